@@ -163,7 +163,7 @@ fn decoded(data: &Value) -> impl Iterator<Item = (String, Vec<u8>)> {
 
 /// The documents of a text, parsed by the project's own parser.
 fn objects(text: &str) -> Vec<Value> {
-    use admittance::definitions::{Mistakes, document};
+    use admittance_definitions::{Mistakes, document};
     let parts = text
         .split("\n---\n")
         .map(|part| part.strip_prefix("---\n").unwrap_or(part))

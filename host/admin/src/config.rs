@@ -1,6 +1,6 @@
 use std::net::SocketAddr;
 
-use admittance::admission::words;
+use admittance_admission::words;
 use admittance_net::{listener::is_loopback, tls::ServerTls};
 
 use crate::token::Token;

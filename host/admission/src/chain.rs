@@ -4,6 +4,7 @@ use crate::{Outline, Request, Rule, Stage, words};
 
 /// An ordered list of stages, and the rules that say which requests it is for.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Chain {
     /// Names the chain in traces, metrics and refusals; unique among the chains of its phase.
     pub name: Arc<str>,

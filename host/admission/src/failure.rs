@@ -10,6 +10,7 @@ use crate::{PatchError, verdict::cut};
 /// client, so it must not contain secrets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind}: {message}")]
+#[non_exhaustive]
 pub struct Failure {
     /// The kind of failure.
     pub kind: FailureKind,

@@ -4,6 +4,7 @@ use crate::{Denial, Failure, FailureKind, FailurePolicy, Mode, Object, Patch, Ph
 
 /// The result of the chains for a request.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Outcome {
     /// The uid of the request.
     pub uid: Uid,
@@ -27,6 +28,19 @@ impl Outcome {
         matches!(self.decision, Decision::Allowed)
     }
 
+    /// The outcome for the request of this uid, without object, patch, warnings, annotations and trace.
+    pub fn new(uid: Uid, decision: Decision) -> Self {
+        Self {
+            uid,
+            decision,
+            object: None,
+            patch: Patch::default(),
+            warnings: Vec::new(),
+            audit_annotations: Vec::new(),
+            trace: Vec::new(),
+        }
+    }
+
     /// Whether a stage changed the object.
     pub fn is_changed(&self) -> bool {
         !self.patch.is_empty()
@@ -44,6 +58,7 @@ pub enum Decision {
 
 /// Why a request is refused. The message names the stage and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Refusal {
     /// A stage denied it.
     Denied {
@@ -82,6 +97,36 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// The name in metrics and reports: `denied`, `failed`, `deadline` or `dry-run`.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Denied { .. } => "denied",
+            Self::Failed { .. } => "failed",
+            Self::DeadlinePassed { .. } => "deadline",
+            Self::DryRunUnsupported { .. } => "dry-run",
+        }
+    }
+
+    /// The chain of the stage that refused it, or was not called.
+    pub fn chain(&self) -> &Arc<str> {
+        match self {
+            Self::Denied { chain, .. }
+            | Self::Failed { chain, .. }
+            | Self::DeadlinePassed { chain, .. }
+            | Self::DryRunUnsupported { chain, .. } => chain,
+        }
+    }
+
+    /// The stage that refused it, or was not called.
+    pub fn stage(&self) -> &Arc<str> {
+        match self {
+            Self::Denied { stage, .. }
+            | Self::Failed { stage, .. }
+            | Self::DeadlinePassed { stage, .. }
+            | Self::DryRunUnsupported { stage, .. } => stage,
+        }
+    }
+
     /// The HTTP status: the denial's own, 500 for a failure, 504 for a deadline; 403 when a match condition
     /// failed and 400 for a dry run, as in kube-apiserver.
     pub fn code(&self) -> u16 {
@@ -149,6 +194,7 @@ pub struct AuditAnnotation {
 
 /// A row of the trace: what one stage did with one request.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct TraceRow {
     /// The stage's chain.
     pub chain: Arc<str>,
@@ -166,8 +212,29 @@ pub struct TraceRow {
     pub duration: Duration,
 }
 
+impl TraceRow {
+    /// The row of a stage that is enforced, in its first round.
+    pub fn new(
+        chain: impl Into<Arc<str>>,
+        phase: Phase,
+        stage: impl Into<Arc<str>>,
+        result: StageResult,
+    ) -> Self {
+        Self {
+            chain: chain.into(),
+            phase,
+            stage: stage.into(),
+            round: 1,
+            mode: Mode::Enforce,
+            result,
+            duration: Duration::ZERO,
+        }
+    }
+}
+
 /// The result of a stage.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum StageResult {
     /// It does not apply to this request.
     Skipped(SkipReason),
@@ -204,6 +271,7 @@ impl StageResult {
 
 /// Why a stage does not apply to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum SkipReason {
     /// Its namespace selector does not match the request's namespace.
     NamespaceSelector,

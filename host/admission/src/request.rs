@@ -1,9 +1,12 @@
-use std::{fmt, str::FromStr};
+use std::{collections::BTreeMap, fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
 
 use crate::{IdentityFields, Object, Spelling};
 
 /// One admission request. Lives from the front door to the outcome.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Request {
     /// Identifies the request in logs, traces and replies.
     pub uid: Uid,
@@ -160,7 +163,8 @@ impl FromStr for Operation {
 }
 
 /// The type of an object.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
 pub struct GroupVersionKind {
     /// Empty for the core group and for control planes without groups.
     pub group: String,
@@ -214,7 +218,8 @@ impl fmt::Display for GroupVersionKind {
 }
 
 /// The resource of an object.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
 pub struct GroupVersionResource {
     /// Empty for the core group and for control planes without groups.
     pub group: String,
@@ -234,16 +239,21 @@ impl fmt::Display for GroupVersionResource {
 }
 
 /// The user of a request. Everything is empty if the control plane does not provide it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct UserInfo {
     /// The user name.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub username: String,
     /// The identifier from the authenticator.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
     /// The groups of the user.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<String>,
     /// Further attributes from the authenticator: keys and values.
-    pub extra: Vec<(String, Vec<String>)>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub extra: BTreeMap<String, Vec<String>>,
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ pub struct Stage {
 
 /// The settings of a stage, without its hook.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct StageSpec {
     /// Names the stage in traces, metrics and refusals; unique in its chain.
     pub name: Arc<str>,

@@ -6,6 +6,7 @@ use crate::{Object, Patch};
 
 /// The response of a hook to a request.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Response {
     /// The verdict.
     pub verdict: Verdict,
@@ -81,6 +82,7 @@ pub enum Verdict {
 
 /// Why a request is denied. All of it is sent to the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Denial {
     code: u16,
     /// A machine-readable CamelCase word; may be empty.

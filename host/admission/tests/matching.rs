@@ -9,7 +9,7 @@ use std::time::Duration;
 use admittance_admission::{
     Chain, Deadline, Evaluation, Failure, GroupVersionKind, GroupVersionResource, Hook, LabelOperator,
     LabelSelector, Labels, MatchPolicy, Matcher, NamespaceSelector, NamespaceSource, NoAuthorizer, Object,
-    Operation, Request, Requirement, ResourcePattern, Response, Rule, Scope, StageSpec, StaticNamespaces,
+    Operation, Request, Requirement, ResourcePattern, Response, Rule, Scope, Stage, StaticNamespaces,
     Surroundings, async_trait,
 };
 use serde_json::{Value, json};
@@ -324,11 +324,8 @@ async fn object_selectors() {
     for (row, selector, operation, object, old_object, is_called) in table {
         let mut request = request(operation, "/v1/pods", Some("ns"));
         (request.object, request.old_object) = (object, old_object);
-        let stage = StageSpec {
-            object_selector: selector,
-            ..StageSpec::new("stage")
-        }
-        .with(Allows);
+        let mut stage = Stage::new("stage", Allows);
+        stage.spec.object_selector = selector;
         let chain = Chain::new("chain", vec![any()], vec![stage]);
         let mut evaluation = Evaluation::new(request, Deadline::after(Duration::from_secs(60)));
         let surroundings = Surroundings {

@@ -24,6 +24,7 @@ use flights::Flights;
 
 /// Configuration of a [`Catalog`].
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct CatalogConfig {
     /// Where modules are kept; without one, every start fetches them again.
     pub store: Option<Store>,

@@ -253,13 +253,13 @@ fn retry_hint(after: &Option<Duration>) -> String {
 fn store_advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "; make room on that file system, or name another directory with `store.directory`"
+            "; make room on that file system, or name another store directory"
         }
         io::ErrorKind::ReadOnlyFilesystem => {
-            "; its contents are used, and nothing can be added: mount it writable, or name another directory with `store.directory`"
+            "; its contents are used, and nothing can be added: mount it writable, or name another store directory"
         }
         io::ErrorKind::PermissionDenied => {
-            "; give the directory to the user that this program runs as (`chown`), or name another with `store.directory`"
+            "; give the directory to the user that this program runs as (`chown`), or name another store directory"
         }
         _ => "",
     }

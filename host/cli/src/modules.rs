@@ -7,12 +7,10 @@ mod transfers;
 
 use std::path::{Path, PathBuf};
 
-use admittance::{
-    HostBuilder, ModuleReference, SandboxConfig,
-    catalog::{
-        Catalog, CatalogConfig, Store,
-        signature::{PublicKey, PublicKeys, Requirement, SignaturePolicy, SignatureRule},
-    },
+use admittance::{HostBuilder, ModuleReference, SandboxConfig};
+use admittance_catalog::{
+    Catalog, CatalogConfig, Store,
+    signature::{PublicKey, PublicKeys, Requirement, SignaturePolicy, SignatureRule},
 };
 use admittance_driver::Config;
 use clap::Args;
@@ -91,10 +89,9 @@ impl ModuleArguments {
 
 /// The sandbox configuration. Plugins are compiled by this very program, even if its file was replaced.
 pub(crate) fn sandbox(config: Option<&Config>) -> SandboxConfig {
-    SandboxConfig {
-        compiler: Some("/proc/self/exe".into()),
-        ..config.map(|config| config.sandbox.clone()).unwrap_or_default()
-    }
+    let mut sandbox = config.map(|config| config.sandbox.clone()).unwrap_or_default();
+    sandbox.compiler = Some("/proc/self/exe".into());
+    sandbox
 }
 
 /// Applies the configuration of modules and plugins. The store is the given one, or else that of the

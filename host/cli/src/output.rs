@@ -6,7 +6,7 @@ use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
 use serde::Serialize;
 
-use admittance::definitions::document::to_yaml;
+use admittance_definitions::document::to_yaml;
 
 /// The values of `--output`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

@@ -40,6 +40,7 @@ pub(crate) fn show() -> impl Fn(Progress) + Send + Sync + 'static {
                 }
             }
             Progress::Kept | Progress::Failed => screen.advance(),
+            _ => {}
         }
     }
 }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use admittance::{
-    Host, ModuleReference, SandboxConfig, Table,
+    Host, ModuleReference, Table,
     definitions::{ChainDefinition, StageId},
 };
 use admittance_driver::{Config, NamespacesConfig};
@@ -138,10 +138,8 @@ async fn table(
     config: Option<&Config>,
     definitions: Vec<ChainDefinition>,
 ) -> Result<Arc<Table>, admittance::Error> {
-    let sandbox = SandboxConfig {
-        calls_in_flight: CALLS_IN_FLIGHT,
-        ..modules::sandbox(config)
-    };
+    let mut sandbox = modules::sandbox(config);
+    sandbox.calls_in_flight = CALLS_IN_FLIGHT;
     let builder = Host::builder().on_progress(progress::show());
     let mut builder = modules::configured(builder, config, arguments.store.clone()).sandbox(sandbox);
     if let Some(config) = config {

@@ -135,6 +135,7 @@ fn describe(result: &StageResult) -> (Style, String) {
                 format!("{}: {} (failurePolicy {policy})", failure.kind, failure.message),
             )
         }
+        result => (DIM, result.as_str().to_owned()),
     }
 }
 
@@ -200,15 +201,11 @@ pub(crate) fn for_scripts(report: &Report<'_>) -> Value {
 }
 
 fn refused(refusal: &Refusal) -> Value {
-    let (chain, stage, reason) = match refusal {
-        Refusal::Denied { chain, stage, denial } => (chain, stage, denial.reason.as_str()),
-        Refusal::Failed {
-            chain,
-            stage,
-            failure,
-        } => (chain, stage, failure.kind.as_str()),
-        Refusal::DeadlinePassed { chain, stage } => (chain, stage, "deadline"),
-        Refusal::DryRunUnsupported { chain, stage } => (chain, stage, "dry-run"),
+    let (chain, stage) = (refusal.chain(), refusal.stage());
+    let reason = match refusal {
+        Refusal::Denied { denial, .. } => denial.reason.as_str(),
+        Refusal::Failed { failure, .. } => failure.kind.as_str(),
+        refusal => refusal.as_str(),
     };
     json!({
         "chain": &**chain,
@@ -239,7 +236,7 @@ fn stage(row: &TraceRow) -> Value {
         StageResult::Failed { failure, policy } => {
             json!({"failure": failure.kind.as_str(), "message": failure.message, "failurePolicy": policy.as_str()})
         }
-        StageResult::NotReached | StageResult::Allowed => json!({}),
+        _ => json!({}),
     };
     if let (Some(stage), Value::Object(more)) = (stage.as_object_mut(), more) {
         stage.extend(more);

@@ -2,11 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use admittance::{
-    admission::{GroupVersionKind, Object, ObjectError, Operation, Request},
-    dialect::{Class, Dialect, Reading, Review, ReviewError, read_review},
-};
+use admittance::admission::{GroupVersionKind, Object, ObjectError, Operation, Request};
 use admittance_bcs::{Bcs, ClusterId};
+use admittance_dialect::{Class, Dialect, Reading, Review, ReviewError, read_review};
 use bytes::Bytes;
 
 /// Why a file does not contain a request that can be run.
@@ -128,12 +126,13 @@ fn from_yaml(path: &Path, bytes: &[u8]) -> Result<Vec<u8>, Error> {
         message,
     };
     let text = std::str::from_utf8(bytes).map_err(|error| wrong(format!("not UTF-8: {error}")))?;
-    let value = admittance::definitions::document::to_json(&path.display().to_string(), text).map_err(
-        |mistakes| Error::Document {
-            path: path.to_owned(),
-            message: mistakes.to_string(),
-        },
-    )?;
+    let value =
+        admittance_definitions::document::to_json(&path.display().to_string(), text).map_err(|mistakes| {
+            Error::Document {
+                path: path.to_owned(),
+                message: mistakes.to_string(),
+            }
+        })?;
     Ok(value.to_string().into_bytes())
 }
 

@@ -146,5 +146,5 @@ fn settings(text: Option<&str>) -> crate::Result<serde_json::Value> {
             ),
         },
     };
-    Ok(admittance::definitions::document::to_json(&name, &text)?)
+    Ok(admittance_definitions::document::to_json(&name, &text)?)
 }

@@ -74,7 +74,7 @@ fn spec(user: &UserInfo, attributes: &AccessAttributes) -> Value {
     spec.insert("user".to_owned(), user.username.clone().into());
     spec.insert("uid".to_owned(), user.uid.clone().into());
     spec.insert("groups".to_owned(), user.groups.clone().into());
-    spec.insert("extra".to_owned(), user.extra.iter().cloned().collect());
+    spec.insert("extra".to_owned(), json!(user.extra));
     let (field, value) = match attributes {
         AccessAttributes::Resource {
             verb,
@@ -110,13 +110,8 @@ fn answer(status: Status) -> Result<Access, AuthorizerError> {
 }
 
 fn error(connection: &Connection, failure: &RequestError) -> AuthorizerError {
-    let reason = match failure {
-        RequestError::Forbidden(words) => {
-            let permission = permission("`create`", "subjectaccessreviews", "authorization.k8s.io");
-            format!("{words}; {permission}")
-        }
-        other => other.sentence(),
-    };
+    let permission = permission("`create`", "subjectaccessreviews", "authorization.k8s.io");
+    let reason = failure.advice(&permission);
     let url = connection.url();
     AuthorizerError(format!("{url} did not answer the SubjectAccessReview: {reason}"))
 }

@@ -22,7 +22,6 @@ pub enum ClusterSource {
     /// The service account of the pod that this program runs in. Its token and its CA are read again
     /// every minute.
     InCluster,
-    /// A kubeconfig.
     Kubeconfig {
         /// The file. Default: the files of `KUBECONFIG`, else `.kube/config` of the home directory.
         path: Option<PathBuf>,
@@ -38,79 +37,38 @@ pub enum ClusterSource {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// A kubeconfig cannot be read.
     #[error(
         "cannot read the kubeconfig `{path}`: {source}; correct the path, or let this program read the file"
     )]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The I/O error.
-        source: io::Error,
-    },
-    /// A kubeconfig is invalid.
+    Read { path: PathBuf, source: io::Error },
     #[error("{place} is not a valid kubeconfig: {reason}")]
-    Parse {
-        /// The kubeconfig.
-        place: String,
-        /// The problem, and its location.
-        reason: String,
-    },
-    /// A kubeconfig without current context.
+    Parse { place: String, reason: String },
     #[error(
         "{place} has no current context; name one of its contexts ({known}), or set one with \
          `kubectl config use-context`"
     )]
-    ContextMissing {
-        /// The kubeconfig.
-        place: String,
-        /// Its contexts.
-        known: Names,
-    },
-    /// The context does not exist.
+    ContextMissing { place: String, known: Names },
     #[error("{place} has no context `{context}`; it has: {known}")]
     ContextUnknown {
-        /// The kubeconfig.
         place: String,
-        /// The requested context.
         context: String,
-        /// Those that exist.
         known: Names,
     },
-    /// The cluster of the context does not exist.
     #[error("{place} has no cluster `{cluster}`, which its context names; it has: {known}")]
     ClusterUnknown {
-        /// The kubeconfig.
         place: String,
-        /// The cluster that the context names.
         cluster: String,
-        /// Those that exist.
         known: Names,
     },
-    /// A cluster behind a proxy.
     #[error("{place} has a proxy-url, which is not supported: remove proxy-url")]
-    Proxy {
-        /// The kubeconfig.
-        place: String,
-    },
-    /// Another part cannot be used: the server's URL, the CA, the credentials.
+    Proxy { place: String },
     #[error("{place} cannot be used: {reason}")]
-    Unusable {
-        /// The kubeconfig, or the service account.
-        place: String,
-        /// The problem.
-        reason: String,
-    },
-    /// No service account was found.
+    Unusable { place: String, reason: String },
     #[error(
         "no service account was found: {reason}; run in a pod whose service account token is mounted, or name a \
          kubeconfig"
     )]
-    NotInCluster {
-        /// The missing part.
-        reason: String,
-    },
-    /// Neither kubeconfig nor service account.
+    NotInCluster { reason: String },
     #[error(
         "neither a kubeconfig nor a service account was found: set KUBECONFIG or name a kubeconfig, or run in a \
          pod"

@@ -9,7 +9,8 @@ use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
 };
 use kube::{
-    Client, Config,
+    Api, Client, Config,
+    api::ListParams,
     client::{Body, ConfigExt},
 };
 use tokio::{
@@ -20,6 +21,7 @@ use tower::{BoxError, ServiceBuilder, service_fn};
 
 use crate::{
     health::Health,
+    item::Item,
     metrics::{self, Verb},
     request_error::RequestError,
 };
@@ -32,6 +34,8 @@ const TCP_KEEPALIVE: Duration = Duration::from_secs(15);
 const POOL_IDLE: Duration = Duration::from_secs(90);
 /// The timeout for the head of a reply to a list or a watch. A server sends the head of a watch at once.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// Page size of lists.
+const PAGE: u32 = 500;
 /// The number of concurrent lookups; more wait, within their deadline.
 const LIVE_REQUESTS: usize = 64;
 
@@ -110,6 +114,25 @@ impl Connection {
         };
         metrics::count(verb, answer.as_ref().map_or_else(RequestError::result, |_| "ok"));
         answer
+    }
+
+    /// The resources that match, page by page, for a lookup.
+    pub(crate) async fn list(
+        &self,
+        api: &Api<Item>,
+        params: ListParams,
+        until: Instant,
+    ) -> Result<Vec<Item>, RequestError> {
+        let mut params = params.limit(PAGE);
+        let mut items = Vec::new();
+        loop {
+            let page = self.ask(Verb::List, until, api.list(&params)).await?;
+            items.extend(page.items);
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params = params.continue_token(&token),
+                None => return Ok(items),
+            }
+        }
     }
 
     /// A client for a list and its watch that reports the server's answers to `health`: a resumed watch gives

@@ -2,6 +2,7 @@
 
 use std::{error::Error, time::Duration};
 
+use admittance_admission::is_dns_label;
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, Request, Response, StatusCode,
@@ -9,10 +10,7 @@ use http::{
 };
 use http_body::Body;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{
-    Api,
-    api::{ObjectMeta, PostParams},
-};
+use kube::{Api, api::PostParams};
 use tokio::time::{Instant, timeout};
 
 use crate::{
@@ -25,8 +23,6 @@ use crate::{
 const REPLY_LIMIT: Duration = Duration::from_secs(65);
 /// The timeout for finding and creating a namespace.
 const NAMESPACE_LIMIT: Duration = Duration::from_secs(10);
-/// The longest name of a namespace (RFC 1123).
-const LONGEST_NAME: usize = 63;
 
 /// The request headers that are forwarded. Others are dropped: they could carry credentials or impersonate a
 /// user, and the API server trusts this program.
@@ -110,76 +106,48 @@ fn result(status: StatusCode) -> &'static str {
 
 /// Creates this namespace if it does not exist. An invalid name is left to the API server to refuse.
 pub(crate) async fn ensure_namespace(connection: &Connection, name: &str) -> Result<(), ForwardError> {
-    if !is_namespace(name) {
+    if !is_dns_label(name) {
         return Ok(());
     }
     let until = Instant::now() + NAMESPACE_LIMIT;
     let namespaces: Api<Namespace> = Api::all(connection.client());
-    let found = connection.ask(Verb::Get, until, namespaces.get_metadata_opt(name));
-    let made = async {
-        match found.await? {
-            Some(_) => Ok(()),
-            None => {
-                let namespace = Namespace {
-                    metadata: ObjectMeta {
-                        name: Some(name.to_owned()),
-                        ..ObjectMeta::default()
-                    },
-                    ..Namespace::default()
-                };
-                let create = async {
-                    match namespaces.create(&PostParams::default(), &namespace).await {
-                        // It was created in the meantime.
-                        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
-                        created => created.map(drop),
-                    }
-                };
-                connection.ask(Verb::Create, until, create).await
-            }
-        }
+    let found = connection
+        .ask(Verb::Get, until, namespaces.get_metadata_opt(name))
+        .await;
+    let made = match found {
+        Ok(Some(_)) => Ok(()),
+        Ok(None) => create_namespace(connection, name, &PostParams::default(), until).await,
+        Err(failure) => Err(failure),
     };
-    made.await.map_err(|failure: RequestError| {
-        let reason = match failure {
-            RequestError::Forbidden(words) => {
-                format!("{words}; {}", permission("`get` and `create`", "namespaces", ""))
-            }
-            other => other.sentence(),
-        };
+    made.map_err(|failure| {
+        let reason = failure.advice(&permission("`get` and `create`", "namespaces", ""));
         connection.not_forwarded(format!(
             "the namespace {name} could not be found or created: {reason}"
         ))
     })
 }
 
-fn is_namespace(name: &str) -> bool {
-    let may_stand = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    (1..=LONGEST_NAME).contains(&name.len())
-        && name.bytes().all(|byte| may_stand(byte) || byte == b'-')
-        && !name.starts_with('-')
-        && !name.ends_with('-')
+/// Creates this namespace, unless it exists.
+pub(crate) async fn create_namespace(
+    connection: &Connection,
+    name: &str,
+    params: &PostParams,
+    until: Instant,
+) -> Result<(), RequestError> {
+    let namespaces: Api<Namespace> = Api::all(connection.client());
+    let mut namespace = Namespace::default();
+    namespace.metadata.name = Some(name.to_owned());
+    let created = namespaces.create(params, &namespace);
+    match connection.ask(Verb::Create, until, created).await {
+        // It was created in the meantime.
+        Ok(_) | Err(RequestError::Conflict(_)) => Ok(()),
+        Err(failure) => Err(failure),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_of_namespaces() {
-        for (name, expected) in [
-            ("a", true),
-            ("default-group-1", true),
-            ("", false),
-            ("defaultGroup", false),
-            ("-a", false),
-            ("a-", false),
-            ("a.b", false),
-            ("../x", false),
-            (&"a".repeat(63), true),
-            (&"a".repeat(64), false),
-        ] {
-            assert_eq!(is_namespace(name), expected, "{name}");
-        }
-    }
 
     #[test]
     fn what_of_a_client_goes_on() {

@@ -1,11 +1,11 @@
 //! The health of a watch: for lookups, for the status, for the log.
 
 use std::{
-    fmt,
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant, SystemTime},
 };
 
+use admittance_admission::words;
 use tokio::{
     sync::{Notify, watch},
     time::sleep_until,
@@ -36,24 +36,7 @@ pub enum WatchState {
     Refused,
 }
 
-impl WatchState {
-    /// As text.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Starting => "starting",
-            Self::Watching => "watching",
-            Self::Down => "down",
-            Self::Refused => "refused",
-        }
-    }
-}
-
-impl fmt::Display for WatchState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
+words!(WatchState, "state of a watch": Idle = "idle", Starting = "starting", Watching = "watching", Down = "down", Refused = "refused");
 
 /// A watch, as an operator sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -29,8 +29,6 @@ use crate::{
 
 /// The longest time of a lookup, whatever its deadline.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(10);
-/// Page size of lists.
-const PAGE: u32 = 500;
 
 /// The kinds that were looked up, each with its watch.
 #[derive(Debug)]
@@ -212,7 +210,7 @@ impl Kind {
         }
     }
 
-    fn error(&self, served: &Served, verb: &str, failure: RequestError) -> ClusterError {
+    fn error(&self, served: &Served, verb: &str, failure: &RequestError) -> ClusterError {
         failure.for_plugin(&permission(verb, &served.resource.plural, &served.resource.group))
     }
 
@@ -245,7 +243,7 @@ impl Kind {
         match answer {
             Ok(item) => Ok(Some(item.into_json(&served.resource))),
             Err(RequestError::NotFound(_)) => Ok(None),
-            Err(failure) => Err(self.error(served, "`get`, `list` and `watch`", failure)),
+            Err(failure) => Err(self.error(served, "`get`, `list` and `watch`", &failure)),
         }
     }
 
@@ -266,24 +264,13 @@ impl Kind {
                 .map(|stored| stored.json.as_ref().to_owned())
                 .collect());
         }
-        let mut objects = Vec::new();
-        let mut params = ListParams::default().labels(selector_text).limit(PAGE);
-        loop {
-            let page = self
-                .connection
-                .ask(Verb::List, until, api.list(&params))
-                .await
-                .map_err(|failure| self.error(served, "`list` and `watch`", failure))?;
-            objects.extend(
-                page.items
-                    .into_iter()
-                    .map(|item| item.into_json(&served.resource)),
-            );
-            match page.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => params = params.continue_token(&token),
-                None => return Ok(objects),
-            }
-        }
+        let params = ListParams::default().labels(selector_text);
+        let items = self.connection.list(&api, params, until).await;
+        let items = items.map_err(|failure| self.error(served, "`list` and `watch`", &failure))?;
+        Ok(items
+            .into_iter()
+            .map(|item| item.into_json(&served.resource))
+            .collect())
     }
 }
 

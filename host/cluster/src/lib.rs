@@ -5,6 +5,11 @@
 //! complete, and when a watch is down for long, it sends a request to the server. An unavailable server
 //! affects only the lookups that need it: nothing here ends or blocks the program.
 
+#![allow(
+    missing_docs,
+    reason = "internal to the program: names say what a docstring would repeat"
+)]
+
 mod authorize;
 mod cache;
 mod cluster;

@@ -1,5 +1,6 @@
 //! The metrics of this crate, through the `metrics` facade: the embedding program chooses the exporter.
 
+use admittance_admission::words;
 use metrics::{counter, describe_counter, describe_gauge, gauge};
 
 const REQUESTS: &str = "admittance_cluster_requests_total";
@@ -32,21 +33,7 @@ pub(crate) enum Verb {
     Delete,
 }
 
-impl Verb {
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Get => "get",
-            Self::List => "list",
-            Self::Watch => "watch",
-            Self::Discover => "discover",
-            Self::Review => "review",
-            Self::Forward => "forward",
-            Self::Create => "create",
-            Self::Replace => "replace",
-            Self::Delete => "delete",
-        }
-    }
-}
+words!(Verb, "purpose of a request": Get = "get", List = "list", Watch = "watch", Discover = "discover", Review = "review", Forward = "forward", Create = "create", Replace = "replace", Delete = "delete");
 
 pub(crate) fn count(verb: Verb, result: &'static str) {
     counter!(REQUESTS, "verb" => verb.as_str(), "result" => result).increment(1);

@@ -120,11 +120,7 @@ impl Namespaces {
         let url = self.connection.url();
         let reason = match failure {
             RequestError::Timeout => format!("no answer within {}", humantime::format_duration(LOOKUP_LIMIT)),
-            RequestError::Forbidden(words) => {
-                let permission = permission("`get`, `list` and `watch`", "namespaces", "");
-                format!("{words}; {permission}")
-            }
-            other => other.sentence(),
+            other => other.advice(&permission("`get`, `list` and `watch`", "namespaces", "")),
         };
         NamespaceLookupError(format!(
             "the labels of namespace {name:?} cannot be read from {url}: {reason}"

@@ -9,17 +9,11 @@ use kube::{Error, error::DiscoveryError};
 /// Why a request to the API server failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RequestError {
-    /// Not found.
     NotFound(String),
-    /// It already exists, or was changed.
     Conflict(String),
-    /// This program lacks the permission.
     Forbidden(String),
-    /// The server refused the request for another reason.
     Refused(String),
-    /// The server is unreachable or unavailable.
     Unavailable(String),
-    /// Timeout.
     Timeout,
 }
 
@@ -75,15 +69,20 @@ impl RequestError {
         }
     }
 
-    /// The error for a plugin. `permission` is what the account needs.
-    pub(crate) fn for_plugin(self, permission: &str) -> ClusterError {
+    /// The message; if the account lacks a permission, with that `permission`.
+    pub(crate) fn advice(&self, permission: &str) -> String {
         match self {
-            Self::Forbidden(words) => ClusterError::Refused(format!("{words}; {permission}")),
-            Self::NotFound(words) | Self::Conflict(words) | Self::Refused(words) => {
-                ClusterError::Refused(words)
-            }
-            Self::Unavailable(words) => ClusterError::Unavailable(words),
+            Self::Forbidden(words) => format!("{words}; {permission}"),
+            other => other.sentence(),
+        }
+    }
+
+    /// The error for a plugin. `permission` is what the account needs.
+    pub(crate) fn for_plugin(&self, permission: &str) -> ClusterError {
+        match self {
+            Self::Unavailable(words) => ClusterError::Unavailable(words.clone()),
             Self::Timeout => ClusterError::Timeout,
+            refused => ClusterError::Refused(refused.advice(permission)),
         }
     }
 }

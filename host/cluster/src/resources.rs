@@ -14,6 +14,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::{
     cache::Key,
     connection::Connection,
+    forward::create_namespace,
     item::Item,
     metrics::Verb,
     request_error::{RequestError, permission},
@@ -22,8 +23,6 @@ use crate::{
 
 /// The timeout of a request.
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
-/// Page size of lists.
-const PAGE: u32 = 500;
 /// The field manager of writes.
 const MANAGER: &str = "admittance";
 
@@ -55,13 +54,10 @@ pub struct Resource {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResourceError {
-    /// The resource, its namespace or its kind does not exist.
     #[error("{0}")]
     NotFound(String),
-    /// A resource of this name already exists, or it was changed.
     #[error("{0}")]
     Conflict(String),
-    /// The API server refused the request.
     #[error("{0}")]
     Refused(String),
     /// The API server is unreachable or does not answer. A write may or may not have taken effect.
@@ -172,24 +168,12 @@ impl Resources {
     pub async fn list(&self) -> Result<Vec<Resource>, ResourceError> {
         let api = Api::<Item>::all_with(self.0.connection.client(), &self.0.resource);
         let until = Instant::now() + REQUEST_LIMIT;
-        let mut all = Vec::new();
-        let mut params = ListParams::default().limit(PAGE);
-        loop {
-            let page = self
-                .0
-                .connection
-                .ask(Verb::List, until, api.list(&params))
-                .await
-                .map_err(|failure| match failure {
-                    RequestError::NotFound(_) => ResourceError::NotFound(self.no_such_kind()),
-                    other => self.error("list", other),
-                })?;
-            all.extend(page.items.into_iter().map(Resource::of));
-            match page.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => params = params.continue_token(&token),
-                None => return Ok(all),
-            }
-        }
+        let found = self.0.connection.list(&api, ListParams::default(), until).await;
+        let items = found.map_err(|failure| match failure {
+            RequestError::NotFound(_) => ResourceError::NotFound(self.no_such_kind()),
+            other => self.error("list", other),
+        })?;
+        Ok(items.into_iter().map(Resource::of).collect())
     }
 
     /// The resource of this name, if it exists.
@@ -251,27 +235,9 @@ impl Resources {
     }
 
     async fn create_namespace(&self, name: &str) -> Result<(), ResourceError> {
-        let namespaces = ApiResource {
-            group: String::new(),
-            version: "v1".to_owned(),
-            api_version: "v1".to_owned(),
-            kind: "Namespace".to_owned(),
-            plural: "namespaces".to_owned(),
-        };
-        let fields = [
-            ("apiVersion".to_owned(), "v1".into()),
-            ("kind".to_owned(), "Namespace".into()),
-            ("metadata".to_owned(), json!({ "name": name })),
-        ];
-        let namespace = Resource {
-            namespace: String::new(),
-            name: name.to_owned(),
-            object: Map::from_iter(fields),
-        };
-        let item = namespace.item()?;
-        let api = Api::<Item>::all_with(self.0.connection.client(), &namespaces);
-        match self.ask(Verb::Create, api.create(&written(), &item)).await {
-            Ok(_) | Err(RequestError::Conflict(_)) => Ok(()),
+        let until = Instant::now() + REQUEST_LIMIT;
+        match create_namespace(&self.0.connection, name, &written(), until).await {
+            Ok(()) => Ok(()),
             Err(RequestError::Forbidden(words)) => Err(ResourceError::Refused(format!(
                 "the namespace `{name}` does not exist and cannot be created: {words}; create it with \
                  `kubectl create namespace {name}`"
@@ -344,18 +310,13 @@ impl Resources {
     }
 
     fn error(&self, verb: &str, failure: RequestError) -> ResourceError {
+        let ApiResource { plural, group, .. } = &self.0.resource;
+        let message = failure.advice(&permission(&format!("`{verb}`"), plural, group));
         match failure {
-            RequestError::NotFound(words) => ResourceError::NotFound(words),
-            RequestError::Conflict(words) => ResourceError::Conflict(words),
-            RequestError::Forbidden(words) => {
-                let ApiResource { plural, group, .. } = &self.0.resource;
-                let permission = permission(&format!("`{verb}`"), plural, group);
-                ResourceError::Refused(format!("{words}; {permission}"))
-            }
-            RequestError::Refused(words) => ResourceError::Refused(words),
-            failure @ (RequestError::Unavailable(_) | RequestError::Timeout) => {
-                ResourceError::Unavailable(failure.sentence())
-            }
+            RequestError::NotFound(_) => ResourceError::NotFound(message),
+            RequestError::Conflict(_) => ResourceError::Conflict(message),
+            RequestError::Forbidden(_) | RequestError::Refused(_) => ResourceError::Refused(message),
+            RequestError::Unavailable(_) | RequestError::Timeout => ResourceError::Unavailable(message),
         }
     }
 }

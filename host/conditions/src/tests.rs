@@ -76,7 +76,7 @@ fn pod() -> Request {
     request.user = UserInfo {
         username: "alice".into(),
         groups: vec!["dev".into(), "system:authenticated".into()],
-        extra: vec![("example.com/scopes".into(), vec!["all".into()])],
+        extra: [("example.com/scopes".into(), vec!["all".into()])].into(),
         ..Default::default()
     };
     request

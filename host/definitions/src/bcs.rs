@@ -176,13 +176,11 @@ fn read_stage(
         "" => None,
         _ => node.word(mistakes),
     };
-    let spec = StageSpec {
-        namespace_selector: fields.get_optional("namespaceSelector", selectors::bcs_namespaces, mistakes),
-        failure_policy: fields.get("failurePolicy", FailurePolicy::Ignore, read_policy, mistakes),
-        timeout: fields.get("timeout", DEFAULT_TIMEOUT, read_timeout, mistakes),
-        mode: fields.get("mode", Mode::default(), Node::word, mistakes),
-        ..StageSpec::new(name.clone().unwrap_or_default())
-    };
+    let mut spec = StageSpec::new(name.clone().unwrap_or_default());
+    spec.namespace_selector = fields.get_optional("namespaceSelector", selectors::bcs_namespaces, mistakes);
+    spec.failure_policy = fields.get("failurePolicy", FailurePolicy::Ignore, read_policy, mistakes);
+    spec.timeout = fields.get("timeout", DEFAULT_TIMEOUT, read_timeout, mistakes);
+    spec.mode = fields.get("mode", Mode::default(), Node::word, mistakes);
     fields.finish(mistakes);
     name?;
     Some(StageDefinition {

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use admittance_admission::Phase;
 
 use crate::{
-    document::{Mistakes, Node},
+    document::{Mistakes, Node, readers},
     model::{ChainDefinition, StageDefinition},
     names,
 };
@@ -69,7 +69,7 @@ pub(crate) fn read(
 
 fn read_name(metadata: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
     let mut fields = metadata.object(mistakes)?;
-    let read = |name: &Node<'_>, mistakes: &mut Mistakes| name.parse_with(names::subdomain, mistakes);
+    let read = readers::parse_with(names::subdomain);
     let name = fields.get_required("name", "name the configuration", read, mistakes);
     // The API server passes over a namespace where there is none.
     fields.ignore(&["namespace"]);

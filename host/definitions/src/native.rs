@@ -8,7 +8,7 @@ use admittance_admission::{
 
 use crate::{
     Location, client, conditions,
-    document::{Fields, Mistakes, Node, quoted},
+    document::{Fields, Mistakes, Node, quoted, readers},
     model::{ChainDefinition, HookDefinition, StageDefinition, WebhookDefinition},
     names, plugin, rules,
     selectors::{self, Syntax},
@@ -52,7 +52,7 @@ pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ChainDefi
 
 fn read_name(metadata: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
     let mut fields = metadata.object(mistakes)?;
-    let read = |name: &Node<'_>, mistakes: &mut Mistakes| name.parse_with(names::subdomain, mistakes);
+    let read = readers::parse_with(names::subdomain);
     let name = fields.get_required("name", "name the chain", read, mistakes);
     fields.ignore(&["labels", "annotations"]);
     fields.finish(mistakes);
@@ -73,30 +73,28 @@ fn read_stage(
     let fix = "say which of the chain's requests the stage is for, or remove `rules` for all";
     let read_rules =
         |node: &Node<'_>, mistakes: &mut Mistakes| Some(rules::read(node, fix, match_policy, mistakes));
-    let spec = StageSpec {
-        rules: fields.get("rules", Vec::new(), read_rules, mistakes),
-        namespace_selector: fields.get_optional("namespaceSelector", selectors::namespaces, mistakes),
-        object_selector: selectors::labels_of(&mut fields, "objectSelector", Syntax::Free, mistakes),
-        match_conditions: conditions::read(&mut fields, mistakes),
-        failure_policy: fields.get("failurePolicy", FailurePolicy::default(), Node::word, mistakes),
-        timeout: fields.get("timeout", StageSpec::DEFAULT_TIMEOUT, read_timeout, mistakes),
-        mode: fields.get("mode", Mode::default(), Node::word, mistakes),
-        side_effects: fields.get("sideEffects", SideEffects::default(), Node::word, mistakes),
-        reinvocation: fields.get(
-            "reinvocationPolicy",
-            Reinvocation::default(),
-            |node, mistakes| {
-                let policy = node.word(mistakes)?;
-                if phase == Phase::Validating && policy == Reinvocation::IfNeeded {
-                    let message = "a validating chain changes nothing, so no stage of it is called again";
-                    node.wrong(message, "remove it", mistakes);
-                }
-                Some(policy)
-            },
-            mistakes,
-        ),
-        name: name.clone().unwrap_or_default(),
-    };
+    let mut spec = StageSpec::new(name.clone().unwrap_or_default());
+    spec.rules = fields.get("rules", Vec::new(), read_rules, mistakes);
+    spec.namespace_selector = fields.get_optional("namespaceSelector", selectors::namespaces, mistakes);
+    spec.object_selector = selectors::labels_of(&mut fields, "objectSelector", Syntax::Free, mistakes);
+    spec.match_conditions = conditions::read(&mut fields, mistakes);
+    spec.failure_policy = fields.get("failurePolicy", FailurePolicy::default(), Node::word, mistakes);
+    spec.timeout = fields.get("timeout", StageSpec::DEFAULT_TIMEOUT, read_timeout, mistakes);
+    spec.mode = fields.get("mode", Mode::default(), Node::word, mistakes);
+    spec.side_effects = fields.get("sideEffects", SideEffects::default(), Node::word, mistakes);
+    spec.reinvocation = fields.get(
+        "reinvocationPolicy",
+        Reinvocation::default(),
+        |node, mistakes| {
+            let policy = node.word(mistakes)?;
+            if phase == Phase::Validating && policy == Reinvocation::IfNeeded {
+                let message = "a validating chain changes nothing, so no stage of it is called again";
+                node.wrong(message, "remove it", mistakes);
+            }
+            Some(policy)
+        },
+        mistakes,
+    );
     fields.finish(mistakes);
     name?;
     Some(StageDefinition {

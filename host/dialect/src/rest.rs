@@ -43,6 +43,7 @@ pub struct Rest {
 /// A mistake in a route.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("routes[{route}].{field}: {problem}")]
+#[non_exhaustive]
 pub struct RouteError {
     /// The index of the route in the list.
     pub route: usize,
@@ -54,6 +55,7 @@ pub struct RouteError {
 
 /// A mistake in a part of a route.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RouteProblem {
     /// The path template is invalid.
     #[error("`{path}` is not a valid path template: {reason}; write `/v1/job/{{id}}`")]
@@ -310,6 +312,7 @@ impl Dialect for Rest {
                     Refusal::Failed { .. } => "AdmissionFailed",
                     Refusal::DeadlinePassed { .. } => "DeadlinePassed",
                     Refusal::DryRunUnsupported { .. } => "DryRunUnsupported",
+                    _ => "Refused",
                 };
                 error(status, reason, end)
             }

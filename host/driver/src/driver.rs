@@ -1,40 +1,29 @@
+//! The driver's life: its ports are bound, it serves, and it stops.
+
 use std::{
     net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
+    sync::{Arc, atomic::AtomicBool},
 };
 
 use admittance::Host;
-use admittance_admin::{Access, AdminConfig, AdminService, RenderMetrics, Sources};
+use admittance_admin::{Access, RenderMetrics};
 use admittance_bcs::{
-    Ports, Registrar, RegistrationError, Registrations,
+    Ports, Registrar, RegistrationError,
     zookeeper::{Ensembles, NoEnsemble},
 };
 use admittance_cluster::Cluster;
-use admittance_net::{
-    limits::default_connections,
-    listener::{ConnectionLimits, Listener, Stop, TransferLimits},
-    tls::ServerTls,
-};
+use admittance_net::{listener::Stop, tls::ServerTls};
 use futures_util::future::join_all;
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::{Config, FrontConfig, Limits},
     front::Front,
     handler::FrontHandler,
     namespaces::{FileNamespaces, NamespacesConfig},
+    ports::{AdminPort, Port},
+    shutdown::{Shutdown, Stopped},
     status::Observed,
 };
-
-/// The maximum number of connections of the admin port.
-const ADMIN_CONNECTIONS: usize = 256;
-/// The time that clients of the admin port get at shutdown.
-const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -73,90 +62,6 @@ pub struct Driver {
     namespaces: Option<FileNamespaces>,
 }
 
-#[derive(Debug)]
-struct Port {
-    listener: Listener,
-    address: SocketAddr,
-    tls: Option<ServerTls>,
-}
-
-struct AdminPort {
-    port: Port,
-    access: Access,
-    metrics: RenderMetrics,
-}
-
-impl std::fmt::Debug for AdminPort {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AdminPort")
-            .field("port", &self.port)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Stops the driver. Cheap to clone.
-#[derive(Clone, Debug, Default)]
-pub struct Shutdown {
-    graceful: CancellationToken,
-    now: CancellationToken,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stopped {
-    Cleanly,
-    /// The shutdown timeout or a second signal aborted some requests.
-    Cut,
-}
-
-impl Shutdown {
-    /// The first call stops accepting connections, and finishes requests in flight. The second call aborts them.
-    pub fn signal(&self) {
-        if self.graceful.is_cancelled() {
-            self.now.cancel();
-        } else {
-            self.graceful.cancel();
-        }
-    }
-}
-
-impl Port {
-    async fn bind(
-        setting: &'static str,
-        address: SocketAddr,
-        tls: Option<ServerTls>,
-        limits: ConnectionLimits,
-    ) -> Result<Self, Error> {
-        let error = |source| Error::Bind {
-            setting,
-            address,
-            source,
-        };
-        let listener = Listener::bind(address, tls.clone(), limits)
-            .await
-            .map_err(error)?;
-        Ok(Self {
-            address: listener.address().map_err(error)?,
-            listener,
-            tls,
-        })
-    }
-}
-
-impl AdminPort {
-    async fn bind(config: AdminConfig, limits: &Limits, metrics: RenderMetrics) -> Result<Self, Error> {
-        let tls = config.tls().map(|tls| tls.server.clone());
-        let limits = ConnectionLimits {
-            connections: ADMIN_CONNECTIONS,
-            ..connection_limits(limits, None)
-        };
-        Ok(Self {
-            port: Port::bind("admin.address", config.address(), tls, limits).await?,
-            access: Access::new(&config),
-            metrics,
-        })
-    }
-}
-
 impl Driver {
     /// Binds the ports. `metrics` renders the reply of `/metrics`; `connections` are those of the configuration.
     ///
@@ -177,8 +82,7 @@ impl Driver {
             ..
         } = config;
         let upstream_timeout = front.upstream().map(|upstream| upstream.response_timeout);
-        let connection_limits = connection_limits(&limits, upstream_timeout);
-        let port = Port::bind("listen.address", listen.address, listen.tls, connection_limits).await?;
+        let port = Port::listen(listen, &limits, upstream_timeout).await?;
         let admin = match admin {
             Some(config) => Some(AdminPort::bind(config, &limits, metrics).await?),
             None => None,
@@ -228,62 +132,41 @@ impl Driver {
     /// Serves until it is stopped, then finishes requests in flight.
     pub async fn run(self, shutdown: Shutdown) -> Stopped {
         let Self {
-            port,
-            admin,
-            front,
-            registrar,
-            connections,
-            host,
-            limits,
-            namespaces,
+            port, admin, front, ..
         } = self;
-        let is_stopping = Arc::new(AtomicBool::new(false));
         // Its port is bound: connections are answered from now on.
-        let registrations = registrar.map(Registrar::register).unwrap_or_default();
-        let observed = Observed {
-            host: host.clone(),
+        let registrations = self.registrar.map(Registrar::register).unwrap_or_default();
+        let is_stopping = Arc::new(AtomicBool::new(false));
+        let observed = Arc::new(Observed {
+            host: self.host,
             front: front.clone(),
             ip: port.address.ip(),
-            tls: [
-                port.tls.clone(),
-                admin.as_ref().and_then(|admin| admin.port.tls.clone()),
-            ],
-            ensembles: connections.ensembles.clone(),
-            cluster: connections.cluster,
-            registrations: registrations.clone(),
+            tls: [port.tls, admin.as_ref().and_then(|admin| admin.port.tls.clone())],
+            ensembles: self.connections.ensembles,
+            cluster: self.connections.cluster,
+            registrations,
             is_stopping: is_stopping.clone(),
-        };
-        let background = follow(
-            front.clone(),
-            host,
-            connections.ensembles,
-            observed.tls.clone(),
-            registrations.clone(),
-            admin.as_ref().map(|admin| admin.access.clone()),
-            namespaces,
-        );
+        });
+        let access = admin.as_ref().map(|admin| admin.access.clone());
+        let background = follow(&observed, access, self.namespaces);
         // The admin port stays open longer, to show the progress of the shutdown.
-        let admin_stop = Stop::default();
-        let admin_server = admin.map(|admin| serve_admin(admin, observed, admin_stop.clone()));
+        let admin_server = admin.map(|admin| admin.serve(observed.clone()));
         let stop = Stop::default();
-        let serving = {
-            let (front, stop) = (front.clone(), stop.clone());
-            let handler = FrontHandler::new(
-                front.clone(),
-                limits.concurrency,
-                limits.streams,
-                is_stopping.clone(),
-            );
-            async move {
-                port.listener.serve(handler, stop).await;
-                front.tunnels_ended().await;
-            }
+        let handler = FrontHandler::new(
+            front.clone(),
+            self.limits.concurrency,
+            self.limits.streams,
+            is_stopping.clone(),
+        );
+        let serving = async {
+            port.listener.serve(handler, stop.clone()).await;
+            front.tunnels_ended().await;
         };
         tokio::pin!(serving);
         let stopped = tokio::select! {
             () = &mut serving => Stopped::Cleanly,
             () = background => Stopped::Cut,
-            () = stop_in_order(&shutdown, &stop, &is_stopping, &registrations, &limits) => {
+            () = shutdown.carry_out(&stop, &is_stopping, &observed.registrations, &self.limits) => {
                 stop.now.cancel();
                 front.stop_tunnels();
                 serving.await;
@@ -291,49 +174,15 @@ impl Driver {
             }
         };
         if let Some(server) = admin_server {
-            end_admin(server, &admin_stop).await;
+            server.end().await;
         }
         stopped
     }
 }
 
-fn serve_admin(admin: AdminPort, observed: Observed, stop: Stop) -> JoinHandle<()> {
-    let observed = Arc::new(observed);
-    let sources = Sources {
-        host: observed.host.clone(),
-        is_stopping: observed.is_stopping.clone(),
-        metrics: admin.metrics,
-        health: {
-            let observed = observed.clone();
-            Box::new(move || observed.front.health(observed.ip))
-        },
-        status: Box::new(move || observed.status()),
-    };
-    let service = AdminService::new(admin.access, sources);
-    tokio::spawn(admin.port.listener.serve(service, stop))
-}
-
-async fn end_admin(mut server: JoinHandle<()>, stop: &Stop) {
-    stop.graceful.cancel();
-    if tokio::time::timeout(LAST_ANSWERS, &mut server).await.is_err() {
-        tracing::debug!("aborting a connection to the admin port");
-        stop.now.cancel();
-        // It cannot fail: it does not panic and is not aborted.
-        let _ = server.await;
-    }
-}
-
 /// What goes on beside the requests: definitions, certificates, tokens and namespaces are read again when they
 /// change, the health of servers is checked, and metrics are kept up to date. It does not end.
-async fn follow(
-    front: Front,
-    host: Host,
-    ensembles: Ensembles,
-    tls: [Option<ServerTls>; 2],
-    registrations: Registrations,
-    access: Option<Access>,
-    namespaces: Option<FileNamespaces>,
-) {
+async fn follow(observed: &Observed, access: Option<Access>, namespaces: Option<FileNamespaces>) {
     let access = async {
         if let Some(access) = access {
             access.follow().await;
@@ -345,64 +194,13 @@ async fn follow(
         }
     };
     tokio::join!(
-        host.follow(),
-        front.follow(),
-        join_all(tls.iter().flatten().map(ServerTls::keep_fresh)),
-        registrations.update_metrics(),
-        ensembles.update_metrics(),
+        observed.host.clone().follow(),
+        observed.front.follow(),
+        join_all(observed.tls.iter().flatten().map(ServerTls::keep_fresh)),
+        observed.registrations.update_metrics(),
+        observed.ensembles.update_metrics(),
         access,
         namespaces,
     );
     std::future::pending().await
-}
-
-/// Waits for the stop signal, then shuts down gracefully. Returns when requests in flight must be aborted.
-async fn stop_in_order(
-    shutdown: &Shutdown,
-    stop: &Stop,
-    is_stopping: &AtomicBool,
-    registrations: &Registrations,
-    limits: &Limits,
-) {
-    let Limits {
-        shutdown_delay: delay,
-        shutdown_timeout: timeout,
-        ..
-    } = *limits;
-    shutdown.graceful.cancelled().await;
-    is_stopping.store(true, Ordering::Relaxed);
-    tokio::select! {
-        () = shutdown.now.cancelled() => {}
-        () = registrations.withdraw() => {}
-    }
-    if !delay.is_zero() {
-        tracing::info!(?delay, "stopping: connections are still accepted for a while");
-        tokio::select! {
-            () = shutdown.now.cancelled() => {}
-            () = tokio::time::sleep(delay) => {}
-        }
-    }
-    tracing::info!(?timeout, "stopping: requests in flight are finished first");
-    stop.graceful.cancel();
-    tokio::select! {
-        () = shutdown.now.cancelled() => tracing::warn!("second stop signal: aborting requests in flight"),
-        () = tokio::time::sleep(timeout) => {
-            tracing::warn!(?timeout, "requests in flight took too long: aborting them");
-        }
-    }
-}
-
-/// The limits of connections. `upstream_timeout` is that of the upstream; `None` without one.
-fn connection_limits(limits: &Limits, upstream_timeout: Option<Duration>) -> ConnectionLimits {
-    ConnectionLimits {
-        connections: limits.connections.unwrap_or_else(default_connections),
-        header_timeout: limits.header_timeout,
-        transfer: TransferLimits {
-            client: limits.idle_timeout,
-            minimum_rate: limits.minimum_rate,
-            // No timeout for these replies.
-            upstream: upstream_timeout.unwrap_or(limits.stream_idle_timeout),
-            stream: limits.stream_idle_timeout,
-        },
-    }
 }

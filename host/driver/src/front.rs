@@ -57,10 +57,7 @@ impl Front {
         host: &Host,
         limits: &Limits,
     ) -> Result<Self, Error> {
-        let bodies = BodyLimits {
-            size: limits.body,
-            time: limits.body_timeout,
-        };
+        let bodies = BodyLimits::new(limits.body, limits.body_timeout);
         let Connections { ensembles, cluster } = connections;
         Ok(match config {
             FrontConfig::Proxy {
@@ -93,7 +90,7 @@ impl Front {
                 }
             }
             Self::Reviews(service) => match service.clone().call(request).await {
-                Ok(response) => response.map(Body::from).into(),
+                Ok(response) => response.into(),
                 Err(never) => match never {},
             },
         }

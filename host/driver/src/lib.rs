@@ -18,13 +18,16 @@ mod front;
 mod handler;
 mod metric_names;
 mod namespaces;
+mod ports;
 mod proxy;
+mod shutdown;
 mod status;
 
 pub use config::{
     Config, DefinitionPlace, FrontConfig, HistoryConfig, Limits, ListenConfig, LogConfig, LogFormat,
     LogLevel, StoreConfig,
 };
-pub use driver::{Connections, Driver, Error, Shutdown, Stopped};
+pub use driver::{Connections, Driver, Error};
 pub use metric_names::describe_metrics;
 pub use namespaces::{FileNamespaces, NamespacesConfig};
+pub use shutdown::{Shutdown, Stopped};

@@ -8,7 +8,7 @@ use std::{
 use admittance_admission::{Labels, NamespaceLookupError, NamespaceSource, StaticNamespaces, async_trait};
 use admittance_definitions::{
     Mistakes,
-    document::{self, Node},
+    document::{self, Node, readers},
 };
 use admittance_watch::{Watch, WatchConfig};
 use arc_swap::ArcSwap;
@@ -87,11 +87,9 @@ fn document_of(node: &Node<'_>, found: &mut Vec<(String, Labels)>, mistakes: &mu
         None => found.extend(listed(node, mistakes).unwrap_or_default()),
         Some("Namespace") => found.extend(namespace(node, mistakes)),
         Some("List" | "NamespaceList") => {
-            let items = node.object(mistakes).and_then(|mut fields| {
-                fields
-                    .required("items", "list Namespaces", mistakes)?
-                    .list(mistakes)
-            });
+            let items = node
+                .object(mistakes)
+                .and_then(|mut fields| fields.get_required("items", "list Namespaces", Node::list, mistakes));
             for item in items.unwrap_or_default() {
                 document_of(&item, found, mistakes);
             }
@@ -105,27 +103,22 @@ fn document_of(node: &Node<'_>, found: &mut Vec<(String, Labels)>, mistakes: &mu
 
 /// `name: { label: value }`.
 pub(crate) fn listed(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<(String, Labels)>> {
-    let mut found = Vec::new();
-    for (name, node) in node.map(mistakes)? {
-        found.push((name.to_owned(), node.string_map(mistakes)?));
-    }
-    Some(found)
+    let entries = node.map(mistakes)?.into_iter();
+    entries
+        .map(|(name, node)| Some((name.to_owned(), node.string_map(mistakes)?)))
+        .collect()
 }
 
 /// Other fields of the Namespace are ignored.
 fn namespace(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<(String, Labels)> {
-    let metadata = node
-        .object(mistakes)?
-        .required("metadata", "name the namespace", mistakes)?;
-    let mut metadata = metadata.object(mistakes)?;
-    let name = metadata
-        .required("name", "name the namespace", mistakes)?
-        .text(mistakes)?;
-    let labels = match metadata.optional("labels") {
-        Some(labels) => labels.string_map(mistakes)?,
-        None => Labels::new(),
-    };
-    Some((name.to_owned(), labels))
+    let fix = "name the namespace";
+    let mut fields = node.object(mistakes)?;
+    let mut metadata = fields.get_required("metadata", fix, Node::object, mistakes)?;
+    let name = metadata.get_required("name", fix, readers::text, mistakes)?;
+    Some((
+        name,
+        metadata.get_or_default("labels", Node::string_map, mistakes),
+    ))
 }
 
 #[cfg(test)]

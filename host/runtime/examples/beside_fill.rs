@@ -12,7 +12,7 @@ use std::{
 use admittance::admission::{
     Deadline, GroupVersionKind, GroupVersionResource, Hook as _, Object, Operation, Request,
 };
-use admittance::sandbox::{Limits, Plugin, PluginConfig, Sandbox, SandboxConfig};
+use admittance_sandbox::{Limits, Plugin, PluginConfig, Sandbox, SandboxConfig};
 
 use self::guest::Guest;
 

@@ -55,11 +55,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (resource, kind) = (kind.guess_resource(), KindSource::Fixed(kind.kind));
     let mut create = Route::new([Method::POST], "/widgets", Operation::Create, resource, kind);
     create.name = vec![ValueSource::Pointer("/name".parse()?)];
-    let config = RestConfig {
-        routes: vec![create],
-        ..RestConfig::default()
-    };
-    let dialect = Rest::new(config).map_err(|errors| format!("{errors:?}"))?;
+    let dialect = Rest::new(RestConfig::new(vec![create])).map_err(|errors| format!("{errors:?}"))?;
 
     let echo = post(async |Json(widget): Json<serde_json::Value>| Json(widget));
     let service = Router::new().route("/widgets", echo).layer(host.layer(dialect));

@@ -208,13 +208,10 @@ impl Assembler {
                     hook: made.hook,
                 });
             }
+            let mut chain = Chain::new(name, definition.rules, stages);
+            chain.phase = definition.phase;
             assembled.chains.push(AssembledChain {
-                chain: Arc::new(Chain {
-                    name,
-                    phase: definition.phase,
-                    rules: definition.rules,
-                    stages,
-                }),
+                chain: Arc::new(chain),
                 stages: known,
             });
         }

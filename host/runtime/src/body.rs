@@ -14,11 +14,22 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 /// Limits of request bodies that must be read completely.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct BodyLimits {
     /// The size limit in bytes.
     pub size: usize,
     /// The timeout for the complete body.
     pub time: Duration,
+}
+
+impl Default for BodyLimits {
+    /// The defaults of [`AdmissionLayer`](crate::AdmissionLayer).
+    fn default() -> Self {
+        Self::new(
+            crate::AdmissionLayer::DEFAULT_BODY_LIMIT,
+            crate::AdmissionLayer::DEFAULT_BODY_TIMEOUT,
+        )
+    }
 }
 
 /// Why a body was not read.
@@ -60,6 +71,11 @@ impl BodyError {
 }
 
 impl BodyLimits {
+    /// A body has at most `size` bytes, and arrives within `time`.
+    pub const fn new(size: usize, time: Duration) -> Self {
+        Self { size, time }
+    }
+
     /// Reads the whole body of the request with this head. The rest of a body that is too large is read and
     /// discarded for a while, so that the client sees the reply.
     ///

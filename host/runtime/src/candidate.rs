@@ -410,11 +410,9 @@ mod tests {
         let broken: Say = || patch(r#"[{"op":"remove","path":"/none"}]"#);
         let allow: Say = || Ok(Response::allow());
         let warn: Say = || {
-            let warnings = vec!["careful".to_owned()];
-            Ok(Response {
-                warnings,
-                ..Response::allow()
-            })
+            let mut response = Response::allow();
+            response.warnings = vec!["careful".to_owned()];
+            Ok(response)
         };
         let deny: Say = || Ok(Response::deny(Denial::forbidden("no")));
         let deny_otherwise: Say = || Ok(Response::deny(Denial::forbidden("never")));

@@ -20,6 +20,7 @@ use crate::{
 
 /// Options of a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Application {
     /// Checks the change, and reports what it would do, without changing anything.
     pub dry_run: bool,
@@ -85,8 +86,7 @@ pub enum ChangeError {
     History(#[from] HistoryError),
     /// There is no history. A change of files is written to the history first, so that it can be completed after a kill.
     #[error(
-        "changing definitions needs a history: name a writable directory (`history: {{ directory: ... }}`), \
-         or edit the files"
+        "changing definitions needs a history: name a history directory that can be written, or edit the files"
     )]
     NoHistory,
     /// The store of the definitions cannot be written, or was changed in the meantime.

@@ -44,8 +44,8 @@ pub enum Error {
     #[error("requests in flight still use {0} tables; no other table is built until some of them end")]
     TooManyTables(usize),
     /// The addresses of webhooks are invalid.
-    #[error("webhooks.resolve: {0}")]
-    Resolve(#[source] admittance_webhook::Error),
+    #[error(transparent)]
+    Resolve(admittance_webhook::Error),
     /// The runtime is shutting down.
     #[error("loading was interrupted: {0}")]
     Interrupted(#[source] JoinError),
@@ -71,6 +71,7 @@ impl Error {
 /// A stage that cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[error("{location}: stage {stage} of chain {chain}: {}", one_line(.cause))]
+#[non_exhaustive]
 pub struct StageError {
     /// Its chain.
     pub chain: Arc<str>,

@@ -85,8 +85,7 @@ impl Passage {
 struct LayerState {
     host: Host,
     dialect: Arc<dyn Dialect>,
-    body_limit: usize,
-    body_timeout: Duration,
+    limits: BodyLimits,
 }
 
 impl Host {
@@ -101,8 +100,7 @@ impl Host {
         AdmissionLayer(Arc::new(LayerState {
             host: self.clone(),
             dialect,
-            body_limit: AdmissionLayer::DEFAULT_BODY_LIMIT,
-            body_timeout: AdmissionLayer::DEFAULT_BODY_TIMEOUT,
+            limits: BodyLimits::default(),
         }))
     }
 }
@@ -115,18 +113,16 @@ impl AdmissionLayer {
 
     /// The largest body that is read, in bytes. Default: 7 MiB. A streamed body has no limit.
     pub fn body_limit(self, bytes: usize) -> Self {
-        Self(Arc::new(LayerState {
-            body_limit: bytes,
-            ..Arc::unwrap_or_clone(self.0)
-        }))
+        let mut state = Arc::unwrap_or_clone(self.0);
+        state.limits.size = bytes;
+        Self(Arc::new(state))
     }
 
     /// The timeout for a body that must be read. Default: 30 s.
     pub fn body_timeout(self, timeout: Duration) -> Self {
-        Self(Arc::new(LayerState {
-            body_timeout: timeout,
-            ..Arc::unwrap_or_clone(self.0)
-        }))
+        let mut state = Arc::unwrap_or_clone(self.0);
+        state.limits.time = timeout;
+        Self(Arc::new(state))
     }
 }
 
@@ -256,11 +252,7 @@ impl LayerState {
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let limits = BodyLimits {
-            size: self.body_limit,
-            time: self.body_timeout,
-        };
-        limits
+        self.limits
             .collect(head, body)
             .await
             .map_err(|error| self.end(&error.end(), &[]))

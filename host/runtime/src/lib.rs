@@ -76,15 +76,64 @@ pub use status::{
 };
 pub use table::Table;
 
-pub use admittance_admission as admission;
-pub use admittance_catalog as catalog;
-pub use admittance_conditions as conditions;
-pub use admittance_definitions as definitions;
 pub use admittance_definitions::{Expected, OnBadDefinition, Served};
-pub use admittance_dialect as dialect;
-pub use admittance_module::{Digest, ModuleReference};
-pub use admittance_sandbox as sandbox;
+pub use admittance_module::{Digest, ModuleReference, OciReference};
 pub use admittance_sandbox::SandboxConfig;
+
+/// Requests, chains, stages and hooks, verdicts and outcomes.
+pub mod admission {
+    pub use admittance_admission::{
+        Access, AccessAttributes, AuditAnnotation, Authorizer, AuthorizerError, Chain, ClusterError,
+        ClusterKind, ClusterReader, Deadline, Decision, Denial, Failure, FailureKind, FailurePolicy, Grants,
+        GroupVersionKind, GroupVersionResource, Hook, HttpOrigin, IdentityFields, InvalidClusterKind,
+        InvalidHttpOrigin, LabelOperator, LabelSelector, Labels, MatchConditions, MatchPolicy, Matcher, Mode,
+        NamespaceLookupError, NamespaceSelector, NamespaceSource, NoAuthorizer, Object, ObjectError,
+        Operation, Outcome, Outline, Patch, PatchBuilder, PatchError, Pattern, Phase, Pointer, PointerError,
+        Protocol, Refusal, Reinvocation, Request, Requested, Requirement, ResourcePattern, Response,
+        ReviewVersion, Rule, RuleError, Scope, SelectorError, ServiceNaming, SideEffects, SkipReason,
+        Spelling, Stage, StageResult, StageSpec, StaticNamespaces, TraceRow, Uid, UnknownOperation, UserInfo,
+        Verdict, WebhookTarget, async_trait,
+    };
+}
+
+/// Where the modules of plugins come from, and which must be signed.
+pub mod catalog {
+    pub use admittance_catalog::{CatalogConfig, Error, FetchProgress, NetworkConfig, Store};
+
+    /// Which modules must be signed, and by whom.
+    pub mod signature {
+        pub use admittance_catalog::signature::{
+            IdentityPattern, InvalidIdentity, InvalidIssuer, InvalidPattern, InvalidTrust, IssuerUrl,
+            Keyless, PublicKey, PublicKeys, Requirement, SignaturePolicy, SignatureRule, SourcePattern,
+            TrustRoot,
+        };
+    }
+}
+
+/// Definitions of chains, and stores of them.
+pub mod definitions {
+    pub use admittance_definitions::{
+        BadDefinition, CandidateDefinition, ChainDefinition, ChainId, DefinitionFile, DefinitionId,
+        DefinitionStore, Expected, FileChange, FileStore, HookDefinition, InvalidId, InvalidShare, Location,
+        Mistake, Mistakes, OnBadDefinition, PluginDefinition, Served, Share, StageDefinition, StageId,
+        StoreError, WebhookDefinition, load, load_text,
+    };
+}
+
+/// How HTTP requests are read and replies are written, for [`Host::layer`].
+pub mod dialect {
+    pub use admittance_dialect::{
+        Class, Dialect, End, Inspection, KindSource, Reading, Rejection, RejectionKind, Rest, RestConfig,
+        Route, RouteError, RouteProblem, Unmatched, ValueSource,
+    };
+}
+
+/// The configuration of the sandbox of plugins, and what plugins may use.
+pub mod sandbox {
+    #[cfg(feature = "plugins")]
+    pub use admittance_sandbox::compile;
+    pub use admittance_sandbox::{Error, HttpError, HttpRequest, HttpResponse, HttpSender, SandboxConfig};
+}
 
 /// The examples of the documentation, which are tested with this crate.
 #[cfg(doctest)]

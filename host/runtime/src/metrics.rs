@@ -3,8 +3,7 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use admittance_admission::{
-    Decision, FailureKind, FailurePolicy, Mode, NamespaceSelector, Outcome, Phase, Refusal, Stage,
-    StageResult,
+    Decision, FailureKind, FailurePolicy, Mode, NamespaceSelector, Outcome, Phase, Stage, StageResult,
 };
 use metrics::{
     Counter, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
@@ -199,9 +198,6 @@ fn decision(outcome: &Outcome) -> &'static str {
     match &outcome.decision {
         Decision::Allowed if outcome.is_changed() => "changed",
         Decision::Allowed => "allowed",
-        Decision::Refused(Refusal::Denied { .. }) => "denied",
-        Decision::Refused(Refusal::Failed { .. }) => "failed",
-        Decision::Refused(Refusal::DryRunUnsupported { .. }) => "dry-run",
-        Decision::Refused(Refusal::DeadlinePassed { .. }) => "deadline",
+        Decision::Refused(refusal) => refusal.as_str(),
     }
 }

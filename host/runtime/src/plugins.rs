@@ -21,6 +21,7 @@ use crate::{
 
 /// Progress of loading plugins, for a progress bar or a log.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Progress {
     /// Loading starts.
     Started {

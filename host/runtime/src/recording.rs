@@ -27,6 +27,7 @@ use crate::Moment;
 
 /// The options of a recording.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct RecordingConfig {
     /// The share of the requests that match a chain. Default: all.
     pub share: Share,
@@ -37,6 +38,7 @@ pub struct RecordingConfig {
 /// A request and the answer of the chains, as one AdmissionReview.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct RecordedRequest {
     /// `admission.k8s.io/v1`.
     pub api_version: String,
@@ -53,6 +55,7 @@ pub struct RecordedRequest {
 /// Information about a record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct RecordingNote {
     /// When the chains had processed the request.
     pub at: Moment,

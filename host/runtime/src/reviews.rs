@@ -19,7 +19,7 @@ use http_body::Body;
 use tower_service::Service;
 use tracing::Instrument;
 
-use crate::{AdmissionLayer, Host, Passage, REQUEST_ID, Table, body::BodyLimits};
+use crate::{Host, Passage, REQUEST_ID, Table, body::BodyLimits};
 
 /// Answers the AdmissionReviews that kube-apiserver sends to webhooks: a `tower` service that speaks HTTP.
 /// Cheap to clone. Made by [`Host::reviews`].
@@ -43,10 +43,7 @@ impl Host {
     pub fn reviews(&self) -> ReviewService {
         ReviewService(Arc::new(ReviewState {
             host: self.clone(),
-            limits: BodyLimits {
-                size: AdmissionLayer::DEFAULT_BODY_LIMIT,
-                time: AdmissionLayer::DEFAULT_BODY_TIMEOUT,
-            },
+            limits: BodyLimits::default(),
         }))
     }
 }
@@ -88,12 +85,12 @@ impl ReviewService {
 
 impl<B> Service<Request<B>> for ReviewService
 where
-    B: Body<Data = Bytes> + Send + 'static,
+    B: Body<Data = Bytes> + From<Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    type Response = Response<Bytes>;
+    type Response = Response<B>;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Bytes>, Infallible>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<B>, Infallible>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
@@ -103,10 +100,8 @@ where
         let service = self.clone();
         Box::pin(async move {
             let (head, body) = request.into_parts();
-            Ok(match service.answer(&head, body).await {
-                Ok(response) => response,
-                Err(response) => *response,
-            })
+            let response = service.answer(&head, body).await;
+            Ok(response.unwrap_or_else(|response| *response).map(B::from))
         })
     }
 }

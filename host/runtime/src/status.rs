@@ -61,6 +61,7 @@ pub struct Problem {
 /// An invalid definition in a store, or a definition file that cannot be loaded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct BadDefinitionStatus {
     /// Its location: `zookeeper:/blueking/admissionwebhook/ns/name`, or the path of a file.
     pub location: String,

@@ -20,6 +20,7 @@ pub trait HttpSender: fmt::Debug + Send + Sync + 'static {
 
 /// A request that a plugin sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HttpRequest {
     /// `GET`, `POST`, ... as the plugin wrote it.
     pub method: String,
@@ -33,6 +34,7 @@ pub struct HttpRequest {
 
 /// The response to a plugin's request.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HttpResponse {
     /// The status; any is allowed.
     pub status: u16,
@@ -40,6 +42,17 @@ pub struct HttpResponse {
     pub headers: Vec<(String, String)>,
     /// The whole body.
     pub body: Vec<u8>,
+}
+
+impl HttpResponse {
+    /// A response without headers.
+    pub fn new(status: u16, body: Vec<u8>) -> Self {
+        Self {
+            status,
+            headers: Vec::new(),
+            body,
+        }
+    }
 }
 
 /// Why there is no answer to a request.

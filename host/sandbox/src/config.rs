@@ -6,6 +6,7 @@ use crate::HttpSender;
 
 /// Configuration of a [`Sandbox`](crate::Sandbox).
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct SandboxConfig {
     /// The number of concurrent calls, over all plugins. Every size of the pool is derived from it; each slot
     /// takes address space immediately and memory when it is used. Default 256.

@@ -155,11 +155,10 @@ pub(crate) fn response(from: types::Response, limit: usize) -> Result<Response, 
             Verdict::Deny(Denial::new(denial.code, denial.reason, denial.message))
         }
     };
-    Ok(Response {
-        verdict,
-        warnings: from.warnings,
-        audit_annotations: from.audit_annotations,
-    })
+    let mut response = Response::new(verdict);
+    response.warnings = from.warnings;
+    response.audit_annotations = from.audit_annotations;
+    Ok(response)
 }
 
 fn invalid(message: String) -> Failure {

@@ -19,15 +19,13 @@ const COMPILER: &str = env!("CARGO_BIN_EXE_admittance-compiler");
 
 /// A sandbox that compiles in a process with these limits.
 fn sandbox(memory: u64, time: Duration) -> Sandbox {
-    Sandbox::new(SandboxConfig {
-        calls_in_flight: 1,
-        compiler: Some(COMPILER.into()),
-        compile_memory: memory,
-        compile_time: time,
-        prepare_timeout: Duration::from_secs(600),
-        ..SandboxConfig::default()
-    })
-    .unwrap()
+    let mut config = SandboxConfig::default();
+    config.calls_in_flight = 1;
+    config.compiler = Some(COMPILER.into());
+    config.compile_memory = memory;
+    config.compile_time = time;
+    config.prepare_timeout = Duration::from_secs(600);
+    Sandbox::new(config).unwrap()
 }
 
 fn leb(mut value: usize) -> Vec<u8> {
@@ -136,12 +134,10 @@ async fn until(condition: impl Fn() -> bool) {
 #[tokio::test]
 async fn a_program_that_is_no_compiler() {
     for program in ["/no/such/program", "/bin/false"] {
-        let sandbox = Sandbox::new(SandboxConfig {
-            calls_in_flight: 1,
-            compiler: Some(Path::new(program).into()),
-            ..SandboxConfig::default()
-        })
-        .unwrap();
+        let mut config = SandboxConfig::default();
+        config.calls_in_flight = 1;
+        config.compiler = Some(Path::new(program).into());
+        let sandbox = Sandbox::new(config).unwrap();
         let error = refusal(&sandbox, multiplying(1, 1)).await;
         assert!(matches!(error, Error::Compiler(_)), "{program}: {error}");
     }

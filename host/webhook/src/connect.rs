@@ -25,7 +25,7 @@ pub(crate) fn connector(tls: ClientConfig, resolve: Arc<Resolve>, limit: Duratio
     let tcp = service_fn(move |uri: Uri| {
         let dialled = resolve.dial(&uri);
         let address = match dialled.as_ref().and_then(Uri::authority) {
-            Some(address) => format!("{} (at {address}, from webhooks.resolve)", authority(&uri)),
+            Some(address) => format!("{} (at {address}, as configured)", authority(&uri)),
             None => authority(&uri).to_owned(),
         };
         let connecting = tcp.clone().oneshot(dialled.unwrap_or(uri));

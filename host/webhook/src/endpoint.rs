@@ -256,85 +256,31 @@ mod tests {
     fn services() {
         use Protocol::BcsResource;
         use ServiceNaming::{Bcs, Kubernetes};
-        for (case, protocol, naming, namespace, port, path, expected) in [
-            ("BCS", BcsResource, Bcs, "ns", 443, "", Ok("https://hook.ns/")),
-            (
-                "BCS, port and path",
-                BcsResource,
-                Bcs,
-                "ns",
-                8443,
-                "/x?y=z",
-                Ok("https://hook.ns:8443/x?y=z"),
-            ),
-            (
-                "Kubernetes",
-                review(),
-                Kubernetes,
-                "ns",
-                443,
-                "/x",
-                Ok("https://hook.ns.svc/x"),
-            ),
-            (
-                "path without slash",
-                BcsResource,
-                Bcs,
-                "ns",
-                443,
-                "x",
-                Err("begin with `/`"),
-            ),
-            (
-                "query for a review",
-                review(),
-                Kubernetes,
-                "ns",
-                443,
-                "/x?y",
-                Err("query"),
-            ),
-            (
-                "no namespace",
-                BcsResource,
-                Bcs,
-                "",
-                443,
-                "",
-                Err("not a valid host name"),
-            ),
-            (
-                "a port in the namespace",
-                BcsResource,
-                Bcs,
-                "ns:1",
-                443,
-                "",
-                Err("not a valid host name"),
-            ),
-            (
-                "a slash in the namespace",
-                BcsResource,
-                Bcs,
-                "ns/x",
-                443,
-                "",
-                Err("not a valid host name"),
-            ),
+        let (bcs, kubernetes) = ((BcsResource, Bcs), (review(), Kubernetes));
+        // (protocol and naming, namespace, port, path, the URI or a part of the error)
+        for ((protocol, naming), namespace, port, path, expected) in [
+            (&bcs, "ns", 443, "", Ok("https://hook.ns/")),
+            (&bcs, "ns", 8443, "/x?y=z", Ok("https://hook.ns:8443/x?y=z")),
+            (&kubernetes, "ns", 443, "/x", Ok("https://hook.ns.svc/x")),
+            (&bcs, "ns", 443, "x", Err("begin with `/`")),
+            (&kubernetes, "ns", 443, "/x?y", Err("query")),
+            (&bcs, "", 443, "", Err("not a valid host name")),
+            (&bcs, "ns:1", 443, "", Err("not a valid host name")),
+            (&bcs, "ns/x", 443, "", Err("not a valid host name")),
         ] {
             let target = WebhookTarget::Service {
                 namespace: namespace.into(),
                 name: "hook".into(),
                 port,
                 path: path.into(),
-                naming,
+                naming: *naming,
             };
-            match (Endpoint::new(&target, &protocol), expected) {
-                (Ok(endpoint), Ok(uri)) => assert_eq!(endpoint.uri(None).to_string(), uri, "{case}"),
+            match (Endpoint::new(&target, protocol), expected) {
+                (Ok(endpoint), Ok(uri)) => assert_eq!(endpoint.uri(None).to_string(), uri, "{target:?}"),
                 (Err(error), Err(part)) => {
-                    assert!(error.to_string().contains(part), "{case}: {error}");
+                    assert!(error.to_string().contains(part), "{target:?}: {error}");
                 }
-                (made, _) => panic!("{case}: {made:?}"),
+                (made, _) => panic!("{target:?}: {made:?}"),
             }
         }
     }

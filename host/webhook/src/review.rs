@@ -11,7 +11,7 @@ use admittance_admission::{
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use serde_json::{Map, Value, value::RawValue};
 
 use crate::call::{Caller, Refused};
@@ -86,12 +86,12 @@ struct Envelope<'a> {
 #[serde(rename_all = "camelCase")]
 struct ReviewRequest<'a> {
     uid: &'a str,
-    kind: Kind<'a>,
-    resource: Resource<'a>,
+    kind: &'a GroupVersionKind,
+    resource: &'a GroupVersionResource,
     #[serde(skip_serializing_if = "Option::is_none")]
     sub_resource: Option<&'a str>,
-    request_kind: Kind<'a>,
-    request_resource: Resource<'a>,
+    request_kind: &'a GroupVersionKind,
+    request_resource: &'a GroupVersionResource,
     #[serde(skip_serializing_if = "Option::is_none")]
     request_sub_resource: Option<&'a str>,
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -99,72 +99,11 @@ struct ReviewRequest<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     namespace: Option<&'a str>,
     operation: &'static str,
-    user_info: User<'a>,
+    user_info: &'a UserInfo,
     object: Option<&'a RawValue>,
     old_object: Option<&'a RawValue>,
     dry_run: bool,
     options: Option<&'a RawValue>,
-}
-
-#[derive(Clone, Copy, Serialize)]
-struct Kind<'a> {
-    group: &'a str,
-    version: &'a str,
-    kind: &'a str,
-}
-
-#[derive(Clone, Copy, Serialize)]
-struct Resource<'a> {
-    group: &'a str,
-    version: &'a str,
-    resource: &'a str,
-}
-
-#[derive(Serialize)]
-struct User<'a> {
-    #[serde(skip_serializing_if = "str::is_empty")]
-    username: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    uid: &'a str,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    groups: &'a [String],
-    #[serde(skip_serializing_if = "<[_]>::is_empty", serialize_with = "as_map")]
-    extra: &'a [(String, Vec<String>)],
-}
-
-fn as_map<S: Serializer>(entries: &&[(String, Vec<String>)], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(entries.iter().map(|(key, values)| (key, values)))
-}
-
-impl<'a> From<&'a GroupVersionKind> for Kind<'a> {
-    fn from(kind: &'a GroupVersionKind) -> Self {
-        Self {
-            group: &kind.group,
-            version: &kind.version,
-            kind: &kind.kind,
-        }
-    }
-}
-
-impl<'a> From<&'a GroupVersionResource> for Resource<'a> {
-    fn from(resource: &'a GroupVersionResource) -> Self {
-        Self {
-            group: &resource.group,
-            version: &resource.version,
-            resource: &resource.resource,
-        }
-    }
-}
-
-impl<'a> From<&'a UserInfo> for User<'a> {
-    fn from(user: &'a UserInfo) -> Self {
-        Self {
-            username: &user.username,
-            uid: &user.uid,
-            groups: &user.groups,
-            extra: &user.extra,
-        }
-    }
 }
 
 /// The text of an object, copied into the review verbatim.
@@ -185,8 +124,6 @@ pub fn write_review(version: ReviewVersion, request: &Request) -> Result<Bytes, 
     let object = raw(request.object.as_ref()).map_err(broken)?;
     let old_object = raw(request.old_object.as_ref()).map_err(broken)?;
     let options = raw(request.options.as_ref()).map_err(broken)?;
-    let kind = Kind::from(&request.kind);
-    let resource = Resource::from(&request.resource);
     let sub_resource = request.subresource.as_deref();
     // The kind and resource that the client used, if the control plane converted the object.
     let requested = request.requested.as_deref();
@@ -195,17 +132,17 @@ pub fn write_review(version: ReviewVersion, request: &Request) -> Result<Bytes, 
         api_version: version.api_version(),
         request: ReviewRequest {
             uid: request.uid.as_str(),
-            kind,
-            resource,
+            kind: &request.kind,
+            resource: &request.resource,
             sub_resource,
-            request_kind: requested.map_or(kind, |requested| Kind::from(&requested.kind)),
-            request_resource: requested.map_or(resource, |requested| Resource::from(&requested.resource)),
+            request_kind: requested.map_or(&request.kind, |requested| &requested.kind),
+            request_resource: requested.map_or(&request.resource, |requested| &requested.resource),
             request_sub_resource: requested
                 .map_or(sub_resource, |requested| requested.subresource.as_deref()),
             name: &request.name,
             namespace: request.namespace.as_deref(),
             operation: request.operation.as_str(),
-            user_info: User::from(&request.user),
+            user_info: &request.user,
             object,
             old_object,
             dry_run: request.dry_run,
@@ -297,11 +234,10 @@ fn read(reply: &[u8], form: Review, uid: &str) -> Result<Response, Unreadable> {
     } else {
         Verdict::Deny(denial(&response)?)
     };
-    Ok(Response {
-        verdict,
-        warnings,
-        audit_annotations,
-    })
+    let mut response = Response::new(verdict);
+    response.warnings = warnings;
+    response.audit_annotations = audit_annotations;
+    Ok(response)
 }
 
 fn check_type(review: &Fields<'_>, version: ReviewVersion) -> Result<(), String> {

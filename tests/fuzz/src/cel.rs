@@ -1,10 +1,8 @@
 use std::{sync::Once, time::Duration};
 
-use admittance::{
-    admission::{Deadline, NoAuthorizer},
-    conditions::{CelConditions, ConditionError, MatchCondition},
-    dialect::read_review,
-};
+use admittance::admission::{Deadline, NoAuthorizer};
+use admittance_conditions::{CelConditions, ConditionError, MatchCondition};
+use admittance_dialect::read_review;
 
 use crate::{block_on, parts};
 

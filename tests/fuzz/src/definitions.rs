@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use admittance::definitions::{
+use admittance_definitions::{
     BcsObject, DefinitionFile, DefinitionId, DefinitionSet, Expected, Mistakes, load_text,
 };
 

@@ -1,9 +1,7 @@
 use std::time::Duration;
 
-use admittance::{
-    admission::{Chain, GroupVersionKind, GroupVersionResource, Object, Operation, Request},
-    sandbox::{Limits, PluginConfig, Sandbox, SandboxConfig},
-};
+use admittance::admission::{Chain, GroupVersionKind, GroupVersionResource, Object, Operation, Request};
+use admittance_sandbox::{Limits, PluginConfig, Sandbox, SandboxConfig};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
@@ -46,10 +44,9 @@ fn request() -> Request {
 }
 
 async fn plugin() -> Chain {
-    let sandbox = Sandbox::new(SandboxConfig {
-        calls_in_flight: 1,
-        ..SandboxConfig::default()
-    });
+    let mut config = SandboxConfig::default();
+    config.calls_in_flight = 1;
+    let sandbox = Sandbox::new(config);
     let sandbox = sandbox.expect("the sandbox starts");
     let config = PluginConfig {
         name: "fuzz".to_owned(),

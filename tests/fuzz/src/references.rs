@@ -3,9 +3,9 @@ use std::str::FromStr;
 
 use admittance::{
     Digest, ModuleReference,
-    catalog::signature::{IdentityPattern, Source, SourcePattern},
     definitions::{DefinitionId, StageId},
 };
+use admittance_catalog::signature::{IdentityPattern, Source, SourcePattern};
 
 use crate::parts;
 

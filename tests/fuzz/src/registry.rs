@@ -3,12 +3,10 @@ use std::{
     time::Duration,
 };
 
-use admittance::{
-    Digest, ModuleReference,
-    catalog::{
-        Catalog, CatalogConfig, Freshness, Module, NetworkConfig,
-        signature::{PublicKey, PublicKeys, Requirement, SignaturePolicy, SignatureRule},
-    },
+use admittance::{Digest, ModuleReference};
+use admittance_catalog::{
+    Catalog, CatalogConfig, Freshness, Module, NetworkConfig,
+    signature::{PublicKey, PublicKeys, Requirement, SignaturePolicy, SignatureRule},
 };
 
 use crate::{
@@ -102,12 +100,10 @@ impl Scene {
         network.attempts = 1;
         network.first_pause = Duration::ZERO;
         let catalog = |signatures| {
-            Catalog::new(CatalogConfig {
-                network: network.clone(),
-                signatures,
-                ..CatalogConfig::default()
-            })
-            .expect("the configuration is right")
+            let mut config = CatalogConfig::default();
+            config.network = network.clone();
+            config.signatures = signatures;
+            Catalog::new(config).expect("the configuration is right")
         };
         let keys = PublicKeys::new(vec![PublicKey::from_pem(KEY).expect("a key")]).expect("there is a key");
         Self {

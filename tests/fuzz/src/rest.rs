@@ -59,11 +59,9 @@ fn dialect() -> Rest {
         jobs,
         KindSource::Pointer(pointer("/Job/Type")),
     );
-    Rest::new(RestConfig {
-        routes: vec![by_name, new],
-        unmatched: Unmatched::Pass,
-    })
-    .expect("the routes are right")
+    let mut config = RestConfig::new(vec![by_name, new]);
+    config.unmatched = Unmatched::Pass;
+    Rest::new(config).expect("the routes are right")
 }
 
 /// The methods of the routes.

@@ -1,7 +1,5 @@
-use admittance::{
-    admission::{Object, Request},
-    dialect::{Review, read_review},
-};
+use admittance::admission::{Object, Request};
+use admittance_dialect::{Review, read_review};
 use admittance_webhook::write_review;
 
 /// An AdmissionReview as kube-apiserver sends it. An accepted one survives a round trip through the format for

@@ -1,11 +1,9 @@
 use std::sync::LazyLock;
 
-use admittance::{
-    ModuleReference,
-    catalog::signature::{
-        Blob, FoundSignature, Keyless, Material, PublicKey, PublicKeys, Requirement, Subject, TrustRoot,
-        describe, verify,
-    },
+use admittance::ModuleReference;
+use admittance_catalog::signature::{
+    Blob, FoundSignature, Keyless, Material, PublicKey, PublicKeys, Requirement, Subject, TrustRoot,
+    describe, verify,
 };
 
 use crate::parts;

@@ -4,10 +4,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use admittance::{
-    Digest, Host, ModuleReference,
-    catalog::{CompiledKey, Resolution, Store},
-};
+use admittance::{Digest, Host, ModuleReference};
+use admittance_catalog::{CompiledKey, Resolution, Store};
 use serde_json::{Value, json};
 
 use crate::{block_on, in_directory, parts};

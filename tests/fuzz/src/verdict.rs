@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use admittance::admission::{
+use admittance_admission::{
     Chain, Deadline, Evaluation, Hook, NoAuthorizer, Object, Operation, Outcome, Request, Rule, Stage,
     StaticNamespaces, Surroundings,
 };

@@ -166,7 +166,7 @@ async fn a_history_that_cannot_be_written_is_told_before_anything_is_served() {
     for words in [
         "Read-only file system",
         history.to_str().unwrap(),
-        "history: { directory: ... }",
+        "name a history directory that can be written",
     ] {
         assert!(ended.stderr.contains(words), "{words}: {}", ended.stderr);
     }

@@ -162,11 +162,9 @@ where
     F: Future<Output = Result<Applied, ChangeError>> + Send,
 {
     let by = by(caller);
-    let how = Application {
-        dry_run,
-        by: Some(by.clone()),
-        ..Application::default()
-    };
+    let mut how = Application::default();
+    how.dry_run = dry_run;
+    how.by = Some(by.clone());
     to_its_end(async move {
         let result = change(how).await;
         note(

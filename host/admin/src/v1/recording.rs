@@ -99,7 +99,10 @@ async fn record(call: Call<Nothing, RecordQuery>) -> Result<Records, ApiError> {
             "{by}: record requests"
         );
     }
-    let recording = call.api.sources.host.record(RecordingConfig { share, redact });
+    let mut config = RecordingConfig::default();
+    config.share = share;
+    config.redact = redact;
+    let recording = call.api.sources.host.record(config);
     let (lines, waiting) = mpsc::channel(WAITING);
     // Of its own, so that the recording ends in time when the client has stopped to read.
     tokio::spawn(async move {

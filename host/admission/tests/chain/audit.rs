@@ -13,11 +13,8 @@ async fn audit_records_and_changes_nothing() {
         ("identity", add("/metadata/name", json!("x")), "failed"),
         ("warning", Warn("careful"), "allow"),
     ] {
-        let audited = StageSpec {
-            mode: Mode::Audit,
-            ..StageSpec::new("stage")
-        }
-        .with(script);
+        let mut audited = Stage::new("stage", script);
+        audited.spec.mode = Mode::Audit;
         let stages = vec![audited, Stage::new("after", Allow)];
         let outcome = run(stages, request(Operation::Create), Duration::from_secs(10)).await;
         assert_eq!(
@@ -37,19 +34,15 @@ async fn audit_records_and_changes_nothing() {
 async fn an_audited_stage_takes_no_time_that_others_need() {
     use Script::*;
     let audited = |script, timeout| {
-        StageSpec {
-            mode: Mode::Audit,
-            timeout: Duration::from_millis(timeout),
-            ..StageSpec::new("audited")
-        }
-        .with(script)
+        let mut stage = Stage::new("audited", script);
+        stage.spec.mode = Mode::Audit;
+        stage.spec.timeout = Duration::from_millis(timeout);
+        stage
     };
     let slow = |milliseconds| {
-        StageSpec {
-            timeout: Duration::from_secs(1),
-            ..StageSpec::new("enforced")
-        }
-        .with(Slow(milliseconds))
+        let mut stage = Stage::new("enforced", Slow(milliseconds));
+        stage.spec.timeout = Duration::from_secs(1);
+        stage
     };
     for (case, stages, phase, words, milliseconds) in [
         (
@@ -87,10 +80,8 @@ async fn an_audited_stage_takes_no_time_that_others_need() {
         ),
     ] {
         let started = tokio::time::Instant::now();
-        let chain = Chain {
-            phase,
-            ..chain(stages)
-        };
+        let mut chain = chain(stages);
+        chain.phase = phase;
         let mut evaluation = Evaluation::new(
             request(Operation::Create),
             Deadline::after(Duration::from_millis(1_000)),
@@ -118,13 +109,11 @@ async fn an_audited_stage_takes_no_time_that_others_need() {
 #[tokio::test]
 async fn an_audited_stage_sees_the_object_of_its_place() {
     let denies = |key: &str| {
-        StageSpec {
-            mode: Mode::Audit,
-            reinvocation: Reinvocation::IfNeeded,
-            object_selector: LabelSelector::new(vec![Requirement::equals(key, "x").unwrap()]),
-            ..StageSpec::new(key)
-        }
-        .with(Script::Deny("would deny"))
+        let mut stage = Stage::new(key, Script::Deny("would deny"));
+        stage.spec.mode = Mode::Audit;
+        stage.spec.reinvocation = Reinvocation::IfNeeded;
+        stage.spec.object_selector = LabelSelector::new(vec![Requirement::equals(key, "x").unwrap()]);
+        stage
     };
     let label = |key: &str| Stage::new("label", add(&format!("/metadata/labels/{key}"), json!("x")));
     let stages = vec![label("a"), denies("a"), denies("b"), label("b"), denies("b")];

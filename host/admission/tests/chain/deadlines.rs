@@ -37,12 +37,8 @@ fn a_large_patch_holds_no_worker() {
         .collect();
     let request = large();
     for mode in Mode::ALL {
-        let stage = StageSpec {
-            mode,
-            timeout: MINUTE,
-            ..StageSpec::new("stage")
-        }
-        .with(Script::Patch(copies.clone().into()));
+        let mut stage = Stage::new("stage", Script::Patch(copies.clone().into()));
+        (stage.spec.mode, stage.spec.timeout) = (mode, MINUTE);
         let runtime = Builder::new_current_thread()
             .enable_time()
             .max_blocking_threads(1)
@@ -67,12 +63,8 @@ fn a_large_patch_holds_no_worker() {
 async fn a_slow_patch_ends_with_the_timeout_of_its_stage() {
     let middle = vec![json!({"op": "add", "path": "/spec/list/100000", "value": 1}); 9_999];
     for mode in Mode::ALL {
-        let stage = StageSpec {
-            mode,
-            timeout: Duration::from_millis(1),
-            ..StageSpec::new("stage")
-        }
-        .with(Script::Patch(middle.clone().into()));
+        let mut stage = Stage::new("stage", Script::Patch(middle.clone().into()));
+        (stage.spec.mode, stage.spec.timeout) = (mode, Duration::from_millis(1));
         let outcome = run(vec![stage], large(), MINUTE).await;
         assert_eq!(failure_of(&outcome).kind, FailureKind::Timeout);
         assert_eq!(outcome.is_allowed(), mode == Mode::Audit);
@@ -163,11 +155,8 @@ async fn a_dropped_request_drops_the_call() {
         }
     }
     let dropped = Arc::new(AtomicUsize::new(0));
-    let stage = StageSpec {
-        timeout: Duration::from_millis(1),
-        ..StageSpec::new("stage")
-    }
-    .with(Guarded(dropped.clone()));
+    let mut stage = Stage::new("stage", Guarded(dropped.clone()));
+    stage.spec.timeout = Duration::from_millis(1);
     let outcome = run(vec![stage], request(Operation::Create), Duration::from_secs(1)).await;
     assert!(!outcome.is_allowed());
     assert_eq!(dropped.load(Ordering::SeqCst), 1);

@@ -100,11 +100,8 @@ async fn what_goes_out_is_held_to_the_rules_for_what_comes_in() {
     ];
     for (case, script, expected) in cases {
         for mode in Mode::ALL {
-            let stage = StageSpec {
-                mode,
-                ..StageSpec::new("stage")
-            }
-            .with(script.clone());
+            let mut stage = Stage::new("stage", script.clone());
+            stage.spec.mode = mode;
             let outcome = run(vec![stage], request(Operation::Create), Duration::from_secs(10)).await;
             let kind = match &outcome.trace[0].result {
                 StageResult::Failed { failure, .. } => Some(failure.kind),

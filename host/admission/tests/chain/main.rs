@@ -25,8 +25,8 @@ use admittance_admission::{
     Chain, Deadline, Decision, Denial, Evaluation, Failure, FailureKind, FailurePolicy, GroupVersionKind,
     GroupVersionResource, Hook, IdentityFields, LabelSelector, Labels, Mode, NamespaceLookupError,
     NamespaceSelector, NamespaceSource, NoAuthorizer, Object, Operation, Outcome, Patch, Phase, Refusal,
-    Reinvocation, Request, Requirement, Response, Rule, Stage, StageResult, StageSpec, StaticNamespaces,
-    Surroundings, Verdict, async_trait,
+    Reinvocation, Request, Requirement, Response, Rule, Stage, StageResult, StaticNamespaces, Surroundings,
+    Verdict, async_trait,
 };
 use serde_json::{Value, json};
 
@@ -101,11 +101,9 @@ fn add(path: &str, value: Value) -> Script {
 }
 
 fn enforced(script: Script, failure_policy: FailurePolicy) -> Stage {
-    StageSpec {
-        failure_policy,
-        ..StageSpec::new("stage")
-    }
-    .with(script)
+    let mut stage = Stage::new("stage", script);
+    stage.spec.failure_policy = failure_policy;
+    stage
 }
 
 fn chain(stages: Vec<Stage>) -> Chain {

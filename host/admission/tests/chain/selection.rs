@@ -55,11 +55,8 @@ async fn selectors_choose_the_stages() {
         ("DoesNotExist, no object", not_in, None, None, false),
     ];
     for (case, selector, new, old, called) in table {
-        let stage = StageSpec {
-            object_selector: selector,
-            ..StageSpec::new("stage")
-        }
-        .with(Script::Allow);
+        let mut stage = Stage::new("stage", Script::Allow);
+        stage.spec.object_selector = selector;
         let mut request = request(Operation::Update);
         (request.object, request.old_object) = (new, old);
         let outcome = run(vec![stage], request, Duration::from_secs(1)).await;
@@ -68,11 +65,8 @@ async fn selectors_choose_the_stages() {
     }
     // A label that the first stage removes no longer selects the second (kube-apiserver does the same).
     let removes = Script::Patch(json!([{"op": "remove", "path": "/metadata/labels/inject"}]));
-    let second = StageSpec {
-        object_selector: on_label("inject"),
-        ..StageSpec::new("second")
-    }
-    .with(Script::Deny("no"));
+    let mut second = Stage::new("second", Script::Deny("no"));
+    second.spec.object_selector = on_label("inject");
     let outcome = run(
         vec![Stage::new("first", removes), second],
         request(Operation::Create),

@@ -130,11 +130,10 @@ impl Changer {
     }
 
     fn how(&self, expected: Expected) -> Application {
-        Application {
-            dry_run: false,
-            by: self.by.clone(),
-            expected,
-        }
+        let mut how = Application::default();
+        how.by = self.by.clone();
+        how.expected = expected;
+        how
     }
 
     fn note(&self, change: &Change, subject: &Name, refusal: Option<&Refusal>) {

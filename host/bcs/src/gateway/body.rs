@@ -149,10 +149,7 @@ mod tests {
 
     use super::*;
 
-    const LIMITS: BodyLimits = BodyLimits {
-        size: 10,
-        time: Duration::from_secs(60),
-    };
+    const LIMITS: BodyLimits = BodyLimits::new(10, Duration::from_secs(60));
 
     fn head(headers: &[(&str, &str)]) -> Parts {
         let request = headers.iter().fold(Request::post("/"), |request, (name, value)| {

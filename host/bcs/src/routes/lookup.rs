@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use admittance::dialect::PathReadings;
+use admittance_dialect::PathReadings;
 use http::{Method, request::Parts};
 use matchit::Router;
 

@@ -34,11 +34,9 @@ impl Scene {
         network.first_pause = Duration::from_millis(1);
         network.longest_pause = Duration::from_secs(5);
         network.docker_config = Some(directory.path().join("docker/config.json"));
-        let config = CatalogConfig {
-            store: Some(Store::open(directory.path().join("store")).unwrap()),
-            network,
-            ..CatalogConfig::default()
-        };
+        let mut config = CatalogConfig::default();
+        config.store = Some(Store::open(directory.path().join("store")).unwrap());
+        config.network = network;
         Self {
             authority,
             directory,

@@ -6,10 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use admittance::{
-    catalog::signature::SIGNATURE_SUFFIXES,
-    definitions::{ChainDefinition, ModuleReference, load_text},
-};
+use admittance_catalog::signature::SIGNATURE_SUFFIXES;
+use admittance_definitions::{ChainDefinition, ModuleReference, load_text};
 
 use super::{
     Error,

@@ -12,8 +12,8 @@ use std::{
     time::Duration,
 };
 
-use admittance::definitions::{Mistakes, document};
 use admittance_admin::AdminConfig;
+use admittance_definitions::{Mistakes, document};
 use admittance_driver::{Config, FrontConfig, Limits};
 use serde_json::{Map, Value as Json, json};
 

@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use admittance::definitions::document::to_yaml;
+use admittance_definitions::document::to_yaml;
 use serde_json::Value as Json;
 
 use super::Error;

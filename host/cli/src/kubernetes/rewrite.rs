@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use admittance::definitions::{
+use admittance_definitions::{
     HookDefinition, Location, Mistake, Mistakes, PluginDefinition, StageDefinition,
     document::{self, Document, Node},
 };

@@ -2,14 +2,12 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf};
 
-use admittance::{
-    ModuleReference,
-    catalog::{
-        Catalog, Freshness, Module,
-        signature::{SignatureDescription, Verified},
-    },
-    sandbox::{Capability, Grant, Import, Inspection, ResourceHint, Sandbox},
+use admittance::ModuleReference;
+use admittance_catalog::{
+    Catalog, Freshness, Module,
+    signature::{SignatureDescription, Verified},
 };
+use admittance_sandbox::{Capability, Grant, Import, Inspection, ResourceHint, Sandbox};
 use bytesize::ByteSize;
 use clap::Args;
 use serde::Serialize;

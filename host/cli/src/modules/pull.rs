@@ -6,10 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use admittance::{
-    Digest, ModuleReference,
-    catalog::{Catalog, Freshness, Module, OciReference},
-};
+use admittance::{Digest, ModuleReference};
+use admittance_catalog::{Catalog, Freshness, Module, OciReference};
 use bytesize::ByteSize;
 use clap::Args;
 

@@ -6,11 +6,9 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use admittance::{
-    ModuleReference,
-    catalog::{Catalog, Freshness, OciReference, Pushed},
-    sandbox::{Inspection, Sandbox},
-};
+use admittance::ModuleReference;
+use admittance_catalog::{Catalog, Freshness, OciReference, Pushed};
+use admittance_sandbox::{Inspection, Sandbox};
 use clap::Args;
 
 use super::{ModuleArguments, pull::pin, transfers::Transfers};

@@ -6,11 +6,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use admittance::{
-    Applied, AppliedEffect, Revision,
-    definitions::{DefinitionFile, DefinitionId, DefinitionSet, StageId},
-};
+use admittance::{Applied, AppliedEffect, Revision};
 use admittance_admin::api::{PromoteRequest, RollbackRequest};
+use admittance_definitions::{DefinitionFile, DefinitionId, DefinitionSet, StageId};
 use clap::Args;
 use reqwest::Method;
 

@@ -1,9 +1,7 @@
 //! Answers to requests, in a form that can be compared.
 
-use admittance::{
-    admission::{Object, Outcome, Patch, Request, ReviewVersion},
-    dialect::write_review,
-};
+use admittance::admission::{Object, Outcome, Patch, Request, ReviewVersion};
+use admittance_dialect::write_review;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -6,7 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use admittance::{RecordingNote, admission::Request, dialect::read_review};
+use admittance::{RecordingNote, admission::Request};
+use admittance_dialect::read_review;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 

@@ -10,7 +10,7 @@ fn user() -> UserInfo {
         username: "jo".into(),
         uid: "7".into(),
         groups: vec!["dev".into(), "system:authenticated".into()],
-        extra: vec![("scopes".into(), vec!["a".into(), "b".into()])],
+        extra: [("scopes".into(), vec!["a".into(), "b".into()])].into(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Kubernetes' authorization library: the variable `authorizer`.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use admittance_admission::{
     Access, AccessAttributes, AuthorizerError, Request, UserInfo, is_dns_label, is_dns_subdomain,
@@ -187,6 +187,12 @@ access_checks! {
 }
 
 pub(super) fn register(library: &mut Library) {
+    register_checks(library);
+    register_decisions(library);
+}
+
+/// What builds a query.
+fn register_checks(library: &mut Library) {
     library.member::<(Authorizer, Str), PathCheck>("path", |machine, (authorizer, path)| {
         let check = authorizer.about(machine, &path, || {
             Target::Attributes(AccessAttributes::Path {
@@ -244,6 +250,10 @@ pub(super) fn register(library: &mut Library) {
             })
         });
     }
+}
+
+/// What asks a query, and reads the answer.
+fn register_decisions(library: &mut Library) {
     library.member::<(PathCheck, Str), Decision>("check", |machine, (check, verb)| {
         decide(machine, &check, &verb)
     });
@@ -289,7 +299,7 @@ fn service_account(namespace: &str, name: &str) -> Result<Arc<AccessCheck>, Faul
                 format!("system:serviceaccounts:{namespace}"),
                 "system:authenticated".to_owned(),
             ],
-            extra: Vec::new(),
+            extra: BTreeMap::new(),
         }),
         target: Target::Unset,
     }))

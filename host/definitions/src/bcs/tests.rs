@@ -39,12 +39,11 @@ fn stage(
     line: u32,
     column: u32,
 ) -> StageDefinition {
+    let mut spec = StageSpec::new(format!("container-{name}"));
+    spec.failure_policy = failure_policy;
+    spec.timeout = Duration::from_secs(10);
     StageDefinition {
-        spec: StageSpec {
-            failure_policy,
-            timeout: Duration::from_secs(10),
-            ..StageSpec::new(format!("container-{name}"))
-        },
+        spec,
         hook: HookDefinition::Webhook(WebhookDefinition {
             protocol: Protocol::BcsResource,
             target: WebhookTarget::Service {

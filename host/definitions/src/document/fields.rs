@@ -59,7 +59,17 @@ impl<'a> Fields<'a> {
         self.get_optional(name, read, mistakes).unwrap_or(default)
     }
 
-    /// The field of this name, read by `read`, if it is present.
+    /// The field of this name, read by `read`, or the default of its type if it is missing or invalid.
+    pub fn get_or_default<T: Default>(
+        &mut self,
+        name: &'static str,
+        read: impl FnOnce(&Node<'a>, &mut Mistakes) -> Option<T>,
+        mistakes: &mut Mistakes,
+    ) -> T {
+        self.get_optional(name, read, mistakes).unwrap_or_default()
+    }
+
+    /// The field of this name, read by `read`, if it is present and valid.
     pub fn get_optional<T>(
         &mut self,
         name: &'static str,
@@ -78,6 +88,14 @@ impl<'a> Fields<'a> {
         mistakes: &mut Mistakes,
     ) -> Option<T> {
         read(&self.required(name, fix, mistakes)?, mistakes)
+    }
+
+    /// Those of these fields that are present, for an object that must have exactly one of them.
+    pub fn present(&mut self, names: &[&'static str]) -> Vec<(&'static str, Node<'a>)> {
+        let fields = names
+            .iter()
+            .filter_map(|name| Some((*name, self.optional(name)?)));
+        fields.collect()
     }
 
     /// Whether the field of this name is there.

@@ -2,8 +2,8 @@
 //! the path of the field, all of them at once.
 //!
 //! A [`Document`] is a tree with positions. A [`Node`] is a place in it; its methods read what should
-//! be there, and push what is wrong to [`Mistakes`]. [`Fields`] reads an object field by field and
-//! reports the fields that are not known.
+//! be there, and push what is wrong to [`Mistakes`]. [`Fields`] reads an object field by field, with the methods
+//! of a node or with [`readers`], and reports the fields that are not known.
 //!
 //! YAML is version 1.2: `on`, `yes` and `0777` are not what they were in 1.1. Aliases are refused,
 //! since they can stand for any amount of text. A file has at most [`LARGEST_FILE`] bytes and
@@ -14,6 +14,7 @@ mod fields;
 mod json;
 mod mistake;
 mod node;
+pub mod readers;
 mod tree;
 mod yaml;
 

@@ -109,6 +109,26 @@ impl<'a> Node<'a> {
         Some(entries)
     }
 
+    /// A list whose entries are read by `read`; `None` if one is invalid. All are read, so that all mistakes are
+    /// reported.
+    pub fn list_of<T>(
+        &self,
+        read: impl FnMut(&Node<'a>, &mut Mistakes) -> Option<T>,
+        mistakes: &mut Mistakes,
+    ) -> Option<Vec<T>> {
+        read_each(&self.list(mistakes)?, read, mistakes)
+    }
+
+    /// Like [`list_of`](Self::list_of), with at least one entry. `fix` says what to list.
+    pub fn filled_list_of<T>(
+        &self,
+        fix: &str,
+        read: impl FnMut(&Node<'a>, &mut Mistakes) -> Option<T>,
+        mistakes: &mut Mistakes,
+    ) -> Option<Vec<T>> {
+        read_each(&self.filled_list(fix, mistakes)?, read, mistakes)
+    }
+
     /// A list of strings. Other entries are reported and left out.
     pub fn strings(&self, mistakes: &mut Mistakes) -> Option<Vec<String>> {
         let entries = self.list(mistakes)?;
@@ -294,13 +314,15 @@ impl<'a> Node<'a> {
         read: impl FnOnce(&'a str) -> Result<T, E>,
         mistakes: &mut Mistakes,
     ) -> Option<T> {
-        match read(self.text(mistakes)?) {
-            Ok(value) => Some(value),
-            Err(error) => {
-                self.wrong(error.to_string(), "", mistakes);
-                None
-            }
-        }
+        let result = read(self.text(mistakes)?);
+        self.accept(result, mistakes)
+    }
+
+    /// The value of a result; an error is a mistake at this place.
+    pub fn accept<T, E: fmt::Display>(&self, result: Result<T, E>, mistakes: &mut Mistakes) -> Option<T> {
+        result
+            .map_err(|error| self.wrong(error.to_string(), "", mistakes))
+            .ok()
     }
 
     /// A path; a relative one is taken from the directory of the document's file.
@@ -425,6 +447,15 @@ impl<'a> Node<'a> {
             Value::Null | Value::List(_) | Value::Map(_) => None,
         }
     }
+}
+
+fn read_each<'a, T>(
+    entries: &[Node<'a>],
+    mut read: impl FnMut(&Node<'a>, &mut Mistakes) -> Option<T>,
+    mistakes: &mut Mistakes,
+) -> Option<Vec<T>> {
+    let values: Vec<Option<T>> = entries.iter().map(|entry| read(entry, mistakes)).collect();
+    values.into_iter().collect()
 }
 
 fn to_json(value: &Positioned) -> Json {

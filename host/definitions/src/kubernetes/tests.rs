@@ -1,9 +1,9 @@
 use std::time::Duration;
 
 use admittance_admission::{
-    FailurePolicy, Grants, LabelOperator, LabelSelector, MatchConditions, MatchPolicy, Matcher, Mode,
-    NamespaceSelector, Operation, Protocol, Reinvocation, Requirement, ResourcePattern, ReviewVersion, Rule,
-    Scope, ServiceNaming, SideEffects, StageSpec, WebhookTarget,
+    FailurePolicy, Grants, LabelOperator, LabelSelector, MatchPolicy, Matcher, Mode, NamespaceSelector,
+    Operation, Protocol, Reinvocation, Requirement, ResourcePattern, ReviewVersion, Rule, Scope,
+    ServiceNaming, SideEffects, StageSpec, WebhookTarget,
 };
 use serde_json::json;
 
@@ -171,29 +171,34 @@ webhooks:
     );
     let create = pods(&[Operation::Create], MatchPolicy::Equivalent);
     let update = pods(&[Operation::Update], MatchPolicy::Exact);
+    let mut sidecar = StageSpec::new("sidecar.hooks.example");
+    sidecar.rules = vec![create.clone()];
+    sidecar.namespace_selector = Some(NamespaceSelector::Labels(LabelSelector::new(vec![label(
+        "kubernetes.io/metadata.name",
+        LabelOperator::NotIn,
+        &["kube-system"],
+    )])));
+    sidecar.object_selector = LabelSelector::new(vec![label("inject", LabelOperator::In, &["true"])]);
+    sidecar.failure_policy = FailurePolicy::Fail;
+    sidecar.timeout = Duration::from_secs(5);
+    sidecar.mode = Mode::Enforce;
+    sidecar.side_effects = SideEffects::NoneOnDryRun;
+    sidecar.reinvocation = Reinvocation::IfNeeded;
+    let mut defaults = StageSpec::new("defaults.hooks.example");
+    defaults.rules = vec![update.clone()];
+    defaults.failure_policy = FailurePolicy::Fail;
+    defaults.timeout = Duration::from_millis(250);
+    defaults.mode = Mode::Audit;
+    defaults.side_effects = SideEffects::None;
+    defaults.reinvocation = Reinvocation::Never;
     let expected = ChainDefinition {
         name: "injector".into(),
         phase: Phase::Mutating,
         source: location(1, 1),
-        rules: vec![create.clone(), update.clone()],
+        rules: vec![create, update],
         stages: vec![
             StageDefinition {
-                spec: StageSpec {
-                    name: "sidecar.hooks.example".into(),
-                    rules: vec![create],
-                    namespace_selector: Some(NamespaceSelector::Labels(LabelSelector::new(vec![label(
-                        "kubernetes.io/metadata.name",
-                        LabelOperator::NotIn,
-                        &["kube-system"],
-                    )]))),
-                    object_selector: LabelSelector::new(vec![label("inject", LabelOperator::In, &["true"])]),
-                    match_conditions: MatchConditions::default(),
-                    failure_policy: FailurePolicy::Fail,
-                    timeout: Duration::from_secs(5),
-                    mode: Mode::Enforce,
-                    side_effects: SideEffects::NoneOnDryRun,
-                    reinvocation: Reinvocation::IfNeeded,
-                },
+                spec: sidecar,
                 hook: HookDefinition::Webhook(WebhookDefinition {
                     protocol: Protocol::AdmissionReview {
                         versions: vec![ReviewVersion::V1, ReviewVersion::V1Beta1],
@@ -211,18 +216,7 @@ webhooks:
                 location: location(19, 3),
             },
             StageDefinition {
-                spec: StageSpec {
-                    name: "defaults.hooks.example".into(),
-                    rules: vec![update],
-                    namespace_selector: None,
-                    object_selector: LabelSelector::default(),
-                    match_conditions: MatchConditions::default(),
-                    failure_policy: FailurePolicy::Fail,
-                    timeout: Duration::from_millis(250),
-                    mode: Mode::Audit,
-                    side_effects: SideEffects::None,
-                    reinvocation: Reinvocation::Never,
-                },
+                spec: defaults,
                 hook: HookDefinition::Plugin(PluginDefinition {
                     source: ModuleReference::File("hooks/defaults.wasm".into()),
                     digest: None,

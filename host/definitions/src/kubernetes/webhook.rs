@@ -73,25 +73,23 @@ pub(super) fn read(
         |node: &Node<'_>, mistakes: &mut Mistakes| Some(rules::read(node, match_policy, mistakes));
     let rules = fields.get("rules", Vec::new(), read_rules, mistakes);
     let namespaces = selectors::labels_of(&mut fields, "namespaceSelector", Syntax::Kubernetes, mistakes);
-    let spec = StageSpec {
-        rules,
-        namespace_selector: (!namespaces.is_empty()).then_some(NamespaceSelector::Labels(namespaces)),
-        object_selector: selectors::labels_of(&mut fields, "objectSelector", Syntax::Kubernetes, mistakes),
-        match_conditions: conditions::read(&mut fields, mistakes),
-        failure_policy: fields.get("failurePolicy", version.failure_policy(), Node::word, mistakes),
-        timeout: read_timeout(&mut fields, mistakes).unwrap_or(version.timeout()),
-        mode: fields.get("mode", Mode::default(), Node::word, mistakes),
-        side_effects: read_side_effects(&mut fields, version, is_remote, mistakes),
-        reinvocation: match phase {
-            Phase::Mutating => fields.get(
-                "reinvocationPolicy",
-                Reinvocation::default(),
-                Node::word,
-                mistakes,
-            ),
-            Phase::Validating => Reinvocation::Never,
-        },
-        name: name.clone().unwrap_or_default(),
+    let mut spec = StageSpec::new(name.clone().unwrap_or_default());
+    spec.rules = rules;
+    spec.namespace_selector = (!namespaces.is_empty()).then_some(NamespaceSelector::Labels(namespaces));
+    spec.object_selector = selectors::labels_of(&mut fields, "objectSelector", Syntax::Kubernetes, mistakes);
+    spec.match_conditions = conditions::read(&mut fields, mistakes);
+    spec.failure_policy = fields.get("failurePolicy", version.failure_policy(), Node::word, mistakes);
+    spec.timeout = read_timeout(&mut fields, mistakes).unwrap_or(version.timeout());
+    spec.mode = fields.get("mode", Mode::default(), Node::word, mistakes);
+    spec.side_effects = read_side_effects(&mut fields, version, is_remote, mistakes);
+    spec.reinvocation = match phase {
+        Phase::Mutating => fields.get(
+            "reinvocationPolicy",
+            Reinvocation::default(),
+            Node::word,
+            mistakes,
+        ),
+        Phase::Validating => Reinvocation::Never,
     };
     fields.finish(mistakes);
     name?;

@@ -1,6 +1,6 @@
 use admittance_admission::{
-    ClusterKind, Grants, LabelOperator, LabelSelector, MatchConditions, Matcher, NamespaceSelector,
-    Operation, Requirement, ResourcePattern, Rule, Scope, ServiceNaming, WebhookTarget,
+    ClusterKind, Grants, LabelOperator, LabelSelector, Matcher, NamespaceSelector, Operation, Requirement,
+    ResourcePattern, Rule, Scope, ServiceNaming, WebhookTarget,
 };
 use serde_json::json;
 
@@ -86,6 +86,18 @@ spec:
         line,
         column,
     };
+    let mut sidecar = StageSpec::new("sidecar");
+    sidecar.namespace_selector = Some(NamespaceSelector::NotIn(vec!["kube-system".into()]));
+    sidecar.object_selector = LabelSelector::new(vec![
+        Requirement::new("inject", LabelOperator::In, vec!["true".into()]).unwrap(),
+    ]);
+    sidecar.failure_policy = FailurePolicy::Fail;
+    sidecar.timeout = Duration::from_millis(250);
+    sidecar.mode = Mode::Audit;
+    let mut images = StageSpec::new("images");
+    images.failure_policy = FailurePolicy::Ignore;
+    images.timeout = Duration::from_secs(1);
+    images.mode = Mode::Enforce;
     let expected = ChainDefinition {
         name: "pods".into(),
         phase: Phase::Mutating,
@@ -101,20 +113,7 @@ spec:
         }],
         stages: vec![
             StageDefinition {
-                spec: StageSpec {
-                    name: "sidecar".into(),
-                    rules: Vec::new(),
-                    namespace_selector: Some(NamespaceSelector::NotIn(vec!["kube-system".into()])),
-                    object_selector: LabelSelector::new(vec![
-                        Requirement::new("inject", LabelOperator::In, vec!["true".into()]).unwrap(),
-                    ]),
-                    match_conditions: MatchConditions::default(),
-                    failure_policy: FailurePolicy::Fail,
-                    timeout: Duration::from_millis(250),
-                    mode: Mode::Audit,
-                    side_effects: SideEffects::default(),
-                    reinvocation: Reinvocation::default(),
-                },
+                spec: sidecar,
                 hook: HookDefinition::Plugin(PluginDefinition {
                     source: ModuleReference::File("chains/sidecar_injector.wasm".into()),
                     digest: Some([0x0f; 32].into()),
@@ -135,18 +134,7 @@ spec:
                 location: location(14, 7),
             },
             StageDefinition {
-                spec: StageSpec {
-                    name: "images".into(),
-                    rules: Vec::new(),
-                    namespace_selector: None,
-                    object_selector: LabelSelector::default(),
-                    match_conditions: MatchConditions::default(),
-                    failure_policy: FailurePolicy::Ignore,
-                    timeout: Duration::from_secs(1),
-                    mode: Mode::Enforce,
-                    side_effects: SideEffects::default(),
-                    reinvocation: Reinvocation::default(),
-                },
+                spec: images,
                 hook: HookDefinition::Webhook(WebhookDefinition {
                     protocol: Protocol::AdmissionReview {
                         versions: vec![ReviewVersion::V1],

@@ -5,11 +5,22 @@ use crate::{Pattern, Pointer};
 
 /// The routes of a JSON API that chains may apply to, in order: the first match decides.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct RestConfig {
     /// In order.
     pub routes: Vec<Route>,
     /// How a write is handled that matches no route.
     pub unmatched: Unmatched,
+}
+
+impl RestConfig {
+    /// These routes; a write that matches none of them is refused.
+    pub fn new(routes: Vec<Route>) -> Self {
+        Self {
+            routes,
+            unmatched: Unmatched::Refuse,
+        }
+    }
 }
 
 /// How a request is handled that matches no route and is not a GET, HEAD, OPTIONS or TRACE; those pass.
@@ -26,6 +37,7 @@ words!(Unmatched, "way with requests that no route is for": Refuse = "refuse", P
 
 /// The requests that a route matches, and where they hold the parts of the admission request.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Route {
     /// The methods, any of which matches.
     pub methods: Vec<Method>,

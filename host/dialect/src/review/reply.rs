@@ -161,23 +161,13 @@ fn failed_open(row: &TraceRow) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use admittance_admission::{AuditAnnotation, Denial, Failure, FailureKind, Phase};
     use serde_json::json;
 
     use super::*;
 
     fn outcome(decision: Decision) -> Outcome {
-        Outcome {
-            uid: Uid::from("u".to_owned()),
-            decision,
-            object: None,
-            patch: Patch::default(),
-            warnings: Vec::new(),
-            audit_annotations: Vec::new(),
-            trace: Vec::new(),
-        }
+        Outcome::new(Uid::from("u".to_owned()), decision)
     }
 
     fn response(outcome: &Outcome) -> Value {
@@ -255,18 +245,14 @@ mod tests {
                 value: "v".to_owned(),
             });
         }
-        outcome.trace.push(TraceRow {
-            chain: "c".into(),
-            phase: Phase::Mutating,
-            stage: format!("{}..", "b".repeat(60)).into(),
-            mode: Mode::Enforce,
-            round: 1,
-            result: StageResult::Failed {
-                failure: Failure::new(FailureKind::Trap, "x"),
-                policy: FailurePolicy::Ignore,
-            },
-            duration: Duration::ZERO,
-        });
+        let result = StageResult::Failed {
+            failure: Failure::new(FailureKind::Trap, "x"),
+            policy: FailurePolicy::Ignore,
+        };
+        let stage = format!("{}..", "b".repeat(60));
+        outcome
+            .trace
+            .push(TraceRow::new("c", Phase::Mutating, stage, result));
         let expected = json!({"s.k": "v", "key": "v", format!("failed-open.{}", "b".repeat(51)): "trap"});
         assert_eq!(response(&outcome)["auditAnnotations"], expected);
     }

@@ -1,4 +1,7 @@
 //! Reads the configuration file, and reports all mistakes at once.
+//!
+//! An invalid value is reported and read as the default of its key, so that the rest of its section is read too: the
+//! result is only used if there were no mistakes.
 
 mod admin;
 mod bcs;
@@ -16,23 +19,12 @@ mod zookeeper;
 
 use std::{path::Path, time::Duration};
 
-use admittance::catalog::CatalogConfig;
 use admittance_definitions::{
     Mistakes,
-    document::{self, Fields, Node},
+    document::{self, Node},
 };
 
-use self::{
-    admin::admin,
-    definitions::definitions,
-    front::front,
-    limits::{limits, sandbox},
-    modules::{history, modules, store},
-    namespaces::{cluster, namespaces},
-    ports::listen,
-    signatures::signatures,
-    zookeeper::{Ensembles, zookeeper},
-};
+use self::zookeeper::Ensembles;
 use super::{Config, FrontConfig, LogConfig};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -40,6 +32,10 @@ const HOUR: Duration = Duration::from_secs(3600);
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 const GIB: u64 = 1024 * MIB;
+
+/// Why a key that needs the cluster cannot be used, and what to do.
+const NO_CLUSTER: &str = "no Kubernetes cluster is configured";
+const ADD_CLUSTER: &str = "write `cluster: {}`, or `cluster: { kubeconfig: ... }`";
 
 impl Config {
     /// Read the configuration file, and every certificate that it names. Paths in it are taken from its
@@ -57,27 +53,24 @@ impl Config {
 
 fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
     let mut fields = root.object(mistakes)?;
-    let listen = section(fields.optional("listen"), mistakes, listen);
-    let admin = if_there(fields.optional("admin"), mistakes, admin);
+    let listen = fields.get_or_default("listen", ports::listen, mistakes);
+    let admin = fields.get_optional("admin", admin::admin, mistakes);
     // Features that need an ensemble report a missing one.
     let ensembles = Ensembles::of(&fields);
-    let front = front(&mut fields, listen.as_ref(), ensembles, mistakes);
-    let default_limits = front
+    let front = front::front(&mut fields, &listen, ensembles, mistakes);
+    let defaults = front
         .as_ref()
         .map(FrontConfig::default_limits)
         .unwrap_or_default();
-    let limits = or(
-        fields.optional("limits"),
-        default_limits.clone(),
-        mistakes,
-        |node, mistakes| limits(node, default_limits, mistakes),
-    );
+    let limits = fields.get_optional("limits", |node, m| limits::limits(node, &defaults, m), mistakes);
     let has_cluster = fields.has("cluster");
-    let definitions = section(fields.optional("definitions"), mistakes, |node, mistakes| {
-        definitions(node, ensembles, has_cluster, mistakes)
-    });
-    let on_bad_definition = section(fields.optional("onBadDefinition"), mistakes, Node::word);
-    let zookeeper = section(fields.optional("zookeeper"), mistakes, zookeeper);
+    let definitions = fields.get_or_default(
+        "definitions",
+        |node, mistakes| definitions::definitions(node, ensembles, has_cluster, mistakes),
+        mistakes,
+    );
+    let on_bad_definition = fields.get_or_default("onBadDefinition", Node::word, mistakes);
+    let zookeeper = fields.get_or_default("zookeeper", zookeeper::zookeeper, mistakes);
     // Only then, so that it is not among the fields that are known here.
     if fields.has("cache") {
         fields.refuse(
@@ -87,138 +80,56 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
             mistakes,
         );
     }
-    let store = section(fields.optional("store"), mistakes, store);
-    let history = section(fields.optional("history"), mistakes, history);
-    let modules = section(fields.optional("modules"), mistakes, modules);
-    let signatures = section(fields.optional("signatures"), mistakes, signatures);
-    let sandbox = section(fields.optional("sandbox"), mistakes, sandbox);
-    let namespaces = namespaces(&mut fields, mistakes);
-    let cluster = if_there(fields.optional("cluster"), mistakes, cluster);
-    let resolve = section(fields.optional("webhooks"), mistakes, resolve);
-    let log = section(fields.optional("log"), mistakes, log);
+    let store = fields.get_or_default("store", modules::store, mistakes);
+    let history = fields.get_or_default("history", modules::history, mistakes);
+    let mut catalog = fields.get_or_default("modules", modules::modules, mistakes);
+    catalog.signatures = fields.get_or_default("signatures", signatures::signatures, mistakes);
+    let sandbox = fields.get_or_default("sandbox", limits::sandbox, mistakes);
+    let namespaces = namespaces::namespaces(&mut fields, mistakes);
+    let cluster = fields.get_optional("cluster", namespaces::cluster, mistakes);
+    let resolve = fields.get_or_default("webhooks", resolve, mistakes);
+    let log = fields.get_or_default("log", log, mistakes);
     fields.finish(mistakes);
     Some(Config {
-        listen: listen?,
-        admin: admin?,
+        listen,
+        admin,
         front: front?,
-        limits: limits?,
-        definitions: definitions?,
-        on_bad_definition: on_bad_definition?,
-        zookeeper: zookeeper?,
-        store: store?,
-        history: history?,
-        catalog: CatalogConfig {
-            signatures: signatures?,
-            ..modules?
-        },
-        sandbox: sandbox?,
-        namespaces: namespaces?,
-        cluster: cluster?,
-        resolve: resolve?,
-        log: log?,
+        limits: limits.unwrap_or(defaults),
+        definitions,
+        on_bad_definition,
+        zookeeper,
+        store,
+        history,
+        catalog,
+        sandbox,
+        namespaces,
+        cluster,
+        resolve,
+        log,
     })
 }
 
-/// A section of the file, or this value if it is absent.
-fn or<'a, T>(
-    node: Option<Node<'a>>,
-    default: T,
-    mistakes: &mut Mistakes,
-    read: impl FnOnce(&Node<'a>, &mut Mistakes) -> Option<T>,
-) -> Option<T> {
-    match node {
-        None => Some(default),
-        Some(node) => read(&node, mistakes),
-    }
-}
-
-/// A section of the file that has a default.
-fn section<'a, T: Default>(
-    node: Option<Node<'a>>,
-    mistakes: &mut Mistakes,
-    read: impl FnOnce(&Node<'a>, &mut Mistakes) -> Option<T>,
-) -> Option<T> {
-    or(node, T::default(), mistakes, read)
-}
-
-/// An optional section of the file.
-fn if_there<'a, T>(
-    node: Option<Node<'a>>,
-    mistakes: &mut Mistakes,
-    read: impl FnOnce(&Node<'a>, &mut Mistakes) -> Option<T>,
-) -> Option<Option<T>> {
-    or(node, None, mistakes, |node, mistakes| {
-        read(node, mistakes).map(Some)
-    })
-}
-
-/// All entries of a list; `None` if one is invalid. All are read, so that all mistakes are reported.
-fn each<'a, T>(
-    nodes: &[Node<'a>],
-    mistakes: &mut Mistakes,
-    mut read: impl FnMut(&Node<'a>, &mut Mistakes) -> Option<T>,
-) -> Option<Vec<T>> {
-    let entries: Vec<Option<T>> = nodes.iter().map(|node| read(node, mistakes)).collect();
-    entries.into_iter().collect()
-}
-
-fn owned(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
-    node.text(mistakes).map(str::to_owned)
-}
-
-/// An object with one required field.
-fn only<'a>(node: &Node<'a>, name: &'static str, fix: &str, mistakes: &mut Mistakes) -> Option<Node<'a>> {
-    let mut fields = node.object(mistakes)?;
-    let value = fields.required(name, fix, mistakes);
-    fields.finish(mistakes);
-    value
-}
-
-fn good<T>(result: Result<T, impl std::fmt::Display>, node: &Node<'_>, mistakes: &mut Mistakes) -> Option<T> {
-    result
-        .map_err(|error| node.wrong(error.to_string(), "", mistakes))
-        .ok()
-}
-
-/// A list of strings of one type; `None` if one is invalid.
-fn parsed_list<T>(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<T>>
-where
-    T: std::str::FromStr,
-    T::Err: std::fmt::Display,
-{
-    each(&node.list(mistakes)?, mistakes, Node::parse)
-}
-
-fn duration(
-    fields: &mut Fields<'_>,
-    name: &'static str,
-    default: Duration,
-    mistakes: &mut Mistakes,
-) -> Option<Duration> {
-    or(fields.optional(name), default, mistakes, |node, mistakes| {
-        node.duration(MILLISECOND..=HOUR, mistakes)
-    })
+/// A timeout or interval: up to an hour, and not 0.
+fn duration(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Duration> {
+    node.duration(MILLISECOND..=HOUR, mistakes)
 }
 
 fn resolve(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<(String, String)>> {
-    let node = only(
-        node,
-        "resolve",
-        "write `resolve: { \"name.namespace\": \"127.0.0.1:9443\" }`",
-        mistakes,
-    )?;
-    node.string_map(mistakes).map(|map| map.into_iter().collect())
+    let mut fields = node.object(mistakes)?;
+    let fix = "write `resolve: { \"name.namespace\": \"127.0.0.1:9443\" }`";
+    let addresses = fields.get_required("resolve", fix, Node::string_map, mistakes);
+    fields.finish(mistakes);
+    Some(addresses?.into_iter().collect())
 }
 
 fn log(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<LogConfig> {
     let mut fields = node.object(mistakes)?;
-    let level = section(fields.optional("level"), mistakes, Node::word);
-    let format = section(fields.optional("format"), mistakes, Node::word);
+    let log = LogConfig {
+        level: fields.get_or_default("level", Node::word, mistakes),
+        format: fields.get_or_default("format", Node::word, mistakes),
+    };
     fields.finish(mistakes);
-    Some(LogConfig {
-        level: level?,
-        format: format?,
-    })
+    Some(log)
 }
 
 #[cfg(test)]

@@ -59,10 +59,11 @@ impl Hook for Judge {
                 let patch = json!([{"op": "add", "path": "/seen", "value": true}]);
                 Answer::new(Verdict::Patch(Patch::parse(patch.to_string()).unwrap()))
             }
-            "odd" => Answer {
-                warnings: vec!["it is odd".to_owned()],
-                ..Answer::allow()
-            },
+            "odd" => {
+                let mut answer = Answer::allow();
+                answer.warnings = vec!["it is odd".to_owned()];
+                answer
+            }
             _ => Answer::allow(),
         })
     }

@@ -14,7 +14,7 @@ pub enum HistoryError {
     },
     /// Another program uses the directory.
     #[error(
-        "history {}: it is in use by process {owner}; give each driver a directory of its own (`history: {{ directory: ... }}`)",
+        "history {}: it is in use by process {owner}; give each host a history directory of its own",
         path.display()
     )]
     InUse {
@@ -41,7 +41,7 @@ fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; free some space",
         io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
-            "; name a directory that can be written (`history: { directory: ... }`)"
+            "; name a history directory that can be written"
         }
         _ => "",
     }

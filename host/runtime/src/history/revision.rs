@@ -72,6 +72,7 @@ pub struct RevisionModule {
 /// A revision with the definitions that it was made of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct RevisionDetail {
     /// The revision.
     #[serde(flatten)]
@@ -90,6 +91,7 @@ impl RevisionDetail {
 /// A definition file of a revision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct RevisionFile {
     /// Where it was.
     pub path: PathBuf,

@@ -21,7 +21,9 @@ fn junk() -> [String; 5] {
 }
 
 fn expecting(expected: Expected) -> Application {
-    Application { expected, ..by("ci") }
+    let mut how = by("ci");
+    how.expected = expected;
+    how
 }
 
 /// The locations of invalid definitions, with a `+` if the previous version is in force.

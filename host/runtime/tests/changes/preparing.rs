@@ -25,14 +25,13 @@ fn hanging(scene: &Scene, name: &str) -> String {
 /// The second revision is live.
 async fn start(scene: &Scene) -> Host {
     scene.write("a.yaml", &chain("a", "1"));
+    let mut sandbox = SandboxConfig::default();
+    sandbox.calls_in_flight = 4;
+    sandbox.configure_timeout = 10 * NEVER;
     let host = Host::builder()
         .definitions(scene.chains())
         .history(scene.folder.path().join("history"))
-        .sandbox(SandboxConfig {
-            calls_in_flight: 4,
-            configure_timeout: 10 * NEVER,
-            ..SandboxConfig::default()
-        })
+        .sandbox(sandbox)
         .build()
         .await
         .unwrap();

@@ -42,10 +42,10 @@ async fn a_share_is_recorded_with_what_became_of_it() {
     let host = host().await;
     host.admit(pod("before")).await;
     let redact = ["/metadata/annotations/token", "/metadata/labels/*"].map(|text| text.parse().unwrap());
-    let mut recording = host.record(RecordingConfig {
-        share: "50%".parse().unwrap(),
-        redact: redact.into(),
-    });
+    let mut config = RecordingConfig::default();
+    config.share = "50%".parse().unwrap();
+    config.redact = redact.into();
+    let mut recording = host.record(config);
     for name in ["a", "b", "c"] {
         host.admit(pod(name)).await;
     }
@@ -58,7 +58,7 @@ async fn a_share_is_recorded_with_what_became_of_it() {
         assert_eq!(recorded.response["patchType"], "JSONPatch");
         assert_eq!((recorded.recording.revision, recorded.recording.redacted), (1, 2));
         // Whoever reads reviews reads it.
-        let review = admittance::dialect::read_review(text.as_bytes()).unwrap();
+        let review = admittance_dialect::read_review(text.as_bytes()).unwrap();
         assert_eq!(review.request.name, name);
     }
     let none = tokio::time::timeout(Duration::ZERO, recording.next()).await;

@@ -96,15 +96,13 @@ pub(crate) fn live(host: &Host) -> String {
 }
 
 pub(crate) fn by(name: &str) -> Application {
-    Application {
-        by: Some(name.to_owned()),
-        ..Application::default()
-    }
+    let mut how = Application::default();
+    how.by = Some(name.to_owned());
+    how
 }
 
 pub(crate) fn dry_run() -> Application {
-    Application {
-        dry_run: true,
-        ..Application::default()
-    }
+    let mut how = Application::default();
+    how.dry_run = true;
+    how
 }

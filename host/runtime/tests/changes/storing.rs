@@ -9,10 +9,9 @@ use crate::{
 };
 
 fn expecting(expected: Expected) -> Application {
-    Application {
-        expected,
-        ..Application::default()
-    }
+    let mut how = Application::default();
+    how.expected = expected;
+    how
 }
 
 #[tokio::test]

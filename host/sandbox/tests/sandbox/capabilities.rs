@@ -88,11 +88,7 @@ impl HttpSender for Echo {
             .lock()
             .unwrap()
             .push(format!("{} {}", request.method, request.url));
-        Ok(HttpResponse {
-            status: 204,
-            headers: Vec::new(),
-            body: Vec::new(),
-        })
+        Ok(HttpResponse::new(204, Vec::new()))
     }
 }
 
@@ -128,12 +124,10 @@ async fn the_cluster_is_read_when_it_is_granted() {
         ..Grants::default()
     };
     // `some(text)`: tag, tag of the option, text. Without a reader: tag, tag of the error, text.
-    let echo = Sandbox::new(SandboxConfig {
-        calls_in_flight: 1,
-        cluster: Some(Arc::new(Echo::default())),
-        ..SandboxConfig::default()
-    })
-    .unwrap();
+    let mut config = SandboxConfig::default();
+    config.calls_in_flight = 1;
+    config.cluster = Some(Arc::new(Echo::default()));
+    let echo = Sandbox::new(config).unwrap();
     for (sandbox, says) in [
         (&echo, "v1/Node None a"),
         (sandbox(), "no control plane is configured on this host"),
@@ -172,12 +166,10 @@ fn sender(url: &str) -> Guest {
 async fn requests_go_to_granted_origins() {
     let echo = Arc::new(Echo::default());
     let http: Arc<dyn HttpSender> = echo.clone();
-    let sandbox = Sandbox::new(SandboxConfig {
-        calls_in_flight: 1,
-        http: Some(http),
-        ..SandboxConfig::default()
-    })
-    .unwrap();
+    let mut sandbox = SandboxConfig::default();
+    sandbox.calls_in_flight = 1;
+    sandbox.http = Some(http);
+    let sandbox = Sandbox::new(sandbox).unwrap();
     let grants = Grants {
         http: ["https://a.example".parse().unwrap()].into(),
         ..Grants::default()
@@ -228,12 +220,10 @@ async fn requests_go_to_granted_origins() {
 
 #[tokio::test(start_paused = true)]
 async fn a_host_function_that_does_not_answer_ends_at_the_deadline() {
-    let sandbox = Sandbox::new(SandboxConfig {
-        calls_in_flight: 1,
-        http: Some(Arc::new(Silent)),
-        ..SandboxConfig::default()
-    })
-    .unwrap();
+    let mut sandbox = SandboxConfig::default();
+    sandbox.calls_in_flight = 1;
+    sandbox.http = Some(Arc::new(Silent));
+    let sandbox = Sandbox::new(sandbox).unwrap();
     let grants = Grants {
         http: ["https://a.example".parse().unwrap()].into(),
         ..Grants::default()

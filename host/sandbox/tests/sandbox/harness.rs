@@ -21,11 +21,9 @@ pub(crate) fn sandbox() -> &'static Sandbox {
 
 /// A sandbox for this many calls at once.
 pub(crate) fn small(calls_in_flight: u32) -> Sandbox {
-    Sandbox::new(SandboxConfig {
-        calls_in_flight,
-        ..SandboxConfig::default()
-    })
-    .unwrap()
+    let mut config = SandboxConfig::default();
+    config.calls_in_flight = calls_in_flight;
+    Sandbox::new(config).unwrap()
 }
 
 /// What plugins logged, in all tests. One subscriber for the process: tracing remembers what it once

@@ -114,12 +114,10 @@ async fn a_patch_version_of_the_contract_is_accepted() {
 
 #[tokio::test]
 async fn modules_have_a_largest_size() {
-    let sandbox = Sandbox::new(SandboxConfig {
-        calls_in_flight: 1,
-        module_size_max: 100,
-        ..SandboxConfig::default()
-    })
-    .unwrap();
+    let mut sandbox = SandboxConfig::default();
+    sandbox.calls_in_flight = 1;
+    sandbox.module_size_max = 100;
+    let sandbox = Sandbox::new(sandbox).unwrap();
     let error = sandbox.prepare(vec![0; 101], "{}", &config()).await.unwrap_err();
     assert!(
         matches!(
@@ -149,12 +147,10 @@ async fn a_memory_limit_above_the_maximum() {
 
 #[tokio::test]
 async fn configure_has_limits_too() {
-    let sandbox = Sandbox::new(SandboxConfig {
-        calls_in_flight: 1,
-        configure_timeout: Duration::from_millis(50),
-        ..SandboxConfig::default()
-    })
-    .unwrap();
+    let mut sandbox = SandboxConfig::default();
+    sandbox.calls_in_flight = 1;
+    sandbox.configure_timeout = Duration::from_millis(50);
+    let sandbox = Sandbox::new(sandbox).unwrap();
     for (case, code, kind) in [
         ("loop", "(loop $again (br $again))", FailureKind::Timeout),
         ("trap", "unreachable", FailureKind::Trap),
@@ -245,12 +241,10 @@ async fn prepared_bytes_come_back() {
 
 #[tokio::test]
 async fn a_compiler_in_a_process_of_its_own_makes_the_same_plugin() {
-    let sandbox = Sandbox::new(SandboxConfig {
-        calls_in_flight: 1,
-        compiler: Some(env!("CARGO_BIN_EXE_admittance-compiler").into()),
-        ..SandboxConfig::default()
-    })
-    .unwrap();
+    let mut sandbox = SandboxConfig::default();
+    sandbox.calls_in_flight = 1;
+    sandbox.compiler = Some(env!("CARGO_BIN_EXE_admittance-compiler").into());
+    let sandbox = Sandbox::new(sandbox).unwrap();
     for in_background in [false, true] {
         if in_background {
             sandbox.prepare_in_background();

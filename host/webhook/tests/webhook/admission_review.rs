@@ -41,7 +41,7 @@ fn pod_create() -> Request {
         username: "alice".into(),
         uid: "alice-uid".into(),
         groups: vec!["dev".into(), "qa".into()],
-        extra: vec![("scopes".into(), vec!["a".into(), "b".into()])],
+        extra: [("scopes".into(), vec!["a".into(), "b".into()])].into(),
     };
     request.options = Object::from_value(json!({"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"}));
     request

@@ -138,13 +138,10 @@ fn read(path: &Path) -> Result<Vec<Holder>, Mistakes> {
     let document = document::read_one(path, &mut mistakes);
     let holders = document.and_then(|document| {
         let mut fields = document.root().object(&mut mistakes)?;
-        let tokens = fields.required(
-            "tokens",
-            "list the users of the gateway; [] admits no user",
-            &mut mistakes,
-        );
+        let fix = "list the users of the gateway; [] admits no user";
+        let holders = fields.get_required("tokens", fix, listed, &mut mistakes);
         fields.finish(&mut mistakes);
-        listed(&tokens?, &mut mistakes)
+        holders
     });
     mistakes.into_result(holders.unwrap_or_default())
 }
@@ -177,19 +174,13 @@ fn listed(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Holder>> {
 fn holder<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Option<(Holder, &'a str)> {
     let mut fields = node.object(mistakes)?;
     let name = fields.get_required("name", "say whose it is", Node::text, mistakes);
-    let digest = fields
-        .required(
-            "sha256",
-            "write what `printf %s \"$TOKEN\" | sha256sum` prints",
-            mistakes,
-        )
-        .and_then(|node| Some((node.parse::<TokenDigest>(mistakes)?, node.text(mistakes)?)));
-    let clusters = fields.get_required(
-        "clusters",
-        "write `{ BCS-MESOS-10001: Read }`",
-        clusters,
-        mistakes,
-    );
+    let digest = |node: &Node<'a>, mistakes: &mut Mistakes| {
+        Some((node.parse::<TokenDigest>(mistakes)?, node.text(mistakes)?))
+    };
+    let fix = "write what `printf %s \"$TOKEN\" | sha256sum` prints";
+    let digest = fields.get_required("sha256", fix, digest, mistakes);
+    let fix = "write `{ BCS-MESOS-10001: Read }`";
+    let clusters = fields.get_required("clusters", fix, clusters, mistakes);
     fields.finish(mistakes);
     let ((digest, written), (clusters, every)) = (digest?, clusters?);
     let holder = Holder {

@@ -263,10 +263,8 @@ fn what_the_cluster_cannot_be_without_is_not_asked() {
 /// The conditions are read by the API server; here by our own reader of the same language.
 #[test]
 fn the_conditions_say_what_they_are_called() {
-    use admittance::{
-        admission::{Deadline, GroupVersionKind, NoAuthorizer, Request},
-        conditions::{CelConditions, MatchCondition},
-    };
+    use admittance::admission::{Deadline, GroupVersionKind, NoAuthorizer, Request};
+    use admittance_conditions::{CelConditions, MatchCondition};
     let compile = |exclusion: &Exclusion| MatchCondition::compile(exclusion.name, exclusion.expression);
     let conditions: CelConditions = EXCLUSIONS.iter().map(compile).collect::<Result<_, _>>().unwrap();
     for (group, resource, excluded) in [

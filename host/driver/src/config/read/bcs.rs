@@ -4,13 +4,13 @@ use admittance_bcs::{
     Behind, ClusterId, ConsoleConfig, ExternalAddress, RegistrationConfig, SchedulersConfig, drivers_node,
     zookeeper::NodePath,
 };
-use admittance_definitions::{Mistakes, document::Node};
+use admittance_definitions::{
+    Mistakes,
+    document::{Node, readers},
+};
 use ipnet::IpNet;
 
-use super::{
-    each, if_there, or, owned, section,
-    zookeeper::{Ensembles, path},
-};
+use super::zookeeper::{Ensembles, path};
 use crate::config::ListenConfig;
 
 /// The content of `dialect.bcs`.
@@ -18,84 +18,50 @@ pub(super) struct BcsDialect {
     pub(super) cluster: ClusterId,
     /// `None`: it depends on the upstream.
     pub(super) behind: Option<Behind>,
-    pub(super) console: Option<ConsoleConfig>,
+    pub(super) console: ConsoleConfig,
     pub(super) custom_resources: bool,
 }
 
 pub(super) fn dialect(node: &Node<'_>, has_cluster: bool, mistakes: &mut Mistakes) -> Option<BcsDialect> {
     let mut fields = node.object(mistakes)?;
-    let cluster = fields.get_required(
-        "cluster",
-        "name the cluster, BCS-MESOS-10001",
-        Node::parse::<ClusterId>,
-        mistakes,
-    );
-    let behind = if_there(fields.optional("behind"), mistakes, Node::word);
-    let console_node = fields.optional("console");
-    if let (Some(node), Some(Some(Behind::Driver))) = (&console_node, behind) {
-        node.wrong(
-            "the driver behind this one calls the consoles",
-            "remove it, or write `behind: scheduler`",
-            mistakes,
-        );
+    let fix = "name the cluster, BCS-MESOS-10001";
+    let cluster = fields.get_required("cluster", fix, Node::parse, mistakes);
+    let behind = fields.get_optional("behind", Node::word, mistakes);
+    let is_before_driver = behind == Some(Behind::Driver);
+    if is_before_driver && let Some(node) = fields.optional("console") {
+        let message = "the driver behind this one calls the consoles";
+        node.wrong(message, "remove it, or write `behind: scheduler`", mistakes);
     }
-    let console = if_there(console_node, mistakes, console);
-    let custom_resources = section(fields.optional("customResources"), mistakes, |node, mistakes| {
-        custom_resources(node, behind, has_cluster, mistakes)
-    });
+    let console = fields.get_or_default("console", console, mistakes);
+    let custom_resources = fields.get_or_default("customResources", Node::boolean, mistakes);
+    if custom_resources && let Some(node) = fields.optional("customResources") {
+        if is_before_driver {
+            let message = "the driver behind this one calls the kube-apiserver";
+            node.wrong(message, "remove it, or write `behind: scheduler`", mistakes);
+        } else if !has_cluster {
+            node.wrong(super::NO_CLUSTER, super::ADD_CLUSTER, mistakes);
+        }
+    }
     fields.finish(mistakes);
     Some(BcsDialect {
         cluster: cluster?,
-        behind: behind?,
-        console: console?,
-        custom_resources: custom_resources?,
+        behind,
+        console,
+        custom_resources,
     })
-}
-
-fn custom_resources(
-    node: &Node<'_>,
-    behind: Option<Option<Behind>>,
-    has_cluster: bool,
-    mistakes: &mut Mistakes,
-) -> Option<bool> {
-    let is_on = node.boolean(mistakes)?;
-    if is_on && behind == Some(Some(Behind::Driver)) {
-        node.wrong(
-            "the driver behind this one calls the kube-apiserver",
-            "remove it, or write `behind: scheduler`",
-            mistakes,
-        );
-    } else if is_on && !has_cluster {
-        node.wrong(
-            "no Kubernetes cluster is configured",
-            "write `cluster: {}`, or `cluster: { kubeconfig: ... }`",
-            mistakes,
-        );
-    }
-    Some(is_on)
 }
 
 /// `dialect.bcs.console`.
 fn console(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ConsoleConfig> {
     let mut fields = node.object(mistakes)?;
-    let port = or(
-        fields.optional("port"),
-        ConsoleConfig::DEFAULT_PORT,
-        mistakes,
-        port,
-    );
-    let scheme = section(fields.optional("scheme"), mistakes, Node::word);
-    let hosts = if_there(fields.optional("hosts"), mistakes, |node, mistakes| {
-        each(&node.list(mistakes)?, mistakes, |node, mistakes| {
-            node.parse_with(network, mistakes)
-        })
-    });
+    let networks = readers::list_of(readers::parse_with(network));
+    let console = ConsoleConfig {
+        port: fields.get("port", ConsoleConfig::DEFAULT_PORT, port, mistakes),
+        scheme: fields.get_or_default("scheme", Node::word, mistakes),
+        hosts: fields.get_optional("hosts", networks, mistakes),
+    };
     fields.finish(mistakes);
-    Some(ConsoleConfig {
-        port: port?,
-        scheme: scheme?,
-        hosts: hosts?,
-    })
+    Some(console)
 }
 
 fn port(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<u16> {
@@ -103,78 +69,61 @@ fn port(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<u16> {
 }
 
 fn network(text: &str) -> Result<IpNet, String> {
-    match (text.parse::<IpNet>(), text.parse::<IpAddr>()) {
-        (Ok(network), _) => Ok(network),
-        (Err(_), Ok(address)) => Ok(IpNet::from(address)),
-        (Err(_), Err(_)) => Err(format!(
-            "{text:?} is not a valid network: write one such as 10.0.0.0/8, or an address"
-        )),
-    }
+    let network = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+    network
+        .map_err(|_| format!("{text:?} is not a valid network: write one such as 10.0.0.0/8, or an address"))
 }
 
 /// `upstream.discover`.
 pub(super) fn discovery(node: &Node<'_>, ensembles: Ensembles, mistakes: &mut Mistakes) -> Option<NodePath> {
-    let mut fields = node.object(mistakes)?;
-    let path = path(&mut fields, SchedulersConfig::DEFAULT_PATH, mistakes);
-    fields.finish(mistakes);
-    ensembles.need_cluster(node, mistakes)?;
-    path
+    let path = path(node, SchedulersConfig::DEFAULT_PATH, mistakes)?;
+    ensembles.need_cluster(node, mistakes);
+    Some(path)
 }
 
 pub(super) fn registration(
     node: &Node<'_>,
     cluster: Option<&ClusterId>,
-    listen: Option<&ListenConfig>,
+    listen: &ListenConfig,
     ensembles: Ensembles,
     mistakes: &mut Mistakes,
 ) -> Option<RegistrationConfig> {
     let mut fields = node.object(mistakes)?;
-    let ip = match fields.optional("ip") {
-        Some(node) => ip(&node, mistakes).map(Some),
-        None => {
-            if let Some(listen) = listen.filter(|listen| listen.address.ip().is_unspecified()) {
-                node.wrong(
-                    format!(
-                        "other machines cannot reach the driver at its listen address {}",
-                        listen.address.ip()
-                    ),
-                    "write `ip`, the address of this machine",
-                    mistakes,
-                );
-            }
-            Some(None)
-        }
+    let registration = RegistrationConfig {
+        ip: fields.get_optional("ip", readers::parse_with(ip), mistakes),
+        port: fields.get_optional("port", port, mistakes),
+        hostname: fields.get_optional("hostname", readers::text, mistakes),
+        external: fields.get_optional("external", external, mistakes),
     };
-    let port = if_there(fields.optional("port"), mistakes, port);
-    let hostname = if_there(fields.optional("hostname"), mistakes, owned);
-    let external = if_there(fields.optional("external"), mistakes, external);
+    let own = listen.address.ip();
+    if !fields.has("ip") && own.is_unspecified() {
+        let message = format!("other machines cannot reach the driver at its listen address {own}");
+        node.wrong(message, "write `ip`, the address of this machine", mistakes);
+    }
     fields.finish(mistakes);
     if let Some(Err(error)) = cluster.map(drivers_node) {
         let message = format!("there can be no node for the cluster: {error}");
         node.wrong(message, "remove `registration`", mistakes);
     }
-    ensembles.need_any(node, mistakes)?;
-    Some(RegistrationConfig {
-        ip: ip?,
-        port: port?,
-        hostname: hostname?,
-        external: external?,
-    })
+    ensembles.need_any(node, mistakes);
+    Some(registration)
 }
 
 fn external(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ExternalAddress> {
     let mut fields = node.object(mistakes)?;
-    let address = fields.get_required("ip", "write an IP address, 192.0.2.1", ip, mistakes);
+    let ip = fields.get_required(
+        "ip",
+        "write an IP address, 192.0.2.1",
+        readers::parse_with(ip),
+        mistakes,
+    );
     let port = fields.get_required("port", "write a port, 8090", port, mistakes);
     fields.finish(mistakes);
-    Some(ExternalAddress {
-        ip: address?,
-        port: port?,
-    })
+    Some(ExternalAddress { ip: ip?, port: port? })
 }
 
-fn ip(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<IpAddr> {
-    let read = |text: &str| match text.parse::<IpAddr>() {
+fn ip(text: &str) -> Result<IpAddr, String> {
+    match text.parse::<IpAddr>() {
         Ok(ip) if !ip.is_unspecified() => Ok(ip),
         Ok(_) => Err(format!(
             "no driver can be reached at {text}: write the address of a machine, 10.0.0.5"
@@ -182,6 +131,5 @@ fn ip(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<IpAddr> {
         Err(_) => Err(format!(
             "{text:?} is not a valid IP address: write one such as 10.0.0.5"
         )),
-    };
-    node.parse_with(read, mistakes)
+    }
 }

@@ -15,17 +15,22 @@ use super::{
 };
 use crate::config::{FrontConfig, ListenConfig};
 
-/// The content of `dialect`: a proxy, a webhook server, or a gateway.
+/// The content of `dialect`.
 enum DialectConfig {
+    Proxy(ProxyDialect),
+    Gateway(Box<GatewayConfig>),
+    Kubernetes,
+}
+
+/// A dialect in front of an upstream.
+enum ProxyDialect {
     Bcs(BcsDialect),
     Rest(Arc<dyn Dialect>),
-    Kubernetes,
-    Gateway(Box<GatewayConfig>),
 }
 
 pub(super) fn front(
     fields: &mut Fields<'_>,
-    listen: Option<&ListenConfig>,
+    listen: &ListenConfig,
     ensembles: Ensembles,
     mistakes: &mut Mistakes,
 ) -> Option<FrontConfig> {
@@ -36,72 +41,75 @@ pub(super) fn front(
         |node, mistakes| dialect(node, ensembles, has_cluster, mistakes),
         mistakes,
     );
-    if let Some(DialectConfig::Rest(_) | DialectConfig::Kubernetes | DialectConfig::Gateway(_)) = dialect {
-        fields.refuse(
-            "registration",
-            "only drivers of the dialect `bcs` are registered",
-            "remove it",
-            mistakes,
-        );
+    if !matches!(dialect, None | Some(DialectConfig::Proxy(ProxyDialect::Bcs(_)))) {
+        let why = "only drivers of the dialect `bcs` are registered";
+        fields.refuse("registration", why, "remove it", mistakes);
     }
-    if let Some(DialectConfig::Kubernetes) = dialect {
-        fields.refuse(
-            "upstream",
-            "the dialect `kubernetes` answers kube-apiserver and has no upstream",
-            "remove it",
-            mistakes,
-        );
-        return Some(FrontConfig::Reviews);
+    match dialect {
+        Some(DialectConfig::Kubernetes) => {
+            let why = "the dialect `kubernetes` answers kube-apiserver and has no upstream";
+            fields.refuse("upstream", why, "remove it", mistakes);
+            Some(FrontConfig::Reviews)
+        }
+        Some(DialectConfig::Gateway(gateway)) => {
+            let why = "a gateway finds drivers by their clusters";
+            let fix = "write `dialect.gateway.clusters` or `discover`";
+            fields.refuse("upstream", why, fix, mistakes);
+            let why = "a gateway runs no chains";
+            fields.refuse("definitions", why, "give them to the drivers behind it", mistakes);
+            Some(FrontConfig::Gateway(*gateway))
+        }
+        Some(DialectConfig::Proxy(dialect)) => proxy(fields, Some(dialect), listen, ensembles, mistakes),
+        // The other sections are read nevertheless, for their mistakes.
+        None => proxy(fields, None, listen, ensembles, mistakes),
     }
-    if let Some(DialectConfig::Gateway(gateway)) = dialect {
-        let why = "a gateway finds drivers by their clusters";
-        fields.refuse(
-            "upstream",
-            why,
-            "write `dialect.gateway.clusters` or `discover`",
-            mistakes,
-        );
-        let why = "a gateway runs no chains";
-        fields.refuse("definitions", why, "give them to the drivers behind it", mistakes);
-        return Some(FrontConfig::Gateway(*gateway));
-    }
+}
+
+fn proxy(
+    fields: &mut Fields<'_>,
+    dialect: Option<ProxyDialect>,
+    listen: &ListenConfig,
+    ensembles: Ensembles,
+    mistakes: &mut Mistakes,
+) -> Option<FrontConfig> {
     let cluster = match &dialect {
-        Some(DialectConfig::Bcs(bcs)) => Some(&bcs.cluster),
+        Some(ProxyDialect::Bcs(bcs)) => Some(&bcs.cluster),
         _ => None,
     };
-    let registration = super::if_there(fields.optional("registration"), mistakes, |node, mistakes| {
-        bcs::registration(node, cluster, listen, ensembles, mistakes)
-    });
-    let upstream_node = fields.required(
-        "upstream",
-        "write `upstream: { servers: [ \"http://127.0.0.1:8081\" ] }`, or `discover: {}` for schedulers of BCS",
+    let registration = fields.get_optional(
+        "registration",
+        |node, mistakes| bcs::registration(node, cluster, listen, ensembles, mistakes),
         mistakes,
     );
-    let upstream = upstream_node
-        .as_ref()
-        .and_then(|node| upstream::upstream(node, ensembles, mistakes));
-    match (dialect?, upstream_node, upstream?) {
-        (DialectConfig::Kubernetes, ..) => Some(FrontConfig::Reviews),
-        (DialectConfig::Gateway(gateway), ..) => Some(FrontConfig::Gateway(*gateway)),
-        (DialectConfig::Rest(dialect), _, (SchedulersConfig::Listed(servers), upstream)) => {
-            Some(FrontConfig::Proxy {
-                dialect,
-                servers,
-                upstream,
-            })
+    let (servers, upstream) = fields.get_required(
+        "upstream",
+        "write `upstream: { servers: [ \"http://127.0.0.1:8081\" ] }`, or `discover: {}` for schedulers of BCS",
+        |node, mistakes| upstream::upstream(node, ensembles, mistakes),
+        mistakes,
+    )?;
+    match (dialect?, servers) {
+        (ProxyDialect::Rest(dialect), SchedulersConfig::Listed(servers)) => Some(FrontConfig::Proxy {
+            dialect,
+            servers,
+            upstream,
+        }),
+        (ProxyDialect::Rest(_), SchedulersConfig::Discovered(_)) => {
+            let why = "only schedulers of BCS can be discovered";
+            refuse_discovery(fields, why, "write `servers`", mistakes)
         }
-        (DialectConfig::Rest(_), node, (SchedulersConfig::Discovered(_), _)) => {
-            let fix = "write `servers`";
-            undiscovered(node, "only schedulers of BCS can be discovered", fix, mistakes)
-        }
-        (DialectConfig::Bcs(bcs), node, (servers, upstream)) => {
+        (ProxyDialect::Bcs(bcs), servers) => {
             let behind = match (bcs.behind, &servers) {
                 (None, SchedulersConfig::Listed(_)) => Behind::Driver,
                 (None, SchedulersConfig::Discovered(_)) => Behind::Scheduler,
                 (Some(Behind::Driver), SchedulersConfig::Discovered(_)) => {
                     let why =
                         "schedulers are discovered, and `dialect.bcs.behind` says that a driver is behind";
-                    return undiscovered(node, why, "write `servers`, or `behind: scheduler`", mistakes);
+                    return refuse_discovery(
+                        fields,
+                        why,
+                        "write `servers`, or `behind: scheduler`",
+                        mistakes,
+                    );
                 }
                 (Some(behind), _) => behind,
             };
@@ -110,24 +118,23 @@ pub(super) fn front(
                 behind,
                 servers,
                 upstream,
-                console: bcs.console.unwrap_or_default(),
+                console: bcs.console,
                 custom_resources: bcs.custom_resources,
-                registration: registration?,
+                registration,
             }))
         }
     }
 }
 
 /// Refuses `upstream.discover`.
-fn undiscovered(
-    upstream: Option<Node<'_>>,
+fn refuse_discovery(
+    fields: &mut Fields<'_>,
     why: &str,
     fix: &str,
     mistakes: &mut Mistakes,
 ) -> Option<FrontConfig> {
-    if let Some(discover) = upstream?.object(mistakes)?.optional("discover") {
-        discover.wrong(why, fix, mistakes);
-    }
+    let mut upstream = fields.optional("upstream")?.object(mistakes)?;
+    upstream.optional("discover")?.wrong(why, fix, mistakes);
     None
 }
 
@@ -138,39 +145,33 @@ fn dialect(
     mistakes: &mut Mistakes,
 ) -> Option<DialectConfig> {
     let mut fields = node.object(mistakes)?;
-    let (bcs, rest, kubernetes, gateway_node) = (
-        fields.optional("bcs"),
-        fields.optional("rest"),
-        fields.optional("kubernetes"),
-        fields.optional("gateway"),
-    );
+    let dialects = fields.present(&["bcs", "rest", "kubernetes", "gateway"]);
     fields.finish(mistakes);
-    match (bcs, rest, kubernetes, gateway_node) {
-        (Some(bcs), None, None, None) => bcs::dialect(&bcs, has_cluster, mistakes).map(DialectConfig::Bcs),
-        (None, Some(rest), None, None) => {
-            Some(DialectConfig::Rest(Arc::new(rest::dialect(&rest, mistakes)?)))
+    match dialects.as_slice() {
+        [("bcs", node)] => {
+            let bcs = bcs::dialect(node, has_cluster, mistakes)?;
+            Some(DialectConfig::Proxy(ProxyDialect::Bcs(bcs)))
         }
-        (None, None, None, Some(node)) => {
-            gateway(&node, ensembles, mistakes).map(|gateway| DialectConfig::Gateway(Box::new(gateway)))
+        [("rest", node)] => {
+            let rest = rest::dialect(node, mistakes)?;
+            Some(DialectConfig::Proxy(ProxyDialect::Rest(Arc::new(rest))))
         }
-        (None, None, Some(kubernetes), None) => {
-            kubernetes.object(mistakes)?.finish(mistakes);
+        [("kubernetes", node)] => {
+            node.object(mistakes)?.finish(mistakes);
             Some(DialectConfig::Kubernetes)
         }
-        (None, None, None, None) => {
-            node.wrong(
-                "no dialect is configured",
-                "write `bcs: { cluster: ... }`, `rest: { routes: [ ... ] }`, `kubernetes: {}` or `gateway: { discover: {} }`",
-                mistakes,
-            );
+        [("gateway", node)] => {
+            let gateway = gateway(node, ensembles, mistakes)?;
+            Some(DialectConfig::Gateway(Box::new(gateway)))
+        }
+        [] => {
+            let fix = "write `bcs: { cluster: ... }`, `rest: { routes: [ ... ] }`, `kubernetes: {}` or `gateway: { discover: {} }`";
+            node.wrong("no dialect is configured", fix, mistakes);
             None
         }
         _ => {
-            node.wrong(
-                "several dialects are configured",
-                "keep one of `bcs`, `rest`, `kubernetes` and `gateway`",
-                mistakes,
-            );
+            let fix = "keep one of `bcs`, `rest`, `kubernetes` and `gateway`";
+            node.wrong("several dialects are configured", fix, mistakes);
             None
         }
     }

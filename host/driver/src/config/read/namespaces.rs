@@ -2,12 +2,12 @@ use admittance_admission::StaticNamespaces;
 use admittance_cluster::{ClusterConfig, ClusterSource};
 use admittance_definitions::{
     Mistakes,
-    document::{Fields, Node},
+    document::{Fields, Node, readers},
 };
 
 use crate::namespaces::{self, FileNamespaces, NamespacesConfig};
 
-pub(super) fn namespaces(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<NamespacesConfig> {
+pub(super) fn namespaces(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> NamespacesConfig {
     let (list, file) = (fields.optional("namespaces"), fields.optional("namespacesFile"));
     if fields.has("cluster") {
         for node in [&list, &file].into_iter().flatten() {
@@ -15,24 +15,27 @@ pub(super) fn namespaces(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Op
             node.wrong(message, "remove it, or remove `cluster`", mistakes);
         }
     }
-    match (list, file) {
-        (None, None) => Some(NamespacesConfig::default()),
-        (Some(node), None) => {
-            let listed = namespaces::listed(&node, mistakes)?;
-            Some(NamespacesConfig::Listed(StaticNamespaces::new(listed)))
-        }
-        (None, Some(node)) => match FileNamespaces::read(&node.file(mistakes)?) {
-            Ok(file) => Some(NamespacesConfig::File(file)),
-            Err(found) => {
-                for mistake in found.iter() {
-                    mistakes.push(mistake.clone());
-                }
-                None
-            }
-        },
-        (Some(_), Some(node)) => {
-            let message = "namespaces are listed twice";
-            node.wrong(message, "keep `namespaces` or `namespacesFile`", mistakes);
+    if let (Some(_), Some(node)) = (&list, &file) {
+        let message = "namespaces are listed twice";
+        node.wrong(message, "keep `namespaces` or `namespacesFile`", mistakes);
+        return NamespacesConfig::default();
+    }
+    fields
+        .get_optional("namespaces", listed, mistakes)
+        .or_else(|| fields.get_optional("namespacesFile", in_file, mistakes))
+        .unwrap_or_default()
+}
+
+fn listed(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<NamespacesConfig> {
+    let listed = namespaces::listed(node, mistakes)?;
+    Some(NamespacesConfig::Listed(StaticNamespaces::new(listed)))
+}
+
+fn in_file(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<NamespacesConfig> {
+    match FileNamespaces::read(&node.file(mistakes)?) {
+        Ok(file) => Some(NamespacesConfig::File(file)),
+        Err(found) => {
+            mistakes.extend(found);
             None
         }
     }
@@ -40,14 +43,8 @@ pub(super) fn namespaces(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Op
 
 pub(super) fn cluster(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ClusterConfig> {
     let mut fields = node.object(mistakes)?;
-    let kubeconfig = match fields.optional("kubeconfig") {
-        Some(node) => Some(node.file(mistakes)?),
-        None => None,
-    };
-    let context = match fields.optional("context") {
-        Some(node) => Some(node.text(mistakes)?.to_owned()),
-        None => None,
-    };
+    let kubeconfig = fields.get_optional("kubeconfig", Node::file, mistakes);
+    let context = fields.get_optional("context", readers::text, mistakes);
     fields.finish(mistakes);
     let source = match (kubeconfig, context) {
         (None, None) => ClusterSource::Infer,

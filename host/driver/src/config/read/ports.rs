@@ -3,10 +3,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use admittance_definitions::{Mistakes, document::Node};
+use admittance_definitions::{
+    Mistakes,
+    document::{Node, readers},
+};
 use admittance_net::tls::{self, Identity, ServerTls, TlsError};
 
-use super::{good, if_there};
 use crate::config::ListenConfig;
 
 pub(super) fn address(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<SocketAddr> {
@@ -24,59 +26,38 @@ pub(super) fn address(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Socket
 
 pub(super) fn listen(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ListenConfig> {
     let mut fields = node.object(mistakes)?;
-    let mut config = ListenConfig::default();
-    if let Some(address) = fields
-        .optional("address")
-        .and_then(|node| address(&node, mistakes))
-    {
-        config.address = address;
-    }
-    if let Some(node) = fields.optional("tls") {
-        config.tls = server_tls(&node, ServerTls::of_files, mistakes);
-    }
+    let default = ListenConfig::default();
+    let config = ListenConfig {
+        address: fields.get("address", default.address, address, mistakes),
+        tls: fields.get_optional("tls", server_tls(ServerTls::of_files), mistakes),
+    };
     fields.finish(mistakes);
     Some(config)
 }
 
-/// What a port shows, and `clientCa`; `load` says what that one is for.
+/// The certificate of a port, and `clientCa`; `load` says what that one is for.
 pub(super) fn server_tls(
-    node: &Node<'_>,
     load: fn(Identity, Option<PathBuf>) -> Result<ServerTls, TlsError>,
-    mistakes: &mut Mistakes,
-) -> Option<ServerTls> {
-    let mut fields = node.object(mistakes)?;
-    let certificate = fields.get_required(
-        "certificate",
-        "name a PEM file",
-        |node, mistakes| pem_file(node, tls::certificates, mistakes),
-        mistakes,
-    );
-    let key = fields.get_required(
-        "key",
-        "name a PEM file",
-        |node, mistakes| pem_file(node, tls::private_key, mistakes),
-        mistakes,
-    );
-    // Without the configured authority, every client would be accepted.
-    let client_ca = if_there(fields.optional("clientCa"), mistakes, |node, mistakes| {
-        pem_file(node, tls::certificates, mistakes)
-    });
-    fields.finish(mistakes);
-    let identity = Identity {
-        certificate: certificate?,
-        key: key?,
-    };
-    good(load(identity, client_ca?), node, mistakes)
+) -> impl Fn(&Node<'_>, &mut Mistakes) -> Option<ServerTls> {
+    move |node, mistakes| {
+        let mut fields = node.object(mistakes)?;
+        let fix = "name a PEM file";
+        let certificate = fields.get_required("certificate", fix, pem_file(tls::certificates), mistakes);
+        let key = fields.get_required("key", fix, pem_file(tls::private_key), mistakes);
+        let client_ca = fields.get_optional("clientCa", pem_file(tls::certificates), mistakes);
+        fields.finish(mistakes);
+        let identity = Identity {
+            certificate: certificate?,
+            key: key?,
+        };
+        node.accept(load(identity, client_ca), mistakes)
+    }
 }
 
-/// A file that holds what is read from it, so that each wrong file is told at its own field. Whether they
-/// go together is seen later.
+/// A file that holds what is read from it, so that each wrong file is reported at its own field. Whether they
+/// go together is checked later.
 pub(super) fn pem_file<T>(
-    node: &Node<'_>,
     read: fn(&Path) -> Result<T, TlsError>,
-    mistakes: &mut Mistakes,
-) -> Option<PathBuf> {
-    let path = node.file(mistakes)?;
-    good(read(&path), node, mistakes)?;
-    Some(path)
+) -> impl Fn(&Node<'_>, &mut Mistakes) -> Option<PathBuf> {
+    readers::file_with(move |path| read(path).map(|_| path.to_owned()))
 }

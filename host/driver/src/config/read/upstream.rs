@@ -1,7 +1,7 @@
 use admittance_bcs::SchedulersConfig;
 use admittance_definitions::{
     Mistakes,
-    document::{Fields, Node},
+    document::{Fields, Node, readers},
 };
 use admittance_net::{
     tls::{self, ClientTls, Identity, TlsError, Trust},
@@ -9,7 +9,7 @@ use admittance_net::{
 };
 use http::uri::PathAndQuery;
 
-use super::{bcs, duration, good, if_there, parsed_list, ports::pem_file, zookeeper::Ensembles};
+use super::{bcs, duration, ports::pem_file, zookeeper::Ensembles};
 
 /// `upstream`. Only schedulers can be discovered.
 pub(super) fn upstream(
@@ -17,55 +17,43 @@ pub(super) fn upstream(
     ensembles: Ensembles,
     mistakes: &mut Mistakes,
 ) -> Option<(SchedulersConfig, UpstreamConfig)> {
-    let fix = "write [ \"http://127.0.0.1:8081\" ]";
     let mut fields = node.object(mistakes)?;
-    let discover = fields.optional("discover");
-    let listed = match &discover {
-        None => fields.required("servers", fix, mistakes),
-        Some(_) => {
-            let why = "`servers` and `discover` cannot both be set";
-            fields.refuse("servers", why, "keep `servers` or `discover`", mistakes);
-            None
-        }
-    };
-    let listed = listed.and_then(|node| {
-        node.filled_list(fix, mistakes)?;
-        parsed_list::<Server>(&node, mistakes)
-    });
-    let needs_authorities = listed.iter().flatten().any(Server::is_tls);
-    let servers = match discover {
-        None => listed.map(SchedulersConfig::Listed),
-        Some(node) => bcs::discovery(&node, ensembles, mistakes).map(SchedulersConfig::Discovered),
+    let mut needs_authorities = false;
+    let servers = if let Some(node) = fields.optional("discover") {
+        let why = "`servers` and `discover` cannot both be set";
+        fields.refuse("servers", why, "keep `servers` or `discover`", mistakes);
+        bcs::discovery(&node, ensembles, mistakes).map(SchedulersConfig::Discovered)
+    } else {
+        let fix = "write [ \"http://127.0.0.1:8081\" ]";
+        let servers = readers::filled_list_of(fix, Node::parse::<Server>);
+        let servers = fields.get_required("servers", fix, servers, mistakes);
+        needs_authorities = servers.iter().flatten().any(Server::is_tls);
+        servers.map(SchedulersConfig::Listed)
     };
     let config = reached(&mut fields, needs_authorities, mistakes);
     fields.finish(mistakes);
     Some((servers?, config?))
 }
 
+/// How servers are reached, from the fields of their section.
 pub(super) fn reached(
     fields: &mut Fields<'_>,
     needs_authorities: bool,
     mistakes: &mut Mistakes,
 ) -> Option<UpstreamConfig> {
     let tls = client_tls(fields, needs_authorities, mistakes);
-    let connect_timeout = duration(
-        fields,
-        "connectTimeout",
+    let (connect, response) = (
         UpstreamConfig::DEFAULT_CONNECT_TIMEOUT,
-        mistakes,
-    );
-    let response_timeout = duration(
-        fields,
-        "responseTimeout",
         UpstreamConfig::DEFAULT_RESPONSE_TIMEOUT,
-        mistakes,
     );
-    let health = if_there(fields.optional("health"), mistakes, health);
+    let connect_timeout = fields.get("connectTimeout", connect, duration, mistakes);
+    let response_timeout = fields.get("responseTimeout", response, duration, mistakes);
+    let health = fields.get_optional("health", health, mistakes);
     Some(UpstreamConfig {
         tls: tls?,
-        connect_timeout: connect_timeout?,
-        response_timeout: response_timeout?,
-        health: health?,
+        connect_timeout,
+        response_timeout,
+        health,
     })
 }
 
@@ -83,7 +71,7 @@ pub(super) fn client_tls(
         false => Trust::SystemAnd(None),
     };
     let tls = tls::client(trust, None).map(ClientTls::from);
-    good(tls.map_err(with_advice), fields.node(), mistakes)
+    fields.node().accept(tls.map_err(with_advice), mistakes)
 }
 
 fn with_advice(error: TlsError) -> String {
@@ -94,73 +82,53 @@ fn with_advice(error: TlsError) -> String {
 }
 
 fn upstream_tls(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ClientTls> {
+    let before = mistakes.len();
     let mut fields = node.object(mistakes)?;
-    let ca = fields
-        .optional("ca")
-        .map(|node| pem_file(&node, tls::certificates, mistakes));
-    let certificate = fields
-        .optional("certificate")
-        .map(|node| pem_file(&node, tls::certificates, mistakes));
-    let key = fields
-        .optional("key")
-        .map(|node| pem_file(&node, tls::private_key, mistakes));
-    let server_name = fields.optional("serverName");
-    fields.finish(mistakes);
-    let identity = match (certificate, key) {
-        (Some(certificate), Some(key)) => Some(Identity {
-            certificate: certificate?,
-            key: key?,
-        }),
-        (None, None) => None,
-        _ => {
-            node.wrong(
-                "a certificate and its key are only used together",
-                "name both, or neither",
-                mistakes,
-            );
-            return None;
-        }
-    };
-    // An unreadable authority must not fall back to the system's authorities.
-    let ca = match ca {
-        Some(path) => Some(path?),
-        None => None,
-    };
-    let tls = good(
-        ClientTls::of_files(ca, identity).map_err(with_advice),
-        node,
-        mistakes,
-    )?;
-    match server_name {
-        None => Some(tls),
-        Some(node) => node.parse_with(
-            |name| {
-                let wrong =
-                    |_| format!("{name:?} is not a valid DNS name: write one that the certificates have");
-                tls.with_server_name(name).map_err(wrong)
-            },
-            mistakes,
-        ),
+    let ca = fields.get_optional("ca", pem_file(tls::certificates), mistakes);
+    let certificate = fields.get_optional("certificate", pem_file(tls::certificates), mistakes);
+    let key = fields.get_optional("key", pem_file(tls::private_key), mistakes);
+    if fields.has("certificate") != fields.has("key") {
+        let message = "a certificate and its key are only used together";
+        node.wrong(message, "name both, or neither", mistakes);
     }
+    let server_name = fields.optional("serverName");
+    // An unreadable authority must not fall back to the system's authorities.
+    let is_valid = mistakes.len() == before;
+    fields.finish(mistakes);
+    if !is_valid {
+        return None;
+    }
+    let identity = certificate
+        .zip(key)
+        .map(|(certificate, key)| Identity { certificate, key });
+    let tls = node.accept(ClientTls::of_files(ca, identity).map_err(with_advice), mistakes)?;
+    let Some(node) = server_name else {
+        return Some(tls);
+    };
+    let named = |name: &str| {
+        let wrong = |_| format!("{name:?} is not a valid DNS name: write one that the certificates have");
+        tls.with_server_name(name).map_err(wrong)
+    };
+    node.parse_with(named, mistakes)
 }
 
 fn health(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<HealthCheck> {
     let mut fields = node.object(mistakes)?;
-    let path = fields
-        .required("path", "write the path to GET, /healthz", mistakes)
-        .and_then(|node| {
-            let read = |text: &str| match text.parse::<PathAndQuery>() {
-                Ok(path) if text.starts_with('/') => Ok(path),
-                _ => Err(format!("{text:?} is not a valid path: write /healthz")),
-            };
-            node.parse_with(read, mistakes)
-        });
-    let interval = duration(&mut fields, "interval", HealthCheck::DEFAULT_INTERVAL, mistakes);
-    let timeout = duration(&mut fields, "timeout", HealthCheck::DEFAULT_TIMEOUT, mistakes);
+    let fix = "write the path to GET, /healthz";
+    let path = fields.get_required("path", fix, readers::parse_with(health_path), mistakes);
+    let interval = fields.get("interval", HealthCheck::DEFAULT_INTERVAL, duration, mistakes);
+    let timeout = fields.get("timeout", HealthCheck::DEFAULT_TIMEOUT, duration, mistakes);
     fields.finish(mistakes);
     Some(HealthCheck {
         path: path?,
-        interval: interval?,
-        timeout: timeout?,
+        interval,
+        timeout,
     })
+}
+
+fn health_path(text: &str) -> Result<PathAndQuery, String> {
+    match text.parse::<PathAndQuery>() {
+        Ok(path) if text.starts_with('/') => Ok(path),
+        _ => Err(format!("{text:?} is not a valid path: write /healthz")),
+    }
 }

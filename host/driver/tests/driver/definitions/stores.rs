@@ -238,7 +238,7 @@ async fn nowhere_to_write() {
     let history = |name: &str| Some(directory.path().join(name));
     // (places of definitions, history, a part of the message)
     for (places, history, expected) in [
-        (file(), None, "history: { directory: ... }"),
+        (file(), None, "name a history directory that can be written"),
         (file(), history("one"), "add a directory to `definitions`"),
         (Vec::new(), history("none"), "add a directory to `definitions`"),
     ] {

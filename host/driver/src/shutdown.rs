@@ -1,0 +1,63 @@
+//! How the driver stops: requests in flight are finished first, for a while.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use admittance_bcs::Registrations;
+use admittance_net::listener::Stop;
+use tokio_util::sync::CancellationToken;
+
+use crate::Limits;
+
+/// Stops the driver. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Shutdown {
+    graceful: CancellationToken,
+    now: CancellationToken,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    Cleanly,
+    /// The shutdown timeout or a second signal aborted some requests.
+    Cut,
+}
+
+impl Shutdown {
+    /// The first call stops accepting connections, and finishes requests in flight. The second call aborts them.
+    pub fn signal(&self) {
+        if self.graceful.is_cancelled() {
+            self.now.cancel();
+        } else {
+            self.graceful.cancel();
+        }
+    }
+
+    /// Waits for the first signal, then shuts down gracefully. Returns when requests in flight must be aborted.
+    pub(crate) async fn carry_out(
+        &self,
+        stop: &Stop,
+        is_stopping: &AtomicBool,
+        registrations: &Registrations,
+        limits: &Limits,
+    ) {
+        let (delay, timeout) = (limits.shutdown_delay, limits.shutdown_timeout);
+        self.graceful.cancelled().await;
+        is_stopping.store(true, Ordering::Relaxed);
+        self.unless_now(registrations.withdraw()).await;
+        if !delay.is_zero() {
+            tracing::info!(?delay, "stopping: connections are still accepted for a while");
+            self.unless_now(tokio::time::sleep(delay)).await;
+        }
+        tracing::info!(?timeout, "stopping: requests in flight are finished first");
+        stop.graceful.cancel();
+        match self.unless_now(tokio::time::sleep(timeout)).await {
+            None => tracing::warn!("second stop signal: aborting requests in flight"),
+            Some(()) => tracing::warn!(?timeout, "requests in flight took too long: aborting them"),
+        }
+    }
+
+    /// The result of this work; `None` at the second signal.
+    async fn unless_now(&self, work: impl Future<Output = ()>) -> Option<()> {
+        self.now.run_until_cancelled(work).await
+    }
+}
