@@ -101,7 +101,7 @@ impl AdminService {
             router = router.route(route.about.path, route.handler);
         }
         let router = router
-            .method_not_allowed_fallback(async || ApiError::OtherMethod)
+            .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)
             .fallback(async |request: Request<Body>| {
                 let path = request.uri().path();
                 ApiError::NotFound(format!("{path} was not found; see /v1/openapi.json"))

@@ -2,7 +2,7 @@
 
 use admittance_bcs::HealthInfo;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
+use http::StatusCode;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 
@@ -52,7 +52,7 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-/// That the process lives, and how a driver of BCS is.
+/// That the process is alive, or the health of a driver of BCS.
 enum Health {
     Alive,
     Bcs(HealthInfo),
@@ -61,7 +61,7 @@ enum Health {
 impl IntoResponse for Health {
     fn into_response(self) -> Response {
         match self {
-            Self::Alive => Text("ok\n".to_owned()).into_response(),
+            Self::Alive => Text("text/plain; charset=utf-8", "ok\n".to_owned()).into_response(),
             Self::Bcs(info) => info.into_response(),
         }
     }
@@ -121,27 +121,11 @@ async fn readyz(call: Call) -> Result<Readiness, ApiError> {
     })
 }
 
-/// Metrics in Prometheus' text format.
-struct Exposition(String);
-
-impl IntoResponse for Exposition {
-    fn into_response(self) -> Response {
-        let content_type = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-        ([(CONTENT_TYPE, content_type)], self.0).into_response()
-    }
-}
-
-impl Reply for Exposition {
-    fn forms(generator: &mut SchemaGenerator) -> Vec<ReplyForm> {
-        Text::forms(generator)
-    }
-}
-
-async fn metrics(call: Call) -> Result<Exposition, ApiError> {
+async fn metrics(call: Call) -> Result<Text, ApiError> {
     let render = call.api.sources.metrics.clone();
-    // With thousands of stages there are megabytes of it.
+    // With thousands of stages, the text has megabytes.
     let text = tokio::task::spawn_blocking(move || render())
         .await
         .map_err(|error| ApiError::Unavailable(format!("the metrics cannot be written: {error}")))?;
-    Ok(Exposition(text))
+    Ok(Text("text/plain; version=0.0.4; charset=utf-8", text))
 }

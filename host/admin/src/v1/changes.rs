@@ -74,7 +74,7 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-/// How a change is made.
+/// The parameters of a change.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ChangeQuery {
@@ -83,7 +83,7 @@ struct ChangeQuery {
     dry_run: bool,
 }
 
-/// How definitions are applied.
+/// The parameters of `apply`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ApplyQuery {
@@ -99,12 +99,12 @@ async fn apply(call: Call<Nothing, ApplyQuery, DefinitionText>) -> Result<Json<A
     let ApplyQuery { dry_run, name } = call.query;
     let name = name.unwrap_or_else(|| "request".to_owned());
     let (host, DefinitionText(text)) = (call.api.sources.host.clone(), call.body);
-    changed(
+    change(
         call.caller,
         "apply",
         name.clone(),
         dry_run,
-        move |how| async move { host.apply(&text, &name, &how).await },
+        async move |application| host.apply(&text, &name, &application).await,
     )
     .await
 }
@@ -112,12 +112,13 @@ async fn apply(call: Call<Nothing, ApplyQuery, DefinitionText>) -> Result<Json<A
 async fn delete(call: Call<DefinitionPath, ChangeQuery>) -> Result<Json<Applied>, ApiError> {
     let DefinitionPath { kind, name } = call.path;
     let (host, id) = (call.api.sources.host.clone(), DefinitionId { kind, name });
-    changed(
+    let (subject, dry_run) = (id.to_string(), call.query.dry_run);
+    change(
         call.caller,
         "delete",
-        id.to_string(),
-        call.query.dry_run,
-        async move |how| host.delete(&id, &how).await,
+        subject,
+        dry_run,
+        async move |application| host.delete(&id, &application).await,
     )
     .await
 }
@@ -128,12 +129,13 @@ async fn promote(call: Call<Nothing, ChangeQuery, Json<PromoteRequest>>) -> Resu
         .parse()
         .map_err(|error| ApiError::Malformed(format!("stage: {error}")))?;
     let host = call.api.sources.host.clone();
-    changed(
+    let (subject, dry_run) = (stage.to_string(), call.query.dry_run);
+    change(
         call.caller,
         "promote",
-        stage.to_string(),
-        call.query.dry_run,
-        async move |how| host.promote(&stage, &how).await,
+        subject,
+        dry_run,
+        async move |application| host.promote(&stage, &application).await,
     )
     .await
 }
@@ -141,17 +143,17 @@ async fn promote(call: Call<Nothing, ChangeQuery, Json<PromoteRequest>>) -> Resu
 async fn rollback(call: Call<Nothing, Nothing, Json<RollbackRequest>>) -> Result<Json<Revision>, ApiError> {
     let Json(RollbackRequest { revision }) = call.body;
     let (host, by) = (call.api.sources.host.clone(), by(call.caller));
-    to_its_end(async move {
+    complete(async move {
         let result = host.rollback(revision, Some(by.clone())).await;
         let number = result.as_ref().map(|revision| revision.number);
-        note(&by, "rollback", &revision, false, number);
+        log(&by, "rollback", &revision, false, number);
         result
     })
     .await
 }
 
-/// Make a change to its end, and note it.
-async fn changed<F>(
+/// Completes a change and logs it.
+async fn change<F>(
     caller: Option<Caller>,
     action: &'static str,
     subject: String,
@@ -162,20 +164,15 @@ where
     F: Future<Output = Result<Applied, ChangeError>> + Send,
 {
     let by = by(caller);
-    let how = Application {
+    let application = Application {
         dry_run,
         by: Some(by.clone()),
         ..Application::default()
     };
-    to_its_end(async move {
-        let result = change(how).await;
-        note(
-            &by,
-            action,
-            &subject,
-            dry_run,
-            result.as_ref().map(|applied| applied.revision),
-        );
+    complete(async move {
+        let result = change(application).await;
+        let revision = result.as_ref().map(|applied| applied.revision);
+        log(&by, action, &subject, dry_run, revision);
         result
     })
     .await
@@ -186,7 +183,7 @@ fn by(caller: Option<Caller>) -> String {
 }
 
 /// If the client disconnects, only the future that waits here is dropped; the work continues.
-async fn to_its_end<T: Send + 'static>(
+async fn complete<T: Send + 'static>(
     work: impl Future<Output = Result<T, ChangeError>> + Send + 'static,
 ) -> Result<Json<T>, ApiError> {
     match tokio::spawn(work).await {
@@ -197,7 +194,7 @@ async fn to_its_end<T: Send + 'static>(
     }
 }
 
-fn note(by: &str, action: &str, subject: &dyn Display, dry_run: bool, revision: Result<u64, &ChangeError>) {
+fn log(by: &str, action: &str, subject: &dyn Display, dry_run: bool, revision: Result<u64, &ChangeError>) {
     match revision {
         Ok(revision) => tracing::info!(
             target: "admittance::audit",
@@ -221,7 +218,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_change_goes_on_when_nobody_waits_for_it() {
+    async fn a_change_continues_when_the_client_disconnects() {
         let (begun, go_on, done) = (
             Arc::new(Notify::new()),
             Arc::new(Notify::new()),
@@ -237,7 +234,7 @@ mod tests {
             }
         };
         tokio::select! {
-            _ = to_its_end(work) => unreachable!("it is not allowed to continue"),
+            _ = complete(work) => unreachable!("it is not allowed to continue"),
             // The client disconnects.
             () = begun.notified() => {}
         }

@@ -20,7 +20,7 @@ use crate::{
     route::{About, Call, Content, Method, Nothing, Reply, ReplyForm, Route},
 };
 
-/// Recordings at once. Each takes copies of requests that pass.
+/// The maximum number of simultaneous recordings. Each copies requests.
 pub(crate) const RECORDINGS: usize = 8;
 
 const DEFAULT_SECONDS: u64 = 60;
@@ -31,7 +31,7 @@ const MOST_COUNT: usize = 1_000_000;
 /// JSON texts, each on a line of its own.
 const NDJSON: &str = "application/x-ndjson";
 
-/// Lines that wait for the client.
+/// The lines that are buffered for the client.
 const WAITING: usize = 16;
 
 pub(super) fn route() -> Route {
@@ -101,7 +101,7 @@ async fn record(call: Call<Nothing, RecordQuery>) -> Result<Records, ApiError> {
     }
     let recording = call.api.sources.host.record(RecordingConfig { share, redact });
     let (lines, waiting) = mpsc::channel(WAITING);
-    // Of its own, so that the recording ends in time when the client has stopped to read.
+    // A separate task, so that the recording ends in time when the client does not read.
     tokio::spawn(async move {
         let _permit = permit;
         let duration = Duration::from_secs(seconds);
@@ -121,7 +121,7 @@ fn within<T: PartialOrd + From<u8> + std::fmt::Display>(
     Ok(value)
 }
 
-/// Until there are as many as asked for, or the client is gone.
+/// Until the requested count is reached, or the client disconnects.
 async fn send(recording: Recording, count: usize, lines: mpsc::Sender<Bytes>) {
     let mut requests = recording.take(count);
     loop {

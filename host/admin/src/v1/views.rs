@@ -98,7 +98,7 @@ async fn revision(call: Call<RevisionPath>) -> Result<Json<RevisionDetail>, ApiE
     detail(&call, call.path.revision).map(Json)
 }
 
-/// A revision with its texts as the caller may see them.
+/// A revision, without the texts that the caller must not see.
 fn detail<P, Q>(call: &Call<P, Q>, number: u64) -> Result<RevisionDetail, ApiError> {
     let mut detail = call.api.sources.host.revision(number)?;
     if hides_grants(call.role) {
@@ -109,7 +109,7 @@ fn detail<P, Q>(call: &Call<P, Q>, number: u64) -> Result<RevisionDetail, ApiErr
     Ok(detail)
 }
 
-/// Values that definitions grant to plugins may be secrets, and are for those who could change them.
+/// Values that definitions grant to plugins may be secrets; only those who can change definitions see them.
 fn hides_grants(role: Option<Role>) -> bool {
     role != Some(Role::Admin)
 }
@@ -136,7 +136,7 @@ async fn definitions(call: Call) -> Result<Json<DefinitionList>, ApiError> {
     }))
 }
 
-/// The definitions with their texts as the caller may see them.
+/// The definitions, without the texts that the caller must not see.
 async fn stored<P, Q>(call: &Call<P, Q>) -> Result<Vec<StoredDefinition>, ApiError> {
     let mut stored = call.api.sources.host.definitions().await?;
     if hides_grants(call.role) {
@@ -159,10 +159,10 @@ pub(super) struct DefinitionPath {
 async fn definition(call: Call<DefinitionPath>) -> Result<Json<DefinitionList>, ApiError> {
     let stored = stored(&call).await?;
     let DefinitionPath { kind, name } = call.path;
-    let meant = stored
+    let found = stored
         .into_iter()
         .filter(|stored| stored.id.name == name && stored.id.kind.eq_ignore_ascii_case(&kind));
-    let definitions: Vec<_> = meant.map(Into::into).collect();
+    let definitions: Vec<_> = found.map(Into::into).collect();
     if definitions.is_empty() {
         return Err(ApiError::NotFound(format!("there is no {kind}/{name}")));
     }
