@@ -4,20 +4,14 @@ use std::path::PathBuf;
 
 use admittance::{
     ModuleReference,
-    definitions::{self, ChainDefinition, HookDefinition, PluginDefinition, StageDefinition, StageId},
+    definitions::{ChainDefinition, HookDefinition, PluginDefinition, StageDefinition, StageId},
 };
+
+use crate::arguments;
 
 /// The chains of these files and directories, without candidates, which are not compared here.
 pub(super) fn load(paths: &[PathBuf], may_call_webhooks: bool) -> crate::Result<Vec<ChainDefinition>> {
-    let mut chains = definitions::load(paths)?;
-    if chains.is_empty() {
-        let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
-        return Err(format!(
-            "no definition was found in {}; name a file, or a directory with *.yaml, *.yml or *.json in it",
-            names.join(", ")
-        )
-        .into());
-    }
+    let mut chains = arguments::load(paths)?;
     for chain in &mut chains {
         for stage in &mut chain.stages {
             stage.candidate = None;
