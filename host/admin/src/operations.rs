@@ -8,47 +8,18 @@ use serde::Serialize;
 
 use crate::{
     error::ApiError,
-    route::{About, Call, Content, Json, Method, Reply, ReplyForm, Route, Text},
+    route::{Call, Content, Json, Method::Get, Reply, ReplyForm, Route, Text},
 };
 
 pub(super) fn routes() -> Vec<Route> {
-    let about = |path, name, summary, description| About {
-        method: Method::Get,
-        path,
-        name,
-        summary,
-        description,
-        role: None,
-        refusals: &[],
-    };
     vec![
-        Route::new(
-            about(
-                "/healthz",
-                "healthz",
-                "Whether the process is alive",
-                "The body is `ok`. The driver of a BCS cluster replies with its health in the format of bcs-mesos-driver.",
-            ),
-            healthz,
+        Route::new(Get, None, "/healthz", "healthz", "Whether the process is alive", healthz).description(
+            "The body is `ok`. The driver of a BCS cluster replies with its health in the format of bcs-mesos-driver.",
         ),
-        Route::new(
-            about(
-                "/readyz",
-                "readyz",
-                "Whether the driver is ready for requests",
-                "Details are at `/v1/status`.",
-            ),
-            readyz,
-        ),
-        Route::new(
-            about(
-                "/metrics",
-                "metrics",
-                "Metrics for Prometheus",
-                "In the text format.",
-            ),
-            metrics,
-        ),
+        Route::new(Get, None, "/readyz", "readyz", "Whether the driver is ready for requests", readyz)
+            .description("Details are at `/v1/status`."),
+        Route::new(Get, None, "/metrics", "metrics", "Metrics for Prometheus", metrics)
+            .description("In the text format."),
     ]
 }
 

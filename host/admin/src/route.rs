@@ -36,31 +36,25 @@ const TEXT_TYPES: [&str; 5] = [
     "text/plain",
 ];
 
-/// One route of the operator's port.
+/// A route of the admin port.
 #[derive(Clone, Debug)]
 pub(crate) struct Route {
-    pub(crate) about: About,
-    pub(crate) handler: MethodRouter<Api>,
-    pub(crate) path_schema: fn(&mut SchemaGenerator) -> Schema,
-    pub(crate) query_schema: fn(&mut SchemaGenerator) -> Schema,
-    pub(crate) body_schemas: fn(&mut SchemaGenerator) -> Vec<Content>,
-    pub(crate) replies: fn(&mut SchemaGenerator) -> Vec<ReplyForm>,
-}
-
-/// The description of a route, without its types.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct About {
     pub(crate) method: Method,
+    /// `None`: no authentication is required.
+    pub(crate) role: Option<Role>,
     /// In the syntax of axum: `{*name}` takes the rest of the path.
     pub(crate) path: &'static str,
     /// Its name in the OpenAPI document.
     pub(crate) name: &'static str,
     pub(crate) summary: &'static str,
     pub(crate) description: &'static str,
-    /// `None`: no authentication is required.
-    pub(crate) role: Option<Role>,
     /// Error statuses in addition to those that every route has.
     pub(crate) refusals: &'static [u16],
+    pub(crate) handler: MethodRouter<Api>,
+    pub(crate) path_schema: fn(&mut SchemaGenerator) -> Schema,
+    pub(crate) query_schema: fn(&mut SchemaGenerator) -> Schema,
+    pub(crate) body_schemas: fn(&mut SchemaGenerator) -> Vec<Content>,
+    pub(crate) replies: fn(&mut SchemaGenerator) -> Vec<ReplyForm>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -225,7 +219,14 @@ impl Reply for Text {
 }
 
 impl Route {
-    pub(crate) fn new<P, Q, B, R, F>(about: About, handler: fn(Call<P, Q, B>) -> F) -> Self
+    pub(crate) fn new<P, Q, B, R, F>(
+        method: Method,
+        role: Option<Role>,
+        path: &'static str,
+        name: &'static str,
+        summary: &'static str,
+        handler: fn(Call<P, Q, B>) -> F,
+    ) -> Self
     where
         P: DeserializeOwned + JsonSchema + Send + 'static,
         Q: DeserializeOwned + JsonSchema + Send + 'static,
@@ -233,7 +234,6 @@ impl Route {
         R: Reply + 'static,
         F: Future<Output = Result<R, ApiError>> + Send + 'static,
     {
-        let About { method, role, .. } = about;
         let endpoint =
             async move |State(api): State<Api>, request: Request<Body>| match Call::read(api, role, request)
                 .await
@@ -242,13 +242,27 @@ impl Route {
                 Err(error) => error.into_response(),
             };
         Self {
-            about,
+            method,
+            role,
+            path,
+            name,
+            summary,
+            description: "",
+            refusals: &[],
             handler: on(method.filter(), endpoint),
             path_schema: |generator| P::json_schema(generator),
             query_schema: |generator| Q::json_schema(generator),
             body_schemas: B::contents,
             replies: R::forms,
         }
+    }
+
+    pub(crate) fn description(self, description: &'static str) -> Self {
+        Self { description, ..self }
+    }
+
+    pub(crate) fn refusals(self, refusals: &'static [u16]) -> Self {
+        Self { refusals, ..self }
     }
 }
 

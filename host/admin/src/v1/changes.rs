@@ -8,70 +8,41 @@ use admittance_definitions::{DefinitionId, StageId};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{CHANGE_REFUSALS, views::DefinitionPath};
+use super::views::DefinitionPath;
 use crate::{
     access::Caller,
     api::{PromoteRequest, RollbackRequest},
     config::Role,
     error::ApiError,
-    route::{About, Call, DefinitionText, Json, Method, Nothing, Route},
+    route::{
+        Call, DefinitionText, Json,
+        Method::{Delete, Post},
+        Nothing, Route,
+    },
 };
 
-pub(super) fn routes() -> Vec<Route> {
-    let changing = |method, path, name, summary, description| About {
-        method,
-        path,
-        name,
-        summary,
-        description,
-        role: Some(Role::Admin),
-        refusals: CHANGE_REFUSALS,
-    };
-    vec![
-        Route::new(
-            changing(
-                Method::Post,
-                "/v1/definitions",
-                "applyDefinitions",
-                "Apply definitions",
-                "One or more, in the format of a definition file. Definitions of the same kind and name are replaced. The \
-                 new table is prepared first, then the files are written, then it goes live. If any step fails, nothing \
-                 changes.",
-            ),
-            apply,
+/// Error statuses of every change.
+const REFUSALS: &[u16] = &[404, 408, 409, 413, 415, 422, 503];
+
+pub(super) fn routes() -> [Route; 4] {
+    let role = Some(Role::Admin);
+    let path = "/v1/definitions/{kind}/{*name}";
+    let routes = [
+        Route::new(Post, role, "/v1/definitions", "applyDefinitions", "Apply definitions", apply).description(
+            "One or more, in the format of a definition file. Definitions of the same kind and name are replaced. The \
+             new table is prepared first, then the files are written, then it goes live. If any step fails, nothing \
+             changes.",
         ),
-        Route::new(
-            changing(
-                Method::Delete,
-                "/v1/definitions/{kind}/{*name}",
-                "deleteDefinition",
-                "Delete a definition",
-                "It is removed from its file.",
-            ),
-            delete,
+        Route::new(Delete, role, path, "deleteDefinition", "Delete a definition", delete)
+            .description("It is removed from its file."),
+        Route::new(Post, role, "/v1/promote", "promoteCandidate", "Promote a candidate", promote)
+            .description("It becomes the plugin of its stage, in the file too."),
+        Route::new(Post, role, "/v1/rollback", "rollback", "Roll back to an earlier revision", rollback).description(
+            "No file is changed. The rollback is a new revision, and stays live until the definitions or their modules \
+             change again.",
         ),
-        Route::new(
-            changing(
-                Method::Post,
-                "/v1/promote",
-                "promoteCandidate",
-                "Promote a candidate",
-                "It becomes the plugin of its stage, in the file too.",
-            ),
-            promote,
-        ),
-        Route::new(
-            changing(
-                Method::Post,
-                "/v1/rollback",
-                "rollback",
-                "Roll back to an earlier revision",
-                "No file is changed. The rollback is a new revision, and stays live until the definitions or their modules \
-                 change again.",
-            ),
-            rollback,
-        ),
-    ]
+    ];
+    routes.map(|route| route.refusals(REFUSALS))
 }
 
 /// The parameters of a change.

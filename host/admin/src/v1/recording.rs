@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use crate::{
     config::Role,
     error::ApiError,
-    route::{About, Call, Content, Method, Nothing, Reply, ReplyForm, Route},
+    route::{Call, Content, Method::Get, Nothing, Reply, ReplyForm, Route},
 };
 
 /// The maximum number of simultaneous recordings. Each copies requests.
@@ -35,20 +35,14 @@ const NDJSON: &str = "application/x-ndjson";
 const WAITING: usize = 16;
 
 pub(super) fn route() -> Route {
-    Route::new(
-        About {
-            method: Method::Get,
-            path: "/v1/requests",
-            name: "recordRequests",
-            summary: "Record requests that pass chains",
-            description: "Streams requests as they are answered, one AdmissionReview with request and response on each \
-                          line, until the requested count or time is reached. Requests are skipped if the client reads \
-                          too slowly. The contents of Secrets are always left out.",
-            role: Some(Role::Admin),
-            refusals: &[503],
-        },
-        record,
-    )
+    let (role, summary) = (Some(Role::Admin), "Record requests that pass chains");
+    Route::new(Get, role, "/v1/requests", "recordRequests", summary, record)
+        .description(
+            "Streams requests as they are answered, one AdmissionReview with request and response on each line, until \
+             the requested count or time is reached. Requests are skipped if the client reads too slowly. The contents \
+             of Secrets are always left out.",
+        )
+        .refusals(&[503])
 }
 
 /// Which requests are recorded.

@@ -5,74 +5,54 @@ use admittance_definitions::{StoredDefinition, without_granted_values};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::reading;
 use crate::{
     api::{CandidateList, DefinitionList, DriverStatus, RevisionList},
     config::Role,
     error::ApiError,
-    route::{About, Call, Json, Nothing, Route},
+    route::{Call, Json, Method::Get, Nothing, Route},
 };
 
 pub(super) fn routes() -> Vec<Route> {
+    let role = Some(Role::Read);
     vec![
-        Route::new(
-            About {
-                description: "The live table with every chain and stage, why the newest definitions are not live if \
-                              they are not, and the upstream, clusters, ZooKeeper and certificates.",
-                ..reading("/v1/status", "getStatus", "The live table", &[])
-            },
-            status,
+        Route::new(Get, role, "/v1/status", "getStatus", "The live table", status).description(
+            "The live table with every chain and stage, why the newest definitions are not live if they are not, and \
+             the upstream, clusters, ZooKeeper and certificates.",
         ),
+        Route::new(Get, role, "/v1/history", "listRevisions", "The history of live tables", history),
         Route::new(
-            reading("/v1/history", "listRevisions", "The history of live tables", &[]),
-            history,
-        ),
-        Route::new(
-            reading(
-                "/v1/history/{revision}",
-                "getRevision",
-                "A revision with its definitions",
-                &[404],
-            ),
+            Get,
+            role,
+            "/v1/history/{revision}",
+            "getRevision",
+            "A revision with its definitions",
             revision,
-        ),
+        )
+        .refusals(&[404]),
+        Route::new(Get, role, "/v1/diff", "compareRevisions", "The differences between two revisions", diff)
+            .refusals(&[404]),
+        Route::new(Get, role, "/v1/definitions", "listDefinitions", "The definitions", definitions)
+            .description(
+                "As they are in the files now. They may differ from the live table if they are invalid, or after a \
+                 rollback.",
+            )
+            .refusals(&[422]),
         Route::new(
-            reading(
-                "/v1/diff",
-                "compareRevisions",
-                "The differences between two revisions",
-                &[404],
-            ),
-            diff,
-        ),
-        Route::new(
-            About {
-                description: "As they are in the files now. They may differ from the live table if they are invalid, or after \
-                              a rollback.",
-                ..reading("/v1/definitions", "listDefinitions", "The definitions", &[422])
-            },
-            definitions,
-        ),
-        Route::new(
-            About {
-                description: "Two native chains may have the same name, one in each phase. A `/` in a name is not \
-                              escaped.",
-                ..reading(
-                    "/v1/definitions/{kind}/{*name}",
-                    "getDefinition",
-                    "The definitions of one name",
-                    &[404, 422],
-                )
-            },
+            Get,
+            role,
+            "/v1/definitions/{kind}/{*name}",
+            "getDefinition",
+            "The definitions of one name",
             definition,
-        ),
+        )
+        .description("Two native chains may have the same name, one in each phase. A `/` in a name is not escaped.")
+        .refusals(&[404, 422]),
         Route::new(
-            reading(
-                "/v1/candidates",
-                "listCandidates",
-                "The candidates' statistics, with samples of differences",
-                &[],
-            ),
+            Get,
+            role,
+            "/v1/candidates",
+            "listCandidates",
+            "The candidates' statistics, with samples of differences",
             candidates,
         ),
     ]
