@@ -8,7 +8,7 @@ use admittance::{
         Catalog, Freshness,
         signature::{SignatureDescription, Verified},
     },
-    sandbox::{Capability, Grant, Import, Inspection, ResourceHint},
+    sandbox::{Capability, Description, Grant, Import, Inspection, ResourceHint},
 };
 use anstyle::Style;
 use bytesize::ByteSize;
@@ -48,15 +48,12 @@ pub(crate) struct InspectArguments {
 #[serde(rename_all = "camelCase")]
 struct Inspected {
     reference: String,
-    name: String,
-    version: String,
-    summary: String,
+    #[serde(flatten)]
+    description: Description,
     /// The version of the contract between plugin and host.
     contract: Option<String>,
-    mutates: bool,
-    resources: Vec<ResourceHint>,
-    capabilities: Vec<Capability>,
     imports: Vec<Import>,
+    /// In place of the text in the description.
     settings_schema: Option<Value>,
     size: u64,
     digest: String,
@@ -87,25 +84,19 @@ async fn inspect(reference: &ModuleReference, catalog: &Catalog) -> crate::Resul
         .await?;
     let signatures = catalog.signatures(&module, &on_progress).await?;
     let Inspection {
-        description,
+        mut description,
         contract,
         imports,
     } = inspected(&module).await?;
     let manifest = manifest(catalog, reference);
-    let schema = description.settings_schema.as_deref();
+    let schema = description.settings_schema.take();
     Ok(Inspected {
         reference: module.reference().to_string(),
-        name: description.name,
-        version: description.version,
-        summary: description.summary,
+        description,
         contract,
-        mutates: description.mutates,
-        resources: description.resources,
-        capabilities: description.capabilities,
         imports,
         // A plugin may give any text as its schema.
-        settings_schema: schema
-            .map(|text| serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))),
+        settings_schema: schema.map(|text| serde_json::from_str(&text).unwrap_or(Value::String(text))),
         size: module.bytes().len() as u64,
         digest: module.digest().to_string(),
         manifest: manifest.as_ref().map(|(digest, _)| digest.to_string()),
@@ -127,17 +118,18 @@ fn annotations(manifest: &[u8]) -> BTreeMap<String, String> {
 }
 
 fn text(inspected: &Inspected) -> String {
+    let description = &inspected.description;
     let mut text = format!(
         "{BOLD}{} {}{BOLD:#}  {}\n\n",
-        harmless(&inspected.name),
-        harmless(&inspected.version),
-        harmless(&inspected.summary)
+        harmless(&description.name),
+        harmless(&description.version),
+        harmless(&description.summary)
     );
     let mut line = |name: &str, style: Style, value: &str| {
         text += &format!("{name:11} {style}{}{style:#}\n", harmless(value));
     };
     let plain = Style::new();
-    let effect = if inspected.mutates {
+    let effect = if description.mutates {
         "may change objects"
     } else {
         "allows or denies; changes nothing"
@@ -147,7 +139,7 @@ fn text(inspected: &Inspected) -> String {
     line("reference", plain, &inspected.reference);
     line("contract", plain, &format!("admittance:plugin{contract}"));
     line("effect", plain, effect);
-    for resource in &inspected.resources {
+    for resource in &description.resources {
         line("resources", plain, &hint(resource));
     }
     line("size", plain, &ByteSize(inspected.size).to_string());
@@ -171,7 +163,7 @@ fn text(inspected: &Inspected) -> String {
             Some(damage) => line("signature", BAD, &format!("{} {damage}", signature.name)),
         }
     }
-    for capability in &inspected.capabilities {
+    for capability in &description.capabilities {
         line("asks for", plain, &wanted(capability));
     }
     for Import { name, grant } in &inspected.imports {
@@ -229,20 +221,23 @@ mod tests {
     fn everything_is_shown() {
         let inspected = Inspected {
             reference: "oci://r/a:1".to_owned(),
-            name: "images".to_owned(),
-            version: "1.0.0".to_owned(),
-            summary: "Checks\nimages.".to_owned(),
+            description: Description {
+                name: "images".to_owned(),
+                version: "1.0.0".to_owned(),
+                summary: "Checks\nimages.".to_owned(),
+                mutates: false,
+                resources: vec![ResourceHint {
+                    api_groups: vec![String::new(), "apps".to_owned()],
+                    api_versions: vec!["v1".to_owned()],
+                    resources: vec!["pods".to_owned()],
+                }],
+                capabilities: vec![
+                    Capability::Cluster("v1/Node".to_owned()),
+                    Capability::Environment("ZONE".to_owned()),
+                ],
+                settings_schema: None,
+            },
             contract: Some("0.1.0".to_owned()),
-            mutates: false,
-            resources: vec![ResourceHint {
-                api_groups: vec![String::new(), "apps".to_owned()],
-                api_versions: vec!["v1".to_owned()],
-                resources: vec!["pods".to_owned()],
-            }],
-            capabilities: vec![
-                Capability::Cluster("v1/Node".to_owned()),
-                Capability::Environment("ZONE".to_owned()),
-            ],
             imports: vec![
                 Import {
                     name: "admittance:plugin/cluster@0.1.0".to_owned(),
@@ -290,6 +285,8 @@ settings
 "#
         );
         let json = serde_json::to_value(&inspected).unwrap();
+        assert_eq!(json["name"], "images");
+        assert_eq!(json["settingsSchema"]["type"], "object");
         assert_eq!(json["imports"][0]["grant"], "cluster");
         assert_eq!(json["verified"]["by"], "key");
     }
