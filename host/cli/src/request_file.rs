@@ -14,24 +14,32 @@ use admittance::{
 };
 use admittance_bcs::{Bcs, ClusterId};
 use bytes::Bytes;
+use clap::Args;
 use http::request::Parts;
 use serde_json::value::RawValue;
 
 use crate::files;
 
-/// Command line arguments for a bare object.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Hints {
-    /// `--operation`; default CREATE.
-    pub(crate) operation: Option<Operation>,
-    /// `--resource`; default guessed from the kind.
-    pub(crate) resource: Option<String>,
-    /// `--namespace`, for an object that does not name one.
-    pub(crate) namespace: Option<String>,
+/// What a bare object does not say about its request.
+#[derive(Debug, Args)]
+pub(crate) struct ObjectArguments {
+    /// The operation on a bare object [default: CREATE].
+    #[arg(long)]
+    operation: Option<Operation>,
+    /// The resource of a bare object, as in a chain's rules [default: guessed from its kind].
+    #[arg(long)]
+    resource: Option<String>,
+    /// The namespace of a bare object that does not name one.
+    #[arg(long)]
+    namespace: Option<String>,
 }
 
 /// Reads the request in a file; `-` is standard input.
-pub(crate) fn read(path: &Path, hints: &Hints, dialect: Option<&dyn Dialect>) -> Result<Request, String> {
+pub(crate) fn read(
+    path: &Path,
+    arguments: &ObjectArguments,
+    dialect: Option<&dyn Dialect>,
+) -> Result<Request, String> {
     let bytes = if path == Path::new("-") {
         let mut bytes = Vec::new();
         io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
@@ -42,7 +50,7 @@ pub(crate) fn read(path: &Path, hints: &Hints, dialect: Option<&dyn Dialect>) ->
     let request = if is_http(&bytes) {
         from_http(&bytes, dialect)
     } else {
-        from_document(path, &bytes, hints)
+        from_document(path, &bytes, arguments)
     };
     request.map_err(files::at(path))
 }
@@ -54,7 +62,7 @@ fn is_http(bytes: &[u8]) -> bool {
     matches!(line.split_whitespace().collect::<Vec<_>>()[..], [_, _, version] if version.starts_with("HTTP/"))
 }
 
-fn from_document(path: &Path, bytes: &[u8], hints: &Hints) -> Result<Request, String> {
+fn from_document(path: &Path, bytes: &[u8], arguments: &ObjectArguments) -> Result<Request, String> {
     let is_json = serde_json::from_slice::<&RawValue>(bytes).is_ok();
     // A text that begins like JSON is parsed as JSON, for a helpful error message.
     let json = if is_json || bytes.trim_ascii_start().starts_with(b"{") {
@@ -79,11 +87,11 @@ fn from_document(path: &Path, bytes: &[u8], hints: &Hints) -> Result<Request, St
             "the object has no `kind`; write its `apiVersion` and `kind`, which rules and plugins need"
                 .into(),
         ),
-        _ => Ok(from_object(object, hints)),
+        _ => Ok(from_object(object, arguments)),
     }
 }
 
-fn from_object(object: Object, hints: &Hints) -> Request {
+fn from_object(object: Object, arguments: &ObjectArguments) -> Request {
     let head = object.head();
     let kind = GroupVersionKind::from_api_version(
         head.api_version.as_deref().unwrap_or_default(),
@@ -91,7 +99,7 @@ fn from_object(object: Object, hints: &Hints) -> Request {
     );
     let mut resource = kind.guess_resource();
     let mut subresource = None;
-    if let Some(hint) = &hints.resource {
+    if let Some(hint) = &arguments.resource {
         match hint.split_once('/') {
             Some((name, sub)) => {
                 resource.resource = name.to_owned();
@@ -100,11 +108,11 @@ fn from_object(object: Object, hints: &Hints) -> Request {
             None => resource.resource = hint.clone(),
         }
     }
-    let operation = hints.operation.unwrap_or(Operation::Create);
+    let operation = arguments.operation.unwrap_or(Operation::Create);
     let mut request = Request::new(operation, kind, resource).with_object(object);
     request.subresource = subresource;
     if request.namespace.is_none() {
-        request.namespace = hints.namespace.clone();
+        request.namespace = arguments.namespace.clone();
     }
     if operation == Operation::Delete {
         request.old_object = request.object.take();

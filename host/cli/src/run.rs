@@ -8,14 +8,20 @@ use std::{
 
 use admittance::{
     HostBuilder,
-    admission::{Labels, Operation, StaticNamespaces},
+    admission::{Labels, StaticNamespaces},
     definitions::{ChainDefinition, document::to_json},
 };
 use admittance_driver::{Config, LogFormat};
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::{arguments::key_value, files, host, logging, output::Output, report::Report, request_file};
+use crate::{
+    arguments::key_value,
+    files, host, logging,
+    output::Output,
+    report::Report,
+    request_file::{self, ObjectArguments},
+};
 
 /// Run one request through a chain or a plugin, without a server.
 ///
@@ -36,15 +42,8 @@ pub(crate) struct Arguments {
     /// The plugin's settings: JSON or YAML text, or @FILE.
     #[arg(long, value_name = "SETTINGS")]
     settings: Option<String>,
-    /// The operation on a bare object [default: CREATE].
-    #[arg(long)]
-    operation: Option<Operation>,
-    /// The resource of a bare object, as in a chain's rules [default: guessed from its kind].
-    #[arg(long)]
-    resource: Option<String>,
-    /// The namespace of a bare object that does not name one.
-    #[arg(long)]
-    namespace: Option<String>,
+    #[command(flatten)]
+    object: ObjectArguments,
     /// A label of the request's namespace, for namespace selectors. May be given more than once.
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
     namespace_label: Vec<(String, String)>,
@@ -69,13 +68,8 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     logging::start(&arguments.log, LogFormat::Auto)?;
     let config = arguments.config.as_deref().map(Config::read).transpose()?;
-    let hints = request_file::Hints {
-        operation: arguments.operation,
-        resource: arguments.resource.clone(),
-        namespace: arguments.namespace.clone(),
-    };
     let dialect = config.as_ref().and_then(|config| config.front.dialect());
-    let request = request_file::read(&arguments.request, &hints, dialect.as_deref())?;
+    let request = request_file::read(&arguments.request, &arguments.object, dialect.as_deref())?;
     let namespace = request.namespace.clone().unwrap_or_default();
     let labels: Labels = arguments.namespace_label.iter().cloned().collect();
     let builder = hooks(arguments, config.as_ref())?.namespaces(StaticNamespaces::new([(namespace, labels)]));
