@@ -28,7 +28,7 @@ const MOST_SECONDS: u64 = 3600;
 const DEFAULT_COUNT: usize = 1000;
 const MOST_COUNT: usize = 1_000_000;
 
-/// JSON texts, each on a line of its own.
+/// JSON texts, one per line.
 const NDJSON: &str = "application/x-ndjson";
 
 /// The lines that are buffered for the client.
@@ -59,7 +59,7 @@ struct RecordQuery {
     #[serde(default)]
     share: Option<String>,
     /// Values to leave out: a JSON Pointer, with `*` for every key or index, `/spec/containers/*/env/*/value`.
-    /// May be there more than once.
+    /// May be given more than once.
     #[serde(default)]
     redact: Vec<String>,
 }
