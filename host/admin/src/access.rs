@@ -1,4 +1,4 @@
-//! Who may use the API: by where the port is, by token, or by certificate.
+//! Authentication and authorization: by address, by token, or by certificate.
 
 use std::{fmt, net::IpAddr, sync::Arc};
 
@@ -19,7 +19,7 @@ use crate::{
     token::{self, Token},
 };
 
-/// Whether the request was made by a page of another site, as browsers say it.
+/// Browsers send it with the site that the request comes from.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Who may use the API. Cheap to clone; lives as long as the admin port.
@@ -165,8 +165,8 @@ fn no_browser(head: &Parts) -> Result<(), Denied> {
     if is_of_page { Err(Denied::Browser) } else { Ok(()) }
 }
 
-/// A page can have its own name lead here (DNS rebinding), and the browser then takes it for one site; but
-/// it says the name.
+/// A page can make its own name resolve to this machine (DNS rebinding), so that the browser treats both as one site;
+/// but the browser sends that name.
 fn loopback_host(head: &Parts) -> Result<(), Denied> {
     let named = head
         .headers

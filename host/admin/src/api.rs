@@ -1,11 +1,9 @@
-//! What the API below `/v1` takes and gives, beside the host's own types ([`Revision`] and so on). Clients in
-//! Rust read and write these.
-
-mod status;
+//! The types of requests and replies of the API below `/v1`, in addition to the host's own types ([`Revision`] and so
+//! on).
 
 use std::path::PathBuf;
 
-use admittance::{CandidateReport, Revision};
+use admittance::{CandidateReport, Moment, Revision, Status};
 pub use admittance_bcs::{
     DiscoveryStatus, EnsembleStatus, GatewayCluster, GatewayStatus, RegisteredNode, ServerHealth,
     TokensStatus,
@@ -14,7 +12,79 @@ use admittance_definitions::StoredDefinition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::status::{CertificateStatus, ClusterStatus, ClusterWatch, DriverStatus};
+/// `GET /v1/status`: the state of a driver at one moment, with everything that it depends on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DriverStatus {
+    /// The live table.
+    #[serde(flatten)]
+    pub table: Status,
+    /// Whether the driver is stopping; `/readyz` then replies 503.
+    pub stopping: bool,
+    /// The servers of the control plane; empty behind kube-apiserver and for a gateway.
+    pub upstream: Vec<ServerHealth>,
+    /// How these servers are discovered; absent if they are listed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub discovery: Option<DiscoveryStatus>,
+    /// The sessions with ZooKeeper.
+    pub zookeeper: Vec<EnsembleStatus>,
+    /// The nodes of ZooKeeper by which others find this driver.
+    pub registrations: Vec<RegisteredNode>,
+    /// The clusters behind a gateway; absent unless it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<GatewayStatus>,
+    /// The connection to a Kubernetes API server; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterStatus>,
+    /// The driver's own certificates.
+    pub certificates: Vec<CertificateStatus>,
+}
+
+/// The connection to a Kubernetes API server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterStatus {
+    /// Its URL.
+    pub server: String,
+    /// The watch on namespaces.
+    pub namespaces: ClusterWatch,
+    /// The watches on kinds that plugins read.
+    pub kinds: Vec<ClusterWatch>,
+}
+
+/// A watch on objects of a Kubernetes cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterWatch {
+    /// What is watched: `v1/Node`.
+    pub kind: String,
+    /// `idle`, `starting`, `watching`, `down` or `refused`.
+    pub state: String,
+    /// When it entered that state.
+    pub since: Moment,
+    /// How many objects are cached.
+    pub objects: usize,
+    /// When the API server last answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heard: Option<Moment>,
+    /// The last error; absent once the watch works again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// A certificate that this driver presents.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CertificateStatus {
+    /// Where it is presented: `listen`, `admin` or `upstream`.
+    pub certificate: String,
+    /// When it expires.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_after: Option<Moment>,
+    /// Why the current content of the files is not in use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
 
 /// `GET /v1/history`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -36,12 +106,12 @@ pub struct CandidateList {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DefinitionList {
-    /// In the order in which they are read.
+    /// In the order of their files.
     pub definitions: Vec<Definition>,
 }
 
-/// A definition as it is written in its file. What is live may be another, when the files are wrong or after
-/// a rollback.
+/// A definition in a file. The live one may be different, if a definition in the files is invalid or after a
+/// rollback.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Definition {

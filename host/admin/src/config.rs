@@ -18,11 +18,11 @@ pub struct AdminTls {
     /// The certificate of the port. It must request certificates of clients for [`clients`](Self::clients) to be
     /// known.
     pub server: ServerTls,
-    /// Who is known by a certificate. The first that has a name of the certificate counts.
+    /// The clients that authenticate with a certificate. The first with a name of the certificate is used.
     pub clients: Vec<CertificateHolder>,
 }
 
-/// A client that is known by its certificate.
+/// A client that authenticates with a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateHolder {
     /// The common name of the certificate, or a DNS name or URI among its alternative names.
@@ -35,7 +35,7 @@ pub struct CertificateHolder {
 pub enum Role {
     /// Reads status, definitions and history.
     Read,
-    /// And change it, and see what passes.
+    /// Changes them, and records requests.
     Admin,
 }
 
@@ -61,7 +61,7 @@ impl AdminConfig {
         self
     }
 
-    /// Who has one of these may use the API. Give it [TLS](Self::with_tls) first.
+    /// The tokens of clients. Set [TLS](Self::with_tls) first.
     pub fn with_tokens(mut self, tokens: Vec<Token>) -> Result<Self, TokensInTheClear> {
         self.tokens = tokens;
         self.checked()

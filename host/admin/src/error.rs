@@ -1,4 +1,4 @@
-//! What the API says when it does not do what was asked.
+//! Error replies of the API.
 
 use admittance::{ChangeError, Error, HistoryError};
 use admittance_definitions::{self as definitions, StoreError};
@@ -14,32 +14,31 @@ use crate::{
 };
 
 /// Why a request to the API is refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ApiError {
-    Denied(Denied),
-    /// The request itself is wrong: why.
+    #[error(transparent)]
+    Denied(#[from] Denied),
+    #[error("{0}")]
     Malformed(String),
-    /// Not found.
+    #[error("{0}")]
     NotFound(String),
-    OtherMethod,
-    /// The body did not come in time.
+    #[error("the path does not allow this method; see /v1/openapi.json")]
+    MethodNotAllowed,
+    #[error("the body did not arrive in time")]
     BodyTimeout,
     /// It conflicts with the current state.
+    #[error("{0}")]
     Conflict(String),
-    /// The body is larger than this many bytes.
+    #[error("the body is larger than {0} bytes")]
     TooLarge(usize),
-    /// The body is neither YAML nor JSON.
-    OtherMediaType(String),
-    /// Nothing was changed, because the definitions cannot go live: each mistake.
+    #[error("unsupported content type `{0}`: send application/yaml or application/json")]
+    UnsupportedMediaType(String),
+    /// With each mistake.
+    #[error("nothing was changed, because the definitions cannot go live")]
     CannotGoLive(Vec<String>),
-    /// The driver cannot do it now: why.
+    /// The driver cannot do it now.
+    #[error("{0}")]
     Unavailable(String),
-}
-
-impl From<Denied> for ApiError {
-    fn from(denied: Denied) -> Self {
-        Self::Denied(denied)
-    }
 }
 
 impl From<ChangeError> for ApiError {
@@ -61,9 +60,7 @@ impl From<definitions::ChangeError> for ApiError {
     fn from(error: definitions::ChangeError) -> Self {
         use definitions::ChangeError as Change;
         match &error {
-            Change::Mistakes(mistakes) => {
-                Self::CannotGoLive(mistakes.iter().map(ToString::to_string).collect())
-            }
+            Change::Mistakes(mistakes) => Self::cannot_go_live(mistakes.iter()),
             Change::Nothing(_) | Change::List(_) | Change::AmbiguousStage { .. } => {
                 Self::Malformed(error.to_string())
             }
@@ -82,10 +79,8 @@ impl From<definitions::ChangeError> for ApiError {
 impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
         match error {
-            Error::Definitions(mistakes) => {
-                Self::CannotGoLive(mistakes.iter().map(ToString::to_string).collect())
-            }
-            Error::Stages(errors) => Self::CannotGoLive(errors.iter().map(ToString::to_string).collect()),
+            Error::Definitions(mistakes) => Self::cannot_go_live(mistakes.iter()),
+            Error::Stages(errors) => Self::cannot_go_live(errors.iter()),
             Error::History(error) => error.into(),
             error => Self::Unavailable(error.to_string()),
         }
@@ -102,7 +97,11 @@ impl From<HistoryError> for ApiError {
 }
 
 impl ApiError {
-    pub(crate) fn status(&self) -> StatusCode {
+    fn cannot_go_live(mistakes: impl Iterator<Item: ToString>) -> Self {
+        Self::CannotGoLive(mistakes.map(|mistake| mistake.to_string()).collect())
+    }
+
+    fn status(&self) -> StatusCode {
         match self {
             Self::Denied(Denied::NoToken | Denied::OtherScheme | Denied::UnknownToken) => {
                 StatusCode::UNAUTHORIZED
@@ -110,11 +109,11 @@ impl ApiError {
             Self::Denied(_) => StatusCode::FORBIDDEN,
             Self::Malformed(_) => StatusCode::BAD_REQUEST,
             Self::NotFound(_) => StatusCode::NOT_FOUND,
-            Self::OtherMethod => StatusCode::METHOD_NOT_ALLOWED,
+            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::Conflict(_) => StatusCode::CONFLICT,
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::OtherMediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::UnsupportedMediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::CannotGoLive(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
         }
@@ -130,39 +129,19 @@ impl ApiError {
             _ => None,
         }
     }
-
-    fn detail(self) -> ErrorDetail {
-        let (message, mistakes) = match self {
-            Self::Denied(denied) => (denied.to_string(), Vec::new()),
-            Self::Malformed(message)
-            | Self::NotFound(message)
-            | Self::Conflict(message)
-            | Self::Unavailable(message) => (message, Vec::new()),
-            Self::OtherMethod => (
-                "the path does not allow this method; see /v1/openapi.json".to_owned(),
-                Vec::new(),
-            ),
-            Self::BodyTimeout => ("the body did not arrive in time".to_owned(), Vec::new()),
-            Self::TooLarge(limit) => (format!("the body is larger than {limit} bytes"), Vec::new()),
-            Self::OtherMediaType(found) => (
-                format!("unsupported content type `{found}`: send application/yaml or application/json"),
-                Vec::new(),
-            ),
-            Self::CannotGoLive(mistakes) => (
-                "nothing was changed, because the definitions cannot go live".to_owned(),
-                mistakes,
-            ),
-        };
-        ErrorDetail { message, mistakes }
-    }
 }
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let status = self.status();
         let challenge = self.challenge();
-        let reply = ErrorReply { error: self.detail() };
-        let mut response = (status, Json(reply)).into_response();
+        let message = self.to_string();
+        let mistakes = match self {
+            Self::CannotGoLive(mistakes) => mistakes,
+            _ => Vec::new(),
+        };
+        let error = ErrorDetail { message, mistakes };
+        let mut response = (status, Json(ErrorReply { error })).into_response();
         if let Some(challenge) = challenge {
             let challenge = HeaderValue::from_static(challenge);
             response.headers_mut().insert(WWW_AUTHENTICATE, challenge);

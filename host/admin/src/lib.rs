@@ -44,7 +44,7 @@ use self::{api::DriverStatus, error::ApiError, route::Route, v1::recording::RECO
 /// Writes all metrics in Prometheus' text format.
 pub type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// What the operator's port shows and changes.
+/// What the admin port shows and changes.
 pub struct Sources {
     pub host: Host,
     /// The state of the driver at the moment of the call.
@@ -98,10 +98,10 @@ impl AdminService {
         };
         let mut router = Router::new();
         for route in routes() {
-            router = router.route(route.about.path, route.handler);
+            router = router.route(route.path, route.handler);
         }
         let router = router
-            .method_not_allowed_fallback(async || ApiError::OtherMethod)
+            .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)
             .fallback(async |request: Request<Body>| {
                 let path = request.uri().path();
                 ApiError::NotFound(format!("{path} was not found; see /v1/openapi.json"))

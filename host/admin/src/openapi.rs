@@ -33,9 +33,9 @@ pub(crate) fn document(routes: &[Route]) -> Json {
     for route in routes {
         let operation = operation(route, &error, &mut generator);
         paths
-            .entry(route.about.path.replace("{*", "{"))
+            .entry(route.path.replace("{*", "{"))
             .or_default()
-            .insert(route.about.method.as_str().to_owned(), operation);
+            .insert(route.method.as_str().to_owned(), operation);
     }
     json!({
         "openapi": "3.1.0",
@@ -80,8 +80,8 @@ fn operation(route: &Route, error: &Schema, generator: &mut SchemaGenerator) -> 
             known.extend(more);
         }
     }
-    let common = REFUSALS.iter().filter(|_| route.about.role.is_some());
-    for status in common.chain(route.about.refusals) {
+    let common = REFUSALS.iter().filter(|_| route.role.is_some());
+    for status in common.chain(route.refusals) {
         let schema = error.clone();
         let content = Content {
             media_type: "application/json",
@@ -93,11 +93,11 @@ fn operation(route: &Route, error: &Schema, generator: &mut SchemaGenerator) -> 
         );
     }
     let mut operation = json!({
-        "operationId": route.about.name,
-        "summary": route.about.summary,
+        "operationId": route.name,
+        "summary": route.summary,
         "description": description(route),
-        "security": security(route.about.role),
-        "x-admittance-role": route.about.role.map(Role::as_str),
+        "security": security(route.role),
+        "x-admittance-role": route.role.map(Role::as_str),
         "responses": responses,
     });
     if let Json::Object(fields) = &mut operation {
@@ -113,11 +113,11 @@ fn operation(route: &Route, error: &Schema, generator: &mut SchemaGenerator) -> 
 }
 
 fn description(route: &Route) -> String {
-    let role = match route.about.role {
+    let role = match route.role {
         None => "No authentication is required.".to_owned(),
         Some(role) => format!("Needs the role {}.", role.as_str()),
     };
-    [route.about.description, &role].join(" ").trim().to_owned()
+    [route.description, &role].join(" ").trim().to_owned()
 }
 
 /// `{}` means no authentication: on loopback, if no credentials are configured.

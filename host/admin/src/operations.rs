@@ -2,57 +2,28 @@
 
 use admittance_bcs::HealthInfo;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
+use http::StatusCode;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 
 use crate::{
     error::ApiError,
-    route::{About, Call, Content, Json, Method, Reply, ReplyForm, Route, Text},
+    route::{Call, Content, Json, Method::Get, Reply, ReplyForm, Route, Text},
 };
 
 pub(super) fn routes() -> Vec<Route> {
-    let about = |path, name, summary, description| About {
-        method: Method::Get,
-        path,
-        name,
-        summary,
-        description,
-        role: None,
-        refusals: &[],
-    };
     vec![
-        Route::new(
-            about(
-                "/healthz",
-                "healthz",
-                "Whether the process is alive",
-                "The body is `ok`. The driver of a BCS cluster replies with its health in the format of bcs-mesos-driver.",
-            ),
-            healthz,
+        Route::new(Get, None, "/healthz", "healthz", "Whether the process is alive", healthz).description(
+            "The body is `ok`. The driver of a BCS cluster replies with its health in the format of bcs-mesos-driver.",
         ),
-        Route::new(
-            about(
-                "/readyz",
-                "readyz",
-                "Whether the driver is ready for requests",
-                "Details are at `/v1/status`.",
-            ),
-            readyz,
-        ),
-        Route::new(
-            about(
-                "/metrics",
-                "metrics",
-                "Metrics for Prometheus",
-                "In the text format.",
-            ),
-            metrics,
-        ),
+        Route::new(Get, None, "/readyz", "readyz", "Whether the driver is ready for requests", readyz)
+            .description("Details are at `/v1/status`."),
+        Route::new(Get, None, "/metrics", "metrics", "Metrics for Prometheus", metrics)
+            .description("In the text format."),
     ]
 }
 
-/// That the process lives, and how a driver of BCS is.
+/// That the process is alive, or the health of a driver of BCS.
 enum Health {
     Alive,
     Bcs(HealthInfo),
@@ -61,7 +32,7 @@ enum Health {
 impl IntoResponse for Health {
     fn into_response(self) -> Response {
         match self {
-            Self::Alive => Text("ok\n".to_owned()).into_response(),
+            Self::Alive => Text("text/plain; charset=utf-8", "ok\n".to_owned()).into_response(),
             Self::Bcs(info) => info.into_response(),
         }
     }
@@ -121,27 +92,11 @@ async fn readyz(call: Call) -> Result<Readiness, ApiError> {
     })
 }
 
-/// Metrics in Prometheus' text format.
-struct Exposition(String);
-
-impl IntoResponse for Exposition {
-    fn into_response(self) -> Response {
-        let content_type = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-        ([(CONTENT_TYPE, content_type)], self.0).into_response()
-    }
-}
-
-impl Reply for Exposition {
-    fn forms(generator: &mut SchemaGenerator) -> Vec<ReplyForm> {
-        Text::forms(generator)
-    }
-}
-
-async fn metrics(call: Call) -> Result<Exposition, ApiError> {
+async fn metrics(call: Call) -> Result<Text, ApiError> {
     let render = call.api.sources.metrics.clone();
-    // With thousands of stages there are megabytes of it.
+    // With thousands of stages, the text has megabytes.
     let text = tokio::task::spawn_blocking(move || render())
         .await
         .map_err(|error| ApiError::Unavailable(format!("the metrics cannot be written: {error}")))?;
-    Ok(Exposition(text))
+    Ok(Text("text/plain; version=0.0.4; charset=utf-8", text))
 }

@@ -1,5 +1,5 @@
-//! One row of the table that the port's router and its OpenAPI document are both made from: what a route
-//! takes and gives is said once, by the types of its handler.
+//! A row of the table from which the router and the OpenAPI document are made. The types of the handler declare the
+//! parameters, the body and the replies.
 
 use std::{future::Future, time::Duration};
 
@@ -24,10 +24,10 @@ use crate::{
 
 /// The largest body of a request to the API.
 pub(crate) const BODY_LIMIT: usize = 8 * 1024 * 1024;
-/// For such a body to arrive.
+/// The timeout for such a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The types in which definitions may come, and what else programs call them.
+/// The media types of definitions, with their other names.
 const TEXT_TYPES: [&str; 5] = [
     "application/yaml",
     "application/json",
@@ -36,31 +36,25 @@ const TEXT_TYPES: [&str; 5] = [
     "text/plain",
 ];
 
-/// One route of the operator's port.
+/// A route of the admin port.
 #[derive(Clone, Debug)]
 pub(crate) struct Route {
-    pub(crate) about: About,
-    pub(crate) handler: MethodRouter<Api>,
-    pub(crate) path_schema: fn(&mut SchemaGenerator) -> Schema,
-    pub(crate) query_schema: fn(&mut SchemaGenerator) -> Schema,
-    pub(crate) body_schemas: fn(&mut SchemaGenerator) -> Vec<Content>,
-    pub(crate) replies: fn(&mut SchemaGenerator) -> Vec<ReplyForm>,
-}
-
-/// What a route is, but for its types.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct About {
     pub(crate) method: Method,
-    /// As axum has it: `{*name}` takes the rest of the path.
+    /// `None`: no authentication is required.
+    pub(crate) role: Option<Role>,
+    /// In the syntax of axum: `{*name}` takes the rest of the path.
     pub(crate) path: &'static str,
     /// Its name in the OpenAPI document.
     pub(crate) name: &'static str,
     pub(crate) summary: &'static str,
     pub(crate) description: &'static str,
-    /// `None`: no authentication is required.
-    pub(crate) role: Option<Role>,
     /// Error statuses in addition to those that every route has.
     pub(crate) refusals: &'static [u16],
+    pub(crate) handler: MethodRouter<Api>,
+    pub(crate) path_schema: fn(&mut SchemaGenerator) -> Schema,
+    pub(crate) query_schema: fn(&mut SchemaGenerator) -> Schema,
+    pub(crate) body_schemas: fn(&mut SchemaGenerator) -> Vec<Content>,
+    pub(crate) replies: fn(&mut SchemaGenerator) -> Vec<ReplyForm>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,7 +82,7 @@ impl Method {
     }
 }
 
-/// A body, as a document describes it.
+/// A media type and the schema of its content.
 #[derive(Clone, Debug)]
 pub(crate) struct Content {
     pub(crate) media_type: &'static str,
@@ -113,13 +107,13 @@ impl ReplyForm {
     }
 }
 
-/// What a handler is called with.
+/// An authenticated request with its parameters.
 #[derive(Debug)]
 pub(crate) struct Call<P = Nothing, Q = Nothing, B = Nothing> {
     pub(crate) api: Api,
     /// The client; `None` if no authentication is required.
     pub(crate) caller: Option<Caller>,
-    /// What they may do, in the same cases.
+    /// The role of the client, in the same cases.
     pub(crate) role: Option<Role>,
     pub(crate) path: P,
     pub(crate) query: Q,
@@ -131,13 +125,13 @@ pub(crate) struct Call<P = Nothing, Q = Nothing, B = Nothing> {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Nothing {}
 
-/// How a body is read.
+/// A body of a request.
 pub(crate) trait ReadBody: Sized + Send {
     fn read(head: &HeaderMap, body: Body) -> impl Future<Output = Result<Self, ApiError>> + Send;
     fn contents(generator: &mut SchemaGenerator) -> Vec<Content>;
 }
 
-/// How what a handler gives is written.
+/// A reply of a handler.
 pub(crate) trait Reply: IntoResponse {
     fn forms(generator: &mut SchemaGenerator) -> Vec<ReplyForm>;
 }
@@ -152,7 +146,7 @@ impl ReadBody for Nothing {
     }
 }
 
-/// Definitions: YAML or JSON, as a file has them.
+/// Definitions: YAML or JSON, as in a file.
 #[derive(Debug)]
 pub(crate) struct DefinitionText(pub(crate) String);
 
@@ -208,13 +202,13 @@ impl<T: Serialize + JsonSchema> Reply for Json<T> {
     }
 }
 
-/// Plain text.
+/// Text with its content type.
 #[derive(Debug)]
-pub(crate) struct Text(pub(crate) String);
+pub(crate) struct Text(pub(crate) &'static str, pub(crate) String);
 
 impl IntoResponse for Text {
     fn into_response(self) -> Response {
-        self.0.into_response()
+        ([(CONTENT_TYPE, self.0)], self.1).into_response()
     }
 }
 
@@ -225,7 +219,14 @@ impl Reply for Text {
 }
 
 impl Route {
-    pub(crate) fn new<P, Q, B, R, F>(about: About, handler: fn(Call<P, Q, B>) -> F) -> Self
+    pub(crate) fn new<P, Q, B, R, F>(
+        method: Method,
+        role: Option<Role>,
+        path: &'static str,
+        name: &'static str,
+        summary: &'static str,
+        handler: fn(Call<P, Q, B>) -> F,
+    ) -> Self
     where
         P: DeserializeOwned + JsonSchema + Send + 'static,
         Q: DeserializeOwned + JsonSchema + Send + 'static,
@@ -233,17 +234,21 @@ impl Route {
         R: Reply + 'static,
         F: Future<Output = Result<R, ApiError>> + Send + 'static,
     {
-        let About { method, role, .. } = about;
-        let endpoint = async move |State(api): State<Api>, request: Request<Body>| match called::<P, Q, B>(
-            api, role, request,
-        )
-        .await
-        {
-            Ok(call) => handler(call).await.into_response(),
-            Err(error) => error.into_response(),
-        };
+        let endpoint =
+            async move |State(api): State<Api>, request: Request<Body>| match Call::read(api, role, request)
+                .await
+            {
+                Ok(call) => handler(call).await.into_response(),
+                Err(error) => error.into_response(),
+            };
         Self {
-            about,
+            method,
+            role,
+            path,
+            name,
+            summary,
+            description: "",
+            refusals: &[],
             handler: on(method.filter(), endpoint),
             path_schema: |generator| P::json_schema(generator),
             query_schema: |generator| Q::json_schema(generator),
@@ -251,39 +256,40 @@ impl Route {
             replies: R::forms,
         }
     }
-}
 
-/// Authenticates first, so that unauthorized clients learn nothing about the request's validity.
-async fn called<P, Q, B>(
-    api: Api,
-    role: Option<Role>,
-    request: Request<Body>,
-) -> Result<Call<P, Q, B>, ApiError>
-where
-    P: DeserializeOwned + Send,
-    Q: DeserializeOwned,
-    B: ReadBody,
-{
-    let (mut head, body) = request.into_parts();
-    let (caller, role) = match role {
-        Some(role) => Some(admitted(&api, &head, role)?),
-        None => None,
+    pub(crate) fn description(self, description: &'static str) -> Self {
+        Self { description, ..self }
     }
-    .unzip();
-    let path = path(&mut head).await?;
-    let query = query(&head)?;
-    let body = B::read(&head.headers, body).await?;
-    Ok(Call {
-        api,
-        caller,
-        role,
-        path,
-        query,
-        body,
-    })
+
+    pub(crate) fn refusals(self, refusals: &'static [u16]) -> Self {
+        Self { refusals, ..self }
+    }
 }
 
-fn admitted(api: &Api, head: &Parts, role: Role) -> Result<(Caller, Role), Denied> {
+impl<P: DeserializeOwned + Send, Q: DeserializeOwned, B: ReadBody> Call<P, Q, B> {
+    /// Authenticates first, so that unauthorized clients learn nothing about the request's validity.
+    async fn read(api: Api, role: Option<Role>, request: Request<Body>) -> Result<Self, ApiError> {
+        let (mut head, body) = request.into_parts();
+        let admitted = role.map(|role| admit(&api, &head, role)).transpose()?;
+        let (caller, role) = admitted.unzip();
+        let Path(path) = Path::<P>::from_request_parts(&mut head, &())
+            .await
+            .map_err(|rejection| ApiError::Malformed(rejection.body_text()))?;
+        let query = serde_html_form::from_str(head.uri.query().unwrap_or_default())
+            .map_err(|error| ApiError::Malformed(format!("the query is invalid: {error}")))?;
+        let body = B::read(&head.headers, body).await?;
+        Ok(Self {
+            api,
+            caller,
+            role,
+            path,
+            query,
+            body,
+        })
+    }
+}
+
+fn admit(api: &Api, head: &Parts, role: Role) -> Result<(Caller, Role), Denied> {
     let admitted = api.access.admit(head, role);
     if let Err(denied) = &admitted
         && denied.is_notable()
@@ -296,19 +302,7 @@ fn admitted(api: &Api, head: &Parts, role: Role) -> Result<(Caller, Role), Denie
     admitted
 }
 
-async fn path<P: DeserializeOwned + Send>(head: &mut Parts) -> Result<P, ApiError> {
-    let Path(path) = Path::<P>::from_request_parts(head, &())
-        .await
-        .map_err(|rejection| ApiError::Malformed(rejection.body_text()))?;
-    Ok(path)
-}
-
-fn query<Q: DeserializeOwned>(head: &Parts) -> Result<Q, ApiError> {
-    serde_html_form::from_str(head.uri.query().unwrap_or_default())
-        .map_err(|error| ApiError::Malformed(format!("the query is invalid: {error}")))
-}
-
-/// A body of no type is what was meant.
+/// A missing content type is accepted.
 fn media_type(head: &HeaderMap, known: &[&str]) -> Result<(), ApiError> {
     let Some(value) = head.get(CONTENT_TYPE) else {
         return Ok(());
@@ -318,7 +312,7 @@ fn media_type(head: &HeaderMap, known: &[&str]) -> Result<(), ApiError> {
     if known.iter().any(|known| essence.eq_ignore_ascii_case(known)) {
         return Ok(());
     }
-    Err(ApiError::OtherMediaType(essence.to_owned()))
+    Err(ApiError::UnsupportedMediaType(essence.to_owned()))
 }
 
 async fn collect(body: Body) -> Result<Bytes, ApiError> {

@@ -18,7 +18,7 @@ use crate::config::Role;
 /// A token and its role. Cheap to clone, and clones follow the same file; lives as long as the admin port.
 #[derive(Clone, Debug)]
 pub struct Token {
-    /// Whose it is, as the log calls them.
+    /// The name of its holder in the log.
     pub name: String,
     pub role: Role,
     pub source: TokenSource,
@@ -31,7 +31,7 @@ pub enum TokenSource {
     File(TokenFile),
 }
 
-/// What is wrong with a file that should hold a token.
+/// Why a file does not contain a usable token.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenFileError {
     #[error("{path}: {source}", path = path.display())]
@@ -53,8 +53,8 @@ const SHORTEST: usize = 16;
 /// The most characters of a token: a header has to hold it.
 const LONGEST: usize = 1024;
 
-/// A token in a file that is read again when it changes. Cheap to clone, and clones are the same one;
-/// lives as long as the operator's port.
+/// A token in a file that is read again when it changes. Cheap to clone, and clones share the token; lives as long as
+/// the admin port.
 ///
 /// While the file is invalid or missing, neither it nor the previous token is accepted: removing the file revokes
 /// the token.
@@ -66,7 +66,7 @@ pub struct TokenFile {
 }
 
 impl TokenFile {
-    /// Read the file. Space around the token does not count.
+    /// Reads the file. Whitespace around the token is ignored.
     pub fn read(path: &Path) -> Result<Self, TokenFileError> {
         Ok(Self {
             path: path.to_owned(),

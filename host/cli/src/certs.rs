@@ -1,24 +1,26 @@
 //! `admittance certs`: a CA, and certificates that it signs.
 
 mod authority;
-mod files;
-mod made;
-mod making;
-mod service;
+mod report;
+mod subject;
 #[cfg(test)]
 mod tests;
 
-use std::{io, path::PathBuf};
+use std::{fs, path::PathBuf};
 
+use base64::{Engine, prelude::BASE64_STANDARD};
 use clap::Args;
-use time::OffsetDateTime;
+use time::{Duration, OffsetDateTime};
 
-pub(crate) use self::{authority::Service, service::ServiceCertificate};
 use self::{
-    authority::{Client, Host, Subject},
-    making::make,
+    authority::{Authority, Issued},
+    report::{Certificate, Entry, Files, Report},
+    subject::{Client, Host, Service, Subject},
 };
-use crate::output::Output;
+use crate::{
+    files::{self, Draft, PUBLIC, SECRET},
+    output::Output,
+};
 
 /// Make certificates for webhook servers: a CA, and server certificates with the names that callers check.
 ///
@@ -64,7 +66,7 @@ pub(crate) struct Arguments {
     /// existing certificates stay.
     #[arg(long, conflicts_with_all = ["force", "renew", "ca"])]
     new_ca: bool,
-    /// How to print what was made.
+    /// The output format.
     #[arg(long, short, value_enum, default_value_t)]
     output: Output,
 }
@@ -73,8 +75,8 @@ impl Arguments {
     /// The certificates to make.
     fn subjects(&self) -> Vec<Subject> {
         let of_service = |service: &Service| {
-            let own = service.names().map(Host::Name);
-            Subject::Server(own.into_iter().chain(self.hosts.iter().cloned()).collect())
+            let own = service.hosts().into_iter();
+            Subject::Server(own.chain(self.hosts.iter().cloned()).collect())
         };
         let mut subjects: Vec<_> = self.services.iter().map(of_service).collect();
         if subjects.is_empty() && !self.hosts.is_empty() {
@@ -87,40 +89,155 @@ impl Arguments {
 
 /// Makes, writes and prints the certificates.
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
-    let made = make(arguments, OffsetDateTime::now_utc())?;
-    match arguments.output {
-        Output::Text => anstream::print!("{made}"),
-        Output::Json => anstream::println!("{:#}", made.to_json()),
+    let report = make(arguments, OffsetDateTime::now_utc())?;
+    arguments.output.print(&report, Report::to_string)
+}
+
+/// A certificate for a service, as `--service` makes it, and the certificate of its own CA, whose key is
+/// discarded. Nothing is written to a file.
+pub(crate) fn for_service(
+    service: &Service,
+    days: u16,
+    now: OffsetDateTime,
+) -> Result<(String, Issued), rcgen::Error> {
+    let authority = Authority::new(now)?;
+    let issued = authority.issue(&Subject::Server(service.hosts().into()), days, now)?;
+    Ok((authority.pem, issued))
+}
+
+/// A CA that expires within this time should be replaced.
+const LAST_YEAR: Duration = Duration::days(365);
+
+/// Makes and writes everything, or fails without replacing existing files.
+fn make(arguments: &Arguments, now: OffsetDateTime) -> crate::Result<Report> {
+    let ca_files = match &arguments.ca {
+        Some(path) => Files {
+            certificate: path.clone(),
+            key: path.with_extension("key"),
+        },
+        None => Files::in_directory(&arguments.out, "ca"),
+    };
+    let subjects = planned(arguments, &ca_files)?;
+    let replace = arguments.force || arguments.renew;
+    let existing = subjects.iter().flat_map(|(_, files)| files.paths());
+    let existing: Vec<_> = existing.filter(|path| path.exists()).collect();
+    if !existing.is_empty() && !replace {
+        let verb = if existing.len() == 1 { "exists" } else { "exist" };
+        return Err(format!(
+            "{} already {verb}; give --renew or --force to replace, or another --out",
+            files::list(&existing)
+        )
+        .into());
     }
-    Ok(())
+
+    let (authority, is_new) = authority(&ca_files, arguments, now)?;
+    let mut certificates = Vec::new();
+    for (subject, files) in subjects {
+        let kept = arguments.renew.then(|| read(&files).ok()).flatten();
+        let kept =
+            kept.and_then(|[certificate, key]| authority.good_until(&certificate, &key, &subject, now));
+        let not_after = match kept {
+            Some(not_after) => not_after,
+            None => {
+                let issued = authority.issue(&subject, arguments.days, now)?;
+                write(&files, &issued.certificate, &issued.key, replace)?;
+                issued.not_after
+            }
+        };
+        certificates.push(Certificate {
+            kind: subject.kind(),
+            names: subject.names(),
+            entry: Entry {
+                files,
+                is_new: kept.is_none(),
+                not_after,
+            },
+        });
+    }
+    Ok(Report {
+        ca: Entry {
+            files: ca_files,
+            is_new,
+            not_after: authority.not_after,
+        },
+        certificates,
+        ca_bundle: BASE64_STANDARD.encode(&authority.pem),
+        ca_expires_soon: authority.not_after - now < LAST_YEAR,
+    })
 }
 
-/// Why certificates cannot be made or written.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    #[error("{path}: {source}", path = path.display())]
-    File { path: PathBuf, source: io::Error },
-    #[error("{} there already; give --renew or --force to replace, or another --out", are(.0))]
-    Exists(Vec<PathBuf>),
-    #[error("two certificates would both be written to {path}; change one of the names", path = .0.display())]
-    SameFile(PathBuf),
-    #[error(
-        "{present} exists but {absent} does not; restore it, or move the other file away to make a new CA",
-        present = present.display(),
-        absent = absent.display()
-    )]
-    HalfAuthority { present: PathBuf, absent: PathBuf },
-    #[error("{path} cannot sign certificates: {reason}", path = path.display())]
-    Authority { path: PathBuf, reason: String },
-    #[error("the certificate cannot be made: {0}")]
-    Make(#[from] rcgen::Error),
+/// The certificates to make, with the paths of their files.
+fn planned(arguments: &Arguments, ca_files: &Files) -> Result<Vec<(Subject, Files)>, String> {
+    let mut taken = vec![ca_files.certificate.clone(), arguments.out.join("ca.pem")];
+    let mut planned = Vec::new();
+    for subject in arguments.subjects() {
+        let files = Files::in_directory(&arguments.out, &subject.file_name());
+        if taken.contains(&files.certificate) {
+            return Err(format!(
+                "two certificates would both be written to {}; change one of the names",
+                files.certificate.display()
+            ));
+        }
+        taken.push(files.certificate.clone());
+        planned.push((subject, files));
+    }
+    Ok(planned)
 }
 
-fn are(paths: &[PathBuf]) -> String {
-    let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
-    format!(
-        "{} {}",
-        names.join(", "),
-        if names.len() == 1 { "is" } else { "are" }
-    )
+/// The CA to sign with, and whether it is new.
+fn authority(files: &Files, arguments: &Arguments, now: OffsetDateTime) -> crate::Result<(Authority, bool)> {
+    let unusable = |reason| {
+        format!(
+            "{} cannot sign certificates: {reason}",
+            files.certificate.display()
+        )
+    };
+    let half = |present: &PathBuf, absent: &PathBuf| {
+        let (present, absent) = (present.display(), absent.display());
+        format!(
+            "{present} exists but {absent} does not; restore it, or move the other file away to make a new CA"
+        )
+    };
+    match files.paths().map(|path| path.exists()) {
+        [true, true] => {
+            let [certificates, key] = read(files)?;
+            if !arguments.new_ca {
+                let authority = Authority::from_pem(&certificates, &key, now).map_err(unusable)?;
+                return Ok((authority, false));
+            }
+            let authority = Authority::succeeding(&certificates, &key, now).map_err(unusable)?;
+            // The certificates first: they show whether the key is for the old or the new one.
+            let certificates = Draft::new(&files.certificate, authority.pem.as_bytes(), PUBLIC)?;
+            let key = Draft::new(&files.key, authority.key_pem().as_bytes(), SECRET)?;
+            certificates.publish(true)?;
+            key.publish(true)?;
+            Ok((authority, true))
+        }
+        [true, false] => Err(half(&files.certificate, &files.key).into()),
+        [false, true] => Err(half(&files.key, &files.certificate).into()),
+        [false, false] if arguments.ca.is_some() => {
+            Err(format!("{}: the file does not exist", files.certificate.display()).into())
+        }
+        [false, false] => {
+            let authority = Authority::new(now)?;
+            write(files, &authority.pem, &authority.key_pem(), false)?;
+            Ok((authority, true))
+        }
+    }
+}
+
+/// Both are written to temporary files first and then renamed, so that a reader hardly ever sees an old and a
+/// new file. The key is renamed first, because a certificate without its key causes less clear errors.
+fn write(files: &Files, certificate: &str, key: &str, replace: bool) -> Result<(), String> {
+    let directory = files::directory(&files.certificate);
+    fs::create_dir_all(directory).map_err(files::at(directory))?;
+    let key = Draft::new(&files.key, key.as_bytes(), SECRET)?;
+    let certificate = Draft::new(&files.certificate, certificate.as_bytes(), PUBLIC)?;
+    key.publish(replace)?;
+    certificate.publish(replace)
+}
+
+/// The certificate and its key.
+fn read(files: &Files) -> Result<[String; 2], String> {
+    Ok([files::read(&files.certificate)?, files::read(&files.key)?])
 }

@@ -5,15 +5,17 @@ use std::{
     process::ExitCode,
 };
 
-use admittance::{Error, Host, definitions};
+use admittance::{
+    Error, HostBuilder, StageError,
+    definitions::{self, ChainDefinition, Location, Mistake, Mistakes},
+};
 use admittance_driver::{Config, DefinitionPlace};
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
-    modules,
-    output::{BAD, GOOD, ODD, Output},
-    progress,
+    host, human,
+    output::{BAD, GOOD, Output, WARN},
 };
 
 /// Check chain definitions: every mistake of every file, with its line, its field and the fix.
@@ -39,7 +41,7 @@ pub(crate) struct Arguments {
     /// Where modules and their compiled forms are kept [default: the user's cache directory].
     #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_STORE")]
     store: Option<PathBuf>,
-    /// How to print what was found.
+    /// The output format.
     #[arg(long, short, value_enum, default_value_t)]
     output: Output,
 }
@@ -52,40 +54,53 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
                 .into(),
         );
     }
-    let (mut unchecked, mut warnings) = (Vec::new(), Vec::new());
-    let found = match documents(arguments) {
-        Ok((chains, config)) => {
-            warnings.extend(config.iter().flat_map(Config::warnings));
-            let of_chains = chains.iter().flat_map(definitions::ChainDefinition::warnings);
-            warnings.extend(of_chains.map(|warning| warning.to_string()));
-            let places = config.iter().flat_map(|config| &config.definitions);
-            unchecked.extend(places.filter_map(unread_store));
-            if arguments.documents_only {
-                Ok(chains)
-            } else {
-                load(arguments, config.as_ref(), chains.clone())?.map(|()| chains)
-            }
-        }
-        Err(mistakes) => Err(Wrong::Documents(mistakes)),
-    };
-    match arguments.output {
-        Output::Text => print(&found, &unchecked, &warnings),
-        Output::Json => anstream::println!("{:#}", report(&found, &unchecked, &warnings)),
-    }
-    Ok(if found.is_ok() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
+    let report = check(arguments)?;
+    arguments.output.print(&report.json(), |_| report.text())?;
+    Ok(match report {
+        Report::Valid { .. } => ExitCode::SUCCESS,
+        Report::Documents(_) | Report::Stages(_) => ExitCode::FAILURE,
     })
 }
 
-/// What was found to be wrong.
-enum Wrong {
-    Documents(definitions::Mistakes),
-    Stages(Vec<admittance::StageError>),
+/// The result of a check.
+enum Report {
+    Valid {
+        chains: Vec<ChainDefinition>,
+        warnings: Vec<String>,
+        /// The definition stores that were not read.
+        unchecked: Vec<String>,
+    },
+    Documents(Mistakes),
+    Stages(Vec<StageError>),
 }
 
-/// Definition stores that are not read by this command.
+fn check(arguments: &Arguments) -> crate::Result<Report> {
+    let (chains, config) = match documents(arguments) {
+        Ok(read) => read,
+        Err(mistakes) => return Ok(Report::Documents(mistakes)),
+    };
+    if !arguments.documents_only {
+        // Loads the plugins of the chains, as a host would.
+        let builder = host::builder(config.as_ref(), arguments.store.clone());
+        let builder = chains.iter().cloned().fold(builder, HostBuilder::definition);
+        match crate::block_on(builder.build())? {
+            Ok(_) => {}
+            Err(Error::Stages(errors)) => return Ok(Report::Stages(errors)),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let warnings = config.iter().flat_map(Config::warnings);
+    let of_chains = chains.iter().flat_map(ChainDefinition::warnings);
+    let warnings = warnings.chain(of_chains.map(|warning| warning.to_string()));
+    let places = config.iter().flat_map(|config| &config.definitions);
+    Ok(Report::Valid {
+        warnings: warnings.collect(),
+        unchecked: places.filter_map(unread_store).collect(),
+        chains,
+    })
+}
+
+/// A definition store that is not read by this command.
 fn unread_store(place: &DefinitionPlace) -> Option<String> {
     match place {
         DefinitionPlace::File(_) => None,
@@ -95,118 +110,87 @@ fn unread_store(place: &DefinitionPlace) -> Option<String> {
 }
 
 /// The chains of every document, and the configuration. Finding none is a mistake.
-fn documents(
-    arguments: &Arguments,
-) -> Result<(Vec<definitions::ChainDefinition>, Option<Config>), definitions::Mistakes> {
+fn documents(arguments: &Arguments) -> Result<(Vec<ChainDefinition>, Option<Config>), Mistakes> {
     let config = arguments.config.as_deref().map(Config::read).transpose()?;
     let mut paths = arguments.files.clone();
-    paths.extend(
-        config
-            .iter()
-            .flat_map(Config::definition_files)
-            .map(Path::to_owned),
-    );
+    let of_config = config.iter().flat_map(Config::definition_files);
+    paths.extend(of_config.map(Path::to_owned));
     let chains = definitions::load(&paths)?;
+    let mut mistakes = Mistakes::new();
     if chains.is_empty() && config.is_none() {
-        let mut mistakes = definitions::Mistakes::new();
         for path in &paths {
-            mistakes.push(definitions::Mistake {
-                location: definitions::Location::of_file(path.display().to_string()),
+            mistakes.push(Mistake {
+                location: Location::of_file(path.display().to_string()),
                 path: String::new(),
                 message: "no definition was found".to_owned(),
                 fix: "name a file, or a directory with *.yaml, *.yml or *.json in it".to_owned(),
             });
         }
-        return mistakes.into_result((chains, config));
     }
-    Ok((chains, config))
+    mistakes.into_result((chains, config))
 }
 
-/// Loads the plugins of the chains, as a host would.
-fn load(
-    arguments: &Arguments,
-    config: Option<&Config>,
-    chains: Vec<definitions::ChainDefinition>,
-) -> crate::Result<Result<(), Wrong>> {
-    let builder = Host::builder().on_progress(progress::show());
-    let mut builder = modules::configured(builder, config, arguments.store.clone());
-    for chain in chains {
-        builder = builder.definition(chain);
+impl Report {
+    fn text(&self) -> String {
+        let lines: Vec<_> = match self {
+            Self::Documents(mistakes) => mistakes.iter().map(ToString::to_string).collect(),
+            Self::Stages(errors) => errors.iter().map(ToString::to_string).collect(),
+            Self::Valid {
+                chains,
+                warnings,
+                unchecked,
+            } => {
+                let chains = chains.iter().map(|chain| {
+                    format!(
+                        "{GOOD}ok{GOOD:#}  {}  {}\n",
+                        chain.name,
+                        stages(chain).join(" -> ")
+                    )
+                });
+                let warnings = warnings
+                    .iter()
+                    .map(|warning| format!("{WARN}warning:{WARN:#} {warning}\n"));
+                let unchecked = unchecked.iter().map(|place| {
+                    format!("not checked: the definitions in {place}; `serve` checks them when it starts\n")
+                });
+                return chains.chain(warnings).chain(unchecked).collect();
+            }
+        };
+        let count = human::count(lines.len(), "mistake");
+        format!("{}\n{BAD}{count}{BAD:#}\n", lines.join("\n"))
     }
-    match crate::block_on(builder.build())? {
-        Ok(_) => Ok(Ok(())),
-        Err(Error::Stages(errors)) => Ok(Err(Wrong::Stages(errors))),
-        Err(error) => Err(error.into()),
+
+    /// Its JSON form is part of the program's interface: fields are only added.
+    fn json(&self) -> Value {
+        match self {
+            Self::Valid {
+                chains,
+                warnings,
+                unchecked,
+            } => {
+                let chains = chains.iter();
+                let chains = chains.map(|chain| json!({"name": chain.name, "stages": stages(chain)}));
+                let chains: Vec<_> = chains.collect();
+                json!({"ok": true, "chains": chains, "warnings": warnings, "unchecked": unchecked})
+            }
+            Self::Documents(mistakes) => json!({"ok": false, "mistakes": mistakes}),
+            Self::Stages(errors) => {
+                let mistakes = errors.iter().map(|error| {
+                    json!({
+                        "file": error.location.file,
+                        "line": error.location.line,
+                        "column": error.location.column,
+                        "chain": &*error.chain,
+                        "stage": &*error.stage,
+                        "message": error.cause.to_string(),
+                    })
+                });
+                json!({"ok": false, "mistakes": mistakes.collect::<Vec<_>>()})
+            }
+        }
     }
 }
 
-fn print(
-    found: &Result<Vec<definitions::ChainDefinition>, Wrong>,
-    unchecked: &[String],
-    warnings: &[String],
-) {
-    let count = match found {
-        Ok(chains) => {
-            for chain in chains {
-                let stages: Vec<_> = chain.stages.iter().map(|stage| &*stage.spec.name).collect();
-                anstream::println!("{GOOD}ok{GOOD:#}  {}  {}", chain.name, stages.join(" -> "));
-            }
-            for warning in warnings {
-                anstream::println!("{ODD}warning:{ODD:#} {warning}");
-            }
-            for place in unchecked {
-                anstream::println!(
-                    "not checked: the definitions in {place}; `serve` checks them when it \
-                starts"
-                );
-            }
-            return;
-        }
-        Err(Wrong::Documents(mistakes)) => {
-            for mistake in mistakes.iter() {
-                anstream::println!("{mistake}");
-            }
-            mistakes.iter().count()
-        }
-        Err(Wrong::Stages(errors)) => {
-            for error in errors {
-                anstream::println!("{error}");
-            }
-            errors.len()
-        }
-    };
-    let noun = if count == 1 { "mistake" } else { "mistakes" };
-    anstream::println!("{BAD}{count} {noun}{BAD:#}");
-}
-
-fn report(
-    found: &Result<Vec<definitions::ChainDefinition>, Wrong>,
-    unchecked: &[String],
-    warnings: &[String],
-) -> serde_json::Value {
-    match found {
-        Ok(chains) => json!({
-            "ok": true,
-            "chains": chains.iter().map(|chain| json!({
-                "name": chain.name,
-                "stages": chain.stages.iter().map(|stage| &*stage.spec.name).collect::<Vec<_>>(),
-            })).collect::<Vec<_>>(),
-            "warnings": warnings,
-            "unchecked": unchecked,
-        }),
-        Err(Wrong::Documents(mistakes)) => {
-            json!({"ok": false, "mistakes": mistakes.iter().collect::<Vec<_>>()})
-        }
-        Err(Wrong::Stages(errors)) => json!({
-            "ok": false,
-            "mistakes": errors.iter().map(|error| json!({
-                "file": error.location.file,
-                "line": error.location.line,
-                "column": error.location.column,
-                "chain": &*error.chain,
-                "stage": &*error.stage,
-                "message": error.cause.to_string(),
-            })).collect::<Vec<_>>(),
-        }),
-    }
+fn stages(chain: &ChainDefinition) -> Vec<&str> {
+    chain.stages.iter().map(|stage| &*stage.spec.name).collect()
 }

@@ -14,25 +14,23 @@ pub(crate) fn duration(duration: Duration) -> String {
     }
 }
 
-/// The time since then: `42s`, `3h20m`.
-pub(crate) fn age(moment: Moment, now: Moment) -> String {
-    two_units(now.0.duration_since(moment.0).unwrap_or_default())
-}
-
-/// The time until then: `42s`; `0s` if it has passed.
-pub(crate) fn until(moment: Moment, now: Moment) -> String {
-    age(now, moment)
-}
-
-/// The two largest units.
-fn two_units(duration: Duration) -> String {
-    let seconds = duration.as_secs();
+/// The time between two moments in its two largest units: `42s`, `3h20m`; `0s` if the second is earlier.
+pub(crate) fn age(from: Moment, to: Moment) -> String {
+    let seconds = to.0.duration_since(from.0).unwrap_or_default().as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match seconds {
         ..60 => format!("{seconds}s"),
         60..3600 => format!("{minutes}m{}s", seconds % 60),
         3600..86_400 => format!("{hours}h{}m", minutes % 60),
         _ => format!("{days}d{}h", hours % 24),
+    }
+}
+
+/// The name of an object: `default/web`.
+pub(crate) fn object(namespace: Option<&str>, name: &str) -> String {
+    match namespace {
+        Some(namespace) => format!("{namespace}/{name}"),
+        None => name.to_owned(),
     }
 }
 
@@ -48,8 +46,11 @@ pub(crate) fn short_digest(digest: &str) -> &str {
 }
 
 /// `1 request`, `2 requests`.
-pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { many })
+pub(crate) fn count(number: impl TryInto<u64>, noun: &str) -> String {
+    match number.try_into() {
+        Ok(1) => format!("1 {noun}"),
+        number => format!("{} {noun}s", number.unwrap_or(u64::MAX)),
+    }
 }
 
 #[cfg(test)]
@@ -70,7 +71,6 @@ mod tests {
         ] {
             let later = Moment(start.0 + Duration::from_secs(seconds));
             assert_eq!(age(start, later), expected);
-            assert_eq!(until(later, start), expected);
             assert_eq!(age(later, start), "0s", "a clock that was set back");
         }
     }

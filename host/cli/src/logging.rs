@@ -4,34 +4,18 @@ mod format;
 
 use std::{borrow::Cow, io::IsTerminal};
 
-use clap::ValueEnum;
+use admittance_driver::LogFormat;
 use tracing_subscriber::{EnvFilter, filter::LevelFilter, layer::SubscriberExt, util::SubscriberInitExt};
 
-/// The format of log lines.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// Pretty on a terminal, JSON otherwise.
-    #[default]
-    Auto,
-    /// For people: coloured where the terminal has colours.
-    Pretty,
-    /// One JSON object a line.
-    Json,
-}
-
-/// Send log lines to standard error. `filter` is a level or a filter in the syntax of
+/// Sends log lines to standard error. `filter` is a level or a filter in the syntax of
 /// `tracing_subscriber::EnvFilter`. A level applies to this program's own lines: libraries log at `info` at
 /// most, unless the filter names them, because at `trace` the compiler alone writes gigabytes.
-///
-/// # Errors
-///
-/// When the filter is invalid.
-pub(crate) fn start(filter: &str, format: Format) -> crate::Result<()> {
+pub(crate) fn start(filter: &str, format: LogFormat) -> crate::Result<()> {
     let filter = parse(filter)
         .map_err(|error| format!("log level `{filter}`: {error}; write error, warn, info, debug or trace"))?;
     let registry = tracing_subscriber::registry().with(filter);
     let terminal = std::io::stderr().is_terminal();
-    if format == Format::Pretty || (format == Format::Auto && terminal) {
+    if format == LogFormat::Pretty || (format == LogFormat::Auto && terminal) {
         let has_colours = terminal && std::env::var_os("NO_COLOR").is_none();
         registry
             .with(format::pretty(std::io::stderr, has_colours))

@@ -1,8 +1,11 @@
 //! The program `admittance`, with a module for each command or group of commands.
 
+mod arguments;
 mod certs;
 mod check;
 mod directories;
+mod files;
+mod host;
 mod human;
 mod kubernetes;
 mod logging;
@@ -63,18 +66,18 @@ enum Command {
 }
 
 /// The exit code for wrong usage or invalid input; 1 is a refusal.
-const WRONG: u8 = 2;
+const INVALID: u8 = 2;
 
 /// The exit code for temporary failures: `EX_TEMPFAIL` of sysexits.h.
-const PASSING: u8 = 75;
+const TRANSIENT: u8 = 75;
 
 fn main() -> ExitCode {
     Arguments::parse().command.run().unwrap_or_else(|error| {
         anstream::eprintln!("{BAD}error:{BAD:#} {}", admittance_net::causes::chain(&*error));
-        let is_passing = error
+        let is_transient = error
             .downcast_ref::<admittance::Error>()
             .is_some_and(admittance::Error::is_transient);
-        ExitCode::from(if is_passing { PASSING } else { WRONG })
+        ExitCode::from(if is_transient { TRANSIENT } else { INVALID })
     })
 }
 
@@ -84,21 +87,21 @@ impl Command {
             Self::Serve(arguments) => return serve::run(arguments),
             Self::Check(arguments) => return check::run(&arguments),
             Self::Run(arguments) => return run::run(&arguments),
-            Self::Status(arguments) => return remote::run::status(&arguments),
+            Self::Status(arguments) => return arguments.run(),
             Self::Replay(arguments) => return replay::run(&arguments),
-            Self::Compile { job } => return Ok(admittance::sandbox::compile(&job)),
-            Self::History(arguments) => remote::run::history(&arguments)?,
-            Self::Diff(arguments) => remote::run::diff(&arguments)?,
-            Self::Rollback(arguments) => remote::run::rollback(&arguments)?,
-            Self::Get(arguments) => remote::run::get(&arguments)?,
-            Self::Apply(arguments) => remote::run::apply(&arguments)?,
-            Self::Delete(arguments) => remote::run::delete(&arguments)?,
-            Self::Candidates(arguments) => remote::run::candidates(&arguments)?,
-            Self::Promote(arguments) => remote::run::promote(&arguments)?,
-            Self::Record(arguments) => remote::run::record(&arguments)?,
-            Self::Pull(arguments) => modules::run::pull(&arguments)?,
-            Self::Push(arguments) => modules::run::push(&arguments)?,
-            Self::Inspect(arguments) => modules::run::inspect(&arguments)?,
+            Self::Compile { job } => return Ok(admittance_sandbox::compile(&job)),
+            Self::History(arguments) => arguments.run()?,
+            Self::Diff(arguments) => arguments.run()?,
+            Self::Rollback(arguments) => arguments.run()?,
+            Self::Get(arguments) => arguments.run()?,
+            Self::Apply(arguments) => arguments.run()?,
+            Self::Delete(arguments) => arguments.run()?,
+            Self::Candidates(arguments) => arguments.run()?,
+            Self::Promote(arguments) => arguments.run()?,
+            Self::Record(arguments) => arguments.run()?,
+            Self::Pull(arguments) => arguments.run()?,
+            Self::Push(arguments) => arguments.run()?,
+            Self::Inspect(arguments) => arguments.run()?,
             Self::Certs(arguments) => certs::run(&arguments)?,
             Self::Kubernetes(arguments) => kubernetes::run(&arguments)?,
         }
@@ -108,14 +111,14 @@ impl Command {
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// How long the program waits for blocking threads at the end.
-const LINGER: Duration = Duration::from_secs(1);
+/// The timeout for blocking threads at the end.
+const THREADS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Runs a future on a runtime, for commands that are not servers.
 fn block_on<F: Future>(future: F) -> Result<F::Output> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let output = runtime.block_on(future);
     // A thread that still reads a file or resolves a name must not keep the program from ending.
-    runtime.shutdown_timeout(LINGER);
+    runtime.shutdown_timeout(THREADS_TIMEOUT);
     Ok(output)
 }

@@ -1,29 +1,23 @@
-//! How commands obtain modules, and the commands `pull`, `push` and `inspect`.
+//! The commands `pull`, `push` and `inspect`.
 
 mod inspect;
 mod pull;
 mod push;
-mod transfers;
 
 use std::path::{Path, PathBuf};
 
-use admittance::{HostBuilder, ModuleReference, SandboxConfig};
+use admittance::ModuleReference;
 use admittance_catalog::{
-    Catalog, CatalogConfig, Store,
+    Catalog, CatalogConfig, Module, Store,
     signature::{PublicKey, PublicKeys, Requirement, SignaturePolicy, SignatureRule},
 };
 use admittance_driver::Config;
+use admittance_sandbox::{Inspection, Sandbox};
 use clap::Args;
 use url::Url;
 
-pub(crate) use self::{
-    inspect::InspectArguments, pull::PullArguments, push::PushArguments, transfers::Transfers,
-};
-use crate::directories;
-
-pub(crate) mod run {
-    pub(crate) use super::{inspect::run as inspect, pull::run as pull, push::run as push};
-}
+pub(crate) use self::{inspect::InspectArguments, pull::PullArguments, push::PushArguments};
+use crate::{directories, host};
 
 /// How modules are fetched from servers and registries. Each argument overrides the configuration.
 #[derive(Debug, Args)]
@@ -57,7 +51,7 @@ impl ModuleArguments {
 
     /// The same with a store in this directory: inspecting a module must not change the recorded resolution
     /// of a tag.
-    fn catalog_aside(&self, keys: &[PathBuf], directory: &Path) -> crate::Result<Catalog> {
+    fn catalog_in(&self, keys: &[PathBuf], directory: &Path) -> crate::Result<Catalog> {
         let (mut config, _) = self.config(keys)?;
         config.store = Some(Store::open(directory)?);
         Ok(Catalog::new(config)?)
@@ -65,51 +59,19 @@ impl ModuleArguments {
 
     /// Everything except the store, whose directory the configuration may name.
     fn config(&self, keys: &[PathBuf]) -> crate::Result<(CatalogConfig, Option<PathBuf>)> {
-        let configuration = self.config.as_deref().map(Config::read).transpose()?;
-        let (mut config, named) = match configuration {
-            Some(configuration) => (configuration.catalog, configuration.store.directory),
-            None => (CatalogConfig::default(), None),
-        };
+        let config = self.config.as_deref().map(Config::read).transpose()?;
+        let (mut config, store) = config
+            .map(|config| (config.catalog, config.store.directory))
+            .unwrap_or_default();
         let network = &mut config.network;
-        if let Some(ca) = &self.ca {
-            network.ca = Some(ca.clone());
-        }
-        if let Some(proxy) = &self.proxy {
-            network.proxy = Some(proxy.clone());
-        }
-        network
-            .insecure_registries
-            .extend(self.insecure_registry.iter().cloned());
+        network.ca = self.ca.clone().or(network.ca.take());
+        network.proxy = self.proxy.clone().or(network.proxy.take());
+        let insecure = self.insecure_registry.iter().cloned();
+        network.insecure_registries.extend(insecure);
         if !keys.is_empty() {
             config.signatures = signed_by(keys)?;
         }
-        Ok((config, named))
-    }
-}
-
-/// The sandbox configuration. Plugins are compiled by this very program, even if its file was replaced.
-pub(crate) fn sandbox(config: Option<&Config>) -> SandboxConfig {
-    let mut sandbox = config.map(|config| config.sandbox.clone()).unwrap_or_default();
-    sandbox.compiler = Some("/proc/self/exe".into());
-    sandbox
-}
-
-/// Applies the configuration of modules and plugins. The store is the given one, or else that of the
-/// configuration, or else the user's default.
-pub(crate) fn configured(
-    builder: HostBuilder,
-    config: Option<&Config>,
-    store: Option<PathBuf>,
-) -> HostBuilder {
-    let builder = builder.sandbox(sandbox(config));
-    let builder = match config {
-        Some(config) => builder.catalog(config.catalog.clone()),
-        None => builder,
-    };
-    let named = store.or_else(|| config.and_then(|config| config.store.directory.clone()));
-    match directories::store(named) {
-        Some(directory) => builder.store(directory),
-        None => builder,
+        Ok((config, store))
     }
 }
 
@@ -120,6 +82,13 @@ fn signed_by(keys: &[PathBuf]) -> crate::Result<SignaturePolicy> {
         source: "**".parse()?,
         requirement: Requirement::Keys(PublicKeys::new(keys?)?),
     }]))
+}
+
+/// What a plugin says about itself.
+async fn inspected(module: &Module) -> crate::Result<Inspection> {
+    let sandbox = Sandbox::new(host::sandbox(None))?;
+    let inspection = sandbox.inspect(module.bytes().clone()).await;
+    Ok(inspection.map_err(|error| format!("{}: {error}", module.reference()))?)
 }
 
 /// A reference, or the path of a file.

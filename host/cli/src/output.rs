@@ -2,44 +2,36 @@
 
 use std::io::{self, Write};
 
+use admittance_definitions::document::to_yaml;
 use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
 use serde::Serialize;
-
-use admittance_definitions::document::to_yaml;
+use serde_json::Value as Json;
+use similar::{ChangeTag, TextDiff};
 
 /// The values of `--output`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
     /// Human-readable, coloured on a terminal.
     #[default]
+    #[value(alias = "table")]
     Text,
-    /// For scripts: one JSON document.
+    /// One JSON document, for scripts.
     Json,
-}
-
-/// The values of `--output` for commands that list.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Form {
-    /// Human-readable, coloured on a terminal.
-    #[default]
-    Table,
-    /// For scripts: one JSON document.
-    Json,
-    /// One YAML document.
+    /// One YAML document, for scripts.
     Yaml,
 }
 
-impl Form {
-    /// Prints a value in this format. `for_people` may contain ANSI colours; they are removed where they are
-    /// not supported.
+impl Output {
+    /// Prints a value in this format. The text may contain ANSI colours; they are removed where they are not
+    /// supported.
     pub(crate) fn print<T: Serialize + ?Sized>(
         self,
         value: &T,
-        for_people: impl FnOnce(&T) -> String,
+        text: impl FnOnce(&T) -> String,
     ) -> crate::Result<()> {
         let text = match self {
-            Self::Table => for_people(value),
+            Self::Text => text(value),
             Self::Json => serde_json::to_string_pretty(value)? + "\n",
             Self::Yaml => to_yaml(&serde_json::to_value(value)?),
         };
@@ -58,17 +50,36 @@ pub(crate) fn write(text: &str) -> io::Result<()> {
 
 /// An untrusted text, made safe for a terminal: control characters could move the cursor or change colours.
 pub(crate) fn harmless(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect()
+    text.replace(char::is_control, " ")
 }
 
 /// The same with its line breaks.
 pub(crate) fn harmless_lines(text: &str) -> String {
-    let is_harmful = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
-    text.chars()
-        .map(|c| if is_harmful(c) { ' ' } else { c })
-        .collect()
+    text.replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), " ")
+}
+
+/// The coloured lines in which two objects differ, in groups that are further apart than `context` lines.
+pub(crate) fn diff(before: Option<&Json>, after: Option<&Json>, context: usize) -> Vec<Vec<String>> {
+    let lines = |object: Option<&Json>| {
+        let text = object.map(|object| format!("{object:#}")).unwrap_or_default();
+        harmless_lines(&(text + "\n"))
+    };
+    let (before, after) = (lines(before), lines(after));
+    let diff = TextDiff::from_lines(&before, &after);
+    let groups = diff.grouped_ops(context);
+    let lines = groups.iter().map(|group| {
+        let changes = group.iter().flat_map(|operation| diff.iter_changes(operation));
+        let lines = changes.map(|change| {
+            let content = change.value().trim_end_matches('\n');
+            match change.tag() {
+                ChangeTag::Equal => format!("  {content}"),
+                ChangeTag::Delete => format!("{BAD}- {content}{BAD:#}"),
+                ChangeTag::Insert => format!("{GOOD}+ {content}{GOOD:#}"),
+            }
+        });
+        lines.collect()
+    });
+    lines.collect()
 }
 
 /// Style of good results.
@@ -76,7 +87,7 @@ pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
 /// Style of refusals and errors.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
 /// Style of warnings.
-pub(crate) const ODD: Style = AnsiColor::Yellow.on_default();
+pub(crate) const WARN: Style = AnsiColor::Yellow.on_default();
 /// Style of secondary text.
 pub(crate) const DIM: Style = Style::new().dimmed();
 /// Style of headings.

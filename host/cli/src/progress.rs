@@ -1,7 +1,7 @@
-//! Progress display while plugins are loaded.
+//! Progress display of loading, downloads and uploads.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     io::IsTerminal,
     sync::{Mutex, PoisonError},
     time::Duration,
@@ -10,7 +10,7 @@ use std::{
 use admittance::{Loaded, Progress, catalog::FetchProgress};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use crate::modules::Transfers;
+use crate::output::harmless;
 
 /// Shows the progress of loading: bars on a terminal until the first table is loaded, and a log line for each
 /// module.
@@ -62,9 +62,9 @@ struct Bars {
 
 impl Screen {
     fn start(&mut self, plugins: usize) {
-        let is_seen = plugins > 0 && std::io::stderr().is_terminal();
+        let is_visible = plugins > 0 && std::io::stderr().is_terminal();
         *self = match self {
-            Self::Waiting if is_seen => Self::Bars(Bars::new(plugins)),
+            Self::Waiting if is_visible => Self::Bars(Bars::new(plugins)),
             _ => Self::Plain,
         };
     }
@@ -84,12 +84,7 @@ impl Bars {
     fn new(plugins: usize) -> Self {
         let all = MultiProgress::new();
         let bar = all.add(ProgressBar::new(plugins as u64));
-        if let Ok(style) =
-            ProgressStyle::with_template("{spinner} loading plugins {bar:30} {pos}/{len} {elapsed}")
-        {
-            bar.set_style(style);
-        }
-        bar.enable_steady_tick(Duration::from_millis(100));
+        let bar = styled(bar, "{spinner} loading plugins {bar:30} {pos}/{len} {elapsed}");
         Self {
             transfers: Transfers::new("fetching", Some(all.clone())),
             plugins: bar,
@@ -143,12 +138,121 @@ fn log_fetch(progress: FetchProgress) {
     }
 }
 
+/// A bar with this template, which is drawn again when time passes.
+pub(crate) fn styled(bar: ProgressBar, template: &str) -> ProgressBar {
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(100));
+    bar
+}
+
+/// Shows the progress of a single download or upload.
+pub(crate) fn transfer(verb: &'static str) -> impl Fn(FetchProgress) + Send + Sync {
+    let bars = std::io::stderr().is_terminal().then(MultiProgress::new);
+    let transfers = Transfers::new(verb, bars);
+    move |progress| transfers.show("", progress)
+}
+
+/// Bars on a terminal, a line for each event otherwise. Lives as long as the transfers.
+#[derive(Debug)]
+struct Transfers {
+    /// `None` without a terminal.
+    bars: Option<MultiProgress>,
+    /// The bars, by reference.
+    current: Mutex<HashMap<String, ProgressBar>>,
+    /// `fetching` or `pushing`.
+    verb: &'static str,
+}
+
+impl Transfers {
+    /// Alongside other bars, if there are any.
+    fn new(verb: &'static str, bars: Option<MultiProgress>) -> Self {
+        Self {
+            bars,
+            current: Mutex::default(),
+            verb,
+        }
+    }
+
+    /// Shows the progress of a transfer; a single one is shown without its name.
+    fn show(&self, which: &str, progress: FetchProgress) {
+        match &self.bars {
+            Some(bars) => self.draw(bars, which, progress),
+            None => {
+                if let Some(line) = self.line(progress) {
+                    anstream::eprintln!("{line}");
+                }
+            }
+        }
+    }
+
+    /// The line for an event without a terminal.
+    fn line(&self, progress: FetchProgress) -> Option<String> {
+        let verb = self.verb;
+        match progress {
+            FetchProgress::Started { reference, total } => {
+                let size = total.map(|total| format!(", {total} bytes"));
+                Some(format!("{verb} {reference}{}", size.unwrap_or_default()))
+            }
+            FetchProgress::Retrying { after, error } => Some(retrying(after, &error.to_string())),
+            FetchProgress::Received { .. } | FetchProgress::Finished => None,
+        }
+    }
+
+    fn draw(&self, bars: &MultiProgress, which: &str, progress: FetchProgress) {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        match progress {
+            FetchProgress::Started { reference, total } => {
+                if let Some(before) = current.remove(which) {
+                    before.finish_and_clear();
+                }
+                let bar = bars.add(bar(total));
+                bar.set_message(format!("{} {}", self.verb, harmless(&reference)));
+                current.insert(which.to_owned(), bar);
+            }
+            FetchProgress::Received { bytes } => {
+                if let Some(bar) = current.get(which) {
+                    bar.set_position(bytes);
+                }
+            }
+            FetchProgress::Retrying { after, error } => {
+                // A closed terminal is not an error.
+                let _ = bars.println(retrying(after, &error.to_string()));
+            }
+            FetchProgress::Finished => {
+                if let Some(bar) = current.remove(which) {
+                    bar.finish_and_clear();
+                    bars.remove(&bar);
+                }
+            }
+        }
+    }
+}
+
+fn retrying(after: Duration, error: &str) -> String {
+    format!("{}; retrying in {after:?}", harmless(error))
+}
+
+fn bar(total: Option<u64>) -> ProgressBar {
+    match total {
+        Some(total) => styled(
+            ProgressBar::new(total),
+            "{spinner} {msg} {bar:30} {bytes}/{total_bytes} {bytes_per_sec}",
+        ),
+        None => styled(
+            ProgressBar::new_spinner(),
+            "{spinner} {msg} {bytes} {bytes_per_sec}",
+        ),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn bars_are_there_until_the_first_table_is() {
+    fn bars_are_shown_until_the_first_table_is_loaded() {
         let mut screen = Screen::Bars(Bars::new(2));
         screen.advance();
         assert!(matches!(screen, Screen::Bars(_)));
@@ -160,5 +264,43 @@ mod tests {
         let mut screen = Screen::Waiting;
         screen.start(0);
         assert!(matches!(screen, Screen::Plain), "nothing would ever end it");
+    }
+
+    fn started(total: Option<u64>) -> FetchProgress {
+        FetchProgress::Started {
+            reference: "oci://r/a:1".to_owned(),
+            total,
+        }
+    }
+
+    #[test]
+    fn lines_where_there_is_no_terminal() {
+        let transfers = Transfers::new("fetching", None);
+        for (progress, expected) in [
+            (started(Some(10)), Some("fetching oci://r/a:1, 10 bytes")),
+            (started(None), Some("fetching oci://r/a:1")),
+            (FetchProgress::Received { bytes: 1 }, None),
+            (FetchProgress::Finished, None),
+        ] {
+            assert_eq!(transfers.line(progress).as_deref(), expected);
+        }
+    }
+
+    #[test]
+    fn each_bar_follows_its_download() {
+        let bars = MultiProgress::with_draw_target(indicatif::ProgressDrawTarget::hidden());
+        let transfers = Transfers::new("fetching", Some(bars));
+        let position = |which: &str| {
+            let current = transfers.current.lock().unwrap();
+            current.get(which).map(|bar| (bar.position(), bar.length()))
+        };
+        assert_eq!(position("a"), None);
+        transfers.show("a", started(Some(10)));
+        transfers.show("b", started(Some(20)));
+        transfers.show("a", FetchProgress::Received { bytes: 4 });
+        assert_eq!(position("a"), Some((4, Some(10))));
+        assert_eq!(position("b"), Some((0, Some(20))));
+        transfers.show("a", FetchProgress::Finished);
+        assert_eq!((position("a"), position("b")), (None, Some((0, Some(20)))));
     }
 }

@@ -10,6 +10,10 @@ mod history;
 mod record;
 mod status;
 
+use clap::Args;
+use reqwest::Method;
+use serde::{Serialize, de::DeserializeOwned};
+
 pub(crate) use self::{
     candidates::CandidatesArguments,
     change::{ApplyArguments, DeleteArguments, PromoteArguments, RollbackArguments},
@@ -18,16 +22,48 @@ pub(crate) use self::{
     record::RecordArguments,
     status::StatusArguments,
 };
+use self::{
+    client::{Client, Message},
+    connection::Connection,
+};
+use crate::output::Output;
 
-pub(crate) mod run {
-    pub(crate) use super::{
-        candidates::run as candidates,
-        change::{
-            run_apply as apply, run_delete as delete, run_promote as promote, run_rollback as rollback,
-        },
-        definitions::run as get,
-        history::{run as history, run_diff as diff},
-        record::run as record,
-        status::run as status,
-    };
+/// The arguments of every command that prints a reply of the driver.
+#[derive(Debug, Args)]
+struct Query {
+    /// The output format.
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Output,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+impl Query {
+    /// Gets the resource at a path below `/v1`, and prints it.
+    fn show<T: Serialize + DeserializeOwned>(
+        &self,
+        path: &[&str],
+        parameters: &[(&str, String)],
+        text: impl FnOnce(&T) -> String,
+    ) -> crate::Result<T> {
+        let message = Message {
+            parameters,
+            body: None,
+        };
+        self.send(Method::GET, path, message, text)
+    }
+
+    /// Sends a request, and prints the reply.
+    fn send<T: Serialize + DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &[&str],
+        message: Message<'_>,
+        text: impl FnOnce(&T) -> String,
+    ) -> crate::Result<T> {
+        let client = Client::new(&self.connection)?;
+        let reply = crate::block_on(client.send(method, path, message))??;
+        self.output.print(&reply, text)?;
+        Ok(reply)
+    }
 }

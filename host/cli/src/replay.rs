@@ -12,10 +12,10 @@ use std::{
 };
 
 use admittance::{
-    Host, ModuleReference, Table,
+    HostBuilder, ModuleReference, Table,
     definitions::{ChainDefinition, StageId},
 };
-use admittance_driver::{Config, NamespacesConfig};
+use admittance_driver::{Config, LogFormat};
 use clap::Args;
 
 use self::{
@@ -23,7 +23,7 @@ use self::{
     recorded::Recorded,
     report::{Differing, Report},
 };
-use crate::{logging, modules, output::Form, progress};
+use crate::{files, host, logging, modules, output::Output};
 
 /// Replay recorded requests through other chains or another version of a plugin, and show every difference.
 ///
@@ -60,9 +60,9 @@ pub(crate) struct Arguments {
     /// Where modules and their compiled forms are kept [default: the user's cache directory].
     #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_STORE")]
     store: Option<PathBuf>,
-    /// How to print the differences.
+    /// The output format.
     #[arg(long, short, value_enum, default_value_t)]
-    output: Form,
+    output: Output,
     /// Show log lines of this level and above, including those of plugins.
     #[arg(long, value_name = "LEVEL", default_value = "error", env = "ADMITTANCE_LOG")]
     log: String,
@@ -72,9 +72,9 @@ pub(crate) struct Arguments {
 const CALLS_IN_FLIGHT: u32 = 4;
 
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
-    logging::start(&arguments.log, logging::Format::Auto)?;
+    logging::start(&arguments.log, LogFormat::Auto)?;
     let report = crate::block_on(replay(arguments))??;
-    arguments.output.print(&report, report::for_people)?;
+    arguments.output.print(&report, Report::text)?;
     Ok(if report.different == 0 {
         ExitCode::SUCCESS
     } else {
@@ -122,7 +122,7 @@ async fn replay(arguments: &Arguments) -> crate::Result<Report> {
         }
     }
     if report.requests == 0 {
-        return Err(format!("{}: it contains no request", arguments.requests.display()).into());
+        return Err(files::at(&arguments.requests)("it contains no request").into());
     }
     Ok(report)
 }
@@ -138,23 +138,15 @@ async fn table(
     config: Option<&Config>,
     definitions: Vec<ChainDefinition>,
 ) -> Result<Arc<Table>, admittance::Error> {
-    let mut sandbox = modules::sandbox(config);
+    let mut sandbox = host::sandbox(config);
     sandbox.calls_in_flight = CALLS_IN_FLIGHT;
-    let builder = Host::builder().on_progress(progress::show());
-    let mut builder = modules::configured(builder, config, arguments.store.clone()).sandbox(sandbox);
-    if let Some(config) = config {
-        builder = builder.request_timeout(config.limits.request_timeout);
-        builder = match &config.namespaces {
-            NamespacesConfig::Listed(namespaces) => builder.namespaces(namespaces.clone()),
-            NamespacesConfig::File(namespaces) => builder.namespaces(namespaces.clone()),
-        };
-        for (host, address) in &config.resolve {
-            builder = builder.resolve(host, address);
-        }
-    }
-    for definition in definitions {
-        builder = builder.definition(definition);
-    }
+    let store = arguments.store.clone();
+    let builder = match config {
+        Some(config) => host::builder_for_requests(config, store),
+        None => host::builder(None, store),
+    };
+    let builder = builder.sandbox(sandbox);
+    let builder = definitions.into_iter().fold(builder, HostBuilder::definition);
     Ok(builder.build().await?.table())
 }
 

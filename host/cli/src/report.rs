@@ -1,17 +1,13 @@
 //! An outcome, for a terminal and as JSON.
 
-use std::fmt::Write as _;
-
-use admittance::admission::{
-    Decision, FailurePolicy, Mode, Object, Outcome, Patch, Refusal, StageResult, TraceRow,
-};
+use admittance::admission::{Decision, FailurePolicy, Mode, Object, Outcome, Refusal, StageResult, TraceRow};
 use anstyle::Style;
 use serde_json::{Value, json};
-use similar::{ChangeTag, TextDiff};
 
 use crate::{
     human,
-    output::{BAD, BOLD, DIM, GOOD, ODD},
+    output::{BAD, DIM, GOOD, WARN, diff},
+    table::{Cell, Table},
 };
 
 /// An outcome with further information about the request.
@@ -20,104 +16,95 @@ pub(crate) struct Report<'a> {
     /// The object before any stage saw it.
     pub(crate) original: Option<&'a Object>,
     /// Operation and resource, which the rules were matched against.
-    pub(crate) asked: String,
+    pub(crate) requested: String,
     /// The chains whose rules do not match the request.
     pub(crate) unmatched: Vec<String>,
 }
 
-/// The human-readable report: a row per stage, the changes, the warnings, and the decision. Contains ANSI
-/// colours; print it through a stream that removes them where they are not supported.
-pub(crate) fn for_people(report: &Report<'_>) -> String {
-    let Report {
-        outcome, original, ..
-    } = *report;
-    let mut text = String::new();
-    stages(&mut text, report);
-    if outcome.is_allowed() && outcome.is_changed() {
-        difference(&mut text, original, outcome.object.as_ref());
-    }
-    for warning in &outcome.warnings {
-        line(&mut text, format_args!("{ODD}warning:{ODD:#} {warning}"));
-    }
-    for note in &outcome.audit_annotations {
-        line(
-            &mut text,
-            format_args!("{DIM}audit {}:{DIM:#} {}: {}", note.stage, note.key, note.value),
-        );
-    }
-    match &outcome.decision {
-        Decision::Allowed if outcome.is_changed() => {
-            line(
-                &mut text,
-                format_args!(
-                    "{GOOD}allowed{GOOD:#}, changed by {} operations",
-                    outcome.patch.len()
-                ),
-            );
+impl Report<'_> {
+    /// A row per stage, the changes, the warnings, and the decision.
+    pub(crate) fn text(&self) -> String {
+        let outcome = self.outcome;
+        let mut text = self.stages();
+        if outcome.is_allowed() && outcome.is_changed() {
+            let (before, after) = (self.original, outcome.object.as_ref());
+            let groups = diff(before.map(Object::value), after.map(Object::value), 3);
+            let groups: Vec<_> = groups.iter().map(|lines| lines.join("\n")).collect();
+            text += &format!("\n{}\n\n", groups.join(&format!("\n{DIM}  ...{DIM:#}\n")));
         }
-        Decision::Allowed => line(&mut text, format_args!("{GOOD}allowed{GOOD:#}, unchanged")),
-        Decision::Refused(refusal) => {
-            line(
-                &mut text,
-                format_args!("{BAD}refused{BAD:#} ({}): {refusal}", refusal.code()),
-            );
+        for warning in &outcome.warnings {
+            text += &format!("{WARN}warning:{WARN:#} {warning}\n");
+        }
+        for note in &outcome.audit_annotations {
+            text += &format!("{DIM}audit {}:{DIM:#} {}: {}\n", note.stage, note.key, note.value);
+        }
+        text + &match &outcome.decision {
+            Decision::Allowed if outcome.is_changed() => {
+                let operations = outcome.patch.len();
+                format!("{GOOD}allowed{GOOD:#}, changed by {operations} operations\n")
+            }
+            Decision::Allowed => format!("{GOOD}allowed{GOOD:#}, unchanged\n"),
+            Decision::Refused(refusal) => format!("{BAD}refused{BAD:#} ({}): {refusal}\n", refusal.code()),
         }
     }
-    text
-}
 
-fn stages(text: &mut String, report: &Report<'_>) {
-    let trace = &report.outcome.trace;
-    let longest = |heading: &str, names: &mut dyn Iterator<Item = &str>| {
-        names
-            .map(|name| name.chars().count())
-            .max()
-            .unwrap_or_default()
-            .max(heading.len())
-    };
-    let of_trace = trace.iter().map(|row| &*row.chain);
-    let chains = longest(
-        "CHAIN",
-        &mut of_trace.chain(report.unmatched.iter().map(String::as_str)),
-    );
-    let names = longest("STAGE", &mut trace.iter().map(|row| &*row.stage));
-    line(
-        text,
-        format_args!(
-            "{BOLD}{:chains$}  {:names$}  {:12}  {:>9}  {}{BOLD:#}",
-            "CHAIN", "STAGE", "VERDICT", "TIME", "WHY"
-        ),
-    );
-    for row in trace {
-        let (style, why) = describe(&row.result);
-        let mut verdict = row.result.as_str().to_owned();
-        if row.mode == Mode::Audit {
-            verdict.push_str(" (audit)");
+    fn stages(&self) -> String {
+        let mut table = Table::new(["CHAIN", "STAGE", "VERDICT", "TIME", "WHY"]);
+        for row in &self.outcome.trace {
+            let (style, why) = describe(&row.result);
+            let mut verdict = row.result.as_str().to_owned();
+            if row.mode == Mode::Audit {
+                verdict.push_str(" (audit)");
+            }
+            if row.round > 1 {
+                verdict.push_str(" (again)");
+            }
+            let time = match row.result {
+                StageResult::NotReached => String::new(),
+                _ => human::duration(row.duration),
+            };
+            table.row([
+                Cell::text(&row.chain),
+                Cell::text(&row.stage),
+                Cell::text(verdict).styled(style),
+                Cell::number(time),
+                Cell::text(why),
+            ]);
         }
-        if row.round > 1 {
-            verdict.push_str(" (again)");
+        for chain in &self.unmatched {
+            table.row([
+                Cell::text(chain),
+                Cell::default(),
+                Cell::text("not matched").styled(DIM),
+                Cell::default(),
+                Cell::text(format!("no rule of the chain is for {}", self.requested)),
+            ]);
         }
-        let time = match row.result {
-            StageResult::NotReached => "-".to_owned(),
-            _ => human::duration(row.duration),
-        };
-        line(
-            text,
-            format_args!(
-                "{:chains$}  {:names$}  {style}{verdict:12}{style:#}  {time:>9}  {why}",
-                row.chain, row.stage
-            ),
-        );
+        table.text()
     }
-    for chain in &report.unmatched {
-        let why = format!("no rule of the chain is for {}", report.asked);
-        line(
-            text,
-            format_args!(
-                "{chain:chains$}  {:names$}  {DIM}{:12}{DIM:#}  {:>9}  {why}",
-                "-", "not matched", "-"
-            ),
-        );
+
+    /// The report for scripts. Its JSON form is part of the program's interface: fields are only added.
+    pub(crate) fn json(&self) -> Value {
+        let outcome = self.outcome;
+        let annotations = outcome.audit_annotations.iter();
+        let annotations = annotations
+            .map(|note| json!({"stage": &*note.stage, "key": note.key, "value": note.value}))
+            .collect::<Vec<_>>();
+        let mut report = json!({
+            "uid": outcome.uid.as_str(),
+            "allowed": outcome.is_allowed(),
+            "changed": outcome.is_changed(),
+            "unmatchedChains": self.unmatched,
+            "stages": outcome.trace.iter().map(stage).collect::<Vec<_>>(),
+            "warnings": outcome.warnings,
+            "auditAnnotations": annotations,
+            "patch": outcome.patch,
+            "object": outcome.object.as_ref().map(Object::value),
+        });
+        if let (Decision::Refused(refusal), Some(report)) = (&outcome.decision, report.as_object_mut()) {
+            report.insert("refusal".into(), refused(refusal));
+        }
+        report
     }
 }
 
@@ -126,10 +113,10 @@ fn describe(result: &StageResult) -> (Style, String) {
         StageResult::Skipped(reason) => (DIM, reason.to_string()),
         StageResult::NotReached => (DIM, "an earlier stage decided".to_owned()),
         StageResult::Allowed => (GOOD, String::new()),
-        StageResult::Changed(patch) => (GOOD, operations(patch)),
+        StageResult::Changed(patch) => (GOOD, human::count(patch.len(), "operation")),
         StageResult::Denied(denial) => (BAD, format!("{}: {denial}", denial.code())),
         StageResult::Failed { failure, policy } => {
-            let style = if *policy == FailurePolicy::Fail { BAD } else { ODD };
+            let style = if *policy == FailurePolicy::Fail { BAD } else { WARN };
             (
                 style,
                 format!("{}: {} (failurePolicy {policy})", failure.kind, failure.message),
@@ -137,67 +124,6 @@ fn describe(result: &StageResult) -> (Style, String) {
         }
         result => (DIM, result.as_str().to_owned()),
     }
-}
-
-fn operations(patch: &Patch) -> String {
-    match patch.len() {
-        1 => "1 operation".to_owned(),
-        count => format!("{count} operations"),
-    }
-}
-
-fn difference(text: &mut String, before: Option<&Object>, after: Option<&Object>) {
-    let (before, after) = (pretty(before), pretty(after));
-    let diff = TextDiff::from_lines(&before, &after);
-    text.push('\n');
-    for (index, group) in diff.grouped_ops(3).iter().enumerate() {
-        if index > 0 {
-            line(text, format_args!("{DIM}  ...{DIM:#}"));
-        }
-        for change in group.iter().flat_map(|operation| diff.iter_changes(operation)) {
-            let content = change.value().trim_end_matches('\n');
-            match change.tag() {
-                ChangeTag::Equal => line(text, format_args!("  {content}")),
-                ChangeTag::Delete => line(text, format_args!("{BAD}- {content}{BAD:#}")),
-                ChangeTag::Insert => line(text, format_args!("{GOOD}+ {content}{GOOD:#}")),
-            }
-        }
-    }
-    text.push('\n');
-}
-
-fn pretty(object: Option<&Object>) -> String {
-    let text = object.and_then(|object| serde_json::to_string_pretty(object.value()).ok());
-    text.unwrap_or_default() + "\n"
-}
-
-fn line(text: &mut String, content: std::fmt::Arguments<'_>) {
-    // Writing into a String does not fail.
-    let _ = writeln!(text, "{content}");
-}
-
-/// The report for scripts. Its JSON form is part of the program's interface: fields are only added.
-pub(crate) fn for_scripts(report: &Report<'_>) -> Value {
-    let Report {
-        outcome, unmatched, ..
-    } = report;
-    let mut report = json!({
-        "uid": outcome.uid.as_str(),
-        "allowed": outcome.is_allowed(),
-        "changed": outcome.is_changed(),
-        "unmatchedChains": unmatched,
-        "stages": outcome.trace.iter().map(stage).collect::<Vec<_>>(),
-        "warnings": outcome.warnings,
-        "auditAnnotations": outcome.audit_annotations.iter().map(|note| {
-            json!({"stage": &*note.stage, "key": note.key, "value": note.value})
-        }).collect::<Vec<_>>(),
-        "patch": outcome.patch,
-        "object": outcome.object.as_ref().map(Object::value),
-    });
-    if let (Decision::Refused(refusal), Some(report)) = (&outcome.decision, report.as_object_mut()) {
-        report.insert("refusal".into(), refused(refusal));
-    }
-    report
 }
 
 fn refused(refusal: &Refusal) -> Value {

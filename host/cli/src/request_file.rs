@@ -1,89 +1,56 @@
 //! Requests in files, for `admittance run`: an AdmissionReview, a bare object, or an HTTP request.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fmt::Display,
+    fs,
+    io::{self, Read},
+    path::Path,
+};
 
-use admittance::admission::{GroupVersionKind, Object, ObjectError, Operation, Request};
+use admittance::admission::{GroupVersionKind, Object, Operation, Request};
 use admittance_bcs::{Bcs, ClusterId};
-use admittance_dialect::{Class, Dialect, Reading, Review, ReviewError, read_review};
+use admittance_definitions::document;
+use admittance_dialect::{Class, Dialect, Reading, read_review};
 use bytes::Bytes;
+use clap::Args;
+use http::request::Parts;
+use serde_json::value::RawValue;
 
-/// Why a file does not contain a request that can be run.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    /// The file cannot be read.
-    #[error("{}: {source}", path.display())]
-    Unreadable { path: PathBuf, source: std::io::Error },
-    /// Invalid YAML.
-    #[error("{}: {message}", path.display())]
-    Document { path: PathBuf, message: String },
-    /// An invalid AdmissionReview.
-    #[error("{}: {source}", path.display())]
-    Review { path: PathBuf, source: ReviewError },
-    /// An object without a kind.
-    #[error(
-        "{}: the object has no `kind`; write its `apiVersion` and `kind`, which rules and plugins need",
-        path.display()
-    )]
-    NoKind { path: PathBuf },
-    /// It is neither HTTP nor a JSON or YAML object.
-    #[error(
-        "{}: {source}; write an AdmissionReview, an object (JSON or YAML), or an HTTP request with its head",
-        path.display()
-    )]
-    Object { path: PathBuf, source: ObjectError },
-    /// The head of the HTTP request is invalid.
-    #[error("{}: not an HTTP request: {message}", path.display())]
-    Http { path: PathBuf, message: String },
-    /// The driver would refuse it.
-    #[error("{}: the front door refuses the request: {message}", path.display())]
-    Rejected { path: PathBuf, message: String },
-    /// The driver would pass it through without calling hooks.
-    #[error(
-        "{}: no hook applies to this request: {method} {target} is passed to the upstream unchanged",
-        path.display()
-    )]
-    PassedBy {
-        path: PathBuf,
-        method: String,
-        target: String,
-    },
-    /// No dialect for this path.
-    #[error(
-        "{}: {target} is not a path of the BCS driver (/mesosdriver/v4/...): give a configuration whose \
-         dialect reads it with --config",
-        path.display()
-    )]
-    NoDialect { path: PathBuf, target: String },
-}
+use crate::files;
 
-/// Command line arguments for a bare object.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Hints {
-    /// `--operation`; default CREATE.
-    pub(crate) operation: Option<Operation>,
-    /// `--resource`; default guessed from the kind.
-    pub(crate) resource: Option<String>,
-    /// `--namespace`, for an object that does not name one.
-    pub(crate) namespace: Option<String>,
+/// What a bare object does not say about its request.
+#[derive(Debug, Args)]
+pub(crate) struct ObjectArguments {
+    /// The operation on a bare object [default: CREATE].
+    #[arg(long)]
+    operation: Option<Operation>,
+    /// The resource of a bare object, as in a chain's rules [default: guessed from its kind].
+    #[arg(long)]
+    resource: Option<String>,
+    /// The namespace of a bare object that does not name one.
+    #[arg(long)]
+    namespace: Option<String>,
 }
 
 /// Reads the request in a file; `-` is standard input.
-pub(crate) fn read(path: &Path, hints: &Hints, dialect: Option<&dyn Dialect>) -> Result<Request, Error> {
-    let unreadable = |source| Error::Unreadable {
-        path: path.to_owned(),
-        source,
-    };
+pub(crate) fn read(
+    path: &Path,
+    arguments: &ObjectArguments,
+    dialect: Option<&dyn Dialect>,
+) -> Result<Request, String> {
     let bytes = if path == Path::new("-") {
         let mut bytes = Vec::new();
-        std::io::Read::read_to_end(&mut std::io::stdin().lock(), &mut bytes).map_err(unreadable)?;
-        bytes
+        io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
     } else {
-        std::fs::read(path).map_err(unreadable)?
+        fs::read(path)
     };
-    if is_http(&bytes) {
-        return from_http(path, &bytes, dialect);
-    }
-    from_document(path, &bytes, hints)
+    let bytes = bytes.map_err(files::at(path))?;
+    let request = if is_http(&bytes) {
+        from_http(&bytes, dialect)
+    } else {
+        from_document(path, &bytes, arguments)
+    };
+    request.map_err(files::at(path))
 }
 
 /// `METHOD target HTTP/...` in the first line.
@@ -93,50 +60,36 @@ fn is_http(bytes: &[u8]) -> bool {
     matches!(line.split_whitespace().collect::<Vec<_>>()[..], [_, _, version] if version.starts_with("HTTP/"))
 }
 
-fn from_document(path: &Path, bytes: &[u8], hints: &Hints) -> Result<Request, Error> {
-    let json = match serde_json::from_slice::<&serde_json::value::RawValue>(bytes) {
-        Ok(_) => bytes.to_vec(),
-        // A text that begins like JSON is parsed as JSON, for a helpful error message.
-        Err(_) if bytes.trim_ascii_start().starts_with(b"{") => bytes.to_vec(),
-        Err(_) => from_yaml(path, bytes)?,
+fn from_document(path: &Path, bytes: &[u8], arguments: &ObjectArguments) -> Result<Request, String> {
+    let is_json = serde_json::from_slice::<&RawValue>(bytes).is_ok();
+    // A text that begins like JSON is parsed as JSON, for a helpful error message.
+    let json = if is_json || bytes.trim_ascii_start().starts_with(b"{") {
+        bytes.to_vec()
+    } else {
+        let text = str::from_utf8(bytes).map_err(|error| format!("not UTF-8: {error}"))?;
+        let value =
+            document::to_json(&path.display().to_string(), text).map_err(|mistakes| mistakes.to_string())?;
+        value.to_string().into_bytes()
     };
-    let object = Object::parse(&json).map_err(|source| Error::Object {
-        path: path.to_owned(),
-        source,
+    let object = Object::parse(&json).map_err(|error| {
+        format!(
+            "{error}; write an AdmissionReview, an object (JSON or YAML), or an HTTP request with its head"
+        )
     })?;
-    if object.head().kind.as_deref() == Some("AdmissionReview") {
-        return read_review(&json)
-            .map(|review| review.request)
-            .map_err(|source| Error::Review {
-                path: path.to_owned(),
-                source,
-            });
+    match object.head().kind.as_deref().unwrap_or_default() {
+        "AdmissionReview" => match read_review(&json) {
+            Ok(review) => Ok(review.request),
+            Err(error) => Err(error.to_string()),
+        },
+        "" => Err(
+            "the object has no `kind`; write its `apiVersion` and `kind`, which rules and plugins need"
+                .into(),
+        ),
+        _ => Ok(from_object(object, arguments)),
     }
-    if object.head().kind.as_deref().unwrap_or_default().is_empty() {
-        return Err(Error::NoKind {
-            path: path.to_owned(),
-        });
-    }
-    Ok(from_object(object, hints))
 }
 
-fn from_yaml(path: &Path, bytes: &[u8]) -> Result<Vec<u8>, Error> {
-    let wrong = |message: String| Error::Document {
-        path: path.to_owned(),
-        message,
-    };
-    let text = std::str::from_utf8(bytes).map_err(|error| wrong(format!("not UTF-8: {error}")))?;
-    let value =
-        admittance_definitions::document::to_json(&path.display().to_string(), text).map_err(|mistakes| {
-            Error::Document {
-                path: path.to_owned(),
-                message: mistakes.to_string(),
-            }
-        })?;
-    Ok(value.to_string().into_bytes())
-}
-
-fn from_object(object: Object, hints: &Hints) -> Request {
+fn from_object(object: Object, arguments: &ObjectArguments) -> Request {
     let head = object.head();
     let kind = GroupVersionKind::from_api_version(
         head.api_version.as_deref().unwrap_or_default(),
@@ -144,7 +97,7 @@ fn from_object(object: Object, hints: &Hints) -> Request {
     );
     let mut resource = kind.guess_resource();
     let mut subresource = None;
-    if let Some(hint) = &hints.resource {
+    if let Some(hint) = &arguments.resource {
         match hint.split_once('/') {
             Some((name, sub)) => {
                 resource.resource = name.to_owned();
@@ -153,11 +106,11 @@ fn from_object(object: Object, hints: &Hints) -> Request {
             None => resource.resource = hint.clone(),
         }
     }
-    let operation = hints.operation.unwrap_or(Operation::Create);
+    let operation = arguments.operation.unwrap_or(Operation::Create);
     let mut request = Request::new(operation, kind, resource).with_object(object);
     request.subresource = subresource;
     if request.namespace.is_none() {
-        request.namespace = hints.namespace.clone();
+        request.namespace = arguments.namespace.clone();
     }
     if operation == Operation::Delete {
         request.old_object = request.object.take();
@@ -165,69 +118,58 @@ fn from_object(object: Object, hints: &Hints) -> Request {
     request
 }
 
-fn from_http(path: &Path, bytes: &[u8], dialect: Option<&dyn Dialect>) -> Result<Request, Error> {
-    let (head, body) = parse_http(bytes).map_err(|message| Error::Http {
-        path: path.to_owned(),
-        message,
-    })?;
-    if let Ok(Review { request, .. }) = read_review(&body) {
-        return Ok(request);
+fn from_http(bytes: &[u8], dialect: Option<&dyn Dialect>) -> Result<Request, String> {
+    let (head, body) = parse_http(bytes).map_err(|error| format!("not an HTTP request: {error}"))?;
+    if let Ok(review) = read_review(&body) {
+        return Ok(review.request);
     }
-    let target = head.uri.path().to_owned();
+    let target = head.uri.path();
     let bcs;
     let dialect: &dyn Dialect = match dialect {
         Some(dialect) => dialect,
         None if target.starts_with("/mesosdriver/v4/") => {
-            bcs = bcs_for(path, &head)?;
+            bcs = bcs_for(&head).map_err(rejected)?;
             &bcs
         }
         None => {
-            return Err(Error::NoDialect {
-                path: path.to_owned(),
-                target,
-            });
+            return Err(format!(
+                "{target} is not a path of the BCS driver (/mesosdriver/v4/...): give a configuration whose dialect \
+                 reads it with --config"
+            ));
         }
     };
-    let rejected = |rejection: admittance::dialect::Rejection| Error::Rejected {
-        path: path.to_owned(),
-        message: rejection.to_string(),
+    let reading = match dialect.classify(&head) {
+        Class::Pass => Reading::Nothing,
+        Class::Refuse(rejection) => return Err(rejected(rejection)),
+        Class::Inspect(inspection) => dialect.read(&head, &inspection, &body).map_err(rejected)?,
     };
-    let passed = || Error::PassedBy {
-        path: path.to_owned(),
-        method: head.method.to_string(),
-        target: target.clone(),
-    };
-    match dialect.classify(&head) {
-        Class::Pass => Err(passed()),
-        Class::Refuse(rejection) => Err(rejected(rejection)),
-        Class::Inspect(inspection) => match dialect.read(&head, &inspection, &body).map_err(rejected)? {
-            Reading::Admit { request, .. } => Ok(*request),
-            Reading::Nothing => Err(passed()),
-        },
+    match reading {
+        Reading::Admit { request, .. } => Ok(*request),
+        Reading::Nothing => Err(format!(
+            "no hook applies to this request: {} {target} is passed to the upstream unchanged",
+            head.method
+        )),
     }
 }
 
+fn rejected(reason: impl Display) -> String {
+    format!("the driver would reject the request: {reason}")
+}
+
 /// The BCS dialect for the cluster that the request names.
-fn bcs_for(path: &Path, head: &http::request::Parts) -> Result<Bcs, Error> {
-    let rejected = |message: String| Error::Rejected {
-        path: path.to_owned(),
-        message,
-    };
-    let cluster = head
-        .headers
-        .get("BCS-ClusterID")
-        .ok_or_else(|| rejected("the header BCS-ClusterID is missing".into()))?
-        .to_str()
-        .map_err(|error| rejected(format!("BCS-ClusterID: {error}")))?;
+fn bcs_for(head: &Parts) -> Result<Bcs, String> {
+    let cluster = head.headers.get("BCS-ClusterID");
+    let cluster = cluster.ok_or("the header BCS-ClusterID is missing")?;
     let cluster = cluster
-        .parse::<ClusterId>()
-        .map_err(|error| rejected(error.to_string()))?;
+        .to_str()
+        .map_err(|error| format!("BCS-ClusterID: {error}"))?;
+    let cluster: ClusterId = cluster.parse().map_err(|error| format!("{error}"))?;
     Ok(Bcs::new(cluster))
 }
 
 /// Head and body of an HTTP/1.1 request as text. The body is all that follows the empty line: an edited file
 /// rarely has a correct Content-Length.
-fn parse_http(bytes: &[u8]) -> Result<(http::request::Parts, Bytes), String> {
+fn parse_http(bytes: &[u8]) -> Result<(Parts, Bytes), String> {
     let mut headers = [httparse::EMPTY_HEADER; 100];
     let mut parsed = httparse::Request::new(&mut headers);
     let end = match parsed.parse(bytes).map_err(|error| error.to_string())? {

@@ -1,21 +1,27 @@
 //! `admittance run`: runs hooks on a request.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    ffi::OsStr,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use admittance::{
-    Host, HostBuilder,
-    admission::{Labels, Operation, StaticNamespaces},
+    HostBuilder,
+    admission::{Labels, StaticNamespaces},
     definitions::ChainDefinition,
 };
-use admittance_driver::Config;
+use admittance_definitions::document::to_json;
+use admittance_driver::{Config, LogFormat};
 use clap::Args;
+use serde_json::{Value, json};
 
 use crate::{
-    logging, modules,
+    arguments::key_value,
+    files, host, logging,
     output::Output,
-    progress,
-    report::{self, Report},
-    request_file,
+    report::Report,
+    request_file::{self, ObjectArguments},
 };
 
 /// Run one request through a chain or a plugin, without a server.
@@ -37,29 +43,22 @@ pub(crate) struct Arguments {
     /// The plugin's settings: JSON or YAML text, or @FILE.
     #[arg(long, value_name = "SETTINGS")]
     settings: Option<String>,
-    /// The operation on a bare object [default: CREATE].
-    #[arg(long)]
-    operation: Option<Operation>,
-    /// The resource of a bare object, as in a chain's rules [default: guessed from its kind].
-    #[arg(long)]
-    resource: Option<String>,
-    /// The namespace of a bare object that does not name one.
-    #[arg(long)]
-    namespace: Option<String>,
+    #[command(flatten)]
+    object: ObjectArguments,
     /// A label of the request's namespace, for namespace selectors. May be given more than once.
-    #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
     namespace_label: Vec<(String, String)>,
     /// The configuration whose dialect reads an HTTP request [default: the BCS driver's]. Its settings of
     /// modules and signatures are used too.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Connect to ADDRESS for the webhook host HOST. May be given more than once.
-    #[arg(long, value_name = "HOST=ADDRESS", value_parser = label)]
+    #[arg(long, value_name = "HOST=ADDRESS", value_parser = key_value)]
     resolve: Vec<(String, String)>,
     /// Where modules and their compiled forms are kept [default: the user's cache directory].
     #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_STORE")]
     store: Option<PathBuf>,
-    /// How to print the outcome.
+    /// The output format.
     #[arg(long, short, value_enum, default_value_t)]
     output: Output,
     /// Show log lines of this level and above, including those of plugins.
@@ -67,28 +66,16 @@ pub(crate) struct Arguments {
     log: String,
 }
 
-fn label(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text
-        .split_once('=')
-        .ok_or_else(|| format!("`{text}` has no `=`"))?;
-    Ok((key.to_owned(), value.to_owned()))
-}
-
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
-    logging::start(&arguments.log, logging::Format::Auto)?;
+    logging::start(&arguments.log, LogFormat::Auto)?;
     let config = arguments.config.as_deref().map(Config::read).transpose()?;
-    let hints = request_file::Hints {
-        operation: arguments.operation,
-        resource: arguments.resource.clone(),
-        namespace: arguments.namespace.clone(),
-    };
     let dialect = config.as_ref().and_then(|config| config.front.dialect());
-    let request = request_file::read(&arguments.request, &hints, dialect.as_deref())?;
+    let request = request_file::read(&arguments.request, &arguments.object, dialect.as_deref())?;
     let namespace = request.namespace.clone().unwrap_or_default();
     let labels: Labels = arguments.namespace_label.iter().cloned().collect();
     let builder = hooks(arguments, config.as_ref())?.namespaces(StaticNamespaces::new([(namespace, labels)]));
     let original = request.object.clone();
-    let asked = format!(
+    let requested = format!(
         "{} of {}, kind {}",
         request.operation, request.resource, request.kind.kind
     );
@@ -101,13 +88,10 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     let report = Report {
         outcome: &outcome,
         original: original.as_ref(),
-        asked,
+        requested,
         unmatched,
     };
-    match arguments.output {
-        Output::Text => anstream::print!("{}", report::for_people(&report)),
-        Output::Json => anstream::println!("{:#}", report::for_scripts(&report)),
-    }
+    arguments.output.print(&report.json(), |_| report.text())?;
     Ok(if outcome.is_allowed() {
         ExitCode::SUCCESS
     } else {
@@ -116,35 +100,26 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
 }
 
 fn hooks(arguments: &Arguments, config: Option<&Config>) -> crate::Result<HostBuilder> {
-    let builder = Host::builder().on_progress(progress::show());
-    let mut builder = modules::configured(builder, config, arguments.store.clone());
+    let mut builder = host::builder(config, arguments.store.clone());
     for (host, address) in &arguments.resolve {
         builder = builder.resolve(host, address);
     }
-    if arguments
-        .hooks
-        .extension()
-        .is_some_and(|extension| extension == "wasm")
-    {
+    if arguments.hooks.extension() == Some(OsStr::new("wasm")) {
         let settings = settings(arguments.settings.as_deref())?;
         Ok(builder.definition(ChainDefinition::of_plugin(&arguments.hooks, settings)))
     } else if arguments.settings.is_some() {
-        Err("--settings goes with a plugin (.wasm); a chain file holds its own settings".into())
+        Err("--settings is only for a plugin (.wasm); a chain file contains its own settings".into())
     } else {
         Ok(builder.definitions(&arguments.hooks))
     }
 }
 
-fn settings(text: Option<&str>) -> crate::Result<serde_json::Value> {
-    let (name, text) = match text {
-        None => return Ok(serde_json::json!({})),
-        Some(text) => match text.strip_prefix('@') {
-            None => ("--settings".to_owned(), text.to_owned()),
-            Some(path) => (
-                path.to_owned(),
-                std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?,
-            ),
-        },
+fn settings(text: Option<&str>) -> crate::Result<Value> {
+    let Some(text) = text else {
+        return Ok(json!({}));
     };
-    Ok(admittance_definitions::document::to_json(&name, &text)?)
+    Ok(match text.strip_prefix('@') {
+        None => to_json("--settings", text)?,
+        Some(path) => to_json(path, &files::read(Path::new(path))?)?,
+    })
 }

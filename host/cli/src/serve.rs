@@ -17,14 +17,14 @@ use admittance_bcs::{
 };
 use admittance_cluster::Cluster;
 use admittance_driver::{
-    Config, Connections, DefinitionPlace, Driver, FrontConfig, LogFormat, NamespacesConfig, Shutdown, Stopped,
+    Config, Connections, DefinitionPlace, Driver, FrontConfig, LogFormat, Shutdown, Stopped,
 };
 use admittance_net::{limits::raise_descriptor_limit, upstream::Server};
 use clap::Args;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::{directories, logging, modules, process_metrics, progress};
+use crate::{arguments::word, directories, host, logging, process_metrics};
 
 const DEFAULT_CONFIG: &str = "admittance.yaml";
 
@@ -63,9 +63,9 @@ pub(crate) struct Arguments {
     /// The level of log lines, or a filter (`info,admittance=debug`), instead of log.level.
     #[arg(long, value_name = "LEVEL", env = "ADMITTANCE_LOG")]
     log: Option<String>,
-    /// The format of log lines, instead of log.format.
-    #[arg(long, value_enum, env = "ADMITTANCE_LOG_FORMAT")]
-    log_format: Option<logging::Format>,
+    /// The format of log lines, instead of log.format: auto is pretty on a terminal, and json otherwise.
+    #[arg(long, value_name = "FORMAT", value_parser = word::<LogFormat>(), env = "ADMITTANCE_LOG_FORMAT")]
+    log_format: Option<LogFormat>,
 }
 
 pub(crate) fn run(arguments: Arguments) -> crate::Result<ExitCode> {
@@ -89,23 +89,13 @@ pub(crate) fn run(arguments: Arguments) -> crate::Result<ExitCode> {
                 );
             }
             FrontConfig::Gateway(_) => {
-                return Err(
-                    "--upstream: a gateway finds drivers by their clusters; list them in \
-                            `dialect.gateway.clusters`"
-                        .into(),
-                );
+                let error = "--upstream: a gateway finds drivers by their clusters; list them in `dialect.gateway.clusters`";
+                return Err(error.into());
             }
         }
     }
-    let format = arguments.log_format.unwrap_or(match config.log.format {
-        LogFormat::Auto => logging::Format::Auto,
-        LogFormat::Pretty => logging::Format::Pretty,
-        LogFormat::Json => logging::Format::Json,
-    });
-    logging::start(
-        arguments.log.as_deref().unwrap_or(config.log.level.as_str()),
-        format,
-    )?;
+    let level = arguments.log.as_deref().unwrap_or(config.log.level.as_str());
+    logging::start(level, arguments.log_format.unwrap_or(config.log.format))?;
     config.store.directory = arguments.store.or(config.store.directory);
     let named = arguments.history.or(config.history.directory);
     config.history.directory = directories::history(named, &arguments.config);
@@ -166,32 +156,24 @@ async fn serve(config: Config, metrics: PrometheusHandle) -> crate::Result<ExitC
 }
 
 async fn build(config: &Config, cluster: Option<&Cluster>, ensembles: &Ensembles) -> crate::Result<Host> {
-    let builder = Host::builder()
-        .request_timeout(config.limits.request_timeout)
+    let mut builder = host::builder_for_requests(config, None)
         .revisions(config.history.keep)
         .store_limit(config.store.size_limit)
         .on_bad_definition(config.on_bad_definition)
-        .start_without_modules()
-        .on_progress(progress::show());
-    let mut builder = modules::configured(builder, Some(config), None);
+        .start_without_modules();
     if let Some(history) = &config.history.directory {
         builder = builder.history(history);
     }
-    let mut sandbox = modules::sandbox(Some(config));
-    builder = match (cluster, &config.namespaces) {
-        (Some(cluster), _) => {
-            sandbox.cluster = Some(Arc::new(cluster.clone()));
-            builder.namespaces(cluster.clone()).authorizer(cluster.clone())
-        }
-        (None, NamespacesConfig::Listed(namespaces)) => builder.namespaces(namespaces.clone()),
-        (None, NamespacesConfig::File(namespaces)) => builder.namespaces(namespaces.clone()),
-    };
-    builder = builder.sandbox(sandbox);
+    if let Some(cluster) = cluster {
+        let mut sandbox = host::sandbox(Some(config));
+        sandbox.cluster = Some(Arc::new(cluster.clone()));
+        builder = builder
+            .sandbox(sandbox)
+            .namespaces(cluster.clone())
+            .authorizer(cluster.clone());
+    }
     for place in &config.definitions {
         builder = with_definitions(builder, place, cluster, ensembles)?;
-    }
-    for (host, address) in &config.resolve {
-        builder = builder.resolve(host, address);
     }
     Ok(builder.build().await?)
 }
@@ -223,11 +205,8 @@ fn with_definitions(
 fn warn_of_conditions(host: &Host) {
     let table = host.table();
     for chain in table.chains() {
-        for stage in chain
-            .stages
-            .iter()
-            .filter(|stage| stage.spec.match_conditions.uses_authorizer())
-        {
+        let stages = chain.stages.iter();
+        for stage in stages.filter(|stage| stage.spec.match_conditions.uses_authorizer()) {
             tracing::warn!(
                 chain = %chain.name,
                 stage = %stage.spec.name,
@@ -242,8 +221,8 @@ fn warm(cluster: &Cluster, host: &Host) {
     let table = host.table();
     let mut stages = table.chains().flat_map(|chain| &chain.stages);
     // An empty selector needs no lookup, and the permission may be missing.
-    let asks = |selector: &NamespaceSelector| matches!(selector, NamespaceSelector::Labels(selector) if !selector.is_empty());
-    if stages.any(|stage| stage.spec.namespace_selector.as_ref().is_some_and(asks)) {
+    let needs_labels = |selector: &NamespaceSelector| matches!(selector, NamespaceSelector::Labels(selector) if !selector.is_empty());
+    if stages.any(|stage| stage.spec.namespace_selector.as_ref().is_some_and(needs_labels)) {
         cluster.watch_namespaces();
     }
     for plugin in table.plugins() {

@@ -39,6 +39,11 @@ impl Cell {
         }
     }
 
+    /// A number in this colour, unless it is 0.
+    pub(crate) fn count(number: u64, style: Style) -> Self {
+        Self::number(number).styled(if number > 0 { style } else { Style::new() })
+    }
+
     /// In this colour.
     pub(crate) fn styled(mut self, style: Style) -> Self {
         self.style = style;

@@ -57,7 +57,7 @@ async fn the_admin_port_of_a_pod_is_for_those_who_are_listed() {
     assert_eq!(seen.code, Some(0), "{}{}", seen.stdout, seen.stderr);
     let refused = status(&[]).await;
     assert!(
-        refused.stderr.contains("does not know who you are"),
+        refused.stderr.contains("give a token with --token-file"),
         "{}",
         refused.stderr
     );

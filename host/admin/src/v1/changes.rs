@@ -8,73 +8,44 @@ use admittance_definitions::{DefinitionId, StageId};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{CHANGE_REFUSALS, views::DefinitionPath};
+use super::views::DefinitionPath;
 use crate::{
     access::Caller,
     api::{PromoteRequest, RollbackRequest},
     config::Role,
     error::ApiError,
-    route::{About, Call, DefinitionText, Json, Method, Nothing, Route},
+    route::{
+        Call, DefinitionText, Json,
+        Method::{Delete, Post},
+        Nothing, Route,
+    },
 };
 
-pub(super) fn routes() -> Vec<Route> {
-    let changing = |method, path, name, summary, description| About {
-        method,
-        path,
-        name,
-        summary,
-        description,
-        role: Some(Role::Admin),
-        refusals: CHANGE_REFUSALS,
-    };
-    vec![
-        Route::new(
-            changing(
-                Method::Post,
-                "/v1/definitions",
-                "applyDefinitions",
-                "Apply definitions",
-                "One or more, in the format of a definition file. Definitions of the same kind and name are replaced. The \
-                 new table is prepared first, then the files are written, then it goes live. If any step fails, nothing \
-                 changes.",
-            ),
-            apply,
+/// Error statuses of every change.
+const REFUSALS: &[u16] = &[404, 408, 409, 413, 415, 422, 503];
+
+pub(super) fn routes() -> [Route; 4] {
+    let role = Some(Role::Admin);
+    let path = "/v1/definitions/{kind}/{*name}";
+    let routes = [
+        Route::new(Post, role, "/v1/definitions", "applyDefinitions", "Apply definitions", apply).description(
+            "One or more, in the format of a definition file. Definitions of the same kind and name are replaced. The \
+             new table is prepared first, then the files are written, then it goes live. If any step fails, nothing \
+             changes.",
         ),
-        Route::new(
-            changing(
-                Method::Delete,
-                "/v1/definitions/{kind}/{*name}",
-                "deleteDefinition",
-                "Delete a definition",
-                "It is removed from its file.",
-            ),
-            delete,
+        Route::new(Delete, role, path, "deleteDefinition", "Delete a definition", delete)
+            .description("It is removed from its file."),
+        Route::new(Post, role, "/v1/promote", "promoteCandidate", "Promote a candidate", promote)
+            .description("It becomes the plugin of its stage, in the file too."),
+        Route::new(Post, role, "/v1/rollback", "rollback", "Roll back to an earlier revision", rollback).description(
+            "No file is changed. The rollback is a new revision, and stays live until the definitions or their modules \
+             change again.",
         ),
-        Route::new(
-            changing(
-                Method::Post,
-                "/v1/promote",
-                "promoteCandidate",
-                "Promote a candidate",
-                "It becomes the plugin of its stage, in the file too.",
-            ),
-            promote,
-        ),
-        Route::new(
-            changing(
-                Method::Post,
-                "/v1/rollback",
-                "rollback",
-                "Roll back to an earlier revision",
-                "No file is changed. The rollback is a new revision, and stays live until the definitions or their modules \
-                 change again.",
-            ),
-            rollback,
-        ),
-    ]
+    ];
+    routes.map(|route| route.refusals(REFUSALS))
 }
 
-/// How a change is made.
+/// The parameters of a change.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ChangeQuery {
@@ -83,7 +54,7 @@ struct ChangeQuery {
     dry_run: bool,
 }
 
-/// How definitions are applied.
+/// The parameters of `apply`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ApplyQuery {
@@ -99,12 +70,12 @@ async fn apply(call: Call<Nothing, ApplyQuery, DefinitionText>) -> Result<Json<A
     let ApplyQuery { dry_run, name } = call.query;
     let name = name.unwrap_or_else(|| "request".to_owned());
     let (host, DefinitionText(text)) = (call.api.sources.host.clone(), call.body);
-    changed(
+    change(
         call.caller,
         "apply",
         name.clone(),
         dry_run,
-        move |how| async move { host.apply(&text, &name, &how).await },
+        async move |application| host.apply(&text, &name, &application).await,
     )
     .await
 }
@@ -112,12 +83,13 @@ async fn apply(call: Call<Nothing, ApplyQuery, DefinitionText>) -> Result<Json<A
 async fn delete(call: Call<DefinitionPath, ChangeQuery>) -> Result<Json<Applied>, ApiError> {
     let DefinitionPath { kind, name } = call.path;
     let (host, id) = (call.api.sources.host.clone(), DefinitionId { kind, name });
-    changed(
+    let (subject, dry_run) = (id.to_string(), call.query.dry_run);
+    change(
         call.caller,
         "delete",
-        id.to_string(),
-        call.query.dry_run,
-        async move |how| host.delete(&id, &how).await,
+        subject,
+        dry_run,
+        async move |application| host.delete(&id, &application).await,
     )
     .await
 }
@@ -128,12 +100,13 @@ async fn promote(call: Call<Nothing, ChangeQuery, Json<PromoteRequest>>) -> Resu
         .parse()
         .map_err(|error| ApiError::Malformed(format!("stage: {error}")))?;
     let host = call.api.sources.host.clone();
-    changed(
+    let (subject, dry_run) = (stage.to_string(), call.query.dry_run);
+    change(
         call.caller,
         "promote",
-        stage.to_string(),
-        call.query.dry_run,
-        async move |how| host.promote(&stage, &how).await,
+        subject,
+        dry_run,
+        async move |application| host.promote(&stage, &application).await,
     )
     .await
 }
@@ -141,17 +114,17 @@ async fn promote(call: Call<Nothing, ChangeQuery, Json<PromoteRequest>>) -> Resu
 async fn rollback(call: Call<Nothing, Nothing, Json<RollbackRequest>>) -> Result<Json<Revision>, ApiError> {
     let Json(RollbackRequest { revision }) = call.body;
     let (host, by) = (call.api.sources.host.clone(), by(call.caller));
-    to_its_end(async move {
+    complete(async move {
         let result = host.rollback(revision, Some(by.clone())).await;
         let number = result.as_ref().map(|revision| revision.number);
-        note(&by, "rollback", &revision, false, number);
+        log(&by, "rollback", &revision, false, number);
         result
     })
     .await
 }
 
-/// Make a change to its end, and note it.
-async fn changed<F>(
+/// Completes a change and logs it.
+async fn change<F>(
     caller: Option<Caller>,
     action: &'static str,
     subject: String,
@@ -162,18 +135,13 @@ where
     F: Future<Output = Result<Applied, ChangeError>> + Send,
 {
     let by = by(caller);
-    let mut how = Application::default();
-    how.dry_run = dry_run;
-    how.by = Some(by.clone());
-    to_its_end(async move {
-        let result = change(how).await;
-        note(
-            &by,
-            action,
-            &subject,
-            dry_run,
-            result.as_ref().map(|applied| applied.revision),
-        );
+    let mut application = Application::default();
+    application.dry_run = dry_run;
+    application.by = Some(by.clone());
+    complete(async move {
+        let result = change(application).await;
+        let revision = result.as_ref().map(|applied| applied.revision);
+        log(&by, action, &subject, dry_run, revision);
         result
     })
     .await
@@ -184,7 +152,7 @@ fn by(caller: Option<Caller>) -> String {
 }
 
 /// If the client disconnects, only the future that waits here is dropped; the work continues.
-async fn to_its_end<T: Send + 'static>(
+async fn complete<T: Send + 'static>(
     work: impl Future<Output = Result<T, ChangeError>> + Send + 'static,
 ) -> Result<Json<T>, ApiError> {
     match tokio::spawn(work).await {
@@ -195,7 +163,7 @@ async fn to_its_end<T: Send + 'static>(
     }
 }
 
-fn note(by: &str, action: &str, subject: &dyn Display, dry_run: bool, revision: Result<u64, &ChangeError>) {
+fn log(by: &str, action: &str, subject: &dyn Display, dry_run: bool, revision: Result<u64, &ChangeError>) {
     match revision {
         Ok(revision) => tracing::info!(
             target: "admittance::audit",
@@ -219,7 +187,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_change_goes_on_when_nobody_waits_for_it() {
+    async fn a_change_continues_when_the_client_disconnects() {
         let (begun, go_on, done) = (
             Arc::new(Notify::new()),
             Arc::new(Notify::new()),
@@ -235,7 +203,7 @@ mod tests {
             }
         };
         tokio::select! {
-            _ = to_its_end(work) => unreachable!("it is not allowed to continue"),
+            _ = complete(work) => unreachable!("it is not allowed to continue"),
             // The client disconnects.
             () = begun.notified() => {}
         }

@@ -17,10 +17,10 @@ use tokio::sync::mpsc;
 use crate::{
     config::Role,
     error::ApiError,
-    route::{About, Call, Content, Method, Nothing, Reply, ReplyForm, Route},
+    route::{Call, Content, Method::Get, Nothing, Reply, ReplyForm, Route},
 };
 
-/// Recordings at once. Each takes copies of requests that pass.
+/// The maximum number of simultaneous recordings. Each copies requests.
 pub(crate) const RECORDINGS: usize = 8;
 
 const DEFAULT_SECONDS: u64 = 60;
@@ -28,27 +28,21 @@ const MOST_SECONDS: u64 = 3600;
 const DEFAULT_COUNT: usize = 1000;
 const MOST_COUNT: usize = 1_000_000;
 
-/// JSON texts, each on a line of its own.
+/// JSON texts, one per line.
 const NDJSON: &str = "application/x-ndjson";
 
-/// Lines that wait for the client.
+/// The lines that are buffered for the client.
 const WAITING: usize = 16;
 
 pub(super) fn route() -> Route {
-    Route::new(
-        About {
-            method: Method::Get,
-            path: "/v1/requests",
-            name: "recordRequests",
-            summary: "Record requests that pass chains",
-            description: "Streams requests as they are answered, one AdmissionReview with request and response on each \
-                          line, until the requested count or time is reached. Requests are skipped if the client reads \
-                          too slowly. The contents of Secrets are always left out.",
-            role: Some(Role::Admin),
-            refusals: &[503],
-        },
-        record,
-    )
+    let (role, summary) = (Some(Role::Admin), "Record requests that pass chains");
+    Route::new(Get, role, "/v1/requests", "recordRequests", summary, record)
+        .description(
+            "Streams requests as they are answered, one AdmissionReview with request and response on each line, until \
+             the requested count or time is reached. Requests are skipped if the client reads too slowly. The contents \
+             of Secrets are always left out.",
+        )
+        .refusals(&[503])
 }
 
 /// Which requests are recorded.
@@ -65,7 +59,7 @@ struct RecordQuery {
     #[serde(default)]
     share: Option<String>,
     /// Values to leave out: a JSON Pointer, with `*` for every key or index, `/spec/containers/*/env/*/value`.
-    /// May be there more than once.
+    /// May be given more than once.
     #[serde(default)]
     redact: Vec<String>,
 }
@@ -104,7 +98,7 @@ async fn record(call: Call<Nothing, RecordQuery>) -> Result<Records, ApiError> {
     config.redact = redact;
     let recording = call.api.sources.host.record(config);
     let (lines, waiting) = mpsc::channel(WAITING);
-    // Of its own, so that the recording ends in time when the client has stopped to read.
+    // A separate task, so that the recording ends in time when the client does not read.
     tokio::spawn(async move {
         let _permit = permit;
         let duration = Duration::from_secs(seconds);
@@ -124,7 +118,7 @@ fn within<T: PartialOrd + From<u8> + std::fmt::Display>(
     Ok(value)
 }
 
-/// Until there are as many as asked for, or the client is gone.
+/// Until the requested count is reached, or the client disconnects.
 async fn send(recording: Recording, count: usize, lines: mpsc::Sender<Bytes>) {
     let mut requests = recording.take(count);
     loop {

@@ -5,74 +5,54 @@ use admittance_definitions::{StoredDefinition, without_granted_values};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::reading;
 use crate::{
     api::{CandidateList, DefinitionList, DriverStatus, RevisionList},
     config::Role,
     error::ApiError,
-    route::{About, Call, Json, Nothing, Route},
+    route::{Call, Json, Method::Get, Nothing, Route},
 };
 
 pub(super) fn routes() -> Vec<Route> {
+    let role = Some(Role::Read);
     vec![
-        Route::new(
-            About {
-                description: "The live table with every chain and stage, why the newest definitions are not live if \
-                              they are not, and the upstream, clusters, ZooKeeper and certificates.",
-                ..reading("/v1/status", "getStatus", "The live table", &[])
-            },
-            status,
+        Route::new(Get, role, "/v1/status", "getStatus", "The live table", status).description(
+            "The live table with every chain and stage, why the newest definitions are not live if they are not, and \
+             the upstream, clusters, ZooKeeper and certificates.",
         ),
+        Route::new(Get, role, "/v1/history", "listRevisions", "The history of live tables", history),
         Route::new(
-            reading("/v1/history", "listRevisions", "The history of live tables", &[]),
-            history,
-        ),
-        Route::new(
-            reading(
-                "/v1/history/{revision}",
-                "getRevision",
-                "A revision with its definitions",
-                &[404],
-            ),
+            Get,
+            role,
+            "/v1/history/{revision}",
+            "getRevision",
+            "A revision with its definitions",
             revision,
-        ),
+        )
+        .refusals(&[404]),
+        Route::new(Get, role, "/v1/diff", "compareRevisions", "The differences between two revisions", diff)
+            .refusals(&[404]),
+        Route::new(Get, role, "/v1/definitions", "listDefinitions", "The definitions", definitions)
+            .description(
+                "As they are in the files now. They may differ from the live table if they are invalid, or after a \
+                 rollback.",
+            )
+            .refusals(&[422]),
         Route::new(
-            reading(
-                "/v1/diff",
-                "compareRevisions",
-                "The differences between two revisions",
-                &[404],
-            ),
-            diff,
-        ),
-        Route::new(
-            About {
-                description: "As they are in the files now. They may differ from the live table if they are invalid, or after \
-                              a rollback.",
-                ..reading("/v1/definitions", "listDefinitions", "The definitions", &[422])
-            },
-            definitions,
-        ),
-        Route::new(
-            About {
-                description: "Two native chains may have the same name, one in each phase. A `/` in a name is not \
-                              escaped.",
-                ..reading(
-                    "/v1/definitions/{kind}/{*name}",
-                    "getDefinition",
-                    "The definitions of one name",
-                    &[404, 422],
-                )
-            },
+            Get,
+            role,
+            "/v1/definitions/{kind}/{*name}",
+            "getDefinition",
+            "The definitions of one name",
             definition,
-        ),
+        )
+        .description("Two native chains may have the same name, one in each phase. A `/` in a name is not escaped.")
+        .refusals(&[404, 422]),
         Route::new(
-            reading(
-                "/v1/candidates",
-                "listCandidates",
-                "The candidates' statistics, with samples of differences",
-                &[],
-            ),
+            Get,
+            role,
+            "/v1/candidates",
+            "listCandidates",
+            "The candidates' statistics, with samples of differences",
             candidates,
         ),
     ]
@@ -98,7 +78,7 @@ async fn revision(call: Call<RevisionPath>) -> Result<Json<RevisionDetail>, ApiE
     detail(&call, call.path.revision).map(Json)
 }
 
-/// A revision with its texts as the caller may see them.
+/// A revision, without the texts that the caller must not see.
 fn detail<P, Q>(call: &Call<P, Q>, number: u64) -> Result<RevisionDetail, ApiError> {
     let mut detail = call.api.sources.host.revision(number)?;
     if hides_grants(call.role) {
@@ -109,7 +89,7 @@ fn detail<P, Q>(call: &Call<P, Q>, number: u64) -> Result<RevisionDetail, ApiErr
     Ok(detail)
 }
 
-/// Values that definitions grant to plugins may be secrets, and are for those who could change them.
+/// Values that definitions grant to plugins may be secrets; only those who can change definitions see them.
 fn hides_grants(role: Option<Role>) -> bool {
     role != Some(Role::Admin)
 }
@@ -136,7 +116,7 @@ async fn definitions(call: Call) -> Result<Json<DefinitionList>, ApiError> {
     }))
 }
 
-/// The definitions with their texts as the caller may see them.
+/// The definitions, without the texts that the caller must not see.
 async fn stored<P, Q>(call: &Call<P, Q>) -> Result<Vec<StoredDefinition>, ApiError> {
     let mut stored = call.api.sources.host.definitions().await?;
     if hides_grants(call.role) {
@@ -159,10 +139,10 @@ pub(super) struct DefinitionPath {
 async fn definition(call: Call<DefinitionPath>) -> Result<Json<DefinitionList>, ApiError> {
     let stored = stored(&call).await?;
     let DefinitionPath { kind, name } = call.path;
-    let meant = stored
+    let found = stored
         .into_iter()
         .filter(|stored| stored.id.name == name && stored.id.kind.eq_ignore_ascii_case(&kind));
-    let definitions: Vec<_> = meant.map(Into::into).collect();
+    let definitions: Vec<_> = found.map(Into::into).collect();
     if definitions.is_empty() {
         return Err(ApiError::NotFound(format!("there is no {kind}/{name}")));
     }

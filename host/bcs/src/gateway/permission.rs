@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, str::FromStr};
 
-use admittance_admission::words;
+use admittance_admission::{is_dns_subdomain, words};
 use http::{header::UPGRADE, request::Parts};
 
 use super::path;
@@ -53,14 +53,6 @@ impl FromStr for ApiGroup {
     type Err = InvalidApiGroup;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let is_label = |label: &str| {
-            !label.is_empty()
-                && !label.starts_with('-')
-                && !label.ends_with('-')
-                && label
-                    .bytes()
-                    .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'))
-        };
         let is_within = |domain: &str| {
             text.strip_suffix(domain)
                 .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
@@ -70,7 +62,7 @@ impl FromStr for ApiGroup {
             return Err(InvalidApiGroup::Protected(text.to_owned()));
         }
         // Kubernetes' own groups without a dot (`apps`) have no custom resources.
-        if !text.contains('.') || !text.split('.').all(is_label) {
+        if !text.contains('.') || !is_dns_subdomain(text) {
             return Err(InvalidApiGroup::Name(text.to_owned()));
         }
         Ok(Self(text.to_owned()))

@@ -1,157 +1,25 @@
 //! Making certificates, without touching a file.
 
-use std::{collections::BTreeSet, fmt, net::IpAddr, str::FromStr};
+use std::{collections::BTreeSet, net::IpAddr};
 
 use pem::{EncodeConfig, LineEnding, Pem};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
     KeyPair, KeyUsagePurpose, PublicKeyData, SanType,
 };
-use rustls_pki_types::{CertificateDer, DnsName, pem::PemObject};
+use rustls_pki_types::{CertificateDer, pem::PemObject};
 use time::{Duration, OffsetDateTime};
 use x509_parser::{
     certificate::X509Certificate,
     extensions::{GeneralName, ParsedExtension},
 };
 
-/// `NAME.NAMESPACE`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Service {
-    name: String,
-    namespace: String,
-}
-
-impl FromStr for Service {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (name, namespace) = text.split_once('.').ok_or("write NAME.NAMESPACE")?;
-        if namespace.contains('.') {
-            return Err("write NAME.NAMESPACE, without .svc: the other names are added automatically");
-        }
-        if is_dns_name(text) {
-            Ok(Self {
-                name: name.to_owned(),
-                namespace: namespace.to_owned(),
-            })
-        } else {
-            Err("name and namespace must be made of letters, digits and `-`")
-        }
-    }
-}
-
-impl Service {
-    /// Its names in the BCS driver, in Kubernetes, and in cluster DNS.
-    pub(super) fn names(&self) -> [String; 3] {
-        let Self { name, namespace } = self;
-        [
-            format!("{name}.{namespace}"),
-            format!("{name}.{namespace}.svc"),
-            format!("{name}.{namespace}.svc.cluster.local"),
-        ]
-    }
-}
-
-/// A DNS name, perhaps with a wildcard, or an IP address.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Host {
-    Name(String),
-    Address(IpAddr),
-}
-
-impl FromStr for Host {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if let Ok(address) = text.parse() {
-            return Ok(Self::Address(address));
-        }
-        if is_dns_name(text.strip_prefix("*.").unwrap_or(text)) {
-            Ok(Self::Name(text.to_owned()))
-        } else {
-            Err("write a host name or an IP address, without port")
-        }
-    }
-}
-
-impl fmt::Display for Host {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Name(name) => name.fmt(f),
-            Self::Address(address) => address.fmt(f),
-        }
-    }
-}
-
-fn is_dns_name(text: &str) -> bool {
-    // A trailing dot does not change the name, but certificates do not include it.
-    !text.ends_with('.') && DnsName::try_from(text).is_ok()
-}
-
-/// The name of a client.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Client(String);
-
-impl FromStr for Client {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        if !text.is_empty() && text.len() <= LONGEST_COMMON_NAME && text.chars().all(fits) {
-            Ok(Self(text.to_owned()))
-        } else {
-            Err("a client's name is 1 to 64 letters, digits, `-`, `_` and `.`")
-        }
-    }
-}
-
-/// The limit of X.520.
-const LONGEST_COMMON_NAME: usize = 64;
+use super::subject::{Client, Host, LONGEST_COMMON_NAME, Subject};
 
 const AUTHORITY_DAYS: i64 = 3650;
 
 /// Certificates are backdated, for clients whose clock is slow.
 const CLOCK_SKEW: Duration = Duration::hours(1);
-
-/// The subject of a certificate.
-#[derive(Clone, Debug)]
-pub(super) enum Subject {
-    /// A server with these names; at least one.
-    Server(Vec<Host>),
-    Client(Client),
-}
-
-impl Subject {
-    fn name(&self) -> String {
-        match self {
-            Self::Server(hosts) => hosts.first().map(Host::to_string).unwrap_or_default(),
-            Self::Client(Client(name)) => name.clone(),
-        }
-    }
-
-    pub(super) fn kind(&self) -> &'static str {
-        match self {
-            Self::Server(_) => "server",
-            Self::Client(_) => "client",
-        }
-    }
-
-    pub(super) fn names(&self) -> Vec<String> {
-        match self {
-            Self::Server(hosts) => hosts.iter().map(Host::to_string).collect(),
-            Self::Client(Client(name)) => vec![name.clone()],
-        }
-    }
-
-    /// The name of its files, without extension.
-    pub(super) fn file_name(&self) -> String {
-        let keep = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        self.name()
-            .chars()
-            .map(|c| if keep(c) { c } else { '_' })
-            .collect()
-    }
-}
 
 /// A CA that can sign. Lives as long as one run.
 pub(super) struct Authority {
@@ -160,13 +28,13 @@ pub(super) struct Authority {
     /// Its own certificate.
     der: CertificateDer<'static>,
     pub(super) not_after: OffsetDateTime,
-    pub(super) issuer: Issuer<'static, KeyPair>,
+    issuer: Issuer<'static, KeyPair>,
 }
 
 /// A certificate and its key, as PEM.
-pub(super) struct Issued {
-    pub(super) certificate: String,
-    pub(super) key: String,
+pub(crate) struct Issued {
+    pub(crate) certificate: String,
+    pub(crate) key: String,
     pub(super) not_after: OffsetDateTime,
 }
 
@@ -180,13 +48,8 @@ impl Authority {
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         // A unique name, so that two CAs are not confused.
-        let id: String = key
-            .subject_public_key_info()
-            .iter()
-            .rev()
-            .take(4)
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let bytes = key.subject_public_key_info().into_iter().rev();
+        let id: String = bytes.take(4).map(|byte| format!("{byte:02x}")).collect();
         params
             .distinguished_name
             .push(DnType::CommonName, format!("Admittance CA {id}"));
@@ -218,20 +81,20 @@ impl Authority {
         })
     }
 
-    /// A new CA that replaces an existing one, which stays trusted until it expires. The inner error says
-    /// what is wrong with the existing one.
-    pub(super) fn succeeding(
-        certificates: &str,
-        key: &str,
-        now: OffsetDateTime,
-    ) -> Result<Result<Self, String>, rcgen::Error> {
-        let mut new = Self::new(now)?;
-        Ok(pair(certificates, key).and_then(|(previous, _)| {
-            if not_after(&parse(&previous)?)? > now {
-                new.pem.push_str(&pem(&previous));
-            }
-            Ok(new)
-        }))
+    /// A new CA that replaces an existing one, which stays trusted until it expires. The error says what is
+    /// wrong with the existing one.
+    pub(super) fn succeeding(certificates: &str, key: &str, now: OffsetDateTime) -> Result<Self, String> {
+        let (previous, _) = pair(certificates, key)?;
+        let mut new = Self::new(now).map_err(|error| error.to_string())?;
+        if not_after(&parse(&previous)?)? > now {
+            new.pem.push_str(&pem(&previous));
+        }
+        Ok(new)
+    }
+
+    /// Its key, as PEM.
+    pub(super) fn key_pem(&self) -> String {
+        self.issuer.key().serialize_pem()
     }
 
     /// The expiry of an existing certificate that may stay in use for this subject; `None` if it must be

@@ -17,7 +17,7 @@ use rustls::{
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject};
 use tempfile::TempDir;
 
-use super::{made::Made, *};
+use super::*;
 
 #[derive(Parser)]
 struct Command {
@@ -37,8 +37,12 @@ fn arguments(directory: &TempDir, line: &str) -> Arguments {
         .arguments
 }
 
-fn certs(directory: &TempDir, line: &str) -> Result<Made, Error> {
+fn certs(directory: &TempDir, line: &str) -> crate::Result<Report> {
     make(&arguments(directory, line), now())
+}
+
+fn json(report: &Report) -> serde_json::Value {
+    serde_json::to_value(report).unwrap()
 }
 
 fn der(path: &Path) -> CertificateDer<'static> {
@@ -54,7 +58,7 @@ fn roots(ca_bundle: &str) -> Arc<RootCertStore> {
     Arc::new(roots)
 }
 
-fn serves(made: &Made, certificate: &Path, name: &str) -> bool {
+fn serves(made: &Report, certificate: &Path, name: &str) -> bool {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier = WebPkiServerVerifier::builder_with_provider(roots(&made.ca_bundle), provider)
         .build()
@@ -65,7 +69,7 @@ fn serves(made: &Made, certificate: &Path, name: &str) -> bool {
         .is_ok()
 }
 
-fn is_client(made: &Made, certificate: &Path) -> bool {
+fn is_client(made: &Report, certificate: &Path) -> bool {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier = WebPkiClientVerifier::builder_with_provider(roots(&made.ca_bundle), provider)
         .build()
@@ -118,7 +122,7 @@ fn the_bundle_is_one_line_to_paste() {
         assert!(text.contains(part), "{part} in {text}");
     }
 
-    let json = made.to_json();
+    let json = json(&made);
     assert_eq!(json["caBundle"], line);
     assert_eq!(json["ca"]["new"], true);
     assert_eq!(json["certificates"][0]["kind"], "server");

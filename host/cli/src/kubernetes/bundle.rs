@@ -10,10 +10,11 @@ use admittance_catalog::signature::SIGNATURE_SUFFIXES;
 use admittance_definitions::{ChainDefinition, ModuleReference, load_text};
 
 use super::{
-    Error,
-    layout::{self, CHAINS, MODULES_FROM_BESIDE},
+    files::key,
+    layout::{CHAINS, RELATIVE_MODULES},
     rewrite::{self, NewSource},
 };
+use crate::files;
 
 /// The limit of Kubernetes for the total size of a ConfigMap's values.
 const LARGEST_CONFIG_MAP: usize = 1024 * 1024;
@@ -31,117 +32,110 @@ pub(super) struct Bundle {
 #[derive(Debug)]
 pub(super) struct Module {
     /// The suffix of its ConfigMap's name.
-    pub(super) slug: String,
-    /// The name of its file.
-    pub(super) file_name: String,
-    pub(super) bytes: Vec<u8>,
-    /// The suffixes and contents of its signature files.
-    pub(super) signatures: Vec<(&'static str, Vec<u8>)>,
-}
-
-/// The location of modules for a Pod.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum ModuleHome<'a> {
-    /// In ConfigMaps.
-    ConfigMaps,
-    /// In this directory of the image.
-    Image(&'a str),
+    pub(super) suffix: String,
+    /// The names and contents of the module's file and of its signature files.
+    pub(super) files: Vec<(String, Vec<u8>)>,
 }
 
 impl Bundle {
-    /// The documents of these chains, with their modules.
-    ///
-    /// # Errors
-    ///
-    /// When a file cannot be read or changed, two would have the same name, or one is too large.
-    pub(super) fn of(chains: &[ChainDefinition], home: ModuleHome<'_>) -> Result<Self, Error> {
+    /// The documents of these chains, with their modules, unless the image has them in this directory.
+    pub(super) fn of(chains: &[ChainDefinition], image_directory: Option<&str>) -> crate::Result<Self> {
+        let directory = image_directory.unwrap_or(RELATIVE_MODULES);
         let mut modules = Modules::default();
         let mut by_file: BTreeMap<&str, Vec<NewSource>> = BTreeMap::new();
         for chain in chains {
             let new = by_file.entry(&chain.source.file).or_default();
             for stage in &chain.stages {
-                for (role, plugin) in rewrite::plugins(stage) {
+                for (field, plugin) in rewrite::plugins(stage) {
                     // Modules that are fetched are also fetched by the Pod.
-                    let ModuleReference::File(path) = &plugin.source else {
-                        continue;
-                    };
-                    let file_name = modules.add(path)?;
-                    let folder = match home {
-                        ModuleHome::ConfigMaps => MODULES_FROM_BESIDE,
-                        ModuleHome::Image(folder) => folder,
-                    };
-                    new.push(NewSource {
-                        stage: stage.location.clone(),
-                        role,
-                        source: format!("file:{folder}/{file_name}"),
-                    });
+                    if let ModuleReference::File(path) = &plugin.source {
+                        let file_name = modules.add(path)?;
+                        new.push(NewSource {
+                            stage: stage.location.clone(),
+                            field,
+                            source: format!("file:{directory}/{file_name}"),
+                        });
+                    }
                 }
             }
         }
         let mut documents = BTreeMap::new();
-        let mut origins: BTreeMap<String, &str> = BTreeMap::new();
+        let mut names = Names::default();
         for (file, new) in by_file {
-            let name = document_name(file);
-            if let Some(first) = origins.insert(name.clone(), file) {
-                return Err(Error::SameName {
-                    first: first.into(),
-                    second: file.into(),
-                    name,
-                });
-            }
+            let name = document_name(Path::new(file));
+            names.add(&name, Path::new(file))?;
             documents.insert(name.clone(), document(file, &name, &new)?);
         }
         let size: usize = documents.values().map(String::len).sum();
         if size > LARGEST_CONFIG_MAP {
-            return Err(Error::DocumentsTooLarge { size });
+            return Err(format!(
+                "the definitions have {size} bytes together; the limit of a ConfigMap is {LARGEST_CONFIG_MAP}; \
+                 split the installation with --name"
+            )
+            .into());
         }
-        let modules = match home {
-            ModuleHome::ConfigMaps => modules.of_config_maps()?,
-            ModuleHome::Image(_) => Vec::new(),
+        let modules = match image_directory {
+            None => modules.in_config_maps()?,
+            Some(_) => Vec::new(),
         };
         Ok(Self { documents, modules })
     }
 }
 
 /// The text of a document with the module locations of a Pod.
-fn document(file: &str, name: &str, new: &[NewSource]) -> Result<String, Error> {
-    let text = fs::read_to_string(file).map_err(|source| Error::File {
-        path: file.into(),
-        source,
-    })?;
-    let text = rewrite::sources(file, &text, new)?;
+fn document(file: &str, name: &str, new: &[NewSource]) -> crate::Result<String> {
+    let text = rewrite::sources(file, &files::read(Path::new(file))?, new)?;
     // The result is parsed again, as a Pod would.
     let folder = Path::new(CHAINS);
     let chains = load_text(&folder.join(name).display().to_string(), &text)?;
-    let expected = new
-        .iter()
-        .map(|new| folder.join(new.source.trim_start_matches("file:")));
-    let mut left: Vec<_> = expected.collect();
-    for stage in chains.iter().flat_map(|chain| &chain.stages) {
-        for (_, plugin) in rewrite::plugins(stage) {
-            let ModuleReference::File(path) = &plugin.source else {
-                continue;
+    let new = new.iter();
+    let mut expected: Vec<_> = new
+        .map(|new| folder.join(new.source.trim_start_matches("file:")))
+        .collect();
+    let stages = chains.iter().flat_map(|chain| &chain.stages);
+    for (_, plugin) in stages.flat_map(rewrite::plugins) {
+        if let ModuleReference::File(path) = &plugin.source {
+            let Some(index) = expected.iter().position(|expected| expected == path) else {
+                return Err(format!(
+                    "{file}: the sources of its plugins cannot be edited in place; write each as \
+                     `source: file:...` on a line of its own"
+                )
+                .into());
             };
-            match left.iter().position(|expected| expected == path) {
-                Some(index) => drop(left.swap_remove(index)),
-                None => return Err(Error::NotRewritten(file.into())),
-            }
+            expected.swap_remove(index);
         }
     }
     Ok(text)
 }
 
 /// The name of a document's file in the directory of the chains, where only some extensions are read.
-fn document_name(file: &str) -> String {
-    let path = Path::new(file);
-    let name = layout::key(&path.file_name().unwrap_or_default().to_string_lossy());
+fn document_name(file: &Path) -> String {
+    let name = key(file);
     let name = name.trim_start_matches('.');
-    let ending = path.extension().unwrap_or_default().to_ascii_lowercase();
-    if ["yaml", "yml", "json"].iter().any(|known| ending == *known) {
+    let extension = file.extension().unwrap_or_default().to_ascii_lowercase();
+    if ["yaml", "yml", "json"].iter().any(|known| extension == *known) {
         name.to_owned()
     } else {
         format!("{name}.yaml")
     }
+}
+
+/// Names that are given once each.
+#[derive(Default)]
+struct Names(BTreeMap<String, PathBuf>);
+
+impl Names {
+    fn add(&mut self, name: &str, path: &Path) -> Result<(), String> {
+        match self.0.insert(name.to_owned(), path.to_owned()) {
+            None => Ok(()),
+            Some(first) => Err(same_name(&first, path, name)),
+        }
+    }
+}
+
+fn same_name(first: &Path, second: &Path, name: &str) -> String {
+    let (first, second) = (first.display(), second.display());
+    format!("{first} and {second} differ but would both be named {name}; rename one of them")
 }
 
 /// The modules so far, by the names of their files.
@@ -150,90 +144,66 @@ struct Modules(BTreeMap<String, (PathBuf, Vec<u8>)>);
 
 impl Modules {
     /// Reads a module, unless it was already read, and returns the name of its file.
-    fn add(&mut self, path: &Path) -> Result<String, Error> {
-        let file_name = layout::key(&path.file_name().unwrap_or_default().to_string_lossy());
-        let bytes = fs::read(path).map_err(|source| Error::Module {
-            path: path.to_owned(),
-            source,
+    fn add(&mut self, path: &Path) -> Result<String, String> {
+        let file_name = key(path);
+        let bytes = fs::read(path).map_err(|error| {
+            format!(
+                "the plugin {} cannot be read: {error}; build it (`cargo task plugins`), or change the definition",
+                path.display()
+            )
         })?;
-        match self.0.get(&file_name) {
-            // The same module by another path is kept once.
-            Some((_, there)) if *there == bytes => {}
-            Some((first, _)) => {
-                return Err(Error::SameName {
-                    first: first.clone(),
-                    second: path.to_owned(),
-                    name: file_name,
-                });
-            }
-            None => {
-                self.0.insert(file_name.clone(), (path.to_owned(), bytes));
-            }
+        let (first, present) = self
+            .0
+            .entry(file_name.clone())
+            .or_insert_with(|| (path.to_owned(), bytes.clone()));
+        // The same module by another path is kept once.
+        if *present == bytes {
+            Ok(file_name)
+        } else {
+            Err(same_name(first, path, &file_name))
         }
-        Ok(file_name)
     }
 
-    fn of_config_maps(self) -> Result<Vec<Module>, Error> {
-        let mut slugs: BTreeMap<String, PathBuf> = BTreeMap::new();
+    fn in_config_maps(self) -> Result<Vec<Module>, String> {
+        let mut names = Names::default();
         let mut modules = Vec::new();
         for (file_name, (path, bytes)) in self.0 {
             if bytes.len() > LARGEST_CONFIG_MAP {
-                return Err(Error::ModuleTooLarge {
-                    path,
-                    size: bytes.len(),
-                });
+                return Err(format!(
+                    "the plugin {} has {} bytes; the limit of a ConfigMap is {LARGEST_CONFIG_MAP}; put the plugins \
+                     into the image, and name their directory there with --modules-in-image",
+                    path.display(),
+                    bytes.len()
+                ));
             }
-            let slug = slug(&file_name);
-            if let Some(first) = slugs.insert(slug.clone(), path.clone()) {
-                return Err(Error::SameName {
-                    first,
-                    second: path,
-                    name: slug,
-                });
+            let suffix = format!("module-{}", slug(&file_name));
+            names.add(&suffix, &path)?;
+            let mut parts = vec![(file_name.clone(), bytes)];
+            // The Pod checks the signatures next to a module as well.
+            for suffix in SIGNATURE_SUFFIXES {
+                let mut path = path.clone().into_os_string();
+                path.push(suffix);
+                match fs::read(&path) {
+                    Ok(bytes) => parts.push((format!("{file_name}{suffix}"), bytes)),
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    Err(error) => return Err(files::at(Path::new(&path))(error)),
+                }
             }
-            modules.push(Module {
-                slug,
-                file_name,
-                bytes,
-                signatures: signatures(&path)?,
-            });
+            modules.push(Module { suffix, files: parts });
         }
         Ok(modules)
     }
 }
 
-/// The signatures next to a module, which the Pod checks as well.
-fn signatures(module: &Path) -> Result<Vec<(&'static str, Vec<u8>)>, Error> {
-    let mut signatures = Vec::new();
-    for ending in SIGNATURE_SUFFIXES {
-        let mut name = module.as_os_str().to_owned();
-        name.push(ending);
-        let path = PathBuf::from(name);
-        match fs::read(&path) {
-            Ok(bytes) => signatures.push((ending, bytes)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(source) => return Err(Error::File { path, source }),
-        }
-    }
-    Ok(signatures)
-}
-
-/// A file's name as the suffix of a ConfigMap's name.
+/// A file's name as a part of a ConfigMap's name.
 fn slug(file_name: &str) -> String {
     let stem = file_name.strip_suffix(".wasm").unwrap_or(file_name);
-    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    let slug: String = stem
-        .to_ascii_lowercase()
-        .chars()
-        // Names of objects have at most 253 characters.
-        .take(200)
-        .map(|c| if fits(c) { c } else { '-' })
-        .collect();
-    let slug = slug.trim_matches('-');
-    if slug.is_empty() {
-        "plugin".to_owned()
-    } else {
-        slug.to_owned()
+    // Names of objects have at most 253 characters.
+    let stem: String = stem.to_ascii_lowercase().chars().take(200).collect();
+    let slug = stem.replace(|c: char| !(c.is_ascii_lowercase() || c.is_ascii_digit()), "-");
+    match slug.trim_matches('-') {
+        "" => "plugin".to_owned(),
+        slug => slug.to_owned(),
     }
 }
 
@@ -242,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_signs_a_module_goes_with_it() {
+    fn signatures_are_next_to_their_module() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         for (name, text) in [("a.wasm", "a"), ("a.wasm.sig", "signature"), ("b.wasm", "b")] {
@@ -252,12 +222,16 @@ mod tests {
         for name in ["a.wasm", "b.wasm"] {
             assert_eq!(modules.add(&path(name)).unwrap(), name);
         }
-        let modules = modules.of_config_maps().unwrap();
+        let modules = modules.in_config_maps().unwrap();
         let found: Vec<_> = modules
             .iter()
-            .map(|module| (module.slug.as_str(), module.signatures.as_slice()))
+            .map(|module| (module.suffix.as_str(), module.files.as_slice()))
             .collect();
-        let signature = [(".sig", b"signature".to_vec())];
-        assert_eq!(found, [("a", signature.as_slice()), ("b", &[])]);
+        let file = |name: &str, text: &str| (name.to_owned(), text.as_bytes().to_vec());
+        let signed = [file("a.wasm", "a"), file("a.wasm.sig", "signature")];
+        assert_eq!(
+            found,
+            [("module-a", &signed[..]), ("module-b", &[file("b.wasm", "b")])]
+        );
     }
 }

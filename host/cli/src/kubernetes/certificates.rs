@@ -1,10 +1,6 @@
 //! The certificate of the webhook server, and the CA that the API server trusts for it.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{fmt::Display, path::Path, time::Duration};
 
 use admittance_net::tls::{self, Trust};
 use rustls::{
@@ -14,8 +10,8 @@ use rustls::{
 use rustls_pki_types::{ServerName, UnixTime};
 use time::{Date, OffsetDateTime};
 
-use super::layout::{Label, Name};
-use crate::certs::{Service, ServiceCertificate};
+use super::Installation;
+use crate::{certs, files};
 
 /// Validated certificates, as PEM.
 #[derive(Debug)]
@@ -27,141 +23,103 @@ pub(super) struct Certificates {
     pub(super) ends: Date,
 }
 
-/// Why certificates cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum CertificateError {
-    #[error("{path}: {reason}; {fix}", path = path.display())]
-    File {
-        path: PathBuf,
-        reason: String,
-        fix: String,
-    },
-    #[error("the certificate cannot be made: {0}")]
-    Make(String),
-}
-
 /// The validity of certificates that are made for the manifests.
 const DAYS: u16 = 365;
 
-/// The host that the API server calls, which the certificate must have.
-fn host(name: &Name, namespace: &Label) -> String {
-    format!("{name}.{namespace}.svc")
+/// A PEM text and the name of its file, for messages.
+struct Pem {
+    name: String,
+    text: String,
+}
+
+impl Pem {
+    fn wrong(&self, reason: impl Display) -> String {
+        format!("{}: {reason}", self.name)
+    }
 }
 
 impl Certificates {
     /// New ones, from a new CA.
-    pub(super) fn make(
-        name: &Name,
-        namespace: &Label,
-        now: OffsetDateTime,
-    ) -> Result<Self, CertificateError> {
-        let service: Service = format!("{name}.{namespace}")
-            .parse()
-            .map_err(|error: &str| CertificateError::Make(error.to_owned()))?;
-        let made = ServiceCertificate::make(&service, DAYS, now)
-            .map_err(|error| CertificateError::Make(error.to_string()))?;
-        Self::of(
-            made.authority,
-            made.certificate,
-            made.key,
-            &host(name, namespace),
-            now,
-        )
-        .map_err(|(_, reason)| CertificateError::Make(reason))
+    pub(super) fn make(installation: &Installation, now: OffsetDateTime) -> crate::Result<Self> {
+        let Installation { name, namespace, .. } = installation;
+        let service = format!("{name}.{namespace}").parse()?;
+        let (authority, issued) = certs::for_service(&service, DAYS, now)?;
+        let made = [authority, issued.certificate, issued.key].map(|text| Pem {
+            name: "the new certificate".to_owned(),
+            text,
+        });
+        Ok(Self::validated(made, installation, now)?)
     }
 
     /// Those that `admittance certs --service NAME.NAMESPACE` wrote to this directory.
     pub(super) fn read(
         directory: &Path,
-        name: &Name,
-        namespace: &Label,
+        installation: &Installation,
         now: OffsetDateTime,
-    ) -> Result<Self, CertificateError> {
-        let make = format!(
-            "admittance certs --service {name}.{namespace} --out {}",
+    ) -> crate::Result<Self> {
+        let Installation { name, namespace, .. } = installation;
+        let service = format!("{name}.{namespace}");
+        let command = format!(
+            "admittance certs --service {service} --out {}",
             directory.display()
         );
-        let files = [
+        let [authority, certificate, key] = [
             "ca.pem".to_owned(),
-            format!("{name}.{namespace}.pem"),
-            format!("{name}.{namespace}.key"),
+            format!("{service}.pem"),
+            format!("{service}.key"),
         ]
-        .map(|file| directory.join(file));
-        let read = |path: &PathBuf| {
-            fs::read_to_string(path).map_err(|error| CertificateError::File {
-                path: path.clone(),
-                reason: error.to_string(),
-                fix: format!("make it with `{make}`"),
-            })
-        };
-        let [authority, certificate, key] = files.each_ref().map(read);
-        let read = Self::of(authority?, certificate?, key?, &host(name, namespace), now);
-        read.map_err(|(part, reason)| CertificateError::File {
-            path: match (part, files) {
-                (Part::Authority, [path, _, _])
-                | (Part::Certificate, [_, path, _])
-                | (Part::Key, [_, _, path]) => path,
-            },
-            reason,
-            fix: format!("make a new certificate with `{make} --force`"),
-        })
+        .map(|file| {
+            let path = directory.join(file);
+            let text = files::read(&path).map_err(|error| format!("{error}; make it with `{command}`"))?;
+            let name = path.display().to_string();
+            Ok::<_, String>(Pem { name, text })
+        });
+        let validated = Self::validated([authority?, certificate?, key?], installation, now);
+        Ok(validated.map_err(|error| format!("{error}; make a new certificate with `{command} --force`"))?)
     }
 
     /// Validates the certificates as the API server does.
-    fn of(
-        authority: String,
-        certificate: String,
-        key: String,
-        host: &str,
+    fn validated(
+        [authority, certificate, key]: [Pem; 3],
+        installation: &Installation,
         now: OffsetDateTime,
-    ) -> Result<Self, (Part, String)> {
-        fn at<E: std::fmt::Display>(part: Part) -> impl Fn(E) -> (Part, String) {
-            move |error| (part, error.to_string())
+    ) -> Result<Self, String> {
+        let host = format!("{}.{}.svc", installation.name, installation.namespace);
+        if authority.text.contains("PRIVATE KEY") {
+            return Err(authority.wrong("it contains a private key, which would become public"));
         }
-        if authority.contains("PRIVATE KEY") {
-            return Err((
-                Part::Authority,
-                "it contains a private key, which would become public".to_owned(),
-            ));
-        }
-        let roots = tls::certificates_in(authority.as_bytes()).map_err(at(Part::Authority))?;
-        let roots = Trust::Only(&roots).roots().map_err(at(Part::Authority))?;
-        let chain = tls::certificates_in(certificate.as_bytes()).map_err(at(Part::Certificate))?;
-        let private = tls::private_key_in(key.as_bytes()).map_err(at(Part::Key))?;
+        let roots =
+            tls::certificates_in(authority.text.as_bytes()).map_err(|error| authority.wrong(error))?;
+        let roots = Trust::Only(&roots)
+            .roots()
+            .map_err(|error| authority.wrong(error))?;
+        let chain =
+            tls::certificates_in(certificate.text.as_bytes()).map_err(|error| certificate.wrong(error))?;
+        let private = tls::private_key_in(key.text.as_bytes()).map_err(|error| key.wrong(error))?;
         let provider = tls::provider();
         CertifiedKey::from_der(chain.clone(), private, &provider)
             .and_then(|identity| identity.keys_match())
-            .map_err(at(Part::Key))?;
+            .map_err(|error| key.wrong(error))?;
         let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider)
             .build()
-            .map_err(at(Part::Authority))?;
-        let name = ServerName::try_from(host).map_err(at(Part::Certificate))?;
+            .map_err(|error| authority.wrong(error))?;
+        let name = ServerName::try_from(host.as_str()).map_err(|error| certificate.wrong(error))?;
         let (end, others) = chain
             .split_first()
-            .ok_or_else(|| (Part::Certificate, "it holds no certificate".to_owned()))?;
+            .ok_or_else(|| certificate.wrong("it holds no certificate"))?;
         let seconds = u64::try_from(now.unix_timestamp()).unwrap_or_default();
         let time = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
         verifier
             .verify_server_cert(end, others, &name, &[], time)
             .map_err(|error| {
-                let reason = format!("the API server would not accept it for {host}: {error}");
-                (Part::Certificate, reason)
+                certificate.wrong(format!("the API server would not accept it for {host}: {error}"))
             })?;
-        let ends = tls::not_after(end)
-            .ok_or_else(|| (Part::Certificate, "its expiry date is not valid".to_owned()))?;
+        let ends = tls::not_after(end).ok_or_else(|| certificate.wrong("its expiry date is not valid"))?;
         Ok(Self {
-            authority,
-            certificate,
-            key,
+            authority: authority.text,
+            certificate: certificate.text,
+            key: key.text,
             ends: OffsetDateTime::from(ends).date(),
         })
     }
-}
-
-/// The invalid file.
-#[derive(Clone, Copy, Debug)]
-enum Part {
-    Authority,
-    Certificate,
-    Key,
 }

@@ -1,28 +1,21 @@
 //! The configuration of a Pod, made from the operator's.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "assigning to a field of a JSON object that was just made cannot fail"
-)]
-
 use std::{
-    fs,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::{Ipv4Addr, SocketAddr},
     path::Path,
     time::Duration,
 };
 
 use admittance_admin::AdminConfig;
-use admittance_definitions::{Mistakes, document};
+use admittance_definitions::document;
 use admittance_driver::{Config, FrontConfig, Limits};
 use serde_json::{Map, Value as Json, json};
 
 use super::{
-    Error,
-    admin::Admin,
-    files::ConfigFiles,
-    layout::{CACHE, CERTIFICATE_FILE, CHAINS_FROM_BESIDE, CLIENT_CA_FILE, KEY_FILE, STATE, TLS_FROM_BESIDE},
+    files::{self, Files},
+    layout::{CACHE, CLIENT_CA_FILE, RELATIVE_CHAINS, STATE},
 };
+use crate::files::read;
 
 /// The configuration of a Pod, and what other objects need to know of it.
 #[derive(Debug)]
@@ -30,10 +23,10 @@ pub(super) struct Configuration {
     root: Map<String, Json>,
     /// The CAs of clients, as PEM; `None` for any client.
     pub(super) client_ca: Option<String>,
-    /// The users of the admin port.
-    pub(super) admin: Admin,
-    /// Other files that it names.
-    pub(super) carried: ConfigFiles,
+    /// The files of the admin port, which include keys and tokens.
+    pub(super) admin_files: Files,
+    /// The other files that it names.
+    pub(super) files: Files,
     /// Whether it named registry credentials, which are not included.
     pub(super) had_credentials: bool,
     pub(super) webhook_port: u16,
@@ -51,43 +44,30 @@ impl Configuration {
     /// A minimal configuration.
     pub(super) fn new() -> Self {
         let limits = FrontConfig::Reviews.default_limits();
-        Self::from_parts(
-            Map::new(),
-            None,
-            Admin::default(),
-            limits,
-            [WEBHOOK_PORT, ADMIN_PORT],
-        )
+        Self::of_pod(Map::new(), None, &limits, [WEBHOOK_PORT, ADMIN_PORT])
     }
 
     /// From the operator's file. Settings of chains and limits are kept; paths and addresses are replaced by
     /// those of a Pod.
-    ///
-    /// # Errors
-    ///
-    /// When it is invalid, or the configuration of a proxy.
-    pub(super) fn read(path: &Path) -> Result<(Self, Config), Error> {
+    pub(super) fn read(path: &Path) -> crate::Result<(Self, Config)> {
         let config = Config::read(path)?;
         if !matches!(config.front, FrontConfig::Reviews) {
-            return Err(Error::NoWebhookServer(path.to_owned()));
+            return Err(format!(
+                "{}: this is not the configuration of a webhook server; write `dialect: {{ kubernetes: {{}} }}`, \
+                 without `upstream`",
+                path.display()
+            )
+            .into());
         }
-        let mut mistakes = Mistakes::new();
-        let document = document::read_one(path, &mut mistakes);
-        let mut root = document
-            .map(|document| document.root().json())
-            .unwrap_or_default();
+        let mut root = document::to_json(&path.display().to_string(), &read(path)?)?;
         let directory = path.parent().unwrap_or(Path::new(""));
-        let carried = ConfigFiles::of(&mut root, directory)?;
-        let Json::Object(root) = root else {
-            return Err(mistakes.into_result(()).err().unwrap_or_default().into());
+        let files = files::of_modules(&mut root, directory)?;
+        let admin_files = match root.get_mut("admin") {
+            Some(Json::Object(section)) => files::of_admin(section, directory)?,
+            _ => Files::new(),
         };
-        let client_ca = root
-            .get("listen")
-            .and_then(|listen| listen.get("tls")?.get("clientCa")?.as_str())
-            .map(|file| directory.join(file))
-            .map(|file| fs::read_to_string(&file).map_err(|source| Error::File { path: file, source }))
-            .transpose()?;
-        let admin = Admin::of(root.get("admin"), directory)?;
+        let client_ca = root.pointer("/listen/tls/clientCa").and_then(Json::as_str);
+        let client_ca = client_ca.map(|file| read(&directory.join(file))).transpose()?;
         // Addresses of the operator's machine do not apply to a Pod.
         let port = |address: Option<SocketAddr>, default| match address {
             Some(address) if address.ip().is_unspecified() => address.port(),
@@ -97,71 +77,59 @@ impl Configuration {
             port(Some(config.listen.address), WEBHOOK_PORT),
             port(config.admin.as_ref().map(AdminConfig::address), ADMIN_PORT),
         ];
+        let root = root.as_object().cloned().unwrap_or_default();
         let configuration = Self {
-            carried,
-            ..Self::from_parts(root, client_ca, admin, config.limits.clone(), ports)
+            files,
+            admin_files,
+            ..Self::of_pod(root, client_ca, &config.limits, ports)
         };
         Ok((configuration, config))
     }
 
-    fn from_parts(
-        mut root: Map<String, Json>,
+    fn of_pod(
+        mut given: Map<String, Json>,
         client_ca: Option<String>,
-        admin: Admin,
-        limits: Limits,
+        limits: &Limits,
         [webhook_port, admin_port]: [u16; 2],
     ) -> Self {
-        let own = [
-            "listen",
-            "admin",
-            "dialect",
-            "limits",
-            "definitions",
-            "store",
-            "history",
-        ];
-        let [_, _, _, given_limits, _, given_store, given_history] = own.map(|name| root.remove(name));
-        let mut tls = json!({
-            "certificate": format!("{TLS_FROM_BESIDE}/{CERTIFICATE_FILE}"),
-            "key": format!("{TLS_FROM_BESIDE}/{KEY_FILE}"),
-        });
-        if client_ca.is_some() {
-            tls["clientCa"] = CLIENT_CA_FILE.into();
-        }
-        let everywhere = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port).to_string();
-        let mut pod = Map::new();
-        pod.insert(
-            "listen".into(),
-            json!({"address": everywhere(webhook_port), "tls": tls}),
-        );
-        pod.insert("admin".into(), admin.at(everywhere(admin_port)));
-        pod.insert("dialect".into(), json!({"kubernetes": {}}));
-        pod.insert("definitions".into(), json!([CHAINS_FROM_BESIDE]));
-        let mut place = |name: &str, given: Option<Json>, directory: &str| {
-            let mut section = match given {
-                Some(Json::Object(section)) => section,
-                _ => Map::new(),
-            };
-            section.insert("directory".into(), format!("{directory}/{name}").into());
-            pod.insert(name.into(), section.into());
-        };
-        place("store", given_store, CACHE);
-        place("history", given_history, STATE);
-        if let Some(limits) = given_limits {
-            pod.insert("limits".into(), limits);
+        // Lists of namespaces are only needed without a cluster.
+        for replaced in ["listen", "dialect", "definitions", "namespaces", "namespacesFile"] {
+            given.remove(replaced);
         }
         // A ConfigMap must not contain secrets.
-        let modules = root.get_mut("modules").and_then(Json::as_object_mut);
+        let modules = given.get_mut("modules").and_then(Json::as_object_mut);
         let credentials = modules.and_then(|modules| modules.remove("dockerConfig"));
-        // Lists are only needed without a cluster.
-        root.remove("namespaces");
-        root.remove("namespacesFile");
-        pod.append(&mut root);
+
+        let any_address = |port| SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)).to_string();
+        let mut tls = files::own_certificate();
+        if let (Some(tls), Some(_)) = (tls.as_object_mut(), &client_ca) {
+            tls.insert("clientCa".into(), CLIENT_CA_FILE.into());
+        }
+        let mut root = Map::new();
+        root.insert(
+            "listen".into(),
+            json!({"address": any_address(webhook_port), "tls": tls}),
+        );
+        root.insert("dialect".into(), json!({"kubernetes": {}}));
+        root.insert("definitions".into(), json!([RELATIVE_CHAINS]));
+        for (name, key, value) in [
+            ("admin", "address", any_address(admin_port)),
+            ("store", "directory", format!("{CACHE}/store")),
+            ("history", "directory", format!("{STATE}/history")),
+        ] {
+            let mut section = Map::new();
+            if let Some(Json::Object(given)) = given.remove(name) {
+                section = given;
+            }
+            section.insert(key.into(), value.into());
+            root.insert(name.into(), section.into());
+        }
+        root.append(&mut given);
         Self {
-            root: pod,
+            root,
             client_ca,
-            admin,
-            carried: ConfigFiles::default(),
+            admin_files: Files::new(),
+            files: Files::new(),
             had_credentials: credentials.is_some(),
             webhook_port,
             admin_port,
@@ -179,6 +147,22 @@ impl Configuration {
     /// Whether it uses the cluster.
     pub(super) fn uses_cluster(&self) -> bool {
         self.root.contains_key("cluster")
+    }
+
+    /// Whether the admin port uses TLS.
+    pub(super) fn has_admin_tls(&self) -> bool {
+        self.admin_has("tls")
+    }
+
+    /// Whether any user may use the API below `/v1`.
+    pub(super) fn has_admin_users(&self) -> bool {
+        self.admin_has("tokens") || self.admin_has("clients")
+    }
+
+    fn admin_has(&self, key: &str) -> bool {
+        self.root
+            .get("admin")
+            .is_some_and(|admin| admin.get(key).is_some())
     }
 
     /// The text of the file.

@@ -5,6 +5,8 @@
     reason = "assigning to a field of a JSON object that was just made cannot fail"
 )]
 
+use std::time::Duration;
+
 use serde_json::{Value as Json, json};
 
 use super::{
@@ -14,36 +16,22 @@ use super::{
     layout::{ADMIN, ADMIN_PORT, CACHE, CHAINS, CONFIG, CONFIG_FILE, MODULES, STATE, TLS, WEBHOOK_PORT},
 };
 
-/// Settings of the Pods.
-#[derive(Debug)]
-pub(super) struct PodChoices<'a> {
-    pub(super) image: &'a str,
-    pub(super) replicas: u16,
-    pub(super) cpu: &'a str,
-    pub(super) memory: &'a str,
-    pub(super) memory_limit: Option<&'a str>,
-    pub(super) priority_class: Option<&'a str>,
-    /// Whether a Pod gets a token for the API server.
-    pub(super) has_token: bool,
-}
-
 /// The user that distroless images call nonroot.
 const USER: u32 = 65532;
 
 /// Added to the time that the program itself needs to stop.
-const SPARE_SECONDS: u64 = 5;
+const SPARE: Duration = Duration::from_secs(5);
 
 pub(super) fn deployment(
     installation: &Installation,
-    choices: &PodChoices<'_>,
     configuration: &Configuration,
     bundle: &Bundle,
 ) -> Json {
     let selector = installation.labels();
     let mut pod = json!({
-        "serviceAccountName": installation.name.as_str(),
-        "automountServiceAccountToken": choices.has_token,
-        "terminationGracePeriodSeconds": whole_seconds(configuration) + SPARE_SECONDS,
+        "serviceAccountName": installation.name,
+        "automountServiceAccountToken": configuration.uses_cluster(),
+        "terminationGracePeriodSeconds": (configuration.shutdown + SPARE).as_secs_f64().ceil() as u64,
         "securityContext": {
             "runAsNonRoot": true,
             "runAsUser": USER,
@@ -58,42 +46,33 @@ pub(super) fn deployment(
             "whenUnsatisfiable": "ScheduleAnyway",
             "labelSelector": {"matchLabels": selector},
         }],
-        "containers": [container(choices, configuration, bundle)],
+        "containers": [container(installation, configuration, bundle)],
         "volumes": volumes(installation, configuration, bundle),
     });
-    if let Some(class) = choices.priority_class {
-        pod["priorityClassName"] = class.into();
+    if let Some(class) = &installation.priority_class {
+        pod["priorityClassName"] = class.as_str().into();
     }
     let mut annotations = json!({
         "prometheus.io/scrape": "true",
         "prometheus.io/port": configuration.admin_port.to_string(),
         "prometheus.io/path": "/metrics",
     });
-    if configuration.admin.is_https() {
+    if configuration.has_admin_tls() {
         annotations["prometheus.io/scheme"] = "https".into();
     }
-    json!({
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": installation.metadata(installation.name.as_str()),
-        "spec": {
-            "replicas": choices.replicas,
-            "selector": {"matchLabels": selector},
-            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
-            "template": {
-                "metadata": {"labels": installation.labels(), "annotations": annotations},
-                "spec": pod,
-            },
+    let spec = json!({
+        "replicas": installation.replicas,
+        "selector": {"matchLabels": selector},
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
+        "template": {
+            "metadata": {"labels": installation.labels(), "annotations": annotations},
+            "spec": pod,
         },
-    })
+    });
+    installation.object("apps/v1", "Deployment", &installation.name, [("spec", spec)])
 }
 
-fn whole_seconds(configuration: &Configuration) -> u64 {
-    let stop = configuration.shutdown;
-    stop.as_secs() + u64::from(stop.subsec_nanos() > 0)
-}
-
-fn container(choices: &PodChoices<'_>, configuration: &Configuration, bundle: &Bundle) -> Json {
+fn container(installation: &Installation, configuration: &Configuration, bundle: &Bundle) -> Json {
     let mut mounts = vec![
         json!({"name": "config", "mountPath": CONFIG, "readOnly": true}),
         json!({"name": "chains", "mountPath": CHAINS, "readOnly": true}),
@@ -104,15 +83,20 @@ fn container(choices: &PodChoices<'_>, configuration: &Configuration, bundle: &B
     if !bundle.modules.is_empty() {
         mounts.push(json!({"name": "modules", "mountPath": MODULES, "readOnly": true}));
     }
-    if !configuration.admin.files.is_empty() {
+    if !configuration.admin_files.is_empty() {
         mounts.push(json!({"name": "admin", "mountPath": ADMIN, "readOnly": true}));
     }
-    let mut resources = json!({"requests": {"cpu": choices.cpu, "memory": choices.memory}});
-    if let Some(limit) = choices.memory_limit {
+    let Installation {
+        cpu_request: cpu,
+        memory_request: memory,
+        ..
+    } = installation;
+    let mut resources = json!({"requests": {"cpu": cpu, "memory": memory}});
+    if let Some(limit) = &installation.memory_limit {
         resources["limits"] = json!({"memory": limit});
     }
     // The kubelet does not verify the certificate.
-    let scheme = if configuration.admin.is_https() {
+    let scheme = if configuration.has_admin_tls() {
         "HTTPS"
     } else {
         "HTTP"
@@ -120,7 +104,7 @@ fn container(choices: &PodChoices<'_>, configuration: &Configuration, bundle: &B
     let get = |path: &str| json!({"path": path, "port": ADMIN_PORT, "scheme": scheme});
     json!({
         "name": "admittance",
-        "image": choices.image,
+        "image": installation.image,
         "args": ["serve", "--config", format!("{CONFIG}/{CONFIG_FILE}")],
         "ports": [
             {"name": WEBHOOK_PORT, "containerPort": configuration.webhook_port, "protocol": "TCP"},
@@ -145,22 +129,21 @@ fn container(choices: &PodChoices<'_>, configuration: &Configuration, bundle: &B
 fn volumes(installation: &Installation, configuration: &Configuration, bundle: &Bundle) -> Vec<Json> {
     /// Its user and group may read it: 0440.
     const SECRET_MODE: u32 = 0o440;
-    let name = &installation.name;
+    let name = |suffix: &str| installation.named(suffix);
     let mut volumes = vec![
-        json!({"name": "config", "configMap": {"name": name.config()}}),
-        json!({"name": "chains", "configMap": {"name": name.chains()}}),
-        json!({"name": "tls", "secret": {"secretName": name.tls(), "defaultMode": SECRET_MODE}}),
+        json!({"name": "config", "configMap": {"name": name("config")}}),
+        json!({"name": "chains", "configMap": {"name": name("chains")}}),
+        json!({"name": "tls", "secret": {"secretName": name("tls"), "defaultMode": SECRET_MODE}}),
         json!({"name": "cache", "emptyDir": {}}),
         json!({"name": "state", "emptyDir": {}}),
     ];
-    if !configuration.admin.files.is_empty() {
-        let secret = json!({"secretName": name.admin(), "defaultMode": SECRET_MODE});
+    if !configuration.admin_files.is_empty() {
+        let secret = json!({"secretName": name("admin"), "defaultMode": SECRET_MODE});
         volumes.push(json!({"name": "admin", "secret": secret}));
     }
     if !bundle.modules.is_empty() {
-        let source =
-            |module: &super::bundle::Module| json!({"configMap": {"name": name.module(&module.slug)}});
-        let sources: Vec<_> = bundle.modules.iter().map(source).collect();
+        let names = bundle.modules.iter().map(|module| name(&module.suffix));
+        let sources: Vec<_> = names.map(|name| json!({"configMap": {"name": name}})).collect();
         volumes.push(json!({"name": "modules", "projected": {"sources": sources}}));
     }
     volumes

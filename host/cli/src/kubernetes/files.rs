@@ -1,73 +1,105 @@
-//! Files that a configuration names, which are mounted next to it in a Pod.
+//! Files that a configuration names, which are mounted in a Pod.
 
 use std::{
     collections::BTreeMap,
-    fs,
     path::{Path, PathBuf},
 };
 
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json, json};
 
-use super::{Error, layout};
+use super::layout::{CERTIFICATE_FILE, CLIENT_CA_FILE, CONFIG_FILE, KEY_FILE, RELATIVE_ADMIN, RELATIVE_TLS};
 
-/// Texts by file name. Lives until the ConfigMap is created from it.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct ConfigFiles(BTreeMap<String, String>);
+/// Texts by file name.
+pub(super) type Files = BTreeMap<String, String>;
 
-impl ConfigFiles {
-    /// Adds the files of the sections `modules` and `signatures`, and changes their paths in `root` to those
-    /// in a Pod.
-    ///
-    /// # Errors
-    ///
-    /// When a file cannot be read.
-    pub(super) fn of(root: &mut Json, directory: &Path) -> Result<Self, Error> {
-        let mut carried = Self::default();
-        let mut take = |node: Option<&mut Json>| carried.take(node, directory);
-        take(root.pointer_mut("/modules/ca"))?;
-        for rule in entries(root.get_mut("signatures")) {
-            for key in entries(rule.get_mut("keys")) {
-                take(Some(key))?;
-            }
-            // A trusted_root.json, or its parts as files.
-            take(rule.pointer_mut("/keyless/trustRoot"))?;
-            for part in ["authorities", "signatureLog", "certificateLog"] {
-                take(rule.pointer_mut(&format!("/keyless/trustRoot/{part}")))?;
-            }
+/// The files of the sections `modules` and `signatures`, whose paths in `root` become those in a Pod. They
+/// are mounted next to the configuration.
+pub(super) fn of_modules(root: &mut Json, directory: &Path) -> Result<Files, String> {
+    let mut files = Files::new();
+    let mut take =
+        |node: Option<&mut Json>| take(node, directory, |path, text| file_name(&mut files, path, text));
+    take(root.pointer_mut("/modules/ca"))?;
+    for rule in entries(root.get_mut("signatures")) {
+        for key in entries(rule.get_mut("keys")) {
+            take(Some(key))?;
         }
-        Ok(carried)
+        // A trusted_root.json, or its parts as files.
+        take(rule.pointer_mut("/keyless/trustRoot"))?;
+        for part in ["authorities", "signatureLog", "certificateLog"] {
+            take(rule.pointer_mut(&format!("/keyless/trustRoot/{part}")))?;
+        }
     }
+    Ok(files)
+}
 
-    pub(super) fn files(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(name, text)| (name.as_str(), text.as_str()))
+/// The files of the section `admin`, whose paths become those in a Pod. They contain keys and tokens, and are
+/// mounted from a Secret.
+pub(super) fn of_admin(section: &mut Map<String, Json>, directory: &Path) -> Result<Files, String> {
+    let mut files = Files::new();
+    let mut take = |node: Option<&mut Json>, name: &str| {
+        take(node, directory, |_, text| {
+            files.insert(name.to_owned(), text);
+            format!("{RELATIVE_ADMIN}/{name}")
+        })
+    };
+    if let Some(tls) = section.get_mut("tls") {
+        take(tls.get_mut("certificate"), CERTIFICATE_FILE)?;
+        take(tls.get_mut("key"), KEY_FILE)?;
+        take(tls.get_mut("clientCa"), CLIENT_CA_FILE)?;
     }
+    for (number, token) in (1_u32..).zip(entries(section.get_mut("tokens"))) {
+        take(token.get_mut("file"), &format!("token-{number}"))?;
+    }
+    // On the operator's machine they were for loopback; a Pod's port is used over the network.
+    if section.contains_key("tokens") && !section.contains_key("tls") {
+        section.insert("tls".to_owned(), own_certificate());
+    }
+    Ok(files)
+}
 
-    /// A value that is not a string is ignored.
-    fn take(&mut self, node: Option<&mut Json>, directory: &Path) -> Result<(), Error> {
-        let Some(Json::String(named)) = node else {
-            return Ok(());
-        };
+/// The section `tls` with the certificate of the installation.
+pub(super) fn own_certificate() -> Json {
+    json!({
+        "certificate": format!("{RELATIVE_TLS}/{CERTIFICATE_FILE}"),
+        "key": format!("{RELATIVE_TLS}/{KEY_FILE}"),
+    })
+}
+
+/// Reads the file that this node names, and replaces its path. A value that is not a string is ignored.
+fn take(
+    node: Option<&mut Json>,
+    directory: &Path,
+    new_path: impl FnOnce(&Path, String) -> String,
+) -> Result<(), String> {
+    if let Some(Json::String(named)) = node {
         let path: PathBuf = directory.join(&*named);
-        let text = fs::read_to_string(&path).map_err(|source| Error::File {
-            path: path.clone(),
-            source,
-        })?;
-        let own = layout::key(&path.file_name().unwrap_or_default().to_string_lossy());
-        let names = (1_u32..).map(|number| match number {
-            1 => own.clone(),
-            number => format!("{number}-{own}"),
-        });
-        // If two directories have files of the same name, the second is renamed.
-        let is_free = |name: &String| {
-            let is_taken = name == layout::CONFIG_FILE || name == layout::CLIENT_CA_FILE;
-            !is_taken && self.0.get(name).is_none_or(|there| *there == text)
-        };
-        if let Some(name) = names.into_iter().find(is_free) {
-            name.clone_into(named);
-            self.0.insert(name, text);
-        }
-        Ok(())
+        let text = crate::files::read(&path)?;
+        *named = new_path(&path, text);
     }
+    Ok(())
+}
+
+/// Adds a file, and returns its name. If two directories have files of the same name, the second is renamed.
+fn file_name(files: &mut Files, path: &Path, text: String) -> String {
+    let own = key(path);
+    let is_taken = |name: &str| {
+        let is_reserved = [CONFIG_FILE, CLIENT_CA_FILE].contains(&name);
+        is_reserved || files.get(name).is_some_and(|present| *present != text)
+    };
+    let (mut name, mut number) = (own.clone(), 1);
+    while is_taken(&name) {
+        number += 1;
+        name = format!("{number}-{own}");
+    }
+    files.insert(name.clone(), text);
+    name
+}
+
+/// The name of a file, made valid as a key of a ConfigMap.
+pub(super) fn key(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let is_valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    name.replace(|c| !is_valid(c), "-")
 }
 
 fn entries(node: Option<&mut Json>) -> &mut [Json] {
@@ -77,59 +109,4 @@ fn entries(node: Option<&mut Json>) -> &mut [Json] {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn each_file_is_carried_once() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::create_dir(folder.path().join("other")).unwrap();
-        for (name, text) in [
-            ("ca.pem", "ca"),
-            ("cosign.pub", "key"),
-            ("other/cosign.pub", "other key"),
-            ("other/admittance.yaml", "odd"),
-        ] {
-            fs::write(folder.path().join(name), text).unwrap();
-        }
-        let mut root = json!({
-            "modules": {"ca": "ca.pem", "attempts": 3},
-            "signatures": [
-                {"source": "a", "keys": ["cosign.pub", "other/cosign.pub"]},
-                {"source": "b", "keys": ["./cosign.pub"]},
-                {"source": "c", "keyless": {"trustRoot": "other/admittance.yaml"}},
-                {"source": "d", "keyless": {"trustRoot": {"authorities": "ca.pem", "signatureLog": "cosign.pub"}}},
-                {"source": "e", "accept": "Unsigned"},
-            ],
-        });
-        let carried = ConfigFiles::of(&mut root, folder.path()).unwrap();
-        assert_eq!(
-            root,
-            json!({
-                "modules": {"ca": "ca.pem", "attempts": 3},
-                "signatures": [
-                    {"source": "a", "keys": ["cosign.pub", "2-cosign.pub"]},
-                    {"source": "b", "keys": ["cosign.pub"]},
-                    {"source": "c", "keyless": {"trustRoot": "2-admittance.yaml"}},
-                    {"source": "d", "keyless": {"trustRoot": {"authorities": "ca.pem", "signatureLog": "cosign.pub"}}},
-                    {"source": "e", "accept": "Unsigned"},
-                ],
-            })
-        );
-        let files: Vec<_> = carried.files().collect();
-        assert_eq!(
-            files,
-            [
-                ("2-admittance.yaml", "odd"),
-                ("2-cosign.pub", "other key"),
-                ("ca.pem", "ca"),
-                ("cosign.pub", "key"),
-            ]
-        );
-        let mut root = json!({"modules": {"ca": "none.pem"}});
-        let error = ConfigFiles::of(&mut root, folder.path()).unwrap_err();
-        assert!(error.to_string().contains("none.pem"), "{error}");
-    }
-}
+mod tests;

@@ -1,28 +1,29 @@
 //! Prints and writes objects.
 
-use std::{
-    fs,
-    io::{self, Write},
-    path::Path,
-};
+use std::{fs, io, path::Path};
 
 use admittance_definitions::document::to_yaml;
 use serde_json::Value as Json;
 
-use super::Error;
+use crate::{
+    files::{self, PUBLIC, SECRET},
+    output,
+};
 
-/// An object with a comment.
+/// An object with a comment, which may be empty.
 #[derive(Debug)]
 pub(super) struct Manifest {
     pub(super) comment: &'static str,
     pub(super) object: Json,
 }
 
-impl Manifest {
-    pub(super) fn new(comment: &'static str, object: Json) -> Self {
-        Self { comment, object }
+impl From<Json> for Manifest {
+    fn from(object: Json) -> Self {
+        Self { comment: "", object }
     }
+}
 
+impl Manifest {
     fn kind(&self) -> &str {
         self.object.get("kind").and_then(Json::as_str).unwrap_or_default()
     }
@@ -37,53 +38,26 @@ impl Manifest {
     fn text(&self) -> String {
         let document = to_yaml(&self.object);
         // A comment above the document separator does not belong to the previous document.
-        if self.comment.is_empty() {
-            document
-        } else {
-            format!("# {}\n{document}", self.comment)
+        match self.comment {
+            "" => document,
+            comment => format!("# {comment}\n{document}"),
         }
     }
 }
 
 /// Prints all of them to standard output.
-pub(super) fn print(manifests: &[Manifest]) -> Result<(), Error> {
+pub(super) fn print(manifests: &[Manifest]) -> crate::Result<()> {
     let text: String = manifests.iter().map(Manifest::text).collect();
-    let written = io::stdout().lock().write_all(text.as_bytes());
-    written.map_err(Error::Output)
+    Ok(output::write(&text)?)
 }
-
-/// Writes a file for each kind, named so that `kubectl apply -f DIRECTORY` applies them in order.
-pub(super) fn write(directory: &Path, manifests: &[Manifest]) -> Result<(), Error> {
-    let at = |path: &Path| {
-        let path = path.to_owned();
-        |source| Error::File { path, source }
-    };
-    fs::create_dir_all(directory).map_err(at(directory))?;
-    for (index, kind) in KINDS.iter().enumerate() {
-        let of_kind = manifests.iter().filter(|manifest| manifest.kind() == *kind);
-        let text: String = of_kind.map(Manifest::text).collect();
-        let path = directory.join(format!("{index:02}-{}.yaml", kind.to_ascii_lowercase()));
-        if text.is_empty() {
-            // A file of an earlier run would be applied with the others.
-            match fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(&path)(error)),
-                _ => continue,
-            }
-        }
-        replace(directory, &path, &text, *kind == SECRET).map_err(at(&path))?;
-    }
-    Ok(())
-}
-
-const SECRET: &str = "Secret";
 
 /// All kinds, in the order of printing.
-pub(super) const KINDS: [&str; 12] = [
+const KINDS: [&str; 12] = [
     "Namespace",
     "ServiceAccount",
     "ClusterRole",
     "ClusterRoleBinding",
-    SECRET,
+    "Secret",
     "ConfigMap",
     "Service",
     "Deployment",
@@ -93,12 +67,24 @@ pub(super) const KINDS: [&str; 12] = [
     "ValidatingWebhookConfiguration",
 ];
 
-/// Writes a file atomically. A Secret is readable only by its owner.
-fn replace(directory: &Path, path: &Path, text: &str, is_secret: bool) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    let mut file = tempfile::NamedTempFile::new_in(directory)?;
-    file.write_all(text.as_bytes())?;
-    let mode = if is_secret { 0o600 } else { 0o644 };
-    file.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
-    file.persist(path).map(drop).map_err(|error| error.error)
+/// Writes a file for each kind, named so that `kubectl apply -f DIRECTORY` applies them in order.
+pub(super) fn write(directory: &Path, manifests: &[Manifest]) -> crate::Result<()> {
+    fs::create_dir_all(directory).map_err(files::at(directory))?;
+    for (index, kind) in KINDS.iter().enumerate() {
+        let of_kind = manifests.iter().filter(|manifest| manifest.kind() == *kind);
+        let text: String = of_kind.map(Manifest::text).collect();
+        let path = directory.join(format!("{index:02}-{}.yaml", kind.to_ascii_lowercase()));
+        if text.is_empty() {
+            // A file of an earlier run would be applied with the others.
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(files::at(&path)(error).into());
+                }
+                _ => continue,
+            }
+        }
+        let mode = if *kind == "Secret" { SECRET } else { PUBLIC };
+        files::replace(&path, text.as_bytes(), mode)?;
+    }
+    Ok(())
 }

@@ -9,40 +9,76 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Map, Value as Json, json};
 
 use super::{
-    Error, Installation,
+    Installation,
     bundle::{Bundle, Module},
     certificates::Certificates,
     configuration::Configuration,
+    deployment::deployment,
     layout::{
         ADMIN_PORT, CA_FILE, CERTIFICATE_FILE, CLIENT_CA_FILE, CONFIG_FILE, IGNORE_LABEL, KEY_FILE,
         WEBHOOK_PORT,
     },
+    manifest::Manifest,
     needs::Needs,
+    values::Version,
 };
 
-pub(super) fn namespace(installation: &Installation) -> Json {
+/// All of them, in the order in which they are applied.
+pub(super) fn all(
+    installation: &Installation,
+    configuration: &Configuration,
+    bundle: &Bundle,
+    needs: &Needs,
+    certificates: &Certificates,
+) -> Vec<Manifest> {
+    let mut objects = vec![namespace(installation), service_account(installation)];
+    objects.extend(roles(installation, needs));
+    objects.push(secret(installation, certificates));
+    objects.extend(admin(installation, configuration));
+    let mut manifests: Vec<Manifest> = objects.into_iter().map(Manifest::from).collect();
+    manifests.push(Manifest {
+        comment: "The configuration of the Pods. After a change, restart them: kubectl rollout restart.",
+        object: config(installation, configuration),
+    });
+    manifests.push(Manifest {
+        comment: "Changes to chains, plugins and certificates need no restart: Pods reload mounted files.",
+        object: chains(installation, bundle),
+    });
+    let mut objects: Vec<_> = bundle
+        .modules
+        .iter()
+        .map(|module| self::module(installation, module))
+        .collect();
+    objects.push(service(installation));
+    objects.push(deployment(installation, configuration, bundle));
+    objects.push(disruption_budget(installation));
+    if installation.network_policy {
+        let may_call_out = needs.calls_out || configuration.uses_cluster();
+        objects.push(network_policy(installation, may_call_out));
+    }
+    manifests.extend(objects.into_iter().map(Manifest::from));
+    manifests
+}
+
+fn namespace(installation: &Installation) -> Json {
     let mut labels = installation.labels();
     // Also excluded from the webhooks where namespaces have no label with their name.
     labels[IGNORE_LABEL] = "true".into();
     json!({
         "apiVersion": "v1",
         "kind": "Namespace",
-        "metadata": {"name": installation.namespace.as_str(), "labels": labels},
+        "metadata": {"name": installation.namespace, "labels": labels},
     })
 }
 
-pub(super) fn service_account(installation: &Installation) -> Json {
-    json!({
-        "apiVersion": "v1",
-        "kind": "ServiceAccount",
-        "metadata": installation.metadata(installation.name.as_str()),
-        // The Deployment decides whether its Pods get a token.
-        "automountServiceAccountToken": false,
-    })
+fn service_account(installation: &Installation) -> Json {
+    // The Deployment decides whether its Pods get a token.
+    let fields = [("automountServiceAccountToken", false.into())];
+    installation.object("v1", "ServiceAccount", &installation.name, fields)
 }
 
 /// A role and its binding for what is read from the cluster; empty if nothing is.
-pub(super) fn roles(installation: &Installation, needs: &Needs) -> Vec<Json> {
+fn roles(installation: &Installation, needs: &Needs) -> Vec<Json> {
     let rules = needs.rules();
     if rules.is_empty() {
         return Vec::new();
@@ -64,113 +100,89 @@ pub(super) fn roles(installation: &Installation, needs: &Needs) -> Vec<Json> {
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
             "subjects": [{
                 "kind": "ServiceAccount",
-                "name": installation.name.as_str(),
-                "namespace": installation.namespace.as_str(),
+                "name": installation.name,
+                "namespace": installation.namespace,
             }],
         }),
     ]
 }
 
-pub(super) fn secret(installation: &Installation, certificates: &Certificates) -> Json {
-    json!({
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": installation.metadata(&installation.name.tls()),
-        "type": "kubernetes.io/tls",
-        "data": {
-            CERTIFICATE_FILE: BASE64_STANDARD.encode(&certificates.certificate),
-            KEY_FILE: BASE64_STANDARD.encode(&certificates.key),
-            CA_FILE: BASE64_STANDARD.encode(&certificates.authority),
-        },
-    })
+fn secret(installation: &Installation, certificates: &Certificates) -> Json {
+    let data = json!({
+        CERTIFICATE_FILE: BASE64_STANDARD.encode(&certificates.certificate),
+        KEY_FILE: BASE64_STANDARD.encode(&certificates.key),
+        CA_FILE: BASE64_STANDARD.encode(&certificates.authority),
+    });
+    let fields = [("type", "kubernetes.io/tls".into()), ("data", data)];
+    installation.object("v1", "Secret", &installation.named("tls"), fields)
 }
 
 /// The keys and tokens of the admin port; `None` if its configuration names no files.
-pub(super) fn admin(installation: &Installation, configuration: &Configuration) -> Option<Json> {
-    let files = &configuration.admin.files;
+fn admin(installation: &Installation, configuration: &Configuration) -> Option<Json> {
+    let files = &configuration.admin_files;
     let encoded = |(name, text): (&String, &String)| (name.clone(), BASE64_STANDARD.encode(text).into());
     (!files.is_empty()).then(|| {
-        json!({
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": installation.metadata(&installation.name.admin()),
-            "type": "Opaque",
-            "data": files.iter().map(encoded).collect::<Map<String, Json>>(),
-        })
+        let data: Map<String, Json> = files.iter().map(encoded).collect();
+        let fields = [("type", "Opaque".into()), ("data", data.into())];
+        installation.object("v1", "Secret", &installation.named("admin"), fields)
     })
 }
 
-pub(super) fn config(installation: &Installation, configuration: &Configuration) -> Result<Json, Error> {
+fn config(installation: &Installation, configuration: &Configuration) -> Json {
     let mut data = Map::new();
     data.insert(CONFIG_FILE.into(), configuration.text().into());
     if let Some(authorities) = &configuration.client_ca {
         data.insert(CLIENT_CA_FILE.into(), authorities.as_str().into());
     }
-    let carried = configuration.carried.files();
-    data.extend(carried.map(|(name, text)| (name.to_owned(), text.into())));
-    Ok(config_map(
-        installation,
-        &installation.name.config(),
-        "data",
-        data,
-    ))
+    let files = configuration.files.iter();
+    data.extend(files.map(|(name, text)| (name.clone(), text.as_str().into())));
+    config_map(installation, "config", "data", data)
 }
 
-pub(super) fn chains(installation: &Installation, bundle: &Bundle) -> Json {
+fn chains(installation: &Installation, bundle: &Bundle) -> Json {
     let text = |(name, text): (&String, &String)| (name.clone(), text.as_str().into());
     let data = bundle.documents.iter().map(text).collect();
-    config_map(installation, &installation.name.chains(), "data", data)
+    config_map(installation, "chains", "data", data)
 }
 
-pub(super) fn module(installation: &Installation, module: &Module) -> Json {
-    let name = installation.name.module(&module.slug);
-    let own = ("", module.bytes.as_slice());
-    let beside = module
-        .signatures
-        .iter()
-        .map(|(ending, bytes)| (*ending, bytes.as_slice()));
-    let data = std::iter::once(own).chain(beside).map(|(ending, bytes)| {
-        let name = format!("{}{ending}", module.file_name);
-        (name, BASE64_STANDARD.encode(bytes).into())
+fn module(installation: &Installation, module: &Module) -> Json {
+    let files = module.files.iter();
+    let data = files.map(|(name, bytes)| (name.clone(), BASE64_STANDARD.encode(bytes).into()));
+    config_map(installation, &module.suffix, "binaryData", data.collect())
+}
+
+fn config_map(installation: &Installation, suffix: &str, field: &str, data: Map<String, Json>) -> Json {
+    let name = installation.named(suffix);
+    installation.object("v1", "ConfigMap", &name, [(field, data.into())])
+}
+
+fn service(installation: &Installation) -> Json {
+    let spec = json!({
+        "selector": installation.labels(),
+        "ports": [{"name": WEBHOOK_PORT, "protocol": "TCP", "port": 443, "targetPort": WEBHOOK_PORT}],
     });
-    let data = data.collect();
-    config_map(installation, &name, "binaryData", data)
+    installation.object("v1", "Service", &installation.name, [("spec", spec)])
 }
 
-fn config_map(installation: &Installation, name: &str, field: &str, data: Map<String, Json>) -> Json {
-    json!({
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": installation.metadata(name),
-        field: data,
-    })
-}
-
-pub(super) fn service(installation: &Installation) -> Json {
-    json!({
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": installation.metadata(installation.name.as_str()),
-        "spec": {
-            "selector": installation.labels(),
-            "ports": [{"name": WEBHOOK_PORT, "protocol": "TCP", "port": 443, "targetPort": WEBHOOK_PORT}],
-        },
-    })
-}
-
-pub(super) fn disruption_budget(installation: &Installation) -> Json {
-    json!({
-        "apiVersion": installation.version.map_or("policy/v1", |version| version.policy_group()),
-        "kind": "PodDisruptionBudget",
-        "metadata": installation.metadata(installation.name.as_str()),
-        // Not `minAvailable`: with one replica it would prevent a node from being drained.
-        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": installation.labels()}},
-    })
+fn disruption_budget(installation: &Installation) -> Json {
+    let version = if installation.supports(Version::has_stable_policies) {
+        "policy/v1"
+    } else {
+        "policy/v1beta1"
+    };
+    // Not `minAvailable`: with one replica it would prevent a node from being drained.
+    let spec = json!({"maxUnavailable": 1, "selector": {"matchLabels": installation.labels()}});
+    installation.object(
+        version,
+        "PodDisruptionBudget",
+        &installation.name,
+        [("spec", spec)],
+    )
 }
 
 /// Requests come from the API server and probes from the nodes, which no selector covers. Outgoing
 /// connections are blocked unless something needs them.
-pub(super) fn network_policy(installation: &Installation, may_call_out: bool) -> Json {
+fn network_policy(installation: &Installation, may_call_out: bool) -> Json {
     let mut spec = json!({
         "podSelector": {"matchLabels": installation.labels()},
         "policyTypes": ["Ingress"],
@@ -183,10 +195,6 @@ pub(super) fn network_policy(installation: &Installation, may_call_out: bool) ->
         spec["policyTypes"] = json!(["Ingress", "Egress"]);
         spec["egress"] = json!([]);
     }
-    json!({
-        "apiVersion": "networking.k8s.io/v1",
-        "kind": "NetworkPolicy",
-        "metadata": installation.metadata(installation.name.as_str()),
-        "spec": spec,
-    })
+    let (version, name) = ("networking.k8s.io/v1", &installation.name);
+    installation.object(version, "NetworkPolicy", name, [("spec", spec)])
 }

@@ -5,7 +5,7 @@
     reason = "assigning to a field of a JSON object that was just made cannot fail"
 )]
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use admittance::{
     admission::{
@@ -17,27 +17,12 @@ use admittance::{
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Value as Json, json};
 
-use super::{
-    Error, Installation,
-    layout::{IGNORE_LABEL, Label},
-};
+use super::{Installation, layout::IGNORE_LABEL, values::Version};
 
 /// The namespace of the cluster's own components.
 const SYSTEM_NAMESPACE: &str = "kube-system";
 /// The namespace of node leases.
 const LEASE_NAMESPACE: &str = "kube-node-lease";
-
-/// Options of webhooks.
-#[derive(Debug)]
-pub(super) struct Choices<'a> {
-    pub(super) per_chain: bool,
-    pub(super) timeout: Option<u8>,
-    pub(super) failure_policy: Option<FailurePolicy>,
-    pub(super) exclude: &'a [Label],
-    pub(super) include_kube_system: bool,
-    pub(super) request_timeout: Duration,
-    pub(super) has_match_conditions: bool,
-}
 
 /// One webhook.
 #[derive(Debug)]
@@ -50,19 +35,20 @@ pub(super) struct Webhook {
     pub(super) failure_policy: FailurePolicy,
     side_effects: SideEffects,
     reinvocation: Reinvocation,
-    conditions: Vec<&'static Exclusion>,
+    /// The excluded requests that its rules could match.
+    exclusions: Vec<&'static Exclusion>,
 }
 
 /// Requests that are always excluded from webhooks.
 #[derive(Debug)]
-pub(super) struct Exclusion {
+struct Exclusion {
     name: &'static str,
     /// The group and the resource, to check whether a rule could match them.
     group: &'static str,
     resource: &'static str,
     expression: &'static str,
     /// What they are, for messages.
-    pub(super) what: &'static str,
+    what: &'static str,
 }
 
 /// Leases are used for leader election and node heartbeats; every API call, including a webhook's own, may
@@ -92,12 +78,12 @@ static EXCLUSIONS: [Exclusion; 3] = [
 ];
 
 impl Webhook {
-    /// The webhooks for these chains, mutating ones first.
-    ///
-    /// # Errors
-    ///
-    /// When a rule cannot be expressed for the API server.
-    pub(super) fn of(chains: &[ChainDefinition], choices: &Choices<'_>) -> Result<Vec<Self>, Error> {
+    /// The webhooks for these chains, mutating ones first. All chains together have `limit` for a request.
+    pub(super) fn of(
+        chains: &[ChainDefinition],
+        installation: &Installation,
+        limit: Duration,
+    ) -> Result<Vec<Self>, String> {
         let mut webhooks = Vec::new();
         for phase in [Phase::Mutating, Phase::Validating] {
             // A chain without stages needs no webhook.
@@ -105,28 +91,35 @@ impl Webhook {
                 .iter()
                 .filter(|chain| chain.phase == phase && !chain.stages.is_empty())
                 .collect();
-            if choices.per_chain {
-                for chain in chains {
-                    webhooks.push(Self::one(phase, &[chain], choices)?);
-                }
-            } else if !chains.is_empty() {
-                webhooks.push(Self::one(phase, &chains, choices)?);
+            let size = if installation.per_chain {
+                1
+            } else {
+                chains.len().max(1)
+            };
+            for chains in chains.chunks(size) {
+                webhooks.push(Self::one(phase, chains, installation, limit)?);
             }
         }
         Ok(webhooks)
     }
 
-    fn one(phase: Phase, chains: &[&ChainDefinition], choices: &Choices<'_>) -> Result<Self, Error> {
+    fn one(
+        phase: Phase,
+        chains: &[&ChainDefinition],
+        installation: &Installation,
+        limit: Duration,
+    ) -> Result<Self, String> {
         let mut rules: Vec<Rule> = Vec::new();
         for chain in chains {
             for rule in &chain.rules {
                 let by_kind_alone =
                     rule.kinds != Matcher::Any && rule.resources == [ResourcePattern::everything()];
                 if by_kind_alone {
-                    return Err(Error::KindsOnly {
-                        location: chain.source.clone(),
-                        chain: chain.name.clone(),
-                    });
+                    return Err(format!(
+                        "{}: the chain {} has a rule with only `kinds`, but the API server matches requests by \
+                         resource; list `resources` in it",
+                        chain.source, chain.name
+                    ));
                 }
                 // Kinds are checked by the chain, which matches its rules again.
                 let rule = Rule {
@@ -143,12 +136,11 @@ impl Webhook {
         let fails_closed = stages().any(|stage| {
             stage.spec.mode == Mode::Enforce && stage.spec.failure_policy == FailurePolicy::Fail
         });
-        let of_stages = if fails_closed {
+        let failure_policy = installation.failure_policy.unwrap_or(if fails_closed {
             FailurePolicy::Fail
         } else {
             FailurePolicy::Ignore
-        };
-        let failure_policy = choices.failure_policy.unwrap_or(of_stages);
+        });
         let side_effects = if stages().all(|stage| stage.spec.side_effects == SideEffects::None) {
             SideEffects::None
         } else {
@@ -161,32 +153,21 @@ impl Webhook {
             Reinvocation::Never
         };
         let sum: Duration = stages().map(|stage| stage.spec.timeout).sum();
-        let timeout = match choices.timeout {
-            Some(seconds) => seconds.into(),
-            None => seconds(sum.min(choices.request_timeout)),
-        };
-        let conditions = EXCLUSIONS
-            .iter()
-            .filter(|exclusion| exclusion.may_be_matched(&rules))
-            .collect();
+        let timeout = installation.timeout.map(u64::from);
+        let exclusions = EXCLUSIONS.iter();
+        let exclusions =
+            exclusions.filter(|exclusion| may_match(&rules, exclusion.group, exclusion.resource));
+        let chain = chains.first().filter(|_| installation.per_chain);
         Ok(Self {
             phase,
-            chain: choices
-                .per_chain
-                .then(|| chains.first().map(|chain| chain.name.clone()))
-                .flatten(),
-            rules,
-            timeout,
+            chain: chain.map(|chain| chain.name.clone()),
+            timeout: timeout.unwrap_or_else(|| seconds(sum.min(limit))),
             failure_policy,
             side_effects,
             reinvocation,
-            conditions,
+            exclusions: exclusions.collect(),
+            rules,
         })
-    }
-
-    /// The excluded requests that its rules could match.
-    pub(super) fn exclusions(&self) -> impl Iterator<Item = &'static Exclusion> {
-        self.conditions.iter().copied()
     }
 
     /// Whether a rule could match nodes.
@@ -204,18 +185,22 @@ impl Webhook {
     /// The name that the API server shows to users.
     fn name(&self, installation: &Installation) -> String {
         let Installation { name, namespace, .. } = installation;
-        let chain = self.chain.iter().map(|chain| format!("{chain}."));
-        let chain: String = chain.collect();
-        format!("{chain}{}.{name}.{namespace}", self.verb())
+        let verb = self.verb();
+        match &self.chain {
+            Some(chain) => format!("{chain}.{verb}.{name}.{namespace}"),
+            None => format!("{verb}.{name}.{namespace}"),
+        }
     }
 
     fn path(&self) -> String {
-        let chain = self.chain.iter().map(|chain| format!("/{chain}"));
-        let chain: String = chain.collect();
-        format!("/{}{chain}", self.verb())
+        let verb = self.verb();
+        match &self.chain {
+            Some(chain) => format!("/{verb}/{chain}"),
+            None => format!("/{verb}"),
+        }
     }
 
-    fn document(&self, installation: &Installation, ca: &str, choices: &Choices<'_>) -> Json {
+    fn document(&self, installation: &Installation, ca: &str) -> Json {
         let any_equivalent = self
             .rules
             .iter()
@@ -229,8 +214,8 @@ impl Webhook {
             "name": self.name(installation),
             "clientConfig": {
                 "service": {
-                    "namespace": installation.namespace.as_str(),
-                    "name": installation.name.as_str(),
+                    "namespace": installation.namespace,
+                    "name": installation.name,
                     "path": self.path(),
                     "port": 443,
                 },
@@ -238,12 +223,13 @@ impl Webhook {
             },
             "rules": self.rules.iter().map(rule).collect::<Vec<_>>(),
             "matchPolicy": match_policy.as_str(),
-            "namespaceSelector": namespace_selector(installation, choices),
+            "namespaceSelector": namespace_selector(installation),
         });
-        if choices.has_match_conditions && !self.conditions.is_empty() {
-            let condition =
-                |exclusion: &&Exclusion| json!({"name": exclusion.name, "expression": exclusion.expression});
-            webhook["matchConditions"] = self.conditions.iter().map(condition).collect();
+        if installation.supports(Version::has_match_conditions) && !self.exclusions.is_empty() {
+            let conditions = self.exclusions.iter();
+            webhook["matchConditions"] = conditions
+                .map(|exclusion| json!({"name": exclusion.name, "expression": exclusion.expression}))
+                .collect();
         }
         webhook["failurePolicy"] = self.failure_policy.as_str().into();
         webhook["sideEffects"] = self.side_effects.as_str().into();
@@ -257,12 +243,7 @@ impl Webhook {
 }
 
 /// The webhook configurations: at most one of each phase.
-pub(super) fn configurations(
-    installation: &Installation,
-    webhooks: &[Webhook],
-    ca: &str,
-    choices: &Choices<'_>,
-) -> Vec<Json> {
+pub(super) fn configurations(installation: &Installation, webhooks: &[Webhook], ca: &str) -> Vec<Json> {
     let phases = [
         (Phase::Mutating, "MutatingWebhookConfiguration"),
         (Phase::Validating, "ValidatingWebhookConfiguration"),
@@ -271,13 +252,13 @@ pub(super) fn configurations(
         let webhooks: Vec<_> = webhooks
             .iter()
             .filter(|webhook| webhook.phase == phase)
-            .map(|webhook| webhook.document(installation, ca, choices))
+            .map(|webhook| webhook.document(installation, ca))
             .collect();
         (!webhooks.is_empty()).then(|| {
             json!({
                 "apiVersion": "admissionregistration.k8s.io/v1",
                 "kind": kind,
-                "metadata": {"name": installation.name.as_str(), "labels": installation.labels()},
+                "metadata": {"name": installation.name, "labels": installation.labels()},
                 "webhooks": webhooks,
             })
         })
@@ -295,11 +276,11 @@ fn seconds(stages: Duration) -> u64 {
 }
 
 /// Excludes the namespaces that the cluster and Admittance itself depend on.
-fn namespace_selector(installation: &Installation, choices: &Choices<'_>) -> Json {
+fn namespace_selector(installation: &Installation) -> Json {
     let mut names = vec![installation.namespace.as_str()];
-    let system = (!choices.include_kube_system).then_some(SYSTEM_NAMESPACE);
-    let excluded = choices.exclude.iter().map(Label::as_str);
-    for name in system.into_iter().chain([LEASE_NAMESPACE]).chain(excluded) {
+    let system = (!installation.include_kube_system).then_some(SYSTEM_NAMESPACE);
+    let given = installation.exclude_namespace.iter().map(String::as_str);
+    for name in system.into_iter().chain([LEASE_NAMESPACE]).chain(given) {
         if !names.contains(&name) {
             names.push(name);
         }
@@ -330,10 +311,11 @@ fn rule(rule: &Rule) -> Json {
     })
 }
 
-impl Exclusion {
-    fn may_be_matched(&self, rules: &[Rule]) -> bool {
-        may_match(rules, self.group, self.resource)
-    }
+/// What is excluded from any of the webhooks, for messages; sorted.
+pub(super) fn excluded(webhooks: &[Webhook]) -> Vec<&'static str> {
+    let exclusions = webhooks.iter().flat_map(|webhook| &webhook.exclusions);
+    let excluded: BTreeSet<_> = exclusions.map(|exclusion| exclusion.what).collect();
+    excluded.into_iter().collect()
 }
 
 fn may_match(rules: &[Rule], group: &str, resource: &str) -> bool {

@@ -11,38 +11,21 @@ use admittance_definitions::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NewSource {
     pub(super) stage: Location,
-    pub(super) role: Role,
+    /// The field of the stage: `plugin` or `candidate`.
+    pub(super) field: &'static str,
     pub(super) source: String,
 }
 
-/// Which plugin of a stage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
-    /// The one whose answer counts.
-    Plugin,
-    /// The one that is tried beside it.
-    Candidate,
-}
-
-impl Role {
-    /// The field of the stage.
-    fn field(self) -> &'static str {
-        match self {
-            Self::Plugin => "plugin",
-            Self::Candidate => "candidate",
-        }
-    }
-}
-
-/// The plugins of a stage.
-pub(super) fn plugins(stage: &StageDefinition) -> impl Iterator<Item = (Role, &PluginDefinition)> {
+/// The plugins of a stage, each with its field in the document.
+pub(super) fn plugins(stage: &StageDefinition) -> impl Iterator<Item = (&'static str, &PluginDefinition)> {
     let plugin = match &stage.hook {
-        HookDefinition::Plugin(plugin) => Some((Role::Plugin, plugin)),
+        HookDefinition::Plugin(plugin) => Some(("plugin", plugin)),
         HookDefinition::Webhook(_) => None,
     };
     let candidate = stage.candidate.as_ref();
-    let candidate = candidate.map(|candidate| (Role::Candidate, &candidate.plugin));
-    plugin.into_iter().chain(candidate)
+    plugin
+        .into_iter()
+        .chain(candidate.map(|candidate| ("candidate", &candidate.plugin)))
 }
 
 /// The text of this file with other sources for these stages.
@@ -62,7 +45,7 @@ pub(super) fn sources(file: &str, text: &str, new: &[NewSource]) -> Result<Strin
     mistakes.into_result(rewritten)
 }
 
-/// Where the source is written that becomes another.
+/// The position of a source in the text.
 fn place(
     documents: &[Document],
     text: &str,
@@ -72,17 +55,14 @@ fn place(
     let found = documents
         .iter()
         .find_map(|document| document.root().object_at(&new.stage))
-        .and_then(|stage| field(&stage, new.role.field()))
+        .and_then(|stage| field(&stage, new.field))
         .and_then(|plugin| field(&plugin, "source"));
     let Some(node) = found else {
         mistakes.push(Mistake {
             location: new.stage.clone(),
             path: String::new(),
-            message: format!(
-                "the source of this stage's {} is not found again",
-                new.role.field()
-            ),
-            fix: format!("write it as `{}: {{ source: file:... }}`", new.role.field()),
+            message: format!("the source of this stage's {} was not found", new.field),
+            fix: format!("write it as `{}: {{ source: file:... }}`", new.field),
         });
         return None;
     };
@@ -123,11 +103,11 @@ mod tests {
         let chains = load_text(name, text).map_err(|error| format!("not read: {error}"))?;
         let stages = chains.iter().flat_map(|chain| &chain.stages);
         let new: Vec<_> = stages
-            .flat_map(|stage| plugins(stage).map(|(role, _)| (stage.location.clone(), role)))
+            .flat_map(|stage| plugins(stage).map(|(field, _)| (stage.location.clone(), field)))
             .enumerate()
-            .map(|(index, (stage, role))| NewSource {
+            .map(|(index, (stage, field))| NewSource {
                 stage,
-                role,
+                field,
                 source: format!("file:new-{index}"),
             })
             .collect();

@@ -1,20 +1,24 @@
 //! `admittance inspect`: describes a module before it runs.
 
-use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf};
 
 use admittance::ModuleReference;
 use admittance_catalog::{
-    Catalog, Freshness, Module,
+    Catalog, Freshness,
     signature::{SignatureDescription, Verified},
 };
-use admittance_sandbox::{Capability, Grant, Import, Inspection, ResourceHint, Sandbox};
+use admittance_sandbox::{Capability, Description, Grant, Import, Inspection, ResourceHint};
+use anstyle::Style;
 use bytesize::ByteSize;
 use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{ModuleArguments, module_or_file, pull::manifest, transfers::Transfers};
-use crate::output::{BAD, BOLD, DIM, Form, GOOD, ODD, harmless, harmless_lines};
+use super::{ModuleArguments, inspected, module_or_file, pull::manifest};
+use crate::{
+    output::{BAD, BOLD, DIM, GOOD, Output, WARN, harmless, harmless_lines},
+    progress::transfer,
+};
 
 /// Show information about a module: name, version, contract, resources, settings, imports and the grants that
 /// they need, digests, annotations and signatures.
@@ -26,9 +30,9 @@ pub(crate) struct InspectArguments {
     /// A file, an https:// URL, or oci://registry/repository:tag.
     #[arg(value_name = "REFERENCE|FILE", value_parser = module_or_file)]
     module: ModuleReference,
-    /// How to print it.
+    /// The output format.
     #[arg(long, short, value_enum, default_value_t)]
-    output: Form,
+    output: Output,
     /// The public key that must have signed it (PEM, as cosign writes it). May be given more than once; one
     /// of them must match.
     #[arg(long, value_name = "FILE")]
@@ -42,15 +46,12 @@ pub(crate) struct InspectArguments {
 #[serde(rename_all = "camelCase")]
 struct Inspected {
     reference: String,
-    name: String,
-    version: String,
-    summary: String,
+    #[serde(flatten)]
+    description: Description,
     /// The version of the contract between plugin and host.
     contract: Option<String>,
-    mutates: bool,
-    resources: Vec<ResourceHint>,
-    capabilities: Vec<Capability>,
     imports: Vec<Import>,
+    /// In place of the text in the description.
     settings_schema: Option<Value>,
     size: u64,
     digest: String,
@@ -65,66 +66,42 @@ struct Inspected {
     signatures: Vec<SignatureDescription>,
 }
 
-pub(crate) fn run(arguments: &InspectArguments) -> crate::Result<()> {
-    let aside = tempfile::tempdir()?;
-    let catalog = arguments.modules.catalog_aside(&arguments.key, aside.path())?;
-    let inspected = crate::block_on(inspect(&arguments.module, &catalog))??;
-    arguments.output.print(&inspected, for_people)
+impl InspectArguments {
+    pub(crate) fn run(&self) -> crate::Result<()> {
+        let directory = tempfile::tempdir()?;
+        let catalog = self.modules.catalog_in(&self.key, directory.path())?;
+        let inspected = crate::block_on(inspect(&self.module, &catalog))??;
+        self.output.print(&inspected, text)
+    }
 }
 
 async fn inspect(reference: &ModuleReference, catalog: &Catalog) -> crate::Result<Inspected> {
-    let transfers = Transfers::on_terminal("fetching");
-    let on_progress = |progress| transfers.show("", progress);
+    let on_progress = transfer("fetching");
     let module = catalog
         .obtain(reference, None, Freshness::Again, &on_progress)
         .await?;
     let signatures = catalog.signatures(&module, &on_progress).await?;
-    let inspection = Sandbox::new(super::sandbox(None))?
-        .inspect(module.bytes().clone())
-        .await
-        .map_err(|error| format!("{reference}: {error}"))?;
-    Ok(Inspected::of(
-        &module,
-        inspection,
-        manifest(catalog, reference),
+    let Inspection {
+        mut description,
+        contract,
+        imports,
+    } = inspected(&module).await?;
+    let manifest = manifest(catalog, reference);
+    let schema = description.settings_schema.take();
+    Ok(Inspected {
+        reference: module.reference().to_string(),
+        description,
+        contract,
+        imports,
+        // A plugin may give any text as its schema.
+        settings_schema: schema.map(|text| serde_json::from_str(&text).unwrap_or(Value::String(text))),
+        size: module.bytes().len() as u64,
+        digest: module.digest().to_string(),
+        manifest: manifest.as_ref().map(|(digest, _)| digest.to_string()),
+        annotations: manifest.map(|(_, bytes)| annotations(&bytes)).unwrap_or_default(),
+        verified: module.verified().clone(),
         signatures,
-    ))
-}
-
-impl Inspected {
-    fn of(
-        module: &Module,
-        inspection: Inspection,
-        manifest: Option<(admittance::Digest, Vec<u8>)>,
-        signatures: Vec<SignatureDescription>,
-    ) -> Self {
-        let Inspection {
-            description,
-            contract,
-            imports,
-        } = inspection;
-        let schema = description.settings_schema.as_deref();
-        Self {
-            reference: module.reference().to_string(),
-            name: description.name,
-            version: description.version,
-            summary: description.summary,
-            contract,
-            mutates: description.mutates,
-            resources: description.resources,
-            capabilities: description.capabilities,
-            imports,
-            // A plugin may give any text as its schema.
-            settings_schema: schema
-                .map(|text| serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))),
-            size: module.bytes().len() as u64,
-            digest: module.digest().to_string(),
-            manifest: manifest.as_ref().map(|(digest, _)| digest.to_string()),
-            annotations: manifest.map(|(_, bytes)| annotations(&bytes)).unwrap_or_default(),
-            verified: module.verified().clone(),
-            signatures,
-        }
-    }
+    })
 }
 
 fn annotations(manifest: &[u8]) -> BTreeMap<String, String> {
@@ -138,82 +115,65 @@ fn annotations(manifest: &[u8]) -> BTreeMap<String, String> {
         .unwrap_or_default()
 }
 
-/// With ANSI colours.
-fn for_people(inspected: &Inspected) -> String {
+fn text(inspected: &Inspected) -> String {
+    let description = &inspected.description;
     let mut text = format!(
         "{BOLD}{} {}{BOLD:#}  {}\n\n",
-        harmless(&inspected.name),
-        harmless(&inspected.version),
-        harmless(&inspected.summary)
+        harmless(&description.name),
+        harmless(&description.version),
+        harmless(&description.summary)
     );
-    let effect = if inspected.mutates {
+    let mut line = |name: &str, style: Style, value: &str| {
+        text += &format!("{name:11} {style}{}{style:#}\n", harmless(value));
+    };
+    let plain = Style::new();
+    let effect = if description.mutates {
         "may change objects"
     } else {
         "allows or denies; changes nothing"
     };
-    let contract = match &inspected.contract {
-        Some(version) => format!("admittance:plugin {version}"),
-        None => "admittance:plugin".to_owned(),
-    };
-    line(&mut text, "reference", &inspected.reference);
-    line(&mut text, "contract", &contract);
-    line(&mut text, "effect", effect);
-    for resource in &inspected.resources {
-        line(&mut text, "resources", &hint(resource));
+    let contract = inspected.contract.iter().map(|version| format!(" {version}"));
+    let contract: String = contract.collect();
+    line("reference", plain, &inspected.reference);
+    line("contract", plain, &format!("admittance:plugin{contract}"));
+    line("effect", plain, effect);
+    for resource in &description.resources {
+        line("resources", plain, &hint(resource));
     }
-    line(&mut text, "size", &ByteSize(inspected.size).to_string());
-    line(&mut text, "digest", &inspected.digest);
+    line("size", plain, &ByteSize(inspected.size).to_string());
+    line("digest", plain, &inspected.digest);
     if let Some(manifest) = &inspected.manifest {
-        line(&mut text, "manifest", manifest);
+        line("manifest", plain, manifest);
     }
     for (key, value) in &inspected.annotations {
-        line(&mut text, "annotation", &format!("{key}={value}"));
+        line("annotation", plain, &format!("{key}={value}"));
     }
-    // Writing into a String does not fail.
-    let _ = match &inspected.verified {
-        Verified::Unrequired => writeln!(text, "{:11} {DIM}not required{DIM:#}", "verified"),
-        verified => writeln!(
-            text,
-            "{:11} {GOOD}{}{GOOD:#}",
-            "verified",
-            harmless(&verified.to_string())
-        ),
-    };
+    match &inspected.verified {
+        Verified::Unrequired => line("verified", DIM, "not required"),
+        verified => line("verified", GOOD, &verified.to_string()),
+    }
     if inspected.signatures.is_empty() {
-        line(&mut text, "signatures", "none");
+        line("signatures", plain, "none");
     }
     for signature in &inspected.signatures {
         match &signature.damage {
-            None => line(&mut text, "signature", &signature.to_string()),
-            Some(damage) => {
-                let _ = writeln!(
-                    text,
-                    "{:11} {} {BAD}{}{BAD:#}",
-                    "signature",
-                    harmless(&signature.name),
-                    harmless(damage)
-                );
-            }
+            None => line("signature", plain, &signature.to_string()),
+            Some(damage) => line("signature", BAD, &format!("{} {damage}", signature.name)),
         }
     }
-    for capability in &inspected.capabilities {
-        line(&mut text, "asks for", &wanted(capability));
+    for capability in &description.capabilities {
+        line("asks for", plain, &wanted(capability));
     }
-    for import in &inspected.imports {
-        imported(&mut text, import);
+    for Import { name, grant } in &inspected.imports {
+        let (style, availability) = availability(*grant);
+        let name = harmless(name);
+        text += &format!("{:11} {name}  {style}{availability}{style:#}\n", "import");
     }
     if let Some(schema) = &inspected.settings_schema {
-        let _ = writeln!(
-            text,
-            "\n{BOLD}settings{BOLD:#}\n{}",
-            harmless_lines(&format!("{schema:#}"))
-        );
+        let schema = harmless_lines(&format!("{schema:#}"));
+        text += &format!("\n{BOLD}settings{BOLD:#}\n{schema}\n");
     }
     text
-}
-
-fn line(text: &mut String, name: &str, value: &str) {
-    let _ = writeln!(text, "{name:11} {}", harmless(value));
 }
 
 fn hint(resource: &ResourceHint) -> String {
@@ -238,20 +198,14 @@ fn wanted(capability: &Capability) -> String {
     }
 }
 
-fn imported(text: &mut String, import: &Import) {
-    let (style, what) = match import.grant {
+fn availability(grant: Grant) -> (Style, &'static str) {
+    match grant {
         Grant::None => (DIM, "always available"),
-        Grant::Cluster => (ODD, "needs `allow.cluster`"),
-        Grant::Http => (ODD, "needs `allow.http`"),
+        Grant::Cluster => (WARN, "needs `allow.cluster`"),
+        Grant::Http => (WARN, "needs `allow.http`"),
         Grant::Environment => (DIM, "empty without `allow.environment`"),
         Grant::Never => (BAD, "never granted: a call that uses it fails"),
-    };
-    let _ = writeln!(
-        text,
-        "{:11} {}  {style}{what}{style:#}",
-        "import",
-        harmless(&import.name)
-    );
+    }
 }
 
 #[cfg(test)]
@@ -265,20 +219,23 @@ mod tests {
     fn everything_is_shown() {
         let inspected = Inspected {
             reference: "oci://r/a:1".to_owned(),
-            name: "images".to_owned(),
-            version: "1.0.0".to_owned(),
-            summary: "Checks\nimages.".to_owned(),
+            description: Description {
+                name: "images".to_owned(),
+                version: "1.0.0".to_owned(),
+                summary: "Checks\nimages.".to_owned(),
+                mutates: false,
+                resources: vec![ResourceHint {
+                    api_groups: vec![String::new(), "apps".to_owned()],
+                    api_versions: vec!["v1".to_owned()],
+                    resources: vec!["pods".to_owned()],
+                }],
+                capabilities: vec![
+                    Capability::Cluster("v1/Node".to_owned()),
+                    Capability::Environment("ZONE".to_owned()),
+                ],
+                settings_schema: None,
+            },
             contract: Some("0.1.0".to_owned()),
-            mutates: false,
-            resources: vec![ResourceHint {
-                api_groups: vec![String::new(), "apps".to_owned()],
-                api_versions: vec!["v1".to_owned()],
-                resources: vec!["pods".to_owned()],
-            }],
-            capabilities: vec![
-                Capability::Cluster("v1/Node".to_owned()),
-                Capability::Environment("ZONE".to_owned()),
-            ],
             imports: vec![
                 Import {
                     name: "admittance:plugin/cluster@0.1.0".to_owned(),
@@ -301,7 +258,7 @@ mod tests {
         };
         let fingerprint = admittance::Digest::of("key").to_string();
         assert_eq!(
-            plain(&for_people(&inspected)).replace(&fingerprint, "sha256:cc"),
+            plain(&text(&inspected)).replace(&fingerprint, "sha256:cc"),
             r#"images 1.0.0  Checks images.
 
 reference   oci://r/a:1
@@ -326,6 +283,8 @@ settings
 "#
         );
         let json = serde_json::to_value(&inspected).unwrap();
+        assert_eq!(json["name"], "images");
+        assert_eq!(json["settingsSchema"]["type"], "object");
         assert_eq!(json["imports"][0]["grant"], "cluster");
         assert_eq!(json["verified"]["by"], "key");
     }

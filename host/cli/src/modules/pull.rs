@@ -1,18 +1,18 @@
 //! `admittance pull`: fetches a module into the store, or into a file.
 
-use std::{
-    fs,
-    io::Write,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use admittance::{Digest, ModuleReference};
-use admittance_catalog::{Catalog, Freshness, Module, OciReference};
+use admittance_catalog::{Catalog, Freshness, Module};
 use bytesize::ByteSize;
 use clap::Args;
 
-use super::{ModuleArguments, transfers::Transfers};
-use crate::output::{BOLD, GOOD, harmless, write};
+use super::ModuleArguments;
+use crate::{
+    files::{self, PUBLIC},
+    output::{BOLD, GOOD, harmless, write},
+    progress::transfer,
+};
 
 /// Fetch a module, check it as a chain would, and keep it in the store, so that the next start needs no
 /// network.
@@ -34,93 +34,65 @@ pub(crate) struct PullArguments {
     modules: ModuleArguments,
 }
 
-pub(crate) fn run(arguments: &PullArguments) -> crate::Result<()> {
-    let catalog = arguments.modules.catalog(&arguments.key)?;
-    let reference = &arguments.reference;
-    let transfers = Transfers::on_terminal("fetching");
-    let on_progress = |progress| transfers.show("", progress);
-    let module = catalog.obtain(reference, None, Freshness::Again, &on_progress);
-    let module = crate::block_on(module)??;
-    if let Some(path) = &arguments.output {
-        save(path, module.bytes())?;
+impl PullArguments {
+    pub(crate) fn run(&self) -> crate::Result<()> {
+        let catalog = self.modules.catalog(&self.key)?;
+        let on_progress = transfer("fetching");
+        let module = catalog.obtain(&self.reference, None, Freshness::Again, &on_progress);
+        let module = crate::block_on(module)??;
+        if let Some(path) = &self.output {
+            files::replace(path, module.bytes(), PUBLIC)?;
+        }
+        Ok(write(&report(&catalog, &module, self.output.as_deref()))?)
     }
-    let manifest = manifest(&catalog, reference).map(|(digest, _)| digest);
-    write(&report(&catalog, &module, manifest, arguments.output.as_deref()))?;
-    Ok(())
 }
 
-/// The digest of the manifest that this reference last resolved to.
+/// The manifest that this reference last resolved to, and its digest.
 pub(super) fn manifest(catalog: &Catalog, reference: &ModuleReference) -> Option<(Digest, Vec<u8>)> {
-    let resolution = catalog.store()?.resolution(reference)?;
-    let (digest, bytes) = resolution.manifest?;
+    let (digest, bytes) = catalog.store()?.resolution(reference)?.manifest?;
     Some((digest, bytes.to_vec()))
 }
 
-/// Writes it atomically.
-fn save(path: &Path, bytes: &[u8]) -> Result<(), String> {
-    let wrong = |error: std::io::Error| format!("{}: {error}", path.display());
-    let directory = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(directory).map_err(wrong)?;
-    file.write_all(bytes).map_err(wrong)?;
-    use std::os::unix::fs::PermissionsExt;
-    let public = fs::Permissions::from_mode(0o644);
-    file.as_file().set_permissions(public).map_err(wrong)?;
-    file.as_file().sync_all().map_err(wrong)?;
-    file.persist(path).map(drop).map_err(|error| wrong(error.error))
-}
-
-fn report(catalog: &Catalog, module: &Module, manifest: Option<Digest>, file: Option<&Path>) -> String {
-    let mut text = format!(
-        "{GOOD}pulled{GOOD:#} {}\ndigest     {}\n",
-        harmless(&module.reference().to_string()),
-        module.digest()
-    );
-    let mut line = |name: &str, value: &str| {
-        text.push_str(&format!("{name:9}  {}\n", harmless(value)));
+fn report(catalog: &Catalog, module: &Module, file: Option<&Path>) -> String {
+    let (reference, digest) = (module.reference(), module.digest());
+    let manifest = manifest(catalog, reference).map(|(digest, _)| digest);
+    let store = match (reference, catalog.store()) {
+        (ModuleReference::File(_), _) => None,
+        (_, Some(store)) => Some(store.directory().display().to_string()),
+        (_, None) => Some("none: it is fetched again when it is used".to_owned()),
     };
-    if let Some(manifest) = manifest {
-        line("manifest", &manifest.to_string());
+    let size = ByteSize(module.bytes().len() as u64);
+    let mut text = format!("{GOOD}pulled{GOOD:#} {}\n", harmless(&reference.to_string()));
+    for (name, value) in [
+        ("digest", Some(digest.to_string())),
+        ("manifest", manifest.map(|digest| digest.to_string())),
+        ("size", Some(size.to_string())),
+        ("signature", Some(module.verified().to_string())),
+        ("store", store),
+        ("file", file.map(|file| file.display().to_string())),
+    ] {
+        if let Some(value) = value {
+            text += &format!("{name:9}  {}\n", harmless(&value));
+        }
     }
-    line("size", &ByteSize(module.bytes().len() as u64).to_string());
-    line("signature", &module.verified().to_string());
-    let store = catalog
-        .store()
-        .map(|store| store.directory().display().to_string());
-    if !matches!(module.reference(), ModuleReference::File(_)) {
-        line(
-            "store",
-            store
-                .as_deref()
-                .unwrap_or("none: it is fetched again when it is used"),
-        );
-    }
-    if let Some(file) = file {
-        line("file", &file.display().to_string());
-    }
-    text.push_str(&pin(module.reference(), module.digest(), manifest));
-    text
+    text + &pin(reference, digest, manifest)
 }
 
 /// The lines for a definition that pin this module.
 pub(super) fn pin(reference: &ModuleReference, digest: Digest, manifest: Option<Digest>) -> String {
     let source = match (reference, manifest) {
-        (ModuleReference::Oci(artifact), Some(manifest)) => pinned(artifact, manifest),
+        // The name with the tag, for readers, and with the digest of the manifest, which takes precedence.
+        (ModuleReference::Oci(artifact), Some(manifest)) => {
+            let tag = artifact.tag().map(|tag| format!(":{tag}")).unwrap_or_default();
+            let (registry, repository) = (artifact.registry(), artifact.repository());
+            format!("oci://{registry}/{repository}{tag}@{manifest}")
+        }
         _ => reference.to_string(),
     };
     format!(
         "\n{BOLD}pin it under `plugin:`{BOLD:#}\nsource: {}\ndigest: {digest}\n",
         harmless(&source)
     )
-}
-
-/// The name with the tag, for readers, and with the digest of the manifest, which takes precedence.
-fn pinned(artifact: &OciReference, manifest: Digest) -> String {
-    let tag = artifact.tag().map(|tag| format!(":{tag}")).unwrap_or_default();
-    let (registry, repository) = (artifact.registry(), artifact.repository());
-    format!("oci://{registry}/{repository}{tag}@{manifest}")
 }
 
 #[cfg(test)]
@@ -171,17 +143,5 @@ mod tests {
                 .unwrap();
             assert!(written.parse::<ModuleReference>().is_ok(), "{written}");
         }
-    }
-
-    #[test]
-    fn a_file_is_whole() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.wasm");
-        for content in ["first", "second"] {
-            save(&path, content.as_bytes()).unwrap();
-            assert_eq!(fs::read_to_string(&path).unwrap(), content);
-        }
-        let error = save(&folder.path().join("none/a.wasm"), b"").unwrap_err();
-        assert!(error.contains("none/a.wasm"), "{error}");
     }
 }

@@ -8,11 +8,15 @@ use std::{
 
 use admittance::ModuleReference;
 use admittance_catalog::{Catalog, Freshness, OciReference, Pushed};
-use admittance_sandbox::{Inspection, Sandbox};
+use admittance_sandbox::Inspection;
 use clap::Args;
 
-use super::{ModuleArguments, pull::pin, transfers::Transfers};
-use crate::output::{GOOD, harmless, write};
+use super::{ModuleArguments, inspected, pull::pin};
+use crate::{
+    arguments::key_value,
+    output::{GOOD, harmless, write},
+    progress::transfer,
+};
 
 /// Push a plugin to a registry, as the standard WebAssembly artifact, with the credentials of `docker login`.
 ///
@@ -27,7 +31,7 @@ pub(crate) struct PushArguments {
     #[arg(value_parser = artifact)]
     reference: OciReference,
     /// An annotation of the artifact to add or override. May be given more than once.
-    #[arg(long, value_name = "KEY=VALUE", value_parser = annotation)]
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
     annotation: Vec<(String, String)>,
     /// The creation time of the artifact, in seconds since 1970.
     #[arg(long, value_name = "SECONDS", env = "SOURCE_DATE_EPOCH", hide = true, value_parser = clap::value_parser!(u64).range(..=253_402_300_799))]
@@ -46,50 +50,28 @@ fn artifact(text: &str) -> Result<OciReference, String> {
     }
 }
 
-fn annotation(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err("write KEY=VALUE".to_owned()),
+impl PushArguments {
+    pub(crate) fn run(&self) -> crate::Result<()> {
+        let catalog = self.modules.catalog(&[])?;
+        let pushed = crate::block_on(self.push(&catalog))??;
+        let reference = ModuleReference::Oci(pushed.reference);
+        let (name, manifest, digest) = (harmless(&reference.to_string()), pushed.manifest, pushed.module);
+        let pin = pin(&reference, digest, Some(manifest));
+        let text = format!("{GOOD}pushed{GOOD:#} {name}\nmanifest   {manifest}\ndigest     {digest}\n{pin}");
+        Ok(write(&text)?)
     }
-}
 
-pub(crate) fn run(arguments: &PushArguments) -> crate::Result<()> {
-    let catalog = arguments.modules.catalog(&[])?;
-    let pushed = crate::block_on(push(arguments, &catalog))??;
-    let reference = ModuleReference::Oci(pushed.reference.clone());
-    write(&format!(
-        "{GOOD}pushed{GOOD:#} {}\nmanifest   {}\ndigest     {}\n{}",
-        harmless(&reference.to_string()),
-        pushed.manifest,
-        pushed.module,
-        pin(&reference, pushed.module, Some(pushed.manifest)),
-    ))?;
-    Ok(())
-}
-
-async fn push(arguments: &PushArguments, catalog: &Catalog) -> crate::Result<Pushed> {
-    let file = ModuleReference::File(arguments.file.clone());
-    let module = catalog.obtain(&file, None, Freshness::Again, &|_| {}).await?;
-    let inspection = Sandbox::new(super::sandbox(None))?
-        .inspect(module.bytes().clone())
-        .await
-        .map_err(|error| format!("{}: {error}", arguments.file.display()))?;
-    let mut annotations = described(&inspection);
-    annotations.extend(arguments.annotation.iter().cloned());
-    let transfers = Transfers::on_terminal("pushing");
-    let on_progress = |progress| transfers.show("", progress);
-    let pushed = catalog.push(
-        &arguments.reference,
-        module.bytes().clone(),
-        &annotations,
-        UNIX_EPOCH
-            + arguments
-                .source_date_epoch
-                .map(Duration::from_secs)
-                .unwrap_or_default(),
-        &on_progress,
-    );
-    Ok(pushed.await?)
+    async fn push(&self, catalog: &Catalog) -> crate::Result<Pushed> {
+        let file = ModuleReference::File(self.file.clone());
+        let module = catalog.obtain(&file, None, Freshness::Again, &|_| {}).await?;
+        let mut annotations = described(&inspected(&module).await?);
+        annotations.extend(self.annotation.iter().cloned());
+        let created = UNIX_EPOCH + Duration::from_secs(self.source_date_epoch.unwrap_or_default());
+        let on_progress = transfer("pushing");
+        let bytes = module.bytes().clone();
+        let pushed = catalog.push(&self.reference, bytes, &annotations, created, &on_progress);
+        Ok(pushed.await?)
+    }
 }
 
 /// Annotations with the names of the OCI image specification.

@@ -1,54 +1,48 @@
-//! `admittance candidates`: what came of the versions on trial.
+//! `admittance candidates`: how candidates compare with the plugins of their stages.
 
 use std::fmt::Write as _;
 
-use admittance::{AnswerSample, CandidateReport, CandidateStatus, DifferenceSample};
+use admittance::{AnswerSample, CandidateStatus, DifferenceSample};
 use admittance_admin::api::CandidateList;
-use anstyle::Style;
 use clap::Args;
 
-use super::{client::Client, connection::Connection};
+use super::Query;
 use crate::{
     human,
-    output::{BAD, BOLD, DIM, Form, GOOD, ODD, harmless},
+    output::{BAD, BOLD, DIM, GOOD, WARN, harmless},
     table::{Cell, Table},
 };
 
-/// Show the candidates: how often each answered as the plugin beside it, and where it did not.
+/// Show how often each candidate agreed with the plugin of its stage, and where it did not.
 #[derive(Debug, Args)]
 pub(crate) struct CandidatesArguments {
-    /// How to print them.
-    #[arg(long, short, value_enum, default_value_t)]
-    output: Form,
     #[command(flatten)]
-    connection: Connection,
+    query: Query,
 }
 
-pub(crate) fn run(arguments: &CandidatesArguments) -> crate::Result<()> {
-    let client = Client::new(&arguments.connection)?;
-    let list: CandidateList = crate::block_on(client.get(&["candidates"], &[]))??;
-    arguments.output.print(&list, for_people)
+impl CandidatesArguments {
+    pub(crate) fn run(&self) -> crate::Result<()> {
+        self.query.show(&["candidates"], &[], text).map(drop)
+    }
 }
 
-fn for_people(list: &CandidateList) -> String {
+fn text(list: &CandidateList) -> String {
     if list.candidates.is_empty() {
-        return "there is no candidate; write `candidate:` beside `plugin:` of a stage to try a version\n"
+        return "there are no candidates; write `candidate:` next to `plugin:` of a stage to try a version\n"
             .to_owned();
     }
-    let rows: Vec<_> = list
-        .candidates
-        .iter()
-        .map(|report| (report.stage.clone(), report.candidate.clone()))
-        .collect();
-    let mut text = table(&rows);
+    let candidates = list.candidates.iter();
+    let mut text = table(candidates.map(|report| (report.stage.as_str(), &report.candidate)));
     for report in &list.candidates {
-        samples(&mut text, report);
+        for sample in &report.samples {
+            difference(&mut text, &report.stage, sample);
+        }
     }
     text
 }
 
-/// A row for each, with its stage.
-pub(super) fn table(candidates: &[(String, CandidateStatus)]) -> String {
+/// A row for each candidate, with its stage.
+pub(super) fn table<'a, S: AsRef<str>>(candidates: impl Iterator<Item = (S, &'a CandidateStatus)>) -> String {
     let mut table = Table::new([
         "CANDIDATE OF",
         "PLUGIN",
@@ -60,9 +54,6 @@ pub(super) fn table(candidates: &[(String, CandidateStatus)]) -> String {
         "FAILED",
         "PASSED OVER",
     ]);
-    let red = |number: u64, style: Style| {
-        Cell::number(number).styled(if number > 0 { style } else { Style::new() })
-    };
     for (stage, candidate) in candidates {
         table.row([
             Cell::text(stage),
@@ -71,42 +62,28 @@ pub(super) fn table(candidates: &[(String, CandidateStatus)]) -> String {
             Cell::text(human::short_digest(&candidate.plugin.digest)),
             Cell::text(&candidate.share),
             Cell::number(candidate.same),
-            red(candidate.different, ODD),
-            red(candidate.failed, BAD),
+            Cell::count(candidate.different, WARN),
+            Cell::count(candidate.failed, BAD),
             Cell::number(candidate.passed_over),
         ]);
     }
     table.text()
 }
 
-fn samples(text: &mut String, report: &CandidateReport) {
-    for DifferenceSample {
-        at,
-        uid,
-        operation,
-        kind,
-        namespace,
-        name,
-        plugin,
-        candidate,
-    } in &report.samples
-    {
-        let object = match namespace {
-            Some(namespace) => format!("{namespace}/{name}"),
-            None => name.clone(),
-        };
-        // Writing into a String does not fail.
-        let _ = writeln!(
-            text,
-            "\n{BOLD}{}{BOLD:#}  {} {DIM}uid {} at {}{DIM:#}",
-            harmless(&report.stage),
-            harmless(&format!("{operation} of {kind} {object}")),
-            harmless(uid),
-            human::clock(*at),
-        );
-        answer(text, "plugin", plugin);
-        answer(text, "candidate", candidate);
-    }
+fn difference(text: &mut String, stage: &str, sample: &DifferenceSample) {
+    let object = human::object(sample.namespace.as_deref(), &sample.name);
+    let request = format!("{} of {} {object}", sample.operation, sample.kind);
+    // Writing into a String does not fail.
+    let _ = writeln!(
+        text,
+        "\n{BOLD}{}{BOLD:#}  {} {DIM}uid {} at {}{DIM:#}",
+        harmless(stage),
+        harmless(&request),
+        harmless(&sample.uid),
+        human::clock(sample.at),
+    );
+    answer(text, "plugin", &sample.plugin);
+    answer(text, "candidate", &sample.candidate);
 }
 
 fn answer(text: &mut String, who: &str, answer: &AnswerSample) {
@@ -114,10 +91,9 @@ fn answer(text: &mut String, who: &str, answer: &AnswerSample) {
         "allow" | "patch" => GOOD,
         _ => BAD,
     };
-    let message = answer.message.iter();
-    let message: String = message
-        .map(|message| format!("  {}", harmless(message)))
-        .collect();
+    let message = answer.message.as_deref();
+    let message = message.map(|message| format!("  {}", harmless(message)));
+    let message = message.unwrap_or_default();
     let _ = writeln!(
         text,
         "  {who:9}  {style}{}{style:#}{message}",
@@ -135,13 +111,13 @@ fn answer(text: &mut String, who: &str, answer: &AnswerSample) {
 mod tests {
     use std::time::SystemTime;
 
-    use admittance::{Moment, PluginStatus};
+    use admittance::{CandidateReport, Moment, PluginStatus};
 
     use super::*;
     use crate::table::plain;
 
     #[test]
-    fn differences_are_told_with_both_answers() {
+    fn differences_are_shown_with_both_answers() {
         let moment = Moment(SystemTime::UNIX_EPOCH);
         let plugin = PluginStatus {
             name: "images".to_owned(),
@@ -190,7 +166,7 @@ mod tests {
                 }],
             }],
         };
-        let text = plain(&for_people(&list));
+        let text = plain(&super::text(&list));
         assert_eq!(
             text.split_once("\n\n").unwrap().1,
             "\
@@ -205,6 +181,6 @@ Mutating:pods/images  CREATE of v1/Pod default/web uid u-1 at 1970-01-01T00:00:0
         let none = CandidateList {
             candidates: Vec::new(),
         };
-        assert!(for_people(&none).contains("candidate:"));
+        assert!(super::text(&none).contains("candidate:"));
     }
 }

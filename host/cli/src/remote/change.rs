@@ -1,7 +1,6 @@
 //! `admittance apply`, `delete`, `promote` and `rollback`: changes of what is live.
 
 use std::{
-    fmt::Write as _,
     io::{self, Read},
     path::{Path, PathBuf},
 };
@@ -12,149 +11,133 @@ use admittance_definitions::{DefinitionFile, DefinitionId, DefinitionSet, StageI
 use clap::Args;
 use reqwest::Method;
 
-use super::{
-    client::{Client, Sent},
-    connection::Connection,
-    definitions::path_of,
-    history::differences,
-    status::made_by,
-};
+use super::{Query, client::Message, definitions::path_of, history::differences, status::made_by};
 use crate::{
-    output::{BAD, BOLD, DIM, Form, GOOD, ODD},
+    arguments::no_definition,
+    output::{BAD, BOLD, DIM, GOOD, WARN},
     table::{Cell, Table},
 };
 
-/// Go live with definitions: new ones, and ones that replace those of their kind and name.
+/// Make definitions live: add new ones, and replace those of the same kind and name.
 ///
-/// The driver makes the whole table first, then writes its definition files, then goes live; when anything
-/// is wrong, nothing changes. Relative paths in the definitions are taken from the driver's files.
+/// The driver builds the whole table first, then writes its definition files, then the table goes live; if
+/// anything is wrong, nothing changes. Relative paths in the definitions are relative to the driver's files.
 #[derive(Debug, Args)]
 pub(crate) struct ApplyArguments {
-    /// A file of definitions, a directory whose *.yaml, *.yml and *.json are taken, or - for standard
-    /// input. May be given again; all of them go live together.
+    /// A file of definitions, a directory of *.yaml, *.yml and *.json files, or - for standard input. May be
+    /// given more than once; all definitions go live together.
     #[arg(long = "file", short, value_name = "FILE|DIRECTORY", required = true, num_args = 1..)]
     files: Vec<PathBuf>,
     #[command(flatten)]
-    how: How,
-    #[command(flatten)]
-    connection: Connection,
+    change: Change,
 }
 
-/// Remove a definition from the driver's files, and from what is live.
+/// Remove a definition from the driver's files, and from the live table.
 #[derive(Debug, Args)]
 pub(crate) struct DeleteArguments {
     /// Kind and name: AdmissionChain/pods.
     #[arg(value_name = "KIND/NAME")]
     id: DefinitionId,
     #[command(flatten)]
-    how: How,
-    #[command(flatten)]
-    connection: Connection,
+    change: Change,
 }
 
-/// Make the candidate of a stage its plugin, in the driver's files and in what is live.
+/// Replace the plugin of a stage with its candidate, in the driver's files and in the live table.
 #[derive(Debug, Args)]
 pub(crate) struct PromoteArguments {
-    /// The stage: pods/images, or Mutating:pods/images where there is a chain of that name in both phases.
+    /// The stage: pods/images, or Mutating:pods/images if both phases have a chain of that name.
     #[arg(value_name = "CHAIN/STAGE")]
     stage: StageId,
     #[command(flatten)]
-    how: How,
-    #[command(flatten)]
-    connection: Connection,
+    change: Change,
 }
 
-/// Go live with an earlier revision, its definitions and its very modules.
+/// Make an earlier revision live, with its definitions and exactly its modules.
 ///
-/// The driver's files are not touched: the revision holds until they, or the modules that they name, change
-/// again.
+/// The driver's files are not changed: the revision stays live until they, or the modules that they name,
+/// change again.
 #[derive(Debug, Args)]
 pub(crate) struct RollbackArguments {
-    /// Which revision; `history` lists them.
+    /// The number of the revision; `history` lists them.
     revision: u64,
-    /// How to print the new revision.
-    #[arg(long, short, value_enum, default_value_t)]
-    output: Form,
     #[command(flatten)]
-    connection: Connection,
+    query: Query,
 }
 
-/// How a change is made and shown.
+/// The arguments of every change of definitions.
 #[derive(Debug, Args)]
-struct How {
-    /// Check it and show what it would change; change nothing.
+struct Change {
+    /// Validate it and show what it would change, but change nothing.
     #[arg(long)]
     dry_run: bool,
-    /// How to print what became of it.
-    #[arg(long, short, value_enum, default_value_t)]
-    output: Form,
+    #[command(flatten)]
+    query: Query,
 }
 
-impl How {
-    fn query(&self) -> Vec<(&'static str, String)> {
-        vec![("dryRun", self.dry_run.to_string())]
+impl Change {
+    /// Makes the change, and prints its effect.
+    fn make(
+        &self,
+        method: Method,
+        path: &[&str],
+        name: Option<String>,
+        body: Option<(&'static str, String)>,
+    ) -> crate::Result<()> {
+        let mut parameters = vec![("dryRun", self.dry_run.to_string())];
+        parameters.extend(name.map(|name| ("name", name)));
+        let message = Message {
+            parameters: &parameters,
+            body,
+        };
+        self.query.send(method, path, message, text).map(drop)
     }
+}
 
-    fn print(&self, applied: &Applied) -> crate::Result<()> {
-        self.output.print(applied, for_people)
+const JSON: &str = "application/json";
+
+impl ApplyArguments {
+    pub(crate) fn run(&self) -> crate::Result<()> {
+        let files = read(&self.files, &mut io::stdin())?;
+        let (name, text) = joined(files)?;
+        let body = Some(("application/yaml", text));
+        self.change.make(Method::POST, &["definitions"], Some(name), body)
     }
 }
 
-pub(crate) fn run_apply(arguments: &ApplyArguments) -> crate::Result<()> {
-    let (name, text) = text_of(read(&arguments.files, &mut io::stdin())?)?;
-    let client = Client::new(&arguments.connection)?;
-    let mut query = arguments.how.query();
-    query.push(("name", name));
-    let sent = Sent {
-        query: &query,
-        body: Some(("application/yaml", text)),
-    };
-    let applied = client.ask(Method::POST, &["definitions"], sent);
-    arguments.how.print(&crate::block_on(applied)??)
+impl DeleteArguments {
+    pub(crate) fn run(&self) -> crate::Result<()> {
+        self.change.make(Method::DELETE, &path_of(&self.id), None, None)
+    }
 }
 
-pub(crate) fn run_delete(arguments: &DeleteArguments) -> crate::Result<()> {
-    let client = Client::new(&arguments.connection)?;
-    let sent = Sent {
-        query: &arguments.how.query(),
-        body: None,
-    };
-    let path = path_of(&arguments.id);
-    let applied = client.ask(Method::DELETE, &path, sent);
-    arguments.how.print(&crate::block_on(applied)??)
+impl PromoteArguments {
+    pub(crate) fn run(&self) -> crate::Result<()> {
+        let stage = self.stage.to_string();
+        let body = serde_json::to_string(&PromoteRequest { stage })?;
+        self.change
+            .make(Method::POST, &["promote"], None, Some((JSON, body)))
+    }
 }
 
-pub(crate) fn run_promote(arguments: &PromoteArguments) -> crate::Result<()> {
-    let client = Client::new(&arguments.connection)?;
-    let body = serde_json::to_string(&PromoteRequest {
-        stage: arguments.stage.to_string(),
-    })?;
-    let sent = Sent {
-        query: &arguments.how.query(),
-        body: Some(("application/json", body)),
-    };
-    let applied = client.ask(Method::POST, &["promote"], sent);
-    arguments.how.print(&crate::block_on(applied)??)
-}
-
-pub(crate) fn run_rollback(arguments: &RollbackArguments) -> crate::Result<()> {
-    let client = Client::new(&arguments.connection)?;
-    let body = serde_json::to_string(&RollbackRequest {
-        revision: arguments.revision,
-    })?;
-    let sent = Sent {
-        body: Some(("application/json", body)),
-        ..Sent::default()
-    };
-    let revision = client.ask::<Revision>(Method::POST, &["rollback"], sent);
-    let revision = crate::block_on(revision)??;
-    arguments.output.print(&revision, |revision| {
-        format!(
-            "{GOOD}live{GOOD:#} as revision {}, by {}; it holds until the definitions change\n",
-            revision.number,
-            made_by(&revision.origin, revision.by.as_deref())
-        )
-    })
+impl RollbackArguments {
+    pub(crate) fn run(&self) -> crate::Result<()> {
+        let revision = self.revision;
+        let body = serde_json::to_string(&RollbackRequest { revision })?;
+        let message = Message {
+            body: Some((JSON, body)),
+            ..Message::default()
+        };
+        let text = |revision: &Revision| {
+            format!(
+                "{GOOD}live{GOOD:#} as revision {}, by {}; it stays live until the definitions change\n",
+                revision.number,
+                made_by(&revision.origin, revision.by.as_deref())
+            )
+        };
+        self.query
+            .send(Method::POST, &["rollback"], message, text)
+            .map(drop)
+    }
 }
 
 /// The texts of these files and directories; `-` is standard input.
@@ -175,31 +158,24 @@ fn read(paths: &[PathBuf], input: &mut impl Read) -> crate::Result<Vec<Definitio
     Ok(files)
 }
 
-/// One text of them all, and what it is called in mistakes.
-fn text_of(mut files: Vec<DefinitionFile>) -> crate::Result<(String, String)> {
+/// The texts of all files as one, and its name in mistakes.
+fn joined(mut files: Vec<DefinitionFile>) -> crate::Result<(String, String)> {
     match files.as_mut_slice() {
-        [] => Err(
-            "no definition was found; name a file, or a directory with *.yaml, *.yml or *.json in it".into(),
-        ),
+        [] => Err(no_definition(&[]).into()),
         [file] => Ok((file.path.display().to_string(), std::mem::take(&mut file.text))),
         files => {
-            // The driver sees one text, in which lines are others: mistakes are told here.
-            let name = format!("{} files", files.len());
+            // In the text that the driver sees, lines have other numbers: mistakes are reported here.
             DefinitionSet::of_files(files.to_vec()).chains()?;
-            let mut text = String::new();
-            for file in files {
-                if !text.is_empty() {
-                    text += if text.ends_with('\n') { "---\n" } else { "\n---\n" };
-                }
-                text += file.text.trim_start_matches('\u{feff}');
-            }
-            Ok((name, text))
+            let texts = files.iter().map(|file| file.text.trim_start_matches('\u{feff}'));
+            let texts: Vec<_> = texts
+                .map(|text| text.strip_suffix('\n').unwrap_or(text))
+                .collect();
+            Ok((format!("{} files", files.len()), texts.join("\n---\n") + "\n"))
         }
     }
 }
 
-/// With ANSI colours.
-fn for_people(applied: &Applied) -> String {
+fn text(applied: &Applied) -> String {
     let mut table = Table::new(["DEFINITION", "EFFECT"]);
     for definition in &applied.definitions {
         let (effect, style) = match definition.effect {
@@ -213,30 +189,20 @@ fn for_people(applied: &Applied) -> String {
     let mut text = table.text();
     let differences = differences(&applied.comparison);
     if !differences.is_empty() {
-        text.push('\n');
-        text.push_str(&differences);
+        text += &format!("\n{differences}");
     }
     for warning in &applied.warnings {
-        // Writing into a String does not fail.
-        let _ = writeln!(text, "\n{ODD}warning:{ODD:#} {warning}");
+        text += &format!("\n{WARN}warning:{WARN:#} {warning}\n");
     }
-    let is_same = differences.is_empty();
-    // Writing into a String does not fail.
-    let _ = match (applied.dry_run, is_same) {
-        (true, true) => writeln!(text, "\n{BOLD}dry run:{BOLD:#} nothing would change"),
-        (true, false) => writeln!(
-            text,
-            "\n{BOLD}dry run:{BOLD:#} it is right, and would be revision {}; nothing was changed",
-            applied.revision
-        ),
-        (false, true) => writeln!(
-            text,
-            "\n{DIM}nothing changed:{DIM:#} revision {}",
-            applied.revision
-        ),
-        (false, false) => writeln!(text, "\n{GOOD}live{GOOD:#} as revision {}", applied.revision),
-    };
-    text
+    let revision = applied.revision;
+    text + &match (applied.dry_run, differences.is_empty()) {
+        (true, true) => format!("\n{BOLD}dry run:{BOLD:#} nothing would change\n"),
+        (true, false) => {
+            format!("\n{BOLD}dry run:{BOLD:#} valid, and would be revision {revision}; nothing was changed\n")
+        }
+        (false, true) => format!("\n{DIM}nothing changed:{DIM:#} revision {revision}\n"),
+        (false, false) => format!("\n{GOOD}live{GOOD:#} as revision {revision}\n"),
+    }
 }
 
 #[cfg(test)]
@@ -259,27 +225,27 @@ mod tests {
         std::fs::write(path("b.yaml"), CHAIN.replace("NAME", "b")).unwrap();
         std::fs::write(path("c.txt"), "no definition").unwrap();
 
-        let (name, text) = text_of(read(&[path("a.yaml")], &mut io::empty()).unwrap()).unwrap();
+        let (name, text) = joined(read(&[path("a.yaml")], &mut io::empty()).unwrap()).unwrap();
         assert_eq!(name, path("a.yaml").display().to_string());
         assert_eq!(text, CHAIN.replace("NAME", "a"));
 
         let given = CHAIN.replace("NAME", "c");
         let files = read(&[folder.path().to_owned(), "-".into()], &mut given.as_bytes()).unwrap();
-        let (name, text) = text_of(files).unwrap();
+        let (name, text) = joined(files).unwrap();
         assert_eq!(name, "3 files");
         let chains = admittance::definitions::load_text("all", &text).unwrap();
         let names: Vec<_> = chains.iter().map(|chain| chain.name.as_str()).collect();
         assert_eq!(names, ["a", "b", "c"]);
 
-        // Each mistake is told where it is, though the driver would see one text.
+        // Each mistake has its own position, though the driver would see one text.
         std::fs::write(path("b.yaml"), CHAIN.replace("rules:", "rulez:")).unwrap();
         let files = read(&[folder.path().to_owned()], &mut io::empty()).unwrap();
-        let error = text_of(files).unwrap_err().to_string();
+        let error = joined(files).unwrap_err().to_string();
         assert!(error.contains("b.yaml") && error.contains("rulez"), "{error}");
 
         assert!(read(&[path("none.yaml")], &mut io::empty()).is_err());
         assert!(
-            text_of(Vec::new())
+            joined(Vec::new())
                 .unwrap_err()
                 .to_string()
                 .contains("no definition")
@@ -287,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_became_of_it() {
+    fn effects() {
         let applied = |dry_run, text: &str| Applied {
             revision: 4,
             dry_run,
@@ -310,7 +276,7 @@ mod tests {
             warnings: vec!["a.yaml:1:1: chain pods: pods/ephemeralcontainers".to_owned()],
         };
         assert_eq!(
-            plain(&for_people(&applied(false, "-a\n+b\n"))),
+            plain(&super::text(&applied(false, "-a\n+b\n"))),
             "\
 DEFINITION            EFFECT
 AdmissionChain/pods   changed
@@ -328,12 +294,12 @@ live as revision 4
             (
                 true,
                 "+b\n",
-                "dry run: it is right, and would be revision 4; nothing was changed",
+                "dry run: valid, and would be revision 4; nothing was changed",
             ),
             (true, "", "dry run: nothing would change"),
             (false, "", "nothing changed: revision 4"),
         ] {
-            let text = plain(&for_people(&applied(dry_run, text)));
+            let text = plain(&super::text(&applied(dry_run, text)));
             assert_eq!(text.lines().last(), Some(last));
         }
     }

@@ -1,4 +1,4 @@
-//! Questions over HTTP.
+//! Requests to the admin API.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::{
     error::RemoteError,
 };
 
-/// Talks to one driver. Lives as long as the command.
+/// A client of one driver. Lives as long as the command.
 #[derive(Debug)]
 pub(super) struct Client {
     http: reqwest::Client,
@@ -18,16 +18,17 @@ pub(super) struct Client {
     token: Option<Token>,
 }
 
-/// For a connection. The driver is near, or not there.
+/// The timeout for connecting. The driver is near, or not there.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// For an answer to a question. A change may take as long as its plugins take to be fetched and compiled.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// The timeout for a reply to GET. A change may take as long as its plugins take to be fetched and compiled.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What is sent beside the path.
+/// The content of a request.
 #[derive(Debug, Default)]
-pub(super) struct Sent<'a> {
-    pub(super) query: &'a [(&'a str, String)],
+pub(super) struct Message<'a> {
+    pub(super) parameters: &'a [(&'a str, String)],
+    /// The media type and the text.
     pub(super) body: Option<(&'static str, String)>,
 }
 
@@ -43,61 +44,60 @@ impl Client {
         if server.is_loopback() {
             builder = builder.no_proxy();
         }
+        let http = builder
+            .build()
+            .map_err(|error| RemoteError::Client(error.to_string()))?;
         Ok(Self {
-            http: builder
-                .build()
-                .map_err(|error| RemoteError::Client(error.to_string()))?,
+            http,
             token: connection.token()?,
             server,
         })
     }
 
-    /// Ask a question.
-    pub(super) async fn get<T: DeserializeOwned>(
-        &self,
-        path: &[&str],
-        query: &[(&str, String)],
-    ) -> Result<T, RemoteError> {
-        let sent = Sent { query, body: None };
-        let answer = tokio::time::timeout(ANSWER_TIMEOUT, self.ask(Method::GET, path, sent)).await;
-        answer.unwrap_or_else(|_| {
-            Err(RemoteError::Slow {
-                server: self.server.to_string(),
-            })
-        })
-    }
-
-    /// Ask for a change, and wait for as long as it takes.
-    pub(super) async fn ask<T: DeserializeOwned>(
+    /// Sends a request, and reads the JSON of the reply.
+    pub(super) async fn send<T: DeserializeOwned>(
         &self,
         method: Method,
         path: &[&str],
-        sent: Sent<'_>,
+        message: Message<'_>,
     ) -> Result<T, RemoteError> {
-        let response = self.open(method, path, sent).await?;
-        let body = response.bytes().await.map_err(|error| self.transport(&error))?;
-        serde_json::from_slice(&body).map_err(|error| RemoteError::Stranger {
+        let is_get = method == Method::GET;
+        let reply = async {
+            let response = self.open(method, path, message).await?;
+            response.bytes().await.map_err(|error| self.transport(&error))
+        };
+        let body = if is_get {
+            let reply = tokio::time::timeout(REPLY_TIMEOUT, reply).await;
+            reply.unwrap_or_else(|_| {
+                Err(RemoteError::Timeout {
+                    server: self.server.to_string(),
+                })
+            })?
+        } else {
+            reply.await?
+        };
+        serde_json::from_slice(&body).map_err(|error| RemoteError::NotAdminPort {
             server: self.server.to_string(),
-            problem: format!("its answer cannot be read: {error}"),
+            problem: format!("the reply cannot be read: {error}"),
         })
     }
 
-    /// The head of a good answer, whose body follows.
+    /// The head of a successful reply, whose body follows.
     pub(super) async fn open(
         &self,
         method: Method,
         path: &[&str],
-        sent: Sent<'_>,
+        message: Message<'_>,
     ) -> Result<Response, RemoteError> {
         let mut url = self.server.url(["v1"].iter().chain(path).copied());
-        if !sent.query.is_empty() {
-            url.query_pairs_mut().extend_pairs(sent.query);
+        if !message.parameters.is_empty() {
+            url.query_pairs_mut().extend_pairs(message.parameters);
         }
         let mut request = self.http.request(method, url);
         if let Some(Token(value)) = &self.token {
             request = request.header(header::AUTHORIZATION, value.clone());
         }
-        if let Some((content_type, body)) = sent.body {
+        if let Some((content_type, body)) = message.body {
             request = request.header(header::CONTENT_TYPE, content_type).body(body);
         }
         let response = request.send().await.map_err(|error| self.transport(&error))?;
@@ -106,7 +106,7 @@ impl Client {
             return Ok(response);
         }
         let body = response.bytes().await.map_err(|error| self.transport(&error))?;
-        Err(RemoteError::of_answer(&self.server.to_string(), status, &body))
+        Err(RemoteError::of_reply(&self.server.to_string(), status, &body))
     }
 
     pub(super) fn transport(&self, error: &reqwest::Error) -> RemoteError {

@@ -1,11 +1,6 @@
-//! Where the driver is, and who asks.
+//! The address of a driver, and credentials for it.
 
-use std::{
-    env, fmt, fs,
-    net::IpAddr,
-    path::{Path, PathBuf},
-    str::FromStr,
-};
+use std::{env, fmt, net::IpAddr, path::PathBuf, str::FromStr};
 
 use admittance_net::tls::{self, Identity, TlsError, Trust};
 use clap::Args;
@@ -13,8 +8,9 @@ use reqwest::header::HeaderValue;
 use url::{Host, Url};
 
 use super::error::RemoteError;
+use crate::files;
 
-/// The driver to talk to, and how.
+/// The driver to connect to, and how.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct Connection {
@@ -26,13 +22,13 @@ pub(crate) struct Connection {
         env = "ADMITTANCE_SERVER"
     )]
     server: Server,
-    /// A file with the token to show; the environment's ADMITTANCE_TOKEN can hold the token itself.
+    /// A file with the token to send; the environment variable ADMITTANCE_TOKEN may contain the token itself.
     #[arg(long, value_name = "FILE", env = "ADMITTANCE_TOKEN_FILE")]
     token_file: Option<PathBuf>,
-    /// Trust the authorities in this PEM file, beside the system's.
+    /// Trust the CAs in this PEM file, in addition to the system's.
     #[arg(long, value_name = "FILE", env = "ADMITTANCE_CA")]
     ca: Option<PathBuf>,
-    /// Show this certificate (PEM); give its --key too.
+    /// Present this client certificate (PEM); --key is required too.
     #[arg(long, value_name = "FILE", requires = "key")]
     certificate: Option<PathBuf>,
     /// The key of --certificate (PEM).
@@ -51,7 +47,7 @@ impl FromStr for Server {
         let fix = "write http:// or https://, host and port, http://127.0.0.1:9090";
         let url: Url = text
             .parse()
-            .map_err(|error| format!("that is no URL ({error}); {fix}"))?;
+            .map_err(|error| format!("not a valid URL ({error}); {fix}"))?;
         let is_bare = matches!(url.scheme(), "http" | "https")
             && url.has_host()
             && url.username().is_empty()
@@ -74,7 +70,7 @@ impl fmt::Display for Server {
 }
 
 impl Server {
-    /// What is at this path; each segment is written so that it is one.
+    /// The URL with this path, whose segments are encoded.
     pub(super) fn url<'a>(&self, segments: impl IntoIterator<Item = &'a str>) -> Url {
         let mut url = self.0.clone();
         // It has a host, so it has segments.
@@ -99,7 +95,7 @@ impl Server {
     }
 }
 
-/// The token as it is sent. It is never shown.
+/// The value of the header that sends a token. It is never printed.
 #[derive(Clone)]
 pub(super) struct Token(pub(super) HeaderValue);
 
@@ -110,7 +106,6 @@ impl fmt::Debug for Token {
 }
 
 impl Token {
-    /// The lines of a file end as editors end them.
     fn parse(text: &str, origin: &str) -> Result<Self, RemoteError> {
         let token = text.trim();
         let mut value = HeaderValue::from_str(&format!("Bearer {token}")).ok();
@@ -129,10 +124,13 @@ impl Connection {
         &self.server
     }
 
-    /// The token to show. It is only shown where nobody can listen.
+    /// The token to send. It is not sent over the network without TLS.
     pub(super) fn token(&self) -> Result<Option<Token>, RemoteError> {
         let token = match &self.token_file {
-            Some(path) => Some(Token::parse(&read(path)?, &path.display().to_string())?),
+            Some(path) => {
+                let text = files::read(path).map_err(RemoteError::File)?;
+                Some(Token::parse(&text, &path.display().to_string())?)
+            }
             None => match env::var("ADMITTANCE_TOKEN") {
                 Ok(text) => Some(Token::parse(&text, "ADMITTANCE_TOKEN")?),
                 Err(env::VarError::NotPresent) => None,
@@ -147,7 +145,7 @@ impl Connection {
         Ok(token)
     }
 
-    /// Trusts the system's authorities and those that were named.
+    /// Trusts the system's CAs and the given ones.
     pub(super) fn tls(&self) -> Result<rustls::ClientConfig, TlsError> {
         let identity = self.certificate.as_ref().zip(self.key.as_ref());
         let identity = identity.map(|(certificate, key)| Identity {
@@ -158,12 +156,10 @@ impl Connection {
     }
 }
 
-fn read(path: &Path) -> Result<String, RemoteError> {
-    fs::read_to_string(path).map_err(|error| RemoteError::wrong(path, &error))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use clap::Parser;
 
     use super::*;
@@ -212,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_made_of_whole_segments() {
+    fn segments_of_paths_are_encoded() {
         let server: Server = "http://127.0.0.1:9090".parse().unwrap();
         let url = server.url(["v1", "definitions", "AdmissionChain", "a b/../c?d"]);
         assert_eq!(
@@ -241,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_sent_where_nobody_listens() {
+    fn tokens_are_not_sent_in_the_clear() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         fs::write(&path, "secret\n").unwrap();
@@ -275,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_no_pem_are_named() {
+    fn files_that_are_not_pem_are_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ca.pem");
         for text in [None, Some("text")] {

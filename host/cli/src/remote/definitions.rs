@@ -1,44 +1,40 @@
-//! `admittance get`: the definitions as the driver's files hold them.
+//! `admittance get`: the definitions in the driver's files.
 
 use admittance::definitions::DefinitionId;
 use admittance_admin::api::{Definition, DefinitionList};
 use clap::Args;
 
-use super::{client::Client, connection::Connection};
+use super::Query;
 use crate::{
-    output::{BAD, Form, harmless_lines},
+    output::{BAD, harmless_lines},
     table::{Cell, Table},
 };
 
-/// List the definitions as the files hold them now, or print the text of one.
+/// List the definitions as they are in the files now, or print the text of one.
 ///
-/// What is live may be another, when something in the files is wrong or after a rollback: `status` says so.
+/// The live definitions may be different, if a definition in the files is invalid or after a rollback:
+/// `status` shows which are live.
 #[derive(Debug, Args)]
 pub(crate) struct GetArguments {
-    /// The definition whose text is wanted: kind and name, AdmissionChain/pods.
+    /// Print the text of this definition: kind and name, AdmissionChain/pods.
     #[arg(value_name = "KIND/NAME")]
     id: Option<DefinitionId>,
-    /// How to print them.
-    #[arg(long, short, value_enum, default_value_t)]
-    output: Form,
     #[command(flatten)]
-    connection: Connection,
+    query: Query,
 }
 
-pub(crate) fn run(arguments: &GetArguments) -> crate::Result<()> {
-    let client = Client::new(&arguments.connection)?;
-    let path = match &arguments.id {
-        Some(id) => path_of(id),
-        None => vec!["definitions"],
-    };
-    let list: DefinitionList = crate::block_on(client.get(&path, &[]))??;
-    arguments.output.print(&list, |list| match arguments.id {
-        Some(_) => texts(&list.definitions),
-        None => table(&list.definitions),
-    })
+impl GetArguments {
+    pub(crate) fn run(&self) -> crate::Result<()> {
+        let (path, text): (_, fn(&[Definition]) -> String) = match &self.id {
+            Some(id) => (path_of(id), texts),
+            None => (vec!["definitions"], table),
+        };
+        let text = |list: &DefinitionList| text(&list.definitions);
+        self.query.show(&path, &[], text).map(drop)
+    }
 }
 
-/// Where the API has it. A `/` in a name parts segments.
+/// The path of a definition in the API. A `/` in a name separates segments.
 pub(super) fn path_of(id: &DefinitionId) -> Vec<&str> {
     ["definitions", id.kind.as_str()]
         .into_iter()
@@ -46,7 +42,7 @@ pub(super) fn path_of(id: &DefinitionId) -> Vec<&str> {
         .collect()
 }
 
-/// As a file of them would be.
+/// As in a file.
 fn texts(definitions: &[Definition]) -> String {
     let text = |definition: &Definition| {
         let text = harmless_lines(&definition.text);
@@ -58,24 +54,16 @@ fn texts(definitions: &[Definition]) -> String {
 fn table(definitions: &[Definition]) -> String {
     let mut table = Table::new(["DEFINITION", "CHAIN", "FILE"]);
     for definition in definitions {
-        let Definition {
-            kind,
-            name,
-            file,
-            line,
-            chain,
-            in_list,
-            ..
-        } = definition;
-        let chain = match chain {
+        let chain = match &definition.chain {
             Some(chain) => Cell::text(chain),
             None => Cell::text("has mistakes").styled(BAD),
         };
-        let place = if *in_list { " (in a list)" } else { "" };
+        let in_list = if definition.in_list { " (in a list)" } else { "" };
+        let (file, line) = (definition.file.display(), definition.line);
         table.row([
-            Cell::text(format!("{kind}/{name}")),
+            Cell::text(format!("{}/{}", definition.kind, definition.name)),
             chain,
-            Cell::text(format!("{}:{line}{place}", file.display())),
+            Cell::text(format!("{file}:{line}{in_list}")),
         ]);
     }
     table.text()
@@ -119,7 +107,7 @@ admissionwebhook/ns/a  has mistakes   /etc/chains/a.yaml:3 (in a list)
     }
 
     #[test]
-    fn where_the_api_has_it() {
+    fn paths_in_the_api() {
         for (id, expected) in [
             (
                 "AdmissionChain/pods",

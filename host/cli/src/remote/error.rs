@@ -1,6 +1,6 @@
-//! Why a driver does not do what it is asked.
+//! Errors of requests to the admin API.
 
-use std::{borrow::Cow, fmt, path::Path};
+use std::{borrow::Cow, fmt};
 
 use admittance_admin::api::ErrorReply;
 use admittance_net::{
@@ -13,9 +13,9 @@ use url::Url;
 use crate::output::harmless;
 
 const ADVICE: TlsAdvice<'static> = TlsAdvice {
-    trust: Cow::Borrowed("name the authority that signed it with --ca"),
+    trust: Cow::Borrowed("give the CA that signed it with --ca"),
     name: "or give a name that is in it with --server",
-    identity: "show one with --certificate and --key",
+    identity: "give one with --certificate and --key",
     plain: "write http:// in place of https://",
 };
 
@@ -27,47 +27,39 @@ pub(crate) enum RemoteError {
          configuration? Give its address with --server or ADMITTANCE_SERVER"
     )]
     Unreachable { server: String, problem: String },
-    #[error("no TLS connection with {server}: {problem}")]
+    #[error("no TLS connection to {server}: {problem}")]
     Tls { server: String, problem: String },
     #[error(transparent)]
     Files(#[from] TlsError),
-    #[error("the connection with {server} broke off: {problem}")]
+    #[error("the connection to {server} was lost: {problem}")]
     Broken { server: String, problem: String },
-    #[error("{server} gave no answer in time; is it the admin port?")]
-    Slow { server: String },
+    #[error("{server} did not reply in time; is it the admin port?")]
+    Timeout { server: String },
     #[error(
-        "{server} does not know who you are: {message}; give a token with --token-file or ADMITTANCE_TOKEN, or a \
-         certificate with --certificate and --key"
+        "{server}: {message}; give a token with --token-file or ADMITTANCE_TOKEN, or a certificate with --certificate \
+         and --key"
     )]
-    Unknown { server: String, message: String },
-    #[error("{server} does not let you: {message}")]
+    Unauthenticated { server: String, message: String },
+    #[error("{server} does not permit it: {message}")]
     Forbidden { server: String, message: String },
     #[error("{message}{}", lines(.mistakes))]
     Refused { message: String, mistakes: Vec<String> },
     #[error(
-        "what answers at {server} is no admin port of this version: {problem}; give its address with --server or \
-         ADMITTANCE_SERVER"
+        "{server} is not an admin port of this version: {problem}; give its address with --server or ADMITTANCE_SERVER"
     )]
-    Stranger { server: String, problem: String },
-    #[error("{0} holds no token: write one on one line, without spaces")]
+    NotAdminPort { server: String, problem: String },
+    #[error("{0} does not contain a valid token: write one on one line, without spaces")]
     NoToken(String),
-    #[error("the token would be sent to {0} for everybody to read; write https:// in place of http://")]
+    #[error("the token would be sent to {0} unencrypted; write https:// in place of http://")]
     TokenInTheClear(String),
-    #[error("{path}: {problem}")]
-    File { path: String, problem: String },
-    #[error("no connection can be made: {0}")]
+    #[error("{0}")]
+    File(String),
+    #[error("the HTTP client cannot be built: {0}")]
     Client(String),
 }
 
 impl RemoteError {
-    pub(super) fn wrong(path: &Path, problem: &dyn fmt::Display) -> Self {
-        Self::File {
-            path: path.display().to_string(),
-            problem: problem.to_string(),
-        }
-    }
-
-    /// A request that was not answered.
+    /// The error for a request without a reply.
     pub(super) fn of_transport(error: &reqwest::Error, server: &str, is_tls: bool) -> Self {
         let server = server.to_owned();
         if let Some(found) = find(error) {
@@ -77,7 +69,7 @@ impl RemoteError {
         }
         let problem = harmless(&root_cause(error));
         if error.is_timeout() && !error.is_connect() {
-            return Self::Slow { server };
+            return Self::Timeout { server };
         }
         if error.is_connect() {
             return Self::Unreachable { server, problem };
@@ -85,33 +77,28 @@ impl RemoteError {
         if !is_tls && problem.contains("invalid HTTP") {
             return Self::Tls {
                 server,
-                problem: format!("{problem}; it may want TLS: write https:// in place of http://"),
+                problem: format!("{problem}; it may require TLS: write https:// in place of http://"),
             };
         }
         Self::Broken { server, problem }
     }
 
-    /// An answer that is not the one that was wanted.
-    pub(super) fn of_answer(server: &str, status: StatusCode, body: &[u8]) -> Self {
+    /// The error that a reply reports.
+    pub(super) fn of_reply(server: &str, status: StatusCode, body: &[u8]) -> Self {
         let server = server.to_owned();
         let Ok(reply) = serde_json::from_slice::<ErrorReply>(body) else {
-            return Self::Stranger {
+            return Self::NotAdminPort {
                 server,
-                problem: format!("it answers {status}"),
+                problem: format!("it replied {status}"),
             };
         };
         let message = harmless(&reply.error.message);
         match status {
-            StatusCode::UNAUTHORIZED => Self::Unknown { server, message },
+            StatusCode::UNAUTHORIZED => Self::Unauthenticated { server, message },
             StatusCode::FORBIDDEN => Self::Forbidden { server, message },
             _ => Self::Refused {
                 message,
-                mistakes: reply
-                    .error
-                    .mistakes
-                    .iter()
-                    .map(|mistake| harmless(mistake))
-                    .collect(),
+                mistakes: reply.error.mistakes.iter().map(|text| harmless(text)).collect(),
             },
         }
     }
@@ -126,27 +113,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_that_were_not_wanted() {
+    fn error_replies() {
         let refusal = r#"{"error":{"message":"no\u001b","mistakes":["a.yaml:1: x","b"]}}"#;
         for (status, body, expected) in [
             (
                 401,
                 refusal,
-                "http://a does not know who you are: no ; give a token with --token-file or ADMITTANCE_TOKEN, or \
-                 a certificate with --certificate and --key",
+                "http://a: no ; give a token with --token-file or ADMITTANCE_TOKEN, or a certificate with \
+                 --certificate and --key",
             ),
-            (403, refusal, "http://a does not let you: no "),
+            (403, refusal, "http://a does not permit it: no "),
             (422, refusal, "no \n  a.yaml:1: x\n  b"),
             (404, r#"{"error":{"message":"gone"}}"#, "gone"),
             (
                 404,
                 "<html>",
-                "what answers at http://a is no admin port of this version: it answers 404 Not Found; give its \
-                 address with --server or ADMITTANCE_SERVER",
+                "http://a is not an admin port of this version: it replied 404 Not Found; give its address with \
+                 --server or ADMITTANCE_SERVER",
             ),
         ] {
             let status = StatusCode::from_u16(status).unwrap();
-            let error = RemoteError::of_answer("http://a", status, body.as_bytes());
+            let error = RemoteError::of_reply("http://a", status, body.as_bytes());
             assert_eq!(error.to_string(), expected);
         }
     }

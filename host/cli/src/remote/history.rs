@@ -1,4 +1,4 @@
-//! `admittance history` and `admittance diff`: what was live, and what changed.
+//! `admittance history` and `admittance diff`: previous revisions, and their differences.
 
 use std::fmt::Write as _;
 
@@ -6,24 +6,28 @@ use admittance::{Comparison, ModuleChange, Moment, Revision, RevisionModule};
 use admittance_admin::api::RevisionList;
 use clap::Args;
 
-use super::{client::Client, connection::Connection, status::made_by};
+use super::{Query, status::made_by};
 use crate::{
     human,
-    output::{BAD, BOLD, DIM, Form, GOOD, harmless, harmless_lines},
+    output::{BAD, BOLD, DIM, GOOD, harmless, harmless_lines},
     table::{Cell, Table},
 };
 
-/// Show the tables that were live, the newest first, with the modules that changed.
+/// List previous tables, the newest first, with the modules that changed.
 #[derive(Debug, Args)]
 pub(crate) struct HistoryArguments {
-    /// How to print them.
-    #[arg(long, short, value_enum, default_value_t)]
-    output: Form,
     #[command(flatten)]
-    connection: Connection,
+    query: Query,
 }
 
-/// Show what is different between two revisions: the texts of the definitions, and the modules.
+impl HistoryArguments {
+    pub(crate) fn run(&self) -> crate::Result<()> {
+        let text = |list: &RevisionList| revisions(list, Moment::now());
+        self.query.show(&["history"], &[], text).map(drop)
+    }
+}
+
+/// Show the differences between two revisions: the texts of the definitions, and the modules.
 #[derive(Debug, Args)]
 pub(crate) struct DiffArguments {
     /// The older revision.
@@ -32,35 +36,19 @@ pub(crate) struct DiffArguments {
     /// The newer revision.
     #[arg(value_name = "REVISION")]
     to: u64,
-    /// How to print it.
-    #[arg(long, short, value_enum, default_value_t)]
-    output: Form,
     #[command(flatten)]
-    connection: Connection,
+    query: Query,
 }
 
-pub(crate) fn run(arguments: &HistoryArguments) -> crate::Result<()> {
-    let client = Client::new(&arguments.connection)?;
-    let list: RevisionList = crate::block_on(client.get(&["history"], &[]))??;
-    let now = Moment::now();
-    arguments.output.print(&list, |list| revisions(list, now))
-}
-
-pub(crate) fn run_diff(arguments: &DiffArguments) -> crate::Result<()> {
-    let client = Client::new(&arguments.connection)?;
-    let query = [
-        ("from", arguments.from.to_string()),
-        ("to", arguments.to.to_string()),
-    ];
-    let comparison: Comparison = crate::block_on(client.get(&["diff"], &query))??;
-    arguments.output.print(&comparison, |comparison| {
-        let text = differences(comparison);
-        if text.is_empty() {
-            "they are the same\n".to_owned()
-        } else {
-            text
-        }
-    })
+impl DiffArguments {
+    pub(crate) fn run(&self) -> crate::Result<()> {
+        let parameters = [("from", self.from.to_string()), ("to", self.to.to_string())];
+        let text = |comparison: &Comparison| match differences(comparison) {
+            text if text.is_empty() => "there are no differences\n".to_owned(),
+            text => text,
+        };
+        self.query.show(&["diff"], &parameters, text).map(drop)
+    }
 }
 
 fn revisions(list: &RevisionList, now: Moment) -> String {
@@ -80,21 +68,19 @@ fn revisions(list: &RevisionList, now: Moment) -> String {
     table.text()
 }
 
-/// The modules that are others than before.
+/// The modules that changed.
 fn changed(older: &Revision, revision: &Revision) -> String {
-    let place = |module: &RevisionModule| (module.stage.clone(), module.candidate);
-    let before = |module: &&RevisionModule| {
-        let there = older.modules.iter().find(|older| place(older) == place(module));
-        there.is_none_or(|there| there.digest != module.digest)
+    let is_same = |a: &RevisionModule, b: &RevisionModule| {
+        (&a.stage, a.candidate, &a.digest) == (&b.stage, b.candidate, &b.digest)
     };
-    let changed = revision.modules.iter().filter(before);
+    let modules = revision.modules.iter();
+    let changed = modules.filter(|module| !older.modules.iter().any(|older| is_same(older, module)));
     let changed = changed.map(|module| {
+        let RevisionModule { plugin, version, .. } = module;
+        let digest = human::short_digest(&module.digest);
         format!(
-            "{}: {} {} ({})",
-            name(&module.stage, module.candidate),
-            module.plugin,
-            module.version,
-            human::short_digest(&module.digest)
+            "{}: {plugin} {version} ({digest})",
+            name(&module.stage, module.candidate)
         )
     });
     changed.collect::<Vec<_>>().join(", ")
@@ -108,7 +94,7 @@ fn name(stage: &str, is_candidate: bool) -> String {
     }
 }
 
-/// With ANSI colours; empty when nothing is different.
+/// Empty if there are none.
 pub(super) fn differences(comparison: &Comparison) -> String {
     let mut text = String::new();
     for line in harmless_lines(&comparison.text).lines() {
@@ -180,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_modules_that_changed_are_told() {
+    fn changed_modules_are_listed() {
         let list = RevisionList {
             revisions: vec![
                 revision(3, vec![module("sha256:bb", false), module("sha256:cc", true)]),

@@ -1,4 +1,4 @@
-//! `admittance record`: a sample of live requests, to replay them.
+//! `admittance record`: records a sample of live requests, to replay them.
 
 use std::{
     fs::OpenOptions,
@@ -11,42 +11,43 @@ use std::{
 
 use admittance::{Redaction, definitions::Share};
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use reqwest::{Method, Response};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{
-    client::{Client, Sent},
+    client::{Client, Message},
     connection::Connection,
 };
 use crate::{
-    human,
-    output::{DIM, GOOD, ODD},
+    files, human,
+    output::{DIM, GOOD, WARN},
+    progress,
 };
 
-/// Record requests that pass chains, with what the chains said, for `replay`.
+/// Record requests that pass chains, with their outcomes, for `replay`.
 ///
-/// They are written as they come, an AdmissionReview with request and response on each line, until there
-/// are as many as asked for, the time is over, or Ctrl-C. What Secrets hold is always left out.
+/// Each line is an AdmissionReview with request and response. Recording ends after --count requests, when the
+/// time is over, or with Ctrl-C. The contents of Secrets are always left out.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance record -o requests.ndjson --for 10m --share 10%
   admittance record --redact '/spec/containers/*/env/*/value' -o requests.ndjson")]
 pub(crate) struct RecordArguments {
-    /// How many requests at most.
+    /// The maximum number of requests.
     #[arg(long, value_name = "NUMBER", default_value = "1000")]
     count: NonZeroUsize,
-    /// For how long at most: 30s, 10m, 1h.
+    /// The maximum time: 30s, 10m, 1h.
     #[arg(long = "for", value_name = "DURATION", default_value = "60s", value_parser = whole_seconds)]
     time: Duration,
-    /// The share of the requests that is taken: 10%.
+    /// The share of the requests that is recorded: 10%.
     #[arg(long, value_name = "PERCENT", default_value = "100%")]
     share: Share,
-    /// Leave out the values of objects and patches that this JSON Pointer leads to, in which * stands for
-    /// every key or index. May be given again.
+    /// Leave out the values of objects and patches at this JSON Pointer, in which * stands for every key or
+    /// index. May be given more than once.
     #[arg(long, value_name = "POINTER")]
     redact: Vec<Redaction>,
-    /// The file to write, which must not be there [default: standard output].
+    /// The file to write, which must not exist yet [default: standard output].
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -62,52 +63,51 @@ fn whole_seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-pub(crate) fn run(arguments: &RecordArguments) -> crate::Result<()> {
-    let client = Client::new(&arguments.connection)?;
-    crate::block_on(record(arguments, &client))?
+impl RecordArguments {
+    pub(crate) fn run(&self) -> crate::Result<()> {
+        let client = Client::new(&self.connection)?;
+        crate::block_on(record(self, &client))?
+    }
 }
 
 async fn record(arguments: &RecordArguments, client: &Client) -> crate::Result<()> {
-    let mut query = vec![
+    let mut parameters = vec![
         ("count", arguments.count.to_string()),
         ("seconds", arguments.time.as_secs().to_string()),
         ("share", arguments.share.to_string()),
     ];
-    query.extend(
-        arguments
-            .redact
-            .iter()
-            .map(|redaction| ("redact", redaction.to_string())),
-    );
-    let sent = Sent {
-        query: &query,
+    let redactions = arguments.redact.iter();
+    parameters.extend(redactions.map(|redaction| ("redact", redaction.to_string())));
+    let message = Message {
+        parameters: &parameters,
         body: None,
     };
-    let response = client.open(Method::GET, &["requests"], sent).await?;
-    // Only now, so that a driver that does not answer leaves no empty file.
+    let response = client.open(Method::GET, &["requests"], message).await?;
+    // Only now, so that a driver that does not reply leaves no empty file.
     let mut lines = match &arguments.output {
         Some(path) => Lines::new(create(path)?),
         None => Lines::new(Box::new(io::stdout())),
     };
     let bar = progress(arguments);
-    let ended = copy(response, client, &mut lines, &bar).await;
+    let copied = copy(response, client, &mut lines, &bar).await;
     bar.finish_and_clear();
     let place = match &arguments.output {
         Some(path) => format!(" in {}", path.display()),
         None => String::new(),
     };
-    let requests = human::count(lines.count, "request", "requests");
+    let requests = human::count(lines.count, "request");
     anstream::eprintln!("{GOOD}recorded{GOOD:#} {requests}{place}");
-    if ended? == Ended::Interrupted {
+    let is_interrupted = copied?;
+    if is_interrupted {
         anstream::eprintln!("{DIM}interrupted{DIM:#}");
     }
     if lines.count == 0 {
-        anstream::eprintln!("{ODD}note:{ODD:#} no request passed a chain meanwhile");
+        anstream::eprintln!("{WARN}note:{WARN:#} no request passed a chain in this time");
     }
     Ok(())
 }
 
-/// Requests can hold secrets, so the file is its owner's.
+/// Requests may contain secrets, so the file is readable only by its owner.
 fn create(path: &Path) -> Result<Box<dyn Write + Send>, String> {
     let file = OpenOptions::new()
         .write(true)
@@ -117,64 +117,55 @@ fn create(path: &Path) -> Result<Box<dyn Write + Send>, String> {
     match file {
         Ok(file) => Ok(Box::new(file)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(format!(
-            "{} is there already; name another file, or remove it",
+            "{} already exists; name another file, or remove it",
             path.display()
         )),
-        Err(error) => Err(format!("{}: {error}", path.display())),
+        Err(error) => Err(files::at(path)(error)),
     }
 }
 
 fn progress(arguments: &RecordArguments) -> ProgressBar {
-    let is_seen = io::stderr().is_terminal() && (arguments.output.is_some() || !io::stdout().is_terminal());
-    if !is_seen {
+    let is_visible =
+        io::stderr().is_terminal() && (arguments.output.is_some() || !io::stdout().is_terminal());
+    if !is_visible {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new(arguments.count.get() as u64);
-    let template = "{spinner} recording {bar:30} {pos}/{len} {elapsed} (Ctrl-C ends it)";
-    if let Ok(style) = ProgressStyle::with_template(template) {
-        bar.set_style(style);
-    }
-    bar.enable_steady_tick(Duration::from_millis(100));
-    bar
+    progress::styled(
+        bar,
+        "{spinner} recording {bar:30} {pos}/{len} {elapsed} (Ctrl-C ends it)",
+    )
 }
 
-/// How a recording ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ended {
-    /// The requested number was recorded, the time is over, or standard output was closed.
-    Complete,
-    /// By Ctrl-C or another stop signal.
-    Interrupted,
-}
-
+/// Copies the reply until it ends or standard output is closed; returns whether a signal interrupted it.
 async fn copy(
     mut response: Response,
     client: &Client,
     lines: &mut Lines,
     bar: &ProgressBar,
-) -> crate::Result<Ended> {
+) -> crate::Result<bool> {
     let mut terminated = signal(SignalKind::terminate())?;
     loop {
         let chunk = tokio::select! {
             chunk = response.chunk() => chunk.map_err(|error| client.transport(&error))?,
-            _ = tokio::signal::ctrl_c() => return Ok(Ended::Interrupted),
-            _ = terminated.recv() => return Ok(Ended::Interrupted),
+            _ = tokio::signal::ctrl_c() => return Ok(true),
+            _ = terminated.recv() => return Ok(true),
         };
         let Some(chunk) = chunk else {
-            return Ok(Ended::Complete);
+            return Ok(false);
         };
         match lines.take(&chunk) {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(Ended::Complete),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(false),
             taken => taken?,
         }
         bar.set_position(lines.count);
     }
 }
 
-/// Writes whole lines alone: what was broken off is no request.
+/// Writes only complete lines.
 struct Lines {
     out: Box<dyn Write + Send>,
-    begun: Vec<u8>,
+    partial: Vec<u8>,
     count: u64,
 }
 
@@ -182,17 +173,17 @@ impl Lines {
     fn new(out: Box<dyn Write + Send>) -> Self {
         Self {
             out,
-            begun: Vec::new(),
+            partial: Vec::new(),
             count: 0,
         }
     }
 
     fn take(&mut self, chunk: &[u8]) -> io::Result<()> {
         for part in chunk.split_inclusive(|byte| *byte == b'\n') {
-            self.begun.extend_from_slice(part);
+            self.partial.extend_from_slice(part);
             if part.ends_with(b"\n") {
-                self.out.write_all(&self.begun)?;
-                self.begun.clear();
+                self.out.write_all(&self.partial)?;
+                self.partial.clear();
                 self.count += 1;
             }
         }
@@ -209,9 +200,9 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Default)]
-    struct Kept(Arc<Mutex<Vec<u8>>>);
+    struct Buffer(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Kept {
+    impl Write for Buffer {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().unwrap().extend_from_slice(bytes);
             Ok(bytes.len())
@@ -223,20 +214,20 @@ mod tests {
     }
 
     #[test]
-    fn whole_lines_are_written_however_they_come() {
+    fn only_complete_lines_are_written() {
         for (chunks, written, count) in [
             (vec!["{}\n{}\n"], "{}\n{}\n", 2),
             (vec!["{", "}", "\n{}\n{"], "{}\n{}\n", 2),
             (vec!["{}"], "", 0),
             (vec!["", "\n"], "\n", 1),
         ] {
-            let kept = Kept::default();
-            let mut lines = Lines::new(Box::new(kept.clone()));
+            let buffer = Buffer::default();
+            let mut lines = Lines::new(Box::new(buffer.clone()));
             for chunk in chunks {
                 lines.take(chunk.as_bytes()).unwrap();
             }
             assert_eq!(
-                String::from_utf8(kept.0.lock().unwrap().clone()).unwrap(),
+                String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap(),
                 written
             );
             assert_eq!(lines.count, count);
@@ -244,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_is_its_owners_and_replaces_nothing() {
+    fn a_recording_is_private_and_replaces_nothing() {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("requests.ndjson");
@@ -252,7 +243,7 @@ mod tests {
         let mode = path.metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         let error = create(&path).err().unwrap();
-        assert!(error.contains("is there already"), "{error}");
+        assert!(error.contains("already exists"), "{error}");
         assert!(create(&folder.path().join("none/a")).is_err());
     }
 

@@ -5,70 +5,62 @@ mod dependencies;
 use std::{fmt::Write as _, process::ExitCode, time::Duration};
 
 use admittance::{
-    ChainStatus, FailureStatus, HookStatus, Moment, Origin, PluginStatus, StageState, StageStatus, Status,
-    admission::Mode,
+    ChainStatus, FailureStatus, HookStatus, Moment, Origin, StageState, StageStatus, Status, admission::Mode,
 };
 use admittance_admin::api::DriverStatus;
-use anstyle::Style;
 use clap::Args;
 
-use super::{candidates, client::Client, connection::Connection};
+use super::{Query, candidates};
 use crate::{
     human,
-    output::{BAD, BOLD, DIM, Form, GOOD, ODD, harmless},
+    output::{BAD, BOLD, DIM, GOOD, WARN, harmless},
     table::{Cell, Table},
 };
 
-/// Show what is live: revision, chains, stages, plugins, calls, and why the newest definitions are not
-/// live if they are not; and the upstream, ZooKeeper, the cluster and the certificates.
+/// Show the live revision, chains, stages, plugins and calls, and if the newest definitions are not live,
+/// why; and the upstream, ZooKeeper, the cluster and the certificates.
 ///
 /// Exits with 1 when the newest definitions are not live.
 #[derive(Debug, Args)]
 pub(crate) struct StatusArguments {
-    /// How to print it.
-    #[arg(long, short, value_enum, default_value_t)]
-    output: Form,
     #[command(flatten)]
-    connection: Connection,
+    query: Query,
 }
 
-pub(crate) fn run(arguments: &StatusArguments) -> crate::Result<ExitCode> {
-    let client = Client::new(&arguments.connection)?;
-    let status: DriverStatus = crate::block_on(client.get(&["status"], &[]))??;
-    let now = Moment::now();
-    arguments
-        .output
-        .print(&status, |status| for_people(status, now))?;
-    Ok(match status.table.problem {
-        None => ExitCode::SUCCESS,
-        Some(_) => ExitCode::FAILURE,
-    })
+impl StatusArguments {
+    pub(crate) fn run(&self) -> crate::Result<ExitCode> {
+        let text = |status: &DriverStatus| text(status, Moment::now());
+        let status = self.query.show(&["status"], &[], text)?;
+        Ok(match status.table.problem {
+            None => ExitCode::SUCCESS,
+            Some(_) => ExitCode::FAILURE,
+        })
+    }
 }
 
-/// With ANSI colours.
-fn for_people(status: &DriverStatus, now: Moment) -> String {
+fn text(status: &DriverStatus, now: Moment) -> String {
     let mut text = String::new();
     if status.stopping {
         let _ = writeln!(text, "{BAD}the driver is stopping{BAD:#}");
     }
     table(&mut text, &status.table, now);
-    text.push_str(&dependencies::lines(status, now));
+    text.push_str(&dependencies::text(status, now));
     text.push('\n');
     let chains = &status.table.chains;
     text.push_str(&stages(chains));
-    let on_trial = chains.iter().flat_map(|chain| {
-        let of_chain = |stage: &StageStatus| Some((stage_id(chain, stage), stage.candidate.clone()?));
-        chain.stages.iter().filter_map(of_chain)
+    let candidates = chains.iter().flat_map(|chain| {
+        let stages = chain.stages.iter();
+        stages.filter_map(|stage| Some((stage_id(chain, stage), stage.candidate.as_ref()?)))
     });
-    let on_trial: Vec<_> = on_trial.collect();
-    if !on_trial.is_empty() {
+    let mut candidates = candidates.peekable();
+    if candidates.peek().is_some() {
         text.push('\n');
-        text.push_str(&candidates::table(&on_trial));
+        text.push_str(&candidates::table(candidates));
     }
     text
 }
 
-/// The live table, but for its chains.
+/// The live table without its chains.
 fn table(text: &mut String, status: &Status, now: Moment) {
     // Writing into a String does not fail.
     let _ = writeln!(
@@ -81,33 +73,33 @@ fn table(text: &mut String, status: &Status, now: Moment) {
     );
     if let Some(problem) = &status.problem {
         let next = match problem.next_attempt {
-            Some(next) => format!("the next attempt is in {}", human::until(next, now)),
+            Some(next) => format!("the next attempt is in {}", human::age(now, next)),
             None => "change the definitions or their modules to fix it".to_owned(),
         };
-        let what = match u64::try_from(problem.bad_definitions.len()).unwrap_or(u64::MAX) {
-            0 => "what the definitions say now is not live".to_owned(),
-            bad => {
-                let bad = human::count(bad, "definition", "definitions");
-                format!("{bad} cannot be used, all others are live")
-            }
+        let what = match problem.bad_definitions.len() {
+            0 => "the newest definitions are not live".to_owned(),
+            bad => format!(
+                "{} cannot be used, all others are live",
+                human::count(bad, "definition")
+            ),
         };
         let _ = writeln!(
             text,
             "{BAD}{what}{BAD:#}, for {}; {}, {next}",
             human::age(problem.since, now),
-            human::count(problem.attempts, "attempt", "attempts"),
+            human::count(problem.attempts, "attempt"),
         );
         for mistake in &problem.mistakes {
             let _ = writeln!(text, "  {BAD}{}{BAD:#}", harmless(mistake));
         }
     }
     if status.building {
-        let _ = writeln!(text, "{ODD}a new table is being made{ODD:#}");
+        let _ = writeln!(text, "{WARN}a new table is being built{WARN:#}");
     }
     if let Some(problem) = &status.history.problem {
         let _ = writeln!(
             text,
-            "{BAD}the newest revision could not be written down:{BAD:#} {}",
+            "{BAD}the newest revision could not be written to the history:{BAD:#} {}",
             harmless(problem)
         );
     }
@@ -119,14 +111,14 @@ fn table(text: &mut String, status: &Status, now: Moment) {
         text,
         "{DIM}admittance {}; {}, {}; {} and {} in memory{DIM:#}",
         harmless(&status.version),
-        human::count(status.history.revisions as u64, "revision", "revisions"),
+        human::count(status.history.revisions, "revision"),
         harmless(&kept),
-        human::count(status.tables as u64, "table", "tables"),
-        human::count(status.plugins as u64, "plugin", "plugins"),
+        human::count(status.tables, "table"),
+        human::count(status.plugins, "plugin"),
     );
 }
 
-/// What made a table, as the rest of a sentence.
+/// The origin of a revision, as the rest of a sentence.
 pub(super) fn made_by(origin: &Origin, by: Option<&str>) -> String {
     let made = match origin {
         Origin::Start => "the start of the program".to_owned(),
@@ -174,12 +166,11 @@ fn stages(chains: &[ChainStatus]) -> String {
 
 fn stage_row(chain: &ChainStatus, stage: &StageStatus) -> [Cell; 14] {
     let (hook, version, digest) = match &stage.hook {
-        HookStatus::Plugin(PluginStatus {
-            name,
-            version,
-            digest,
-            ..
-        }) => (name.as_str(), version.as_str(), human::short_digest(digest)),
+        HookStatus::Plugin(plugin) => (
+            &*plugin.name,
+            &*plugin.version,
+            human::short_digest(&plugin.digest),
+        ),
         HookStatus::Webhook { url } => (url.as_str(), "", ""),
         HookStatus::Native => ("native", "", ""),
         HookStatus::Unavailable { source, .. } => (source.as_str(), "", "not fetched"),
@@ -191,9 +182,8 @@ fn stage_row(chain: &ChainStatus, stage: &StageStatus) -> [Cell; 14] {
     };
     let mode = match stage.mode {
         Mode::Enforce => Cell::text(stage.mode.as_str()),
-        Mode::Audit => Cell::text(stage.mode.as_str()).styled(ODD),
+        Mode::Audit => Cell::text(stage.mode.as_str()).styled(WARN),
     };
-    let failed = Cell::number(stage.calls.failed);
     let calls = &stage.calls;
     [
         Cell::text(&chain.name),
@@ -206,26 +196,21 @@ fn stage_row(chain: &ChainStatus, stage: &StageStatus) -> [Cell; 14] {
         Cell::text(state).styled(style),
         Cell::number(calls.total),
         Cell::number(calls.denied),
-        failed.styled(if calls.failed > 0 { BAD } else { Style::new() }),
-        Cell::number(microseconds(calls.p50_microseconds)),
-        Cell::number(microseconds(calls.p99_microseconds)),
+        Cell::count(calls.failed, BAD),
+        latency(calls.p50_microseconds),
+        latency(calls.p99_microseconds),
         stage.last_failure.as_ref().map(last_failure).unwrap_or_default(),
     ]
 }
 
-fn microseconds(number: Option<u64>) -> String {
-    number
-        .map(|number| human::duration(Duration::from_micros(number)))
-        .unwrap_or_default()
+fn latency(microseconds: Option<u64>) -> Cell {
+    let duration = microseconds.map(|number| human::duration(Duration::from_micros(number)));
+    Cell::number(duration.unwrap_or_default())
 }
 
 fn last_failure(failure: &FailureStatus) -> Cell {
-    Cell::text(format!(
-        "{} {}: {}",
-        human::clock(failure.at),
-        failure.kind,
-        failure.message
-    ))
+    let (at, kind, message) = (human::clock(failure.at), &failure.kind, &failure.message);
+    Cell::text(format!("{at} {kind}: {message}"))
 }
 
 #[cfg(test)]

@@ -4,20 +4,14 @@ use std::path::PathBuf;
 
 use admittance::{
     ModuleReference,
-    definitions::{self, ChainDefinition, HookDefinition, PluginDefinition, StageDefinition, StageId},
+    definitions::{ChainDefinition, HookDefinition, PluginDefinition, StageId},
 };
+
+use crate::arguments;
 
 /// The chains of these files and directories, without candidates, which are not compared here.
 pub(super) fn load(paths: &[PathBuf], may_call_webhooks: bool) -> crate::Result<Vec<ChainDefinition>> {
-    let mut chains = definitions::load(paths)?;
-    if chains.is_empty() {
-        let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
-        return Err(format!(
-            "no definition was found in {}; name a file, or a directory with *.yaml, *.yml or *.json in it",
-            names.join(", ")
-        )
-        .into());
-    }
+    let mut chains = arguments::load(paths)?;
     for chain in &mut chains {
         for stage in &mut chain.stages {
             stage.candidate = None;
@@ -40,33 +34,30 @@ pub(super) fn replace(
     id: &StageId,
     module: &ModuleReference,
 ) -> crate::Result<()> {
-    let known: Vec<_> = chains
-        .iter()
-        .flat_map(|chain| chain.stages.iter().map(|stage| name(chain, stage)))
-        .collect();
-    let is_it = |chain: &ChainDefinition, stage: &StageDefinition| {
-        // BCS names may contain a `/`, so full names are compared.
-        id.phase.is_none_or(|phase| phase == chain.phase)
-            && format!("{}/{}", chain.name, stage.spec.name) == format!("{}/{}", id.chain, id.stage)
-    };
-    let mut found = chains.iter_mut().flat_map(|chain| {
-        let matching: Vec<_> = chain.stages.iter().map(|stage| is_it(chain, stage)).collect();
-        let stages = chain.stages.iter_mut().zip(matching);
-        stages.filter_map(|(stage, is_it)| is_it.then_some(stage))
-    });
-    let (stage, another) = (found.next(), found.next());
-    let Some(stage) = stage else {
-        return Err(format!("--stage: there is no stage {id}; there are {}", known.join(", ")).into());
-    };
-    if another.is_some() {
-        return Err(
-            format!("--stage: {id} is in both phases; write Mutating:{id} or Validating:{id}").into(),
-        );
+    let (mut known, mut found) = (Vec::new(), Vec::new());
+    for chain in chains {
+        for stage in &mut chain.stages {
+            let name = format!("{}/{}", chain.name, stage.spec.name);
+            known.push(format!("{}:{name}", chain.phase));
+            // BCS names may contain a `/`, so full names are compared.
+            let is_phase = id.phase.is_none_or(|phase| phase == chain.phase);
+            if is_phase && name == format!("{}/{}", id.chain, id.stage) {
+                found.push(stage);
+            }
+        }
     }
+    let stage = match found.as_mut_slice() {
+        [stage] => stage,
+        [] => return Err(format!("--stage: there is no stage {id}; there are {}", known.join(", ")).into()),
+        _ => {
+            let error = format!("--stage: {id} is in both phases; write Mutating:{id} or Validating:{id}");
+            return Err(error.into());
+        }
+    };
     let HookDefinition::Plugin(plugin) = &mut stage.hook else {
         return Err(format!("--stage: {id} calls a webhook and has no module").into());
     };
-    // Its settings and grants stay; the pin was of the other one.
+    // Its settings and grants stay; the digest was that of the other module.
     *plugin = PluginDefinition {
         source: module.clone(),
         digest: None,
@@ -74,8 +65,4 @@ pub(super) fn replace(
         ..plugin.clone()
     };
     Ok(())
-}
-
-fn name(chain: &ChainDefinition, stage: &StageDefinition) -> String {
-    format!("{}:{}/{}", chain.phase.as_str(), chain.name, stage.spec.name)
 }

@@ -1,17 +1,14 @@
 //! Recorded requests in a file, with their responses.
 
-use std::{
-    fs::File,
-    io::BufReader,
-    path::{Path, PathBuf},
-};
+use std::{fmt::Display, fs::File, io::BufReader, path::Path};
 
 use admittance::{RecordingNote, admission::Request};
 use admittance_dialect::read_review;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::answer::{Answer, AnswerError, Response};
+use super::answer::{Answer, Response};
+use crate::files;
 
 /// A recorded request.
 #[derive(Debug)]
@@ -22,32 +19,8 @@ pub(super) struct Recorded {
     /// Whether values of it were redacted.
     pub(super) is_redacted: bool,
     response: Option<Response>,
-    file: PathBuf,
-}
-
-/// Why requests of a file cannot be replayed.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum RecordedError {
-    #[error("{}: {source}", path.display())]
-    Unreadable { path: PathBuf, source: std::io::Error },
-    #[error("{}: request {number}: {problem}; give a file written by `admittance record`, or \
-    AdmissionReviews", path.display())]
-    Wrong {
-        path: PathBuf,
-        number: u64,
-        problem: String,
-    },
-    #[error(
-        "{}: request {number} has no response to compare with; name the chains to compare with: --against CHAINS",
-        path.display()
-    )]
-    Unanswered { path: PathBuf, number: u64 },
-    #[error("{}: request {number}: its response cannot be compared: {source}", path.display())]
-    Answer {
-        path: PathBuf,
-        number: u64,
-        source: AnswerError,
-    },
+    /// File and number, for messages.
+    place: String,
 }
 
 /// The fields of a review besides the request.
@@ -60,43 +33,37 @@ struct ReviewExtras {
 }
 
 /// The requests of a file, one at a time.
-pub(super) fn open(
-    path: &Path,
-) -> Result<impl Iterator<Item = Result<Recorded, RecordedError>>, RecordedError> {
-    let path = path.to_owned();
-    let file = File::open(&path).map_err(|source| RecordedError::Unreadable {
-        path: path.clone(),
-        source,
-    })?;
+pub(super) fn open(path: &Path) -> Result<impl Iterator<Item = Result<Recorded, String>>, String> {
+    let file = File::open(path).map_err(files::at(path))?;
     let texts = serde_json::Deserializer::from_reader(BufReader::new(file)).into_iter::<Box<RawValue>>();
     Ok((1..).zip(texts).map(move |(number, text)| {
-        let wrong = |problem: String| RecordedError::Wrong {
-            path: path.clone(),
-            number,
-            problem,
+        let place = format!("{}: request {number}", path.display());
+        let invalid = |error: &dyn Display| {
+            format!("{place}: {error}; give a file written by `admittance record`, or AdmissionReviews")
         };
-        let text = text.map_err(|error| wrong(error.to_string()))?;
-        let review = read_review(text.get().as_bytes()).map_err(|error| wrong(error.to_string()))?;
-        let extras: ReviewExtras =
-            serde_json::from_str(text.get()).map_err(|error| wrong(error.to_string()))?;
+        let text = text.map_err(|error| invalid(&error))?;
+        let review = read_review(text.get().as_bytes()).map_err(|error| invalid(&error))?;
+        let extras: ReviewExtras = serde_json::from_str(text.get()).map_err(|error| invalid(&error))?;
         Ok(Recorded {
             number,
             request: review.request,
             is_redacted: extras.recording.is_some_and(|note| note.redacted > 0),
             response: extras.response,
-            file: path.clone(),
+            place,
         })
     }))
 }
 
 impl Recorded {
     /// The recorded answer.
-    pub(super) fn answer(&self) -> Result<Answer, RecordedError> {
-        let (path, number) = (self.file.clone(), self.number);
-        match &self.response {
-            None => Err(RecordedError::Unanswered { path, number }),
-            Some(response) => Answer::of_response(&self.request, response)
-                .map_err(|source| RecordedError::Answer { path, number, source }),
-        }
+    pub(super) fn answer(&self) -> Result<Answer, String> {
+        let place = &self.place;
+        let response = self.response.as_ref().ok_or_else(|| {
+            format!(
+                "{place} has no response to compare with; name the chains to compare with: --against CHAINS"
+            )
+        })?;
+        Answer::of_response(&self.request, response)
+            .map_err(|error| format!("{place}: its response cannot be compared: {error}"))
     }
 }

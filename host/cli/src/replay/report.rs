@@ -1,10 +1,7 @@
 //! The report of differences, for a terminal and for scripts.
 
-use std::fmt::Write as _;
-
 use serde::Serialize;
 use serde_json::Value;
-use similar::{ChangeTag, TextDiff};
 
 use super::{
     answer::{Answer, Part},
@@ -12,7 +9,7 @@ use super::{
 };
 use crate::{
     human,
-    output::{BAD, BOLD, DIM, GOOD, ODD, harmless, harmless_lines},
+    output::{BAD, BOLD, DIM, GOOD, WARN, diff, harmless},
 };
 
 /// The result of a replay. Its JSON form is part of the program's interface: fields are only added.
@@ -64,67 +61,62 @@ impl Differing {
     }
 }
 
-/// With ANSI colours.
-pub(super) fn for_people(report: &Report) -> String {
-    let mut text = String::new();
-    for differing in &report.differences {
-        request(&mut text, differing);
-    }
-    if report.redacted > 0 {
-        // Writing into a String does not fail.
-        let _ = writeln!(
-            text,
-            "{ODD}note:{ODD:#} values were left out of {} when they were recorded; hooks saw `[redacted]` \
-             in their place, and may have answered differently because of it",
-            human::count(report.redacted, "request", "requests")
-        );
-    }
-    let style = if report.different == 0 { GOOD } else { BAD };
-    let _ = writeln!(
-        text,
-        "{}: {} the same, {style}{} different{style:#}",
-        human::count(report.requests, "request", "requests"),
-        report.same,
-        report.different
-    );
-    text
-}
-
-fn request(text: &mut String, differing: &Differing) {
-    let object = match &differing.namespace {
-        Some(namespace) => format!("{namespace}/{}", differing.name),
-        None => differing.name.clone(),
-    };
-    let _ = writeln!(
-        text,
-        "{BOLD}request {}{BOLD:#}  {} of {} {}  {DIM}uid {}{DIM:#}",
-        differing.number,
-        differing.operation,
-        harmless(&differing.kind),
-        harmless(&object),
-        harmless(&differing.uid)
-    );
-    let (before, after) = (&differing.before, &differing.after);
-    for part in &differing.different {
-        match part {
-            Part::Verdict => pair(text, "verdict", &before.verdict(), &after.verdict()),
-            Part::Message => {
-                let message = |answer: &Answer| answer.message.clone().unwrap_or_default();
-                pair(text, "message", &message(before), &message(after));
-            }
-            Part::Warnings => pair(
-                text,
-                "warnings",
-                &before.warnings.join("; "),
-                &after.warnings.join("; "),
-            ),
-            Part::Patch => objects(text, differing),
+impl Report {
+    pub(super) fn text(&self) -> String {
+        let mut text: String = self.differences.iter().map(Differing::text).collect();
+        let requests = |number| human::count(number, "request");
+        if self.redacted > 0 {
+            text += &format!(
+                "{WARN}note:{WARN:#} values were left out of {} when they were recorded; hooks saw `[redacted]` \
+                 in their place, and may have answered differently because of it\n",
+                requests(self.redacted)
+            );
         }
+        let style = if self.different == 0 { GOOD } else { BAD };
+        let (total, same, different) = (requests(self.requests), self.same, self.different);
+        text + &format!("{total}: {same} the same, {style}{different} different{style:#}\n")
     }
-    text.push('\n');
 }
 
-fn pair(text: &mut String, name: &str, before: &str, after: &str) {
+impl Differing {
+    fn text(&self) -> String {
+        let object = human::object(self.namespace.as_deref(), &self.name);
+        let mut text = format!(
+            "{BOLD}request {}{BOLD:#}  {} of {} {}  {DIM}uid {}{DIM:#}\n",
+            self.number,
+            self.operation,
+            harmless(&self.kind),
+            harmless(&object),
+            harmless(&self.uid)
+        );
+        let (before, after) = (&self.before, &self.after);
+        for part in &self.different {
+            let (name, lines) = match part {
+                Part::Verdict => ("verdict", pair(&before.verdict(), &after.verdict())),
+                Part::Message => {
+                    let message = |answer: &Answer| answer.message.clone().unwrap_or_default();
+                    ("message", pair(&message(before), &message(after)))
+                }
+                Part::Warnings => {
+                    let lines = pair(&before.warnings.join("; "), &after.warnings.join("; "));
+                    ("warnings", lines)
+                }
+                Part::Patch => {
+                    let result = |answer: &Answer| answer.object.clone().or_else(|| self.object.clone());
+                    let groups = diff(result(before).as_ref(), result(after).as_ref(), 2);
+                    ("object", groups.concat())
+                }
+            };
+            let names = std::iter::once(name).chain(std::iter::repeat(""));
+            for (name, line) in names.zip(lines) {
+                text += &format!("  {name:8}  {line}\n");
+            }
+        }
+        text + "\n"
+    }
+}
+
+fn pair(before: &str, after: &str) -> Vec<String> {
     let or_dash = |text: &str| {
         if text.is_empty() {
             "-".to_owned()
@@ -132,29 +124,9 @@ fn pair(text: &mut String, name: &str, before: &str, after: &str) {
             harmless(text)
         }
     };
-    let _ = writeln!(text, "  {name:8}  {BAD}- {}{BAD:#}", or_dash(before));
-    let _ = writeln!(text, "  {:8}  {GOOD}+ {}{GOOD:#}", "", or_dash(after));
-}
-
-/// The difference of the resulting objects, line by line.
-fn objects(text: &mut String, differing: &Differing) {
-    let pretty = |answer: &Answer| {
-        let object = answer.object.as_ref().or(differing.object.as_ref());
-        let object = object.and_then(|object| serde_json::to_string_pretty(object).ok());
-        harmless_lines(&(object.unwrap_or_default() + "\n"))
-    };
-    let (before, after) = (pretty(&differing.before), pretty(&differing.after));
-    let diff = TextDiff::from_lines(&before, &after);
-    let mut name = "object";
-    for group in diff.grouped_ops(2) {
-        for change in group.iter().flat_map(|operation| diff.iter_changes(operation)) {
-            let content = change.value().trim_end_matches('\n');
-            let _ = match change.tag() {
-                ChangeTag::Equal => writeln!(text, "  {name:8}    {content}"),
-                ChangeTag::Delete => writeln!(text, "  {name:8}  {BAD}- {content}{BAD:#}"),
-                ChangeTag::Insert => writeln!(text, "  {name:8}  {GOOD}+ {content}{GOOD:#}"),
-            };
-            name = "";
-        }
-    }
+    let (before, after) = (or_dash(before), or_dash(after));
+    vec![
+        format!("{BAD}- {before}{BAD:#}"),
+        format!("{GOOD}+ {after}{GOOD:#}"),
+    ]
 }

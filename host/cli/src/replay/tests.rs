@@ -99,7 +99,7 @@ fn differences_from_what_was_recorded() {
     assert_eq!(json["differences"][0]["before"]["allowed"], true);
     assert_eq!(json["differences"][0]["after"]["allowed"], false);
     assert_eq!(json["differences"][1]["different"], json!(["warnings"]));
-    let text = plain(&report::for_people(&report));
+    let text = plain(&report.text());
     for line in [
         "request 2  CREATE of v1/Pod default/web  uid u-2\n  verdict   - allowed\n            + refused (",
         "request 3  CREATE of v1/Pod default/web  uid u-3\n  warnings  - it is old\n            + -\n",

@@ -2,12 +2,11 @@
 
 use std::fmt::Write as _;
 
+use admittance_admission::is_dns_subdomain;
 use sha2::{Digest as _, Sha256};
 
 use crate::stores::document::Place;
 
-/// The longest name that the API server takes.
-const LONGEST: usize = 253;
 /// The length of the readable part of a derived name.
 const READABLE: usize = 200;
 /// The bytes of the digest that makes derived names unique.
@@ -19,7 +18,7 @@ const DIGEST: usize = 8;
 /// Definitions that BCS itself keeps in `namespace` have the name that BCS uses. It knows no other namespace; its names
 /// may have capitals, and dots anywhere.
 pub(super) fn of(definition: Place<'_>, namespace: &str) -> String {
-    if definition.namespace == namespace && is_allowed(definition.name) && !is_made(definition.name) {
+    if definition.namespace == namespace && is_dns_subdomain(definition.name) && !is_made(definition.name) {
         return definition.name.to_owned();
     }
     let whole = format!("{}/{}", definition.namespace, definition.name);
@@ -52,17 +51,6 @@ fn is_letter(c: char) -> bool {
     c.is_ascii_lowercase() || c.is_ascii_digit()
 }
 
-/// Kubernetes' rule for names of resources (RFC 1123 subdomain).
-fn is_allowed(name: &str) -> bool {
-    let is_label = |label: &str| {
-        !label.is_empty()
-            && label.chars().all(|c| is_letter(c) || c == '-')
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-    };
-    name.len() <= LONGEST && name.split('.').all(is_label)
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
@@ -91,7 +79,7 @@ mod tests {
         for (namespace, name, expected) in rows {
             let made = of(Place { namespace, name }, "bkbcs");
             assert!(made.starts_with(expected), "{namespace}/{name}: {made}");
-            assert!(is_allowed(&made), "{namespace}/{name}: {made}");
+            assert!(is_dns_subdomain(&made), "{namespace}/{name}: {made}");
             assert_eq!(made == expected, !is_made(&made), "{made}");
             assert_eq!(made, of(Place { namespace, name }, "bkbcs"));
             assert!(seen.insert(made.clone()), "{made} is there twice");

@@ -6,10 +6,10 @@ use super::*;
 fn the_authority_is_used_again() {
     let (first, second) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let made = certs(&first, "--service hook.ns").unwrap();
-    assert!(made.authority_is_new);
+    assert!(made.ca.is_new);
 
     let again = certs(&first, "--service other.ns").unwrap();
-    assert!(!again.authority_is_new);
+    assert!(!again.ca.is_new);
     assert_eq!(again.ca_bundle, made.ca_bundle);
     assert!(serves(&made, &first.path().join("other.ns.pem"), "other.ns.svc"));
 
@@ -32,7 +32,7 @@ fn a_new_authority_is_trusted_beside_the_one_before() {
     let first_key = std::fs::read(directory.path().join("ca.key")).unwrap();
 
     let second = certs(&directory, "--new-ca").unwrap();
-    assert!(second.authority_is_new);
+    assert!(second.ca.is_new);
     let bundle = std::fs::read(directory.path().join("ca.pem")).unwrap();
     assert_eq!(BASE64_STANDARD.decode(&second.ca_bundle).unwrap(), bundle);
     assert_eq!(roots(&second.ca_bundle).len(), 2);
@@ -53,7 +53,7 @@ fn a_new_authority_is_trusted_beside_the_one_before() {
     std::fs::write(directory.path().join("ca.key"), second_key).unwrap();
 
     let renewed = certs(&directory, "--service hook.ns --renew").unwrap();
-    assert!(renewed.certificates[0].is_new && !renewed.authority_is_new);
+    assert!(renewed.certificates[0].entry.is_new && !renewed.ca.is_new);
     assert!(serves(&second, &leaf, "hook.ns"));
     assert!(!serves(&first, &leaf, "hook.ns"), "the new one signs");
 
@@ -145,7 +145,10 @@ fn no_certificate_outlives_its_authority() {
     let made = certs(&directory, line).unwrap();
     let later = now() + Duration::days(3000);
     let again = make(&arguments(&directory, "--service other.ns --days 3650"), later).unwrap();
-    assert_eq!(again.certificates[0].ends.date(), made.authority_ends.date());
+    assert_eq!(
+        again.certificates[0].entry.not_after.date(),
+        made.ca.not_after.date()
+    );
     let too_late = now() + Duration::days(3651);
     let error = make(&arguments(&directory, "--service third.ns"), too_late).unwrap_err();
     assert!(error.to_string().contains("expired"), "{error}");

@@ -48,7 +48,7 @@ fn rustls_accepts_each_name_and_no_other() {
 fn what_is_in_the_certificates() {
     let directory = TempDir::new().unwrap();
     let made = certs(&directory, "--service hook.ns --host 127.0.0.1 --days 30").unwrap();
-    let files = &made.certificates[0].files;
+    let files = &made.certificates[0].entry.files;
     let leaf = der(&files.certificate);
     let (_, leaf) = x509_parser::parse_x509_certificate(&leaf).unwrap();
     let names = leaf.subject_alternative_name().unwrap().unwrap().value;
@@ -70,7 +70,7 @@ fn what_is_in_the_certificates() {
     };
     assert_eq!(days(&leaf), 30);
 
-    let authority = der(&made.authority.certificate);
+    let authority = der(&made.ca.files.certificate);
     let (_, authority) = x509_parser::parse_x509_certificate(&authority).unwrap();
     assert!(authority.is_ca());
     assert_eq!(days(&authority), 3650);

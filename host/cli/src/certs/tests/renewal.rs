@@ -64,15 +64,15 @@ fn renewal_replaces_what_is_not_good_any_more() {
         let before = std::fs::read(&path).unwrap();
         let line = arguments(&directory, &format!("{line} --renew --days 90"));
         let made = make(&line, now() + Duration::days(days)).unwrap();
-        assert_eq!(made.certificates[0].is_new, expected, "{case}");
+        assert_eq!(made.certificates[0].entry.is_new, expected, "{case}");
         assert_eq!(std::fs::read(&path).unwrap() != before, expected, "{case}");
-        assert_eq!(made.to_json()["certificates"][0]["new"], expected, "{case}");
+        assert_eq!(json(&made)["certificates"][0]["new"], expected, "{case}");
         let verb = if expected { "wrote" } else { "kept" };
         let told = format!("{verb} {}", path.display());
         assert!(made.to_string().contains(&told), "{case}: {made}");
         // Once more changes nothing.
         let again = make(&line, now() + Duration::days(days)).unwrap();
-        assert!(!again.certificates[0].is_new, "{case}");
+        assert!(!again.certificates[0].entry.is_new, "{case}");
     }
 }
 
@@ -80,11 +80,15 @@ fn renewal_replaces_what_is_not_good_any_more() {
 fn what_is_not_there_is_made_by_renewal_too() {
     let directory = TempDir::new().unwrap();
     let made = certs(&directory, "--service hook.ns --client driver --renew").unwrap();
-    assert!(made.authority_is_new);
-    assert!(made.certificates.iter().all(|certificate| certificate.is_new));
+    assert!(made.ca.is_new);
+    assert!(
+        made.certificates
+            .iter()
+            .all(|certificate| certificate.entry.is_new)
+    );
     let made = certs(&directory, "--service hook.ns --host ::1 --client driver --renew").unwrap();
-    let new: Vec<_> = made.certificates.iter().map(|made| made.is_new).collect();
+    let new: Vec<_> = made.certificates.iter().map(|made| made.entry.is_new).collect();
     assert_eq!(new, [true, false]);
     let made = certs(&directory, "--service hook.ns --host ::1 --client driver --renew").unwrap();
-    assert!(!made.certificates[0].is_new, "an address is known again");
+    assert!(!made.certificates[0].entry.is_new, "an address is known again");
 }

@@ -1,26 +1,20 @@
 use admittance::definitions::load_text;
+use clap::Parser;
 
 use super::*;
 
-fn installation() -> Installation {
-    Installation {
-        name: "hooks".parse().unwrap(),
-        namespace: "hooks-system".parse().unwrap(),
-        version: None,
-    }
+#[derive(Parser)]
+struct Command {
+    #[command(flatten)]
+    installation: Installation,
 }
 
-fn choices() -> Choices<'static> {
-    Choices {
-        per_chain: false,
-        timeout: None,
-        failure_policy: None,
-        exclude: &[],
-        include_kube_system: false,
-        request_timeout: Duration::from_secs(10),
-        has_match_conditions: true,
-    }
+fn installation() -> Installation {
+    let line = "manifests --definitions chains.yaml --name hooks --namespace hooks-system";
+    Command::try_parse_from(line.split(' ')).unwrap().installation
 }
+
+const LIMIT: Duration = Duration::from_secs(10);
 
 /// A native chain of stages of webhooks, which need no file.
 fn chain(name: &str, phase: &str, rules: &str, stages: &[&str]) -> String {
@@ -39,16 +33,16 @@ fn chain(name: &str, phase: &str, rules: &str, stages: &[&str]) -> String {
 const PODS: &str = "{ operations: [CREATE], apiGroups: [\"\"], apiVersions: [v1], resources: [pods] }";
 
 /// The configurations for a text of definitions.
-fn configured(text: &str, choices: &Choices<'_>) -> Result<Vec<Json>, String> {
+fn configured(text: &str, installation: &Installation) -> Result<Vec<Json>, String> {
     let chains = load_text("chains.yaml", text).map_err(|error| error.to_string())?;
-    let webhooks = Webhook::of(&chains, choices).map_err(|error| error.to_string())?;
-    Ok(configurations(&installation(), &webhooks, "the CA", choices))
+    let webhooks = Webhook::of(&chains, installation, LIMIT)?;
+    Ok(configurations(installation, &webhooks, "the CA"))
 }
 
 /// The one webhook of a mutating chain.
 fn webhook(rules: &str, stages: &[&str]) -> Json {
     let text = chain("c", "Mutating", rules, stages);
-    let found = configured(&text, &choices()).unwrap();
+    let found = configured(&text, &installation()).unwrap();
     found[0]["webhooks"][0].clone()
 }
 
@@ -130,7 +124,7 @@ fn rules_are_those_of_the_chains() {
         "{ operations: [CREATE], kinds: [Pod] }",
         &["timeout: 1s"],
     );
-    let error = configured(&by_kind, &choices()).unwrap_err();
+    let error = configured(&by_kind, &installation()).unwrap_err();
     for part in ["chains.yaml:2:1", "the chain c", "list `resources`"] {
         assert!(error.contains(part), "{part}: {error}");
     }
@@ -160,11 +154,11 @@ fn one_webhook_for_each_phase_or_chain() {
     ];
     let validate_each: &[Row<'_>] = &[("v.validate.hooks.hooks-system", "/validate/v", 1, "Ignore", 2)];
     for (per_chain, expected) in [(false, [mutate, validate]), (true, [mutate_each, validate_each])] {
-        let choices = Choices {
+        let installation = Installation {
             per_chain,
-            ..choices()
+            ..installation()
         };
-        let found = configured(&text, &choices).unwrap();
+        let found = configured(&text, &installation).unwrap();
         let kinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
         assert_eq!(found.len(), 2);
         for ((configuration, kind), expected) in found.iter().zip(kinds).zip(expected) {
@@ -236,10 +230,10 @@ fn what_the_cluster_cannot_be_without_is_not_asked() {
     ] {
         let text = chain("c", "Mutating", rule, &["timeout: 1s"]);
         let chains = load_text("chains.yaml", &text).unwrap();
-        let choices = choices();
-        let webhooks = Webhook::of(&chains, &choices).unwrap();
+        let installation = installation();
+        let webhooks = Webhook::of(&chains, &installation, LIMIT).unwrap();
         assert_eq!(webhooks[0].may_match_nodes(), nodes, "{rule}");
-        let document = webhooks[0].document(&installation(), "the CA", &choices);
+        let document = webhooks[0].document(&installation, "the CA");
         let conditions = document.get("matchConditions").and_then(Json::as_array).cloned();
         let names: Vec<_> = conditions
             .iter()
@@ -247,13 +241,13 @@ fn what_the_cluster_cannot_be_without_is_not_asked() {
             .map(|condition| condition["name"].as_str().unwrap())
             .collect();
         assert_eq!(names, expected, "{rule}");
-        let old = Choices {
-            has_match_conditions: false,
-            ..choices
+        let old = Installation {
+            kubernetes_version: Some("1.27".parse().unwrap()),
+            ..installation
         };
         assert!(
             webhooks[0]
-                .document(&installation(), "the CA", &old)
+                .document(&old, "the CA")
                 .get("matchConditions")
                 .is_none()
         );
@@ -300,7 +294,7 @@ fn the_conditions_say_what_they_are_called() {
 
 #[test]
 fn namespaces_are_excluded_once_each() {
-    let exclude = ["calico-system", "kube-system"].map(|name| name.parse().unwrap());
+    let exclude = ["calico-system", "kube-system"].map(str::to_owned);
     for (include_kube_system, exclude, names) in [
         (
             false,
@@ -314,12 +308,11 @@ fn namespaces_are_excluded_once_each() {
         ),
         (true, &[], &["hooks-system", "kube-node-lease"]),
     ] {
-        let choices = Choices {
-            exclude,
+        let selector = namespace_selector(&Installation {
+            exclude_namespace: exclude.to_vec(),
             include_kube_system,
-            ..choices()
-        };
-        let selector = namespace_selector(&installation(), &choices);
+            ..installation()
+        });
         let expected = json!({"matchExpressions": [
             {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": names},
             {"key": "admittance.dev/ignore", "operator": "DoesNotExist"},

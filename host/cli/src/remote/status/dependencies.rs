@@ -1,56 +1,43 @@
-//! What the driver depends on beside its definitions: a line for each server, session and certificate.
-
-use std::fmt::Write as _;
+//! The dependencies of the driver: a line for each server, session and certificate.
 
 use admittance::Moment;
 use admittance_admin::api::{CertificateStatus, ClusterWatch, DriverStatus, GatewayStatus, ServerHealth};
+use anstyle::Style;
 
 use crate::{
     human,
-    output::{BAD, DIM, GOOD, ODD, harmless},
+    output::{BAD, DIM, GOOD, WARN, harmless},
 };
 
-/// How a line begins.
-#[derive(Clone, Copy)]
-enum Mark {
-    Good,
-    Waiting,
-    Bad,
-}
-
-/// With ANSI colours; empty when there is nothing to tell.
-pub(super) fn lines(status: &DriverStatus, now: Moment) -> String {
+/// Empty if there are none.
+pub(super) fn text(status: &DriverStatus, now: Moment) -> String {
     let mut lines = Lines::default();
     for server in &status.upstream {
         lines.server("upstream", server);
     }
     if let Some(discovery) = &status.discovery {
-        let found = human::count(discovery.registrations.len() as u64, "server", "servers");
-        let mark = if discovery.known {
-            Mark::Good
-        } else {
-            Mark::Waiting
-        };
+        let servers = human::count(discovery.registrations.len(), "server");
+        let style = if discovery.known { GOOD } else { WARN };
         let what = format!("discovery below {}", discovery.path);
-        lines.add(&what, mark, &found, discovery.problem.as_deref());
+        lines.add(&what, style, &servers, discovery.problem.as_deref());
     }
     for ensemble in &status.zookeeper {
-        let mark = match &*ensemble.state {
-            "connected" => Mark::Good,
-            "connecting" => Mark::Waiting,
-            _ => Mark::Bad,
+        let style = match &*ensemble.state {
+            "connected" => GOOD,
+            "connecting" => WARN,
+            _ => BAD,
         };
         let state = format!("{} for {}", ensemble.state, human::age(ensemble.since, now));
         let what = format!("ZooKeeper {} ({})", ensemble.ensemble, ensemble.servers);
-        lines.add(&what, mark, &state, ensemble.problem.as_deref());
+        lines.add(&what, style, &state, ensemble.problem.as_deref());
     }
     for registration in &status.registrations {
-        let (mark, state) = match &registration.node {
-            Some(node) => (Mark::Good, format!("as {node}")),
-            None => (Mark::Bad, "missing".to_owned()),
+        let (style, state) = match &registration.node {
+            Some(node) => (GOOD, format!("as {node}")),
+            None => (BAD, "missing".to_owned()),
         };
         let what = format!("registration below {}", registration.below);
-        lines.add(&what, mark, &state, registration.problem.as_deref());
+        lines.add(&what, style, &state, registration.problem.as_deref());
     }
     if let Some(gateway) = &status.gateway {
         lines.gateway(gateway);
@@ -70,76 +57,71 @@ pub(super) fn lines(status: &DriverStatus, now: Moment) -> String {
 struct Lines(String);
 
 impl Lines {
-    fn add(&mut self, what: &str, mark: Mark, state: &str, problem: Option<&str>) {
+    fn add(&mut self, what: &str, style: Style, state: &str, problem: Option<&str>) {
+        // A good state with a problem is a warning.
+        let style = if problem.is_some() && style == GOOD {
+            WARN
+        } else {
+            style
+        };
+        let problem = problem.map(|problem| format!("; {}", harmless(problem)));
         let (what, state) = (harmless(what), harmless(state));
-        let style = match (mark, problem) {
-            (Mark::Bad, _) => BAD,
-            (Mark::Waiting, _) | (Mark::Good, Some(_)) => ODD,
-            (Mark::Good, None) => GOOD,
-        };
-        // Writing into a String does not fail.
-        let _ = match problem {
-            Some(problem) => writeln!(
-                self.0,
-                "{DIM}{what}:{DIM:#} {style}{state}{style:#}; {}",
-                harmless(problem)
-            ),
-            None => writeln!(self.0, "{DIM}{what}:{DIM:#} {style}{state}{style:#}"),
-        };
+        let problem = problem.unwrap_or_default();
+        self.0 += &format!("{DIM}{what}:{DIM:#} {style}{state}{style:#}{problem}\n");
     }
 
     fn server(&mut self, what: &str, server: &ServerHealth) {
-        let (mark, state) = match server.is_up {
-            true => (Mark::Good, "up"),
-            false => (Mark::Bad, "down"),
-        };
-        self.add(&format!("{what} {}", server.server), mark, state, None);
+        let (style, state) = if server.is_up { (GOOD, "up") } else { (BAD, "down") };
+        self.add(&format!("{what} {}", server.server), style, state, None);
     }
 
     fn gateway(&mut self, gateway: &GatewayStatus) {
         if let Some(path) = &gateway.discovery {
-            let found = human::count(gateway.clusters.len() as u64, "cluster", "clusters");
+            let clusters = human::count(gateway.clusters.len(), "cluster");
             let what = format!("discovery below {path}");
-            self.add(&what, Mark::Good, &found, gateway.problem.as_deref());
+            self.add(&what, GOOD, &clusters, gateway.problem.as_deref());
         }
         for cluster in &gateway.clusters {
+            let what = format!("cluster {}", cluster.cluster);
             if cluster.problem.is_some() || cluster.drivers.is_empty() {
-                let drivers = human::count(cluster.drivers.len() as u64, "driver", "drivers");
-                let what = format!("cluster {}", cluster.cluster);
-                self.add(&what, Mark::Bad, &drivers, cluster.problem.as_deref());
+                let drivers = human::count(cluster.drivers.len(), "driver");
+                self.add(&what, BAD, &drivers, cluster.problem.as_deref());
             }
             for driver in &cluster.drivers {
-                self.server(&format!("cluster {}, driver", cluster.cluster), driver);
+                self.server(&format!("{what}, driver"), driver);
             }
         }
         if let Some(tokens) = &gateway.tokens {
             let state = match tokens.count {
-                Some(count) => human::count(count as u64, "token", "tokens"),
+                Some(count) => human::count(count, "token"),
                 None => tokens.source.clone(),
             };
-            self.add("tokens", Mark::Good, &state, tokens.problem.as_deref());
+            self.add("tokens", GOOD, &state, tokens.problem.as_deref());
         }
     }
 
     fn watch(&mut self, server: &str, watch: &ClusterWatch, now: Moment) {
-        let mark = match &*watch.state {
-            "watching" => Mark::Good,
-            "idle" | "starting" => Mark::Waiting,
-            _ => Mark::Bad,
+        let style = match &*watch.state {
+            "watching" => GOOD,
+            "idle" | "starting" => WARN,
+            _ => BAD,
         };
-        let objects = human::count(watch.objects as u64, "object", "objects");
-        let state = format!("{} for {}, {objects}", watch.state, human::age(watch.since, now));
+        let (age, objects) = (
+            human::age(watch.since, now),
+            human::count(watch.objects, "object"),
+        );
+        let state = format!("{} for {age}, {objects}", watch.state);
         let what = format!("watch of {} at {server}", watch.kind);
-        self.add(&what, mark, &state, watch.problem.as_deref());
+        self.add(&what, style, &state, watch.problem.as_deref());
     }
 
     fn certificate(&mut self, certificate: &CertificateStatus, now: Moment) {
-        let (mark, state) = match certificate.not_after {
-            Some(end) if end <= now => (Mark::Bad, format!("expired at {}", human::clock(end))),
-            Some(end) => (Mark::Good, format!("valid until {}", human::clock(end))),
-            None => (Mark::Good, "none presented".to_owned()),
+        let (style, state) = match certificate.not_after {
+            Some(end) if end <= now => (BAD, format!("expired at {}", human::clock(end))),
+            Some(end) => (GOOD, format!("valid until {}", human::clock(end))),
+            None => (GOOD, "none presented".to_owned()),
         };
         let what = format!("certificate of {}", certificate.certificate);
-        self.add(&what, mark, &state, certificate.problem.as_deref());
+        self.add(&what, style, &state, certificate.problem.as_deref());
     }
 }

@@ -1,5 +1,5 @@
 use admittance::{
-    CallStatus, CandidateStatus, HistoryStatus, Problem,
+    CallStatus, CandidateStatus, HistoryStatus, PluginStatus, Problem,
     admission::{FailurePolicy, Phase},
 };
 use admittance_admin::api::{
@@ -115,7 +115,7 @@ fn a_row_for_each_stage() {
     remote.state = StageState::Healthy;
     let status = status(vec![images, remote]);
     assert_eq!(
-        plain(&for_people(&status, at(1060))),
+        plain(&super::text(&status, at(1060))),
         "\
 revision 5, live for 1m0s (1970-01-01T00:16:40Z), by a change of files
 admittance 0.1.0; 5 revisions, kept in /var/lib/admittance; 1 table and 2 plugins in memory
@@ -128,7 +128,7 @@ pods   Mutating  remote  https://hook.ns.svc/a  -        -             Audit    
 }
 
 #[test]
-fn what_is_wrong_comes_first_and_in_red() {
+fn problems_come_first_and_in_red() {
     let mut status = status(Vec::new());
     status.table.origin = Origin::RolledBack { to: 3 };
     status.table.by = Some("token ci".to_owned());
@@ -141,15 +141,15 @@ fn what_is_wrong_comes_first_and_in_red() {
         mistakes: vec!["chains/pods.yaml:3: spec.\u{1b}[2Jrules is missing".to_owned()],
         bad_definitions: Vec::new(),
     });
-    let text = for_people(&status, at(1060));
+    let text = super::text(&status, at(1060));
     assert!(text.contains(&format!(
         "{BAD}chains/pods.yaml:3: spec. [2Jrules is missing{BAD:#}"
     )));
     let text = plain(&text);
     for line in [
         "by rollback to 3 (token ci)",
-        "what the definitions say now is not live, for 1m0s; 2 attempts, the next attempt is in 15s\n",
-        "a new table is being made\n",
+        "the newest definitions are not live, for 1m0s; 2 attempts, the next attempt is in 15s\n",
+        "a new table is being built\n",
         "5 revisions, kept until the program ends",
     ] {
         assert!(text.contains(line), "{line}\n{text}");
@@ -157,7 +157,7 @@ fn what_is_wrong_comes_first_and_in_red() {
     if let Some(problem) = &mut status.table.problem {
         problem.next_attempt = None;
     }
-    assert!(for_people(&status, at(1060)).contains("change the definitions or their modules to fix it"));
+    assert!(super::text(&status, at(1060)).contains("change the definitions or their modules to fix it"));
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn candidates_are_below() {
         failed: 1,
         passed_over: 0,
     });
-    let text = plain(&for_people(&status(vec![images]), at(1060)));
+    let text = plain(&super::text(&status(vec![images]), at(1060)));
     let below = text.split("\n\n").last().unwrap();
     assert_eq!(
         below,
@@ -184,7 +184,7 @@ Mutating:pods/images  image-policy  1.3.0    0123456789ab  10%      90         1
 }
 
 #[test]
-fn what_the_driver_depends_on_has_a_line_each() {
+fn each_dependency_has_a_line() {
     let mut status = status(Vec::new());
     let server = |number: u16, is_up| ServerHealth {
         server: format!("http://127.0.0.1:{number}"),
@@ -247,7 +247,7 @@ fn what_the_driver_depends_on_has_a_line_each() {
             problem: None,
         })
         .collect();
-    let text = for_people(&status, at(1060));
+    let text = super::text(&status, at(1060));
     assert!(text.contains(&format!("{BAD}down{BAD:#}")));
     assert!(text.contains(&format!("{BAD}expired at 1970-01-01T00:17:40Z{BAD:#}")));
     let text = plain(&text);

@@ -1,0 +1,46 @@
+//! Arguments of several commands.
+
+use std::path::PathBuf;
+
+use admittance::definitions::{self, ChainDefinition};
+use admittance_admission::{UnknownWord, Word};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+
+use crate::files;
+
+/// Parses the keywords of a set.
+pub(crate) fn word<W: Word + Send + Sync>() -> impl TypedValueParser<Value = W> {
+    PossibleValuesParser::new(W::WORDS.iter().map(|(word, _)| *word)).try_map(|text| {
+        // The argument decides whether case matters.
+        let found = W::WORDS.iter().find(|(word, _)| word.eq_ignore_ascii_case(&text));
+        found
+            .map(|(_, value)| *value)
+            .ok_or_else(|| UnknownWord::of::<W>(&text))
+    })
+}
+
+/// Parses `KEY=VALUE`.
+pub(crate) fn key_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err(format!("write KEY=VALUE in place of `{text}`")),
+    }
+}
+
+/// Loads the definitions of these files and directories. Finding none is an error.
+pub(crate) fn load(paths: &[PathBuf]) -> crate::Result<Vec<ChainDefinition>> {
+    let chains = definitions::load(paths)?;
+    if chains.is_empty() {
+        return Err(no_definition(paths).into());
+    }
+    Ok(chains)
+}
+
+/// The error for paths without definitions.
+pub(crate) fn no_definition(paths: &[PathBuf]) -> String {
+    let place = match paths {
+        [] => String::new(),
+        paths => format!(" in {}", files::list(paths)),
+    };
+    format!("no definition was found{place}; name files, or directories with *.yaml, *.yml or *.json in them")
+}

@@ -1,0 +1,129 @@
+//! What certificates are made for.
+
+use std::{fmt, net::IpAddr, str::FromStr};
+
+use rustls_pki_types::DnsName;
+
+/// `NAME.NAMESPACE`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Service(String);
+
+impl FromStr for Service {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (_, namespace) = text.split_once('.').ok_or("write NAME.NAMESPACE")?;
+        if namespace.contains('.') {
+            return Err("write NAME.NAMESPACE, without .svc: the other names are added automatically");
+        }
+        if !is_dns_name(text) {
+            return Err("name and namespace must be made of letters, digits and `-`");
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl Service {
+    /// Its names in the BCS driver, in Kubernetes, and in cluster DNS.
+    pub(super) fn hosts(&self) -> [Host; 3] {
+        let Self(name) = self;
+        let names = [
+            name.clone(),
+            format!("{name}.svc"),
+            format!("{name}.svc.cluster.local"),
+        ];
+        names.map(Host::Name)
+    }
+}
+
+/// A DNS name, perhaps with a wildcard, or an IP address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Host {
+    Name(String),
+    Address(IpAddr),
+}
+
+impl FromStr for Host {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if let Ok(address) = text.parse() {
+            return Ok(Self::Address(address));
+        }
+        if is_dns_name(text.strip_prefix("*.").unwrap_or(text)) {
+            Ok(Self::Name(text.to_owned()))
+        } else {
+            Err("write a host name or an IP address, without port")
+        }
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => name.fmt(f),
+            Self::Address(address) => address.fmt(f),
+        }
+    }
+}
+
+fn is_dns_name(text: &str) -> bool {
+    // A trailing dot does not change the name, but certificates do not include it.
+    !text.ends_with('.') && DnsName::try_from(text).is_ok()
+}
+
+/// The name of a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Client(pub(super) String);
+
+impl FromStr for Client {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if !text.is_empty() && text.len() <= LONGEST_COMMON_NAME && text.chars().all(is_plain) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err("a client's name is 1 to 64 letters, digits, `-`, `_` and `.`")
+        }
+    }
+}
+
+/// The limit of X.520.
+pub(super) const LONGEST_COMMON_NAME: usize = 64;
+
+/// The subject of a certificate.
+#[derive(Clone, Debug)]
+pub(super) enum Subject {
+    /// A server with these names; at least one.
+    Server(Vec<Host>),
+    Client(Client),
+}
+
+impl Subject {
+    pub(super) fn name(&self) -> String {
+        self.names().into_iter().next().unwrap_or_default()
+    }
+
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::Server(_) => "server",
+            Self::Client(_) => "client",
+        }
+    }
+
+    pub(super) fn names(&self) -> Vec<String> {
+        match self {
+            Self::Server(hosts) => hosts.iter().map(Host::to_string).collect(),
+            Self::Client(Client(name)) => vec![name.clone()],
+        }
+    }
+
+    /// The name of its files, without extension.
+    pub(super) fn file_name(&self) -> String {
+        self.name().replace(|c| !is_plain(c), "_")
+    }
+}
+
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')
+}

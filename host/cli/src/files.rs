@@ -1,0 +1,94 @@
+//! Files that commands read and write.
+
+use std::{
+    fmt::Display,
+    fs::{self, Permissions},
+    io::{self, Write},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+};
+
+use tempfile::NamedTempFile;
+
+/// Reads a text. The error names the file.
+pub(crate) fn read(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(at(path))
+}
+
+/// Adds the name of a file to an error.
+pub(crate) fn at<E: Display>(path: &Path) -> impl Fn(E) -> String {
+    move |error| format!("{}: {error}", path.display())
+}
+
+/// The mode of a file that only its owner may read.
+pub(crate) const SECRET: u32 = 0o600;
+/// The mode of a file that everyone may read.
+pub(crate) const PUBLIC: u32 = 0o644;
+
+/// A file with its whole content, that is not at its path yet.
+pub(crate) struct Draft<'a> {
+    path: &'a Path,
+    file: NamedTempFile,
+}
+
+impl<'a> Draft<'a> {
+    pub(crate) fn new(path: &'a Path, content: &[u8], mode: u32) -> Result<Self, String> {
+        let write = || {
+            // Only the owner may read it until its mode is set.
+            let mut file = NamedTempFile::new_in(directory(path))?;
+            file.write_all(content)?;
+            file.as_file().set_permissions(Permissions::from_mode(mode))?;
+            file.as_file().sync_all()?;
+            io::Result::Ok(file)
+        };
+        let file = write().map_err(at(path))?;
+        Ok(Self { path, file })
+    }
+
+    /// Renames it to its path, where there must be no file unless it may be replaced.
+    pub(crate) fn publish(self, replace: bool) -> Result<(), String> {
+        let published = if replace {
+            self.file.persist(self.path)
+        } else {
+            self.file.persist_noclobber(self.path)
+        };
+        published.map(drop).map_err(|error| at(self.path)(error.error))
+    }
+}
+
+/// Replaces a file atomically.
+pub(crate) fn replace(path: &Path, content: &[u8], mode: u32) -> Result<(), String> {
+    Draft::new(path, content, mode)?.publish(true)
+}
+
+/// The directory of a file.
+pub(crate) fn directory(path: &Path) -> &Path {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
+}
+
+/// Paths in a message: `a.yaml, b.yaml`.
+pub(crate) fn list(paths: &[impl AsRef<Path>]) -> String {
+    let names: Vec<_> = paths
+        .iter()
+        .map(|path| path.as_ref().display().to_string())
+        .collect();
+    names.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.wasm");
+        for content in ["first", "second"] {
+            replace(&path, content.as_bytes(), PUBLIC).unwrap();
+            assert_eq!(read(&path).unwrap(), content);
+        }
+        let error = replace(&folder.path().join("none/a.wasm"), b"", PUBLIC).unwrap_err();
+        assert!(error.contains("none/a.wasm"), "{error}");
+    }
+}

@@ -1,0 +1,42 @@
+//! Hosts that are built from a configuration.
+
+use std::path::PathBuf;
+
+use admittance::{Host, HostBuilder, SandboxConfig};
+use admittance_driver::{Config, NamespacesConfig};
+
+use crate::{directories, progress};
+
+/// The sandbox configuration. Plugins are compiled by this very program, even if its file was replaced.
+pub(crate) fn sandbox(config: Option<&Config>) -> SandboxConfig {
+    let mut sandbox = config.map(|config| config.sandbox.clone()).unwrap_or_default();
+    sandbox.compiler = Some("/proc/self/exe".into());
+    sandbox
+}
+
+/// A builder with the configuration of modules and plugins. The store is the given one, or else that of the
+/// configuration, or else the user's default.
+pub(crate) fn builder(config: Option<&Config>, store: Option<PathBuf>) -> HostBuilder {
+    let mut builder = Host::builder()
+        .on_progress(progress::show())
+        .sandbox(sandbox(config));
+    if let Some(config) = config {
+        builder = builder.catalog(config.catalog.clone());
+    }
+    let configured = || config.and_then(|config| config.store.directory.clone());
+    match directories::store(store.or_else(configured)) {
+        Some(directory) => builder.store(directory),
+        None => builder,
+    }
+}
+
+/// The same with the configuration of namespaces, webhook addresses and the request timeout.
+pub(crate) fn builder_for_requests(config: &Config, store: Option<PathBuf>) -> HostBuilder {
+    let builder = builder(Some(config), store).request_timeout(config.limits.request_timeout);
+    let builder = match &config.namespaces {
+        NamespacesConfig::Listed(namespaces) => builder.namespaces(namespaces.clone()),
+        NamespacesConfig::File(namespaces) => builder.namespaces(namespaces.clone()),
+    };
+    let addresses = config.resolve.iter();
+    addresses.fold(builder, |builder, (host, address)| builder.resolve(host, address))
+}

@@ -1,0 +1,130 @@
+//! Values of arguments.
+
+use std::str::FromStr;
+
+use admittance_admission::is_dns_label;
+
+/// The name of a namespace: a DNS label.
+pub(super) fn label(text: &str) -> Result<String, &'static str> {
+    if is_dns_label(text) {
+        Ok(text.to_owned())
+    } else {
+        Err("write 1 to 63 lower-case letters, digits and `-`, with no `-` at either end")
+    }
+}
+
+/// The name of the installation, which is the prefix of the names of all its objects. It is also the name of
+/// a Service, so it must begin with a letter, and leave room for suffixes.
+pub(super) fn name(text: &str) -> Result<String, &'static str> {
+    let name = label(text)?;
+    if name.starts_with(|first: char| first.is_ascii_lowercase()) && name.len() <= 40 {
+        Ok(name)
+    } else {
+        Err("begin with a letter, and use at most 40 characters")
+    }
+}
+
+/// A directory of the image, as it may appear in a document.
+pub(super) fn directory(text: &str) -> Result<String, &'static str> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_' | '.');
+    if text.starts_with('/') && text.chars().all(fits) {
+        Ok(text.trim_end_matches('/').to_owned())
+    } else {
+        Err("write an absolute path of letters, digits, `-`, `_` and `.`")
+    }
+}
+
+/// An amount of processor time or memory, as Kubernetes writes it: `100m`, `0.5`, `256Mi`.
+pub(super) fn quantity(text: &str) -> Result<String, &'static str> {
+    const UNITS: [&str; 10] = ["", "m", "k", "M", "G", "T", "Ki", "Mi", "Gi", "Ti"];
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = text.strip_prefix(number).unwrap_or_default();
+    let is_number = number.starts_with(|c: char| c.is_ascii_digit())
+        && number.ends_with(|c: char| c.is_ascii_digit())
+        && number.parse::<f64>().is_ok_and(|number| number > 0.0);
+    if is_number && UNITS.contains(&unit) {
+        Ok(text.to_owned())
+    } else {
+        Err("write a quantity of Kubernetes, 100m or 256Mi")
+    }
+}
+
+/// The version of a cluster: the minor version of Kubernetes 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Version(u16);
+
+impl FromStr for Version {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = "write major and minor version, 1.30";
+        let numbers = text.strip_prefix('v').unwrap_or(text);
+        let minor = numbers.strip_prefix("1.").ok_or(wrong)?;
+        // `1.30.2`, and the `1.30+` of some vendors.
+        let digits = minor.split('.').next().unwrap_or_default().trim_end_matches('+');
+        match digits.parse().map_err(|_| wrong)? {
+            ..16 => Err("1.16 is the oldest with admissionregistration.k8s.io/v1"),
+            minor => Ok(Self(minor)),
+        }
+    }
+}
+
+impl Version {
+    /// Match conditions of webhooks are enabled.
+    pub(super) fn has_match_conditions(self) -> bool {
+        self.0 >= 28
+    }
+
+    /// Every namespace has its name as a label.
+    pub(super) fn labels_namespaces(self) -> bool {
+        self.0 >= 21
+    }
+
+    /// PodDisruptionBudgets are in `policy/v1`.
+    pub(super) fn has_stable_policies(self) -> bool {
+        self.0 >= 21
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions() {
+        for (text, expected) in [
+            ("1.30", Some(30)),
+            ("v1.20.2", Some(20)),
+            ("1.27+", Some(27)),
+            ("1.16", Some(16)),
+            ("1.15", None),
+            ("1", None),
+            ("2.0", None),
+            ("1.x", None),
+            ("", None),
+        ] {
+            assert_eq!(text.parse().ok(), expected.map(Version), "{text}");
+        }
+    }
+
+    #[test]
+    fn quantities() {
+        for (text, ok) in [
+            ("100m", true),
+            ("1", true),
+            ("0.5", true),
+            ("256Mi", true),
+            ("1G", true),
+            ("0", false),
+            ("256MB", false),
+            ("-1", false),
+            ("1e", false),
+            (".5", false),
+            ("Mi", false),
+            ("inf", false),
+            ("", false),
+        ] {
+            assert_eq!(quantity(text).is_ok(), ok, "{text}");
+        }
+    }
+}
