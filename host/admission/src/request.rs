@@ -1,5 +1,7 @@
 use std::{fmt, str::FromStr};
 
+use serde::Deserialize;
+
 use crate::{IdentityFields, Object, Spelling};
 
 /// One admission request. Lives from the front door to the outcome.
@@ -160,7 +162,8 @@ impl FromStr for Operation {
 }
 
 /// The type of an object.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default)]
 pub struct GroupVersionKind {
     /// Empty for the core group and for control planes without groups.
     pub group: String,
@@ -214,7 +217,8 @@ impl fmt::Display for GroupVersionKind {
 }
 
 /// The resource of an object.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default)]
 pub struct GroupVersionResource {
     /// Empty for the core group and for control planes without groups.
     pub group: String,

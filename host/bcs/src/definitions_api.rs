@@ -109,7 +109,7 @@ impl Inner {
                         Some(object) => Ok(object.printed()),
                         None => Err(Refusal::Unreadable(name)),
                     },
-                    None => Err(Refusal::NothingToGet(name)),
+                    None => Err(Refusal::NotFoundOnGet(name)),
                 };
             }
             DefinitionRequest::List => {
@@ -122,7 +122,7 @@ impl Inner {
             host: self.host.clone(),
             by: by(head),
         };
-        changer.make(change).await.map(|()| Json::Null)
+        changer.run(change).await.map(|()| Json::Null)
     }
 
     /// The reply to a request that ends before it is read.

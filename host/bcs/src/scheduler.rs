@@ -30,9 +30,9 @@ use tower::Service;
 use self::opened::Opened;
 pub use self::{
     forwarding::{Forwarding, NextBody, OtherServer, Relay, Rewritten},
-    relay::definitions_reply,
+    relay::{definitions_reply, relay},
 };
-use crate::{Bcs, other_servers::OtherServers};
+use crate::{Bcs, Behind, other_servers::OtherServers, translation::forwarding};
 
 /// How much of a reply's body is read before its handling is decided, in bytes.
 const START: usize = 1024;
@@ -105,18 +105,25 @@ pub fn upstream_end(error: UpstreamError) -> End<'static> {
 
 impl Inner {
     async fn send(&self, request: Request<Body>) -> Response<Body> {
+        if self.dialect.behind() == Behind::Driver {
+            let reply = self.upstream.send(request).await;
+            return reply.unwrap_or_else(|error| self.unreachable(error));
+        }
         let (head, body) = request.into_parts();
-        let forwarded = match self.dialect.forwarding(&head) {
-            Forwarding::Translate => match self.limits.collect(&head, body).await {
-                Ok(body) => {
-                    let translated = self.dialect.translate(&head, &body);
-                    self.forward(translated, head, Body::from(body)).await
-                }
-                Err(error) => Err(error),
-            },
-            forwarding => self.forward(forwarding, head, body).await,
+        let reply = match forwarding(&head, None) {
+            Some(forwarding) => self.forward(forwarding, head, body).await,
+            None => self.translate(head, body).await,
         };
-        forwarded.unwrap_or_else(|error| self.end(&error.end()))
+        reply.unwrap_or_else(|error| self.end(&error.end()))
+    }
+
+    /// Forwards a request whose forwarding depends on its body.
+    async fn translate(&self, head: Parts, body: Body) -> Result<Response<Body>, BodyError> {
+        let body = self.limits.collect(&head, body).await?;
+        match forwarding(&head, Some(&body)) {
+            Some(forwarding) => self.forward(forwarding, head, Body::from(body)).await,
+            None => Ok(self.end(&End::NoRoute)),
+        }
     }
 
     async fn forward(
@@ -126,13 +133,6 @@ impl Inner {
         body: Body,
     ) -> Result<Response<Body>, BodyError> {
         Ok(match forwarding {
-            // The body has been read already.
-            Forwarding::AsIs | Forwarding::Translate => {
-                match self.upstream.send(Request::from_parts(head, body)).await {
-                    Ok(reply) => reply,
-                    Err(error) => self.unreachable(error),
-                }
-            }
             Forwarding::Rewritten(rewritten) => {
                 let (head, sent, unread) = Self::rewrite(rewritten, &head, body)?;
                 let reply = self.exchange(head, sent);
@@ -248,8 +248,7 @@ impl Inner {
                 return Ok(self.failed("timeout", &End::UpstreamTimeout { limit }));
             }
         };
-        Ok(match self.dialect.relay(head.status, opened.start()) {
-            Relay::AsIs => Response::from_parts(head, Body::new(opened)),
+        Ok(match relay(head.status, opened.start()) {
             Relay::Head { status, headers } => {
                 head.status = status;
                 head.headers = headers;

@@ -42,7 +42,7 @@ impl ServerInfo {
 
     /// The external URL, if both the external address and port are registered. Otherwise the internal
     /// URL.
-    pub fn server_from_outside(&self) -> Result<Server, InvalidServer> {
+    pub fn external_server(&self) -> Result<Server, InvalidServer> {
         match either(&self.external_ip, &self.external_ipv6) {
             "" => self.server(),
             _ if self.external_port == 0 => self.server(),
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_bcs_writes_it() {
+    fn the_json_of_bcs() {
         let info = ServerInfo {
             ip: "127.0.0.1".into(),
             port: 8090,
@@ -104,10 +104,10 @@ mod tests {
     }
 
     #[test]
-    fn where_it_is() {
+    fn urls_of_servers() {
         let v4 = json!({"ip": "10.0.0.1", "port": 1, "scheme": "http"});
         // (additional or replaced fields, internal URL, external URL)
-        for (more, own, outside) in [
+        for (more, internal, external) in [
             (json!({}), Some("http://10.0.0.1:1"), Some("http://10.0.0.1:1")),
             (
                 json!({"scheme": "https", "unknown": [1]}),
@@ -160,8 +160,8 @@ mod tests {
             }
             let info: ServerInfo = serde_json::from_value(value).unwrap();
             let text = |server: Result<Server, InvalidServer>| server.ok().map(|server| server.to_string());
-            assert_eq!(text(info.server()).as_deref(), own, "{more}");
-            assert_eq!(text(info.server_from_outside()).as_deref(), outside, "{more}");
+            assert_eq!(text(info.server()).as_deref(), internal, "{more}");
+            assert_eq!(text(info.external_server()).as_deref(), external, "{more}");
         }
     }
 }

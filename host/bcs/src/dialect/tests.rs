@@ -1,12 +1,18 @@
 use std::{sync::LazyLock, time::Duration};
 
-use http::{HeaderValue, header::CONTENT_TYPE};
+use http::{
+    HeaderValue,
+    header::{CONTENT_TYPE, RETRY_AFTER},
+};
 use serde_json::json;
 
 use super::*;
 use admittance_admission::{Denial, Failure, FailureKind, Refusal};
 
-use crate::scheduler::{NextBody, OtherServer, Rewritten};
+use crate::{
+    forwarding, relay,
+    scheduler::{Forwarding, NextBody, OtherServer, Relay, Rewritten},
+};
 
 mod calls;
 mod routes;
@@ -31,23 +37,21 @@ fn scheduler() -> &'static Bcs {
 
 /// The handling of a request, in a line: the method and target at the scheduler and, after it, the body if
 /// there is one; or another server; or a reply, with its status.
-fn told(forwarding: Forwarding) -> String {
+fn describe(forwarding: Forwarding) -> String {
     match forwarding {
-        Forwarding::AsIs => "as it is".to_owned(),
-        Forwarding::Translate => "by its body".to_owned(),
         Forwarding::Rewritten(Rewritten {
             method,
             path_and_query,
             body,
             ..
         }) => {
-            format!("{method} {path_and_query}{}", told_body(&body))
+            format!("{method} {path_and_query}{}", describe_body(&body))
         }
         Forwarding::OtherServer(OtherServer::Console { host, path_and_query }) => {
             format!("console {host} {path_and_query}")
         }
         Forwarding::OtherServer(OtherServer::CustomResourceDefinitions { path_and_query, body }) => {
-            format!("kubernetes {path_and_query}{}", told_body(&body))
+            format!("kubernetes {path_and_query}{}", describe_body(&body))
         }
         Forwarding::OtherServer(OtherServer::CustomResources { path_and_query }) => {
             format!("kubernetes {path_and_query} as it is")
@@ -69,7 +73,12 @@ fn told(forwarding: Forwarding) -> String {
     }
 }
 
-fn told_body(body: &NextBody) -> String {
+/// How a request with this body is forwarded.
+fn translate(head: &Parts, body: &Bytes) -> Forwarding {
+    forwarding(head, Some(body)).unwrap()
+}
+
+fn describe_body(body: &NextBody) -> String {
     match body {
         NextBody::Nothing => String::new(),
         NextBody::AsIs => " as it is".to_owned(),
@@ -90,7 +99,7 @@ fn json_of(response: &Response<Bytes>) -> String {
 }
 
 #[test]
-fn heads() {
+fn classes_of_requests() {
     let good: &[&str] = &[CLUSTER];
     // (method, path, BCS-ClusterID, expectation)
     for (method, path, clusters, expected) in [
@@ -192,7 +201,7 @@ fn heads() {
 }
 
 #[test]
-fn bodies() {
+fn requests_in_bodies() {
     let application = r#"{"apiVersion":"v4","kind":"application","metadata":{"name":"a","namespace":"n"}}"#;
     let deep = format!(
         r#"{{"kind":"application","x":{}{}}}"#,

@@ -6,7 +6,7 @@ use zookeeper_client::Client;
 use crate::{
     ensemble::{Server, shared},
     interruption::{Interruption, Moment},
-    scene::{config, registration, session, somebody, soon, until},
+    scene::{config, other_client, registration, session, soon, until},
 };
 
 async fn path(registered: &Registered) -> String {
@@ -80,20 +80,20 @@ async fn a_server_that_restarts_has_the_same_node() {
 async fn a_node_that_somebody_deletes_is_made_again() {
     let parent = "/deleted";
     let zookeeper = ZooKeeper::open(config(shared()));
-    let somebody = somebody(shared()).await;
+    let somebody = other_client(shared()).await;
     let registered = zookeeper.register(registration(parent, "x"));
     let mut before = path(&registered).await;
     for _ in 0..3 {
         somebody.delete(&before, None).await.unwrap();
         before = path_after(&registered, &before).await;
-        assert_eq!(names(&somebody, parent).await.len(), 1);
+        assert_eq!(names(&other_client, parent).await.len(), 1);
     }
 }
 
 #[tokio::test]
 async fn what_it_says_is_put_right() {
     let zookeeper = ZooKeeper::open(config(shared()));
-    let somebody = somebody(shared()).await;
+    let somebody = other_client(shared()).await;
     let registered = zookeeper.register(registration("/overwritten", "x"));
     let path = path(&registered).await;
     somebody.set_data(&path, b"y", None).await.unwrap();
@@ -114,7 +114,7 @@ async fn what_it_says_is_put_right() {
 async fn what_is_withdrawn_is_gone() {
     let parent = "/withdrawn";
     let zookeeper = ZooKeeper::open(config(shared()));
-    let somebody = somebody(shared()).await;
+    let somebody = other_client(shared()).await;
     let stays = zookeeper.register(registration(parent, "stays"));
     let stays = path(&stays).await;
     assert!(somebody.check_stat(&stays).await.unwrap().is_some());
@@ -146,7 +146,7 @@ async fn one_that_is_still_being_made_can_be_withdrawn() {
 #[tokio::test]
 async fn one_that_is_dropped_goes() {
     let zookeeper = ZooKeeper::open(config(shared()));
-    let somebody = somebody(shared()).await;
+    let somebody = other_client(shared()).await;
     let registered = zookeeper.register(registration("/dropped", "x"));
     let path = path(&registered).await;
     let (_, gone) = somebody.check_and_watch_stat(&path).await.unwrap();
@@ -168,7 +168,7 @@ async fn withdrawing_ends_though_nobody_answers() {
 #[tokio::test]
 async fn a_node_is_made_once_however_the_connection_breaks() {
     for (moment, parent) in [(Moment::Asked, "/asked"), (Moment::Done, "/done")] {
-        let somebody = somebody(shared()).await;
+        let somebody = other_client(shared()).await;
         let options = crate::scene::PERSISTENT;
         somebody.mkdir(parent, &options).await.unwrap();
         let interruption = Interruption::of(shared(), moment).await;
@@ -196,7 +196,7 @@ async fn the_node_that_paths_are_below_is_there_or_missed() {
     )
     .await;
     assert!(format!("{missed:?}").contains(&servers), "{missed:?}");
-    let somebody = somebody(shared()).await;
+    let somebody = other_client(shared()).await;
     somebody
         .mkdir("/below/this", &crate::scene::PERSISTENT)
         .await

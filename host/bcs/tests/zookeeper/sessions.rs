@@ -53,7 +53,7 @@ async fn what_was_not_there_at_the_start_is_waited_for() {
     assert!(reason.starts_with(server.address()), "{reason}");
     assert!(reason.contains("refused"), "{reason}");
     let error = zookeeper.client().await.unwrap_err();
-    assert!(matches!(error, ZooKeeperError::Away { .. }), "{error:?}");
+    assert!(matches!(error, ZooKeeperError::Unavailable { .. }), "{error:?}");
     assert!(error.to_string().contains("refused"), "{error}");
     server.start_again();
     session(&zookeeper, None).await;

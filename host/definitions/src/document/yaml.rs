@@ -24,15 +24,19 @@ pub struct Schema {
 /// What a scalar of a [`Schema`] is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scalar {
+    /// `null`, or nothing.
     Null,
+    /// `true` or `false`.
     Bool(bool),
     /// With its text: JSON, so that it stays exact.
     Number(Number, String),
+    /// Anything else.
     String,
     /// The key `<<`: the maps in its value are merged into the one around it.
     Merge,
 }
 
+/// Why a scalar has no value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InvalidScalar {
     /// It does not fit its tag.
@@ -331,11 +335,7 @@ impl<'t> Builder<'t> {
 }
 
 /// A scalar of YAML 1.2's core schema.
-fn core_scalar(
-    text: &str,
-    style: ScalarStyle,
-    tag: Option<&Cow<'_, Tag>>,
-) -> Result<Scalar, InvalidScalar> {
+fn core_scalar(text: &str, style: ScalarStyle, tag: Option<&Cow<'_, Tag>>) -> Result<Scalar, InvalidScalar> {
     let scalar = CoreScalar::parse_from_cow_and_metadata(text.into(), style, tag);
     let number = match scalar.ok_or(InvalidScalar::Tag)? {
         CoreScalar::Null => return Ok(Scalar::Null),

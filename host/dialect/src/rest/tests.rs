@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use admittance_admission::{Denial, GroupVersionResource};
-use http::{HeaderName, Method};
+use http::{HeaderName, HeaderValue, Method, header::RETRY_AFTER};
 
 use super::*;
 

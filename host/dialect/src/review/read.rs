@@ -63,13 +63,13 @@ struct ReviewRequest<'a> {
     #[serde(default)]
     uid: String,
     #[serde(default)]
-    kind: Kind,
+    kind: GroupVersionKind,
     #[serde(default)]
-    resource: Resource,
+    resource: GroupVersionResource,
     #[serde(default)]
     sub_resource: String,
-    request_kind: Option<Kind>,
-    request_resource: Option<Resource>,
+    request_kind: Option<GroupVersionKind>,
+    request_resource: Option<GroupVersionResource>,
     #[serde(default)]
     request_sub_resource: String,
     #[serde(default)]
@@ -87,22 +87,6 @@ struct ReviewRequest<'a> {
     #[serde(borrow)]
     options: Option<&'a RawValue>,
     dry_run: Option<bool>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Kind {
-    group: String,
-    version: String,
-    kind: String,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Resource {
-    group: String,
-    version: String,
-    resource: String,
 }
 
 #[derive(Default, Deserialize)]
@@ -135,21 +119,18 @@ pub fn read_review(text: &[u8]) -> Result<Review, ReviewError> {
             .transpose()
             .map_err(|source| ReviewError::Object { field, source })
     };
-    let kind = GroupVersionKind::from(review.kind);
-    let resource = GroupVersionResource::from(review.resource);
-    let mut request = Request::new(review.operation.parse::<Operation>()?, kind, resource);
+    let operation = review.operation.parse::<Operation>()?;
+    let mut request = Request::new(operation, review.kind, review.resource);
     if !review.uid.is_empty() {
         request.uid = Uid::from(review.uid);
     }
     request.subresource = Some(review.sub_resource).filter(|name| !name.is_empty());
     // Reviews name what the client used even where nothing was converted.
     let requested = Requested {
-        kind: review
-            .request_kind
-            .map_or_else(|| request.kind.clone(), Into::into),
+        kind: review.request_kind.unwrap_or_else(|| request.kind.clone()),
         resource: review
             .request_resource
-            .map_or_else(|| request.resource.clone(), Into::into),
+            .unwrap_or_else(|| request.resource.clone()),
         subresource: Some(review.request_sub_resource)
             .filter(|name| !name.is_empty())
             .or_else(|| request.subresource.clone()),
@@ -187,26 +168,6 @@ pub fn read_review(text: &[u8]) -> Result<Review, ReviewError> {
     request.options = object("options", review.options)?;
     request.dry_run = review.dry_run.unwrap_or_default();
     Ok(Review { version, request })
-}
-
-impl From<Kind> for GroupVersionKind {
-    fn from(kind: Kind) -> Self {
-        Self {
-            group: kind.group,
-            version: kind.version,
-            kind: kind.kind,
-        }
-    }
-}
-
-impl From<Resource> for GroupVersionResource {
-    fn from(resource: Resource) -> Self {
-        Self {
-            group: resource.group,
-            version: resource.version,
-            resource: resource.resource,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -132,11 +132,23 @@ fn refused() {
             "a: 1\nb: 2\na: 3\n",
             "line 3, column 1: the field `a` is written a second time",
         ),
-        ("the same key in two spellings", "{1: a, '1': b}", "written a second time"),
+        (
+            "the same key in two spellings",
+            "{1: a, '1': b}",
+            "written a second time",
+        ),
         ("two documents", "a: 1\n---\nb: 2\n", "a second document"),
-        ("a list as a key", "? [a]\n: b", "the name of a field must be a text"),
+        (
+            "a list as a key",
+            "? [a]\n: b",
+            "the name of a field must be a text",
+        ),
         ("nothing as a key", "~: b", "the name of a field must be a text"),
-        ("an alias of a map as a key", "a: &x {}\n*x : b", "the name of a field must be a text"),
+        (
+            "an alias of a map as a key",
+            "a: &x {}\n*x : b",
+            "the name of a field must be a text",
+        ),
         ("infinite", "a: -.inf", "a number that JSON cannot hold"),
         ("no number", "a: .nan", "a number that JSON cannot hold"),
         (
@@ -150,13 +162,13 @@ fn refused() {
             "a number that JSON cannot hold",
         ),
         ("another tag", "a: !!binary aGk=", "does not fit its tag"),
-        ("a tag of its own", "a: !mine 1", "the tag `!mine` is not supported"),
-        ("a tag that does not fit", "a: !!int x", "does not fit its tag"),
         (
-            "a list with the tag of a map",
-            "a: !!map [1]",
-            "is not supported",
+            "a tag of its own",
+            "a: !mine 1",
+            "the tag `!mine` is not supported",
         ),
+        ("a tag that does not fit", "a: !!int x", "does not fit its tag"),
+        ("a list with the tag of a map", "a: !!map [1]", "is not supported"),
         ("an anchor within itself", "a: &x [*x]", "contains the alias"),
         ("an alias of nothing", "a: *x", "this is not YAML"),
         ("nothing to merge", "a: {<<: 1}", "`<<` must be a map"),
@@ -206,9 +218,11 @@ fn aliases_do_not_grow_without_bound() {
     for line in 0..200 {
         merged += &format!("b{line}: {{<<: *a}}\n");
     }
-    assert!(converted(&merged)
+    assert!(
+        converted(&merged)
             .unwrap_err()
-            .contains("larger than the 4096 bytes"));
+            .contains("larger than the 4096 bytes")
+    );
     // A chain of aliases is as deep as its links.
     let mut chain = "a0: &a0 [1]\n".to_owned();
     for line in 1..200 {
