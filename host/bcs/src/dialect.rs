@@ -43,12 +43,12 @@ const KEYS: [&str; 3] = [
 #[derive(Clone, Debug)]
 pub struct Bcs {
     cluster: ClusterId,
-    behind: Behind,
+    behind: UpstreamKind,
     spelling: Spelling,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Behind {
+pub enum UpstreamKind {
     /// A bcs-mesos-driver: requests and replies pass unchanged.
     #[default]
     Driver,
@@ -56,7 +56,7 @@ pub enum Behind {
     Scheduler,
 }
 
-words!(Behind, "value of `behind`": Scheduler = "scheduler", Driver = "driver");
+words!(UpstreamKind, "value of `behind`": Scheduler = "scheduler", Driver = "driver");
 
 impl Bcs {
     /// The dialect in front of the bcs-mesos-driver of one cluster.
@@ -66,19 +66,19 @@ impl Bcs {
         let patterns = keys.chain(kinds.iter().flat_map(|kind| kind.patterns()));
         Self {
             cluster,
-            behind: Behind::default(),
+            behind: UpstreamKind::default(),
             spelling: Spelling::new([], patterns),
         }
     }
 
     /// Sets what is behind it.
     #[must_use]
-    pub fn in_front_of(mut self, behind: Behind) -> Self {
+    pub fn in_front_of(mut self, behind: UpstreamKind) -> Self {
         self.behind = behind;
         self
     }
 
-    pub fn behind(&self) -> Behind {
+    pub fn behind(&self) -> UpstreamKind {
         self.behind
     }
 
@@ -179,7 +179,7 @@ impl Dialect for Bcs {
             End::Overloaded { .. } => Code::Driver,
             // The driver replies 200 whatever the scheduler's result.
             _ => {
-                let program = (self.behind == Behind::Scheduler).then_some(DRIVER);
+                let program = (self.behind == UpstreamKind::Scheduler).then_some(DRIVER);
                 let message = format!("do http request failed!{end}");
                 return handler_error(program, StatusCode::OK, Code::HttpDo, &message);
             }

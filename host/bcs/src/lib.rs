@@ -34,7 +34,7 @@ pub mod zookeeper;
 
 pub use self::{
     cluster_id::{ClusterId, InvalidClusterId},
-    dialect::{Bcs, Behind},
+    dialect::{Bcs, UpstreamKind},
     gateway::{
         Answer, ApiGroup, EndpointConfig, Gateway, GatewayConfig, InvalidApiGroup, Permission, PlainGroups,
         Recipient, Statuses, TokenTable, TokensConfig,

@@ -12,7 +12,7 @@ use http::{Request, Response};
 use tower::{Layer, Service};
 
 use crate::{
-    Bcs, Behind, ClusterId,
+    Bcs, ClusterId, UpstreamKind,
     definitions_api::{DefinitionRequest, DefinitionsApi},
     discovery::{Discovery, ServerKind},
     health::HealthInfo,
@@ -28,7 +28,7 @@ use crate::{
 pub struct BcsConfig {
     pub cluster: ClusterId,
     /// What is behind it. Default: the scheduler when schedulers are discovered, else a bcs-mesos-driver.
-    pub behind: Behind,
+    pub behind: UpstreamKind,
     pub servers: SchedulersConfig,
     pub upstream: UpstreamConfig,
     /// The consoles, if the scheduler is behind it.
@@ -99,8 +99,8 @@ impl MesosDriver {
             }
         };
         let choice = match config.behind {
-            Behind::Driver => Choice::Turns,
-            Behind::Scheduler => Choice::Master,
+            UpstreamKind::Driver => Choice::Turns,
+            UpstreamKind::Scheduler => Choice::Master,
         };
         let timeouts = Timeouts {
             reply: config.upstream.response_timeout,
@@ -157,7 +157,7 @@ impl MesosDriver {
         let inner = &self.0;
         let discovered = inner.discovery.as_ref().map(Discovery::servers);
         let discovered = discovered.map(|servers| servers.borrow().clone());
-        (inner.dialect.behind() == Behind::Scheduler).then(|| {
+        (inner.dialect.behind() == UpstreamKind::Scheduler).then(|| {
             HealthInfo::new(
                 &inner.cluster,
                 ip,

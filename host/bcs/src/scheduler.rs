@@ -2,7 +2,7 @@
 //! to other servers, or not at all; and handles the replies to translated ones.
 
 mod forwarding;
-mod opened;
+mod peeked;
 pub(crate) mod relay;
 
 use std::{
@@ -27,15 +27,15 @@ use http_body_util::BodyExt;
 use tokio::time::Instant;
 use tower::Service;
 
-use self::opened::Opened;
+use self::peeked::PeekedBody;
 pub use self::{
     forwarding::{Forwarding, NextBody, OtherServer, Relay, Rewritten},
     relay::{definitions_reply, relay},
 };
-use crate::{Bcs, Behind, other_servers::OtherServers, translation::forwarding};
+use crate::{Bcs, UpstreamKind, other_servers::OtherServers, translation::forwarding};
 
 /// How much of a reply's body is read before its handling is decided, in bytes.
-const START: usize = 1024;
+const PEEK: usize = 1024;
 
 /// The pause before a request is retried with servers that did not process it.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -105,7 +105,7 @@ pub fn upstream_end(error: UpstreamError) -> End<'static> {
 
 impl Inner {
     async fn send(&self, request: Request<Body>) -> Response<Body> {
-        if self.dialect.behind() == Behind::Driver {
+        if self.dialect.behind() == UpstreamKind::Driver {
             let reply = self.upstream.send(request).await;
             return reply.unwrap_or_else(|error| self.unreachable(error));
         }
@@ -231,9 +231,9 @@ impl Inner {
             return Ok(reply);
         }
         let (mut head, body) = reply.into_parts();
-        let opening = tokio::time::timeout(self.timeouts.reply, Opened::open(body, START));
-        let mut opened = match opening.await {
-            Ok(Ok(opened)) => opened,
+        let peeking = tokio::time::timeout(self.timeouts.reply, PeekedBody::read(body, PEEK));
+        let mut peeked = match peeking.await {
+            Ok(Ok(peeked)) => peeked,
             Ok(Err(error)) => {
                 tracing::warn!(%error, "the reply of the upstream was interrupted");
                 return Ok(self.failed(
@@ -248,12 +248,12 @@ impl Inner {
                 return Ok(self.failed("timeout", &End::UpstreamTimeout { limit }));
             }
         };
-        Ok(match relay(head.status, opened.start()) {
+        Ok(match relay(head.status, peeked.start()) {
             Relay::Head { status, headers } => {
                 head.status = status;
                 head.headers = headers;
-                opened.drop_trailers();
-                Response::from_parts(head, Body::new(opened))
+                peeked.drop_trailers();
+                Response::from_parts(head, Body::new(peeked))
             }
             Relay::Reply(reply) => Self::invalid(reply),
             Relay::Idle(reply) => return Err(Box::new(reply)),

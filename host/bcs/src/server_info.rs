@@ -104,51 +104,20 @@ mod tests {
     }
 
     #[test]
+    #[rustfmt::skip]
     fn urls_of_servers() {
         let v4 = json!({"ip": "10.0.0.1", "port": 1, "scheme": "http"});
         // (additional or replaced fields, internal URL, external URL)
         for (more, internal, external) in [
             (json!({}), Some("http://10.0.0.1:1"), Some("http://10.0.0.1:1")),
-            (
-                json!({"scheme": "https", "unknown": [1]}),
-                Some("https://10.0.0.1:1"),
-                Some("https://10.0.0.1:1"),
-            ),
-            (
-                json!({"scheme": ""}),
-                Some("http://10.0.0.1:1"),
-                Some("http://10.0.0.1:1"),
-            ),
-            (
-                json!({"external_ip": "1.2.3.4", "external_port": 2}),
-                Some("http://10.0.0.1:1"),
-                Some("http://1.2.3.4:2"),
-            ),
-            (
-                json!({"external_ip": "1.2.3.4"}),
-                Some("http://10.0.0.1:1"),
-                Some("http://10.0.0.1:1"),
-            ),
-            (
-                json!({"external_port": 2}),
-                Some("http://10.0.0.1:1"),
-                Some("http://10.0.0.1:1"),
-            ),
-            (
-                json!({"external_ipv6": "::2", "external_port": 2}),
-                Some("http://10.0.0.1:1"),
-                Some("http://[::2]:2"),
-            ),
-            (
-                json!({"ip": "", "ipv6": "::1"}),
-                Some("http://[::1]:1"),
-                Some("http://[::1]:1"),
-            ),
-            (
-                json!({"ip": "::1"}),
-                Some("http://[::1]:1"),
-                Some("http://[::1]:1"),
-            ),
+            (json!({"scheme": "https", "unknown": [1]}), Some("https://10.0.0.1:1"), Some("https://10.0.0.1:1")),
+            (json!({"scheme": ""}), Some("http://10.0.0.1:1"), Some("http://10.0.0.1:1")),
+            (json!({"external_ip": "1.2.3.4", "external_port": 2}), Some("http://10.0.0.1:1"), Some("http://1.2.3.4:2")),
+            (json!({"external_ip": "1.2.3.4"}), Some("http://10.0.0.1:1"), Some("http://10.0.0.1:1")),
+            (json!({"external_port": 2}), Some("http://10.0.0.1:1"), Some("http://10.0.0.1:1")),
+            (json!({"external_ipv6": "::2", "external_port": 2}), Some("http://10.0.0.1:1"), Some("http://[::2]:2")),
+            (json!({"ip": "", "ipv6": "::1"}), Some("http://[::1]:1"), Some("http://[::1]:1")),
+            (json!({"ip": "::1"}), Some("http://[::1]:1"), Some("http://[::1]:1")),
             (json!({"ip": ""}), None, None),
             (json!({"port": 0}), None, None),
             (json!({"scheme": "ftp"}), None, None),

@@ -2,7 +2,7 @@ use admittance::{
     admission::Request,
     dialect::{Class, Dialect, Inspection, Reading},
 };
-use admittance_bcs::{Bcs, Behind, Forwarding, NextBody, Relay, definitions_reply, forwarding, relay};
+use admittance_bcs::{Bcs, Forwarding, NextBody, Relay, UpstreamKind, definitions_reply, forwarding, relay};
 use bytes::Bytes;
 use http::{StatusCode, request::Parts};
 use serde_json::Value;
@@ -15,7 +15,8 @@ use crate::parts;
 pub fn bcs(input: &[u8]) {
     let [line, body] = parts(input);
     let body = Bytes::copy_from_slice(body);
-    let dialect = Bcs::new("BCS-MESOS-10001".parse().expect("a cluster id")).in_front_of(Behind::Scheduler);
+    let dialect =
+        Bcs::new("BCS-MESOS-10001".parse().expect("a cluster id")).in_front_of(UpstreamKind::Scheduler);
     if let Some(head) = head(line) {
         if let Class::Inspect(inspection) = dialect.classify(&head) {
             inspect(&dialect, &head, &inspection, &body);

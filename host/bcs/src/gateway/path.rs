@@ -80,27 +80,16 @@ mod tests {
     }
 
     #[test]
+    #[rustfmt::skip]
     fn paths_of_drivers() {
         use GatewayError::{DotSegment, NoRoute};
         for (path, expected) in [
             ("/bcsapi/v4/scheduler/mesos/a/b", Ok("/mesosdriver/v4/a/b")),
             ("/bcsapi/v4/scheduler/mesos/a/", Ok("/mesosdriver/v4/a/")),
-            (
-                "/bcsapi/v4/scheduler/mesos/a?x=%20;y&",
-                Ok("/mesosdriver/v4/a?x=%20;y&"),
-            ),
-            (
-                "/bcsapi/v4/scheduler/mesos/a%2Fb%61",
-                Ok("/mesosdriver/v4/a%2Fb%61"),
-            ),
-            (
-                "/bcsapi/v4/scheduler/mesos/a..b/.c",
-                Ok("/mesosdriver/v4/a..b/.c"),
-            ),
-            (
-                "/bcsapi/v1/webconsole/x?host_ip=10.0.0.1",
-                Ok("/mesosdriver/v4/webconsole/x?host_ip=10.0.0.1"),
-            ),
+            ("/bcsapi/v4/scheduler/mesos/a?x=%20;y&", Ok("/mesosdriver/v4/a?x=%20;y&")),
+            ("/bcsapi/v4/scheduler/mesos/a%2Fb%61", Ok("/mesosdriver/v4/a%2Fb%61")),
+            ("/bcsapi/v4/scheduler/mesos/a..b/.c", Ok("/mesosdriver/v4/a..b/.c")),
+            ("/bcsapi/v1/webconsole/x?host_ip=10.0.0.1", Ok("/mesosdriver/v4/webconsole/x?host_ip=10.0.0.1")),
             ("/bcsapi/v1/a%zz", Ok("/mesosdriver/v4/a%zz")),
             ("/", Err(NoRoute)),
             ("/mesosdriver/v4/a", Err(NoRoute)),

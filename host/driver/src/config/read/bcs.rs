@@ -1,8 +1,8 @@
 use std::net::IpAddr;
 
 use admittance_bcs::{
-    Behind, ClusterId, ConsoleConfig, ExternalAddress, RegistrationConfig, SchedulersConfig, drivers_node,
-    zookeeper::NodePath,
+    ClusterId, ConsoleConfig, ExternalAddress, RegistrationConfig, SchedulersConfig, UpstreamKind,
+    drivers_node, zookeeper::NodePath,
 };
 use admittance_definitions::{Mistakes, document::Node};
 use ipnet::IpNet;
@@ -17,7 +17,7 @@ use crate::config::ListenConfig;
 pub(super) struct BcsDialect {
     pub(super) cluster: ClusterId,
     /// `None`: it depends on the upstream.
-    pub(super) behind: Option<Behind>,
+    pub(super) behind: Option<UpstreamKind>,
     pub(super) console: Option<ConsoleConfig>,
     pub(super) custom_resources: bool,
 }
@@ -32,7 +32,7 @@ pub(super) fn dialect(node: &Node<'_>, has_cluster: bool, mistakes: &mut Mistake
     );
     let behind = if_there(fields.optional("behind"), mistakes, Node::word);
     let console_node = fields.optional("console");
-    if let (Some(node), Some(Some(Behind::Driver))) = (&console_node, behind) {
+    if let (Some(node), Some(Some(UpstreamKind::Driver))) = (&console_node, behind) {
         node.wrong(
             "the driver behind this one calls the consoles",
             "remove it, or write `behind: scheduler`",
@@ -54,12 +54,12 @@ pub(super) fn dialect(node: &Node<'_>, has_cluster: bool, mistakes: &mut Mistake
 
 fn custom_resources(
     node: &Node<'_>,
-    behind: Option<Option<Behind>>,
+    behind: Option<Option<UpstreamKind>>,
     has_cluster: bool,
     mistakes: &mut Mistakes,
 ) -> Option<bool> {
     let is_on = node.boolean(mistakes)?;
-    if is_on && behind == Some(Some(Behind::Driver)) {
+    if is_on && behind == Some(Some(UpstreamKind::Driver)) {
         node.wrong(
             "the driver behind this one calls the kube-apiserver",
             "remove it, or write `behind: scheduler`",
