@@ -19,7 +19,7 @@ use crate::{
 /// The listed and the discovered clusters, followed until this is dropped.
 #[derive(Debug)]
 pub(super) struct Clusters {
-    known: watch::Receiver<Arc<Known>>,
+    known: watch::Receiver<Arc<KnownClusters>>,
     path: Option<NodePath>,
     /// How long a request waits until the clusters are known.
     wait: Duration,
@@ -27,11 +27,18 @@ pub(super) struct Clusters {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct KnownClusters {
     pub(super) clusters: BTreeMap<ClusterId, Arc<Drivers>>,
     /// Whether the clusters were ever read.
     pub(super) is_known: bool,
     pub(super) lost: Option<String>,
+}
+
+impl KnownClusters {
+    fn count(&self) {
+        let count = u32::try_from(self.clusters.len()).unwrap_or(u32::MAX);
+        gauge!(metric_names::GATEWAY_CLUSTERS).set(count);
+    }
 }
 
 /// The drivers of one cluster. Live as long as the cluster is known or a request to them is in flight.
@@ -106,12 +113,12 @@ impl Clusters {
             )
         });
         let found = config.discovery.clone().zip(service);
-        let known = Known {
+        let known = KnownClusters {
             clusters: listed.collect(),
             is_known: found.is_none(),
             lost: None,
         };
-        gauge!(metric_names::GATEWAY_CLUSTERS).set(u32::try_from(known.clusters.len()).unwrap_or(u32::MAX));
+        known.count();
         let wait = config.drivers.connect_timeout;
         let (sender, receiver) = watch::channel(Arc::new(known));
         let watch = found.as_ref().map(|(path, zookeeper)| {
@@ -135,7 +142,7 @@ impl Clusters {
     /// The drivers of this cluster. Waits a moment while the clusters are not known yet.
     pub(super) async fn find(&self, id: &str) -> Result<Arc<Drivers>, GatewayError> {
         let mut known = self.known.clone();
-        let is_decided = |known: &Arc<Known>| known.is_known || known.clusters.contains_key(id);
+        let is_decided = |known: &Arc<KnownClusters>| known.is_known || known.clusters.contains_key(id);
         // An error: the task that follows them has ended, so the last known clusters are used.
         let _ = tokio::time::timeout(self.wait, known.wait_for(is_decided)).await;
         let known = self.now();
@@ -154,7 +161,7 @@ impl Clusters {
     }
 
     /// What is known at this moment.
-    pub(super) fn now(&self) -> Arc<Known> {
+    pub(super) fn now(&self) -> Arc<KnownClusters> {
         self.known.borrow().clone()
     }
 
@@ -170,7 +177,7 @@ struct ClusterWatch {
     children: Followed<String>,
     path: NodePath,
     config: UpstreamConfig,
-    sender: watch::Sender<Arc<Known>>,
+    sender: watch::Sender<Arc<KnownClusters>>,
 }
 
 impl ClusterWatch {
@@ -184,7 +191,7 @@ impl ClusterWatch {
     }
 
     /// The clusters for these names of nodes. Existing clusters keep their drivers.
-    fn known(&self, names: &ChildList<String>) -> Known {
+    fn known(&self, names: &ChildList<String>) -> KnownClusters {
         let before = self.sender.borrow().clone();
         let listed = before
             .clusters
@@ -210,17 +217,17 @@ impl ClusterWatch {
                 })
             });
         }
-        Known {
+        KnownClusters {
             clusters,
             is_known: names.is_read,
             lost: names.lost.clone(),
         }
     }
 
-    fn log_change(&self, before: &Known) {
+    fn log_change(&self, before: &KnownClusters) {
         let path = &self.path;
         let now = self.sender.borrow();
-        gauge!(metric_names::GATEWAY_CLUSTERS).set(u32::try_from(now.clusters.len()).unwrap_or(u32::MAX));
+        now.count();
         match (&before.lost, &now.lost) {
             (None, Some(reason)) if now.is_known => {
                 tracing::warn!(%path, reason, "discovery of clusters is stale: the last known clusters are used");

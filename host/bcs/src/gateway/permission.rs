@@ -207,14 +207,12 @@ mod tests {
     }
 
     #[test]
+    #[rustfmt::skip]
     fn switching_protocols_needs_more_than_read() {
         for (path, expected) in [
             ("/namespaces/n/applications", Write),
             ("/webconsole/x", Write),
-            (
-                "/customresources/subresources.kubevirt.io/v1/namespaces/n/virtualmachineinstances/a/console",
-                Hooks,
-            ),
+            ("/customresources/subresources.kubevirt.io/v1/namespaces/n/virtualmachineinstances/a/console", Hooks),
             ("/nothing", Hooks),
         ] {
             let request = Request::get(format!("/mesosdriver/v4{path}")).header("upgrade", "websocket");

@@ -114,27 +114,19 @@ mod tests {
     use super::*;
 
     #[test]
+    #[rustfmt::skip]
     fn tokens_of_headers() {
         for (headers, expected) in [
             (&[("authorization", "Bearer abc")][..], Some("abc")),
             (&[("authorization", "bearer  abc ")], Some("abc")),
             (&[("x-bcs-user-token", " abc")], Some("abc")),
-            (
-                &[("authorization", "Bearer abc"), ("x-bcs-user-token", "def")],
-                Some("abc"),
-            ),
+            (&[("authorization", "Bearer abc"), ("x-bcs-user-token", "def")], Some("abc")),
             (&[], None),
             (&[("authorization", "Basic YTpi")], None),
             // An invalid token does not make the other header count.
-            (
-                &[("authorization", "Basic YTpi"), ("x-bcs-user-token", "def")],
-                None,
-            ),
+            (&[("authorization", "Basic YTpi"), ("x-bcs-user-token", "def")], None),
             (&[("authorization", "Bearer ")], None),
-            (
-                &[("authorization", "Bearer a"), ("authorization", "Bearer b")],
-                None,
-            ),
+            (&[("authorization", "Bearer a"), ("authorization", "Bearer b")], None),
             (&[("x-bcs-user-token", "")], None),
             (&[("x-bcs-user-token", "a"), ("x-bcs-user-token", "a")], None),
         ] {

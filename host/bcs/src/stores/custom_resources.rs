@@ -90,13 +90,13 @@ impl CustomResourceStore {
             return Err(conflict(other));
         }
         self.write(change).await?;
-        let there = list().await.map_err(|error| self.unknown(change, error))?;
-        let Some(own) = there.iter().find(|resource| is_own(resource)) else {
+        let listed = list().await.map_err(|error| self.unknown(change, error))?;
+        let Some(own) = listed.iter().find(|resource| is_own(resource)) else {
             // It was removed meanwhile.
             return Ok(());
         };
         let was_first = |other: &&Resource| is_rival(other) && version_of(other) <= version_of(own);
-        let Some(other) = there.iter().find(was_first) else {
+        let Some(other) = listed.iter().find(was_first) else {
             return Ok(());
         };
         let back = FileChange {
@@ -132,29 +132,29 @@ impl CustomResourceStore {
             .map(|text| document::to_be_written(&change.path, text))
             .transpose()?;
         for _ in 0..ATTEMPTS {
-            let there = self.resources.get(namespace, name).await;
-            let there = there.map_err(|error| self.error(&error))?;
-            let text = there.as_ref().map(text_of);
+            let current = self.resources.get(namespace, name).await;
+            let current = current.map_err(|error| self.error(&error))?;
+            let text = current.as_ref().map(text_of);
             if !document::are_the_same(text.as_deref(), change.before.as_deref()) {
                 break;
             }
-            let written = match (&there, &after) {
+            let written = match (&current, &after) {
                 (None, None) => return Ok(()),
                 (None, Some(after)) => {
                     let spec = Map::from_iter([("spec".to_owned(), Value::Object(after.clone()))]);
                     self.resources.create(namespace, name, spec).await
                 }
-                (Some(there), Some(after)) => {
-                    let mut new = there.clone();
+                (Some(current), Some(after)) => {
+                    let mut new = current.clone();
                     new.object.insert("spec".to_owned(), Value::Object(after.clone()));
                     self.resources.replace(&new).await
                 }
-                (Some(there), None) => self.resources.delete(there).await,
+                (Some(current), None) => self.resources.delete(current).await,
             };
             match written {
                 Ok(()) => return Ok(()),
                 // Its definition may still be the same.
-                Err(ResourceError::Conflict(_) | ResourceError::NotFound(_)) if there.is_some() => {}
+                Err(ResourceError::Conflict(_) | ResourceError::NotFound(_)) if current.is_some() => {}
                 Err(ResourceError::Conflict(_)) => break,
                 Err(ResourceError::Unavailable(reason)) => {
                     return self.check_written(change, reason).await;

@@ -110,7 +110,7 @@ impl Type {
         };
         if !right {
             let place = if place.is_empty() { "the body" } else { place };
-            found.push(format!("{place} is not {}", self.wanted()));
+            found.push(format!("{place} is not {}", self.expected()));
         }
     }
 
@@ -128,7 +128,7 @@ impl Type {
         }
     }
 
-    fn wanted(&self) -> &'static str {
+    fn expected(&self) -> &'static str {
         match self {
             Self::Text => "a string",
             Self::Flag => "true or false",

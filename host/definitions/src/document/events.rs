@@ -73,10 +73,12 @@ impl<'t> Events<'t> {
                 self.repeating.pop();
                 continue;
             };
-            self.repeated += 1;
-            if let Event::Scalar(text, ..) = event {
-                self.repeated += text.len();
-            }
+            // At most what the JSON needs.
+            self.repeated += match event {
+                Event::Alias(_) => 0,
+                Event::Scalar(text, ..) => 1 + text.len(),
+                _ => 1,
+            };
             if let Some(limit) = self.limit
                 && self.repeated > limit
             {

@@ -160,6 +160,10 @@ impl<'t> Builder<'t> {
                 let position = position(span.start);
                 let scalar = self.scalar(&text, style, tag.as_ref(), position)?;
                 let text = text.into_owned();
+                let span = self.span_of_scalar(span);
+                if let Some(open) = self.open.last_mut() {
+                    open.end = open.end.max(span.end);
+                }
                 if let Some(key) = self.missing_key() {
                     // A key is the text that is written, whatever it would be as a value.
                     *key = Some(match scalar {
@@ -177,7 +181,7 @@ impl<'t> Builder<'t> {
                 };
                 let value = Positioned {
                     position,
-                    span: self.span_of_scalar(span),
+                    span,
                     value,
                 };
                 self.put(value, flaws)

@@ -171,13 +171,10 @@ fn replies_of_the_scheduler() {
 
 /// Go's decoder replaces what is no UTF-8; here it is refused.
 #[test]
+#[rustfmt::skip]
 fn invalid_utf8() {
     for (route, body, code) in [
-        (
-            "application",
-            &b"{\"kind\":\"application\",\"a\":\"\xff\"}"[..],
-            "1405008",
-        ),
+        ("application", &b"{\"kind\":\"application\",\"a\":\"\xff\"}"[..], "1405008"),
         ("message", b"{\"msgtype\":\"\xff\"}", "1405010"),
     ] {
         let head = head("POST", wrong(route), &[]);
@@ -190,18 +187,11 @@ fn invalid_utf8() {
 }
 
 #[test]
+#[rustfmt::skip]
 fn no_scheduler() {
     for (source, reason, expected) in [
-        (
-            "1.4, 6 no scheduler",
-            "scheduler not exist",
-            r#"{"result":false,"code":1405009,"message":"(bcs-mesos-driver):do http request failed!scheduler not exist","data":{}}"#,
-        ),
-        (
-            "1.4 unreachable",
-            "connection refused",
-            r#"{"result":false,"code":1405009,"message":"(bcs-mesos-driver):do http request failed!connection refused","data":{}}"#,
-        ),
+        ("1.4, 6 no scheduler", "scheduler not exist", r#"{"result":false,"code":1405009,"message":"(bcs-mesos-driver):do http request failed!scheduler not exist","data":{}}"#),
+        ("1.4 unreachable", "connection refused", r#"{"result":false,"code":1405009,"message":"(bcs-mesos-driver):do http request failed!connection refused","data":{}}"#),
     ] {
         let response = scheduler().reply(&End::UpstreamUnreachable { reason });
         assert_eq!(

@@ -309,30 +309,22 @@ mod tests {
     }
 
     #[test]
+    #[rustfmt::skip]
     fn mistakes() {
         for (text, part) in [
             ("", "there is no document"),
             ("tokens:\n", "tokens: missing"),
-            (
-                "token: []\ntokens: []\n",
-                "token: unknown field; known here: tokens",
-            ),
+            ("token: []\ntokens: []\n", "token: unknown field; known here: tokens"),
             ("tokens: {}\n", "a list is expected"),
             ("tokens: [{}]\n", "tokens[0].name: missing"),
             ("tokens: [{}]\n", "tokens[0].sha256: missing"),
             ("tokens: [{}]\n", "tokens[0].clusters: missing"),
-            (
-                "tokens: [{ name: a, sha256: abc, clusters: {} }]\n",
-                "64 hexadecimal digits",
-            ),
+            ("tokens: [{ name: a, sha256: abc, clusters: {} }]\n", "64 hexadecimal digits"),
             ("tokens: [{ name: a, token: secret }]\n", "unknown field"),
             (&text().replace("Hooks", "hooks"), "case matters: write Hooks"),
             (&text().replace("BCS-1", "B S"), "is not a valid cluster ID"),
             (&text().replace("writer", "reader"), "duplicate name \"reader\""),
-            (
-                &text().replace(&digest("WRITER"), &digest("READER").to_uppercase()),
-                "the same token",
-            ),
+            (&text().replace(&digest("WRITER"), &digest("READER").to_uppercase()), "the same token"),
         ] {
             let (_directory, table) = table(text);
             let mistakes = table.unwrap_err().to_string();

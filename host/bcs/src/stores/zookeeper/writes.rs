@@ -26,8 +26,8 @@ pub(super) async fn transact(
     let options = CreateMode::Persistent.with_acls(acls);
     for write in writes.iter().filter(|write| write.version.is_none()) {
         if let Some((namespace, _)) = write.path.rsplit_once('/') {
-            let made = client.mkdir(namespace, &options).await;
-            made.at("creating", namespace)?;
+            let result = client.mkdir(namespace, &options).await;
+            result.at("creating", namespace)?;
         }
     }
     if let [write] = writes {
@@ -42,13 +42,13 @@ pub(super) async fn transact(
         };
         return done.at("writing", &write.path);
     }
-    let mut made = HashSet::new();
+    let mut created = HashSet::new();
     let mut done = Ok(());
     for write in writes.iter_mut().filter(|write| write.version.is_none()) {
         match client.create(&write.path, &[], &options).await {
             Ok(_) => {
                 write.version = Some(0);
-                made.insert(write.path.clone());
+                created.insert(write.path.clone());
             }
             Err(error) => {
                 done = Err(error).at("creating", &write.path);
@@ -60,7 +60,7 @@ pub(super) async fn transact(
         done = commit(client, writes).await;
     }
     if done.is_err() {
-        for path in made {
+        for path in created {
             // An empty node that cannot be removed is not a definition either.
             let _ = client.delete(&path, Some(0)).await;
         }
