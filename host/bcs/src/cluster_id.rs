@@ -57,6 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[rustfmt::skip]
     fn ids() {
         for (text, is_id, is_node) in [
             ("BCS-MESOS-10001", true, true),
@@ -68,11 +69,7 @@ mod tests {
             ("..", true, false),
             ("a\n", false, false),
             ("größe", false, false),
-            (
-                "_c_0123456789abcdef0123456789abcdef-10.0.0.50000000001",
-                true,
-                false,
-            ),
+            ("_c_0123456789abcdef0123456789abcdef-10.0.0.50000000001", true, false),
         ] {
             assert_eq!(text.parse::<ClusterId>().is_ok(), is_id, "{text}");
             assert_eq!(ClusterId::of_node(text).is_ok(), is_node, "{text}");

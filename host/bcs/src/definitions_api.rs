@@ -61,16 +61,20 @@ impl DefinitionsApi {
     }
 
     /// Answer a request that [`DefinitionRequest::of`] found to be one.
-    pub(crate) async fn answer(&self, wanted: DefinitionRequest, request: Request<Body>) -> Response<Body> {
+    pub(crate) async fn answer(
+        &self,
+        definition_request: DefinitionRequest,
+        request: Request<Body>,
+    ) -> Response<Body> {
         let uid = request_uid(request.headers());
         let span = tracing::info_span!("request", uid = uid.as_str());
-        let response = self.0.answer(wanted, request).instrument(span).await;
+        let response = self.0.answer(definition_request, request).instrument(span).await;
         with_uid(response, &uid).map(Body::from)
     }
 }
 
 impl Inner {
-    async fn answer(&self, wanted: DefinitionRequest, request: Request<Body>) -> Response<Bytes> {
+    async fn answer(&self, definition_request: DefinitionRequest, request: Request<Body>) -> Response<Bytes> {
         let (head, body) = request.into_parts();
         if let Class::Refuse(rejection) = self.dialect.classify(&head) {
             return self.end(&End::Rejected(&rejection));
@@ -79,8 +83,8 @@ impl Inner {
             Ok(body) => body,
             Err(error) => return self.end(&error.end()),
         };
-        let action = wanted.as_str();
-        let result = self.act(wanted, &head, &body).await;
+        let action = definition_request.as_str();
+        let result = self.act(definition_request, &head, &body).await;
         let code = result.as_ref().err().map(Refusal::code);
         let number = code.map_or(0, reply::Code::number).to_string();
         counter!(metric_names::DEFINITIONS, "action" => action, "code" => number).increment(1);
@@ -94,8 +98,13 @@ impl Inner {
         Passage::Ended(PASSAGE).mark(response)
     }
 
-    async fn act(&self, wanted: DefinitionRequest, head: &Parts, body: &[u8]) -> Result<Json, Refusal> {
-        let change = match wanted {
+    async fn act(
+        &self,
+        definition_request: DefinitionRequest,
+        head: &Parts,
+        body: &[u8],
+    ) -> Result<Json, Refusal> {
+        let change = match definition_request {
             DefinitionRequest::Create { namespace } => {
                 Change::Create(BcsObject::parse(body)?.or_in_namespace(&namespace))
             }
@@ -109,7 +118,7 @@ impl Inner {
                         Some(object) => Ok(object.printed()),
                         None => Err(Refusal::Unreadable(name)),
                     },
-                    None => Err(Refusal::NothingToGet(name)),
+                    None => Err(Refusal::NotFoundOnGet(name)),
                 };
             }
             DefinitionRequest::List => {
@@ -122,7 +131,7 @@ impl Inner {
             host: self.host.clone(),
             by: by(head),
         };
-        changer.make(change).await.map(|()| Json::Null)
+        changer.run(change).await.map(|()| Json::Null)
     }
 
     /// The reply to a request that ends before it is read.

@@ -5,19 +5,18 @@ use admittance_admission::{
 };
 use admittance_dialect::{Class, Dialect, End, Inspection, PathReadings, Reading, Rejection, RejectionKind};
 use bytes::Bytes;
-use http::{Method, Response, StatusCode, header::RETRY_AFTER, request::Parts};
+use http::{Method, Response, StatusCode, request::Parts};
 use serde::Deserialize;
 
 use crate::{
     ClusterId,
-    reply::{Code, Program, filter_error, handler_error},
+    reply::{Code, DRIVER, filter_error, handler_error},
     routes::PREFIX,
-    scheduler::{Forwarding, Relay, relay},
     translation::{self, types},
 };
 
-/// The prefixes that the driver only forwards: consoles, and the custom resources of a kube-apiserver.
-const HANDED_ON: [&str; 2] = ["/mesosdriver/v4/webconsole/", "/mesosdriver/v4/customresource"];
+/// The prefixes of requests that the driver only forwards: consoles, and the custom resources of a kube-apiserver.
+const FORWARDED: [&str; 2] = ["/mesosdriver/v4/webconsole/", "/mesosdriver/v4/customresource"];
 pub(crate) const CLUSTER_HEADER: &str = "BCS-ClusterID";
 
 /// The keys that hooks read and the driver does not, in the spelling of the BCS documents. The driver's
@@ -39,17 +38,17 @@ const KEYS: [&str; 3] = [
 /// that cannot be parsed is refused instead of bypassing the hooks, and keys in another case are
 /// first changed to the documented case.
 ///
-/// [`Bcs::in_front_of`] sets what is behind it. In front of the scheduler it does what the driver does with a
-/// request that has passed its filters: the [routes](crate::routes) define the requests to the scheduler.
+/// [`Bcs::in_front_of`] sets what is behind it. In front of the scheduler, requests that have passed the chains are
+/// [translated](crate::forwarding), as the driver does: the [routes](crate::routes) define the requests to the scheduler.
 #[derive(Clone, Debug)]
 pub struct Bcs {
     cluster: ClusterId,
-    behind: Behind,
+    behind: UpstreamKind,
     spelling: Spelling,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Behind {
+pub enum UpstreamKind {
     /// A bcs-mesos-driver: requests and replies pass unchanged.
     #[default]
     Driver,
@@ -57,7 +56,7 @@ pub enum Behind {
     Scheduler,
 }
 
-words!(Behind, "value of `behind`": Scheduler = "scheduler", Driver = "driver");
+words!(UpstreamKind, "value of `behind`": Scheduler = "scheduler", Driver = "driver");
 
 impl Bcs {
     /// The dialect in front of the bcs-mesos-driver of one cluster.
@@ -67,47 +66,20 @@ impl Bcs {
         let patterns = keys.chain(kinds.iter().flat_map(|kind| kind.patterns()));
         Self {
             cluster,
-            behind: Behind::default(),
+            behind: UpstreamKind::default(),
             spelling: Spelling::new([], patterns),
         }
     }
 
     /// Sets what is behind it.
     #[must_use]
-    pub fn in_front_of(mut self, behind: Behind) -> Self {
+    pub fn in_front_of(mut self, behind: UpstreamKind) -> Self {
         self.behind = behind;
         self
     }
 
-    pub fn behind(&self) -> Behind {
+    pub fn behind(&self) -> UpstreamKind {
         self.behind
-    }
-
-    /// How a request is forwarded to the control plane, from its original head, once the chains have let it
-    /// pass.
-    pub fn forwarding(&self, head: &Parts) -> Forwarding {
-        match self.behind {
-            Behind::Driver => Forwarding::AsIs,
-            Behind::Scheduler => translation::forwarding(head),
-        }
-    }
-
-    /// How to forward a request for which [`Bcs::forwarding`] returned [`Forwarding::Translate`]. `body` is its whole
-    /// body, as the chains left it. The result must not be translated again.
-    pub fn translate(&self, head: &Parts, body: &Bytes) -> Forwarding {
-        match self.behind {
-            Behind::Driver => Forwarding::AsIs,
-            Behind::Scheduler => translation::translate(head, body),
-        }
-    }
-
-    /// How to pass on the reply to a request that was forwarded as [`Forwarding::Rewritten`]. `start` is the beginning
-    /// of its body: at least its first kilobyte, unless it is shorter.
-    pub fn relay(&self, status: StatusCode, start: &[u8]) -> Relay {
-        match self.behind {
-            Behind::Driver => Relay::AsIs,
-            Behind::Scheduler => relay::relay(status, start),
-        }
     }
 
     fn check_cluster(&self, head: &Parts) -> Result<(), Rejection> {
@@ -145,8 +117,8 @@ impl Dialect for Bcs {
             return Class::Refuse(rejection);
         }
         // Only if every reading of the path agrees.
-        let handed_on = |path: &str| HANDED_ON.iter().any(|prefix| path.starts_with(prefix));
-        if handed_on(raw) && readings.iter().all(handed_on) {
+        let is_forwarded = |path: &str| FORWARDED.iter().any(|prefix| path.starts_with(prefix));
+        if is_forwarded(raw) && readings.iter().all(is_forwarded) {
             return Class::Pass;
         }
         match head.method {
@@ -190,44 +162,41 @@ impl Dialect for Bcs {
     }
 
     fn reply(&self, end: &End<'_>) -> Response<Bytes> {
-        match end {
-            // The driver uses one status for every refusal, whatever the code of a denial.
-            // The driver's spelling (sic), so that searches for it match.
-            End::Refused(refusal @ Refusal::Failed { stage, .. }) => {
-                let message = format!("request webhoook {stage} error {refusal}");
-                filtered(StatusCode::BAD_REQUEST, Code::Filter, message)
-            }
-            End::Refused(_) => filtered(StatusCode::BAD_REQUEST, Code::Filter, end),
+        let code = match end {
+            End::NoRoute => return translation::no_route(StatusCode::NOT_FOUND, &[]),
+            End::Refused(_) => Code::Filter,
             End::Rejected(rejection) => match rejection.kind {
-                RejectionKind::WrongCluster => filtered(StatusCode::BAD_REQUEST, Code::Filter, end),
+                RejectionKind::WrongCluster => Code::Filter,
                 RejectionKind::Malformed | RejectionKind::Ambiguous | RejectionKind::Unmatched => {
-                    filtered(StatusCode::BAD_REQUEST, Code::JsonDecode, end)
+                    Code::JsonDecode
                 }
             },
-            End::BodyTooLarge { .. } => filtered(StatusCode::PAYLOAD_TOO_LARGE, Code::ReadBody, end),
-            End::BodyTimeout { .. } | End::BodyStalled { .. } => {
-                filtered(StatusCode::REQUEST_TIMEOUT, Code::ReadBody, end)
-            }
-            End::BodyUnreadable { .. } => filtered(StatusCode::BAD_REQUEST, Code::ReadBody, end),
-            End::BodyEncoded { .. } => filtered(StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::ReadBody, end),
-            End::NoRoute => translation::no_route(StatusCode::NOT_FOUND, &[]),
-            End::Overloaded { retry_after } => {
-                let mut response = filtered(StatusCode::SERVICE_UNAVAILABLE, Code::Driver, end);
-                response
-                    .headers_mut()
-                    .insert(RETRY_AFTER, retry_after.as_secs().max(1).into());
-                response
-            }
+            End::BodyTooLarge { .. }
+            | End::BodyTimeout { .. }
+            | End::BodyStalled { .. }
+            | End::BodyUnreadable { .. }
+            | End::BodyEncoded { .. } => Code::ReadBody,
+            End::Overloaded { .. } => Code::Driver,
             // The driver replies 200 whatever the scheduler's result.
             _ => {
-                let program = match self.behind {
-                    Behind::Scheduler => Some(Program::Driver),
-                    Behind::Driver => None,
-                };
+                let program = (self.behind == UpstreamKind::Scheduler).then_some(DRIVER);
                 let message = format!("do http request failed!{end}");
-                handler_error(program, StatusCode::OK, Code::HttpDo, &message)
+                return handler_error(program, StatusCode::OK, Code::HttpDo, &message);
             }
-        }
+        };
+        let status = match end {
+            // The driver uses one status for every refusal, whatever the code of a denial.
+            End::Refused(_) | End::Rejected(_) => StatusCode::BAD_REQUEST,
+            end => end.status(),
+        };
+        let message = match end {
+            // The driver's spelling (sic), so that searches for it match.
+            End::Refused(refusal @ Refusal::Failed { stage, .. }) => {
+                format!("request webhoook {stage} error {refusal}")
+            }
+            end => end.to_string(),
+        };
+        end.with_retry_after(filter_error(status, code, &message))
     }
 }
 
@@ -265,10 +234,6 @@ fn kind_of(object: &Object) -> Result<Option<GroupVersionKind>, Rejection> {
 
 fn malformed(error: impl std::fmt::Display) -> Rejection {
     Rejection::new(RejectionKind::Malformed, format!("json decode failed!{error}"))
-}
-
-fn filtered(status: StatusCode, code: Code, message: impl ToString) -> Response<Bytes> {
-    filter_error(status, code, &message.to_string())
 }
 
 #[cfg(test)]

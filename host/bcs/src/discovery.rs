@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use admittance_net::upstream::{FollowedServer, FollowedServers, InvalidServer, Server};
+use admittance_net::upstream::{FollowedServer, FollowedServers, Server};
 use metrics::{counter, gauge};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
@@ -11,7 +11,7 @@ use crate::{
     metric_names,
     server_info::ServerInfo,
     status::DiscoveryStatus,
-    zookeeper::{Followed, Member, MemberList, NodePath, ZooKeeper},
+    zookeeper::{ChildList, Followed, Member, NodePath, ZooKeeper},
 };
 
 /// The servers registered below a node, followed until this value and all its clones are dropped.
@@ -59,7 +59,7 @@ impl Discovery {
 }
 
 async fn follow(
-    mut members: Followed<MemberList>,
+    mut members: Followed<Member>,
     path: NodePath,
     kind: ServerKind,
     sender: watch::Sender<Arc<FollowedServers>>,
@@ -78,7 +78,7 @@ async fn follow(
 }
 
 /// The members of a node as servers. A member that cannot be parsed is left out.
-fn servers(members: &MemberList, path: &NodePath, kind: ServerKind) -> FollowedServers {
+fn servers(members: &ChildList<Member>, path: &NodePath, kind: ServerKind) -> FollowedServers {
     let server = |member: &Member| match read(member, kind) {
         Ok(server) => Some(FollowedServer {
             name: member.name.clone(),
@@ -90,7 +90,7 @@ fn servers(members: &MemberList, path: &NodePath, kind: ServerKind) -> FollowedS
         }
     };
     FollowedServers {
-        servers: members.members.iter().filter_map(server).collect(),
+        servers: members.children.iter().filter_map(server).collect(),
         is_known: members.is_read,
         lost: members.lost.clone(),
     }
@@ -100,9 +100,9 @@ fn read(member: &Member, kind: ServerKind) -> Result<Server, String> {
     let info: ServerInfo = serde_json::from_slice(&member.data).map_err(|error| error.to_string())?;
     let server = match kind {
         ServerKind::Schedulers => info.server(),
-        ServerKind::Drivers => info.server_from_outside(),
+        ServerKind::Drivers => info.external_server(),
     };
-    server.map_err(|error: InvalidServer| error.to_string())
+    server.map_err(|error| error.to_string())
 }
 
 fn log_change(before: &FollowedServers, now: &FollowedServers, path: &NodePath, kind: ServerKind) {

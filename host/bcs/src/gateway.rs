@@ -6,9 +6,9 @@
 mod body;
 mod clusters;
 mod config;
+mod error;
 mod path;
 mod permission;
-mod reply;
 mod tokens;
 mod yaml;
 
@@ -32,13 +32,13 @@ use tracing::Instrument;
 use self::{
     body::CutOff,
     clusters::{Clusters, Drivers},
-    reply::Ended,
+    error::GatewayError,
     tokens::{AccessRequest, Tokens},
 };
 pub use self::{
     config::{EndpointConfig, GatewayConfig, TokensConfig},
+    error::Statuses,
     permission::{ApiGroup, InvalidApiGroup, Permission, PlainGroups},
-    reply::Statuses,
     tokens::TokenTable,
 };
 use crate::{
@@ -80,7 +80,7 @@ pub struct Recipient {
 pub struct Answer {
     pub response: Response<Body>,
     pub passage: Passage,
-    /// None if the request ended before its cluster and token were checked.
+    /// None if the request error before its cluster and token were checked.
     pub recipient: Option<Recipient>,
 }
 
@@ -140,7 +140,7 @@ impl Gateway {
 
     /// The reply to a request that ends before it is forwarded.
     pub fn reply(&self, end: &End<'_>) -> Response<Bytes> {
-        Ended::from(end).reply(self.0.statuses)
+        GatewayError::from(end).reply(self.0.statuses)
     }
 
     /// Reload files when they change. Never returns.
@@ -203,7 +203,7 @@ impl Inner {
                 let forwarded = self.forward(&mut head, body, &drivers).await;
                 (Some(Recipient { cluster, holder }), forwarded)
             }
-            Err(ended) => (None, Err(ended)),
+            Err(error) => (None, Err(error)),
         };
         let (response, own_status, passage) = match forwarded {
             Ok((mut response, passage)) => {
@@ -211,11 +211,11 @@ impl Inner {
                 *response.status_mut() = self.statuses.of_reply(own);
                 (response, own, passage)
             }
-            Err(ended) => {
-                let passage = ended.as_str();
-                tracing::info!(end = passage, "the request ends here: {ended}");
-                let response = ended.reply(self.statuses).map(Body::from);
-                (response, ended.own_status(), Passage::Ended(passage))
+            Err(error) => {
+                let passage = error.as_str();
+                tracing::info!(end = passage, "the request ends here: {error}");
+                let response = error.reply(self.statuses).map(Body::from);
+                (response, error.own_status(), Passage::Ended(passage))
             }
         };
         count(own_status, passage, recipient.as_ref(), started);
@@ -227,11 +227,10 @@ impl Inner {
     }
 
     /// The drivers that a request may go to, and its user. Rewrites the head for a driver.
-    async fn admit(&self, head: &mut Parts) -> Result<(Arc<Drivers>, Option<Arc<str>>), Ended> {
-        let inner = path::inner(&head.uri)?;
-        head.uri = inner.into();
+    async fn admit(&self, head: &mut Parts) -> Result<(Arc<Drivers>, Option<Arc<str>>), GatewayError> {
+        head.uri = path::driver_path(&head.uri)?.into();
         if ![Method::GET, Method::POST, Method::PUT, Method::DELETE].contains(&head.method) {
-            return Err(Ended::Method);
+            return Err(GatewayError::Method);
         }
         let cluster = cluster(&head.headers)?.to_owned();
         let holder = match &self.tokens {
@@ -258,7 +257,7 @@ impl Inner {
         head: &mut Parts,
         body: Body,
         drivers: &Drivers,
-    ) -> Result<(Response<Body>, Passage), Ended> {
+    ) -> Result<(Response<Body>, Passage), GatewayError> {
         let (body, cut_off, passage) = if body::is_yaml(head) {
             let body = body::converted(head, body, self.limits).await?;
             (body, CutOff::default(), Passage::Changed)
@@ -274,26 +273,26 @@ impl Inner {
         *request.extensions_mut() = std::mem::take(&mut head.extensions);
         match drivers.upstream.send(request).await {
             Ok(response) => Ok((response, passage)),
-            Err(_) if cut_off.has_happened() => Err(Ended::TooLarge {
+            Err(_) if cut_off.has_happened() => Err(GatewayError::TooLarge {
                 limit: self.limits.size,
             }),
-            Err(error) => Err(Ended::from(&upstream_end(error))),
+            Err(error) => Err(GatewayError::from(&upstream_end(error))),
         }
     }
 }
 
 /// The cluster of a request.
-fn cluster(headers: &HeaderMap) -> Result<&str, Ended> {
+fn cluster(headers: &HeaderMap) -> Result<&str, GatewayError> {
     // Check every value, so that a driver cannot read a different one.
     let mut values = headers.get_all(CLUSTER_HEADER).iter();
-    let first = values.next().ok_or(Ended::NoCluster)?;
+    let first = values.next().ok_or(GatewayError::NoCluster)?;
     if values.any(|value| value != first) {
-        return Err(Ended::SeveralClusters);
+        return Err(GatewayError::SeveralClusters);
     }
     match first.to_str() {
-        Ok("") => Err(Ended::NoCluster),
+        Ok("") => Err(GatewayError::NoCluster),
         Ok(cluster) => Ok(cluster),
-        Err(_) => Err(Ended::UnknownCluster {
+        Err(_) => Err(GatewayError::UnknownCluster {
             cluster: String::from_utf8_lossy(first.as_bytes()).into_owned(),
             reason: String::new(),
         }),

@@ -5,6 +5,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use admittance_dialect::json_reply;
 use admittance_net::upstream::{FollowedServers, ServerHealth};
 use axum::{
     body::Body,
@@ -14,10 +15,7 @@ use http::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{
-    ClusterId,
-    reply::{envelope, indented},
-};
+use crate::{ClusterId, reply::indented};
 
 /// The health of a BCS driver. The HTTP status is always 200.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -81,6 +79,6 @@ impl HealthInfo {
 /// In the format of bcs-mesos-driver.
 impl IntoResponse for HealthInfo {
     fn into_response(self) -> Response {
-        envelope(StatusCode::OK, indented(&self, b"    ")).map(Body::from)
+        json_reply(StatusCode::OK, indented(&self, b"    ")).map(Body::from)
     }
 }

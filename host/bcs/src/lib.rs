@@ -13,6 +13,7 @@
 )]
 
 mod cluster_id;
+mod definition_name;
 mod definitions_api;
 mod dialect;
 mod discovery;
@@ -33,7 +34,7 @@ pub mod zookeeper;
 
 pub use self::{
     cluster_id::{ClusterId, InvalidClusterId},
-    dialect::{Bcs, Behind},
+    dialect::{Bcs, UpstreamKind},
     gateway::{
         Answer, ApiGroup, EndpointConfig, Gateway, GatewayConfig, InvalidApiGroup, Permission, PlainGroups,
         Recipient, Statuses, TokenTable, TokensConfig,
@@ -45,10 +46,13 @@ pub use self::{
     registration::{
         ExternalAddress, Ports, Registrar, RegistrationConfig, RegistrationError, Registrations, drivers_node,
     },
-    scheduler::{Forwarding, NextBody, OtherServer, Relay, Rewritten, definitions_reply, upstream_end},
+    scheduler::{
+        Forwarding, NextBody, OtherServer, Relay, Rewritten, definitions_reply, relay, upstream_end,
+    },
     server_info::ServerInfo,
     status::{
         DiscoveryStatus, EnsembleStatus, GatewayCluster, GatewayStatus, RegisteredNode, ServerHealth,
         TokensStatus,
     },
+    translation::forwarding,
 };

@@ -12,13 +12,13 @@ use http::{Request, Response};
 use tower::{Layer, Service};
 
 use crate::{
-    Bcs, Behind, ClusterId,
+    Bcs, ClusterId, UpstreamKind,
     definitions_api::{DefinitionRequest, DefinitionsApi},
     discovery::{Discovery, ServerKind},
     health::HealthInfo,
     other_servers::{ConsoleConfig, OtherServers},
     registration::RegistrationConfig,
-    scheduler::{Scheduler, Timeouts},
+    scheduler::{Scheduler, SchedulerService},
     status::DiscoveryStatus,
     zookeeper::{Ensembles, NoEnsemble, NodePath},
 };
@@ -28,7 +28,7 @@ use crate::{
 pub struct BcsConfig {
     pub cluster: ClusterId,
     /// What is behind it. Default: the scheduler when schedulers are discovered, else a bcs-mesos-driver.
-    pub behind: Behind,
+    pub behind: UpstreamKind,
     pub servers: SchedulersConfig,
     pub upstream: UpstreamConfig,
     /// The consoles, if the scheduler is behind it.
@@ -71,7 +71,7 @@ struct Inner {
     dialect: Arc<Bcs>,
     /// Before the chains, so that definitions can be repaired even if the chains refuse everything.
     definitions: DefinitionsApi,
-    chains: AdmissionService<Scheduler>,
+    chains: AdmissionService<SchedulerService>,
     upstream: Upstream,
     /// The discovery of the schedulers, if they are not listed.
     discovery: Option<Discovery>,
@@ -99,17 +99,22 @@ impl MesosDriver {
             }
         };
         let choice = match config.behind {
-            Behind::Driver => Choice::Turns,
-            Behind::Scheduler => Choice::Master,
+            UpstreamKind::Driver => Choice::Turns,
+            UpstreamKind::Scheduler => Choice::Master,
         };
-        let timeouts = Timeouts {
-            reply: config.upstream.response_timeout,
-            retry: config.upstream.connect_timeout,
-        };
+        let reply_timeout = config.upstream.response_timeout;
+        let retry_timeout = config.upstream.connect_timeout;
         let upstream = Upstream::new(servers, choice, config.upstream);
         let cluster = cluster.filter(|_| config.custom_resources);
         let other_servers = OtherServers::new(config.console, cluster, upstream.clone(), limits);
-        let scheduler = Scheduler::new(dialect.clone(), limits, upstream.clone(), timeouts, other_servers);
+        let scheduler = Scheduler {
+            dialect: dialect.clone(),
+            limits,
+            upstream: upstream.clone(),
+            reply_timeout,
+            retry_timeout,
+            other_servers,
+        };
         let layer = host
             .layer_with(dialect.clone())
             .body_limit(limits.size)
@@ -117,7 +122,7 @@ impl MesosDriver {
         Ok(Self(Arc::new(Inner {
             cluster: config.cluster,
             definitions: DefinitionsApi::new(host.clone(), dialect.clone(), limits),
-            chains: layer.layer(scheduler),
+            chains: layer.layer(scheduler.into_service()),
             dialect,
             upstream,
             discovery,
@@ -129,7 +134,7 @@ impl MesosDriver {
         let definition_request = DefinitionRequest::of(&head);
         let request = Request::from_parts(head, body);
         match definition_request {
-            Some(wanted) => self.0.definitions.answer(wanted, request).await,
+            Some(definition_request) => self.0.definitions.answer(definition_request, request).await,
             None => match self.0.chains.clone().call(request).await {
                 Ok(response) => response,
                 Err(never) => match never {},
@@ -157,7 +162,7 @@ impl MesosDriver {
         let inner = &self.0;
         let discovered = inner.discovery.as_ref().map(Discovery::servers);
         let discovered = discovered.map(|servers| servers.borrow().clone());
-        (inner.dialect.behind() == Behind::Scheduler).then(|| {
+        (inner.dialect.behind() == UpstreamKind::Scheduler).then(|| {
             HealthInfo::new(
                 &inner.cluster,
                 ip,

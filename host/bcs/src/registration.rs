@@ -125,12 +125,12 @@ impl Registrar {
 
     /// Register the driver until the result is withdrawn or dropped.
     pub fn register(self) -> Registrations {
-        let held = |entry: Entry| Held {
+        let active = |entry: Entry| ActiveRegistration {
             ensemble: entry.ensemble,
             parent: entry.registration.parent.clone(),
             registered: entry.zookeeper.register(entry.registration),
         };
-        Registrations(self.0.into_iter().map(held).collect())
+        Registrations(self.0.into_iter().map(active).collect())
     }
 }
 
@@ -172,16 +172,16 @@ fn info(
 
 /// A registered driver, until this is withdrawn or all clones are dropped.
 #[derive(Clone, Debug, Default)]
-pub struct Registrations(Arc<[Held]>);
+pub struct Registrations(Arc<[ActiveRegistration]>);
 
 #[derive(Debug)]
-struct Held {
+struct ActiveRegistration {
     ensemble: &'static str,
     parent: String,
     registered: Registered,
 }
 
-impl Held {
+impl ActiveRegistration {
     fn status(&self) -> RegisteredNode {
         let (node, problem) = match self.registered.state() {
             RegistrationState::Registered { path } => (Some(path), None),
@@ -212,17 +212,17 @@ impl Held {
 
 impl Registrations {
     pub fn status(&self) -> Vec<RegisteredNode> {
-        self.0.iter().map(Held::status).collect()
+        self.0.iter().map(ActiveRegistration::status).collect()
     }
 
     /// Keep the metrics up to date, until the registrations are withdrawn.
     pub async fn update_metrics(&self) {
-        join_all(self.0.iter().map(Held::update_metrics)).await;
+        join_all(self.0.iter().map(ActiveRegistration::update_metrics)).await;
     }
 
     /// Remove the registrations. Takes at most 2 s.
     pub async fn withdraw(&self) {
-        join_all(self.0.iter().map(|held| held.registered.withdraw())).await;
+        join_all(self.0.iter().map(|active| active.registered.withdraw())).await;
     }
 }
 
@@ -251,7 +251,7 @@ mod tests {
         let ensembles = Ensembles::open(zookeeper);
         let registrar = Registrar::new(config, &"BCS-MESOS-1".parse().unwrap(), ports, &ensembles)
             .map_err(|error| error.to_string())?;
-        let shown = |entry: &Entry| {
+        let described = |entry: &Entry| {
             let mut info: Value = serde_json::from_slice(&entry.registration.data).unwrap();
             assert_eq!(info["pid"], std::process::id());
             assert_eq!(info["version"], env!("CARGO_PKG_VERSION"));
@@ -261,7 +261,7 @@ mod tests {
             let Registration { parent, name, .. } = entry.registration.clone();
             (entry.ensemble, parent, name, info)
         };
-        Ok(registrar.0.iter().map(shown).collect())
+        Ok(registrar.0.iter().map(described).collect())
     }
 
     #[tokio::test]

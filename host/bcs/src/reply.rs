@@ -1,6 +1,7 @@
 //! The replies of BCS's own programs: one table of codes (bcs-common's), and the forms of the envelope
 //! `result, code, message, data`.
 
+use admittance_dialect::json_reply;
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
 use serde::Serialize;
@@ -62,53 +63,41 @@ impl Code {
     }
 }
 
-/// A program of BCS, whose handlers prefix every message with its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Program {
-    Driver,
-    Api,
-}
-
-impl Program {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Driver => "bcs-mesos-driver",
-            Self::Api => "bcs-api",
-        }
-    }
-}
+/// The programs of BCS, whose handlers prefix every message with their name.
+pub(crate) const DRIVER: &str = "bcs-mesos-driver";
+pub(crate) const API: &str = "bcs-api";
 
 /// The success reply of a handler, with its data.
 pub(crate) fn success(data: Value) -> Response<Bytes> {
     let value = json!({"result": true, "code": 0, "message": "success", "data": data});
-    envelope(StatusCode::OK, value.to_string())
+    json_reply(StatusCode::OK, value.to_string())
 }
 
 /// An error of a driver's handler: always HTTP 200.
 pub(crate) fn failure(code: Code, message: &str) -> Response<Bytes> {
-    handler_error(Some(Program::Driver), StatusCode::OK, code, message)
+    handler_error(Some(DRIVER), StatusCode::OK, code, message)
 }
 
 /// An error as handlers write it: compact, with an empty object as data, and the message prefixed with the name of the
 /// program, if it is a BCS program.
 pub(crate) fn handler_error(
-    program: Option<Program>,
+    program: Option<&str>,
     status: StatusCode,
     code: Code,
     message: &str,
 ) -> Response<Bytes> {
     let message = match program {
-        Some(program) => format!("({}):{message}", program.as_str()),
+        Some(program) => format!("({program}):{message}"),
         None => message.to_owned(),
     };
     let value = json!({"result": false, "code": code.number(), "message": message, "data": {}});
-    envelope(status, value.to_string())
+    json_reply(status, value.to_string())
 }
 
 /// An error as the filters of the driver and of bcs-api write it: indented by one space.
 pub(crate) fn filter_error(status: StatusCode, code: Code, message: &str) -> Response<Bytes> {
     let value = json!({"result": false, "code": code.number(), "message": message, "data": null});
-    envelope(status, indented(&value, b" "))
+    json_reply(status, indented(&value, b" "))
 }
 
 /// Indented JSON, as Go's `MarshalIndent` writes it.
@@ -120,19 +109,10 @@ pub(crate) fn indented(value: &impl Serialize, indent: &[u8]) -> Vec<u8> {
     text
 }
 
-pub(crate) fn envelope(status: StatusCode, text: impl Into<Bytes>) -> Response<Bytes> {
-    with_content_type(status, "application/json", text.into())
-}
-
 /// Plain text, as Go's servers write errors.
 pub(crate) fn plain(status: StatusCode, text: impl Into<Bytes>) -> Response<Bytes> {
-    with_content_type(status, "text/plain; charset=utf-8", text.into())
-}
-
-fn with_content_type(status: StatusCode, content_type: &'static str, body: Bytes) -> Response<Bytes> {
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
-    let content_type = HeaderValue::from_static(content_type);
-    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    let mut response = json_reply(status, text);
+    let text = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, text);
     response
 }

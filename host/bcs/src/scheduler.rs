@@ -2,15 +2,10 @@
 //! to other servers, or not at all; and handles the replies to translated ones.
 
 mod forwarding;
-mod opened;
+mod peeked;
 pub(crate) mod relay;
 
-use std::{
-    convert::Infallible,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use admittance::{BodyError, BodyLimits, Passage, encoding};
 use admittance_dialect::{Dialect, End};
@@ -20,50 +15,44 @@ use admittance_net::{
 };
 use axum::body::Body;
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
 use http::{Method, Request, Response, Uri, header::CONTENT_LENGTH, request::Parts};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use tokio::time::Instant;
-use tower::Service;
+use tower::{service_fn, util::BoxCloneSyncService};
 
-use self::opened::Opened;
+use self::peeked::PeekedBody;
 pub use self::{
     forwarding::{Forwarding, NextBody, OtherServer, Relay, Rewritten},
-    relay::definitions_reply,
+    relay::{definitions_reply, relay},
 };
-use crate::{Bcs, other_servers::OtherServers};
+use crate::{Bcs, UpstreamKind, other_servers::OtherServers, translation::forwarding};
 
 /// How much of a reply's body is read before its handling is decided, in bytes.
-const START: usize = 1024;
+const PEEK: usize = 1024;
 
 /// The pause before a request is retried with servers that did not process it.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The timeouts of a [`Scheduler`].
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Timeouts {
-    /// For the beginning of a reply's body, after its head.
-    pub(crate) reply: Duration,
-    /// For a server that accepts a request, after one has replied that it does not.
-    pub(crate) retry: Duration,
-}
+/// What is behind the driver, as a `tower` service.
+pub(crate) type SchedulerService = BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>;
 
-/// What is behind the driver, as a `tower` service. Cheap to clone; lives as long as the driver.
+/// Forwards requests. Lives as long as the driver.
 ///
 /// An unchanged request streams through [`Upstream`]. A translated one is a new request: no
 /// header of the client is forwarded, and nothing identifies the client. Its body is read whole only if the
 /// translation needs it; then the request is retried with another server if one did not process it.
-#[derive(Clone, Debug)]
-pub(crate) struct Scheduler(Arc<Inner>);
-
 #[derive(Debug)]
-struct Inner {
-    dialect: Arc<Bcs>,
-    limits: BodyLimits,
-    upstream: Upstream,
-    timeouts: Timeouts,
-    other_servers: OtherServers,
+pub(crate) struct Scheduler {
+    pub(crate) dialect: Arc<Bcs>,
+    /// For bodies that are translated.
+    pub(crate) limits: BodyLimits,
+    pub(crate) upstream: Upstream,
+    /// For the beginning of a reply's body, after its head.
+    pub(crate) reply_timeout: Duration,
+    /// For a server that accepts a request, after one has replied that it does not.
+    pub(crate) retry_timeout: Duration,
+    pub(crate) other_servers: OtherServers,
 }
 
 /// The body of a request to the upstream.
@@ -71,25 +60,6 @@ enum Sent {
     Whole(Bytes),
     /// A body that can be sent only once.
     Streamed(Body),
-}
-
-impl Scheduler {
-    /// `limits` are for bodies that are translated.
-    pub(crate) fn new(
-        dialect: Arc<Bcs>,
-        limits: BodyLimits,
-        upstream: Upstream,
-        timeouts: Timeouts,
-        other_servers: OtherServers,
-    ) -> Self {
-        Self(Arc::new(Inner {
-            dialect,
-            limits,
-            upstream,
-            timeouts,
-            other_servers,
-        }))
-    }
 }
 
 /// The end of a request without a reply of the upstream.
@@ -103,20 +73,35 @@ pub fn upstream_end(error: UpstreamError) -> End<'static> {
     End::UpstreamUnreachable { reason }
 }
 
-impl Inner {
+impl Scheduler {
+    pub(crate) fn into_service(self) -> SchedulerService {
+        let scheduler = Arc::new(self);
+        BoxCloneSyncService::new(service_fn(move |request| {
+            let scheduler = scheduler.clone();
+            async move { Ok(scheduler.send(request).await) }
+        }))
+    }
+
     async fn send(&self, request: Request<Body>) -> Response<Body> {
+        if self.dialect.behind() == UpstreamKind::Driver {
+            let reply = self.upstream.send(request).await;
+            return reply.unwrap_or_else(|error| self.unreachable(error));
+        }
         let (head, body) = request.into_parts();
-        let forwarded = match self.dialect.forwarding(&head) {
-            Forwarding::Translate => match self.limits.collect(&head, body).await {
-                Ok(body) => {
-                    let translated = self.dialect.translate(&head, &body);
-                    self.forward(translated, head, Body::from(body)).await
-                }
-                Err(error) => Err(error),
-            },
-            forwarding => self.forward(forwarding, head, body).await,
+        let reply = match forwarding(&head, None) {
+            Some(forwarding) => self.forward(forwarding, head, body).await,
+            None => self.translate(head, body).await,
         };
-        forwarded.unwrap_or_else(|error| self.end(&error.end()))
+        reply.unwrap_or_else(|error| self.end(&error.end()))
+    }
+
+    /// Forwards a request whose forwarding depends on its body.
+    async fn translate(&self, head: Parts, body: Body) -> Result<Response<Body>, BodyError> {
+        let body = self.limits.collect(&head, body).await?;
+        match forwarding(&head, Some(&body)) {
+            Some(forwarding) => self.forward(forwarding, head, Body::from(body)).await,
+            None => Ok(self.end(&End::NoRoute)),
+        }
     }
 
     async fn forward(
@@ -126,13 +111,6 @@ impl Inner {
         body: Body,
     ) -> Result<Response<Body>, BodyError> {
         Ok(match forwarding {
-            // The body has been read already.
-            Forwarding::AsIs | Forwarding::Translate => {
-                match self.upstream.send(Request::from_parts(head, body)).await {
-                    Ok(reply) => reply,
-                    Err(error) => self.unreachable(error),
-                }
-            }
             Forwarding::Rewritten(rewritten) => {
                 let (head, sent, unread) = Self::rewrite(rewritten, &head, body)?;
                 let reply = self.exchange(head, sent);
@@ -203,7 +181,7 @@ impl Inner {
             let Some(body) = &whole else {
                 return Self::invalid(idle);
             };
-            let deadline = *deadline.get_or_insert_with(|| Instant::now() + self.timeouts.retry);
+            let deadline = *deadline.get_or_insert_with(|| Instant::now() + self.retry_timeout);
             match server {
                 Some(server) if !idle_servers.contains(&server) => idle_servers.push(server),
                 _ => {
@@ -231,9 +209,9 @@ impl Inner {
             return Ok(reply);
         }
         let (mut head, body) = reply.into_parts();
-        let opening = tokio::time::timeout(self.timeouts.reply, Opened::open(body, START));
-        let mut opened = match opening.await {
-            Ok(Ok(opened)) => opened,
+        let peeking = tokio::time::timeout(self.reply_timeout, PeekedBody::read(body, PEEK));
+        let mut peeked = match peeking.await {
+            Ok(Ok(peeked)) => peeked,
             Ok(Err(error)) => {
                 tracing::warn!(%error, "the reply of the upstream was interrupted");
                 return Ok(self.failed(
@@ -244,17 +222,16 @@ impl Inner {
                 ));
             }
             Err(_) => {
-                let limit = self.timeouts.reply;
+                let limit = self.reply_timeout;
                 return Ok(self.failed("timeout", &End::UpstreamTimeout { limit }));
             }
         };
-        Ok(match self.dialect.relay(head.status, opened.start()) {
-            Relay::AsIs => Response::from_parts(head, Body::new(opened)),
+        Ok(match relay(head.status, peeked.start()) {
             Relay::Head { status, headers } => {
                 head.status = status;
                 head.headers = headers;
-                opened.drop_trailers();
-                Response::from_parts(head, Body::new(opened))
+                peeked.drop_trailers();
+                Response::from_parts(head, Body::new(peeked))
             }
             Relay::Reply(reply) => Self::invalid(reply),
             Relay::Idle(reply) => return Err(Box::new(reply)),
@@ -286,20 +263,5 @@ async fn drain(mut body: Body, limit: usize) {
         && let Some(Ok(frame)) = body.frame().await
     {
         read = read.saturating_add(frame.data_ref().map_or(0, |data| data.len()));
-    }
-}
-
-impl Service<Request<Body>> for Scheduler {
-    type Response = Response<Body>;
-    type Error = Infallible;
-    type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let scheduler = self.0.clone();
-        Box::pin(async move { Ok(scheduler.send(request).await) })
     }
 }

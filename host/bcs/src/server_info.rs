@@ -42,7 +42,7 @@ impl ServerInfo {
 
     /// The external URL, if both the external address and port are registered. Otherwise the internal
     /// URL.
-    pub fn server_from_outside(&self) -> Result<Server, InvalidServer> {
+    pub fn external_server(&self) -> Result<Server, InvalidServer> {
         match either(&self.external_ip, &self.external_ipv6) {
             "" => self.server(),
             _ if self.external_port == 0 => self.server(),
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_bcs_writes_it() {
+    fn the_json_of_bcs() {
         let info = ServerInfo {
             ip: "127.0.0.1".into(),
             port: 8090,
@@ -104,51 +104,20 @@ mod tests {
     }
 
     #[test]
-    fn where_it_is() {
+    #[rustfmt::skip]
+    fn urls_of_servers() {
         let v4 = json!({"ip": "10.0.0.1", "port": 1, "scheme": "http"});
         // (additional or replaced fields, internal URL, external URL)
-        for (more, own, outside) in [
+        for (more, internal, external) in [
             (json!({}), Some("http://10.0.0.1:1"), Some("http://10.0.0.1:1")),
-            (
-                json!({"scheme": "https", "unknown": [1]}),
-                Some("https://10.0.0.1:1"),
-                Some("https://10.0.0.1:1"),
-            ),
-            (
-                json!({"scheme": ""}),
-                Some("http://10.0.0.1:1"),
-                Some("http://10.0.0.1:1"),
-            ),
-            (
-                json!({"external_ip": "1.2.3.4", "external_port": 2}),
-                Some("http://10.0.0.1:1"),
-                Some("http://1.2.3.4:2"),
-            ),
-            (
-                json!({"external_ip": "1.2.3.4"}),
-                Some("http://10.0.0.1:1"),
-                Some("http://10.0.0.1:1"),
-            ),
-            (
-                json!({"external_port": 2}),
-                Some("http://10.0.0.1:1"),
-                Some("http://10.0.0.1:1"),
-            ),
-            (
-                json!({"external_ipv6": "::2", "external_port": 2}),
-                Some("http://10.0.0.1:1"),
-                Some("http://[::2]:2"),
-            ),
-            (
-                json!({"ip": "", "ipv6": "::1"}),
-                Some("http://[::1]:1"),
-                Some("http://[::1]:1"),
-            ),
-            (
-                json!({"ip": "::1"}),
-                Some("http://[::1]:1"),
-                Some("http://[::1]:1"),
-            ),
+            (json!({"scheme": "https", "unknown": [1]}), Some("https://10.0.0.1:1"), Some("https://10.0.0.1:1")),
+            (json!({"scheme": ""}), Some("http://10.0.0.1:1"), Some("http://10.0.0.1:1")),
+            (json!({"external_ip": "1.2.3.4", "external_port": 2}), Some("http://10.0.0.1:1"), Some("http://1.2.3.4:2")),
+            (json!({"external_ip": "1.2.3.4"}), Some("http://10.0.0.1:1"), Some("http://10.0.0.1:1")),
+            (json!({"external_port": 2}), Some("http://10.0.0.1:1"), Some("http://10.0.0.1:1")),
+            (json!({"external_ipv6": "::2", "external_port": 2}), Some("http://10.0.0.1:1"), Some("http://[::2]:2")),
+            (json!({"ip": "", "ipv6": "::1"}), Some("http://[::1]:1"), Some("http://[::1]:1")),
+            (json!({"ip": "::1"}), Some("http://[::1]:1"), Some("http://[::1]:1")),
             (json!({"ip": ""}), None, None),
             (json!({"port": 0}), None, None),
             (json!({"scheme": "ftp"}), None, None),
@@ -160,8 +129,8 @@ mod tests {
             }
             let info: ServerInfo = serde_json::from_value(value).unwrap();
             let text = |server: Result<Server, InvalidServer>| server.ok().map(|server| server.to_string());
-            assert_eq!(text(info.server()).as_deref(), own, "{more}");
-            assert_eq!(text(info.server_from_outside()).as_deref(), outside, "{more}");
+            assert_eq!(text(info.server()).as_deref(), internal, "{more}");
+            assert_eq!(text(info.external_server()).as_deref(), external, "{more}");
         }
     }
 }

@@ -13,6 +13,7 @@ mod workload;
 use std::{borrow::Cow, net::IpAddr, sync::LazyLock};
 
 use admittance_admission::{Spelling, SpellingError};
+use admittance_dialect::json_reply;
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, Method, Response, StatusCode,
@@ -32,7 +33,7 @@ use self::{
     workload::{address, workload},
 };
 use crate::{
-    reply::{Code, envelope},
+    reply::Code,
     routes::{Action, Address, Body, Call, Kind, Lookup, Matched, SEGMENT, first, lookup},
     scheduler::{Forwarding, NextBody, OtherServer, Rewritten, relay::DEFINITIONS_VERSION},
 };
@@ -75,31 +76,36 @@ static DEPLOYMENTS: LazyLock<Schema> = LazyLock::new(|| Schema::new(DEPLOYMENT))
 static DAEMONSETS: LazyLock<Schema> = LazyLock::new(|| Schema::new(DAEMONSET));
 static MESSAGES: LazyLock<Schema> = LazyLock::new(|| Schema::new(MESSAGE));
 
-/// How to forward a request, from its head alone.
-pub(crate) fn forwarding(head: &Parts) -> Forwarding {
+/// How to forward a request to the scheduler, once the chains have let it pass; none if that depends on its body, which
+/// must then be given, whole and as the chains left it.
+pub fn forwarding(head: &Parts, body: Option<&Bytes>) -> Option<Forwarding> {
     let matched = match lookup(head) {
         Lookup::Found(matched) => matched,
         Lookup::OtherMethod(methods) => {
-            return Forwarding::Reply(no_route(StatusCode::METHOD_NOT_ALLOWED, &methods));
+            return Some(Forwarding::Reply(no_route(
+                StatusCode::METHOD_NOT_ALLOWED,
+                &methods,
+            )));
         }
-        Lookup::NotFound => return Forwarding::Reply(no_route(StatusCode::NOT_FOUND, &[])),
+        Lookup::NotFound => return Some(Forwarding::Reply(no_route(StatusCode::NOT_FOUND, &[]))),
     };
     let query = head.uri.query().unwrap_or_default();
-    let next = match matched.route.action {
-        Action::Scheduler(call) | Action::Definitions(call) => match call.body {
-            Body::Nothing => rewritten(&matched, call, query, &Address::default(), NextBody::Nothing),
-            Body::AsIs => rewritten(&matched, call, query, &Address::default(), NextBody::AsIs),
-            Body::Checked(_)
-            | Body::Version(_)
-            | Body::DeploymentDef
-            | Body::DaemonsetDef
-            | Body::Message => {
-                return Forwarding::Translate;
-            }
-        },
+    let forwarding = match matched.route.action {
+        Action::Scheduler(call) | Action::Definitions(call) => {
+            let translated = match call.body {
+                Body::Nothing => Ok((Address::default(), NextBody::Nothing)),
+                Body::AsIs => Ok((Address::default(), NextBody::AsIs)),
+                Body::Checked(kind) => check_kind(body?, kind).map(|_| (Address::default(), NextBody::AsIs)),
+                Body::Message => translated_message(body?),
+                Body::Version(kind) => translated(body?, kind, &APPLICATIONS),
+                Body::DeploymentDef => translated(body?, Kind::Deployment, &DEPLOYMENTS),
+                Body::DaemonsetDef => translated(body?, Kind::Daemonset, &DAEMONSETS),
+            };
+            translated.and_then(|(address, body)| rewritten(&matched, call, query, &address, body))
+        }
         Action::Console => console(&matched, query),
         Action::CustomResourceDefinitions if matched.route.verb.creates_or_changes() => {
-            return Forwarding::Translate;
+            definitions(&matched, query, with_definitions_version(body?))
         }
         Action::CustomResourceDefinitions => definitions(&matched, query, NextBody::AsIs),
         // Neither the original nor this driver can watch: such a reply never ends.
@@ -107,52 +113,24 @@ pub(crate) fn forwarding(head: &Parts) -> Forwarding {
         Action::CustomResources => joined("/apis", matched.parameter("uri"), query)
             .map(|path_and_query| Forwarding::OtherServer(OtherServer::CustomResources { path_and_query })),
     };
-    next.unwrap_or_else(|fault| Forwarding::Reply(fault.reply()))
+    Some(forwarding.unwrap_or_else(|fault| Forwarding::Reply(fault.reply())))
 }
 
-/// How to forward a request whose body has been read.
-pub(crate) fn translate(head: &Parts, body: &Bytes) -> Forwarding {
-    let Lookup::Found(matched) = lookup(head) else {
-        return forwarding(head);
-    };
-    let query = head.uri.query().unwrap_or_default();
-    let next = match matched.route.action {
-        Action::Scheduler(call) | Action::Definitions(call) => translated(body, call)
-            .and_then(|(address, body)| rewritten(&matched, call, query, &address, body)),
-        Action::CustomResourceDefinitions if matched.route.verb.creates_or_changes() => {
-            definitions(&matched, query, with_definitions_version(body))
-        }
-        Action::Console | Action::CustomResourceDefinitions | Action::CustomResources => {
-            return forwarding(head);
-        }
-    };
-    next.unwrap_or_else(|fault| Forwarding::Reply(fault.reply()))
+fn translated_message(body: &Bytes) -> Result<(Address, NextBody), Fault> {
+    let text = MESSAGES.spelled(utf8(body, Fault::Json)?);
+    let value = MESSAGES.value(&text.map_err(|error| Fault::Json(describe(&error)))?)?;
+    let sent = message(View::new(&value))?.to_string();
+    Ok((Address::default(), NextBody::New(sent.into())))
 }
 
-fn translated(body: &Bytes, call: Call) -> Result<(Address, NextBody), Fault> {
-    let (kind, schema) = match call.body {
-        Body::Nothing => return Ok((Address::default(), NextBody::Nothing)),
-        Body::AsIs => return Ok((Address::default(), NextBody::AsIs)),
-        Body::Checked(kind) => {
-            check_kind(body, kind)?;
-            return Ok((Address::default(), NextBody::AsIs));
-        }
-        Body::Message => {
-            let text = MESSAGES.spelled(utf8(body, Fault::Json)?);
-            let value = MESSAGES.value(&text.map_err(|error| Fault::Json(describe(&error)))?)?;
-            let sent = message(View::new(&value))?.to_string();
-            return Ok((Address::default(), NextBody::New(sent.into())));
-        }
-        Body::Version(kind) => (kind, &*APPLICATIONS),
-        Body::DeploymentDef => (Kind::Deployment, &*DEPLOYMENTS),
-        Body::DaemonsetDef => (Kind::Daemonset, &*DAEMONSETS),
-    };
-    let (read, value) = check_kind(body, kind)?;
+/// The body of a workload, with its values that the scheduler's path needs.
+fn translated(body: &Bytes, kind: Kind, schema: &Schema) -> Result<(Address, NextBody), Fault> {
+    let (checked, value) = check_kind(body, kind)?;
     let text = schema
         .spelled(utf8(body, Fault::Json)?)
         .map_err(|error| Fault::Json(describe(&error)))?;
     // Few bodies use another spelling; the others are not parsed again.
-    let value = if text == read {
+    let value = if text == checked {
         schema.accepted(value)?
     } else {
         schema.value(&text)?
@@ -268,7 +246,7 @@ pub(crate) fn no_route(status: StatusCode, methods: &[Method]) -> Response<Bytes
         StatusCode::NOT_FOUND => "404: Page Not Found",
         _ => "405: Method Not Allowed",
     };
-    let mut response: Response<Bytes> = envelope(
+    let mut response: Response<Bytes> = json_reply(
         status,
         json!({"result": false, "code": Code::Driver.number(), "message": message, "data": null}).to_string(),
     );

@@ -12,24 +12,23 @@
 //! session is authenticated (scheme `digest`); the connection is plain TCP, because the servers that BCS
 //! runs offer nothing else.
 
+mod children;
 mod config;
 mod ensembles;
 mod error;
-mod follow;
-mod members;
 mod path;
 mod registration;
 mod servers;
 mod session;
 mod watches;
 
+pub(crate) use self::error::At;
 pub use self::{
+    children::{Child, ChildList, Followed, Member},
     config::{Digest, EnsembleConfig},
     ensembles::{Ensembles, NoEnsemble, ZooKeeperConfig},
-    error::{ZooKeeperError, check_path},
-    follow::Followed,
-    members::{ChildList, Member, MemberList},
-    path::{InvalidNodePath, NodePath},
+    error::ZooKeeperError,
+    path::{InvalidNodePath, NodePath, check_path},
     registration::{Registered, Registration, RegistrationState},
     servers::{Server, Servers, ServersError},
     session::{SessionState, ZooKeeper},

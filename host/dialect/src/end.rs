@@ -1,6 +1,11 @@
 use std::{fmt, time::Duration};
 
 use admittance_admission::Refusal;
+use bytes::Bytes;
+use http::{
+    HeaderValue, Response, StatusCode,
+    header::{CONTENT_TYPE, RETRY_AFTER},
+};
 
 /// Everything other than the upstream's reply that can end a request at the front door.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +75,48 @@ impl End<'_> {
             Self::UpstreamTimeout { .. } => "upstream-timeout",
         }
     }
+}
+
+impl End<'_> {
+    /// The HTTP status that fits it.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::Refused(refusal) => StatusCode::from_u16(refusal.code()).unwrap_or(StatusCode::FORBIDDEN),
+            Self::Rejected(rejection) => match rejection.kind {
+                RejectionKind::Unmatched => StatusCode::FORBIDDEN,
+                RejectionKind::WrongCluster | RejectionKind::Malformed | RejectionKind::Ambiguous => {
+                    StatusCode::BAD_REQUEST
+                }
+            },
+            Self::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::BodyTimeout { .. } | Self::BodyStalled { .. } => StatusCode::REQUEST_TIMEOUT,
+            Self::BodyUnreadable { .. } => StatusCode::BAD_REQUEST,
+            Self::BodyEncoded { .. } => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::NoRoute => StatusCode::NOT_FOUND,
+            Self::Overloaded { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            Self::UpstreamUnreachable { .. } => StatusCode::BAD_GATEWAY,
+            Self::UpstreamTimeout { .. } => StatusCode::GATEWAY_TIMEOUT,
+        }
+    }
+
+    /// A reply with its `Retry-After`, if it has one: at least a second.
+    #[must_use]
+    pub fn with_retry_after(&self, mut response: Response<Bytes>) -> Response<Bytes> {
+        if let Self::Overloaded { retry_after } = self {
+            let seconds = retry_after.as_secs().max(1);
+            response.headers_mut().insert(RETRY_AFTER, seconds.into());
+        }
+        response
+    }
+}
+
+/// A reply with this body of JSON.
+pub fn json_reply(status: StatusCode, body: impl Into<Bytes>) -> Response<Bytes> {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, json);
+    response
 }
 
 impl fmt::Display for End<'_> {

@@ -19,7 +19,7 @@ mod warning;
 
 pub use admittance_admission::{Pattern, Pointer, PointerError};
 pub use dialect::{Class, Dialect, Inspection, Reading};
-pub use end::{End, Rejection, RejectionKind};
+pub use end::{End, Rejection, RejectionKind, json_reply};
 pub use path::PathReadings;
 pub use rest::{KindSource, Rest, RestConfig, Route, RouteError, RouteProblem, Unmatched, ValueSource};
 pub use review::{AddressError, Review, ReviewAddress, ReviewError, read_review, status_reply, write_review};

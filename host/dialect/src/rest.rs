@@ -1,7 +1,6 @@
 //! Any JSON API, described by rules in the configuration.
 
 mod matching;
-mod overrides;
 mod route;
 
 use std::sync::Arc;
@@ -10,20 +9,13 @@ use admittance_admission::{
     GroupVersionKind, IdentityFields, Object, Operation, Pointer, Refusal, Request, Spelling, SpellingError,
 };
 use bytes::Bytes;
-use http::{
-    HeaderValue, Response, StatusCode,
-    header::{CONTENT_TYPE, RETRY_AFTER},
-    request::Parts,
-};
+use http::{Response, request::Parts};
 use matchit::Router;
 use serde_json::{Value, json};
 
+use self::matching::{ambiguous, in_lower_case, overridden};
 pub use self::route::{KindSource, RestConfig, Route, Unmatched, ValueSource};
-use self::{
-    matching::{ambiguous, in_lower_case},
-    overrides::overridden,
-};
-use crate::{Class, Dialect, End, Inspection, Reading, Rejection, RejectionKind};
+use crate::{Class, Dialect, End, Inspection, Reading, Rejection, RejectionKind, json_reply};
 
 /// The dialect of a JSON API that rules describe. Lives as long as the front door.
 ///
@@ -303,42 +295,33 @@ impl Dialect for Rest {
     }
 
     fn reply(&self, end: &End<'_>) -> Response<Bytes> {
-        match end {
-            End::Refused(refusal) => {
-                let status = StatusCode::from_u16(refusal.code()).unwrap_or(StatusCode::FORBIDDEN);
-                let reason = match refusal {
-                    Refusal::Denied { denial, .. } if !denial.reason.is_empty() => &denial.reason,
-                    Refusal::Denied { .. } => "Denied",
-                    Refusal::Failed { .. } => "AdmissionFailed",
-                    Refusal::DeadlinePassed { .. } => "DeadlinePassed",
-                    Refusal::DryRunUnsupported { .. } => "DryRunUnsupported",
-                    _ => "Refused",
-                };
-                error(status, reason, end)
-            }
-            End::Rejected(rejection) => match rejection.kind {
-                RejectionKind::WrongCluster => error(StatusCode::BAD_REQUEST, "WrongCluster", end),
-                RejectionKind::Malformed => error(StatusCode::BAD_REQUEST, "Malformed", end),
-                RejectionKind::Ambiguous => error(StatusCode::BAD_REQUEST, "Ambiguous", end),
-                RejectionKind::Unmatched => error(StatusCode::FORBIDDEN, "Unmatched", end),
+        let reason = match end {
+            End::Refused(refusal) => match refusal {
+                Refusal::Denied { denial, .. } if !denial.reason.is_empty() => &*denial.reason,
+                Refusal::Denied { .. } => "Denied",
+                Refusal::Failed { .. } => "AdmissionFailed",
+                Refusal::DeadlinePassed { .. } => "DeadlinePassed",
+                Refusal::DryRunUnsupported { .. } => "DryRunUnsupported",
+                _ => "Refused",
             },
-            End::BodyTooLarge { .. } => error(StatusCode::PAYLOAD_TOO_LARGE, "BodyTooLarge", end),
-            End::BodyTimeout { .. } | End::BodyStalled { .. } => {
-                error(StatusCode::REQUEST_TIMEOUT, "BodyTimeout", end)
-            }
-            End::BodyUnreadable { .. } => error(StatusCode::BAD_REQUEST, "BodyUnreadable", end),
-            End::BodyEncoded { .. } => error(StatusCode::UNSUPPORTED_MEDIA_TYPE, "BodyEncoded", end),
-            End::NoRoute => error(StatusCode::NOT_FOUND, "NoRoute", end),
-            End::Overloaded { retry_after } => {
-                let mut response = error(StatusCode::SERVICE_UNAVAILABLE, "Overloaded", end);
-                response
-                    .headers_mut()
-                    .insert(RETRY_AFTER, retry_after.as_secs().max(1).into());
-                response
-            }
-            End::UpstreamUnreachable { .. } => error(StatusCode::BAD_GATEWAY, "UpstreamUnreachable", end),
-            End::UpstreamTimeout { .. } => error(StatusCode::GATEWAY_TIMEOUT, "UpstreamTimeout", end),
-        }
+            End::Rejected(rejection) => match rejection.kind {
+                RejectionKind::WrongCluster => "WrongCluster",
+                RejectionKind::Malformed => "Malformed",
+                RejectionKind::Ambiguous => "Ambiguous",
+                RejectionKind::Unmatched => "Unmatched",
+            },
+            End::BodyTooLarge { .. } => "BodyTooLarge",
+            End::BodyTimeout { .. } | End::BodyStalled { .. } => "BodyTimeout",
+            End::BodyUnreadable { .. } => "BodyUnreadable",
+            End::BodyEncoded { .. } => "BodyEncoded",
+            End::NoRoute => "NoRoute",
+            End::Overloaded { .. } => "Overloaded",
+            End::UpstreamUnreachable { .. } => "UpstreamUnreachable",
+            End::UpstreamTimeout { .. } => "UpstreamTimeout",
+        };
+        let status = end.status();
+        let body = json!({"error": {"code": status.as_u16(), "reason": reason, "message": end.to_string()}});
+        end.with_retry_after(json_reply(status, body.to_string()))
     }
 }
 
@@ -451,16 +434,6 @@ fn malformed(error: impl std::fmt::Display) -> Rejection {
         RejectionKind::Malformed,
         format!("the body is not valid for this route: {error}"),
     )
-}
-
-fn error(status: StatusCode, reason: &str, end: &End<'_>) -> Response<Bytes> {
-    let body = json!({"error": {"code": status.as_u16(), "reason": reason, "message": end.to_string()}});
-    let mut response = Response::new(Bytes::from(body.to_string()));
-    *response.status_mut() = status;
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
 }
 
 #[cfg(test)]

@@ -5,14 +5,12 @@
 mod address;
 mod read;
 mod reply;
-mod status;
 
 use admittance_admission::{Request, ReviewVersion};
 
 pub use address::{AddressError, ReviewAddress};
 pub use read::{ReviewError, read_review};
-pub use reply::write_review;
-pub use status::status_reply;
+pub use reply::{status_reply, write_review};
 
 /// An AdmissionReview that asks for a verdict. Lives until its request goes to the chains.
 #[derive(Clone, Debug)]

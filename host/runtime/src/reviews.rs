@@ -12,7 +12,7 @@ use admittance_dialect::{End, Review, ReviewAddress, read_review, status_reply, 
 use bytes::Bytes;
 use http::{
     HeaderValue, Method, Request, Response, StatusCode,
-    header::{ALLOW, CONTENT_TYPE, RETRY_AFTER},
+    header::{ALLOW, CONTENT_TYPE},
     request::Parts,
 };
 use http_body::Body;
@@ -65,20 +65,8 @@ impl ReviewService {
 
     /// The reply to a call that ends without a review.
     pub fn reply(&self, end: &End<'_>) -> Response<Bytes> {
-        let status = match end {
-            End::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-            End::BodyTimeout { .. } | End::BodyStalled { .. } => StatusCode::REQUEST_TIMEOUT,
-            End::BodyEncoded { .. } => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            End::BodyUnreadable { .. } | End::Rejected(_) => StatusCode::BAD_REQUEST,
-            End::Overloaded { .. } => StatusCode::SERVICE_UNAVAILABLE,
-            _ => StatusCode::INTERNAL_SERVER_ERROR,
-        };
-        let mut response = status_reply(status, &end.to_string());
-        if let End::Overloaded { retry_after } = end {
-            // kube-apiserver retries within its own deadline.
-            let seconds = HeaderValue::from(retry_after.as_secs().max(1));
-            response.headers_mut().insert(RETRY_AFTER, seconds);
-        }
+        // kube-apiserver retries an overload within its own deadline.
+        let response = end.with_retry_after(status_reply(end.status(), &end.to_string()));
         Passage::Ended(end.as_str()).mark(response)
     }
 }

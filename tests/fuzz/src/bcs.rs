@@ -2,7 +2,7 @@ use admittance::{
     admission::Request,
     dialect::{Class, Dialect, Inspection, Reading},
 };
-use admittance_bcs::{Bcs, Behind, Forwarding, NextBody, Relay, definitions_reply};
+use admittance_bcs::{Bcs, Forwarding, NextBody, Relay, UpstreamKind, definitions_reply, forwarding, relay};
 use bytes::Bytes;
 use http::{StatusCode, request::Parts};
 use serde_json::Value;
@@ -15,20 +15,18 @@ use crate::parts;
 pub fn bcs(input: &[u8]) {
     let [line, body] = parts(input);
     let body = Bytes::copy_from_slice(body);
-    let dialect = Bcs::new("BCS-MESOS-10001".parse().expect("a cluster id")).in_front_of(Behind::Scheduler);
+    let dialect =
+        Bcs::new("BCS-MESOS-10001".parse().expect("a cluster id")).in_front_of(UpstreamKind::Scheduler);
     if let Some(head) = head(line) {
         if let Class::Inspect(inspection) = dialect.classify(&head) {
             inspect(&dialect, &head, &inspection, &body);
         }
-        let forwarding = match dialect.forwarding(&head) {
-            Forwarding::Translate => dialect.translate(&head, &body),
-            forwarding => forwarding,
-        };
-        check_onward(&forwarding);
+        let forwarding = forwarding(&head, None).or_else(|| forwarding(&head, Some(&body)));
+        check_forwarding(&forwarding.expect("the body is there"));
     }
     // The same bytes as a reply of the scheduler and of kube-apiserver.
     for status in [StatusCode::OK, StatusCode::INTERNAL_SERVER_ERROR] {
-        if let Relay::Reply(reply) | Relay::Idle(reply) = dialect.relay(status, &body) {
+        if let Relay::Reply(reply) | Relay::Idle(reply) = relay(status, &body) {
             is_json(reply.body());
         }
     }
@@ -82,7 +80,7 @@ fn assert_same(before: &Request, after: &Request) {
     );
 }
 
-fn check_onward(forwarding: &Forwarding) {
+fn check_forwarding(forwarding: &Forwarding) {
     match forwarding {
         Forwarding::Rewritten(rewritten) => {
             if let NextBody::New(body) = &rewritten.body {
@@ -90,8 +88,7 @@ fn check_onward(forwarding: &Forwarding) {
             }
         }
         Forwarding::Reply(reply) => is_json(reply.body()),
-        Forwarding::Translate => panic!("it is translated once"),
-        Forwarding::AsIs | Forwarding::OtherServer(_) => {}
+        Forwarding::OtherServer(_) => {}
     }
 }
 

@@ -8,9 +8,9 @@ use tracing::Instrument;
 
 use super::{
     refusal::{BODY, Refusal},
-    request::Name,
     stored::{self, Stored},
 };
+use crate::definition_name::DefinitionName;
 
 /// The pause before a change is retried after a conflict.
 const PAUSES: [Duration; 4] = [
@@ -28,7 +28,7 @@ pub(super) enum Change {
     /// Replace the existing definition.
     Update(BcsObject),
     /// Delete the definition.
-    Delete(Name),
+    Delete(DefinitionName),
 }
 
 /// Applies the changes of one client. Lives as long as the request.
@@ -40,7 +40,7 @@ pub(super) struct Changer {
 }
 
 #[derive(Debug, thiserror::Error)]
-enum NotMade {
+enum AttemptError {
     #[error(transparent)]
     Refused(#[from] Refusal),
     #[error(transparent)]
@@ -48,12 +48,11 @@ enum NotMade {
 }
 
 impl Change {
-    fn name(&self) -> Name {
+    fn name(&self) -> DefinitionName {
         match self {
-            Self::Create(object) | Self::Update(object) => Name {
-                namespace: object.namespace().to_owned(),
-                name: object.name().to_owned(),
-            },
+            Self::Create(object) | Self::Update(object) => {
+                DefinitionName::new(object.namespace(), object.name())
+            }
             Self::Delete(name) => name.clone(),
         }
     }
@@ -69,40 +68,40 @@ impl Change {
 
 impl Changer {
     /// Apply the change. Once begun, it runs to its end even if the client disconnects.
-    pub(super) async fn make(self, change: Change) -> Result<(), Refusal> {
-        let work = async move { self.work(&change).await };
-        match tokio::spawn(work.in_current_span()).await {
+    pub(super) async fn run(self, change: Change) -> Result<(), Refusal> {
+        let change = async move { self.retry(&change).await };
+        match tokio::spawn(change.in_current_span()).await {
             Ok(result) => result,
             Err(error) => Err(Refusal::Failed(format!("the change was interrupted: {error}"))),
         }
     }
 
-    async fn work(&self, change: &Change) -> Result<(), Refusal> {
+    async fn retry(&self, change: &Change) -> Result<(), Refusal> {
         let name = change.name();
         let mut pauses = PAUSES.iter();
         let result = loop {
             match self.attempt(change, &name).await {
                 Ok(()) => break Ok(()),
-                Err(NotMade::Refused(refusal)) => break Err(refusal),
-                Err(NotMade::Host(error)) => match pauses.next() {
-                    Some(pause) if was_overtaken(&error) => tokio::time::sleep(*pause).await,
+                Err(AttemptError::Refused(refusal)) => break Err(refusal),
+                Err(AttemptError::Host(error)) => match pauses.next() {
+                    Some(pause) if is_conflict(&error) => tokio::time::sleep(*pause).await,
                     _ => break Err(Refusal::of_change(&name, error)),
                 },
             }
         };
-        self.note(change, &name, result.as_ref().err());
+        self.audit(change, &name, result.as_ref().err());
         result
     }
 
-    async fn attempt(&self, change: &Change, name: &Name) -> Result<(), NotMade> {
-        let there = stored::find(&self.host, name).await?;
-        let not_there = || Refusal::NotThere(name.clone());
+    async fn attempt(&self, change: &Change, name: &DefinitionName) -> Result<(), AttemptError> {
+        let existing = stored::find(&self.host, name).await?;
+        let not_found = || Refusal::NotFound(name.clone());
         match change {
             Change::Create(object) => {
-                if let Some(there) = there {
-                    let refusal = Refusal::AlreadyThere {
+                if let Some(existing) = existing {
+                    let refusal = Refusal::AlreadyExists {
                         name: name.clone(),
-                        location: there.location(),
+                        location: existing.location(),
                     };
                     return Err(refusal.into());
                 }
@@ -110,33 +109,33 @@ impl Changer {
                 self.apply(&object.to_text(), Expected::New).await
             }
             Change::Update(object) => {
-                let there = there.ok_or_else(not_there)?;
-                let text = there.updated_to(object.clone(), &Moment::now().to_string());
+                let existing = existing.ok_or_else(not_found)?;
+                let text = existing.updated_to(object.clone(), &Moment::now().to_string());
                 self.apply(&text, Expected::There).await
             }
             Change::Delete(_) => {
-                let Stored { definition, .. } = there.ok_or_else(not_there)?;
+                let Stored { definition, .. } = existing.ok_or_else(not_found)?;
                 self.host
-                    .delete(&definition.id, &self.how(Expected::There))
+                    .delete(&definition.id, &self.application(Expected::There))
                     .await?;
                 Ok(())
             }
         }
     }
 
-    async fn apply(&self, text: &str, expected: Expected) -> Result<(), NotMade> {
-        self.host.apply(text, BODY, &self.how(expected)).await?;
+    async fn apply(&self, text: &str, expected: Expected) -> Result<(), AttemptError> {
+        self.host.apply(text, BODY, &self.application(expected)).await?;
         Ok(())
     }
 
-    fn how(&self, expected: Expected) -> Application {
-        let mut how = Application::default();
-        how.by = self.by.clone();
-        how.expected = expected;
-        how
+    fn application(&self, expected: Expected) -> Application {
+        let mut application = Application::default();
+        application.by = self.by.clone();
+        application.expected = expected;
+        application
     }
 
-    fn note(&self, change: &Change, subject: &Name, refusal: Option<&Refusal>) {
+    fn audit(&self, change: &Change, subject: &DefinitionName, refusal: Option<&Refusal>) {
         let by = self.by.as_deref().unwrap_or_default();
         let action = change.as_str();
         match refusal {
@@ -155,7 +154,7 @@ impl Changer {
 }
 
 /// Whether a concurrent change is the cause, so that a retry may succeed.
-fn was_overtaken(error: &ChangeError) -> bool {
+fn is_conflict(error: &ChangeError) -> bool {
     matches!(
         error,
         ChangeError::Store(StoreError::ChangedMeanwhile { .. } | StoreError::Conflict { .. })

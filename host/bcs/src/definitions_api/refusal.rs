@@ -3,15 +3,14 @@
 use admittance::{ChangeError, Error, StageError};
 use admittance_definitions::{self as definitions, Location, Mistake, NoBcsObject};
 
-use super::request::Name;
-use crate::{reply::Code, translation::PARAMETERS};
+use crate::{definition_name::DefinitionName, reply::Code, translation::PARAMETERS};
 
 /// The file name of the body in mistakes: they name paths of fields, not lines of a text that the client has
 /// not written.
 pub(super) const BODY: &str = "body";
 
 /// The most mistakes that are reported; a body may have a million of them.
-const TOLD: usize = 50;
+const MAX_REPORTED: usize = 50;
 
 /// Why a request fails. `Display` is the message of the original, with details that it leaves out
 /// appended.
@@ -24,16 +23,19 @@ pub(super) enum Refusal {
     Unusable(Vec<String>),
     /// The definition to create already exists.
     #[error("admission already exist: {name} is in {location}")]
-    AlreadyThere { name: Name, location: Location },
+    AlreadyExists {
+        name: DefinitionName,
+        location: Location,
+    },
     /// The definition to change or delete does not exist.
     #[error("admission not exist: there is no {0}")]
-    NotThere(Name),
+    NotFound(DefinitionName),
     /// The definition to read does not exist, for which the original has no code of its own.
     #[error("admission not exist: there is no {0}")]
-    NothingToGet(Name),
+    NotFoundOnGet(DefinitionName),
     /// The stored document is not a definition.
     #[error("the stored document of {0} is not a definition: replace it with PUT, or DELETE it")]
-    Unreadable(Name),
+    Unreadable(DefinitionName),
     /// The request failed, with the reason.
     #[error("{0}")]
     Failed(String),
@@ -45,9 +47,9 @@ impl Refusal {
             Self::Body(NoBcsObject::Json(_)) => Code::JsonDecode,
             Self::Body(NoBcsObject::TypeMeta(_) | NoBcsObject::Kind(_)) => Code::RequestData,
             Self::Unusable(_) => Code::Parameter,
-            Self::AlreadyThere { .. } => Code::ResourceExists,
-            Self::NotThere(_) => Code::NotFound,
-            Self::NothingToGet(_) | Self::Unreadable(_) | Self::Failed(_) => Code::Scheduler,
+            Self::AlreadyExists { .. } => Code::ResourceExists,
+            Self::NotFound(_) => Code::NotFound,
+            Self::NotFoundOnGet(_) | Self::Unreadable(_) | Self::Failed(_) => Code::Scheduler,
         }
     }
 
@@ -55,13 +57,13 @@ impl Refusal {
         Self::Failed(error.to_string())
     }
 
-    pub(super) fn of_change(name: &Name, error: ChangeError) -> Self {
+    pub(super) fn of_change(name: &DefinitionName, error: ChangeError) -> Self {
         match error {
             ChangeError::Definitions(definitions::ChangeError::Unknown { .. }) => {
-                Self::NotThere(name.clone())
+                Self::NotFound(name.clone())
             }
             ChangeError::Definitions(definitions::ChangeError::AlreadyThere { location, .. }) => {
-                Self::AlreadyThere {
+                Self::AlreadyExists {
                     name: name.clone(),
                     location,
                 }
@@ -97,8 +99,8 @@ fn of_mistakes(mistakes: impl Iterator<Item = (bool, String)>) -> Refusal {
             text
         })
         .collect();
-    let more = texts.len().saturating_sub(TOLD);
-    texts.truncate(TOLD);
+    let more = texts.len().saturating_sub(MAX_REPORTED);
+    texts.truncate(MAX_REPORTED);
     if more > 0 {
         texts.push(format!("and {more} more"));
     }

@@ -1,12 +1,9 @@
-use std::fmt;
-
-use admittance_definitions::DefinitionId;
 use http::request::Parts;
 
-use crate::routes::{Action, Lookup, Verb, lookup};
-
-/// The segment in the path of every such route.
-const WORD: &str = "admissionwebhook";
+use crate::{
+    definition_name::{DefinitionName, KIND},
+    routes::{Action, Lookup, Verb, lookup},
+};
 
 /// A request to the API for definitions. Lives as long as the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,45 +16,18 @@ pub(crate) enum DefinitionRequest {
     Update {
         namespace: String,
     },
-    Delete(Name),
-    Get(Name),
+    Delete(DefinitionName),
+    Get(DefinitionName),
     /// List the definitions of all namespaces.
     List,
-}
-
-/// The name of a definition, displayed as `{namespace}/{name}`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Name {
-    pub(crate) namespace: String,
-    pub(crate) name: String,
-}
-
-impl Name {
-    /// The kind of these definitions, in any case.
-    const KIND: &str = "admissionwebhook";
-
-    /// The name of a definition of BCS.
-    pub(crate) fn of(id: &DefinitionId) -> Option<Self> {
-        let (namespace, name) = id.name.split_once('/')?;
-        id.kind.eq_ignore_ascii_case(Self::KIND).then(|| Self {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        })
-    }
-}
-
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
 }
 
 impl DefinitionRequest {
     /// The request to the API for definitions; none if it is for something else.
     pub(crate) fn of(head: &Parts) -> Option<Self> {
         let path = head.uri.path();
-        // Most requests are ruled out without routing.
-        if !path.contains(WORD) && !path.contains('%') {
+        // Every such route has this segment, so most requests are ruled out without routing.
+        if !path.contains(KIND) && !path.contains('%') {
             return None;
         }
         let Lookup::Found(matched) = lookup(head) else {
@@ -71,9 +41,9 @@ impl DefinitionRequest {
         Some(match matched.route.verb {
             Verb::Post => Self::Create { namespace },
             Verb::Put => Self::Update { namespace },
-            Verb::Delete => Self::Delete(Name { namespace, name }),
+            Verb::Delete => Self::Delete(DefinitionName { namespace, name }),
             Verb::Get if name.is_empty() => Self::List,
-            Verb::Get => Self::Get(Name { namespace, name }),
+            Verb::Get => Self::Get(DefinitionName { namespace, name }),
         })
     }
 
@@ -95,69 +65,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_requests() {
-        let namespace = || "n".to_owned();
-        let name = || Name {
-            namespace: "n".to_owned(),
-            name: "w".to_owned(),
-        };
+    #[rustfmt::skip]
+    fn requests_for_definitions() {
+        let name = || DefinitionName::new("n", "w");
+        let create = || Some(DefinitionRequest::Create { namespace: "n".to_owned() });
+        let update = || Some(DefinitionRequest::Update { namespace: "n".to_owned() });
         // (method, path below the prefix, expected request)
         for (method, path, expected) in [
-            (
-                "POST",
-                "/namespaces/n/admissionwebhook",
-                Some(DefinitionRequest::Create {
-                    namespace: namespace(),
-                }),
-            ),
-            (
-                "PUT",
-                "/namespaces/n/admissionwebhook",
-                Some(DefinitionRequest::Update {
-                    namespace: namespace(),
-                }),
-            ),
-            (
-                "DELETE",
-                "/namespaces/n/admissionwebhook/w",
-                Some(DefinitionRequest::Delete(name())),
-            ),
-            (
-                "GET",
-                "/namespaces/n/admissionwebhook/w",
-                Some(DefinitionRequest::Get(name())),
-            ),
+            ("POST", "/namespaces/n/admissionwebhook", create()),
+            ("PUT", "/namespaces/n/admissionwebhook", update()),
+            ("DELETE", "/namespaces/n/admissionwebhook/w", Some(DefinitionRequest::Delete(name()))),
+            ("GET", "/namespaces/n/admissionwebhook/w", Some(DefinitionRequest::Get(name()))),
             ("GET", "/admissionwebhooks", Some(DefinitionRequest::List)),
-            (
-                "POST",
-                "/crd/namespaces/n/admissionwebhook",
-                Some(DefinitionRequest::Create {
-                    namespace: namespace(),
-                }),
-            ),
-            (
-                "PUT",
-                "/crd/namespaces/n/admissionwebhook",
-                Some(DefinitionRequest::Update {
-                    namespace: namespace(),
-                }),
-            ),
-            (
-                "DELETE",
-                "/crd/namespaces/n/admissionwebhook/w",
-                Some(DefinitionRequest::Delete(name())),
-            ),
-            (
-                "GET",
-                "/crd/namespaces/n/admissionwebhook/w",
-                Some(DefinitionRequest::Get(name())),
-            ),
+            ("POST", "/crd/namespaces/n/admissionwebhook", create()),
+            ("PUT", "/crd/namespaces/n/admissionwebhook", update()),
+            ("DELETE", "/crd/namespaces/n/admissionwebhook/w", Some(DefinitionRequest::Delete(name()))),
+            ("GET", "/crd/namespaces/n/admissionwebhook/w", Some(DefinitionRequest::Get(name()))),
             // Any spelling.
-            (
-                "GET",
-                "/namespaces/n//%61dmissionwebhook/./%77/",
-                Some(DefinitionRequest::Get(name())),
-            ),
+            ("GET", "/namespaces/n//%61dmissionwebhook/./%77/", Some(DefinitionRequest::Get(name()))),
             // Other routes, and none.
             ("GET", "/namespaces/n/admissionwebhook", None),
             ("PATCH", "/namespaces/n/admissionwebhook/w", None),
@@ -171,11 +96,8 @@ mod tests {
             ("POST", "/namespaces/n/applications", None),
             ("POST", "/namespaces/n/%61pplications", None),
         ] {
-            let request = Request::builder()
-                .method(method)
-                .uri(format!("/mesosdriver/v4{path}"))
-                .body(());
-            let (head, ()) = request.unwrap().into_parts();
+            let request = Request::builder().method(method).uri(format!("/mesosdriver/v4{path}"));
+            let (head, ()) = request.body(()).unwrap().into_parts();
             assert_eq!(DefinitionRequest::of(&head), expected, "{method} {path}");
         }
     }

@@ -1,15 +1,16 @@
 //! The definitions of BCS among the stored ones.
 
-use admittance::{ChangeError, Host};
+use admittance::Host;
 use admittance_definitions::{BcsObject, Location, StoredDefinition};
 
-use super::{refusal::Refusal, request::Name};
+use super::refusal::Refusal;
+use crate::definition_name::DefinitionName;
 
 /// A definition of BCS, and its content.
 #[derive(Debug)]
 pub(super) struct Stored {
     pub(super) definition: StoredDefinition,
-    pub(super) name: Name,
+    pub(super) name: DefinitionName,
     /// None if it cannot be parsed: only its place shows that it is a definition of BCS.
     pub(super) object: Option<BcsObject>,
 }
@@ -18,11 +19,10 @@ impl Stored {
     fn of(definition: StoredDefinition) -> Option<Self> {
         let object = definition.bcs_object();
         let name = match &object {
-            Some(object) if !object.name().is_empty() => Name {
-                namespace: object.namespace().to_owned(),
-                name: object.name().to_owned(),
-            },
-            _ => Name::of(&definition.id)?,
+            Some(object) if !object.name().is_empty() => {
+                DefinitionName::new(object.namespace(), object.name())
+            }
+            _ => DefinitionName::of(&definition.id)?,
         };
         Some(Self {
             definition,
@@ -53,17 +53,13 @@ impl Stored {
 
 /// All of them, by namespace and name.
 pub(super) async fn all(host: &Host) -> Result<Vec<Stored>, Refusal> {
-    read(host).await.map_err(Refusal::failed)
+    let definitions = host.definitions().await.map_err(Refusal::failed)?;
+    let mut stored: Vec<Stored> = definitions.into_iter().filter_map(Stored::of).collect();
+    stored.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(stored)
 }
 
-pub(super) async fn find(host: &Host, name: &Name) -> Result<Option<Stored>, Refusal> {
+pub(super) async fn find(host: &Host, name: &DefinitionName) -> Result<Option<Stored>, Refusal> {
     let stored = all(host).await?;
     Ok(stored.into_iter().find(|stored| stored.name == *name))
-}
-
-async fn read(host: &Host) -> Result<Vec<Stored>, ChangeError> {
-    let definitions = host.definitions().await?.into_iter();
-    let mut stored: Vec<Stored> = definitions.filter_map(Stored::of).collect();
-    stored.sort_by(|a, b| (&a.name.namespace, &a.name.name).cmp(&(&b.name.namespace, &b.name.name)));
-    Ok(stored)
 }

@@ -1,12 +1,18 @@
 use std::{sync::LazyLock, time::Duration};
 
-use http::{HeaderValue, header::CONTENT_TYPE};
+use http::{
+    HeaderValue,
+    header::{CONTENT_TYPE, RETRY_AFTER},
+};
 use serde_json::json;
 
 use super::*;
 use admittance_admission::{Denial, Failure, FailureKind, Refusal};
 
-use crate::scheduler::{NextBody, OtherServer, Rewritten};
+use crate::{
+    forwarding, relay,
+    scheduler::{Forwarding, NextBody, OtherServer, Relay, Rewritten},
+};
 
 mod calls;
 mod routes;
@@ -18,7 +24,7 @@ const APPLICATIONS: &str = "/mesosdriver/v4/namespaces/ns/applications";
 
 static DRIVER_BEHIND: LazyLock<Bcs> = LazyLock::new(|| Bcs::new(CLUSTER.parse().unwrap()));
 static SCHEDULER_BEHIND: LazyLock<Bcs> =
-    LazyLock::new(|| DRIVER_BEHIND.clone().in_front_of(Behind::Scheduler));
+    LazyLock::new(|| DRIVER_BEHIND.clone().in_front_of(UpstreamKind::Scheduler));
 
 fn bcs() -> &'static Bcs {
     &DRIVER_BEHIND
@@ -31,23 +37,21 @@ fn scheduler() -> &'static Bcs {
 
 /// The handling of a request, in a line: the method and target at the scheduler and, after it, the body if
 /// there is one; or another server; or a reply, with its status.
-fn told(forwarding: Forwarding) -> String {
+fn describe(forwarding: Forwarding) -> String {
     match forwarding {
-        Forwarding::AsIs => "as it is".to_owned(),
-        Forwarding::Translate => "by its body".to_owned(),
         Forwarding::Rewritten(Rewritten {
             method,
             path_and_query,
             body,
             ..
         }) => {
-            format!("{method} {path_and_query}{}", told_body(&body))
+            format!("{method} {path_and_query}{}", describe_body(&body))
         }
         Forwarding::OtherServer(OtherServer::Console { host, path_and_query }) => {
             format!("console {host} {path_and_query}")
         }
         Forwarding::OtherServer(OtherServer::CustomResourceDefinitions { path_and_query, body }) => {
-            format!("kubernetes {path_and_query}{}", told_body(&body))
+            format!("kubernetes {path_and_query}{}", describe_body(&body))
         }
         Forwarding::OtherServer(OtherServer::CustomResources { path_and_query }) => {
             format!("kubernetes {path_and_query} as it is")
@@ -69,7 +73,12 @@ fn told(forwarding: Forwarding) -> String {
     }
 }
 
-fn told_body(body: &NextBody) -> String {
+/// How a request with this body is forwarded.
+fn translate(head: &Parts, body: &Bytes) -> Forwarding {
+    forwarding(head, Some(body)).unwrap()
+}
+
+fn describe_body(body: &NextBody) -> String {
     match body {
         NextBody::Nothing => String::new(),
         NextBody::AsIs => " as it is".to_owned(),
@@ -90,92 +99,33 @@ fn json_of(response: &Response<Bytes>) -> String {
 }
 
 #[test]
-fn heads() {
+#[rustfmt::skip]
+fn classes_of_requests() {
     let good: &[&str] = &[CLUSTER];
     // (method, path, BCS-ClusterID, expectation)
     for (method, path, clusters, expected) in [
         ("POST", APPLICATIONS, good, "CREATE"),
         ("PUT", APPLICATIONS, good, "UPDATE"),
-        (
-            "PUT",
-            "/mesosdriver/v4/namespaces/ns/applications/rollback",
-            good,
-            "UPDATE",
-        ),
+        ("PUT", "/mesosdriver/v4/namespaces/ns/applications/rollback", good, "UPDATE"),
         ("GET", APPLICATIONS, good, "pass"),
-        (
-            "DELETE",
-            "/mesosdriver/v4/namespaces/ns/applications/a",
-            good,
-            "pass",
-        ),
+        ("DELETE", "/mesosdriver/v4/namespaces/ns/applications/a", good, "pass"),
         ("PATCH", APPLICATIONS, good, "pass"),
-        (
-            "POST",
-            APPLICATIONS,
-            &[],
-            "http header BCS-ClusterID  don't exist",
-        ),
+        ("POST", APPLICATIONS, &[], "http header BCS-ClusterID  don't exist"),
         ("GET", APPLICATIONS, &[], "http header BCS-ClusterID  don't exist"),
-        (
-            "POST",
-            APPLICATIONS,
-            &["bcs-mesos-10001"],
-            "http header BCS-ClusterID bcs-mesos-10001 don't exist",
-        ),
-        (
-            "POST",
-            APPLICATIONS,
-            &[CLUSTER, "BCS-MESOS-2"],
-            "http header BCS-ClusterID BCS-MESOS-2 don't exist",
-        ),
+        ("POST", APPLICATIONS, &["bcs-mesos-10001"], "http header BCS-ClusterID bcs-mesos-10001 don't exist"),
+        ("POST", APPLICATIONS, &[CLUSTER, "BCS-MESOS-2"], "http header BCS-ClusterID BCS-MESOS-2 don't exist"),
         ("POST", "/mesosdriver/v4/webconsole/x?host_ip=1", good, "pass"),
-        (
-            "POST",
-            "/mesosdriver/v4/webconsole/x",
-            &[],
-            "http header BCS-ClusterID  don't exist",
-        ),
+        ("POST", "/mesosdriver/v4/webconsole/x", &[], "http header BCS-ClusterID  don't exist"),
         ("POST", "/mesosdriver/v4/customresources/a/b", good, "pass"),
         ("POST", "/mesosdriver/v4/customresourcedefinitions", good, "pass"),
         // A prefix of the path does not bypass the hooks.
-        (
-            "POST",
-            "/mesosdriver/v4/webconsole/../namespaces/ns/applications",
-            good,
-            "CREATE",
-        ),
-        (
-            "POST",
-            "/mesosdriver/v4/webconsole/%2e%2e/namespaces/ns/applications",
-            good,
-            "CREATE",
-        ),
-        (
-            "POST",
-            "/mesosdriver/v4/webconsole/..%2Fnamespaces/ns/applications",
-            good,
-            "CREATE",
-        ),
+        ("POST", "/mesosdriver/v4/webconsole/../namespaces/ns/applications", good, "CREATE"),
+        ("POST", "/mesosdriver/v4/webconsole/%2e%2e/namespaces/ns/applications", good, "CREATE"),
+        ("POST", "/mesosdriver/v4/webconsole/..%2Fnamespaces/ns/applications", good, "CREATE"),
         ("POST", "/mesosdriver/v4/x/../webconsole/x", good, "CREATE"),
-        (
-            "POST",
-            "/mesosdriver//v4/namespaces/ns/applications",
-            good,
-            "CREATE",
-        ),
-        (
-            "POST",
-            "/%6desosdriver/v4/namespaces/ns/applications",
-            good,
-            "CREATE",
-        ),
-        (
-            "POST",
-            "/mesosdriver%2Fv4/namespaces/ns/applications",
-            good,
-            "CREATE",
-        ),
+        ("POST", "/mesosdriver//v4/namespaces/ns/applications", good, "CREATE"),
+        ("POST", "/%6desosdriver/v4/namespaces/ns/applications", good, "CREATE"),
+        ("POST", "/mesosdriver%2Fv4/namespaces/ns/applications", good, "CREATE"),
         ("POST", "/other", &[], "pass"),
         ("POST", "/mesosdriver/v44/x", &[], "pass"),
     ] {
@@ -192,7 +142,8 @@ fn heads() {
 }
 
 #[test]
-fn bodies() {
+#[rustfmt::skip]
+fn requests_in_bodies() {
     let application = r#"{"apiVersion":"v4","kind":"application","metadata":{"name":"a","namespace":"n"}}"#;
     let deep = format!(
         r#"{{"kind":"application","x":{}{}}}"#,
@@ -202,89 +153,29 @@ fn bodies() {
     // (case, body, expectation: group/version/kind resource namespace name, or `nothing`, or the reason)
     for (case, body, expected) in [
         ("application", application, "v4/application applications n a"),
-        (
-            "process",
-            r#"{"apiVersion":"v4","kind":"process","metadata":{"name":"p","namespace":"n"}}"#,
-            "v4/process processes n p",
-        ),
-        (
-            "no namespace stays none",
-            r#"{"apiVersion":"v4","kind":"application","metadata":{"name":"a"}}"#,
-            "v4/application applications - a",
-        ),
-        (
-            "an empty namespace is none",
-            r#"{"kind":"application","metadata":{"name":"a","namespace":""}}"#,
-            "/application applications - a",
-        ),
-        (
-            "no metadata",
-            r#"{"kind":"deployment"}"#,
-            "/deployment deployments - ",
-        ),
-        (
-            "null metadata",
-            r#"{"kind":"deployment","metadata":null}"#,
-            "/deployment deployments - ",
-        ),
+        ("process", r#"{"apiVersion":"v4","kind":"process","metadata":{"name":"p","namespace":"n"}}"#, "v4/process processes n p"),
+        ("no namespace stays none", r#"{"apiVersion":"v4","kind":"application","metadata":{"name":"a"}}"#, "v4/application applications - a"),
+        ("an empty namespace is none", r#"{"kind":"application","metadata":{"name":"a","namespace":""}}"#, "/application applications - a"),
+        ("no metadata", r#"{"kind":"deployment"}"#, "/deployment deployments - "),
+        ("null metadata", r#"{"kind":"deployment","metadata":null}"#, "/deployment deployments - "),
         ("empty", "", "nothing"),
         ("array", "[1]", "nothing"),
         ("no kind", r#"{"name":"a","msgtype":"signal"}"#, "nothing"),
         ("null kind", r#"{"kind":null}"#, "nothing"),
         ("empty kind", r#"{"kind":""}"#, "nothing"),
         ("no kind, odd metadata", r#"{"metadata":5}"#, "nothing"),
-        (
-            "kind in another case",
-            r#"{"Kind":"application","METADATA":{"Name":"a","nameSpace":"n"}}"#,
-            "/application applications n a",
-        ),
-        (
-            "white space",
-            "  ",
-            "json decode failed!EOF while parsing a value at line 1 column 2",
-        ),
-        (
-            "not JSON",
-            "{",
-            "json decode failed!EOF while parsing an object at line 1 column 1",
-        ),
-        (
-            "array that is not JSON",
-            "[1",
-            "json decode failed!EOF while parsing a list at line 1 column 2",
-        ),
+        ("kind in another case", r#"{"Kind":"application","METADATA":{"Name":"a","nameSpace":"n"}}"#, "/application applications n a"),
+        ("white space", "  ", "json decode failed!EOF while parsing a value at line 1 column 2"),
+        ("not JSON", "{", "json decode failed!EOF while parsing an object at line 1 column 1"),
+        ("array that is not JSON", "[1", "json decode failed!EOF while parsing a list at line 1 column 2"),
         ("null", "null", "json decode failed!"),
-        (
-            "200 levels, which Go reads",
-            deep.as_str(),
-            "json decode failed!not a JSON object: recursion limit exceeded",
-        ),
+        ("200 levels, which Go reads", deep.as_str(), "json decode failed!not a JSON object: recursion limit exceeded"),
         ("number", "1", "json decode failed!"),
-        (
-            "kind of another type",
-            r#"{"kind":1}"#,
-            "json decode failed!invalid type: integer `1`",
-        ),
-        (
-            "metadata of another type",
-            r#"{"kind":"application","metadata":5}"#,
-            "json decode failed!invalid type: integer `5`",
-        ),
-        (
-            "namespace of another type",
-            r#"{"kind":"application","metadata":{"namespace":1}}"#,
-            "json decode failed!invalid type: integer `1`",
-        ),
-        (
-            "two kinds",
-            r#"{"kind":"configmap","Kind":"application"}"#,
-            "json decode failed!`kind` and `Kind` are two spellings of one key; keep `kind`",
-        ),
-        (
-            "two specs",
-            r#"{"kind":"application","spec":{},"spec":{}}"#,
-            "json decode failed!duplicate key `spec` in an object; remove one of them",
-        ),
+        ("kind of another type", r#"{"kind":1}"#, "json decode failed!invalid type: integer `1`"),
+        ("metadata of another type", r#"{"kind":"application","metadata":5}"#, "json decode failed!invalid type: integer `5`"),
+        ("namespace of another type", r#"{"kind":"application","metadata":{"namespace":1}}"#, "json decode failed!invalid type: integer `1`"),
+        ("two kinds", r#"{"kind":"configmap","Kind":"application"}"#, "json decode failed!`kind` and `Kind` are two spellings of one key; keep `kind`"),
+        ("two specs", r#"{"kind":"application","spec":{},"spec":{}}"#, "json decode failed!duplicate key `spec` in an object; remove one of them"),
     ] {
         let head = head("POST", APPLICATIONS, &[CLUSTER]);
         let body = Bytes::copy_from_slice(body.as_bytes());
@@ -341,6 +232,7 @@ fn the_canonical_body_is_there_only_when_it_differs() {
 }
 
 #[test]
+#[rustfmt::skip]
 fn replies() {
     let stage = |text: &str| -> std::sync::Arc<str> { text.into() };
     let denied = Refusal::Denied {
@@ -360,54 +252,15 @@ fn replies() {
     let malformed = Rejection::new(RejectionKind::Malformed, "json decode failed!x");
     // (end, status, code, a part of the message)
     for (end, status, code, message) in [
-        (
-            End::Refused(&denied),
-            400,
-            1_405_234,
-            "stage s of chain c denied the request: no \\\"latest\\\" here",
-        ),
-        (
-            End::Refused(&failed),
-            400,
-            1_405_234,
-            "request webhoook s error stage s of chain c failed (trap): it broke",
-        ),
-        (
-            End::Rejected(&wrong),
-            400,
-            1_405_234,
-            "http header BCS-ClusterID x don't exist",
-        ),
+        (End::Refused(&denied), 400, 1_405_234, "stage s of chain c denied the request: no \\\"latest\\\" here"),
+        (End::Refused(&failed), 400, 1_405_234, "request webhoook s error stage s of chain c failed (trap): it broke"),
+        (End::Rejected(&wrong), 400, 1_405_234, "http header BCS-ClusterID x don't exist"),
         (End::Rejected(&malformed), 400, 1_405_010, "json decode failed!x"),
-        (
-            End::BodyTooLarge { limit: 7 },
-            413,
-            1_405_012,
-            "larger than the 7 bytes",
-        ),
-        (
-            End::BodyTimeout {
-                limit: Duration::from_secs(2),
-            },
-            408,
-            1_405_012,
-            "did not arrive within 2s",
-        ),
-        (
-            End::BodyUnreadable { reason: "cut off" },
-            400,
-            1_405_012,
-            "cannot be read: cut off",
-        ),
+        (End::BodyTooLarge { limit: 7 }, 413, 1_405_012, "larger than the 7 bytes"),
+        (End::BodyTimeout { limit: Duration::from_secs(2) }, 408, 1_405_012, "did not arrive within 2s"),
+        (End::BodyUnreadable { reason: "cut off" }, 400, 1_405_012, "cannot be read: cut off"),
         (End::BodyEncoded { encoding: "gzip" }, 415, 1_405_012, "`gzip`"),
-        (
-            End::Overloaded {
-                retry_after: Duration::ZERO,
-            },
-            503,
-            1_405_230,
-            "too many requests",
-        ),
+        (End::Overloaded { retry_after: Duration::ZERO }, 503, 1_405_230, "too many requests"),
     ] {
         let response = bcs().reply(&end);
         let text = json_of(&response);

@@ -1,25 +1,20 @@
 //! Request bodies: streamed up to a limit, or read and converted to JSON.
 
-use std::{
-    pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    task::{Context, Poll},
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
 use admittance::BodyLimits;
 use axum::body::Body;
-use bytes::Bytes;
 use http::{
     HeaderValue,
     header::{CONTENT_LENGTH, CONTENT_TYPE, EXPECT, TRANSFER_ENCODING},
     request::Parts,
 };
-use http_body::{Frame, SizeHint};
+use http_body_util::{BodyExt, Limited};
 
-use super::{reply::Ended, yaml};
+use super::{error::GatewayError, yaml};
 
 /// The content types of YAML. bcs-api knows only the first.
 const YAML: [&str; 2] = ["application/x-yaml", "application/yaml"];
@@ -40,11 +35,15 @@ pub(super) fn is_yaml(head: &Parts) -> bool {
 }
 
 /// The body of this request as JSON. Updates the headers of the request to match.
-pub(super) async fn converted(head: &mut Parts, body: Body, limits: BodyLimits) -> Result<Body, Ended> {
+pub(super) async fn converted(
+    head: &mut Parts,
+    body: Body,
+    limits: BodyLimits,
+) -> Result<Body, GatewayError> {
     let bytes = limits
         .collect(head, body)
         .await
-        .map_err(|error| Ended::from(&error.end()))?;
+        .map_err(|error| GatewayError::from(&error.end()))?;
     let json = if bytes.len() < SMALL {
         yaml::to_json(&bytes, limits.size)
     } else {
@@ -52,7 +51,7 @@ pub(super) async fn converted(head: &mut Parts, body: Body, limits: BodyLimits) 
         // An error: the runtime is stopping.
         converting
             .await
-            .map_err(|error| Ended::Unreadable(error.to_string()))?
+            .map_err(|error| GatewayError::Unreadable(error.to_string()))?
     }?;
     let headers = &mut head.headers;
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -80,64 +79,28 @@ pub(super) async fn streamed(
     head: &mut Parts,
     body: Body,
     limits: BodyLimits,
-) -> Result<(Body, CutOff), Ended> {
+) -> Result<(Body, CutOff), GatewayError> {
     let announced = http_body::Body::size_hint(&body).lower();
     if usize::try_from(announced).map_or(true, |announced| announced > limits.size) {
         // Refuse to read it, in a way that lets the client see the reply.
         head.headers.remove(http::header::CONTENT_ENCODING);
         let refused = limits.collect(head, body).await;
         return match refused {
-            Err(error) => Err(Ended::from(&error.end())),
-            Ok(_) => Err(Ended::TooLarge { limit: limits.size }),
+            Err(error) => Err(GatewayError::from(&error.end())),
+            Ok(_) => Err(GatewayError::TooLarge { limit: limits.size }),
         };
     }
     let cut_off = CutOff::default();
-    let bounded = Bounded {
-        body,
-        left: limits.size,
-        cut_off: cut_off.clone(),
-    };
-    Ok((Body::new(bounded), cut_off))
-}
-
-/// A body that fails when it exceeds the limit.
-struct Bounded {
-    body: Body,
-    left: usize,
-    cut_off: CutOff,
-}
-
-impl http_body::Body for Bounded {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(cx);
-        if let Poll::Ready(Some(Ok(frame))) = &polled
-            && let Some(data) = frame.data_ref()
-        {
-            match self.left.checked_sub(data.len()) {
-                Some(left) => self.left = left,
-                None => {
-                    self.cut_off.0.store(true, Ordering::Relaxed);
-                    let error = std::io::Error::other("the body is larger than allowed");
-                    return Poll::Ready(Some(Err(axum::Error::new(error))));
-                }
+    let flag = cut_off.clone();
+    let limited =
+        Limited::new(body, limits.size).map_err(move |error| match error.downcast::<axum::Error>() {
+            Ok(error) => *error,
+            Err(limit) => {
+                flag.0.store(true, Ordering::Relaxed);
+                axum::Error::new(limit)
             }
-        }
-        polled
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
+        });
+    Ok((Body::new(limited), cut_off))
 }
 
 #[cfg(test)]
@@ -145,7 +108,6 @@ mod tests {
     use std::time::Duration;
 
     use http::Request;
-    use http_body_util::BodyExt;
 
     use super::*;
 
@@ -159,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn types() {
+    fn content_types_of_yaml() {
         for (value, expected) in [
             ("application/x-yaml", true),
             ("application/yaml", true),
@@ -174,7 +136,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_head_says_what_the_body_is() {
+    async fn headers_of_a_converted_body() {
         let mut head = head(&[
             ("content-type", "application/x-yaml"),
             ("content-length", "4"),
@@ -190,7 +152,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_too_large_is_cut_off() {
+    async fn large_bodies_are_cut_off() {
         let chunks = |sizes: &'static [usize]| {
             let stream =
                 futures_util::stream::iter(sizes).map(|size| Ok::<_, std::io::Error>(vec![b'x'; *size]));
@@ -214,6 +176,6 @@ mod tests {
             LIMITS,
         )
         .await;
-        assert_eq!(announced.unwrap_err(), Ended::TooLarge { limit: 10 });
+        assert_eq!(announced.unwrap_err(), GatewayError::TooLarge { limit: 10 });
     }
 }

@@ -7,7 +7,7 @@ use metrics::gauge;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{config::GatewayConfig, reply::Ended};
+use super::{config::GatewayConfig, error::GatewayError};
 use crate::{
     ClusterId,
     discovery::{Discovery, ServerKind},
@@ -19,19 +19,26 @@ use crate::{
 /// The listed and the discovered clusters, followed until this is dropped.
 #[derive(Debug)]
 pub(super) struct Clusters {
-    known: watch::Receiver<Arc<Known>>,
+    known: watch::Receiver<Arc<KnownClusters>>,
     path: Option<NodePath>,
     /// How long a request waits until the clusters are known.
-    patience: Duration,
-    _following: Option<AbortOnDropHandle<()>>,
+    wait: Duration,
+    _watch: Option<AbortOnDropHandle<()>>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct KnownClusters {
     pub(super) clusters: BTreeMap<ClusterId, Arc<Drivers>>,
     /// Whether the clusters were ever read.
     pub(super) is_known: bool,
     pub(super) lost: Option<String>,
+}
+
+impl KnownClusters {
+    fn count(&self) {
+        let count = u32::try_from(self.clusters.len()).unwrap_or(u32::MAX);
+        gauge!(metric_names::GATEWAY_CLUSTERS).set(count);
+    }
 }
 
 /// The drivers of one cluster. Live as long as the cluster is known or a request to them is in flight.
@@ -65,7 +72,7 @@ impl Drivers {
     }
 
     /// Why no driver can be reached, if that is known without a request.
-    fn nobody(&self) -> Option<&'static str> {
+    fn no_driver(&self) -> Option<&'static str> {
         let servers = self.followed()?;
         (servers.is_known && servers.servers.is_empty()).then_some("no driver of it is registered")
     }
@@ -86,9 +93,9 @@ impl Drivers {
     /// Why requests to the drivers fail, or why the list may be stale.
     fn problem(&self) -> Option<String> {
         let servers = self.followed()?;
-        match (&servers.lost, self.nobody()) {
+        match (&servers.lost, self.no_driver()) {
             (Some(lost), _) => Some(lost.clone()),
-            (None, Some(nobody)) => Some(nobody.to_owned()),
+            (None, Some(no_driver)) => Some(no_driver.to_owned()),
             (None, None) if servers.is_known => None,
             (None, None) => Some("the registered drivers are not known yet".to_owned()),
         }
@@ -106,55 +113,55 @@ impl Clusters {
             )
         });
         let found = config.discovery.clone().zip(service);
-        let known = Known {
+        let known = KnownClusters {
             clusters: listed.collect(),
             is_known: found.is_none(),
             lost: None,
         };
-        gauge!(metric_names::GATEWAY_CLUSTERS).set(u32::try_from(known.clusters.len()).unwrap_or(u32::MAX));
-        let patience = config.drivers.connect_timeout;
+        known.count();
+        let wait = config.drivers.connect_timeout;
         let (sender, receiver) = watch::channel(Arc::new(known));
-        let following = found.as_ref().map(|(path, zookeeper)| {
-            let following = Following {
+        let watch = found.as_ref().map(|(path, zookeeper)| {
+            let watch = ClusterWatch {
                 zookeeper: (*zookeeper).clone(),
                 children: zookeeper.children(path.as_str()),
                 path: path.clone(),
                 config: config.drivers.clone(),
                 sender,
             };
-            AbortOnDropHandle::new(tokio::spawn(following.run()))
+            AbortOnDropHandle::new(tokio::spawn(watch.run()))
         });
         Self {
             known: receiver,
             path: found.map(|(path, _)| path),
-            patience,
-            _following: following,
+            wait,
+            _watch: watch,
         }
     }
 
     /// The drivers of this cluster. Waits a moment while the clusters are not known yet.
-    pub(super) async fn find(&self, id: &str) -> Result<Arc<Drivers>, Ended> {
+    pub(super) async fn find(&self, id: &str) -> Result<Arc<Drivers>, GatewayError> {
         let mut known = self.known.clone();
-        let is_decided = |known: &Arc<Known>| known.is_known || known.clusters.contains_key(id);
+        let is_decided = |known: &Arc<KnownClusters>| known.is_known || known.clusters.contains_key(id);
         // An error: the task that follows them has ended, so the last known clusters are used.
-        let _ = tokio::time::timeout(self.patience, known.wait_for(is_decided)).await;
+        let _ = tokio::time::timeout(self.wait, known.wait_for(is_decided)).await;
         let known = self.now();
         let reason = match known.clusters.get(id) {
-            Some(drivers) => match drivers.nobody() {
+            Some(drivers) => match drivers.no_driver() {
                 None => return Ok(drivers.clone()),
                 Some(reason) => reason,
             },
             None if known.is_known => "",
             None => "the clusters have not been read from ZooKeeper yet",
         };
-        Err(Ended::UnknownCluster {
+        Err(GatewayError::UnknownCluster {
             cluster: id.to_owned(),
             reason: reason.to_owned(),
         })
     }
 
     /// What is known at this moment.
-    pub(super) fn now(&self) -> Arc<Known> {
+    pub(super) fn now(&self) -> Arc<KnownClusters> {
         self.known.borrow().clone()
     }
 
@@ -165,15 +172,15 @@ impl Clusters {
 }
 
 /// Keeps the clusters up to date with ZooKeeper, in addition to the listed ones.
-struct Following {
+struct ClusterWatch {
     zookeeper: ZooKeeper,
-    children: Followed<ChildList>,
+    children: Followed<String>,
     path: NodePath,
     config: UpstreamConfig,
-    sender: watch::Sender<Arc<Known>>,
+    sender: watch::Sender<Arc<KnownClusters>>,
 }
 
-impl Following {
+impl ClusterWatch {
     async fn run(mut self) {
         loop {
             let now = self.known(&self.children.borrow());
@@ -184,7 +191,7 @@ impl Following {
     }
 
     /// The clusters for these names of nodes. Existing clusters keep their drivers.
-    fn known(&self, names: &ChildList) -> Known {
+    fn known(&self, names: &ChildList<String>) -> KnownClusters {
         let before = self.sender.borrow().clone();
         let listed = before
             .clusters
@@ -195,7 +202,7 @@ impl Following {
             .collect();
         // Other nodes are not clusters: a driver that registers for the schedulers, for example.
         for id in names
-            .names
+            .children
             .iter()
             .filter_map(|name| ClusterId::of_node(name).ok())
         {
@@ -210,17 +217,17 @@ impl Following {
                 })
             });
         }
-        Known {
+        KnownClusters {
             clusters,
             is_known: names.is_read,
             lost: names.lost.clone(),
         }
     }
 
-    fn log_change(&self, before: &Known) {
+    fn log_change(&self, before: &KnownClusters) {
         let path = &self.path;
         let now = self.sender.borrow();
-        gauge!(metric_names::GATEWAY_CLUSTERS).set(u32::try_from(now.clusters.len()).unwrap_or(u32::MAX));
+        now.count();
         match (&before.lost, &now.lost) {
             (None, Some(reason)) if now.is_known => {
                 tracing::warn!(%path, reason, "discovery of clusters is stale: the last known clusters are used");

@@ -3,41 +3,28 @@
 use http::{Uri, uri::PathAndQuery};
 use percent_encoding::percent_decode_str;
 
+use super::error::GatewayError;
+use crate::routes::PREFIX;
+
 /// Paths of the gateway begin with one of these. The first is bcs-api's; the second is the other one that
 /// bcs-gateway-discovery leads to drivers, for consoles among others. The longer one comes first.
-const OUTER: [&str; 2] = ["/bcsapi/v4/scheduler/mesos", "/bcsapi/v1"];
-/// The prefix of all paths of a driver.
-const INNER: &str = "/mesosdriver/v4";
-
-/// Why a path does not lead to a driver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum InvalidPath {
-    #[error("not found: paths begin with /bcsapi/v4/scheduler/mesos/ or /bcsapi/v1/")]
-    NotFound,
-    /// A driver could read the path differently from the gateway, which checks permissions by it.
-    #[error("the path has a segment `.` or `..`, or an empty one; write it without")]
-    Dots,
-    /// It is longer than a URI may be.
-    #[error("the path is too long")]
-    TooLong,
-}
-
+const PREFIXES: [&str; 2] = ["/bcsapi/v4/scheduler/mesos", "/bcsapi/v1"];
 /// The path of the driver for a path of the gateway. The query and percent-encoding stay the same.
-pub(super) fn inner(uri: &Uri) -> Result<PathAndQuery, InvalidPath> {
+pub(super) fn driver_path(uri: &Uri) -> Result<PathAndQuery, GatewayError> {
     let path = uri.path();
-    let rest = OUTER
+    let rest = PREFIXES
         .iter()
         .find_map(|prefix| path.strip_prefix(prefix).filter(|rest| rest.starts_with('/')))
         .filter(|rest| rest.len() > 1)
-        .ok_or(InvalidPath::NotFound)?;
+        .ok_or(GatewayError::NoRoute)?;
     if !is_plain(rest) {
-        return Err(InvalidPath::Dots);
+        return Err(GatewayError::DotSegment);
     }
     let text = match uri.query() {
-        Some(query) => format!("{INNER}{rest}?{query}"),
-        None => format!("{INNER}{rest}"),
+        Some(query) => format!("{PREFIX}{rest}?{query}"),
+        None => format!("{PREFIX}{rest}"),
     };
-    text.parse().map_err(|_| InvalidPath::TooLong)
+    text.parse().map_err(|_| GatewayError::PathTooLong)
 }
 
 /// Whether no segment between slashes, encoded ones included, is empty, `.` or `..`. The last may be empty.
@@ -76,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn readings() {
+    fn paths_with_one_reading() {
         for (path, expected) in [
             ("/a/b", true),
             ("/a/%62", true),
@@ -93,47 +80,36 @@ mod tests {
     }
 
     #[test]
-    fn paths() {
-        use InvalidPath::{Dots, NotFound};
-        for (outer, expected) in [
+    #[rustfmt::skip]
+    fn paths_of_drivers() {
+        use GatewayError::{DotSegment, NoRoute};
+        for (path, expected) in [
             ("/bcsapi/v4/scheduler/mesos/a/b", Ok("/mesosdriver/v4/a/b")),
             ("/bcsapi/v4/scheduler/mesos/a/", Ok("/mesosdriver/v4/a/")),
-            (
-                "/bcsapi/v4/scheduler/mesos/a?x=%20;y&",
-                Ok("/mesosdriver/v4/a?x=%20;y&"),
-            ),
-            (
-                "/bcsapi/v4/scheduler/mesos/a%2Fb%61",
-                Ok("/mesosdriver/v4/a%2Fb%61"),
-            ),
-            (
-                "/bcsapi/v4/scheduler/mesos/a..b/.c",
-                Ok("/mesosdriver/v4/a..b/.c"),
-            ),
-            (
-                "/bcsapi/v1/webconsole/x?host_ip=10.0.0.1",
-                Ok("/mesosdriver/v4/webconsole/x?host_ip=10.0.0.1"),
-            ),
+            ("/bcsapi/v4/scheduler/mesos/a?x=%20;y&", Ok("/mesosdriver/v4/a?x=%20;y&")),
+            ("/bcsapi/v4/scheduler/mesos/a%2Fb%61", Ok("/mesosdriver/v4/a%2Fb%61")),
+            ("/bcsapi/v4/scheduler/mesos/a..b/.c", Ok("/mesosdriver/v4/a..b/.c")),
+            ("/bcsapi/v1/webconsole/x?host_ip=10.0.0.1", Ok("/mesosdriver/v4/webconsole/x?host_ip=10.0.0.1")),
             ("/bcsapi/v1/a%zz", Ok("/mesosdriver/v4/a%zz")),
-            ("/", Err(NotFound)),
-            ("/mesosdriver/v4/a", Err(NotFound)),
-            ("/bcsapi/v4/scheduler/mesos", Err(NotFound)),
-            ("/bcsapi/v4/scheduler/mesos/", Err(NotFound)),
-            ("/bcsapi/v4/scheduler/mesosphere/a", Err(NotFound)),
-            ("/bcsapi/v4/scheduler/k8s/a", Err(NotFound)),
-            ("/bcsapi/v10/a", Err(NotFound)),
-            ("/BCSAPI/v1/a", Err(NotFound)),
-            ("/bcsapi/v1/../v4", Err(Dots)),
-            ("/bcsapi/v1/a/./b", Err(Dots)),
-            ("/bcsapi/v1/a//b", Err(Dots)),
-            ("/bcsapi/v1//a", Err(Dots)),
-            ("/bcsapi/v1/%2e%2e/a", Err(Dots)),
-            ("/bcsapi/v1/a%2f..%2fb", Err(Dots)),
-            ("/bcsapi/v1/a/%252e%252e/b", Err(Dots)),
+            ("/", Err(NoRoute)),
+            ("/mesosdriver/v4/a", Err(NoRoute)),
+            ("/bcsapi/v4/scheduler/mesos", Err(NoRoute)),
+            ("/bcsapi/v4/scheduler/mesos/", Err(NoRoute)),
+            ("/bcsapi/v4/scheduler/mesosphere/a", Err(NoRoute)),
+            ("/bcsapi/v4/scheduler/k8s/a", Err(NoRoute)),
+            ("/bcsapi/v10/a", Err(NoRoute)),
+            ("/BCSAPI/v1/a", Err(NoRoute)),
+            ("/bcsapi/v1/../v4", Err(DotSegment)),
+            ("/bcsapi/v1/a/./b", Err(DotSegment)),
+            ("/bcsapi/v1/a//b", Err(DotSegment)),
+            ("/bcsapi/v1//a", Err(DotSegment)),
+            ("/bcsapi/v1/%2e%2e/a", Err(DotSegment)),
+            ("/bcsapi/v1/a%2f..%2fb", Err(DotSegment)),
+            ("/bcsapi/v1/a/%252e%252e/b", Err(DotSegment)),
         ] {
-            let found = inner(&outer.parse().unwrap());
+            let found = driver_path(&path.parse().unwrap());
             let expected = expected.map(|path: &str| path.parse::<PathAndQuery>().unwrap());
-            assert_eq!(found, expected, "{outer}");
+            assert_eq!(found, expected, "{path}");
         }
     }
 }

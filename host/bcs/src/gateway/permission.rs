@@ -117,12 +117,21 @@ mod tests {
     };
     use crate::routes::{Verb, routes};
 
+    fn plain_groups() -> PlainGroups {
+        let groups = ["example.com", "clb.bmsf.tencent.com"];
+        groups.iter().map(|group| group.parse().unwrap()).collect()
+    }
+
+    fn assert_needs(method: &str, path: &str, expected: Permission) {
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("/mesosdriver/v4{path}"));
+        let head = request.body(()).unwrap().into_parts().0;
+        assert_eq!(needed(&head, &plain_groups()), expected, "{method} {path}");
+    }
+
     #[test]
     fn needs() {
-        let plain: PlainGroups = ["example.com", "clb.bmsf.tencent.com"]
-            .iter()
-            .map(|group| group.parse().unwrap())
-            .collect();
         for (method, path, expected) in [
             ("GET", "/namespaces/n/applications", Read),
             ("POST", "/namespaces/n/applications", Write),
@@ -149,86 +158,6 @@ mod tests {
             ("POST", "/crd/namespaces/n/%2561dmissionwebhook", Hooks),
             ("DELETE", "/namespaces/n/applications/a%2Fb", Hooks),
             ("POST", "/admissionwebhooks", Hooks),
-            // Resources of the kube-apiserver that control admission or access, including whole collections.
-            (
-                "DELETE",
-                "/customresources/apiextensions.k8s.io/v1/customresourcedefinitions",
-                Hooks,
-            ),
-            (
-                "DELETE",
-                "/customresources/apiextensions.k8s.io/v1/customresourcedefinitions/a.b",
-                Hooks,
-            ),
-            (
-                "DELETE",
-                "/customresources/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
-                Hooks,
-            ),
-            (
-                "POST",
-                "/customresources/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
-                Hooks,
-            ),
-            (
-                "DELETE",
-                "/customresources/apiregistration.k8s.io/v1/apiservices",
-                Hooks,
-            ),
-            (
-                "DELETE",
-                "/customresources/rbac.authorization.k8s.io/v1/clusterrolebindings",
-                Hooks,
-            ),
-            (
-                "DELETE",
-                "/customresources/apps/v1/namespaces/kube-system/deployments",
-                Hooks,
-            ),
-            ("POST", "/customresources/kyverno.io/v1/clusterpolicies", Hooks),
-            (
-                "PUT",
-                "/customresources/bkbcs.tencent.com/v2/namespaces/b/admissionwebhookconfigurations/a",
-                Hooks,
-            ),
-            (
-                "DELETE",
-                "/customresources/bkbcs.tencent.com/v2/namespaces/b/applications",
-                Hooks,
-            ),
-            (
-                "GET",
-                "/customresources/bkbcs.tencent.com/v2/namespaces/b/admissionwebhookconfigurations/a",
-                Read,
-            ),
-            ("DELETE", "/customresourcedefinitions/things.example.com", Hooks),
-            ("POST", "/customresourcedefinitions", Hooks),
-            ("GET", "/customresourcedefinitions", Read),
-            // Listed groups, and paths that only look like them.
-            (
-                "POST",
-                "/customresources/example.com/v1/namespaces/b/things",
-                Write,
-            ),
-            (
-                "DELETE",
-                "/customresources/clb.bmsf.tencent.com/v1/namespaces/b/clbs",
-                Write,
-            ),
-            (
-                "DELETE",
-                "/customresources/example.com/v1/namespaces/b/things/my-webhook",
-                Write,
-            ),
-            (
-                "POST",
-                "/customresources/apis/example.com/v1/namespaces/b/things",
-                Hooks,
-            ),
-            ("POST", "/customresources/example.com.evil.io/v1/things", Hooks),
-            ("POST", "/customresources/Example.com/v1/things", Hooks),
-            ("POST", "/customresources/ex%61mple.com/v1/things", Hooks),
-            ("POST", "/customresources/example.com%2Fv1/things", Hooks),
             (
                 "GET",
                 "/webconsole/bcsapi/v1/consoleproxy/mesos/create_exec",
@@ -240,23 +169,50 @@ mod tests {
             ("POST", "/nothing", Hooks),
             ("DELETE", "/admissionwebhooks", Hooks),
         ] {
-            let request = Request::builder()
-                .method(method)
-                .uri(format!("/mesosdriver/v4{path}"));
-            let head = request.body(()).unwrap().into_parts().0;
-            assert_eq!(needed(&head, &plain), expected, "{method} {path}");
+            assert_needs(method, path, expected);
         }
     }
 
     #[test]
-    fn switching_protocols_is_no_reading() {
+    #[rustfmt::skip]
+    fn custom_resources_need_hooks_unless_their_group_is_listed() {
+        for (method, path, expected) in [
+            // Resources of the kube-apiserver that control admission or access, including whole collections.
+            ("DELETE", "/customresources/apiextensions.k8s.io/v1/customresourcedefinitions", Hooks),
+            ("DELETE", "/customresources/apiextensions.k8s.io/v1/customresourcedefinitions/a.b", Hooks),
+            ("DELETE", "/customresources/admissionregistration.k8s.io/v1/validatingadmissionpolicies", Hooks),
+            ("POST", "/customresources/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", Hooks),
+            ("DELETE", "/customresources/apiregistration.k8s.io/v1/apiservices", Hooks),
+            ("DELETE", "/customresources/rbac.authorization.k8s.io/v1/clusterrolebindings", Hooks),
+            ("DELETE", "/customresources/apps/v1/namespaces/kube-system/deployments", Hooks),
+            ("POST", "/customresources/kyverno.io/v1/clusterpolicies", Hooks),
+            ("PUT", "/customresources/bkbcs.tencent.com/v2/namespaces/b/admissionwebhookconfigurations/a", Hooks),
+            ("DELETE", "/customresources/bkbcs.tencent.com/v2/namespaces/b/applications", Hooks),
+            ("GET", "/customresources/bkbcs.tencent.com/v2/namespaces/b/admissionwebhookconfigurations/a", Read),
+            ("DELETE", "/customresourcedefinitions/things.example.com", Hooks),
+            ("POST", "/customresourcedefinitions", Hooks),
+            ("GET", "/customresourcedefinitions", Read),
+            // Listed groups, and paths that only look like them.
+            ("POST", "/customresources/example.com/v1/namespaces/b/things", Write),
+            ("DELETE", "/customresources/clb.bmsf.tencent.com/v1/namespaces/b/clbs", Write),
+            ("DELETE", "/customresources/example.com/v1/namespaces/b/things/my-webhook", Write),
+            ("POST", "/customresources/apis/example.com/v1/namespaces/b/things", Hooks),
+            ("POST", "/customresources/example.com.evil.io/v1/things", Hooks),
+            ("POST", "/customresources/Example.com/v1/things", Hooks),
+            ("POST", "/customresources/ex%61mple.com/v1/things", Hooks),
+            ("POST", "/customresources/example.com%2Fv1/things", Hooks),
+        ] {
+            assert_needs(method, path, expected);
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip]
+    fn switching_protocols_needs_more_than_read() {
         for (path, expected) in [
             ("/namespaces/n/applications", Write),
             ("/webconsole/x", Write),
-            (
-                "/customresources/subresources.kubevirt.io/v1/namespaces/n/virtualmachineinstances/a/console",
-                Hooks,
-            ),
+            ("/customresources/subresources.kubevirt.io/v1/namespaces/n/virtualmachineinstances/a/console", Hooks),
             ("/nothing", Hooks),
         ] {
             let request = Request::get(format!("/mesosdriver/v4{path}")).header("upgrade", "websocket");
@@ -289,7 +245,7 @@ mod tests {
 
     #[test]
     fn groups() {
-        for (text, is_one) in [
+        for (text, is_valid) in [
             ("clb.bmsf.tencent.com", true),
             ("network.bkbcs.tencent.com", true),
             ("kyverno.io", true),
@@ -304,7 +260,7 @@ mod tests {
             ("apiextensions.k8s.io", false),
             ("node.kubernetes.io", false),
         ] {
-            assert_eq!(text.parse::<ApiGroup>().is_ok(), is_one, "{text}");
+            assert_eq!(text.parse::<ApiGroup>().is_ok(), is_valid, "{text}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Authentication and authorization: the token of a request, and the permissions of its holder.
 
-mod answers;
+mod cache;
 mod endpoint;
 mod file;
 
@@ -12,7 +12,7 @@ use metrics::counter;
 
 use self::endpoint::Endpoint;
 pub use self::file::TokenTable;
-use super::{config::TokensConfig, reply::Ended};
+use super::{config::TokensConfig, error::GatewayError};
 use crate::{Permission, metric_names};
 
 /// bcs-api's own header for tokens.
@@ -46,17 +46,17 @@ impl Tokens {
     pub(super) async fn admit(
         &self,
         headers: &HeaderMap,
-        asked: AccessRequest<'_>,
-    ) -> Result<Option<Arc<str>>, Ended> {
-        let token = presented(headers)?;
+        access: AccessRequest<'_>,
+    ) -> Result<Option<Arc<str>>, GatewayError> {
+        let token = token_of(headers)?;
         match self {
             Self::File(table) => {
-                let found = table.admit(token, asked);
+                let found = table.admit(token, access);
                 let result = if found.is_ok() { "allowed" } else { "refused" };
-                counter!(metric_names::TOKEN_CHECKS, "source" => "file", "result" => result).increment(1);
+                count_check("file", result);
                 found.map(Some)
             }
-            Self::Endpoint(endpoint) => endpoint.admit(token, asked).await.map(|()| None),
+            Self::Endpoint(endpoint) => endpoint.admit(token, access).await.map(|()| None),
         }
     }
 
@@ -69,26 +69,34 @@ impl Tokens {
     }
 }
 
+/// `result` is `allowed`, `refused` or `unanswered`.
+fn count_check(source: &'static str, result: &'static str) {
+    counter!(metric_names::TOKEN_CHECKS, "source" => source, "result" => result).increment(1);
+}
+
 /// The token of a request. `Authorization` takes precedence over bcs-api's own header.
-fn presented(headers: &HeaderMap) -> Result<&[u8], Ended> {
-    let token = match (only(headers, &AUTHORIZATION)?, only(headers, &USER_TOKEN)?) {
-        (Some(value), _) => {
-            bearer(value).ok_or(Ended::Unauthorized("`Authorization` is not `Bearer` and a token"))?
-        }
+fn token_of(headers: &HeaderMap) -> Result<&[u8], GatewayError> {
+    let token = match (
+        single_value(headers, &AUTHORIZATION)?,
+        single_value(headers, &USER_TOKEN)?,
+    ) {
+        (Some(value), _) => bearer(value).ok_or(GatewayError::Unauthorized(
+            "`Authorization` is not `Bearer` and a token",
+        ))?,
         (None, Some(token)) => token.trim_ascii(),
-        (None, None) => return Err(Ended::Unauthorized("send `Authorization: Bearer TOKEN`")),
+        (None, None) => return Err(GatewayError::Unauthorized("send `Authorization: Bearer TOKEN`")),
     };
     match token {
-        [] => Err(Ended::Unauthorized("the token is empty")),
+        [] => Err(GatewayError::Unauthorized("the token is empty")),
         token => Ok(token),
     }
 }
 
 /// Two tokens may belong to two users, and the driver might use the other one.
-fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h [u8]>, Ended> {
+fn single_value<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h [u8]>, GatewayError> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
-        (_, Some(_)) => Err(Ended::Unauthorized(
+        (_, Some(_)) => Err(GatewayError::Unauthorized(
             "the request has more than one token; send one",
         )),
         (value, None) => Ok(value.map(|value| value.as_bytes())),
@@ -106,27 +114,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_presented() {
+    #[rustfmt::skip]
+    fn tokens_of_headers() {
         for (headers, expected) in [
             (&[("authorization", "Bearer abc")][..], Some("abc")),
             (&[("authorization", "bearer  abc ")], Some("abc")),
             (&[("x-bcs-user-token", " abc")], Some("abc")),
-            (
-                &[("authorization", "Bearer abc"), ("x-bcs-user-token", "def")],
-                Some("abc"),
-            ),
+            (&[("authorization", "Bearer abc"), ("x-bcs-user-token", "def")], Some("abc")),
             (&[], None),
             (&[("authorization", "Basic YTpi")], None),
             // An invalid token does not make the other header count.
-            (
-                &[("authorization", "Basic YTpi"), ("x-bcs-user-token", "def")],
-                None,
-            ),
+            (&[("authorization", "Basic YTpi"), ("x-bcs-user-token", "def")], None),
             (&[("authorization", "Bearer ")], None),
-            (
-                &[("authorization", "Bearer a"), ("authorization", "Bearer b")],
-                None,
-            ),
+            (&[("authorization", "Bearer a"), ("authorization", "Bearer b")], None),
             (&[("x-bcs-user-token", "")], None),
             (&[("x-bcs-user-token", "a"), ("x-bcs-user-token", "a")], None),
         ] {
@@ -134,7 +134,7 @@ mod tests {
             for (name, value) in headers {
                 map.append(HeaderName::from_static(name), value.parse().unwrap());
             }
-            let found = presented(&map).ok();
+            let found = token_of(&map).ok();
             assert_eq!(found, expected.map(str::as_bytes), "{headers:?}");
             remove(&mut map);
             assert!(map.is_empty());

@@ -96,14 +96,10 @@ pub fn lookup(head: &Parts) -> Lookup {
             others.push(verb.method());
             continue;
         }
-        let route = found.value.route;
+        let parameters = found.params.iter();
         return Lookup::Found(Matched {
-            route,
-            parameters: found
-                .params
-                .iter()
-                .filter_map(|(key, value)| Some((parameter_name(route, key)?, value.to_owned())))
-                .collect(),
+            route: found.value.route,
+            parameters: parameters.map(|(key, value)| (key, value.to_owned())).collect(),
             target: found.value.target.as_ref(),
         });
     }
@@ -112,14 +108,4 @@ pub fn lookup(head: &Parts) -> Lookup {
     } else {
         Lookup::OtherMethod(others)
     }
-}
-
-/// The name of a parameter in the route's own path.
-fn parameter_name(route: &'static Route, key: &str) -> Option<&'static str> {
-    route
-        .path
-        .split('/')
-        .filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'))
-        .map(|name| name.strip_suffix(":*").unwrap_or(name))
-        .find(|name| *name == key)
 }

@@ -3,15 +3,11 @@ use std::net::IpAddr;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode, uri::PathAndQuery};
 
-/// How a request is forwarded to the control plane, once the chains have let it pass. Lives as long as the
-/// request.
+/// How a request is forwarded, or answered, in place of the scheduler's driver. Lives as long as the request.
 #[derive(Clone, Debug)]
 pub enum Forwarding {
-    AsIs,
     /// With another head, and perhaps another body.
     Rewritten(Rewritten),
-    /// Depends on its body, which must be read whole and passed to [`Bcs::translate`](crate::Bcs::translate).
-    Translate,
     /// To a server other than the scheduler.
     OtherServer(OtherServer),
     Reply(Response<Bytes>),
@@ -61,8 +57,6 @@ pub enum OtherServer {
 /// How a reply of the scheduler is passed on. Lives as long as the reply.
 #[derive(Clone, Debug)]
 pub enum Relay {
-    /// Unchanged.
-    AsIs,
     /// Its body unchanged, with this head.
     Head {
         status: StatusCode,

@@ -7,7 +7,7 @@ use super::Relay;
 use crate::reply::{Code, failure};
 
 /// How many characters of a reply that is not an envelope are quoted to the client.
-const TOLD: usize = 300;
+const MAX_QUOTED: usize = 300;
 
 /// The version of definitions of custom resources at the kube-apiserver.
 pub(crate) const DEFINITIONS_VERSION: &str = "apiextensions.k8s.io/v1beta1";
@@ -33,9 +33,9 @@ pub fn definitions_reply(body: &Bytes) -> Bytes {
 /// becomes one, with the code of a failed request to the upstream: clients fail on anything else.
 ///
 /// A scheduler that is not the master does not process requests, and replies with an empty body.
-pub(crate) fn relay(status: StatusCode, start: &[u8]) -> Relay {
+pub fn relay(status: StatusCode, start: &[u8]) -> Relay {
     if status == StatusCode::OK && start.is_empty() {
-        return Relay::Idle(replacement(status, start));
+        return Relay::Idle(invalid_reply(status, start));
     }
     let start = start.trim_ascii_start();
     if start.starts_with(b"{") {
@@ -46,12 +46,12 @@ pub(crate) fn relay(status: StatusCode, start: &[u8]) -> Relay {
             headers,
         };
     }
-    Relay::Reply(replacement(status, start))
+    Relay::Reply(invalid_reply(status, start))
 }
 
-fn replacement(status: StatusCode, start: &[u8]) -> Response<Bytes> {
+fn invalid_reply(status: StatusCode, start: &[u8]) -> Response<Bytes> {
     let text = String::from_utf8_lossy(start);
-    let text: String = text.trim().chars().take(TOLD).collect();
+    let text: String = text.trim().chars().take(MAX_QUOTED).collect();
     let reason = if text.is_empty() {
         // A scheduler that is not the master writes no body.
         format!("the scheduler replied {status} without a body; it may not be the master")

@@ -14,7 +14,10 @@ use async_trait::async_trait;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use crate::stores::document::{self, Place, Subject};
+use crate::{
+    definition_name::DefinitionName,
+    stores::document::{self, Subject},
+};
 
 const KIND: ResourceKind = ResourceKind {
     group: "bkbcs.tencent.com",
@@ -25,7 +28,7 @@ const KIND: ResourceKind = ResourceKind {
 
 const SCHEME: &str = "customresources";
 /// The pause before the next request to an API server that did not respond or is not watched.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// How often a write is retried if the resource changes elsewhere than in its definition.
 const ATTEMPTS: usize = 5;
 
@@ -54,14 +57,8 @@ struct LastRead {
     found: Option<Vec<Version>>,
 }
 
-/// A resource and its version.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Version {
-    namespace: String,
-    name: String,
-    uid: Option<String>,
-    version: Option<String>,
-}
+/// The `uid` and the `resourceVersion` of a resource.
+type Version = [Option<String>; 2];
 
 impl CustomResourceStore {
     /// The definitions of this cluster; new ones are written to `namespace`. Starts to watch without
@@ -82,9 +79,9 @@ impl CustomResourceStore {
     async fn write_guarded(&self, change: &FileChange, subject: &Subject) -> Result<(), StoreError> {
         let conflict = |other: &Resource| StoreError::Conflict {
             path: change.path.clone(),
-            other: path_of(&other.namespace, &other.name),
+            other: path_of(&name_of(other)),
         };
-        let is_own = |resource: &Resource| path_of(&resource.namespace, &resource.name) == change.path;
+        let is_own = |resource: &Resource| path_of(&name_of(resource)) == change.path;
         let is_rival = |resource: &Resource| {
             !is_own(resource) && Subject::of(&text_of(resource)).as_ref() == Some(subject)
         };
@@ -93,13 +90,13 @@ impl CustomResourceStore {
             return Err(conflict(other));
         }
         self.write(change).await?;
-        let there = list().await.map_err(|error| self.unknown(change, error))?;
-        let Some(own) = there.iter().find(|resource| is_own(resource)) else {
+        let listed = list().await.map_err(|error| self.unknown(change, error))?;
+        let Some(own) = listed.iter().find(|resource| is_own(resource)) else {
             // It was removed meanwhile.
             return Ok(());
         };
         let was_first = |other: &&Resource| is_rival(other) && version_of(other) <= version_of(own);
-        let Some(other) = there.iter().find(was_first) else {
+        let Some(other) = listed.iter().find(was_first) else {
             return Ok(());
         };
         let back = FileChange {
@@ -127,44 +124,40 @@ impl CustomResourceStore {
     }
 
     async fn write(&self, change: &FileChange) -> Result<(), StoreError> {
-        let (namespace, name) = place_in(&change.path).ok_or_else(|| self.refuses(&change.path))?;
+        let place = place_in(&change.path).ok_or_else(|| self.not_in_store(&change.path))?;
+        let (namespace, name) = (&*place.namespace, &*place.name);
         let after = change
             .after
             .as_deref()
             .map(|text| document::to_be_written(&change.path, text))
             .transpose()?;
         for _ in 0..ATTEMPTS {
-            let there = self.resources.get(namespace, name).await;
-            let there = there.map_err(|error| self.error(&error))?;
-            let text = there.as_ref().map(text_of);
-            let is_as_before = match (&text, &change.before) {
-                (Some(text), Some(before)) => document::are_the_same(text, before),
-                (None, None) => true,
-                _ => false,
-            };
-            if !is_as_before {
+            let current = self.resources.get(namespace, name).await;
+            let current = current.map_err(|error| self.error(&error))?;
+            let text = current.as_ref().map(text_of);
+            if !document::are_the_same(text.as_deref(), change.before.as_deref()) {
                 break;
             }
-            let written = match (&there, &after) {
+            let written = match (&current, &after) {
                 (None, None) => return Ok(()),
                 (None, Some(after)) => {
                     let spec = Map::from_iter([("spec".to_owned(), Value::Object(after.clone()))]);
                     self.resources.create(namespace, name, spec).await
                 }
-                (Some(there), Some(after)) => {
-                    let mut new = there.clone();
+                (Some(current), Some(after)) => {
+                    let mut new = current.clone();
                     new.object.insert("spec".to_owned(), Value::Object(after.clone()));
                     self.resources.replace(&new).await
                 }
-                (Some(there), None) => self.resources.delete(there).await,
+                (Some(current), None) => self.resources.delete(current).await,
             };
             match written {
                 Ok(()) => return Ok(()),
                 // Its definition may still be the same.
-                Err(ResourceError::Conflict(_) | ResourceError::NotFound(_)) if there.is_some() => {}
+                Err(ResourceError::Conflict(_) | ResourceError::NotFound(_)) if current.is_some() => {}
                 Err(ResourceError::Conflict(_)) => break,
                 Err(ResourceError::Unavailable(reason)) => {
-                    return self.look_whether_written(change, reason).await;
+                    return self.check_written(change, reason).await;
                 }
                 Err(error) => return Err(self.error(&error)),
             }
@@ -175,22 +168,19 @@ impl CustomResourceStore {
     }
 
     /// For a write without a response.
-    async fn look_whether_written(&self, change: &FileChange, reason: String) -> Result<(), StoreError> {
-        let (namespace, name) = place_in(&change.path).ok_or_else(|| self.refuses(&change.path))?;
-        if let Ok(there) = self.resources.get(namespace, name).await {
-            let is_written = match (there.as_ref().map(text_of), &change.after) {
-                (Some(text), Some(after)) => document::are_the_same(&text, after),
-                (None, None) => true,
-                _ => false,
-            };
-            if is_written {
+    async fn check_written(&self, change: &FileChange, reason: String) -> Result<(), StoreError> {
+        let place = place_in(&change.path).ok_or_else(|| self.not_in_store(&change.path))?;
+        let (namespace, name) = (&*place.namespace, &*place.name);
+        if let Ok(found) = self.resources.get(namespace, name).await {
+            let text = found.as_ref().map(text_of);
+            if document::are_the_same(text.as_deref(), change.after.as_deref()) {
                 return Ok(());
             }
         }
         Err(self.unknown(change, self.error(&ResourceError::Unavailable(reason))))
     }
 
-    fn refuses(&self, path: &Path) -> StoreError {
+    fn not_in_store(&self, path: &Path) -> StoreError {
         StoreError::Refused {
             store: self.location(),
             reason: format!("{} is not a resource of this store", path.display()),
@@ -222,8 +212,8 @@ impl DefinitionStore for CustomResourceStore {
     }
 
     fn place_for(&self, id: &DefinitionId) -> Option<PathBuf> {
-        let place = Place::of(id)?;
-        Some(path_of(&self.namespace, &name::of(place, &self.namespace)))
+        let name = name::of(&DefinitionName::of(id)?, &self.namespace);
+        Some(path_of(&DefinitionName::new(&self.namespace, &name)))
     }
 
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
@@ -265,7 +255,7 @@ impl DefinitionStore for CustomResourceStore {
             // There is no watch now, or it is time to check whether the server is available again.
             tokio::select! {
                 () = changed => {}
-                () = tokio::time::sleep_until(last.at + ASK_AGAIN) => {}
+                () = tokio::time::sleep_until(last.at + RETRY_PAUSE) => {}
             }
             let changes = self.resources.changes();
             let found = self.resources.list().await;
@@ -291,41 +281,31 @@ fn version_of(resource: &Resource) -> u64 {
 
 fn versions(resources: &[Resource]) -> Vec<Version> {
     let version = |resource: &Resource| {
-        let field = |field| resource.metadata(field).map(str::to_owned);
-        Version {
-            namespace: resource.namespace.clone(),
-            name: resource.name.clone(),
-            uid: field("uid"),
-            version: field("resourceVersion"),
-        }
+        ["uid", "resourceVersion"].map(|field| resource.metadata(field).map(str::to_owned))
     };
     resources.iter().map(version).collect()
 }
 
 fn file_of(resource: &Resource) -> DefinitionFile {
+    let name = name_of(resource);
     DefinitionFile {
-        path: path_of(&resource.namespace, &resource.name),
+        path: path_of(&name),
         text: text_of(resource),
-        place: Some(place_of(resource).id()),
+        place: Some(name.id()),
     }
 }
 
-fn place_of(resource: &Resource) -> Place<'_> {
-    Place {
-        namespace: &resource.namespace,
-        name: &resource.name,
-    }
+fn name_of(resource: &Resource) -> DefinitionName {
+    DefinitionName::new(&resource.namespace, &resource.name)
 }
 
-fn path_of(namespace: &str, name: &str) -> PathBuf {
-    PathBuf::from(format!("{SCHEME}:{namespace}/{name}"))
+fn path_of(resource: &DefinitionName) -> PathBuf {
+    PathBuf::from(format!("{SCHEME}:{resource}"))
 }
 
 /// Namespace and name of the resource at a path.
-fn place_in(path: &Path) -> Option<(&str, &str)> {
-    let place = path.to_str()?.strip_prefix(SCHEME)?.strip_prefix(':')?;
-    let (namespace, name) = place.split_once('/')?;
-    (!namespace.is_empty() && !name.is_empty() && !name.contains('/')).then_some((namespace, name))
+fn place_in(path: &Path) -> Option<DefinitionName> {
+    DefinitionName::parse(path.to_str()?.strip_prefix(SCHEME)?.strip_prefix(':')?)
 }
 
 /// The definition of a resource. A resource without one is returned as it is, and its reader reports what is
@@ -333,7 +313,7 @@ fn place_in(path: &Path) -> Option<(&str, &str)> {
 fn text_of(resource: &Resource) -> String {
     match resource.object.get("spec") {
         Some(Value::Object(spec)) => {
-            Value::Object(document::completed(spec.clone(), place_of(resource))).to_string()
+            Value::Object(document::completed(spec.clone(), &name_of(resource))).to_string()
         }
         _ => {
             let mut whole = Map::new();

@@ -2,39 +2,13 @@
 
 use std::path::Path;
 
-use admittance_definitions::{DefinitionId, FileChange, Location, Mistake, Mistakes, StoreError};
+use admittance_definitions::{FileChange, Location, Mistake, Mistakes, StoreError};
 use serde_json::{Map, Value};
 
-/// The `kind` of the documents, in any case.
-const KIND: &str = "admissionwebhook";
+use crate::definition_name::{DefinitionName, KIND};
+
 /// The `apiVersion` that BCS writes and never reads.
 const API_VERSION: &str = "v4";
-
-/// Namespace and name of a definition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place<'a> {
-    pub(crate) namespace: &'a str,
-    pub(crate) name: &'a str,
-}
-
-impl<'a> Place<'a> {
-    /// The ID of a definition of this kind whose name has a namespace part.
-    pub(crate) fn of(id: &'a DefinitionId) -> Option<Self> {
-        if !id.kind.eq_ignore_ascii_case(KIND) {
-            return None;
-        }
-        let (namespace, name) = id.name.split_once('/')?;
-        (!namespace.is_empty() && !name.is_empty() && !name.contains('/')).then_some(Self { namespace, name })
-    }
-
-    /// The definition with this ID, unless its document says otherwise.
-    pub(crate) fn id(self) -> DefinitionId {
-        DefinitionId {
-            kind: KIND.to_owned(),
-            name: format!("{}/{}", self.namespace, self.name),
-        }
-    }
-}
 
 /// BCS allows one definition per operation and kind, which are in lower case here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,18 +40,18 @@ impl Subject {
 /// A field, matched in any case like in Go; none if it is not set.
 fn field<'a>(object: &'a Map<String, Value>, field: &str) -> Option<&'a Value> {
     let found = object.iter().find(|(key, _)| key.eq_ignore_ascii_case(field));
-    found.map(|(_, value)| value).filter(|value| !is_nothing(value))
+    found.map(|(_, value)| value).filter(|value| !is_unset(value))
 }
 
-/// The document, with the name and namespace of its place, which take precedence in BCS.
-pub(crate) fn completed(mut document: Map<String, Value>, place: Place<'_>) -> Map<String, Value> {
+/// The document, with the name and namespace of its node or resource where it has none.
+pub(crate) fn completed(mut document: Map<String, Value>, place: &DefinitionName) -> Map<String, Value> {
     let mut whole = Map::new();
     // `kind` and `apiVersion` come first, whatever their spelling.
     for (field, text) in [("apiVersion", API_VERSION), ("kind", KIND)] {
-        take(&mut document, field);
+        remove(&mut document, field);
         whole.insert(field.to_owned(), text.into());
     }
-    let mut metadata = match take(&mut document, "metadata") {
+    let mut metadata = match remove(&mut document, "metadata") {
         None | Some(Value::Null) => Map::new(),
         Some(Value::Object(metadata)) => metadata,
         Some(other) => {
@@ -87,13 +61,13 @@ pub(crate) fn completed(mut document: Map<String, Value>, place: Place<'_>) -> M
             return whole;
         }
     };
-    for (field, text) in [("name", place.name), ("namespace", place.namespace)] {
+    for (field, text) in [("name", &place.name), ("namespace", &place.namespace)] {
         let is_there = metadata
             .iter()
-            .any(|(key, value)| key.eq_ignore_ascii_case(field) && !is_nothing(value));
+            .any(|(key, value)| key.eq_ignore_ascii_case(field) && !is_unset(value));
         if !is_there {
-            take(&mut metadata, field);
-            metadata.insert(field.to_owned(), text.into());
+            remove(&mut metadata, field);
+            metadata.insert(field.to_owned(), text.as_str().into());
         }
     }
     whole.insert("metadata".to_owned(), metadata.into());
@@ -103,7 +77,7 @@ pub(crate) fn completed(mut document: Map<String, Value>, place: Place<'_>) -> M
 
 /// The text of a node: unchanged, unless its reader needs the name from its place, or defaults that BCS takes for
 /// granted.
-pub(crate) fn as_kept(text: String, place: Place<'_>) -> String {
+pub(crate) fn with_defaults(text: String, place: &DefinitionName) -> String {
     // Its reader reports what is not a document at all.
     let Ok(document) = serde_json::from_str::<Map<String, Value>>(&text) else {
         return text;
@@ -123,20 +97,26 @@ pub(crate) fn as_kept(text: String, place: Place<'_>) -> String {
 }
 
 /// Removes a field, matched in any case like in Go.
-fn take(object: &mut Map<String, Value>, field: &str) -> Option<Value> {
+fn remove(object: &mut Map<String, Value>, field: &str) -> Option<Value> {
     let key = object.keys().find(|key| key.eq_ignore_ascii_case(field))?.clone();
     object.shift_remove(&key)
 }
 
 /// The way Go writes an unset value.
-fn is_nothing(value: &Value) -> bool {
+fn is_unset(value: &Value) -> bool {
     value.is_null() || value == ""
 }
 
-/// Whether two texts are the same document, except for order and spacing, which a store may change.
-pub(crate) fn are_the_same(one: &str, other: &str) -> bool {
+/// Whether two texts, or none, are the same document, except for order and spacing, which a store may change.
+pub(crate) fn are_the_same(one: Option<&str>, other: Option<&str>) -> bool {
     let read = |text: &str| serde_json::from_str::<Value>(text);
-    one == other || matches!((read(one), read(other)), (Ok(one), Ok(other)) if one == other)
+    match (one, other) {
+        (Some(one), Some(other)) => {
+            one == other || matches!((read(one), read(other)), (Ok(one), Ok(other)) if one == other)
+        }
+        (None, None) => true,
+        _ => false,
+    }
 }
 
 /// The document to write: BCS reads JSON, and takes everything that it finds for a definition.
@@ -156,10 +136,7 @@ pub(crate) fn to_be_written(path: &Path, text: &str) -> Result<Map<String, Value
         Ok(_) => return Err(wrong("this is not a definition document".to_owned())),
         Err(error) => return Err(wrong(format!("this is not JSON: {error}"))),
     };
-    let kind = document
-        .iter()
-        .find(|(key, _)| key.eq_ignore_ascii_case("kind"))
-        .and_then(|(_, kind)| kind.as_str());
+    let kind = field(&document, "kind").and_then(Value::as_str);
     match kind {
         Some(kind) if kind.eq_ignore_ascii_case(KIND) => Ok(document),
         Some(kind) => Err(wrong(format!(
@@ -178,29 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_place_says() {
-        // (kind, name, namespace and name)
-        for (kind, name, expected) in [
-            ("admissionwebhook", "defaultGroup/a", Some(("defaultGroup", "a"))),
-            ("AdmissionWebhook", "a/b", Some(("a", "b"))),
-            ("admissionwebhook", "a/b/c", None),
-            ("admissionwebhook", "a/", None),
-            ("admissionwebhook", "/b", None),
-            ("admissionwebhook", "a", None),
-            ("AdmissionChain", "a/b", None),
-            ("AdmissionWebhookConfiguration", "a/b", None),
-        ] {
-            let id = DefinitionId {
-                kind: kind.into(),
-                name: name.into(),
-            };
-            let place = Place::of(&id).map(|place| (place.namespace, place.name));
-            assert_eq!(place, expected, "{kind} {name}");
-        }
-    }
-
-    #[test]
-    fn what_a_definition_is_for() {
+    fn operations_and_kinds_that_a_change_gains() {
         // (before, after, operation and kind that are newly covered)
         let create = r#"{"resourcesRef":{"operation":"Create","kind":"Application"}}"#;
         let respelled = r#"{"ResourcesRef":{"Kind":"application","Operation":"CREATE"}}"#;
@@ -230,11 +185,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_comes_from_the_place() {
-        let place = Place {
-            namespace: "outer",
-            name: "name",
-        };
+    fn missing_names_come_from_the_place() {
+        let place = DefinitionName::new("outer", "name");
         // (as stored, as read)
         for (kept, expected) in [
             (
@@ -258,17 +210,14 @@ mod tests {
                 r#"{"apiVersion":"v4","kind":"admissionwebhook","metadata":[1],"x":2}"#,
             ),
         ] {
-            let read = Value::Object(completed(object(kept), place)).to_string();
+            let read = Value::Object(completed(object(kept), &place)).to_string();
             assert_eq!(read, expected, "{kept}");
         }
     }
 
     #[test]
     fn texts_of_nodes() {
-        let place = Place {
-            namespace: "n",
-            name: "a",
-        };
+        let place = DefinitionName::new("n", "a");
         let named = r#""metadata":{"name":"b","namespace":"m"}"#;
         // (as stored, as read; none if unchanged)
         for (kept, expected) in [
@@ -290,7 +239,7 @@ mod tests {
             ("[]".to_owned(), None),
             ("{".to_owned(), None),
         ] {
-            let read = as_kept(kept.clone(), place);
+            let read = with_defaults(kept.clone(), &place);
             assert_eq!(read, expected.unwrap_or(kept));
         }
     }
@@ -305,12 +254,12 @@ mod tests {
             ("no JSON", "no  JSON", false),
             ("", "", true),
         ] {
-            assert_eq!(are_the_same(one, other), expected, "{one} {other}");
+            assert_eq!(are_the_same(Some(one), Some(other)), expected, "{one} {other}");
         }
     }
 
     #[test]
-    fn what_is_written() {
+    fn documents_that_can_be_written() {
         // (text, what is wrong with it)
         for (text, expected) in [
             (r#"{"kind":"AdmissionWebhook"}"#, None),

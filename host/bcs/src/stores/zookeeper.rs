@@ -12,7 +12,6 @@ use std::{
     time::Duration,
 };
 
-use crate::zookeeper::{ZooKeeper, check_path};
 use admittance_definitions::{DefinitionFile, DefinitionId, DefinitionStore, FileChange, StoreError};
 use async_trait::async_trait;
 use tokio::sync::watch;
@@ -20,21 +19,25 @@ use tokio_util::task::AbortOnDropHandle;
 use zookeeper_client::{Client, CreateMode, Error};
 
 use self::{
-    nodes::{At, Node, Reader, Snapshot},
+    nodes::{Node, Reader, Snapshot},
     writes::Write,
 };
-use crate::stores::document::{self, Place, Subject};
+use crate::{
+    definition_name::DefinitionName,
+    stores::document::{self, Subject},
+    zookeeper::{At, ZooKeeper, ZooKeeperError, check_path},
+};
 
 const SCHEME: &str = "zookeeper";
 /// The timeout of all requests of one read or one commit.
-const LIMIT: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause before a failed read is retried while there is a session.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// How often a commit is retried if nodes change elsewhere than in their definitions, or others write
 /// theirs at the same time.
 const ATTEMPTS: usize = 20;
 /// The largest node, in bytes: a little less than ZooKeeper's default `jute.maxbuffer`.
-const LARGEST: usize = 1_000_000;
+const MAX_NODE_BYTES: usize = 1_000_000;
 
 /// The nodes `{root}/{namespace}/{name}` of an ensemble. Lives as long as the host.
 ///
@@ -83,29 +86,23 @@ impl ZooKeeperStore {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Namespace and name of a definition's path, and the path of its node.
-    fn place_in<'a>(&self, path: &'a Path) -> Option<(Place<'a>, &'a str)> {
+    /// The definition at a path, and the path of its node.
+    fn place_in<'a>(&self, path: &'a Path) -> Option<(DefinitionName, &'a str)> {
         let node = path.to_str()?.strip_prefix(SCHEME)?.strip_prefix(':')?;
-        let below = node.strip_prefix(&self.root)?.strip_prefix('/')?;
-        let (namespace, name) = below.split_once('/')?;
-        let is_node = !namespace.is_empty() && !name.is_empty() && !name.contains('/');
-        is_node.then_some((Place { namespace, name }, node))
+        let name = DefinitionName::parse(node.strip_prefix(&self.root)?.strip_prefix('/')?)?;
+        Some((name, node))
     }
 
     async fn client(&self) -> Result<Client, StoreError> {
-        let client = self.zookeeper.client().await;
-        client.map_err(|error| self.unreachable(error.to_string()))
+        self.zookeeper.client().await.map_err(|error| self.error(&error))
     }
 
     /// Runs a future while there is a connection, with a timeout.
     async fn bounded<T>(&self, action: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
-        let mut states = self.zookeeper.states();
-        tokio::select! {
-            result = action => result,
-            _ = states.wait_for(|state| !state.is_connected()) => {
-                Err(self.unreachable("the connection was lost".to_owned()))
-            }
-            () = tokio::time::sleep(LIMIT) => Err(self.unreachable("no response in time".to_owned())),
+        match tokio::time::timeout(TIMEOUT, self.zookeeper.while_connected(action)).await {
+            Ok(Some(result)) => result,
+            Ok(None) => Err(self.unreachable("the connection was lost".to_owned())),
+            Err(_) => Err(self.unreachable("no response in time".to_owned())),
         }
     }
 
@@ -113,7 +110,7 @@ impl ZooKeeperStore {
         let client = self.client().await?;
         let read = async {
             let read = self.reader.read(&client, &self.root).await;
-            match read.map_err(|At(path, error)| self.error(&path, &error))? {
+            match read.map_err(|error| self.error(&error))? {
                 Some(snapshot) => Ok(snapshot),
                 None => Err(self.unreachable("it kept changing while it was being read".to_owned())),
             }
@@ -143,14 +140,10 @@ impl ZooKeeperStore {
             return None;
         }
         let text = String::from_utf8_lossy(&node.data).into_owned();
-        let place = Place {
-            namespace: &node.namespace,
-            name: &node.name,
-        };
         Some(DefinitionFile {
             path: format!("{SCHEME}:{}", node.path).into(),
-            text: document::as_kept(text, place),
-            place: Some(place.id()),
+            text: document::with_defaults(text, &node.name),
+            place: Some(node.name.id()),
         })
     }
 
@@ -163,12 +156,16 @@ impl ZooKeeperStore {
         if changes.iter().all(|change| Subject::gained(change).is_none()) {
             return Ok(None);
         }
-        let at_root = |error| self.error(&self.root, &error);
-        let options = CreateMode::Persistent.with_acls(self.zookeeper.acls());
-        client.mkdir(&self.root, &options).await.map_err(at_root)?;
-        let (data, stat) = client.get_data(&self.root).await.map_err(at_root)?;
-        let nodes = nodes::all(client, &self.root).await;
-        let nodes = nodes.map_err(|At(path, error)| self.error(&path, &error))?;
+        let read = async {
+            let options = CreateMode::Persistent.with_acls(self.zookeeper.acls());
+            client
+                .mkdir(&self.root, &options)
+                .await
+                .at("creating", &self.root)?;
+            let (data, stat) = client.get_data(&self.root).await.at("reading", &self.root)?;
+            Ok::<_, ZooKeeperError>((data, stat, nodes::all(client, &self.root).await?))
+        };
+        let (data, stat, nodes) = read.await.map_err(|error| self.error(&error))?;
         for file in nodes.iter().filter_map(Self::file) {
             let is_changed = changes.iter().any(|change| change.path == file.path);
             let rival = Subject::of(&file.text).filter(|_| !is_changed);
@@ -184,14 +181,14 @@ impl ZooKeeperStore {
         }
         Ok(Some(Write {
             path: self.root.clone(),
-            there: Some(stat.version),
+            version: Some(stat.version),
             data: Some(data),
         }))
     }
 
     /// The write of a change, for the current node; an error if the node has changed.
     async fn prepare(&self, client: &Client, change: &FileChange) -> Result<Option<Write>, StoreError> {
-        let Some((place, path)) = self.place_in(&change.path) else {
+        let Some((name, path)) = self.place_in(&change.path) else {
             let reason = format!("{} is not a node of this store", change.path.display());
             return Err(self.refused(reason));
         };
@@ -202,35 +199,34 @@ impl ZooKeeperStore {
             }
             None => None,
         };
-        if data.as_ref().is_some_and(|data| data.len() > LARGEST) {
+        if data.as_ref().is_some_and(|data| data.len() > MAX_NODE_BYTES) {
             let path = change.path.display();
             return Err(self.refused(format!(
-                "{path} has more than {LARGEST} bytes, the limit for a node"
+                "{path} has more than {MAX_NODE_BYTES} bytes, the limit for a node"
             )));
         }
-        let (text, there) = match client.get_data(path).await {
-            Ok((found, stat)) => (Some(found), Some(stat.version)),
-            Err(Error::NoNode) => (None, None),
-            Err(error) => return Err(self.error(path, &error)),
+        let (found, version) = match client.get_data(path).await {
+            Ok((found, stat)) => (found, Some(stat.version)),
+            Err(Error::NoNode) => (Vec::new(), None),
+            Err(source) => {
+                return Err(source)
+                    .at("reading", path)
+                    .map_err(|error| self.error(&error));
+            }
         };
-        let text = text.filter(|data| !data.is_empty()).map(|data| {
-            let text = String::from_utf8_lossy(&data).into_owned();
-            document::as_kept(text, place)
+        let text = (!found.is_empty()).then(|| {
+            let text = String::from_utf8_lossy(&found).into_owned();
+            document::with_defaults(text, &name)
         });
-        let is_as_before = match (&text, &change.before) {
-            (Some(text), Some(before)) => document::are_the_same(text, before),
-            (None, None) => true,
-            _ => false,
-        };
-        if !is_as_before {
+        if !document::are_the_same(text.as_deref(), change.before.as_deref()) {
             return Err(StoreError::ChangedMeanwhile {
                 path: change.path.clone(),
             });
         }
-        let is_nothing = there.is_none() && data.is_none();
-        Ok((!is_nothing).then(|| Write {
+        let is_absent = version.is_none() && data.is_none();
+        Ok((!is_absent).then(|| Write {
             path: path.to_owned(),
-            there,
+            version,
             data,
         }))
     }
@@ -248,8 +244,8 @@ impl ZooKeeperStore {
         is_sent: &AtomicBool,
     ) -> Result<(), StoreError> {
         // A server that lags behind would show replaced data.
-        let synced = client.sync(&self.root).await;
-        synced.map_err(|error| self.error(&self.root, &error))?;
+        let synced = client.sync(&self.root).await.at("writing", &self.root);
+        synced.map_err(|error| self.error(&error))?;
         for _ in 0..ATTEMPTS {
             let mut writes = Vec::from_iter(self.guard(client, changes).await?);
             for change in changes {
@@ -258,10 +254,12 @@ impl ZooKeeperStore {
             is_sent.store(true, Ordering::Relaxed);
             match writes::transact(client, &mut writes, self.zookeeper.acls()).await {
                 Ok(()) => return Ok(()),
-                Err(At(_, Error::BadVersion | Error::NoNode | Error::NodeExists)) => {
-                    // The next read tells whether the definition has changed.
-                }
-                Err(At(path, error)) => return Err(self.error(&path, &error)),
+                // The next read tells whether the definition has changed.
+                Err(ZooKeeperError::Refused {
+                    source: Error::BadVersion | Error::NoNode | Error::NodeExists,
+                    ..
+                }) => {}
+                Err(error) => return Err(self.error(&error)),
             }
         }
         let path = changes.iter().map(|change| change.path.clone()).next();
@@ -288,17 +286,15 @@ impl ZooKeeperStore {
         self.bounded(look).await.is_ok()
     }
 
-    fn error(&self, path: &str, error: &Error) -> StoreError {
+    fn error(&self, error: &ZooKeeperError) -> StoreError {
         match error {
-            Error::NoAuth => self.refused(format!(
-                "the access list of {path} does not allow it; is this the user and the password of the scheme \
-                 `digest` that the other programs of the cluster have?"
-            )),
-            Error::NotEmpty => self.refused(format!("{path} has nodes below it, so it cannot be deleted")),
-            Error::ConnectionLoss | Error::SessionExpired | Error::ClientClosed | Error::Timeout => {
-                self.unreachable(error.to_string())
-            }
-            error => self.refused(format!("{path}: {error}")),
+            ZooKeeperError::Refused {
+                source: Error::NotEmpty,
+                path,
+                ..
+            } => self.refused(format!("{path} has nodes below it, so it cannot be deleted")),
+            error if error.is_disconnected() => self.unreachable(error.to_string()),
+            error => self.refused(error.to_string()),
         }
     }
 
@@ -328,8 +324,7 @@ impl DefinitionStore for ZooKeeperStore {
     }
 
     fn place_for(&self, id: &DefinitionId) -> Option<PathBuf> {
-        let Place { namespace, name } = Place::of(id)?;
-        let node = format!("{}/{namespace}/{name}", self.root);
+        let node = format!("{}/{}", self.root, DefinitionName::of(id)?);
         check_path(&node).ok()?;
         Some(PathBuf::from(format!("{SCHEME}:{node}")))
     }
@@ -390,7 +385,7 @@ impl DefinitionStore for ZooKeeperStore {
                     if self.snapshot().await.is_ok() {
                         return;
                     }
-                    tokio::time::sleep(ASK_AGAIN).await;
+                    tokio::time::sleep(RETRY_PAUSE).await;
                 }
             }
         }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use admittance_admission::Pattern;
 
 /// The most mistakes that are reported; a body may have a million of them.
-const TOLD: usize = 16;
+const MAX_REPORTED: usize = 16;
 
 /// A type of a Go program, as far as its JSON form is concerned. `null` is accepted for each of them,
 /// and is its zero value.
@@ -51,8 +51,8 @@ impl Type {
     pub(crate) fn accept(&self, value: &Value) -> Result<(), String> {
         let mut found = Vec::new();
         self.check(value, "", &mut found);
-        let more = found.len().saturating_sub(TOLD);
-        found.truncate(TOLD);
+        let more = found.len().saturating_sub(MAX_REPORTED);
+        found.truncate(MAX_REPORTED);
         match (found.is_empty(), more) {
             (true, _) => Ok(()),
             (false, 0) => Err(found.join("; ")),
@@ -110,7 +110,7 @@ impl Type {
         };
         if !right {
             let place = if place.is_empty() { "the body" } else { place };
-            found.push(format!("{place} is not {}", self.wanted()));
+            found.push(format!("{place} is not {}", self.expected()));
         }
     }
 
@@ -128,7 +128,7 @@ impl Type {
         }
     }
 
-    fn wanted(&self) -> &'static str {
+    fn expected(&self) -> &'static str {
         match self {
             Self::Text => "a string",
             Self::Flag => "true or false",

@@ -18,14 +18,7 @@ pub(crate) const REPLICA_CONTROLLER: Type = Struct(&[
     Field("apiVersion", Text),
     Field("kind", Text),
     Field("metadata", OBJECT_META),
-    Field(
-        "spec",
-        Struct(&[
-            Field("instance", Integer(Signed32)),
-            Field("selector", Texts),
-            Field("template", POD_TEMPLATE),
-        ]),
-    ),
+    Field("spec", WORKLOAD_SPEC),
     Field("updatePolicy", UPDATE_POLICY),
     Field("restartPolicy", RESTART_POLICY),
     Field("killPolicy", KILL_POLICY),
@@ -58,14 +51,7 @@ pub(crate) const DAEMONSET: Type = Struct(&[
     Field("apiVersion", Text),
     Field("kind", Text),
     Field("metadata", OBJECT_META),
-    Field(
-        "spec",
-        Struct(&[
-            Field("instance", Integer(Signed32)),
-            Field("selector", Texts),
-            Field("template", POD_TEMPLATE),
-        ]),
-    ),
+    Field("spec", WORKLOAD_SPEC),
     Field("restartPolicy", RESTART_POLICY),
     Field("killPolicy", KILL_POLICY),
 ]);
@@ -79,6 +65,12 @@ pub(crate) const MESSAGE: Type = Struct(&[
     Field("msgtype", Text),
     Field("msgdata", Any),
     Field("taskgroupid", Text),
+]);
+
+const WORKLOAD_SPEC: Type = Struct(&[
+    Field("instance", Integer(Signed32)),
+    Field("selector", Texts),
+    Field("template", POD_TEMPLATE),
 ]);
 
 const OBJECT_META: Type = Struct(&[

@@ -8,7 +8,7 @@ use crate::zookeeper::Servers;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ZooKeeperError {
     #[error("ZooKeeper at {servers} is unavailable: {reason}")]
-    Away { servers: Servers, reason: String },
+    Unavailable { servers: Servers, reason: String },
     /// The root node of the connection string does not exist.
     #[error("ZooKeeper at {servers}: the root node of the connection string does not exist; create it")]
     NoRoot { servers: Servers },
@@ -24,9 +24,9 @@ pub enum ZooKeeperError {
 
 impl ZooKeeperError {
     /// Whether the connection failed, so that the request can be retried with a new one.
-    pub fn is_away(&self) -> bool {
+    pub fn is_disconnected(&self) -> bool {
         match self {
-            Self::Away { .. } => true,
+            Self::Unavailable { .. } => true,
             Self::NoRoot { .. } => false,
             Self::Refused { source, .. } => matches!(
                 source,
@@ -57,7 +57,7 @@ impl<T> At<T> for Result<T, Error> {
 }
 
 /// The text of a client error, with a hint where there is one.
-fn describe(error: &Error) -> String {
+pub(super) fn describe(error: &Error) -> String {
     match error {
         Error::NoAuth => {
             "not allowed by the node's access list; is this the user and the password of the scheme `digest` \
@@ -70,50 +70,5 @@ fn describe(error: &Error) -> String {
         Error::SessionExpired => "the session has expired".to_owned(),
         Error::ClientClosed => "the session was closed".to_owned(),
         error => error.to_string(),
-    }
-}
-
-/// Checks whether this is a valid path of a node; the error is a sentence. ZooKeeper has the same rules.
-pub fn check_path(path: &str) -> Result<(), &'static str> {
-    let Some(rest) = path.strip_prefix('/') else {
-        return Err("a ZooKeeper path must begin with `/`");
-    };
-    if rest.is_empty() {
-        return Ok(());
-    }
-    for name in rest.split('/') {
-        match name {
-            "" => return Err("a ZooKeeper path must not end with `/` or contain `//`"),
-            "." | ".." => return Err("a ZooKeeper path must not contain `.` or `..` as a name"),
-            _ => {}
-        }
-    }
-    let is_refused = |character: char| matches!(character, '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{e000}'..='\u{f8ff}' | '\u{fff0}'..='\u{ffff}');
-    if rest.contains(is_refused) {
-        return Err("a ZooKeeper path must not contain control characters");
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_are_as_zookeeper_takes_them() {
-        for (path, is_good) in [
-            ("/", true),
-            ("/bcs/services/endpoints/scheduler", true),
-            ("/路径/.a./..b", true),
-            ("", false),
-            ("bcs", false),
-            ("/bcs/", false),
-            ("/bcs//services", false),
-            ("/bcs/./services", false),
-            ("/bcs/..", false),
-            ("/bcs/\u{7}", false),
-        ] {
-            assert_eq!(check_path(path).is_ok(), is_good, "{path:?}");
-        }
     }
 }

@@ -1,6 +1,6 @@
-use std::{fmt, str::FromStr};
+//! Paths of nodes.
 
-use super::check_path;
+use std::{fmt, str::FromStr};
 
 /// The absolute path of a node, such as `/bcs/services/endpoints/scheduler`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,13 +53,40 @@ impl fmt::Display for NodePath {
     }
 }
 
+/// Checks whether this is a valid path of a node; the error is a sentence. ZooKeeper has the same rules.
+pub fn check_path(path: &str) -> Result<(), &'static str> {
+    let Some(rest) = path.strip_prefix('/') else {
+        return Err("a ZooKeeper path must begin with `/`");
+    };
+    if rest.is_empty() {
+        return Ok(());
+    }
+    for name in rest.split('/') {
+        match name {
+            "" => return Err("a ZooKeeper path must not end with `/` or contain `//`"),
+            "." | ".." => return Err("a ZooKeeper path must not contain `.` or `..` as a name"),
+            _ => {}
+        }
+    }
+    let is_refused = |character: char| matches!(character, '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{e000}'..='\u{f8ff}' | '\u{fff0}'..='\u{ffff}');
+    if rest.contains(is_refused) {
+        return Err("a ZooKeeper path must not contain control characters");
+    }
+    Ok(())
+}
+
+pub(super) fn join(parent: &str, name: &str) -> String {
+    let parent = parent.trim_end_matches('/');
+    format!("{parent}/{name}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn paths_of_nodes() {
-        for (text, is_one) in [
+        for (text, is_valid) in [
             ("/a", true),
             ("/blueking/admissionwebhook", true),
             ("/a b/_c_0-x", true),
@@ -76,7 +103,7 @@ mod tests {
             ("/a\u{fffd}", false),
         ] {
             let path = text.parse::<NodePath>();
-            assert_eq!(path.is_ok(), is_one, "{text:?}");
+            assert_eq!(path.is_ok(), is_valid, "{text:?}");
             if let Ok(path) = path {
                 assert_eq!(path.to_string(), text);
             }
@@ -89,6 +116,24 @@ mod tests {
         assert_eq!(path.child("b").unwrap().as_str(), "/a/b");
         for name in ["", "b/c", "..", "\0"] {
             assert!(path.child(name).is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn paths_that_zookeeper_accepts() {
+        for (path, is_valid) in [
+            ("/", true),
+            ("/bcs/services/endpoints/scheduler", true),
+            ("/路径/.a./..b", true),
+            ("", false),
+            ("bcs", false),
+            ("/bcs/", false),
+            ("/bcs//services", false),
+            ("/bcs/./services", false),
+            ("/bcs/..", false),
+            ("/bcs/\u{7}", false),
+        ] {
+            assert_eq!(check_path(path).is_ok(), is_valid, "{path:?}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Registration: an ephemeral node of this program.
 
-mod hold;
+mod keeper;
 
 use bytes::Bytes;
 use tokio::sync::watch;
@@ -46,11 +46,11 @@ impl RegistrationState {
 
 impl Registered {
     pub(crate) fn keep(zookeeper: ZooKeeper, registration: Registration) -> Self {
-        let (show, state) = watch::channel(RegistrationState::Missing {
+        let (sender, state) = watch::channel(RegistrationState::Missing {
             reason: "not registered yet".to_owned(),
         });
         let stop = CancellationToken::new();
-        tokio::spawn(hold::keep(zookeeper, registration, show, stop.clone()));
+        tokio::spawn(keeper::keep(zookeeper, registration, sender, stop.clone()));
         Self { state, stop }
     }
 

@@ -9,15 +9,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::{sync::watch, task::AbortHandle, time::timeout};
+use tokio::{sync::watch, time::timeout};
+use tokio_util::task::AbortOnDropHandle;
 use zookeeper_client::{Acls, Client, SessionId};
 
-use crate::zookeeper::{
-    ChildList, EnsembleConfig, Followed, MemberList, Registered, Registration, Servers, ZooKeeperError,
-};
+use crate::zookeeper::{EnsembleConfig, Followed, Member, Registered, Registration, Servers, ZooKeeperError};
 
 /// How long a caller waits for a session.
-const PATIENCE: Duration = Duration::from_secs(2);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// An ensemble, with a session that is opened again when it is lost. Cheap to clone; it lives as long as a
 /// clone, or a list or a registration that was made with one.
@@ -30,8 +29,8 @@ struct Shared {
     servers: Servers,
     is_authenticated: bool,
     states: watch::Receiver<SessionState>,
-    session: watch::Receiver<Session>,
-    task: AbortHandle,
+    connection: watch::Receiver<Connection>,
+    _task: AbortOnDropHandle<()>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,12 +54,8 @@ pub enum SessionState {
     },
 }
 
-/// The same, with the client.
-#[derive(Clone, Debug)]
-pub(crate) enum Session {
-    Here(Client),
-    Away(String),
-}
+/// The client of the session while it is connected, else the reason why it is not.
+type Connection = Result<Client, String>;
 
 impl SessionState {
     /// Whether requests to ZooKeeper are possible.
@@ -92,19 +87,19 @@ impl ZooKeeper {
     pub fn open(config: EnsembleConfig) -> Self {
         let servers = config.servers.clone();
         let is_authenticated = config.digest.is_some();
-        let (show, states) = watch::channel(SessionState::Connecting {
+        let (state_sender, states) = watch::channel(SessionState::Connecting {
             since: Instant::now(),
             reason: None,
         });
-        let (hand_out, session) = watch::channel(Session::Away("not connected yet".to_owned()));
-        let task = tokio::spawn(connect::keep(config, show, hand_out)).abort_handle();
+        let (connection_sender, connection) = watch::channel(Err("not connected yet".to_owned()));
+        let task = tokio::spawn(connect::keep(config, state_sender, connection_sender));
         Self {
             shared: Arc::new(Shared {
                 servers,
                 is_authenticated,
                 states,
-                session,
-                task,
+                connection,
+                _task: AbortOnDropHandle::new(task),
             }),
         }
     }
@@ -128,9 +123,9 @@ impl ZooKeeper {
     /// request made while the connection is lost waits for as long as the session lasts, so give
     /// it a timeout.
     pub async fn client(&self) -> Result<Client, ZooKeeperError> {
-        match timeout(PATIENCE, self.connected(drop)).await {
+        match timeout(CLIENT_TIMEOUT, self.connected(drop)).await {
             Ok(client) => Ok(client),
-            Err(_) => Err(self.away()),
+            Err(_) => Err(self.unavailable()),
         }
     }
 
@@ -145,12 +140,12 @@ impl ZooKeeper {
     }
 
     /// Follow the members registered below this node, in the background. The node need not exist.
-    pub fn members(&self, path: &str) -> Followed<MemberList> {
+    pub fn members(&self, path: &str) -> Followed<Member> {
         Followed::start(self.clone(), path)
     }
 
     /// Follow the names of this node's children, in the background. The node need not exist.
-    pub fn children(&self, path: &str) -> Followed<ChildList> {
+    pub fn children(&self, path: &str) -> Followed<String> {
         Followed::start(self.clone(), path)
     }
 
@@ -160,14 +155,14 @@ impl ZooKeeper {
     }
 
     /// Wait for a session, and report why there is none, whenever the reason changes.
-    pub(crate) async fn connected(&self, mut tell: impl FnMut(ZooKeeperError)) -> Client {
-        let mut session = self.shared.session.clone();
+    pub(super) async fn connected(&self, mut report: impl FnMut(ZooKeeperError)) -> Client {
+        let mut connection = self.shared.connection.clone();
         loop {
-            if let Session::Here(client) = &*session.borrow_and_update() {
+            if let Ok(client) = &*connection.borrow_and_update() {
                 return client.clone();
             }
-            tell(self.away());
-            if session.changed().await.is_err() {
+            report(self.unavailable());
+            if connection.changed().await.is_err() {
                 // The task has ended with the runtime.
                 std::future::pending::<()>().await;
             }
@@ -176,29 +171,23 @@ impl ZooKeeper {
 
     /// Run a future while there is a connection; none if it is lost.
     pub(crate) async fn while_connected<T>(&self, action: impl Future<Output = T>) -> Option<T> {
-        let mut session = self.shared.session.clone();
+        let mut connection = self.shared.connection.clone();
         tokio::select! {
             biased;
-            _ = session.wait_for(|session| matches!(session, Session::Away(_))) => None,
+            _ = connection.wait_for(Result::is_err) => None,
             result = action => Some(result),
         }
     }
 
-    pub(crate) fn away(&self) -> ZooKeeperError {
-        let reason = match &*self.shared.session.borrow() {
-            Session::Away(reason) => reason.clone(),
-            Session::Here(_) => "the connection was lost, and is restored now".to_owned(),
+    pub(super) fn unavailable(&self) -> ZooKeeperError {
+        let reason = match &*self.shared.connection.borrow() {
+            Err(reason) => reason.clone(),
+            Ok(_) => "the connection was lost, and is restored now".to_owned(),
         };
-        ZooKeeperError::Away {
+        ZooKeeperError::Unavailable {
             servers: self.shared.servers.clone(),
             reason,
         }
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 

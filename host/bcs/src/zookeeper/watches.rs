@@ -36,19 +36,19 @@ impl Watch {
     /// The names of a node's children, and a watch for children created or deleted, and for the node's deletion.
     pub async fn children(client: &Client, path: &str) -> Result<(Vec<String>, Self), Error> {
         let (client, path) = (client.clone(), path.to_owned());
-        Self::ask(async move { client.list_and_watch_children(&path).await }).await
+        Self::send(async move { client.list_and_watch_children(&path).await }).await
     }
 
     /// The stat of a node, if it exists, and a watch for its creation, change and deletion.
     pub async fn node(client: &Client, path: &str) -> Result<(Option<Stat>, Self), Error> {
         let (client, path) = (client.clone(), path.to_owned());
-        Self::ask(async move { client.check_and_watch_stat(&path).await }).await
+        Self::send(async move { client.check_and_watch_stat(&path).await }).await
     }
 
     /// The data of a node, and a watch for its change and deletion.
     pub async fn data(client: &Client, path: &str) -> Result<((Vec<u8>, Stat), Self), Error> {
         let (client, path) = (client.clone(), path.to_owned());
-        Self::ask(async move {
+        Self::send(async move {
             let (data, stat, watcher) = client.get_and_watch_data(&path).await?;
             Ok(((data, stat), watcher))
         })
@@ -62,22 +62,22 @@ impl Watch {
 
     /// Send the request in a task that continues even if the caller is gone. It holds the client until there
     /// is a response.
-    async fn ask<T: Send + 'static>(
+    async fn send<T: Send + 'static>(
         request: impl Future<Output = Result<(T, OneshotWatcher), Error>> + Send + 'static,
     ) -> Result<(T, Self), Error> {
-        let (answer, answered) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let runtime = Handle::current();
         tokio::spawn(async move {
-            let answered = request.await.map(|(read, watcher)| {
+            let response = request.await.map(|(read, watcher)| {
                 let event: Event = Box::pin(watcher.changed());
                 let event = Some(event);
                 (read, Self { event, runtime })
             });
             // The caller may be gone; then the watch is dropped here.
-            let _ = answer.send(answered);
+            let _ = sender.send(response);
         });
         // Without an answer the task has ended with the runtime.
-        answered.await.unwrap_or(Err(Error::ClientClosed))
+        receiver.await.unwrap_or(Err(Error::ClientClosed))
     }
 }
 

@@ -5,7 +5,7 @@ use zookeeper_client::{Error, Permission};
 
 use crate::{
     ensemble::shared,
-    scene::{config, registration, said, somebody, until},
+    scene::{config, data_of, other_client, registration, until},
 };
 
 fn as_user(password: &str) -> EnsembleConfig {
@@ -42,13 +42,13 @@ async fn nodes_belong_to_the_user_that_made_them() {
         // `echo -n bcs:secret | openssl dgst -sha1 -binary | base64`
         assert_eq!(entry.id(), "bcs:igeWmHgCsZ6YHXQ9z1LrTZyu4yc=", "{path}");
     }
-    let nobody = somebody(shared()).await;
+    let nobody = other_client(shared()).await;
     assert_eq!(nobody.get_data(&path).await.unwrap_err(), Error::NoAuth);
     // A client with the password is the same user, and can read it.
     let too = ZooKeeper::open(as_user("secret"));
     let members = too.members("/acl/of/user");
     let list = until(&mut members.receiver(), |list| list.is_read).await;
-    assert_eq!(said(&list), ["x"]);
+    assert_eq!(data_of(&list), ["x"]);
     registered.withdraw().await;
     assert_eq!(client.check_stat(&path).await, Ok(None));
 }
@@ -81,7 +81,7 @@ async fn who_may_not_is_told_so() {
 async fn without_a_user_nodes_are_open() {
     let zookeeper = ZooKeeper::open(config(shared()));
     let (_registered, path) = registered_path(&zookeeper, "/open/to/anyone").await;
-    let nobody = somebody(shared()).await;
+    let nobody = other_client(shared()).await;
     for path in [path.as_str(), "/open/to/anyone", "/open"] {
         let (acl, _) = nobody.get_acl(path).await.unwrap();
         let [entry] = acl.as_slice() else {

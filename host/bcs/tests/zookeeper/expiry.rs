@@ -1,4 +1,4 @@
-//! Ending the session of somebody else.
+//! Ending the session of another client.
 
 use std::{
     io::{Read as _, Write as _},

@@ -2,18 +2,21 @@
 
 use std::sync::Arc;
 
-use admittance_bcs::zookeeper::{MemberList, ZooKeeper};
+use admittance_bcs::zookeeper::{ChildList, Member, ZooKeeper};
 use tokio::sync::watch;
 use zookeeper_client::{Acls, CreateMode};
 
 use crate::{
     ensemble::{Ensemble, Server, shared},
-    scene::{PERSISTENT, config, impatient, registration, said, session, somebody, until},
+    scene::{PERSISTENT, config, data_of, impatient, other_client, registration, session, until},
 };
 
-async fn until_said(list: &mut watch::Receiver<Arc<MemberList>>, expected: &[&str]) -> Arc<MemberList> {
+async fn until_data(
+    list: &mut watch::Receiver<Arc<ChildList<Member>>>,
+    expected: &[&str],
+) -> Arc<ChildList<Member>> {
     until(list, |list| {
-        list.lost.is_none() && list.is_read && said(list) == expected
+        list.lost.is_none() && list.is_read && data_of(list) == expected
     })
     .await
 }
@@ -25,9 +28,9 @@ async fn members_are_in_the_order_of_their_sequences() {
     let members = zookeeper.members(parent);
     let mut list = members.receiver();
     // The parent node does not exist yet.
-    until_said(&mut list, &[]).await;
-    let somebody = somebody(shared()).await;
-    somebody.mkdir(parent, &PERSISTENT).await.unwrap();
+    until_data(&mut list, &[]).await;
+    let client = other_client(shared()).await;
+    client.mkdir(parent, &PERSISTENT).await.unwrap();
     for (name, data) in [
         ("a-0000000010", "third"),
         (
@@ -40,41 +43,38 @@ async fn members_are_in_the_order_of_their_sequences() {
         ("0000000001", "only a number"),
     ] {
         let path = format!("{parent}/{name}");
-        somebody
-            .create(&path, data.as_bytes(), &PERSISTENT)
-            .await
-            .unwrap();
+        client.create(&path, data.as_bytes(), &PERSISTENT).await.unwrap();
     }
-    let three = until_said(&mut list, &["first", "second", "third"]).await;
-    let sequences: Vec<_> = three.members.iter().map(|member| member.sequence).collect();
+    let three = until_data(&mut list, &["first", "second", "third"]).await;
+    let sequences: Vec<_> = three.children.iter().map(|member| member.sequence).collect();
     assert_eq!(sequences, [2, 9, 10]);
-    assert_eq!(three.members[2].name, "a-0000000010");
-    let path = format!("{parent}/{}", three.members[0].name);
-    somebody.delete(&path, None).await.unwrap();
-    until_said(&mut list, &["second", "third"]).await;
-    assert_eq!(said(&members.borrow()), ["second", "third"]);
+    assert_eq!(three.children[2].name, "a-0000000010");
+    let path = format!("{parent}/{}", three.children[0].name);
+    client.delete(&path, None).await.unwrap();
+    until_data(&mut list, &["second", "third"]).await;
+    assert_eq!(data_of(&members.borrow()), ["second", "third"]);
 }
 
 #[tokio::test]
 async fn a_node_that_goes_has_no_members_and_may_come_again() {
     let parent = "/members-of-nothing";
     let zookeeper = ZooKeeper::open(config(shared()));
-    let somebody = somebody(shared()).await;
+    let client = other_client(shared()).await;
     let mut list = zookeeper.members(parent);
     let mut receiver = list.receiver();
     let member = format!("{parent}/x0000000001");
     for _ in 0..3 {
-        somebody.mkdir(parent, &PERSISTENT).await.unwrap();
-        somebody.create(&member, b"x", &PERSISTENT).await.unwrap();
-        until_said(&mut receiver, &["x"]).await;
-        somebody.delete(&member, None).await.unwrap();
-        somebody.delete(parent, None).await.unwrap();
-        until_said(&mut receiver, &[]).await;
+        client.mkdir(parent, &PERSISTENT).await.unwrap();
+        client.create(&member, b"x", &PERSISTENT).await.unwrap();
+        until_data(&mut receiver, &["x"]).await;
+        client.delete(&member, None).await.unwrap();
+        client.delete(parent, None).await.unwrap();
+        until_data(&mut receiver, &[]).await;
     }
     // The same by the other way to wait.
-    somebody.mkdir(parent, &PERSISTENT).await.unwrap();
-    somebody.create(&member, b"x", &PERSISTENT).await.unwrap();
-    while list.borrow().members.is_empty() {
+    client.mkdir(parent, &PERSISTENT).await.unwrap();
+    client.create(&member, b"x", &PERSISTENT).await.unwrap();
+    while list.borrow().children.is_empty() {
         list.changed().await;
     }
 }
@@ -83,23 +83,23 @@ async fn a_node_that_goes_has_no_members_and_may_come_again() {
 async fn children_are_names() {
     let parent = "/children";
     let zookeeper = ZooKeeper::open(config(shared()));
-    let somebody = somebody(shared()).await;
+    let client = other_client(shared()).await;
     let children = zookeeper.children(parent);
     let mut list = children.receiver();
     for name in ["BCS-MESOS-10002", "BCS-MESOS-10001", "_c_x0000000001"] {
         let path = format!("{parent}/{name}");
-        somebody.mkdir(&path, &PERSISTENT).await.unwrap();
+        client.mkdir(&path, &PERSISTENT).await.unwrap();
     }
-    let all = until(&mut list, |list| list.names.len() == 3).await;
+    let all = until(&mut list, |list| list.children.len() == 3).await;
     assert_eq!(
-        all.names,
+        all.children,
         ["BCS-MESOS-10001", "BCS-MESOS-10002", "_c_x0000000001"]
     );
     assert!(all.is_read && all.lost.is_none(), "{all:?}");
 }
 
 #[tokio::test]
-async fn what_can_be_no_node_has_no_members() {
+async fn an_invalid_path_has_no_members() {
     let zookeeper = ZooKeeper::open(config(shared()));
     for path in ["bcs", "", "/bcs/", "/bcs//x"] {
         let members = zookeeper.members(path);
@@ -111,39 +111,36 @@ async fn what_can_be_no_node_has_no_members() {
 }
 
 #[tokio::test]
-async fn who_was_there_stays_listed_while_the_server_is_away() {
+async fn members_stay_listed_while_the_server_is_unavailable() {
     let mut server = Server::start();
     let zookeeper = ZooKeeper::open(config(server.address()));
-    let somebody_here = somebody(server.address()).await;
-    somebody_here.mkdir("/m", &PERSISTENT).await.unwrap();
-    somebody_here
+    let registered = other_client(server.address()).await;
+    registered.mkdir("/m", &PERSISTENT).await.unwrap();
+    registered
         .create("/m/x0000000001", b"one", &PERSISTENT)
         .await
         .unwrap();
     let members = zookeeper.members("/m");
     let mut list = members.receiver();
-    until_said(&mut list, &["one"]).await;
-    drop(somebody_here);
+    until_data(&mut list, &["one"]).await;
+    drop(registered);
     server.stop();
     let old = until(&mut list, |list| list.lost.is_some()).await;
-    assert_eq!(said(&old), ["one"]);
+    assert_eq!(data_of(&old), ["one"]);
     assert!(old.is_read, "{old:?}");
     let reason = old.lost.clone().unwrap();
     assert!(reason.contains(server.address()), "{reason}");
     // A new follower has no list.
     let unknown = zookeeper.members("/m");
     let first = until(&mut unknown.receiver(), |list| list.lost.is_some()).await;
-    assert!(!first.is_read && first.members.is_empty(), "{first:?}");
+    assert!(!first.is_read && first.children.is_empty(), "{first:?}");
     server.start_again();
-    until_said(&mut list, &["one"]).await;
-    until_said(&mut unknown.receiver(), &["one"]).await;
+    until_data(&mut list, &["one"]).await;
+    until_data(&mut unknown.receiver(), &["one"]).await;
     // And the watch is there again.
-    let somebody_else = somebody(server.address()).await;
-    somebody_else
-        .create("/m/x0000000002", b"two", &PERSISTENT)
-        .await
-        .unwrap();
-    until_said(&mut list, &["one", "two"]).await;
+    let other = other_client(server.address()).await;
+    other.create("/m/x0000000002", b"two", &PERSISTENT).await.unwrap();
+    until_data(&mut list, &["one", "two"]).await;
 }
 
 #[tokio::test]
@@ -151,27 +148,24 @@ async fn who_went_and_came_while_it_was_away_is_seen_after() {
     let server = Server::start();
     let zookeeper = ZooKeeper::open(impatient(server.address()));
     let mut list = zookeeper.members("/m");
-    let somebody = somebody(server.address()).await;
-    somebody.mkdir("/m", &PERSISTENT).await.unwrap();
+    let client = other_client(server.address()).await;
+    client.mkdir("/m", &PERSISTENT).await.unwrap();
     let ephemeral = CreateMode::Ephemeral.with_acls(Acls::anyone_all());
-    somebody
-        .create("/m/x0000000001", b"one", &ephemeral)
-        .await
-        .unwrap();
+    client.create("/m/x0000000001", b"one", &ephemeral).await.unwrap();
     let mut receiver = list.receiver();
-    until_said(&mut receiver, &["one"]).await;
+    until_data(&mut receiver, &["one"]).await;
     let first = session(&zookeeper, None).await;
     // Both sessions end while nobody is told of anything.
-    let other = somebody.session_id();
+    let other = client.session_id();
     server.expire(first.0);
     server.expire(other.0);
-    until_said(&mut receiver, &[]).await;
+    until_data(&mut receiver, &[]).await;
     session(&zookeeper, Some(first)).await;
     let again = ZooKeeper::open(config(server.address()));
     let _registered = again.register(registration("/m", "two"));
-    until_said(&mut receiver, &["two"]).await;
+    until_data(&mut receiver, &["two"]).await;
     // Nothing was lost for whoever waits for changes.
-    while said(&list.borrow()) != ["two"] {
+    while data_of(&list.borrow()) != ["two"] {
         list.changed().await;
     }
 }
@@ -183,18 +177,18 @@ async fn an_ensemble_without_its_leader_has_the_same_members() {
     let members = zookeeper.members("/m");
     let mut list = members.receiver();
     let registered = zookeeper.register(registration("/m", "one"));
-    until_said(&mut list, &["one"]).await;
+    until_data(&mut list, &["one"]).await;
     let before = registered.state();
     let leader = ensemble.leader();
     ensemble.kill(leader);
     let old = until(&mut list, |list| list.lost.is_some()).await;
-    assert_eq!(said(&old), ["one"]);
-    until_said(&mut list, &["one"]).await;
+    assert_eq!(data_of(&old), ["one"]);
+    until_data(&mut list, &["one"]).await;
     // It is the same node: the session has outlived the leader.
     let after = until(&mut registered.states(), |state| state.is_registered()).await;
     assert_eq!(after, before);
     let second = zookeeper.register(registration("/m", "two"));
-    until_said(&mut list, &["one", "two"]).await;
+    until_data(&mut list, &["one", "two"]).await;
     second.withdraw().await;
-    until_said(&mut list, &["one"]).await;
+    until_data(&mut list, &["one"]).await;
 }

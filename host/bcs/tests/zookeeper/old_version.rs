@@ -5,7 +5,7 @@ use admittance_bcs::zookeeper::{SessionState, ZooKeeper};
 use crate::{
     ensemble::shared,
     old_server::OldServer,
-    scene::{PERSISTENT, config, registration, said, somebody, until},
+    scene::{PERSISTENT, config, data_of, other_client, registration, until},
 };
 
 /// Break all connections, and wait until there is another.
@@ -20,7 +20,7 @@ async fn interrupt(old: &OldServer, zookeeper: &ZooKeeper) {
 #[tokio::test]
 async fn nothing_is_asked_that_an_old_server_does_not_know() {
     let parent = "/old/server";
-    let somebody = somebody(shared()).await;
+    let client = other_client(shared()).await;
     let old = OldServer::before(shared()).await;
     let zookeeper = ZooKeeper::open(config(old.address()));
     let members = zookeeper.members(parent);
@@ -31,24 +31,24 @@ async fn nothing_is_asked_that_an_old_server_does_not_know() {
     drop(dropped);
     interrupt(&old, &zookeeper).await;
     let registered = zookeeper.register(registration(parent, "one"));
-    until(&mut list, |list| said(list) == ["one"]).await;
+    until(&mut list, |list| data_of(list) == ["one"]).await;
     let children = zookeeper.children(parent);
-    until(&mut children.receiver(), |list| list.names.len() == 1).await;
+    until(&mut children.receiver(), |list| list.children.len() == 1).await;
     for round in 0..3 {
         interrupt(&old, &zookeeper).await;
         let path = format!("{parent}/x000000001{round}");
-        somebody.create(&path, b"two", &PERSISTENT).await.unwrap();
-        until(&mut list, |list| said(list) == ["one", "two"]).await;
-        until(&mut children.receiver(), |list| list.names.len() == 2).await;
+        client.create(&path, b"two", &PERSISTENT).await.unwrap();
+        until(&mut list, |list| data_of(list) == ["one", "two"]).await;
+        until(&mut children.receiver(), |list| list.children.len() == 2).await;
         let other = zookeeper.members(parent);
-        until(&mut other.receiver(), |list| said(list) == ["one", "two"]).await;
+        until(&mut other.receiver(), |list| data_of(list) == ["one", "two"]).await;
         drop(other);
-        somebody.delete(&path, None).await.unwrap();
-        until(&mut list, |list| said(list) == ["one"]).await;
+        client.delete(&path, None).await.unwrap();
+        until(&mut list, |list| data_of(list) == ["one"]).await;
     }
     drop(children);
     registered.withdraw().await;
-    until(&mut list, |list| list.members.is_empty()).await;
+    until(&mut list, |list| list.children.is_empty()).await;
     assert!(zookeeper.state().is_connected());
     assert_eq!(old.unknown(), Vec::<i32>::new());
 }

@@ -6,7 +6,7 @@ use zookeeper_client::Client;
 use crate::{
     ensemble::{Server, shared},
     interruption::{Interruption, Moment},
-    scene::{config, registration, session, somebody, soon, until},
+    scene::{config, other_client, registration, session, soon, until},
 };
 
 async fn path(registered: &Registered) -> String {
@@ -77,29 +77,29 @@ async fn a_server_that_restarts_has_the_same_node() {
 }
 
 #[tokio::test]
-async fn a_node_that_somebody_deletes_is_made_again() {
+async fn a_deleted_node_is_created_again() {
     let parent = "/deleted";
     let zookeeper = ZooKeeper::open(config(shared()));
-    let somebody = somebody(shared()).await;
+    let client = other_client(shared()).await;
     let registered = zookeeper.register(registration(parent, "x"));
     let mut before = path(&registered).await;
     for _ in 0..3 {
-        somebody.delete(&before, None).await.unwrap();
+        client.delete(&before, None).await.unwrap();
         before = path_after(&registered, &before).await;
-        assert_eq!(names(&somebody, parent).await.len(), 1);
+        assert_eq!(names(&client, parent).await.len(), 1);
     }
 }
 
 #[tokio::test]
 async fn what_it_says_is_put_right() {
     let zookeeper = ZooKeeper::open(config(shared()));
-    let somebody = somebody(shared()).await;
+    let client = other_client(shared()).await;
     let registered = zookeeper.register(registration("/overwritten", "x"));
     let path = path(&registered).await;
-    somebody.set_data(&path, b"y", None).await.unwrap();
+    client.set_data(&path, b"y", None).await.unwrap();
     soon(async {
         loop {
-            let (data, _, changed) = somebody.get_and_watch_data(&path).await.unwrap();
+            let (data, _, changed) = client.get_and_watch_data(&path).await.unwrap();
             if data == b"x" {
                 break;
             }
@@ -114,15 +114,15 @@ async fn what_it_says_is_put_right() {
 async fn what_is_withdrawn_is_gone() {
     let parent = "/withdrawn";
     let zookeeper = ZooKeeper::open(config(shared()));
-    let somebody = somebody(shared()).await;
+    let client = other_client(shared()).await;
     let stays = zookeeper.register(registration(parent, "stays"));
     let stays = path(&stays).await;
-    assert!(somebody.check_stat(&stays).await.unwrap().is_some());
+    assert!(client.check_stat(&stays).await.unwrap().is_some());
     let registered = zookeeper.register(registration(parent, "x"));
     let path = path(&registered).await;
     let mut states = registered.states();
     registered.withdraw().await;
-    assert_eq!(somebody.check_stat(&path).await, Ok(None));
+    assert_eq!(client.check_stat(&path).await, Ok(None));
     assert!(!states.borrow_and_update().is_registered());
 }
 
@@ -146,13 +146,13 @@ async fn one_that_is_still_being_made_can_be_withdrawn() {
 #[tokio::test]
 async fn one_that_is_dropped_goes() {
     let zookeeper = ZooKeeper::open(config(shared()));
-    let somebody = somebody(shared()).await;
+    let client = other_client(shared()).await;
     let registered = zookeeper.register(registration("/dropped", "x"));
     let path = path(&registered).await;
-    let (_, gone) = somebody.check_and_watch_stat(&path).await.unwrap();
+    let (_, gone) = client.check_and_watch_stat(&path).await.unwrap();
     drop(registered);
     soon(gone.changed()).await;
-    assert_eq!(somebody.check_stat(&path).await, Ok(None));
+    assert_eq!(client.check_stat(&path).await, Ok(None));
 }
 
 #[tokio::test]
@@ -168,9 +168,9 @@ async fn withdrawing_ends_though_nobody_answers() {
 #[tokio::test]
 async fn a_node_is_made_once_however_the_connection_breaks() {
     for (moment, parent) in [(Moment::Asked, "/asked"), (Moment::Done, "/done")] {
-        let somebody = somebody(shared()).await;
+        let client = other_client(shared()).await;
         let options = crate::scene::PERSISTENT;
-        somebody.mkdir(parent, &options).await.unwrap();
+        client.mkdir(parent, &options).await.unwrap();
         let interruption = Interruption::of(shared(), moment).await;
         let zookeeper = ZooKeeper::open(config(interruption.address()));
         let before = session(&zookeeper, None).await;
@@ -179,7 +179,7 @@ async fn a_node_is_made_once_however_the_connection_breaks() {
         assert!(interruption.was(), "{moment:?}");
         assert_eq!(session(&zookeeper, None).await, before, "{moment:?}");
         // No other node was created, or created and removed again.
-        let (names, stat) = somebody.get_children(parent).await.unwrap();
+        let (names, stat) = client.get_children(parent).await.unwrap();
         assert_eq!(names, [path.rsplit_once('/').unwrap().1], "{moment:?}");
         assert_eq!(stat.cversion, 1, "{moment:?}");
     }
@@ -196,17 +196,17 @@ async fn the_node_that_paths_are_below_is_there_or_missed() {
     )
     .await;
     assert!(format!("{missed:?}").contains(&servers), "{missed:?}");
-    let somebody = somebody(shared()).await;
-    somebody
+    let client = other_client(shared()).await;
+    client
         .mkdir("/below/this", &crate::scene::PERSISTENT)
         .await
         .unwrap();
     let path = path(&registered).await;
     let whole = format!("/below/this{path}");
-    assert!(somebody.check_stat(&whole).await.unwrap().is_some(), "{whole}");
+    assert!(client.check_stat(&whole).await.unwrap().is_some(), "{whole}");
     // The same by who follows.
     let members = zookeeper.members("/parent");
-    until(&mut members.receiver(), |list| list.members.len() == 1).await;
+    until(&mut members.receiver(), |list| list.children.len() == 1).await;
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::{future::Future, time::Duration};
 
-use admittance_bcs::zookeeper::{EnsembleConfig, MemberList, Registration, SessionState, ZooKeeper};
+use admittance_bcs::zookeeper::{ChildList, EnsembleConfig, Member, Registration, SessionState, ZooKeeper};
 use bytes::Bytes;
 use tokio::sync::watch;
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, SessionId};
@@ -26,8 +26,8 @@ pub(crate) fn impatient(servers: &str) -> EnsembleConfig {
     }
 }
 
-/// Somebody else.
-pub(crate) async fn somebody(servers: &str) -> Client {
+/// Another client.
+pub(crate) async fn other_client(servers: &str) -> Client {
     soon(Client::connect(servers)).await.unwrap()
 }
 
@@ -50,13 +50,13 @@ pub(crate) async fn session(zookeeper: &ZooKeeper, before: Option<SessionId>) ->
     }
 }
 
-/// What the members say, in their order.
-pub(crate) fn said(list: &MemberList) -> Vec<&str> {
+/// The data of the members, in their order.
+pub(crate) fn data_of(list: &ChildList<Member>) -> Vec<&str> {
     let text = |data| std::str::from_utf8(data).unwrap();
-    list.members.iter().map(|member| text(&member.data)).collect()
+    list.children.iter().map(|member| text(&member.data)).collect()
 }
 
-/// Somebody who says this.
+/// A registration with this data.
 pub(crate) fn registration(parent: &str, data: &str) -> Registration {
     Registration {
         parent: parent.to_owned(),

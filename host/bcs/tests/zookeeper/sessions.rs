@@ -39,7 +39,7 @@ async fn a_server_that_restarts_leaves_the_session() {
 }
 
 #[tokio::test]
-async fn what_was_not_there_at_the_start_is_waited_for() {
+async fn a_server_that_starts_later_is_waited_for() {
     let mut server = Server::start();
     server.stop();
     let zookeeper = ZooKeeper::open(config(server.address()));
@@ -53,7 +53,7 @@ async fn what_was_not_there_at_the_start_is_waited_for() {
     assert!(reason.starts_with(server.address()), "{reason}");
     assert!(reason.contains("refused"), "{reason}");
     let error = zookeeper.client().await.unwrap_err();
-    assert!(matches!(error, ZooKeeperError::Away { .. }), "{error:?}");
+    assert!(matches!(error, ZooKeeperError::Unavailable { .. }), "{error:?}");
     assert!(error.to_string().contains("refused"), "{error}");
     server.start_again();
     session(&zookeeper, None).await;
@@ -61,7 +61,7 @@ async fn what_was_not_there_at_the_start_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_server_that_says_nothing_is_left_and_found_again() {
+async fn an_unresponsive_server_is_left_and_found_again() {
     let server = Server::start();
     let zookeeper = ZooKeeper::open(impatient(server.address()));
     session(&zookeeper, None).await;
@@ -80,11 +80,11 @@ async fn a_server_that_says_nothing_is_left_and_found_again() {
 }
 
 #[tokio::test]
-async fn the_session_ends_with_the_last_who_holds_it() {
+async fn the_session_ends_with_its_last_user() {
     let server = Server::start();
     let zookeeper = ZooKeeper::open(config(server.address()));
     session(&zookeeper, None).await;
-    let members = zookeeper.members("/nobody");
+    let members = zookeeper.members("/empty");
     let mut states = zookeeper.states();
     let list = members.receiver();
     drop(zookeeper);

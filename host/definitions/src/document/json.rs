@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde::{
     Deserialize,
-    de::{Deserializer as _, MapAccess, SeqAccess, Visitor},
+    de::{Deserializer as _, MapAccess, Visitor},
 };
 use serde_json::value::RawValue;
 
@@ -112,8 +112,7 @@ fn value(
             map.finish()
         }
         Some(b'[') => Value::List(
-            reader
-                .deserialize_seq(Entries)
+            Vec::<&RawValue>::deserialize(&mut reader)
                 .map_err(wrong)?
                 .into_iter()
                 .map(|entry| self::value(lines, entry, depth + 1, flaws))
@@ -150,24 +149,5 @@ impl<'de> Visitor<'de> for Fields {
             fields.push(field);
         }
         Ok(fields)
-    }
-}
-
-/// The entries of one array, each still text.
-struct Entries;
-
-impl<'de> Visitor<'de> for Entries {
-    type Value = Vec<&'de RawValue>;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("an array")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
-        let mut values = Vec::new();
-        while let Some(value) = entries.next_element()? {
-            values.push(value);
-        }
-        Ok(values)
     }
 }

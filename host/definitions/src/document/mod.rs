@@ -10,6 +10,7 @@
 //! [`MOST_DOCUMENTS`] documents, and nests at most 64 levels deep.
 
 mod emit;
+mod events;
 mod fields;
 mod json;
 mod mistake;
@@ -37,6 +38,7 @@ pub use self::{
     fields::Fields,
     mistake::{Location, Mistake, Mistakes, quoted},
     node::Node,
+    yaml::{InvalidScalar, Scalar, Schema},
 };
 
 /// The most bytes that a file may have: 4 MiB. A definition is a few kilobytes.
@@ -233,17 +235,38 @@ pub fn to_json(name: &str, text: &str) -> Result<Json, Mistakes> {
     mistakes.into_result(value.unwrap_or_default())
 }
 
+/// The one document of a YAML text as JSON text; none if there is no document. `name` stands for the file in the
+/// mistake.
+///
+/// # Errors
+///
+/// When the text cannot be read, holds more than one document, or is larger as JSON than the limit of the schema.
+pub fn yaml_to_json(name: &str, text: &str, schema: Schema) -> Result<Option<Vec<u8>>, Mistake> {
+    let mut flaws = Vec::new();
+    let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
+    let roots = yaml::read(text, Some(schema), &mut flaws);
+    if let [_, second, ..] = &*roots {
+        flaws.push(Flaw::second_document(second.position));
+    }
+    // Writing plain data to memory does not fail.
+    let json = roots.first().and_then(|root| serde_json::to_vec(root).ok());
+    if json.as_ref().is_some_and(|json| json.len() > schema.limit) {
+        flaws.push(Flaw::too_large(Position { line: 1, column: 1 }, schema.limit));
+    }
+    match flaws.into_iter().next() {
+        Some(flaw) => Err(flaw.mistake(name)),
+        None => Ok(json),
+    }
+}
+
 fn only(name: &str, documents: Vec<Document>, mistakes: &mut Mistakes) -> Option<Document> {
     let mut documents = documents.into_iter();
     let first = documents.next();
     match (&first, documents.next()) {
         (None, _) => mistakes.push(of_file(name, "there is no document in it".to_owned(), "")),
-        (Some(_), Some(second)) => mistakes.push(Mistake {
-            location: second.location(),
-            path: String::new(),
-            message: "a second document begins here, and only one is read".to_owned(),
-            fix: "keep one of them".to_owned(),
-        }),
+        (Some(_), Some(second)) => {
+            mistakes.push(Flaw::second_document(second.root.position).mistake(&second.file));
+        }
         (Some(_), None) => {}
     }
     first
@@ -275,16 +298,7 @@ fn read_in(
     let mut flaws = Vec::new();
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let (syntax, roots) = trees(is_json, text, &mut flaws);
-    mistakes.extend(flaws.into_iter().map(|flaw| Mistake {
-        location: Location {
-            file: file.clone(),
-            line: flaw.position.line,
-            column: flaw.position.column,
-        },
-        path: String::new(),
-        message: flaw.message,
-        fix: flaw.fix.to_owned(),
-    }));
+    mistakes.extend(flaws.into_iter().map(|flaw| flaw.mistake(&file)));
     roots
         .into_iter()
         .map(|root| Document {
@@ -314,7 +328,7 @@ fn trees(is_json: bool, text: &str, flaws: &mut Vec<Flaw>) -> (Syntax, Vec<Posit
             Err(_) => {}
         }
     }
-    (Syntax::Yaml, yaml::read(text, flaws))
+    (Syntax::Yaml, yaml::read(text, None, flaws))
 }
 
 /// Whether a file of this name must be JSON.

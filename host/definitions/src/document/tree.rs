@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
-use serde_json::Number;
+use serde::{Serialize, Serializer};
+use serde_json::{Number, value::RawValue};
+
+use super::{Location, Mistake};
 
 /// Deeper nesting than this is refused: no document needs it, and the tree is walked recursively.
 pub(super) const DEEPEST: usize = 64;
@@ -29,11 +32,30 @@ pub(super) enum Value {
     Null,
     /// With the text that was written.
     Bool(bool, String),
-    /// With the text that was written.
+    /// With the text that was written, or as JSON if a [`Schema`](super::Schema) resolved it.
     Number(Number, String),
     String(String),
     List(Vec<Positioned>),
     Map(Vec<Entry>),
+}
+
+impl Serialize for Positioned {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.value {
+            Value::Null => serializer.serialize_unit(),
+            Value::Bool(value, _) => serializer.serialize_bool(*value),
+            // A number of any size stays exact.
+            Value::Number(number, json) => match RawValue::from_string(json.clone()) {
+                Ok(json) => json.serialize(serializer),
+                Err(_) => number.serialize(serializer),
+            },
+            Value::String(text) => serializer.serialize_str(text),
+            Value::List(entries) => serializer.collect_seq(entries),
+            Value::Map(entries) => {
+                serializer.collect_map(entries.iter().map(|entry| (&entry.key, &entry.value)))
+            }
+        }
+    }
 }
 
 /// A field of a map. No two fields of a map have the same key.
@@ -69,6 +91,22 @@ impl Flaw {
         )
     }
 
+    pub(super) fn too_large(position: Position, limit: usize) -> Self {
+        Self::new(
+            position,
+            format!("as JSON it is larger than the {limit} bytes that are allowed here"),
+            "",
+        )
+    }
+
+    pub(super) fn second_document(position: Position) -> Self {
+        Self::new(
+            position,
+            "a second document begins here, and only one is read",
+            "keep one of them",
+        )
+    }
+
     pub(super) fn duplicate(position: Position, key: &str, first: Position) -> Self {
         Self::new(
             position,
@@ -78,6 +116,19 @@ impl Flaw {
             ),
             "keep one of the two",
         )
+    }
+
+    pub(super) fn mistake(self, file: &str) -> Mistake {
+        Mistake {
+            location: Location {
+                file: file.to_owned(),
+                line: self.position.line,
+                column: self.position.column,
+            },
+            path: String::new(),
+            message: self.message,
+            fix: self.fix.to_owned(),
+        }
     }
 }
 
@@ -96,6 +147,15 @@ impl MapBuilder {
         }
         self.keys.insert(entry.key.clone(), entry.key_position);
         self.entries.push(entry);
+    }
+
+    /// Adds these fields, except those that are already there.
+    pub(super) fn merge(&mut self, entries: Vec<Entry>) {
+        for entry in entries {
+            if !self.keys.contains_key(&entry.key) {
+                self.insert(entry, &mut Vec::new());
+            }
+        }
     }
 
     pub(super) fn finish(self) -> Value {

@@ -1,59 +1,93 @@
-//! YAML 1.2 with positions, from the parser's events.
+//! YAML with positions, from the parser's events: version 1.2 without aliases, or with a [`Schema`] of its own.
 
 use std::{borrow::Cow, ops::Range};
 
-use saphyr::Scalar;
-use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, Tag};
+use saphyr::Scalar as CoreScalar;
+use saphyr_parser::{Event, Marker, ScalarStyle, Span, Tag};
 use serde_json::Number;
 
 use super::{
     MOST_DOCUMENTS,
+    events::Events,
     tree::{DEEPEST, Entry, Flaw, MapBuilder, Position, Positioned, Value},
 };
 
+/// The rules of another version of YAML, in which aliases and merge keys are allowed.
+#[derive(Clone, Copy, Debug)]
+pub struct Schema {
+    /// What a scalar is, by its text, whether it is plain, and the name of its tag (`int`).
+    pub scalar: fn(&str, bool, Option<&str>) -> Result<Scalar, InvalidScalar>,
+    /// The most bytes that aliases may repeat, and that the JSON may have.
+    pub limit: usize,
+}
+
+/// What a scalar of a [`Schema`] is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scalar {
+    /// `null`, or nothing.
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// With its text: JSON, so that it stays exact.
+    Number(Number, String),
+    /// Anything else.
+    String,
+    /// The key `<<`: the maps in its value are merged into the one around it.
+    Merge,
+}
+
+/// Why a scalar has no value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InvalidScalar {
+    /// It does not fit its tag.
+    Tag,
+    /// JSON cannot hold the number.
+    Number,
+}
+
 /// The trees of the documents in a YAML text. Empty documents are left out. A flaw that leaves no
 /// tree ends the reading; the documents before it are there.
-pub(super) fn read(text: &str, flaws: &mut Vec<Flaw>) -> Vec<Positioned> {
+pub(super) fn read(text: &str, schema: Option<Schema>, flaws: &mut Vec<Flaw>) -> Vec<Positioned> {
     let mut documents = Vec::new();
-    let mut begun = 0_usize;
-    let mut builder = Builder::new(text);
-    for event in Parser::new_from_str(text) {
-        let (event, span) = match event {
-            Ok(event) => event,
-            Err(error) => {
-                flaws.push(Flaw::new(
-                    position(*error.marker()),
-                    format!("this is not YAML: {}", error.info()),
-                    "",
-                ));
-                break;
-            }
-        };
-        if matches!(event, Event::DocumentStart(_)) {
-            begun += 1;
-            if begun > MOST_DOCUMENTS {
-                flaws.push(Flaw::new(
-                    position(span.start),
-                    format!("the file has more than {MOST_DOCUMENTS} documents"),
-                    "split it",
-                ));
-                break;
-            }
-        }
-        match builder.take(event, span, flaws) {
-            Ok(None) => {}
-            Ok(Some(document)) if matches!(document.value, Value::Null) => {}
-            Ok(Some(document)) => documents.push(document),
-            Err(flaw) => {
-                flaws.push(flaw);
-                break;
-            }
-        }
+    if let Err(flaw) = read_into(&mut documents, text, schema, flaws) {
+        flaws.push(flaw);
     }
     documents
 }
 
-fn position(mark: Marker) -> Position {
+fn read_into(
+    documents: &mut Vec<Positioned>,
+    text: &str,
+    schema: Option<Schema>,
+    flaws: &mut Vec<Flaw>,
+) -> Result<(), Flaw> {
+    let mut begun = 0_usize;
+    let mut events = Events::new(text, schema.map(|schema| schema.limit));
+    let mut builder = Builder::new(text, schema);
+    while let Some((event, span)) = events.next()? {
+        if matches!(event, Event::DocumentStart(_)) {
+            begun += 1;
+            if begun > MOST_DOCUMENTS {
+                return Err(Flaw::new(
+                    position(span.start),
+                    format!("the file has more than {MOST_DOCUMENTS} documents"),
+                    "split it",
+                ));
+            }
+        }
+        if let Some(document) = builder.take(event, span, flaws)? {
+            // With a schema, an explicit `null` is a document.
+            let is_empty =
+                matches!(document.value, Value::Null) && (schema.is_none() || document.span.is_empty());
+            if !is_empty {
+                documents.push(document);
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn position(mark: Marker) -> Position {
     Position {
         line: u32::try_from(mark.line()).unwrap_or(u32::MAX),
         column: u32::try_from(mark.col() + 1).unwrap_or(u32::MAX),
@@ -76,21 +110,30 @@ enum Content {
     Map {
         map: MapBuilder,
         /// The key that waits for its value.
-        key: Option<(String, Position)>,
+        key: Option<Key>,
+        /// The values of `<<`.
+        merged: Vec<Positioned>,
     },
+}
+
+enum Key {
+    Field(String, Position),
+    Merge,
 }
 
 struct Builder<'t> {
     text: &'t str,
+    schema: Option<Schema>,
     /// The byte offset of each character; `None` if the text is ASCII.
     offsets: Option<Vec<usize>>,
     open: Vec<Open>,
 }
 
 impl<'t> Builder<'t> {
-    fn new(text: &'t str) -> Self {
+    fn new(text: &'t str, schema: Option<Schema>) -> Self {
         Self {
             text,
+            schema,
             offsets: (!text.is_ascii()).then(|| text.char_indices().map(|(offset, _)| offset).collect()),
             open: Vec::new(),
         }
@@ -112,25 +155,43 @@ impl<'t> Builder<'t> {
         span: Span,
         flaws: &mut Vec<Flaw>,
     ) -> Result<Option<Positioned>, Flaw> {
-        let position = position(span.start);
         match event {
             Event::Scalar(text, style, _, tag) => {
-                let value = scalar(text, style, tag.as_ref(), position)?;
+                let position = position(span.start);
+                let scalar = self.scalar(&text, style, tag.as_ref(), position)?;
+                let text = text.into_owned();
                 let span = self.span_of_scalar(span);
-                self.put(
-                    Positioned {
-                        position,
-                        span,
-                        value,
-                    },
-                    flaws,
-                )
+                if let Some(open) = self.open.last_mut() {
+                    open.end = open.end.max(span.end);
+                }
+                if let Some(key) = self.missing_key() {
+                    // A key is the text that is written, whatever it would be as a value.
+                    *key = Some(match scalar {
+                        Scalar::Null => return Err(key_not_text(position)),
+                        Scalar::Merge => Key::Merge,
+                        Scalar::Bool(_) | Scalar::Number(..) | Scalar::String => Key::Field(text, position),
+                    });
+                    return Ok(None);
+                }
+                let value = match scalar {
+                    Scalar::Null => Value::Null,
+                    Scalar::Bool(value) => Value::Bool(value, text),
+                    Scalar::Number(number, text) => Value::Number(number, text),
+                    Scalar::String | Scalar::Merge => Value::String(text),
+                };
+                let value = Positioned {
+                    position,
+                    span,
+                    value,
+                };
+                self.put(value, flaws)
             }
             Event::SequenceStart(_, tag) => self.start(span, tag.as_ref(), Content::List(Vec::new())),
             Event::MappingStart(_, tag) => {
                 let content = Content::Map {
                     map: MapBuilder::default(),
                     key: None,
+                    merged: Vec::new(),
                 };
                 self.start(span, tag.as_ref(), content)
             }
@@ -145,7 +206,12 @@ impl<'t> Builder<'t> {
                     };
                     let value = match open.content {
                         Content::List(entries) => Value::List(entries),
-                        Content::Map { map, .. } => map.finish(),
+                        Content::Map { mut map, merged, .. } => {
+                            for value in merged {
+                                merge(&mut map, value, true)?;
+                            }
+                            map.finish()
+                        }
                     };
                     let value = Positioned {
                         position: open.position,
@@ -155,13 +221,9 @@ impl<'t> Builder<'t> {
                     self.put(value, flaws)
                 }
             },
-            // An alias can stand for any amount of text, many times over.
-            Event::Alias(_) => Err(Flaw::new(
-                position,
-                "aliases (`*name`) are not supported here",
-                "write the value out",
-            )),
-            Event::Nothing
+            // Aliases have been replaced.
+            Event::Alias(_)
+            | Event::Nothing
             | Event::StreamStart
             | Event::StreamEnd
             | Event::DocumentStart(_)
@@ -195,11 +257,7 @@ impl<'t> Builder<'t> {
         if self.open.len() >= DEEPEST {
             return Err(Flaw::too_deep(position));
         }
-        if let Some(Open {
-            content: Content::Map { key: None, .. },
-            ..
-        }) = self.open.last()
-        {
+        if self.missing_key().is_some() {
             return Err(key_not_text(position));
         }
         let [start, end] = [span.start, span.end].map(|mark| self.offset(mark));
@@ -223,17 +281,10 @@ impl<'t> Builder<'t> {
         open.end = open.end.max(value.span.end);
         match &mut open.content {
             Content::List(entries) => entries.push(value),
-            Content::Map { map, key } => match key.take() {
-                None => {
-                    let text = match value.value {
-                        Value::String(text) | Value::Bool(_, text) | Value::Number(_, text) => text,
-                        Value::Null | Value::List(_) | Value::Map(_) => {
-                            return Err(key_not_text(value.position));
-                        }
-                    };
-                    *key = Some((text, value.position));
-                }
-                Some((key, key_position)) => {
+            Content::Map { map, key, merged } => match key.take() {
+                None => return Err(key_not_text(value.position)),
+                Some(Key::Merge) => merged.push(value),
+                Some(Key::Field(key, key_position)) => {
                     let entry = Entry {
                         key,
                         key_position,
@@ -245,49 +296,84 @@ impl<'t> Builder<'t> {
         }
         Ok(None)
     }
+
+    /// The place of the key that comes next, in a map.
+    fn missing_key(&mut self) -> Option<&mut Option<Key>> {
+        match &mut self.open.last_mut()?.content {
+            Content::Map { key, .. } if key.is_none() => Some(key),
+            Content::Map { .. } | Content::List(_) => None,
+        }
+    }
+
+    fn scalar(
+        &self,
+        text: &str,
+        style: ScalarStyle,
+        tag: Option<&Cow<'_, Tag>>,
+        position: Position,
+    ) -> Result<Scalar, Flaw> {
+        if let Some(tag) = tag.filter(|tag| !tag.is_yaml_core_schema()) {
+            return Err(unknown_tag(tag, position));
+        }
+        let tag_name = tag.map(|tag| tag.suffix.as_str());
+        let scalar = match self.schema {
+            None => core_scalar(text, style, tag),
+            Some(schema) => (schema.scalar)(text, style == ScalarStyle::Plain, tag_name),
+        };
+        scalar.map_err(|error| match error {
+            InvalidScalar::Tag => Flaw::new(
+                position,
+                format!(
+                    "`{text}` does not fit its tag `!!{}`",
+                    tag_name.unwrap_or_default()
+                ),
+                "remove the tag",
+            ),
+            InvalidScalar::Number => Flaw::new(
+                position,
+                format!("`{text}` is a number that JSON cannot hold"),
+                "put it in quotes if it is a text",
+            ),
+        })
+    }
 }
 
-fn scalar(
-    text: Cow<'_, str>,
-    style: ScalarStyle,
-    tag: Option<&Cow<'_, Tag>>,
-    position: Position,
-) -> Result<Value, Flaw> {
-    if let Some(tag) = tag.filter(|tag| !tag.is_yaml_core_schema()) {
-        return Err(unknown_tag(tag, position));
-    }
-    let written = text.clone().into_owned();
-    let Some(scalar) = Scalar::parse_from_cow_and_metadata(text, style, tag) else {
-        let tag = tag.map(|tag| tag.suffix.as_str()).unwrap_or_default();
-        return Err(Flaw::new(
-            position,
-            format!("`{written}` does not fit its tag `!!{tag}`"),
-            "remove the tag",
-        ));
+/// A scalar of YAML 1.2's core schema.
+fn core_scalar(text: &str, style: ScalarStyle, tag: Option<&Cow<'_, Tag>>) -> Result<Scalar, InvalidScalar> {
+    let scalar = CoreScalar::parse_from_cow_and_metadata(text.into(), style, tag);
+    let number = match scalar.ok_or(InvalidScalar::Tag)? {
+        CoreScalar::Null => return Ok(Scalar::Null),
+        CoreScalar::Boolean(value) => return Ok(Scalar::Bool(value)),
+        CoreScalar::String(_) => return Ok(Scalar::String),
+        CoreScalar::Integer(value) => Some(value.into()),
+        // An integer beyond the signed range is still exact.
+        CoreScalar::FloatingPoint(value) => match text.parse::<u64>() {
+            Ok(value) => Some(value.into()),
+            Err(_) => Number::from_f64(value.into_inner()),
+        },
     };
-    Ok(match scalar {
-        Scalar::Null => Value::Null,
-        Scalar::Boolean(value) => Value::Bool(value, written),
-        Scalar::Integer(value) => Value::Number(value.into(), written),
-        Scalar::String(value) => Value::String(value.into_owned()),
-        Scalar::FloatingPoint(value) => {
-            // An integer beyond the signed range is still exact.
-            let number = match written.parse::<u64>() {
-                Ok(value) => Some(value.into()),
-                Err(_) => Number::from_f64(value.into_inner()),
-            };
-            match number {
-                Some(number) => Value::Number(number, written),
-                None => {
-                    return Err(Flaw::new(
-                        position,
-                        format!("`{written}` is a number that JSON cannot hold"),
-                        "put it in quotes if it is a text",
-                    ));
-                }
+    let number = number.ok_or(InvalidScalar::Number)?;
+    Ok(Scalar::Number(number, text.to_owned()))
+}
+
+/// Adds the fields of a map, or of a list of maps, that are not there yet.
+fn merge(map: &mut MapBuilder, value: Positioned, may_be_list: bool) -> Result<(), Flaw> {
+    match value.value {
+        Value::Map(entries) => map.merge(entries),
+        Value::List(maps) if may_be_list => {
+            for entries in maps {
+                merge(map, entries, false)?;
             }
         }
-    })
+        _ => {
+            return Err(Flaw::new(
+                value.position,
+                "`<<` must be a map or a list of maps",
+                "write an alias of one",
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn unknown_tag(tag: &Tag, position: Position) -> Flaw {

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use admittance_admission::{Denial, GroupVersionResource};
-use http::{HeaderName, Method};
+use http::{HeaderName, HeaderValue, Method, header::RETRY_AFTER};
 
 use super::*;
 
@@ -132,6 +132,7 @@ fn class(dialect: &Rest, head: &Parts) -> &'static str {
 
 /// Spellings that a lenient server may match to a route. None of them may bypass it.
 #[test]
+#[rustfmt::skip]
 fn no_spelling_leads_around_a_route() {
     // (why, method, path, with `refuse`, with `pass`)
     for (why, method, path, refuse, pass) in [
@@ -141,201 +142,51 @@ fn no_spelling_leads_around_a_route() {
         ("many slashes", "PUT", "////v1///jobs//", "inspect", "inspect"),
         ("a dot segment", "PUT", "/v1/./jobs", "inspect", "inspect"),
         ("dot segments", "PUT", "/x/../v1/jobs", "inspect", "inspect"),
-        (
-            "encoded dot segments",
-            "PUT",
-            "/x/%2e%2E/v1/jobs",
-            "inspect",
-            "inspect",
-        ),
+        ("encoded dot segments", "PUT", "/x/%2e%2E/v1/jobs", "inspect", "inspect"),
         ("an encoded letter", "PUT", "/v1/%6aobs", "inspect", "inspect"),
         ("an encoded slash", "PUT", "/v1%2Fjobs", "inspect", "inspect"),
         // Java's servers cut a segment at a semicolon.
-        (
-            "a parameter of a segment",
-            "PUT",
-            "/v1/jobs;x",
-            "ambiguous",
-            "ambiguous",
-        ),
+        ("a parameter of a segment", "PUT", "/v1/jobs;x", "ambiguous", "ambiguous"),
         ("with a value", "PUT", "/v1;a=b/jobs", "ambiguous", "ambiguous"),
-        (
-            "an encoded semicolon",
-            "PUT",
-            "/v1/jobs%3Bx",
-            "ambiguous",
-            "ambiguous",
-        ),
-        (
-            "dots hidden by it",
-            "PUT",
-            "/v1/x/..;/jobs",
-            "ambiguous",
-            "ambiguous",
-        ),
+        ("an encoded semicolon", "PUT", "/v1/jobs%3Bx", "ambiguous", "ambiguous"),
+        ("dots hidden by it", "PUT", "/v1/x/..;/jobs", "ambiguous", "ambiguous"),
         // Some servers and file systems do not care for case.
         ("another case", "PUT", "/V1/Jobs", "ambiguous", "ambiguous"),
-        (
-            "another case of one letter",
-            "PUT",
-            "/v1/jobS",
-            "ambiguous",
-            "ambiguous",
-        ),
+        ("another case of one letter", "PUT", "/v1/jobS", "ambiguous", "ambiguous"),
         // Windows' separator.
-        (
-            "an encoded backslash",
-            "PUT",
-            "/v1%5Cjobs",
-            "ambiguous",
-            "ambiguous",
-        ),
-        (
-            "dots and backslashes",
-            "PUT",
-            "/x%5C..%5Cv1/jobs",
-            "ambiguous",
-            "ambiguous",
-        ),
+        ("an encoded backslash", "PUT", "/v1%5Cjobs", "ambiguous", "ambiguous"),
+        ("dots and backslashes", "PUT", "/x%5C..%5Cv1/jobs", "ambiguous", "ambiguous"),
         // A string of C ends there.
         ("NUL", "PUT", "/v1/jobs%00", "ambiguous", "ambiguous"),
         ("NUL and more", "PUT", "/v1/jobs%00.png", "ambiguous", "ambiguous"),
-        (
-            "NUL as another segment",
-            "PUT",
-            "/v1/jobs%00/../x",
-            "ambiguous",
-            "ambiguous",
-        ),
+        ("NUL as another segment", "PUT", "/v1/jobs%00/../x", "ambiguous", "ambiguous"),
         // Decoded by a proxy, and again by the server.
         ("double encoding", "PUT", "/v1/%256aobs", "ambiguous", "ambiguous"),
-        (
-            "a slash encoded twice",
-            "PUT",
-            "/v1%252Fjobs",
-            "ambiguous",
-            "ambiguous",
-        ),
-        (
-            "encoded too often",
-            "PUT",
-            "/v1/%2525256aobs",
-            "ambiguous",
-            "ambiguous",
-        ),
-        (
-            "an overlong slash",
-            "PUT",
-            "/v1%c0%afjobs",
-            "ambiguous",
-            "ambiguous",
-        ),
-        (
-            "an encoded query",
-            "PUT",
-            "/v1/jobs%3Fa=b",
-            "ambiguous",
-            "ambiguous",
-        ),
-        (
-            "an encoded fragment",
-            "PUT",
-            "/v1/jobs%23a",
-            "ambiguous",
-            "ambiguous",
-        ),
-        (
-            "a blank at the end",
-            "PUT",
-            "/v1/jobs%20",
-            "ambiguous",
-            "ambiguous",
-        ),
+        ("a slash encoded twice", "PUT", "/v1%252Fjobs", "ambiguous", "ambiguous"),
+        ("encoded too often", "PUT", "/v1/%2525256aobs", "ambiguous", "ambiguous"),
+        ("an overlong slash", "PUT", "/v1%c0%afjobs", "ambiguous", "ambiguous"),
+        ("an encoded query", "PUT", "/v1/jobs%3Fa=b", "ambiguous", "ambiguous"),
+        ("an encoded fragment", "PUT", "/v1/jobs%23a", "ambiguous", "ambiguous"),
+        ("a blank at the end", "PUT", "/v1/jobs%20", "ambiguous", "ambiguous"),
         ("a dot at the end", "PUT", "/v1/jobs.", "ambiguous", "ambiguous"),
         ("a line end", "PUT", "/v1/jobs%0a", "ambiguous", "ambiguous"),
         // Methods have a case; not every server knows.
-        (
-            "a method in lower case",
-            "put",
-            "/v1/jobs",
-            "ambiguous",
-            "ambiguous",
-        ),
+        ("a method in lower case", "put", "/v1/jobs", "ambiguous", "ambiguous"),
         ("in mixed case", "Post", "/v1/jobs", "ambiguous", "ambiguous"),
-        (
-            "an unknown method",
-            "PUBLISH",
-            "/v1/jobs",
-            "unmatched",
-            "ambiguous",
-        ),
-        (
-            "an unknown one elsewhere",
-            "PUBLISH",
-            "/v1/nodes",
-            "unmatched",
-            "pass",
-        ),
-        (
-            "a method without a route",
-            "PATCH",
-            "/v1/jobs",
-            "unmatched",
-            "pass",
-        ),
+        ("an unknown method", "PUBLISH", "/v1/jobs", "unmatched", "ambiguous"),
+        ("an unknown one elsewhere", "PUBLISH", "/v1/nodes", "unmatched", "pass"),
+        ("a method without a route", "PATCH", "/v1/jobs", "unmatched", "pass"),
         ("another one", "DELETE", "/v1/jobs", "unmatched", "pass"),
         ("CONNECT", "CONNECT", "/v1/jobs", "unmatched", "ambiguous"),
         ("a write elsewhere", "POST", "/v1/nodes", "unmatched", "pass"),
         // One route must not be taken for another, which may be less strict.
-        (
-            "another route by double encoding",
-            "PUT",
-            "/v1/job/x%252F..%252F..%252Fjobs",
-            "ambiguous",
-            "ambiguous",
-        ),
-        (
-            "another name by a parameter",
-            "DELETE",
-            "/v1/job/a;b",
-            "ambiguous",
-            "ambiguous",
-        ),
-        (
-            "another name by dots",
-            "DELETE",
-            "/v1/job/x%2F..%2Fa",
-            "ambiguous",
-            "ambiguous",
-        ),
-        (
-            "another name by double encoding",
-            "DELETE",
-            "/v1/job/%2561",
-            "ambiguous",
-            "ambiguous",
-        ),
-        (
-            "a name with a slash",
-            "DELETE",
-            "/v1/job/a%2Fb",
-            "inspect",
-            "inspect",
-        ),
-        (
-            "a name in capitals",
-            "DELETE",
-            "/v1/job/WEB",
-            "inspect",
-            "inspect",
-        ),
-        (
-            "a name with a percent sign",
-            "DELETE",
-            "/v1/job/100%25",
-            "inspect",
-            "inspect",
-        ),
+        ("another route by double encoding", "PUT", "/v1/job/x%252F..%252F..%252Fjobs", "ambiguous", "ambiguous"),
+        ("another name by a parameter", "DELETE", "/v1/job/a;b", "ambiguous", "ambiguous"),
+        ("another name by dots", "DELETE", "/v1/job/x%2F..%2Fa", "ambiguous", "ambiguous"),
+        ("another name by double encoding", "DELETE", "/v1/job/%2561", "ambiguous", "ambiguous"),
+        ("a name with a slash", "DELETE", "/v1/job/a%2Fb", "inspect", "inspect"),
+        ("a name in capitals", "DELETE", "/v1/job/WEB", "inspect", "inspect"),
+        ("a name with a percent sign", "DELETE", "/v1/job/100%25", "inspect", "inspect"),
         // Reads pass, however they are spelled.
         ("a read", "GET", "/v1/jobs", "pass", "pass"),
         ("an odd read", "GET", "/V1//jobs;x%00", "pass", "pass"),
@@ -360,101 +211,24 @@ fn no_spelling_leads_around_a_route() {
 
 /// Headers and parameters by which some servers take another method or path than the request's own.
 #[test]
+#[rustfmt::skip]
 fn no_override_leads_around_a_route() {
     // (method, path, header, with `refuse`, with `pass`)
     for (method, path, header, refuse, pass) in [
-        (
-            "GET",
-            "/v1/jobs",
-            ("x-http-method-override", "PUT"),
-            "ambiguous",
-            "ambiguous",
-        ),
-        (
-            "GET",
-            "/v1/jobs",
-            ("x-http-method", "PUT"),
-            "ambiguous",
-            "ambiguous",
-        ),
-        (
-            "GET",
-            "/v1/jobs",
-            ("x-method-override", "put"),
-            "ambiguous",
-            "ambiguous",
-        ),
-        (
-            "GET",
-            "/v1/jobs",
-            ("x_http_method_override", "PUT"),
-            "ambiguous",
-            "ambiguous",
-        ),
-        (
-            "GET",
-            "/v1/jobs;x",
-            ("x-http-method-override", "PUT"),
-            "ambiguous",
-            "ambiguous",
-        ),
-        (
-            "POST",
-            "/v1/jobs",
-            ("x-http-method-override", "DELETE"),
-            "ambiguous",
-            "ambiguous",
-        ),
-        (
-            "GET",
-            "/v1/jobs?_method=PUT",
-            ("x-a", "1"),
-            "ambiguous",
-            "ambiguous",
-        ),
-        (
-            "GET",
-            "/v1/jobs?a=b;%5Fmethod=PUT",
-            ("x-a", "1"),
-            "ambiguous",
-            "ambiguous",
-        ),
-        (
-            "PUT",
-            "/v1/job/a",
-            ("x-original-url", "/v1/jobs"),
-            "ambiguous",
-            "ambiguous",
-        ),
-        (
-            "PUT",
-            "/v1/job/a",
-            ("x-rewrite-url", "/v1/jobs"),
-            "ambiguous",
-            "ambiguous",
-        ),
-        (
-            "GET",
-            "/v1/nodes",
-            ("x-http-method-override", "PUT"),
-            "ambiguous",
-            "pass",
-        ),
+        ("GET", "/v1/jobs", ("x-http-method-override", "PUT"), "ambiguous", "ambiguous"),
+        ("GET", "/v1/jobs", ("x-http-method", "PUT"), "ambiguous", "ambiguous"),
+        ("GET", "/v1/jobs", ("x-method-override", "put"), "ambiguous", "ambiguous"),
+        ("GET", "/v1/jobs", ("x_http_method_override", "PUT"), "ambiguous", "ambiguous"),
+        ("GET", "/v1/jobs;x", ("x-http-method-override", "PUT"), "ambiguous", "ambiguous"),
+        ("POST", "/v1/jobs", ("x-http-method-override", "DELETE"), "ambiguous", "ambiguous"),
+        ("GET", "/v1/jobs?_method=PUT", ("x-a", "1"), "ambiguous", "ambiguous"),
+        ("GET", "/v1/jobs?a=b;%5Fmethod=PUT", ("x-a", "1"), "ambiguous", "ambiguous"),
+        ("PUT", "/v1/job/a", ("x-original-url", "/v1/jobs"), "ambiguous", "ambiguous"),
+        ("PUT", "/v1/job/a", ("x-rewrite-url", "/v1/jobs"), "ambiguous", "ambiguous"),
+        ("GET", "/v1/nodes", ("x-http-method-override", "PUT"), "ambiguous", "pass"),
         // What says the same does no harm.
-        (
-            "PUT",
-            "/v1/jobs",
-            ("x-http-method-override", "put"),
-            "inspect",
-            "inspect",
-        ),
-        (
-            "PUT",
-            "/v1/jobs?a=b",
-            ("x-original-url", "/v1/jobs?a=b"),
-            "inspect",
-            "inspect",
-        ),
+        ("PUT", "/v1/jobs", ("x-http-method-override", "put"), "inspect", "inspect"),
+        ("PUT", "/v1/jobs?a=b", ("x-original-url", "/v1/jobs?a=b"), "inspect", "inspect"),
         ("PUT", "/v1/jobs?method=GET", ("x-a", "1"), "inspect", "inspect"),
     ] {
         let mut head = head(method, path);
@@ -503,30 +277,13 @@ fn a_request_is_for_one_route() {
 }
 
 #[test]
+#[rustfmt::skip]
 fn bodies() {
     // (case, method, uri, body, expectation: namespace name object, or `nothing`, or the reason)
     for (case, method, uri, body, expected) in [
-        (
-            "whole",
-            "PUT",
-            "/v1/jobs",
-            r#"{"Job": {"ID":"a","Namespace":"n"}, "EnforceIndex": true}"#,
-            r#"n a {"ID":"a","Namespace":"n"}"#,
-        ),
-        (
-            "the query comes first",
-            "PUT",
-            "/v1/jobs?namespace=q%20r",
-            r#"{"Job":{"ID":"a","Namespace":"n"},"Namespace":"m"}"#,
-            r#"q r a {"ID":"a","Namespace":"n"}"#,
-        ),
-        (
-            "an empty one does not count",
-            "PUT",
-            "/v1/jobs?namespace=",
-            r#"{"Job":{"ID":"a","Namespace":null},"Namespace":""}"#,
-            r#"default a {"ID":"a","Namespace":null}"#,
-        ),
+        ("whole", "PUT", "/v1/jobs", r#"{"Job": {"ID":"a","Namespace":"n"}, "EnforceIndex": true}"#, r#"n a {"ID":"a","Namespace":"n"}"#),
+        ("the query comes first", "PUT", "/v1/jobs?namespace=q%20r", r#"{"Job":{"ID":"a","Namespace":"n"},"Namespace":"m"}"#, r#"q r a {"ID":"a","Namespace":"n"}"#),
+        ("an empty one does not count", "PUT", "/v1/jobs?namespace=", r#"{"Job":{"ID":"a","Namespace":null},"Namespace":""}"#, r#"default a {"ID":"a","Namespace":null}"#),
         (
             "keys in another case",
             "PUT",
@@ -536,77 +293,17 @@ fn bodies() {
         ),
         ("optional", "POST", "/v1/job/a/scale", r#"{"Count":3}"#, "nothing"),
         ("optional and empty", "POST", "/v1/job/a/evaluate", "", "nothing"),
-        (
-            "optional but there",
-            "POST",
-            "/v1/job/a",
-            r#"{"JOB":{"ID":"a"}}"#,
-            r#"default a {"ID":"a"}"#,
-        ),
+        ("optional but there", "POST", "/v1/job/a", r#"{"JOB":{"ID":"a"}}"#, r#"default a {"ID":"a"}"#),
         ("without a body", "DELETE", "/v1/job/a%2Fb", "", "- a/b -"),
-        (
-            "missing",
-            "PUT",
-            "/v1/jobs",
-            "{}",
-            "the body is not valid for this route: there is nothing at /Job",
-        ),
-        (
-            "empty",
-            "PUT",
-            "/v1/jobs",
-            "",
-            "the body is not valid for this route: it is empty",
-        ),
-        (
-            "array",
-            "PUT",
-            "/v1/jobs",
-            "[]",
-            "the body is not valid for this route: not a JSON object",
-        ),
-        (
-            "not an object",
-            "PUT",
-            "/v1/jobs",
-            r#"{"Job":"a"}"#,
-            "the body is not valid for this route: at `/Job`: not a JSON object",
-        ),
-        (
-            "a name that is no text",
-            "PUT",
-            "/v1/jobs",
-            r#"{"Job":{"ID":1}}"#,
-            "the body is not valid for this route: the value at /Job/ID is not a string",
-        ),
-        (
-            "two jobs",
-            "PUT",
-            "/v1/jobs",
-            r#"{"Job":{},"job":{}}"#,
-            "the body is ambiguous: `Job` and `job` are two spellings of one key; keep `Job`",
-        ),
-        (
-            "two namespaces",
-            "PUT",
-            "/v1/jobs?namespace=a&namespace=b",
-            r#"{"Job":{"ID":"a"}}"#,
-            "the query has `namespace` more than once",
-        ),
-        (
-            "a semicolon",
-            "PUT",
-            "/v1/jobs?namespace=a;b",
-            r#"{"Job":{"ID":"a"}}"#,
-            "the query has a semicolon or an invalid escape",
-        ),
-        (
-            "an invalid escape",
-            "PUT",
-            "/v1/jobs?namespace=a%2",
-            r#"{"Job":{"ID":"a"}}"#,
-            "the query has a semicolon or an invalid escape",
-        ),
+        ("missing", "PUT", "/v1/jobs", "{}", "the body is not valid for this route: there is nothing at /Job"),
+        ("empty", "PUT", "/v1/jobs", "", "the body is not valid for this route: it is empty"),
+        ("array", "PUT", "/v1/jobs", "[]", "the body is not valid for this route: not a JSON object"),
+        ("not an object", "PUT", "/v1/jobs", r#"{"Job":"a"}"#, "the body is not valid for this route: at `/Job`: not a JSON object"),
+        ("a name that is no text", "PUT", "/v1/jobs", r#"{"Job":{"ID":1}}"#, "the body is not valid for this route: the value at /Job/ID is not a string"),
+        ("two jobs", "PUT", "/v1/jobs", r#"{"Job":{},"job":{}}"#, "the body is ambiguous: `Job` and `job` are two spellings of one key; keep `Job`"),
+        ("two namespaces", "PUT", "/v1/jobs?namespace=a&namespace=b", r#"{"Job":{"ID":"a"}}"#, "the query has `namespace` more than once"),
+        ("a semicolon", "PUT", "/v1/jobs?namespace=a;b", r#"{"Job":{"ID":"a"}}"#, "the query has a semicolon or an invalid escape"),
+        ("an invalid escape", "PUT", "/v1/jobs?namespace=a%2", r#"{"Job":{"ID":"a"}}"#, "the query has a semicolon or an invalid escape"),
     ] {
         let head = head(method, uri);
         let got = match nomad().read(&head, &inspect(&head), &Bytes::from(body)) {

@@ -70,24 +70,17 @@ mod tests {
     use super::*;
 
     #[test]
+    #[rustfmt::skip]
     fn addresses() {
         let chain = |phase, name: &str| Some(Selection::Chain(phase, name.to_owned()));
         for (uri, selection, timeout) in [
             ("/admit", Some(Selection::All), None),
             ("/admit?timeout=10s", Some(Selection::All), Some(10_000)),
-            (
-                "/mutate?timeout=1m30s",
-                Some(Selection::Phase(Phase::Mutating)),
-                Some(90_000),
-            ),
+            ("/mutate?timeout=1m30s", Some(Selection::Phase(Phase::Mutating)), Some(90_000)),
             ("/mutate/?x=y", Some(Selection::Phase(Phase::Mutating)), None),
             ("/validate", Some(Selection::Phase(Phase::Validating)), None),
             ("/mutate/pods", chain(Phase::Mutating, "pods"), None),
-            (
-                "/validate/a.b%2Fc?timeout=500ms",
-                chain(Phase::Validating, "a.b/c"),
-                Some(500),
-            ),
+            ("/validate/a.b%2Fc?timeout=500ms", chain(Phase::Validating, "a.b/c"), Some(500)),
             ("/mutate/bcs/web", chain(Phase::Mutating, "bcs/web"), None),
             ("/", None, None),
             ("/admit/pods", None, None),

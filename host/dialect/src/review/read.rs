@@ -221,6 +221,7 @@ mod tests {
     }
 
     #[test]
+    #[rustfmt::skip]
     fn what_is_no_review() {
         let with = |pointer: &str, value: Value| {
             let mut review = review();
@@ -229,29 +230,14 @@ mod tests {
         };
         for (text, message) in [
             ("{".to_owned(), "not an AdmissionReview: EOF"),
-            (
-                with("/apiVersion", json!("admission.k8s.io/v2")),
-                "apiVersion is `admission.k8s.io/v2`",
-            ),
+            (with("/apiVersion", json!("admission.k8s.io/v2")), "apiVersion is `admission.k8s.io/v2`"),
             (with("/kind", json!("Pod")), "kind is `Pod`"),
             (with("/request", json!(null)), "has no `request`"),
-            (
-                with("/request/operation", json!("PATCH")),
-                "request.operation: `PATCH` is not an operation",
-            ),
-            (
-                with("/request/object", json!([])),
-                "request.object: not a JSON object",
-            ),
+            (with("/request/operation", json!("PATCH")), "request.operation: `PATCH` is not an operation"),
+            (with("/request/object", json!([])), "request.object: not a JSON object"),
             (with("/request/namespace", json!(1)), "expected a string"),
-            (
-                with("/request/object", json!({"kind": "Scale", "Kind": "Pod"})),
-                "request.object is ambiguous: `kind` and `Kind` are two spellings of one key",
-            ),
-            (
-                with("/request/object", json!({"metadata": {"NAME": "x"}})),
-                "request.object is ambiguous",
-            ),
+            (with("/request/object", json!({"kind": "Scale", "Kind": "Pod"})), "request.object is ambiguous: `kind` and `Kind` are two spellings of one key"),
+            (with("/request/object", json!({"metadata": {"NAME": "x"}})), "request.object is ambiguous"),
         ] {
             let error = read_review(text.as_bytes()).unwrap_err().to_string();
             assert!(error.contains(message), "{error}");

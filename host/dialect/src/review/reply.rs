@@ -1,15 +1,18 @@
-//! Writes an outcome as an AdmissionReview.
+//! Writes an outcome as an AdmissionReview, and the reply to a caller that sent none.
 
 use std::collections::BTreeMap;
 
 use admittance_admission::{
-    Decision, FailurePolicy, Mode, NAME_PART_LENGTH, Outcome, Patch, Refusal, ReviewVersion, StageResult,
-    TraceRow, Uid, bounded_warnings, is_name_part,
+    Decision, FailurePolicy, Mode, NAME_PART_LENGTH, Outcome, Refusal, ReviewVersion, StageResult, TraceRow,
+    Uid, bounded_warnings, is_name_part,
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
+use http::StatusCode;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+
+use crate::json_reply;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -68,7 +71,7 @@ pub fn write_review(version: ReviewVersion, uid: &Uid, outcome: Option<&Outcome>
         match &outcome.decision {
             Decision::Allowed => {
                 if outcome.is_changed() {
-                    response.patch = Some(encode(&outcome.patch));
+                    response.patch = Some(BASE64_STANDARD.encode(outcome.patch.to_string()));
                     response.patch_type = Some("JSONPatch");
                 }
             }
@@ -89,8 +92,29 @@ pub fn write_review(version: ReviewVersion, uid: &Uid, outcome: Option<&Outcome>
     serde_json::to_vec(&envelope).map(Bytes::from).unwrap_or_default()
 }
 
-fn encode(patch: &Patch) -> String {
-    BASE64_STANDARD.encode(patch.to_string())
+/// The reply to a caller that sent no review, or an invalid one: Kubernetes' `Status`, whose message kube-apiserver
+/// passes on.
+pub fn status_reply(status: StatusCode, message: &str) -> http::Response<Bytes> {
+    let reason = match status {
+        StatusCode::BAD_REQUEST => "BadRequest",
+        StatusCode::NOT_FOUND => "NotFound",
+        StatusCode::METHOD_NOT_ALLOWED => "MethodNotAllowed",
+        StatusCode::PAYLOAD_TOO_LARGE => "RequestEntityTooLarge",
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => "UnsupportedMediaType",
+        StatusCode::REQUEST_TIMEOUT => "Timeout",
+        StatusCode::SERVICE_UNAVAILABLE => "ServiceUnavailable",
+        _ => "InternalError",
+    };
+    let body = json!({
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+        "code": status.as_u16(),
+    });
+    json_reply(status, body.to_string())
 }
 
 fn status(refusal: &Refusal) -> Status<'_> {
@@ -161,6 +185,8 @@ fn failed_open(row: &TraceRow) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use admittance_admission::{AuditAnnotation, Denial, Failure, FailureKind, Phase};
     use serde_json::json;
 

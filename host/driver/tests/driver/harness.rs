@@ -10,7 +10,7 @@ use admittance::{
     },
 };
 use admittance_admin::AdminConfig;
-use admittance_bcs::{BcsConfig, Behind, SchedulersConfig, zookeeper::Ensembles};
+use admittance_bcs::{BcsConfig, SchedulersConfig, UpstreamKind, zookeeper::Ensembles};
 use admittance_driver::{
     Config, Connections, DefinitionPlace, Driver, FrontConfig, Limits, ListenConfig, LogConfig, Shutdown,
     Stopped,
@@ -104,7 +104,7 @@ impl Setup {
                 admin: Some(AdminConfig::new(loopback())),
                 front: FrontConfig::Bcs(BcsConfig {
                     cluster: CLUSTER.parse().unwrap(),
-                    behind: Behind::Driver,
+                    behind: UpstreamKind::Driver,
                     servers: SchedulersConfig::Listed(servers),
                     upstream: UpstreamConfig {
                         tls: without_tls(),

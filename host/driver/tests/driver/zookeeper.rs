@@ -3,8 +3,8 @@
 use std::{net::SocketAddr, time::Duration};
 
 use admittance_bcs::{
-    Behind, RegistrationConfig, SchedulersConfig, ServerInfo,
-    zookeeper::{EnsembleConfig, Followed, MemberList, Registered, Registration, ZooKeeper, ZooKeeperConfig},
+    RegistrationConfig, SchedulersConfig, ServerInfo, UpstreamKind,
+    zookeeper::{EnsembleConfig, Followed, Member, Registered, Registration, ZooKeeper, ZooKeeperConfig},
 };
 use admittance_driver::Stopped;
 use axum::Router;
@@ -27,7 +27,7 @@ const NO_SCHEDULER: &str = "cannot connect to any scheduler";
 /// A driver that finds schedulers in this ensemble.
 fn discovering(server: &str) -> Setup {
     let mut setup = Setup::new(&[]).bcs(|bcs| {
-        bcs.behind = Behind::Scheduler;
+        bcs.behind = UpstreamKind::Scheduler;
         bcs.servers = SchedulersConfig::Discovered(SCHEDULERS.parse().unwrap());
     });
     setup.config.zookeeper = ZooKeeperConfig {
@@ -88,9 +88,9 @@ async fn health(driver: &Running) -> String {
 }
 
 /// Wait for so many members.
-async fn count(members: &mut Followed<MemberList>, count: usize) {
+async fn count(members: &mut Followed<Member>, count: usize) {
     let reached = async {
-        while members.borrow().members.len() != count || !members.borrow().is_read {
+        while members.borrow().children.len() != count || !members.borrow().is_read {
             members.changed().await;
         }
     };
@@ -132,7 +132,7 @@ async fn schedulers_are_found_and_their_master_followed() {
     assert_eq!(shown["discovery"]["known"], true);
     assert_eq!(
         shown["discovery"]["registrations"],
-        json!([members.borrow().members[0].name])
+        json!([members.borrow().children[0].name])
     );
     assert_eq!(shown["zookeeper"][0]["ensemble"], "cluster");
     assert_eq!(shown["zookeeper"][0]["state"], "connected");
@@ -201,7 +201,7 @@ async fn it_is_registered_while_it_serves() {
     for members in [&mut within, &mut of_cluster] {
         count(members, 1).await;
         let list = members.borrow();
-        let member = &list.members[0];
+        let member = &list.children[0];
         let info: ServerInfo = serde_json::from_slice(&member.data).unwrap();
         let expected = ServerInfo {
             ip: "127.0.0.1".into(),
@@ -228,7 +228,7 @@ async fn it_is_registered_while_it_serves() {
         ("cluster", DRIVERS.to_owned(), &within),
     ]
     .map(|(ensemble, below, members)| {
-        let node = format!("{below}/{}", members.borrow().members[0].name);
+        let node = format!("{below}/{}", members.borrow().children[0].name);
         json!({"ensemble": ensemble, "below": below, "node": node})
     });
     until("its own nodes", async || {

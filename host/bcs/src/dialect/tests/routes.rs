@@ -147,10 +147,10 @@ fn requests_that_go_on_by_their_head() {
     ] {
         let path = format!("{PREFIX}{path}").replace('ä', "%C3%A4");
         let head = head(method, &path, &[]);
-        let got = told(scheduler().forwarding(&head));
+        let got = describe(forwarding(&head, None).unwrap());
         assert_eq!(got, expected, "{source}: {method} {path}");
         // With its body in hand nothing else comes out.
-        assert_eq!(told(scheduler().translate(&head, &Bytes::from("{}"))), expected, "{source}: {method} {path}");
+        assert_eq!(describe(translate(&head, &Bytes::from("{}"))), expected, "{source}: {method} {path}");
     }
 }
 
@@ -161,28 +161,17 @@ fn requests_that_go_on_by_their_body() {
             continue;
         };
         let path = format!("{PREFIX}{}", route.path).replace(['{', '}'], "");
-        let forwarding = scheduler().forwarding(&head(route.verb.method().as_str(), &path, &[]));
+        let forwarding = forwarding(&head(route.verb.method().as_str(), &path, &[]), None);
         let by_body = !matches!(call.body, Body::Nothing | Body::AsIs);
-        assert_eq!(matches!(forwarding, Forwarding::Translate), by_body, "{route:?}");
+        assert_eq!(forwarding.is_none(), by_body, "{route:?}");
     }
-}
-
-#[test]
-fn in_front_of_a_driver_all_goes_on_as_it_is() {
-    let head = head("POST", APPLICATIONS, &[]);
-    assert!(matches!(bcs().forwarding(&head), Forwarding::AsIs));
-    assert!(matches!(
-        bcs().translate(&head, &Bytes::from("x")),
-        Forwarding::AsIs
-    ));
-    assert!(matches!(bcs().relay(StatusCode::NOT_FOUND, b"x"), Relay::AsIs));
 }
 
 #[test]
 fn the_scheduler_gets_no_header_of_the_client() {
     let mut head = head("POST", &format!("{PREFIX}/agentsettings"), &[CLUSTER]);
     head.headers.insert("authorization", "Bearer x".parse().unwrap());
-    let Forwarding::Rewritten(rewritten) = scheduler().forwarding(&head) else {
+    let Some(Forwarding::Rewritten(rewritten)) = forwarding(&head, None) else {
         panic!("it is for the scheduler")
     };
     let mut headers: Vec<String> = rewritten

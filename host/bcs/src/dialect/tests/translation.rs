@@ -66,7 +66,7 @@ fn path_of(kind: &str) -> &'static str {
 
 /// The target of the request to the scheduler, and its body.
 pub(super) fn sent(method: &str, path: &str, body: &str) -> (String, Value) {
-    match scheduler().translate(&head(method, path, &[]), &Bytes::copy_from_slice(body.as_bytes())) {
+    match translate(&head(method, path, &[]), &Bytes::copy_from_slice(body.as_bytes())) {
         Forwarding::Rewritten(Rewritten {
             method,
             path_and_query,
@@ -76,7 +76,7 @@ pub(super) fn sent(method: &str, path: &str, body: &str) -> (String, Value) {
             format!("{method} {path_and_query}"),
             serde_json::from_slice(&body).unwrap(),
         ),
-        other => panic!("{body} became {}", told(other)),
+        other => panic!("{body} became {}", describe(other)),
     }
 }
 
@@ -325,12 +325,12 @@ fn fields_that_the_original_drops_survive() {
     container["limitresoures"] = json!({"Cpus": 64});
     // Written so that only the same text can come out.
     let text = object.to_string().replace("1.0}", "1.000}");
-    let body = match scheduler().translate(&head("POST", APPLICATIONS, &[]), &Bytes::from(text.clone())) {
+    let body = match translate(&head("POST", APPLICATIONS, &[]), &Bytes::from(text.clone())) {
         Forwarding::Rewritten(Rewritten {
             body: NextBody::New(body),
             ..
         }) => String::from_utf8(body.to_vec()).unwrap(),
-        other => panic!("{}", told(other)),
+        other => panic!("{}", describe(other)),
     };
     assert!(body.ends_with(&format!("\"raw_json\":{text}}}")), "{body}");
 

@@ -77,7 +77,7 @@ fn wrong_bodies() {
         ("here alone: cut to 32 bits there", "message", r#"{"msgtype":"signal","msgdata":{"signal":4294967305}}"#.to_owned(), 1_405_010, "json decode failed!msgdata.signal is not the number of a signal".to_owned()),
     ] {
         let head = head("POST", wrong(route), &[]);
-        let Forwarding::Reply(response) = scheduler().translate(&head, &Bytes::from(body.clone())) else {
+        let Forwarding::Reply(response) = translate(&head, &Bytes::from(body.clone())) else {
             panic!("{source}: {body} goes on")
         };
         let text = json_of(&response);
@@ -92,13 +92,13 @@ fn wrong_bodies() {
 }
 
 #[test]
-fn a_name_with_a_dot_is_told_in_plain_text() {
+fn the_error_for_a_name_with_a_dot_is_plain_text() {
     // Before anything else of the object is looked at.
     for kind in ["application", "process", "deployment", "daemonset"] {
         let body =
             json!({"kind": kind, "metadata": {"name": "a.b"}, "restartPolicy": {"policy": "x"}}).to_string();
         let head = head("POST", wrong(kind), &[]);
-        let Forwarding::Reply(response) = scheduler().translate(&head, &Bytes::from(body)) else {
+        let Forwarding::Reply(response) = translate(&head, &Bytes::from(body)) else {
             panic!("{kind} goes on")
         };
         assert_eq!(json_of(&response), "Name can't contains contains '.'", "{kind}");
@@ -118,9 +118,7 @@ fn a_body_of_a_million_mistakes_gets_a_short_reply() {
         r#"{{"kind":"application","spec":{{"template":{{"spec":{{"containers":[{}1]}}}}}}}}"#,
         "1,".repeat(100_000)
     );
-    let Forwarding::Reply(response) =
-        scheduler().translate(&head("POST", APPLICATIONS, &[]), &Bytes::from(body))
-    else {
+    let Forwarding::Reply(response) = translate(&head("POST", APPLICATIONS, &[]), &Bytes::from(body)) else {
         panic!("it goes on")
     };
     let text = json_of(&response);
@@ -149,7 +147,7 @@ fn replies_of_the_scheduler() {
         ("1.3 a route that is commented out", 404, "404: Page Not Found", Some(refused("the scheduler replied 404 Not Found without JSON: 404: Page Not Found"))),
     ] {
         let status = StatusCode::from_u16(status).unwrap();
-        match (scheduler().relay(status, body.as_bytes()), expected) {
+        match (relay(status, body.as_bytes()), expected) {
             (Relay::Head { status, headers }, None) => {
                 assert_eq!((status, headers.len(), &headers[CONTENT_TYPE]), (StatusCode::OK, 1, &HeaderValue::from_static("application/json")), "{source}");
             }
@@ -161,11 +159,11 @@ fn replies_of_the_scheduler() {
     }
     // Only a reply of nothing, with the status of one, says that nothing was done.
     for (status, body, is_idle) in [(200, "", true), (200, "\n", false), (204, "", false), (500, "", false)] {
-        let relay = scheduler().relay(StatusCode::from_u16(status).unwrap(), body.as_bytes());
-        assert_eq!(matches!(relay, Relay::Idle(_)), is_idle, "{status} {body:?}");
+        let relayed = relay(StatusCode::from_u16(status).unwrap(), body.as_bytes());
+        assert_eq!(matches!(relayed, Relay::Idle(_)), is_idle, "{status} {body:?}");
     }
     // However long it is, and whatever is in it.
-    let Relay::Reply(response) = scheduler().relay(StatusCode::BAD_GATEWAY, &[0xff; 5000]) else {
+    let Relay::Reply(response) = relay(StatusCode::BAD_GATEWAY, &[0xff; 5000]) else {
         panic!("it is no JSON")
     };
     assert!(json_of(&response).chars().count() < 500);
@@ -173,17 +171,14 @@ fn replies_of_the_scheduler() {
 
 /// Go's decoder replaces what is no UTF-8; here it is refused.
 #[test]
-fn no_utf8() {
+#[rustfmt::skip]
+fn invalid_utf8() {
     for (route, body, code) in [
-        (
-            "application",
-            &b"{\"kind\":\"application\",\"a\":\"\xff\"}"[..],
-            "1405008",
-        ),
+        ("application", &b"{\"kind\":\"application\",\"a\":\"\xff\"}"[..], "1405008"),
         ("message", b"{\"msgtype\":\"\xff\"}", "1405010"),
     ] {
         let head = head("POST", wrong(route), &[]);
-        let Forwarding::Reply(response) = scheduler().translate(&head, &Bytes::from_static(body)) else {
+        let Forwarding::Reply(response) = translate(&head, &Bytes::from_static(body)) else {
             panic!("{route} goes on")
         };
         let text = json_of(&response);
@@ -192,18 +187,11 @@ fn no_utf8() {
 }
 
 #[test]
+#[rustfmt::skip]
 fn no_scheduler() {
     for (source, reason, expected) in [
-        (
-            "1.4, 6 no scheduler",
-            "scheduler not exist",
-            r#"{"result":false,"code":1405009,"message":"(bcs-mesos-driver):do http request failed!scheduler not exist","data":{}}"#,
-        ),
-        (
-            "1.4 unreachable",
-            "connection refused",
-            r#"{"result":false,"code":1405009,"message":"(bcs-mesos-driver):do http request failed!connection refused","data":{}}"#,
-        ),
+        ("1.4, 6 no scheduler", "scheduler not exist", r#"{"result":false,"code":1405009,"message":"(bcs-mesos-driver):do http request failed!scheduler not exist","data":{}}"#),
+        ("1.4 unreachable", "connection refused", r#"{"result":false,"code":1405009,"message":"(bcs-mesos-driver):do http request failed!connection refused","data":{}}"#),
     ] {
         let response = scheduler().reply(&End::UpstreamUnreachable { reason });
         assert_eq!(

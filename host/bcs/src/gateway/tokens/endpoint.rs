@@ -14,46 +14,28 @@ use http::{
 };
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
-use metrics::counter;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::json;
 
 use super::{
     AccessRequest,
-    answers::{Answers, Question},
+    cache::{AnswerCache, CacheKey},
+    count_check,
 };
 use crate::{
     Permission,
-    gateway::{config::EndpointConfig, reply::Ended},
-    metric_names,
+    gateway::{config::EndpointConfig, error::GatewayError},
 };
 
 /// The largest response, in bytes. About 200 are usual.
-const LONGEST_ANSWER: usize = 64 * 1024;
-/// The resource type of the check. Servers for other resources use other types.
-const CLUSTER: &str = "cluster";
-const MESOS: &str = "mesos";
-/// The action of a GET that writes.
-const POST: &str = "POST";
+const MAX_RESPONSE: usize = 64 * 1024;
 
 /// A server that checks tokens. Lives as long as the gateway.
 #[derive(Debug)]
 pub(in super::super) struct Endpoint {
     config: EndpointConfig,
     client: Client<Connector, Full<Bytes>>,
-    answers: Answers,
-}
-
-/// The request body. Version 1 of `permissions/verify` reads the first four fields, version 2 also the others.
-#[derive(Debug, Serialize)]
-struct Verify<'a> {
-    user_token: &'a str,
-    resource_type: &'static str,
-    resource: &'a str,
-    action: &'a str,
-    cluster_type: &'static str,
-    cluster_id: &'a str,
-    request_url: &'a str,
+    cache: AnswerCache,
 }
 
 #[derive(Debug, Deserialize)]
@@ -69,17 +51,17 @@ struct Verdict {
 
 /// Why the check failed; for the log.
 #[derive(Debug, thiserror::Error)]
-enum Unanswered {
+enum VerifyError {
     #[error("the gateway's own token cannot be read from {file}: {reason}")]
     OwnToken { file: String, reason: String },
     #[error("the request failed: {0}")]
     Unreachable(String),
     #[error("it did not respond within {0:?}")]
-    Late(Duration),
+    Timeout(Duration),
     #[error("it responded with status {0}")]
     Status(http::StatusCode),
     #[error("its response is not valid: {0}")]
-    NoAnswer(String),
+    InvalidResponse(String),
 }
 
 impl Endpoint {
@@ -87,58 +69,57 @@ impl Endpoint {
         let connector = connector(config.tls.clone(), config.timeout);
         Self {
             client: Client::builder(TokioExecutor::new()).build(connector),
-            answers: Answers::new(config.cache),
+            cache: AnswerCache::new(config.cache),
             config,
         }
     }
 
     /// Check whether the holder of this token may do that. Answers are cached.
-    pub(super) async fn admit(&self, token: &[u8], asked: AccessRequest<'_>) -> Result<(), Ended> {
-        let text =
-            std::str::from_utf8(token).map_err(|_| Ended::Unauthorized("the token is not valid UTF-8"))?;
-        let action = self.action(asked);
-        let body = verify(text, action, asked);
-        let question = Question::new(&body);
-        let (allowed, source) = match self.answers.get(&question) {
+    pub(super) async fn admit(&self, token: &[u8], access: AccessRequest<'_>) -> Result<(), GatewayError> {
+        let text = std::str::from_utf8(token)
+            .map_err(|_| GatewayError::Unauthorized("the token is not valid UTF-8"))?;
+        let action = self.action(access);
+        let body = verify_body(text, action, access);
+        let key = CacheKey::new(&body);
+        let (allowed, source) = match self.cache.get(&key) {
             Some(allowed) => (allowed, "cache"),
-            None => match self.ask(body).await {
+            None => match self.verify(body).await {
                 Ok(allowed) => {
-                    self.answers.put(question, allowed);
+                    self.cache.put(key, allowed);
                     (allowed, "endpoint")
                 }
                 Err(reason) => {
-                    counter!(metric_names::TOKEN_CHECKS, "source" => "endpoint", "result" => "unanswered")
-                        .increment(1);
+                    count_check("endpoint", "unanswered");
                     let endpoint = &self.config.url;
                     tracing::error!(%endpoint, %reason, "a token could not be checked, so the request is refused");
-                    return Err(Ended::Undecided(
+                    return Err(GatewayError::AuthUnavailable(
                         "the token could not be checked: the endpoint failed; try again later",
                     ));
                 }
             },
         };
         let result = if allowed { "allowed" } else { "refused" };
-        counter!(metric_names::TOKEN_CHECKS, "source" => source, "result" => result).increment(1);
+        count_check(source, result);
         match allowed {
             true => Ok(()),
-            false => Err(Ended::Forbidden(format!(
+            false => Err(GatewayError::Forbidden(format!(
                 "the token is not valid, or not allowed the action `{action}` on the cluster {}",
-                asked.cluster
+                access.cluster
             ))),
         }
     }
 
     /// The action to check: usually the method.
-    fn action<'a>(&'a self, asked: AccessRequest<'a>) -> &'a str {
-        match asked.needed {
+    fn action<'a>(&'a self, access: AccessRequest<'a>) -> &'a str {
+        match access.needed {
             Permission::Hooks => &self.config.hooks_action,
             // A console is opened with GET.
-            Permission::Write if asked.method == Method::GET => POST,
-            Permission::Read | Permission::Write => asked.method.as_str(),
+            Permission::Write if access.method == Method::GET => "POST",
+            Permission::Read | Permission::Write => access.method.as_str(),
         }
     }
 
-    async fn ask(&self, body: Bytes) -> Result<bool, Unanswered> {
+    async fn verify(&self, body: Bytes) -> Result<bool, VerifyError> {
         let mut request = Request::new(Full::from(body));
         *request.uri_mut() = self.config.url.clone();
         let headers = request.headers_mut();
@@ -150,25 +131,25 @@ impl Endpoint {
         let answering = self.exchange(request);
         match tokio::time::timeout(self.config.timeout, answering).await {
             Ok(answer) => answer,
-            Err(_) => Err(Unanswered::Late(self.config.timeout)),
+            Err(_) => Err(VerifyError::Timeout(self.config.timeout)),
         }
     }
 
-    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<bool, Unanswered> {
+    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<bool, VerifyError> {
         let response = self.client.request(request).await;
-        let response = response.map_err(|error| Unanswered::Unreachable(causes::chain(&error)))?;
+        let response = response.map_err(|error| VerifyError::Unreachable(causes::chain(&error)))?;
         if !response.status().is_success() {
-            return Err(Unanswered::Status(response.status()));
+            return Err(VerifyError::Status(response.status()));
         }
-        let body = Limited::new(response.into_body(), LONGEST_ANSWER).collect().await;
+        let body = Limited::new(response.into_body(), MAX_RESPONSE).collect().await;
         let body = body
-            .map_err(|error| Unanswered::NoAnswer(error.to_string()))?
+            .map_err(|error| VerifyError::InvalidResponse(error.to_string()))?
             .to_bytes();
         let answer: Answer =
-            serde_json::from_slice(&body).map_err(|error| Unanswered::NoAnswer(error.to_string()))?;
+            serde_json::from_slice(&body).map_err(|error| VerifyError::InvalidResponse(error.to_string()))?;
         let verdict = answer
             .data
-            .ok_or_else(|| Unanswered::NoAnswer("there is no `data`".to_owned()))?;
+            .ok_or_else(|| VerifyError::InvalidResponse("there is no `data`".to_owned()))?;
         Ok(verdict.allowed)
     }
 
@@ -182,30 +163,32 @@ impl Endpoint {
     }
 }
 
-fn verify(token: &str, action: &str, asked: AccessRequest<'_>) -> Bytes {
-    let verify = Verify {
-        user_token: token,
-        resource_type: CLUSTER,
-        resource: asked.cluster,
-        action,
-        cluster_type: MESOS,
-        cluster_id: asked.cluster,
-        request_url: asked.path,
-    };
-    json!(verify).to_string().into()
+/// The request body. Version 1 of `permissions/verify` reads the first four fields, version 2 also the others.
+fn verify_body(token: &str, action: &str, access: AccessRequest<'_>) -> Bytes {
+    let body = json!({
+        "user_token": token,
+        // Servers for other resources use other types.
+        "resource_type": "cluster",
+        "resource": access.cluster,
+        "action": action,
+        "cluster_type": "mesos",
+        "cluster_id": access.cluster,
+        "request_url": access.path,
+    });
+    body.to_string().into()
 }
 
 /// The largest token file, in bytes.
-const LARGEST_TOKEN: u64 = 64 << 10;
+const MAX_TOKEN_FILE: u64 = 64 << 10;
 
 /// The gateway's own token as a header. The file is read each time, so that a new token is used at once.
-async fn own_token(path: &Path) -> Result<HeaderValue, Unanswered> {
-    let unreadable = |reason: String| Unanswered::OwnToken {
+async fn own_token(path: &Path) -> Result<HeaderValue, VerifyError> {
+    let unreadable = |reason: String| VerifyError::OwnToken {
         file: path.display().to_string(),
         reason,
     };
     let path = path.to_owned();
-    let text = tokio::task::spawn_blocking(move || file::read_to_string(&path, LARGEST_TOKEN))
+    let text = tokio::task::spawn_blocking(move || file::read_to_string(&path, MAX_TOKEN_FILE))
         .await
         .map_err(|error| unreadable(error.to_string()))?
         .map_err(|error| unreadable(error.to_string()))?;

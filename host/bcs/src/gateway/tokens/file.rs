@@ -16,10 +16,10 @@ use arc_swap::ArcSwap;
 use metrics::gauge;
 
 use super::AccessRequest;
-use crate::{ClusterId, Permission, gateway::reply::Ended, metric_names};
+use crate::{ClusterId, Permission, gateway::error::GatewayError, metric_names};
 
 /// Matches every cluster that a token does not name.
-const EVERY: &str = "*";
+const ANY_CLUSTER: &str = "*";
 
 /// The tokens in a file, which is reloaded when it changes: their holders and their permissions for each
 /// cluster. Cheap to clone; clones share the same table. Lives as long as the gateway.
@@ -61,25 +61,25 @@ impl TokenTable {
     }
 
     /// The holder of this token, if the access is allowed. Takes constant time over all tokens.
-    pub(super) fn admit(&self, token: &[u8], asked: AccessRequest<'_>) -> Result<Arc<str>, Ended> {
-        let presented = TokenDigest::of(token);
+    pub(super) fn admit(&self, token: &[u8], access: AccessRequest<'_>) -> Result<Arc<str>, GatewayError> {
+        let digest = TokenDigest::of(token);
         let holders = self.0.holders.load();
         let mut found = None;
         for holder in holders.iter() {
-            if holder.digest.is(&presented).into() {
+            if holder.digest.is(&digest).into() {
                 found = found.or(Some(holder));
             }
         }
-        let holder = found.ok_or(Ended::Unauthorized("unknown token"))?;
-        let (name, cluster) = (&holder.name, asked.cluster);
+        let holder = found.ok_or(GatewayError::Unauthorized("unknown token"))?;
+        let (name, cluster) = (&holder.name, access.cluster);
         match holder.permission(cluster) {
-            Some(permission) if permission >= asked.needed => Ok(name.clone()),
-            Some(permission) => Err(Ended::Forbidden(format!(
+            Some(permission) if permission >= access.needed => Ok(name.clone()),
+            Some(permission) => Err(GatewayError::Forbidden(format!(
                 "{name} has the permission {} for the cluster {cluster}, and this needs {}",
                 permission.as_str(),
-                asked.needed.as_str(),
+                access.needed.as_str(),
             ))),
-            None => Err(Ended::Forbidden(format!(
+            None => Err(GatewayError::Forbidden(format!(
                 "{name} has no permission for the cluster {cluster}"
             ))),
         }
@@ -139,14 +139,14 @@ fn read(path: &Path) -> Result<Vec<Holder>, Mistakes> {
     let holders = document.and_then(|document| {
         let mut fields = document.root().object(&mut mistakes)?;
         let fix = "list the users of the gateway; [] admits no user";
-        let holders = fields.get_required("tokens", fix, listed, &mut mistakes);
+        let holders = fields.get_required("tokens", fix, holders, &mut mistakes);
         fields.finish(&mut mistakes);
         holders
     });
     mistakes.into_result(holders.unwrap_or_default())
 }
 
-fn listed(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Holder>> {
+fn holders(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Holder>> {
     let mut names = BTreeSet::new();
     let mut digests = BTreeSet::new();
     let mut holders = Vec::new();
@@ -198,7 +198,7 @@ fn clusters(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Permissions> {
     let (mut clusters, mut every) = (BTreeMap::new(), None);
     for (id, node) in node.map(mistakes)? {
         let permission = node.word::<Permission>(mistakes);
-        if id == EVERY {
+        if id == ANY_CLUSTER {
             every = permission;
             continue;
         }
@@ -247,7 +247,7 @@ mod tests {
         (directory, table)
     }
 
-    fn asked(cluster: &str, needed: Permission) -> AccessRequest<'_> {
+    fn access(cluster: &str, needed: Permission) -> AccessRequest<'_> {
         AccessRequest {
             cluster,
             method: &Method::GET,
@@ -276,14 +276,14 @@ mod tests {
             ("NOBODY", "BCS-1", None),
         ] {
             for needed in Permission::ALL {
-                let found = table.admit(token.as_bytes(), asked(cluster, needed));
+                let found = table.admit(token.as_bytes(), access(cluster, needed));
                 let may = most.is_some_and(|most| most >= needed);
                 match found {
                     Ok(name) => assert!(
                         may && *name == token.to_lowercase(),
                         "{token} {cluster} {needed:?}"
                     ),
-                    Err(Ended::Forbidden(reason)) => {
+                    Err(GatewayError::Forbidden(reason)) => {
                         assert!(
                             !may && reason.contains(cluster),
                             "{token} {cluster} {needed:?}: {reason}"
@@ -294,36 +294,28 @@ mod tests {
             }
         }
         for token in ["", "reader", "READER2", &digest("READER")] {
-            let found = table.admit(token.as_bytes(), asked("BCS-1", Read));
-            assert_eq!(found, Err(Ended::Unauthorized("unknown token")), "{token}");
+            let found = table.admit(token.as_bytes(), access("BCS-1", Read));
+            assert_eq!(found, Err(GatewayError::Unauthorized("unknown token")), "{token}");
         }
     }
 
     #[test]
+    #[rustfmt::skip]
     fn mistakes() {
         for (text, part) in [
             ("", "there is no document"),
             ("tokens:\n", "tokens: missing"),
-            (
-                "token: []\ntokens: []\n",
-                "token: unknown field; known here: tokens",
-            ),
+            ("token: []\ntokens: []\n", "token: unknown field; known here: tokens"),
             ("tokens: {}\n", "a list is expected"),
             ("tokens: [{}]\n", "tokens[0].name: missing"),
             ("tokens: [{}]\n", "tokens[0].sha256: missing"),
             ("tokens: [{}]\n", "tokens[0].clusters: missing"),
-            (
-                "tokens: [{ name: a, sha256: abc, clusters: {} }]\n",
-                "64 hexadecimal digits",
-            ),
+            ("tokens: [{ name: a, sha256: abc, clusters: {} }]\n", "64 hexadecimal digits"),
             ("tokens: [{ name: a, token: secret }]\n", "unknown field"),
             (&text().replace("Hooks", "hooks"), "case matters: write Hooks"),
             (&text().replace("BCS-1", "B S"), "is not a valid cluster ID"),
             (&text().replace("writer", "reader"), "duplicate name \"reader\""),
-            (
-                &text().replace(&digest("WRITER"), &digest("READER").to_uppercase()),
-                "the same token",
-            ),
+            (&text().replace(&digest("WRITER"), &digest("READER").to_uppercase()), "the same token"),
         ] {
             let (_directory, table) = table(text);
             let mistakes = table.unwrap_err().to_string();

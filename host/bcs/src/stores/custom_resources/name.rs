@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use admittance_admission::is_dns_subdomain;
 use sha2::{Digest as _, Sha256};
 
-use crate::stores::document::Place;
+use crate::definition_name::DefinitionName;
 
 /// The length of the readable part of a derived name.
 const READABLE: usize = 200;
@@ -17,15 +17,18 @@ const DIGEST: usize = 8;
 ///
 /// Definitions that BCS itself keeps in `namespace` have the name that BCS uses. It knows no other namespace; its names
 /// may have capitals, and dots anywhere.
-pub(super) fn of(definition: Place<'_>, namespace: &str) -> String {
-    if definition.namespace == namespace && is_dns_subdomain(definition.name) && !is_made(definition.name) {
-        return definition.name.to_owned();
+pub(super) fn of(definition: &DefinitionName, namespace: &str) -> String {
+    if definition.namespace == namespace
+        && is_dns_subdomain(&definition.name)
+        && !is_derived(&definition.name)
+    {
+        return definition.name.clone();
     }
-    let whole = format!("{}/{}", definition.namespace, definition.name);
+    let whole = definition.to_string();
     let mut name = String::new();
     for c in whole.chars().take(READABLE) {
         let c = c.to_ascii_lowercase();
-        if is_letter(c) {
+        if c.is_ascii_lowercase() || c.is_ascii_digit() {
             name.push(c);
         } else if !name.is_empty() && !name.ends_with('-') {
             name.push('-');
@@ -42,13 +45,9 @@ pub(super) fn of(definition: Place<'_>, namespace: &str) -> String {
 }
 
 /// Whether it ends like a derived name, and so could collide with one.
-fn is_made(name: &str) -> bool {
+fn is_derived(name: &str) -> bool {
     let end = name.rsplit('-').next().unwrap_or_default();
     end.len() == DIGEST * 2 && end.bytes().all(|byte| byte.is_ascii_hexdigit())
-}
-
-fn is_letter(c: char) -> bool {
-    c.is_ascii_lowercase() || c.is_ascii_digit()
 }
 
 #[cfg(test)]
@@ -58,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names() {
+    fn names_of_resources() {
         let long = "a".repeat(300);
         // (namespace, name, name of the resource, or its beginning)
         let rows = [
@@ -77,18 +76,17 @@ mod tests {
         ];
         let mut seen = HashSet::new();
         for (namespace, name, expected) in rows {
-            let made = of(Place { namespace, name }, "bkbcs");
-            assert!(made.starts_with(expected), "{namespace}/{name}: {made}");
-            assert!(is_dns_subdomain(&made), "{namespace}/{name}: {made}");
-            assert_eq!(made == expected, !is_made(&made), "{made}");
-            assert_eq!(made, of(Place { namespace, name }, "bkbcs"));
-            assert!(seen.insert(made.clone()), "{made} is there twice");
+            let derived = of(&DefinitionName::new(namespace, name), "bkbcs");
+            assert!(derived.starts_with(expected), "{namespace}/{name}: {derived}");
+            assert!(is_dns_subdomain(&derived), "{namespace}/{name}: {derived}");
+            assert_eq!(derived == expected, !is_derived(&derived), "{derived}");
+            assert_eq!(derived, of(&DefinitionName::new(namespace, name), "bkbcs"));
+            assert!(seen.insert(derived.clone()), "{derived} is there twice");
         }
         // A derived name cannot be the name of another definition.
-        for made in seen.iter().filter(|made| is_made(made)) {
-            let name = made.as_str();
-            let namespace = "bkbcs";
-            assert!(!seen.contains(&of(Place { namespace, name }, "bkbcs")));
+        for derived in seen.iter().filter(|derived| is_derived(derived)) {
+            let name = derived.as_str();
+            assert!(!seen.contains(&of(&DefinitionName::new("bkbcs", name), "bkbcs")));
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::zookeeper::Watch;
 use futures_util::{
     FutureExt as _, StreamExt as _,
     future::{BoxFuture, Shared, join_all},
@@ -11,13 +10,17 @@ use futures_util::{
 use tokio::sync::Mutex;
 use zookeeper_client::{Client, Error, SessionId};
 
+use crate::{
+    definition_name::DefinitionName,
+    zookeeper::{At, Watch, ZooKeeperError},
+};
+
 /// How often the read is retried if nodes change meanwhile.
 const ATTEMPTS: usize = 10;
 
 pub(super) struct Node {
     pub(super) path: String,
-    pub(super) namespace: String,
-    pub(super) name: String,
+    pub(super) name: DefinitionName,
     pub(super) data: Vec<u8>,
 }
 
@@ -32,8 +35,6 @@ pub(super) struct Snapshot {
 pub(super) type Watches = FuturesUnordered<Change>;
 
 type Change = Shared<BoxFuture<'static, ()>>;
-
-pub(super) struct At(pub(super) String, pub(super) Error);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Watched {
@@ -59,7 +60,7 @@ impl Reader {
     ///
     /// Every node is watched before it is read. ZooKeeper notifies a client of a change before it answers
     /// any later request, so if no watch has fired by the last response, the snapshot is consistent.
-    pub(super) async fn read(&self, client: &Client, root: &str) -> Result<Option<Snapshot>, At> {
+    pub(super) async fn read(&self, client: &Client, root: &str) -> Result<Option<Snapshot>, ZooKeeperError> {
         let mut kept = self.0.lock().await;
         let session = Some(client.session_id());
         if kept.session != session {
@@ -67,10 +68,7 @@ impl Reader {
             *kept = Kept { session, watches };
         }
         // Sync, so that the writes of other drivers are visible on any server.
-        client
-            .sync(root)
-            .await
-            .map_err(|error| At(root.to_owned(), error))?;
+        client.sync(root).await.at("reading", root)?;
         for _ in 0..ATTEMPTS {
             let is_waiting = |change: &Change| change.clone().now_or_never().is_none();
             kept.watches.retain(|_, change| is_waiting(change));
@@ -96,7 +94,7 @@ impl Reader {
 
 /// All nodes below this root, one after another, without watches: concurrent changes may or may not be
 /// included.
-pub(super) async fn all(client: &Client, root: &str) -> Result<Vec<Node>, At> {
+pub(super) async fn all(client: &Client, root: &str) -> Result<Vec<Node>, ZooKeeperError> {
     let mut nodes = Vec::new();
     for namespace in names(client, root).await? {
         let parent = format!("{root}/{namespace}");
@@ -104,13 +102,12 @@ pub(super) async fn all(client: &Client, root: &str) -> Result<Vec<Node>, At> {
             let path = format!("{parent}/{name}");
             match client.get_data(&path).await {
                 Ok((data, _)) => nodes.push(Node {
+                    name: DefinitionName::new(&namespace, &name),
                     path,
-                    namespace: namespace.clone(),
-                    name,
                     data,
                 }),
                 Err(Error::NoNode) => {}
-                Err(error) => return Err(At(path, error)),
+                Err(error) => return Err(error).at("reading", &path),
             }
         }
     }
@@ -118,11 +115,11 @@ pub(super) async fn all(client: &Client, root: &str) -> Result<Vec<Node>, At> {
 }
 
 /// The names of a node's children; none if it does not exist.
-async fn names(client: &Client, path: &str) -> Result<Vec<String>, At> {
+async fn names(client: &Client, path: &str) -> Result<Vec<String>, ZooKeeperError> {
     match client.list_children(path).await {
         Ok(names) => Ok(names),
         Err(Error::NoNode) => Ok(Vec::new()),
-        Err(error) => Err(At(path.to_owned(), error)),
+        Err(error) => Err(error).at("reading the children of", path),
     }
 }
 
@@ -142,11 +139,7 @@ struct Attempt<'a> {
 
 impl Attempt<'_> {
     /// None if a node is deleted meanwhile.
-    async fn nodes(&mut self, root: &str) -> Result<Option<Vec<Node>>, At> {
-        let at = |path: &str| {
-            let path = path.to_owned();
-            move |error| At(path, error)
-        };
+    async fn nodes(&mut self, root: &str) -> Result<Option<Vec<Node>>, ZooKeeperError> {
         let watched = Watched::Children(root.to_owned());
         let namespaces = match children(self.client, root, self.is_kept(&watched)).await {
             Ok((namespaces, watch)) => {
@@ -156,11 +149,11 @@ impl Attempt<'_> {
             Err(Error::NoNode) => {
                 let watched = Watched::Existence(root.to_owned());
                 let is_kept = self.is_kept(&watched);
-                let (is_there, watch) = existence(self.client, root, is_kept).await.map_err(at(root))?;
+                let (is_there, watch) = existence(self.client, root, is_kept).await.at("reading", root)?;
                 self.keep(watched, watch);
                 return Ok((!is_there).then(Vec::new));
             }
-            Err(error) => return Err(at(root)(error)),
+            Err(error) => return Err(error).at("reading the children of", root),
         };
         // All requests are sent at once; the responses come in the same order.
         let lists = namespaces.into_iter().map(|namespace| {
@@ -182,38 +175,33 @@ impl Attempt<'_> {
                     is_gone = true;
                     continue;
                 }
-                Err(error) => return Err(At(path, error)),
+                Err(error) => return Err(error).at("reading the children of", &path),
             };
-            let place = |name| (format!("{path}/{name}"), namespace.clone(), name);
+            let place = |name: String| (format!("{path}/{name}"), DefinitionName::new(&namespace, &name));
             places.extend(names.into_iter().map(place));
             self.keep(Watched::Children(path), watch);
         }
-        let nodes = places.into_iter().map(|(path, namespace, name)| {
+        let nodes = places.into_iter().map(|(path, name)| {
             let is_kept = self.is_kept(&Watched::Data(path.clone()));
             let client = self.client;
             async move {
                 let data = data(client, &path, is_kept).await;
-                (path, namespace, name, data)
+                (path, name, data)
             }
         });
         let nodes = join_all(nodes).await;
         let mut read = Vec::new();
-        for (path, namespace, name, data) in nodes {
+        for (path, name, data) in nodes {
             let (data, watch) = match data {
                 Ok(data) => data,
                 Err(Error::NoNode) => {
                     is_gone = true;
                     continue;
                 }
-                Err(error) => return Err(At(path, error)),
+                Err(error) => return Err(error).at("reading", &path),
             };
             self.keep(Watched::Data(path.clone()), watch);
-            read.push(Node {
-                path,
-                namespace,
-                name,
-                data,
-            });
+            read.push(Node { path, name, data });
         }
         Ok((!is_gone).then_some(read))
     }

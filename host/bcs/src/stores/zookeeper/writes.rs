@@ -4,13 +4,13 @@ use std::collections::HashSet;
 
 use zookeeper_client::{Acls, Client, CreateMode, MultiWriteError};
 
-use super::nodes::At;
+use crate::zookeeper::{At, ZooKeeperError};
 
 /// The write of a change, and the version that it replaces.
 pub(super) struct Write {
     pub(super) path: String,
     /// The version of the existing node.
-    pub(super) there: Option<i32>,
+    pub(super) version: Option<i32>,
     /// None: delete the node.
     pub(super) data: Option<Vec<u8>>,
 }
@@ -18,16 +18,20 @@ pub(super) struct Write {
 /// Write all or nothing. Transactions of ZooKeeper 3.4 cannot create a node in the way
 /// of newer versions, so new nodes are created first, without data, which is not a definition. A
 /// single write needs no transaction.
-pub(super) async fn transact(client: &Client, writes: &mut [Write], acls: Acls<'_>) -> Result<(), At> {
+pub(super) async fn transact(
+    client: &Client,
+    writes: &mut [Write],
+    acls: Acls<'_>,
+) -> Result<(), ZooKeeperError> {
     let options = CreateMode::Persistent.with_acls(acls);
-    for write in writes.iter().filter(|write| write.there.is_none()) {
+    for write in writes.iter().filter(|write| write.version.is_none()) {
         if let Some((namespace, _)) = write.path.rsplit_once('/') {
-            let made = client.mkdir(namespace, &options).await;
-            made.map_err(|error| At(namespace.to_owned(), error))?;
+            let result = client.mkdir(namespace, &options).await;
+            result.at("creating", namespace)?;
         }
     }
     if let [write] = writes {
-        let done = match (write.there, &write.data) {
+        let done = match (write.version, &write.data) {
             (None, None) => Ok(()),
             (None, Some(data)) => client.create(&write.path, data, &options).await.map(|_| ()),
             (Some(version), Some(data)) => {
@@ -36,18 +40,18 @@ pub(super) async fn transact(client: &Client, writes: &mut [Write], acls: Acls<'
             }
             (Some(version), None) => client.delete(&write.path, Some(version)).await,
         };
-        return done.map_err(|error| At(write.path.clone(), error));
+        return done.at("writing", &write.path);
     }
-    let mut made = HashSet::new();
+    let mut created = HashSet::new();
     let mut done = Ok(());
-    for write in writes.iter_mut().filter(|write| write.there.is_none()) {
+    for write in writes.iter_mut().filter(|write| write.version.is_none()) {
         match client.create(&write.path, &[], &options).await {
             Ok(_) => {
-                write.there = Some(0);
-                made.insert(write.path.clone());
+                write.version = Some(0);
+                created.insert(write.path.clone());
             }
             Err(error) => {
-                done = Err(At(write.path.clone(), error));
+                done = Err(error).at("creating", &write.path);
                 break;
             }
         }
@@ -56,7 +60,7 @@ pub(super) async fn transact(client: &Client, writes: &mut [Write], acls: Acls<'
         done = commit(client, writes).await;
     }
     if done.is_err() {
-        for path in made {
+        for path in created {
             // An empty node that cannot be removed is not a definition either.
             let _ = client.delete(&path, Some(0)).await;
         }
@@ -64,21 +68,20 @@ pub(super) async fn transact(client: &Client, writes: &mut [Write], acls: Acls<'
     done
 }
 
-async fn commit(client: &Client, writes: &[Write]) -> Result<(), At> {
+async fn commit(client: &Client, writes: &[Write]) -> Result<(), ZooKeeperError> {
     let mut writer = client.new_multi_writer();
     for write in writes {
         let added = match &write.data {
-            Some(data) => writer.add_set_data(&write.path, data, write.there),
-            None => writer.add_delete(&write.path, write.there),
+            Some(data) => writer.add_set_data(&write.path, data, write.version),
+            None => writer.add_delete(&write.path, write.version),
         };
-        added.map_err(|error| At(write.path.clone(), error))?;
+        added.at("writing", &write.path)?;
     }
-    let path = |index: usize| writes.get(index).map(|write| write.path.clone());
-    match writer.commit().await {
-        Ok(_) => Ok(()),
-        Err(MultiWriteError::OperationFailed { index, source }) => {
-            Err(At(path(index).unwrap_or_default(), source))
-        }
-        Err(MultiWriteError::RequestFailed { source }) => Err(At(path(0).unwrap_or_default(), source)),
-    }
+    let (index, error) = match writer.commit().await {
+        Ok(_) => return Ok(()),
+        Err(MultiWriteError::OperationFailed { index, source }) => (index, source),
+        Err(MultiWriteError::RequestFailed { source }) => (0, source),
+    };
+    let path = writes.get(index).map_or("", |write| &write.path);
+    Err(error).at("writing", path)
 }

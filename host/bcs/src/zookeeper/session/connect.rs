@@ -9,47 +9,47 @@ use tokio::{
 };
 use zookeeper_client::{Client, Error, SessionState as ClientState};
 
-use super::{Session, SessionState};
-use crate::zookeeper::{EnsembleConfig, Server};
+use super::{Connection, SessionState};
+use crate::zookeeper::{EnsembleConfig, Server, error::describe};
 
 /// The first pause between two attempts, which doubles with each.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LAST_PAUSE: Duration = Duration::from_secs(2);
+const MAX_PAUSE: Duration = Duration::from_secs(2);
 /// The timeout of a probe that finds out why a server opened no session.
 const PROBE: Duration = Duration::from_secs(1);
 
 /// Publishes the state of the session.
-struct Shown {
+struct Publisher {
     states: watch::Sender<SessionState>,
-    session: watch::Sender<Session>,
+    connection: watch::Sender<Connection>,
     servers: String,
-    had_one: bool,
+    was_connected: bool,
 }
 
 /// Keep a session for as long as this is polled.
 pub(super) async fn keep(
     config: EnsembleConfig,
     states: watch::Sender<SessionState>,
-    session: watch::Sender<Session>,
+    connection: watch::Sender<Connection>,
 ) {
-    let mut shown = Shown {
+    let mut publisher = Publisher {
         states,
-        session,
+        connection,
         servers: config.servers.to_string(),
-        had_one: false,
+        was_connected: false,
     };
     let mut pause = FIRST_PAUSE;
     loop {
         match connect(&config).await {
             Ok(client) => {
                 pause = FIRST_PAUSE;
-                let reason = stay(client, &mut shown).await;
-                shown.away(reason);
+                let reason = publish_states(client, &mut publisher).await;
+                publisher.disconnected(reason);
             }
             Err(error) => {
-                shown.away(explain(&error, &config).await);
+                publisher.disconnected(explain(&error, &config).await);
                 sleep(pause).await;
-                pause = (pause * 2).min(LAST_PAUSE);
+                pause = (pause * 2).min(MAX_PAUSE);
             }
         }
     }
@@ -69,18 +69,16 @@ async fn connect(config: &EnsembleConfig) -> Result<Client, Error> {
 }
 
 /// Publish the state of the session until it has ended, and return why.
-async fn stay(client: Client, shown: &mut Shown) -> String {
+async fn publish_states(client: Client, publisher: &mut Publisher) -> String {
     let mut watcher = client.state_watcher();
     let mut state = client.state();
     loop {
         match state {
-            ClientState::SyncConnected | ClientState::ConnectedReadOnly => shown.here(&client),
-            ClientState::Disconnected => shown.away("the connection was lost".to_owned()),
-            ClientState::Expired => return "the session has expired".to_owned(),
-            ClientState::AuthFailed => {
-                return "authentication failed: check the user and the password".to_owned();
-            }
-            ClientState::Closed => return "the session was closed".to_owned(),
+            ClientState::SyncConnected | ClientState::ConnectedReadOnly => publisher.connected(&client),
+            ClientState::Disconnected => publisher.disconnected(describe(&Error::ConnectionLoss)),
+            ClientState::Expired => return describe(&Error::SessionExpired),
+            ClientState::AuthFailed => return describe(&Error::AuthFailed),
+            ClientState::Closed => return describe(&Error::ClientClosed),
         }
         state = watcher.changed().await;
     }
@@ -105,8 +103,7 @@ async fn explain(error: &Error, config: &EnsembleConfig) -> String {
             }
             reasons.join("; ")
         }
-        Error::AuthFailed => "authentication failed: check the user and the password".to_owned(),
-        error => error.to_string(),
+        error => describe(error),
     }
 }
 
@@ -120,22 +117,23 @@ async fn probe(server: Server) -> String {
     }
 }
 
-impl Shown {
-    fn here(&mut self, client: &Client) {
+impl Publisher {
+    fn connected(&mut self, client: &Client) {
         let session = client.session_id();
         if self.states.borrow().is_connected() {
             return;
         }
         tracing::info!(servers = self.servers, %session, "connected to ZooKeeper");
-        self.had_one = true;
-        self.session.send_replace(Session::Here(client.clone()));
+        self.was_connected = true;
+        self.connection
+            .send_modify(|connection| *connection = Ok(client.clone()));
         self.states.send_replace(SessionState::Connected {
             since: Instant::now(),
             session,
         });
     }
 
-    fn away(&mut self, reason: String) {
+    fn disconnected(&mut self, reason: String) {
         let before = self.states.borrow().clone();
         // The reason may change while the session is lost; the time of the loss does not.
         let since = if before.is_connected() {
@@ -146,8 +144,9 @@ impl Shown {
         if before.reason() != Some(&reason) {
             tracing::warn!(servers = self.servers, reason, "ZooKeeper is unavailable");
         }
-        self.session.send_replace(Session::Away(reason.clone()));
-        self.states.send_replace(if self.had_one {
+        self.connection
+            .send_modify(|connection| *connection = Err(reason.clone()));
+        self.states.send_replace(if self.was_connected {
             SessionState::Lost { since, reason }
         } else {
             SessionState::Connecting {

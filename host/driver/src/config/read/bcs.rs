@@ -1,8 +1,8 @@
 use std::net::IpAddr;
 
 use admittance_bcs::{
-    Behind, ClusterId, ConsoleConfig, ExternalAddress, RegistrationConfig, SchedulersConfig, drivers_node,
-    zookeeper::NodePath,
+    ClusterId, ConsoleConfig, ExternalAddress, RegistrationConfig, SchedulersConfig, UpstreamKind,
+    drivers_node, zookeeper::NodePath,
 };
 use admittance_definitions::{
     Mistakes,
@@ -17,7 +17,7 @@ use crate::config::ListenConfig;
 pub(super) struct BcsDialect {
     pub(super) cluster: ClusterId,
     /// `None`: it depends on the upstream.
-    pub(super) behind: Option<Behind>,
+    pub(super) behind: Option<UpstreamKind>,
     pub(super) console: ConsoleConfig,
     pub(super) custom_resources: bool,
 }
@@ -27,7 +27,7 @@ pub(super) fn dialect(node: &Node<'_>, has_cluster: bool, mistakes: &mut Mistake
     let fix = "name the cluster, BCS-MESOS-10001";
     let cluster = fields.get_required("cluster", fix, Node::parse, mistakes);
     let behind = fields.get_optional("behind", Node::word, mistakes);
-    let is_before_driver = behind == Some(Behind::Driver);
+    let is_before_driver = behind == Some(UpstreamKind::Driver);
     if is_before_driver && let Some(node) = fields.optional("console") {
         let message = "the driver behind this one calls the consoles";
         node.wrong(message, "remove it, or write `behind: scheduler`", mistakes);

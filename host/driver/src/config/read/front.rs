@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use admittance_bcs::{BcsConfig, Behind, GatewayConfig, SchedulersConfig};
+use admittance_bcs::{BcsConfig, GatewayConfig, SchedulersConfig, UpstreamKind};
 use admittance_definitions::{
     Mistakes,
     document::{Fields, Node},
@@ -99,9 +99,9 @@ fn proxy(
         }
         (ProxyDialect::Bcs(bcs), servers) => {
             let behind = match (bcs.behind, &servers) {
-                (None, SchedulersConfig::Listed(_)) => Behind::Driver,
-                (None, SchedulersConfig::Discovered(_)) => Behind::Scheduler,
-                (Some(Behind::Driver), SchedulersConfig::Discovered(_)) => {
+                (None, SchedulersConfig::Listed(_)) => UpstreamKind::Driver,
+                (None, SchedulersConfig::Discovered(_)) => UpstreamKind::Scheduler,
+                (Some(UpstreamKind::Driver), SchedulersConfig::Discovered(_)) => {
                     let why =
                         "schedulers are discovered, and `dialect.bcs.behind` says that a driver is behind";
                     return refuse_discovery(

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use admittance_bcs::Behind;
+use admittance_bcs::UpstreamKind;
 use axum::{Router, body::Body};
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
@@ -108,7 +108,7 @@ impl Scene {
 
 /// With schedulers for servers.
 pub(super) fn in_front_of_schedulers(setup: Setup) -> Setup {
-    setup.bcs(|bcs| bcs.behind = Behind::Scheduler)
+    setup.bcs(|bcs| bcs.behind = UpstreamKind::Scheduler)
 }
 
 /// A path of the driver.

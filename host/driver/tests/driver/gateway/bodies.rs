@@ -75,7 +75,7 @@ async fn what_cannot_be_converted_goes_nowhere() {
             "a: 1\na: 2\n",
             200,
             1_405_065,
-            "line 2, column 1: duplicate key \"a\" in a map",
+            "line 2, column 1: the field `a` is written a second time",
         ),
         ("a: 1\n---\nb: 2\n", 200, 1_405_065, "a second document"),
         (bomb, 200, 1_405_065, "larger than the 100 bytes"),

@@ -2,7 +2,7 @@
 
 use std::{fs::Permissions, os::unix::fs::PermissionsExt};
 
-use admittance_bcs::{BcsConfig, Behind, ExternalAddress, RegistrationConfig, zookeeper::Digest};
+use admittance_bcs::{BcsConfig, ExternalAddress, RegistrationConfig, UpstreamKind, zookeeper::Digest};
 
 use super::*;
 
@@ -24,19 +24,19 @@ fn what_is_behind_a_driver() {
     let listed = "servers: [\"http://127.0.0.1:1\"]";
     // (what the dialect says, the upstream, what is behind and where it is looked for)
     for (dialect, upstream, behind, path) in [
-        ("", listed, Behind::Driver, None),
-        (", behind: driver", listed, Behind::Driver, None),
-        (", behind: scheduler", listed, Behind::Scheduler, None),
+        ("", listed, UpstreamKind::Driver, None),
+        (", behind: driver", listed, UpstreamKind::Driver, None),
+        (", behind: scheduler", listed, UpstreamKind::Scheduler, None),
         (
             "",
             "discover: {}",
-            Behind::Scheduler,
+            UpstreamKind::Scheduler,
             Some(SchedulersConfig::DEFAULT_PATH),
         ),
         (
             ", behind: scheduler",
             "discover: { path: /a/b }",
-            Behind::Scheduler,
+            UpstreamKind::Scheduler,
             Some("/a/b"),
         ),
     ] {

@@ -11,16 +11,16 @@ use http_body_util::BodyExt;
 
 /// A body whose beginning has been read, and which can still be sent whole. Lives as long as the reply.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct PeekedBody {
     start: Bytes,
     trailers: Option<HeaderMap>,
     rest: Body,
     keeps_trailers: bool,
 }
 
-impl Opened {
+impl PeekedBody {
     /// Read at least this many bytes of the body, or all of it if it is shorter.
-    pub(super) async fn open(mut body: Body, enough: usize) -> Result<Self, axum::Error> {
+    pub(super) async fn read(mut body: Body, enough: usize) -> Result<Self, axum::Error> {
         let mut start = BytesMut::new();
         let mut trailers = None;
         while start.len() < enough
@@ -50,7 +50,7 @@ impl Opened {
     }
 }
 
-impl http_body::Body for Opened {
+impl http_body::Body for PeekedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_is_lost() {
+    async fn the_whole_body_is_sent() {
         // (chunks, trailer, start)
         for (chunks, trailer, start) in [
             (&[][..], None, ""),
@@ -119,12 +119,12 @@ mod tests {
             (&["abcdef", "gh"], None, "abcdef"),
         ] {
             for keeps_trailers in [true, false] {
-                let mut opened = Opened::open(body(chunks, trailer), 4).await.unwrap();
-                assert_eq!(opened.start(), start.as_bytes(), "{chunks:?}");
+                let mut peeked = PeekedBody::read(body(chunks, trailer), 4).await.unwrap();
+                assert_eq!(peeked.start(), start.as_bytes(), "{chunks:?}");
                 if !keeps_trailers {
-                    opened.drop_trailers();
+                    peeked.drop_trailers();
                 }
-                let collected = opened.collect().await.unwrap();
+                let collected = peeked.collect().await.unwrap();
                 let trailer = trailer.filter(|_| keeps_trailers);
                 assert_eq!(
                     collected.trailers().map(|all| all["x-sum"].to_str().unwrap()),
@@ -137,25 +137,25 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn how_long_it_is() {
-        let opened = Opened::open(Body::from("abcdefgh"), 4).await.unwrap();
-        assert_eq!(opened.size_hint().exact(), Some(8));
-        let opened = Opened::open(body(&["abcd", "ef"], None), 4).await.unwrap();
+    async fn size_hints() {
+        let peeked = PeekedBody::read(Body::from("abcdefgh"), 4).await.unwrap();
+        assert_eq!(peeked.size_hint().exact(), Some(8));
+        let peeked = PeekedBody::read(body(&["abcd", "ef"], None), 4).await.unwrap();
         assert_eq!(
-            (opened.size_hint().lower(), opened.size_hint().upper()),
+            (peeked.size_hint().lower(), peeked.size_hint().upper()),
             (4, None)
         );
-        assert!(!opened.is_end_stream());
-        assert!(Opened::open(Body::empty(), 4).await.unwrap().is_end_stream());
+        assert!(!peeked.is_end_stream());
+        assert!(PeekedBody::read(Body::empty(), 4).await.unwrap().is_end_stream());
     }
 
     #[tokio::test]
-    async fn a_body_that_breaks_off() {
+    async fn an_interrupted_body() {
         let frames = [
             Ok(Frame::data(Bytes::from("{"))),
             Err(std::io::Error::other("it broke")),
         ];
         let body = Body::new(StreamBody::new(futures_util::stream::iter(frames)));
-        assert!(Opened::open(body, 4).await.is_err());
+        assert!(PeekedBody::read(body, 4).await.is_err());
     }
 }

@@ -1,6 +1,4 @@
-//! The replies of the gateway to requests that it does not forward.
-
-use std::time::Duration;
+//! Why the gateway does not forward a request, and its reply.
 
 use admittance_admission::words;
 use admittance_dialect::End;
@@ -10,11 +8,10 @@ use http::{
     header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE},
 };
 
-use super::{path::InvalidPath, yaml::InvalidYaml};
-use crate::reply::{Code, Program, filter_error, handler_error};
+use super::yaml::InvalidYaml;
+use crate::reply::{API, Code, filter_error, handler_error};
 
-/// The `Retry-After` of a request whose permission could not be checked.
-const LATER: Duration = Duration::from_secs(1);
+const RETRY_SECONDS: u64 = 1;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Statuses {
@@ -39,11 +36,17 @@ impl Statuses {
     }
 }
 
-/// Why a request ends at the gateway. `Display` is the message for the client, which begins like bcs-api's.
+/// Why the gateway does not forward a request. `Display` is the message for the client, which begins like bcs-api's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Ended {
-    #[error(transparent)]
-    Path(#[from] InvalidPath),
+pub(super) enum GatewayError {
+    #[error("not found: paths begin with /bcsapi/v4/scheduler/mesos/ or /bcsapi/v1/")]
+    NoRoute,
+    /// A driver could read the path differently from the gateway, which checks permissions by it.
+    #[error("the path has a segment `.` or `..`, or an empty one; write it without")]
+    DotSegment,
+    /// It is longer than a URI may be.
+    #[error("the path is too long")]
+    PathTooLong,
     #[error("method not allowed: drivers accept only GET, POST, PUT and DELETE")]
     Method,
     #[error("http header BCS-ClusterID can't be empty")]
@@ -56,7 +59,7 @@ pub(super) enum Ended {
     #[error("request mesos apiserver failed: {0}")]
     Unreachable(String),
     #[error("request mesos apiserver failed: {0}")]
-    Late(String),
+    Timeout(String),
     #[error("request yaml convert to json error: {0}")]
     Yaml(#[from] InvalidYaml),
     #[error("request yaml convert to json error: its Content-Encoding is `{0}`; send it uncompressed")]
@@ -64,7 +67,7 @@ pub(super) enum Ended {
     #[error("read http body failed: it is larger than the {limit} bytes that are allowed here")]
     TooLarge { limit: usize },
     #[error("read http body failed: {0}")]
-    TooSlow(String),
+    BodyTimeout(String),
     #[error("read http body failed: {0}")]
     Unreadable(String),
     #[error("anonymous requests is forbidden, please provide a valid token: {0}")]
@@ -72,7 +75,7 @@ pub(super) enum Ended {
     #[error("bcs auth check no authority: {0}")]
     Forbidden(String),
     #[error("bcs auth check error: {0}")]
-    Undecided(&'static str),
+    AuthUnavailable(&'static str),
     #[error("bcs apiserver internal error: {0}")]
     Overloaded(String),
 }
@@ -103,27 +106,27 @@ struct Form {
     status: StatusCode,
 }
 
-impl Ended {
+impl GatewayError {
     fn form(&self) -> Form {
         use Writer::{Filter, Handler};
         #[rustfmt::skip]
         let (word, code, writer, status) = match self {
-            Self::Path(InvalidPath::NotFound) => ("no-route", Code::NoRoute, Filter, StatusCode::NOT_FOUND),
-            Self::Path(_) => ("no-route", Code::NoRoute, Filter, StatusCode::BAD_REQUEST),
+            Self::NoRoute => ("no-route", Code::NoRoute, Filter, StatusCode::NOT_FOUND),
+            Self::DotSegment | Self::PathTooLong => ("no-route", Code::NoRoute, Filter, StatusCode::BAD_REQUEST),
             Self::Method => ("no-route", Code::NoRoute, Filter, StatusCode::METHOD_NOT_ALLOWED),
             Self::NoCluster | Self::SeveralClusters => ("no-cluster", Code::NoCluster, Handler, StatusCode::BAD_REQUEST),
             Self::UnknownCluster { .. } => ("unknown-cluster", Code::ClusterNotFound, Handler, StatusCode::NOT_FOUND),
             Self::Unreachable(_) => ("upstream-unreachable", Code::DriverUnreachable, Handler, StatusCode::BAD_GATEWAY),
-            Self::Late(_) => ("upstream-timeout", Code::DriverUnreachable, Handler, StatusCode::GATEWAY_TIMEOUT),
+            Self::Timeout(_) => ("upstream-timeout", Code::DriverUnreachable, Handler, StatusCode::GATEWAY_TIMEOUT),
             Self::Yaml(_) => ("yaml", Code::Yaml, Handler, StatusCode::BAD_REQUEST),
             Self::Unreadable(_) => ("body-unreadable", Code::ApiReadBody, Handler, StatusCode::BAD_REQUEST),
             // bcs-api has no such limits, so these keep their own status.
             Self::Encoded(_) => ("body-encoded", Code::Yaml, Filter, StatusCode::UNSUPPORTED_MEDIA_TYPE),
             Self::TooLarge { .. } => ("body-too-large", Code::ApiReadBody, Filter, StatusCode::PAYLOAD_TOO_LARGE),
-            Self::TooSlow(_) => ("body-timeout", Code::ApiReadBody, Filter, StatusCode::REQUEST_TIMEOUT),
+            Self::BodyTimeout(_) => ("body-timeout", Code::ApiReadBody, Filter, StatusCode::REQUEST_TIMEOUT),
             Self::Unauthorized(_) => ("unauthorized", Code::Unauthorized, Filter, StatusCode::UNAUTHORIZED),
             Self::Forbidden(_) => ("forbidden", Code::Forbidden, Filter, StatusCode::BAD_REQUEST),
-            Self::Undecided(_) => ("undecided", Code::AuthError, Filter, StatusCode::SERVICE_UNAVAILABLE),
+            Self::AuthUnavailable(_) => ("undecided", Code::AuthError, Filter, StatusCode::SERVICE_UNAVAILABLE),
             Self::Overloaded(_) => ("overloaded", Code::Internal, Filter, StatusCode::SERVICE_UNAVAILABLE),
         };
         Form {
@@ -149,7 +152,7 @@ impl Ended {
         } = self.form();
         let message = self.to_string();
         let mut response = match writer {
-            Writer::Handler => handler_error(Some(Program::Api), statuses.of_reply(status), code, &message),
+            Writer::Handler => handler_error(Some(API), statuses.of_reply(status), code, &message),
             Writer::Filter => filter_error(status, code, &message),
         };
         let headers = response.headers_mut();
@@ -160,8 +163,8 @@ impl Ended {
             Self::Unauthorized(_) => {
                 headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
-            Self::Undecided(_) | Self::Overloaded(_) => {
-                headers.insert(RETRY_AFTER, LATER.as_secs().into());
+            Self::AuthUnavailable(_) | Self::Overloaded(_) => {
+                headers.insert(RETRY_AFTER, RETRY_SECONDS.into());
             }
             _ => {}
         }
@@ -169,14 +172,14 @@ impl Ended {
     }
 }
 
-impl From<&End<'_>> for Ended {
+impl From<&End<'_>> for GatewayError {
     fn from(end: &End<'_>) -> Self {
         match end {
-            End::UpstreamTimeout { .. } => Self::Late(end.to_string()),
+            End::UpstreamTimeout { .. } => Self::Timeout(end.to_string()),
             End::Overloaded { .. } => Self::Overloaded(end.to_string()),
             End::BodyTooLarge { limit } => Self::TooLarge { limit: *limit },
-            End::BodyTimeout { limit } => Self::TooSlow(format!("it did not arrive within {limit:?}")),
-            End::BodyStalled { reason } => Self::TooSlow((*reason).to_owned()),
+            End::BodyTimeout { limit } => Self::BodyTimeout(format!("it did not arrive within {limit:?}")),
+            End::BodyStalled { reason } => Self::BodyTimeout((*reason).to_owned()),
             End::BodyUnreadable { reason } => Self::Unreadable((*reason).to_owned()),
             End::BodyEncoded { encoding } => Self::Encoded((*encoding).to_owned()),
             end => Self::Unreachable(end.to_string()),
@@ -189,112 +192,45 @@ mod tests {
     use super::*;
 
     #[test]
+    #[rustfmt::skip]
     fn replies() {
-        let unknown = |reason: &str| Ended::UnknownCluster {
-            cluster: "BCS-X".to_owned(),
-            reason: reason.to_owned(),
-        };
+        let unknown = |reason: &str| GatewayError::UnknownCluster { cluster: "BCS-X".to_owned(), reason: reason.to_owned() };
         // (error, status of bcs-api, own status, code, message)
-        for (ended, ok, own, code, message) in [
-            (
-                Ended::NoCluster,
-                200,
-                400,
-                1_405_007,
-                "(bcs-api):http header BCS-ClusterID can't be empty",
-            ),
-            (
-                unknown(""),
-                200,
-                404,
-                1_405_051,
-                "(bcs-api):mesos cluster BCS-X not found",
-            ),
-            (
-                unknown("no driver"),
-                200,
-                404,
-                1_405_051,
-                "(bcs-api):mesos cluster BCS-X not found: no driver",
-            ),
-            (
-                Ended::Unreachable("x".to_owned()),
-                200,
-                502,
-                1_405_053,
-                "(bcs-api):request mesos apiserver failed: x",
-            ),
-            (
-                Ended::Late("x".to_owned()),
-                200,
-                504,
-                1_405_053,
-                "(bcs-api):request mesos apiserver failed: x",
-            ),
-            (
-                Ended::Unreadable("x".to_owned()),
-                200,
-                400,
-                1_405_006,
-                "(bcs-api):read http body failed: x",
-            ),
-            (
-                Ended::TooLarge { limit: 7 },
-                413,
-                413,
-                1_405_006,
-                "read http body failed: it is larger than the 7 bytes that are allowed here",
-            ),
-            (
-                Ended::Unauthorized("x"),
-                401,
-                401,
-                1_405_059,
-                "anonymous requests is forbidden, please provide a valid token: x",
-            ),
-            (
-                Ended::Forbidden("x".to_owned()),
-                400,
-                400,
-                1_405_058,
-                "bcs auth check no authority: x",
-            ),
-            (
-                Ended::Undecided("x"),
-                503,
-                503,
-                1_405_057,
-                "bcs auth check error: x",
-            ),
-            (
-                Ended::Path(InvalidPath::Dots),
-                400,
-                400,
-                1_405_061,
-                "the path has a segment `.` or `..`, or an empty one; write it without",
-            ),
+        for (error, ok, own, code, message) in [
+            (GatewayError::NoCluster, 200, 400, 1_405_007, "(bcs-api):http header BCS-ClusterID can't be empty"),
+            (unknown(""), 200, 404, 1_405_051, "(bcs-api):mesos cluster BCS-X not found"),
+            (unknown("no driver"), 200, 404, 1_405_051, "(bcs-api):mesos cluster BCS-X not found: no driver"),
+            (GatewayError::Unreachable("x".to_owned()), 200, 502, 1_405_053, "(bcs-api):request mesos apiserver failed: x"),
+            (GatewayError::Timeout("x".to_owned()), 200, 504, 1_405_053, "(bcs-api):request mesos apiserver failed: x"),
+            (GatewayError::Unreadable("x".to_owned()), 200, 400, 1_405_006, "(bcs-api):read http body failed: x"),
+            (GatewayError::TooLarge { limit: 7 }, 413, 413, 1_405_006, "read http body failed: it is larger than the 7 bytes that are allowed here"),
+            (GatewayError::Unauthorized("x"), 401, 401, 1_405_059, "anonymous requests is forbidden, please provide a valid token: x"),
+            (GatewayError::Forbidden("x".to_owned()), 400, 400, 1_405_058, "bcs auth check no authority: x"),
+            (GatewayError::AuthUnavailable("x"), 503, 503, 1_405_057, "bcs auth check error: x"),
+            (GatewayError::DotSegment, 400, 400, 1_405_061, "the path has a segment `.` or `..`, or an empty one; write it without"),
         ] {
             for (statuses, status) in [(Statuses::Ok, ok), (Statuses::Driver, own)] {
-                let response = ended.reply(statuses);
-                assert_eq!(response.status(), status, "{ended:?} {statuses:?}");
+                let response = error.reply(statuses);
+                assert_eq!(response.status(), status, "{error:?} {statuses:?}");
                 let body: serde_json::Value = serde_json::from_slice(response.body()).unwrap();
-                assert_eq!(body["code"], code, "{ended:?}");
-                assert_eq!(body["message"], message, "{ended:?}");
+                assert_eq!(body["code"], code, "{error:?}");
+                assert_eq!(body["message"], message, "{error:?}");
                 assert_eq!(body["result"], false);
             }
         }
     }
 
     #[test]
-    fn shapes() {
-        let text = |ended: Ended| String::from_utf8(ended.reply(Statuses::Ok).body().to_vec()).unwrap();
+    fn formats_of_envelopes() {
+        let text =
+            |error: GatewayError| String::from_utf8(error.reply(Statuses::Ok).body().to_vec()).unwrap();
         // serde_json sorts, or keeps the order, by a feature that other crates may turn on.
-        let handler = text(Ended::NoCluster);
+        let handler = text(GatewayError::NoCluster);
         assert!(
             handler.contains("\"data\":{}") && !handler.contains('\n'),
             "{handler}"
         );
-        let filter = text(Ended::Forbidden("x".to_owned()));
+        let filter = text(GatewayError::Forbidden("x".to_owned()));
         assert!(filter.contains("\n \"data\": null"), "{filter}");
     }
 

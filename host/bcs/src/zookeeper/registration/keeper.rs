@@ -12,15 +12,15 @@ use zookeeper_client::{Client, CreateMode, Error, SessionId};
 
 use super::{Registration, RegistrationState};
 use crate::zookeeper::{
-    Watch, ZooKeeper, ZooKeeperError, check_path, error::At, follow::SOON, members::join,
+    Watch, ZooKeeper, ZooKeeperError, check_path, children::RECONNECT_PAUSE, error::At, path::join,
 };
 
 /// The first pause before the node is created again; it doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause, which BCS's own programs always use.
-const LAST_PAUSE: Duration = Duration::from_secs(3);
+const MAX_PAUSE: Duration = Duration::from_secs(3);
 /// The timeout of removing the node.
-const WITHDRAWAL: Duration = Duration::from_secs(2);
+const WITHDRAW_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The node that is being created or was created.
 struct Node {
@@ -32,7 +32,7 @@ struct Node {
     path: Option<String>,
 }
 
-struct Hold {
+struct Keeper {
     zookeeper: ZooKeeper,
     registration: Registration,
     state: watch::Sender<RegistrationState>,
@@ -47,7 +47,7 @@ pub(super) async fn keep(
     state: watch::Sender<RegistrationState>,
     stop: CancellationToken,
 ) {
-    let mut hold = Hold {
+    let mut keeper = Keeper {
         zookeeper,
         registration,
         state,
@@ -57,13 +57,13 @@ pub(super) async fn keep(
     tokio::select! {
         biased;
         () = stop.cancelled() => {}
-        never = hold.for_ever() => match never {},
+        never = keeper.run() => match never {},
     }
-    hold.withdraw().await;
+    keeper.withdraw().await;
 }
 
-impl Hold {
-    async fn for_ever(&mut self) -> std::convert::Infallible {
+impl Keeper {
+    async fn run(&mut self) -> std::convert::Infallible {
         if let Err(reason) = check(&self.registration) {
             let Registration { parent, name, .. } = &self.registration;
             self.missing(format!(
@@ -73,13 +73,13 @@ impl Hold {
         }
         let zookeeper = self.zookeeper.clone();
         loop {
-            let client = zookeeper.connected(|away| self.missing(away.to_string())).await;
+            let client = zookeeper.connected(|error| self.missing(error.to_string())).await;
             match zookeeper.while_connected(self.in_session(&client)).await {
-                None => self.missing(zookeeper.away().to_string()),
+                None => self.missing(zookeeper.unavailable().to_string()),
                 Some(error) => {
                     self.missing(error.to_string());
-                    if error.is_away() {
-                        sleep(SOON).await;
+                    if error.is_disconnected() {
+                        sleep(RECONNECT_PAUSE).await;
                     } else {
                         self.pause().await;
                     }
@@ -112,9 +112,9 @@ impl Hold {
         };
         if data != self.registration.data {
             tracing::warn!(path, "the registration was overwritten, and is restored");
-            let put_right = client.set_data(&path, &self.registration.data, None).await;
-            if put_right != Err(Error::NoNode) {
-                put_right.at("writing", &path)?;
+            let restored = client.set_data(&path, &self.registration.data, None).await;
+            if restored != Err(Error::NoNode) {
+                restored.at("writing", &path)?;
             }
             return Ok(());
         }
@@ -124,7 +124,7 @@ impl Hold {
 
     async fn pause(&mut self) {
         sleep(self.pause).await;
-        self.pause = (self.pause * 2).min(LAST_PAUSE);
+        self.pause = (self.pause * 2).min(MAX_PAUSE);
     }
 
     /// The path of the node, which is created unless this session has created it already.
@@ -178,7 +178,7 @@ impl Hold {
             return;
         };
         let reason = "withdrawn".to_owned();
-        self.show(RegistrationState::Missing { reason });
+        self.publish(RegistrationState::Missing { reason });
         let zookeeper = self.zookeeper.clone();
         let parent = &self.registration.parent;
         let removal = async {
@@ -189,19 +189,19 @@ impl Hold {
                 }
                 match zookeeper.while_connected(remove(&client, parent, &node)).await {
                     None => {}
-                    Some(Err(error)) if error.is_away() => sleep(SOON).await,
+                    Some(Err(error)) if error.is_disconnected() => sleep(RECONNECT_PAUSE).await,
                     Some(result) => return result,
                 }
             }
         };
-        let result = timeout(WITHDRAWAL, removal).await;
+        let result = timeout(WITHDRAW_TIMEOUT, removal).await;
         let reason = match result {
             Ok(Ok(())) => {
                 tracing::info!(parent, name = self.registration.name, "withdrawn from ZooKeeper");
                 return;
             }
             Ok(Err(error)) => error.to_string(),
-            Err(_) => self.zookeeper.away().to_string(),
+            Err(_) => self.zookeeper.unavailable().to_string(),
         };
         tracing::warn!(
             parent,
@@ -216,14 +216,14 @@ impl Hold {
         let state = RegistrationState::Registered {
             path: path.to_owned(),
         };
-        if self.show(state) {
+        if self.publish(state) {
             tracing::info!(path, "registered in ZooKeeper");
         }
     }
 
     fn missing(&self, reason: String) {
         let warning = reason.clone();
-        if self.show(RegistrationState::Missing { reason }) {
+        if self.publish(RegistrationState::Missing { reason }) {
             tracing::warn!(
                 parent = self.registration.parent,
                 name = self.registration.name,
@@ -233,10 +233,10 @@ impl Hold {
         }
     }
 
-    fn show(&self, state: RegistrationState) -> bool {
-        self.state.send_if_modified(|shown| {
-            let is_new = *shown != state;
-            *shown = state;
+    fn publish(&self, state: RegistrationState) -> bool {
+        self.state.send_if_modified(|known| {
+            let is_new = *known != state;
+            *known = state;
             is_new
         })
     }

@@ -1,0 +1,77 @@
+//! The names of definitions of BCS.
+
+use std::fmt;
+
+use admittance_definitions::DefinitionId;
+
+/// The `kind` of these definitions, in any case.
+pub(crate) const KIND: &str = "admissionwebhook";
+
+/// The namespace and the name of a definition; as text `{namespace}/{name}`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct DefinitionName {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+impl DefinitionName {
+    pub(crate) fn new(namespace: &str, name: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    /// Of a text with both parts.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (namespace, name) = text.split_once('/')?;
+        (!namespace.is_empty() && !name.is_empty() && !name.contains('/')).then(|| Self::new(namespace, name))
+    }
+
+    /// Of a definition of BCS.
+    pub(crate) fn of(id: &DefinitionId) -> Option<Self> {
+        id.kind
+            .eq_ignore_ascii_case(KIND)
+            .then(|| Self::parse(&id.name))?
+    }
+
+    pub(crate) fn id(&self) -> DefinitionId {
+        DefinitionId {
+            kind: KIND.to_owned(),
+            name: self.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for DefinitionName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_definitions() {
+        // (kind, name, namespace and name)
+        for (kind, name, expected) in [
+            ("admissionwebhook", "defaultGroup/a", Some(("defaultGroup", "a"))),
+            ("AdmissionWebhook", "a/b", Some(("a", "b"))),
+            ("admissionwebhook", "a/b/c", None),
+            ("admissionwebhook", "a/", None),
+            ("admissionwebhook", "/b", None),
+            ("admissionwebhook", "a", None),
+            ("AdmissionChain", "a/b", None),
+            ("AdmissionWebhookConfiguration", "a/b", None),
+        ] {
+            let id = DefinitionId {
+                kind: kind.into(),
+                name: name.into(),
+            };
+            let expected = expected.map(|(namespace, name)| DefinitionName::new(namespace, name));
+            assert_eq!(DefinitionName::of(&id), expected, "{kind} {name}");
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! The children of a node, followed in the background.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use tokio::{sync::watch, time::sleep};
+use tokio_util::task::AbortOnDropHandle;
+use zookeeper_client::{Client, Error};
+
+use super::{Watch, ZooKeeper, ZooKeeperError, check_path, error::At, path::join};
+
+/// The pause before a retry after an error other than of the connection.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The pause after a request without a connection, which the session also reports.
+pub(super) const RECONNECT_PAUSE: Duration = Duration::from_millis(20);
+/// The length of the sequence number at the end of a name, padded by ZooKeeper.
+const SEQUENCE_LENGTH: usize = 10;
+
+/// The children of a node: registered members, or the names of all children.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChildList<T> {
+    /// In order: members by the time of their registration, names by the alphabet.
+    pub children: Vec<T>,
+    /// Whether the list was ever read; if not, it is unknown.
+    pub is_read: bool,
+    /// Why the list may be stale. The last known children are kept.
+    pub lost: Option<String>,
+}
+
+/// A child of a node in a [`ChildList`].
+pub trait Child: Clone + PartialEq + Send + Sync + Sized + 'static {
+    /// Reads the children of these names. Children that are gone meanwhile are left out.
+    fn read(
+        client: &Client,
+        path: &str,
+        names: Vec<String>,
+    ) -> impl Future<Output = Result<Vec<Self>, ZooKeeperError>> + Send;
+}
+
+/// A registered member: a child whose name ends with a sequence number.
+///
+/// As in BCS, the last 10 characters of a name are its sequence number; children whose names are not longer
+/// than that, or do not end with a number, are not members.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// The node's name, without those above it.
+    pub name: String,
+    /// The sequence number, which orders members by the time of their registration.
+    pub sequence: i64,
+    /// Its data, as of the last change of the list of members.
+    pub data: Bytes,
+}
+
+impl Child for Member {
+    async fn read(client: &Client, path: &str, names: Vec<String>) -> Result<Vec<Self>, ZooKeeperError> {
+        // Send all requests before awaiting the first response.
+        let requests: Vec<_> = in_order(names)
+            .into_iter()
+            .map(|(sequence, name)| {
+                let path = join(path, &name);
+                let data = client.get_data(&path);
+                (sequence, name, path, data)
+            })
+            .collect();
+        let mut members = Vec::with_capacity(requests.len());
+        for (sequence, name, path, data) in requests {
+            match data.await {
+                Ok((data, _)) => members.push(Self {
+                    name,
+                    sequence,
+                    data: data.into(),
+                }),
+                // The node is gone meanwhile; the watch fires for that.
+                Err(Error::NoNode) => {}
+                Err(error) => return Err(error).at("reading", &path),
+            }
+        }
+        Ok(members)
+    }
+}
+
+impl Child for String {
+    async fn read(_client: &Client, _path: &str, mut names: Vec<Self>) -> Result<Vec<Self>, ZooKeeperError> {
+        names.sort_unstable();
+        Ok(names)
+    }
+}
+
+/// The names that have a sequence, by it.
+fn in_order(names: Vec<String>) -> Vec<(i64, String)> {
+    let mut members: Vec<_> = names
+        .into_iter()
+        .filter_map(|name| Some((sequence(&name)?, name)))
+        .collect();
+    members.sort_unstable();
+    members
+}
+
+fn sequence(name: &str) -> Option<i64> {
+    let begin = name
+        .len()
+        .checked_sub(SEQUENCE_LENGTH)
+        .filter(|begin| *begin > 0)?;
+    name.get(begin..)?.parse().ok()
+}
+
+/// The children of a node, followed in the background until this is dropped.
+#[derive(Debug)]
+pub struct Followed<T> {
+    list: watch::Receiver<Arc<ChildList<T>>>,
+    _task: AbortOnDropHandle<()>,
+}
+
+impl<T: Child> Followed<T> {
+    pub(super) fn start(zookeeper: ZooKeeper, path: &str) -> Self {
+        let (sender, list) = watch::channel(Arc::new(ChildList {
+            children: Vec::new(),
+            is_read: false,
+            lost: None,
+        }));
+        let path = path.to_owned();
+        let task = tokio::spawn(async move { follow(&zookeeper, &path, &sender).await });
+        Self {
+            list,
+            _task: AbortOnDropHandle::new(task),
+        }
+    }
+
+    /// The last known list.
+    pub fn borrow(&self) -> Arc<ChildList<T>> {
+        self.list.borrow().clone()
+    }
+
+    /// Wait until the list or its state has changed since the last call.
+    pub async fn changed(&mut self) {
+        if self.list.changed().await.is_err() {
+            // The task has ended with the runtime: nothing changes any more.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// A receiver of the list. It no longer changes once this is dropped.
+    pub fn receiver(&self) -> watch::Receiver<Arc<ChildList<T>>> {
+        self.list.clone()
+    }
+}
+
+async fn follow<T: Child>(zookeeper: &ZooKeeper, path: &str, sender: &watch::Sender<Arc<ChildList<T>>>) {
+    if let Err(reason) = check_path(path) {
+        publish_loss(sender, &format!("{path:?} is not a valid node path: {reason}"));
+        return std::future::pending().await;
+    }
+    loop {
+        let client = zookeeper
+            .connected(|error| publish_loss(sender, &error.to_string()))
+            .await;
+        match zookeeper
+            .while_connected(follow_session(&client, path, sender))
+            .await
+        {
+            None => publish_loss(sender, &zookeeper.unavailable().to_string()),
+            Some(error) => {
+                publish_loss(sender, &error.to_string());
+                sleep(if error.is_disconnected() {
+                    RECONNECT_PAUSE
+                } else {
+                    PAUSE
+                })
+                .await;
+            }
+        }
+    }
+}
+
+/// Follow the children until something fails.
+async fn follow_session<T: Child>(
+    client: &Client,
+    path: &str,
+    sender: &watch::Sender<Arc<ChildList<T>>>,
+) -> ZooKeeperError {
+    loop {
+        if let Err(error) = follow_once(client, path, sender).await {
+            return error;
+        }
+    }
+}
+
+/// Publish the current children, and wait until they change.
+async fn follow_once<T: Child>(
+    client: &Client,
+    path: &str,
+    sender: &watch::Sender<Arc<ChildList<T>>>,
+) -> Result<(), ZooKeeperError> {
+    let watch = match Watch::children(client, path).await {
+        Ok((names, watch)) => {
+            publish(sender, T::read(client, path, names).await?);
+            watch
+        }
+        // The node does not exist yet. The watch fires when it is created.
+        Err(Error::NoNode) => {
+            let (node, watch) = Watch::node(client, path).await.at("reading", path)?;
+            if node.is_some() {
+                return Ok(());
+            }
+            publish(sender, Vec::new());
+            watch
+        }
+        Err(error) => return Err(error).at("reading the children of", path),
+    };
+    watch.fired().await.at("following", path)
+}
+
+fn publish<T: Child>(sender: &watch::Sender<Arc<ChildList<T>>>, children: Vec<T>) {
+    let list = ChildList {
+        children,
+        is_read: true,
+        lost: None,
+    };
+    sender.send_if_modified(|known| {
+        let is_new = **known != list;
+        if is_new {
+            *known = Arc::new(list);
+        }
+        is_new
+    });
+}
+
+/// Publish why the list may be stale.
+fn publish_loss<T: Child>(sender: &watch::Sender<Arc<ChildList<T>>>, reason: &str) {
+    sender.send_if_modified(|known| {
+        let is_new = known.lost.as_deref() != Some(reason);
+        if is_new {
+            Arc::make_mut(known).lost = Some(reason.to_owned());
+        }
+        is_new
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_end_with_a_sequence_or_are_no_members() {
+        for (name, expected) in [
+            (
+                "_c_0123456789abcdef0123456789abcdef-10.0.0.1:30100000000007",
+                Some(7),
+            ),
+            ("x0000000000", Some(0)),
+            ("x2147483647", Some(2_147_483_647)),
+            ("x9999999999", Some(9_999_999_999)),
+            ("x-000000001", Some(-1)),
+            ("0000000001", None),
+            ("BCS-MESOS-10001", None),
+            ("x000000000a", None),
+            ("0001", None),
+            ("", None),
+            ("路径路径路径路径", None),
+        ] {
+            assert_eq!(sequence(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_order_is_the_sequences_and_not_the_names() {
+        let names = ["a0000000010", "z0000000002", "cluster", "m0000000009"];
+        let ordered = in_order(names.map(str::to_owned).to_vec());
+        assert_eq!(
+            ordered,
+            [(2, "z0000000002"), (9, "m0000000009"), (10, "a0000000010")]
+                .map(|(sequence, name)| (sequence, name.to_owned()))
+        );
+    }
+}
