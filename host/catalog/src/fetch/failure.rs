@@ -133,7 +133,7 @@ pub(super) fn of_transport(error: &reqwest::Error, place: &str, config: &Network
 /// What is wrong with a TLS connection, and what to do.
 fn tls_problem(error: &rustls::Error, host: &str, config: &NetworkConfig) -> String {
     let trust = match &config.ca {
-        None => "add the CA's file to the trusted CAs (`ca`)".into(),
+        None => "name the CA's file with `ca`".into(),
         Some(path) => format!(
             "its CA is neither among this system's CAs nor in {}",
             path.display()
