@@ -185,9 +185,7 @@ fn failed_open(row: &TraceRow) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use admittance_admission::{AuditAnnotation, Denial, Failure, FailureKind, Phase};
+    use admittance_admission::{AuditAnnotation, Denial, Failure, FailureKind, Patch, Phase};
     use serde_json::json;
 
     use super::*;
