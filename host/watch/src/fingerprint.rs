@@ -34,14 +34,6 @@ impl Fingerprint {
         Self::with(paths, &mut Digests::default())
     }
 
-    /// The paths of both; for a path in both, the content of this one.
-    pub fn and(mut self, other: Self) -> Self {
-        for (path, content) in other.0 {
-            self.0.entry(path).or_insert(content);
-        }
-        self
-    }
-
     /// A digest of everything: the same for the same paths and content, also in another process.
     pub fn digest(&self) -> [u8; 32] {
         let mut hasher = Sha256::new();

@@ -303,11 +303,8 @@ fn versions(resources: &[Resource]) -> Vec<Version> {
 }
 
 fn file_of(resource: &Resource) -> DefinitionFile {
-    DefinitionFile {
-        path: path_of(&resource.namespace, &resource.name),
-        text: text_of(resource),
-        place: Some(place_of(resource).id()),
-    }
+    let path = path_of(&resource.namespace, &resource.name);
+    DefinitionFile::entry(path, text_of(resource), place_of(resource).id())
 }
 
 fn place_of(resource: &Resource) -> Place<'_> {

@@ -147,11 +147,12 @@ impl ZooKeeperStore {
             namespace: &node.namespace,
             name: &node.name,
         };
-        Some(DefinitionFile {
-            path: format!("{SCHEME}:{}", node.path).into(),
-            text: document::as_kept(text, place),
-            place: Some(place.id()),
-        })
+        let path = format!("{SCHEME}:{}", node.path);
+        Some(DefinitionFile::entry(
+            path,
+            document::as_kept(text, place),
+            place.id(),
+        ))
     }
 
     /// The guard of changes that might lead to two definitions for one operation and kind; none if these
