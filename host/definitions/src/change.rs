@@ -12,6 +12,7 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
@@ -33,7 +34,7 @@ pub struct Change {
     /// The definitions as they will be.
     pub set: DefinitionSet,
     /// The effect on each definition, in the order of the request.
-    pub effects: Vec<(DefinitionId, Effect)>,
+    pub effects: Vec<(DefinitionId, AppliedEffect)>,
     /// The files to write and remove; empty if nothing changes.
     pub files: Vec<FileChange>,
 }
@@ -60,8 +61,9 @@ pub struct Destination {
 }
 
 /// The effect of a change on a definition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-pub enum Effect {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum AppliedEffect {
     /// It is created.
     Created,
     /// It is changed.
@@ -85,7 +87,7 @@ pub struct FileChange {
 
 impl Change {
     /// The change from `old` to `set`.
-    fn between(old: &DefinitionSet, set: DefinitionSet, effects: Vec<(DefinitionId, Effect)>) -> Self {
+    fn between(old: &DefinitionSet, set: DefinitionSet, effects: Vec<(DefinitionId, AppliedEffect)>) -> Self {
         let text = |set: &DefinitionSet, path: &Path| {
             let file = set.all().find(|file| file.path == path);
             file.map(|file| file.text.clone())
@@ -107,7 +109,7 @@ impl Change {
 
 /// The change that removes this definition.
 pub(crate) fn delete(set: &DefinitionSet, id: &DefinitionId) -> Result<Change, ChangeError> {
-    let effects = vec![(id.clone(), Effect::Deleted)];
+    let effects = vec![(id.clone(), AppliedEffect::Deleted)];
     if let Some(path) = unusable(set, id) {
         let rest = set.unusable().iter().filter(|file| file.path != path).cloned();
         let new = set.clone().with_unusable(rest.collect());
@@ -120,7 +122,7 @@ pub(crate) fn delete(set: &DefinitionSet, id: &DefinitionId) -> Result<Change, C
     alone(found, &there)?;
     let others = there.iter().enumerate().filter(|(file, _)| *file != found.file);
     chains::of_documents(others.flat_map(|(_, documents)| documents), mistakes)?;
-    let effects = vec![(found.id.clone(), Effect::Deleted)];
+    let effects = vec![(found.id.clone(), AppliedEffect::Deleted)];
     Ok(Change::between(set, set.with_text(found.file, None), effects))
 }
 

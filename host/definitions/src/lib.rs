@@ -42,7 +42,7 @@ mod warnings;
 pub use admittance_module::{Digest, ModuleReference, OciReference};
 pub use bcs::{BcsObject, NoBcsObject};
 pub use chains::{load, load_text};
-pub use change::{Change, ChangeError, Destination, Effect, Expected, FileChange};
+pub use change::{AppliedEffect, Change, ChangeError, Destination, Expected, FileChange};
 pub use document::{Location, Mistake, Mistakes};
 pub use identity::{ChainId, DefinitionId, InvalidId, StageId};
 pub use model::{

@@ -3,9 +3,10 @@
 use std::{collections::HashSet, path::PathBuf, sync::Arc};
 
 use admittance_catalog::ModuleReference;
+pub use admittance_definitions::AppliedEffect;
 use admittance_definitions::{
-    Change, DefinitionId, DefinitionSet, DefinitionStore, Effect, Expected, OnBadDefinition, StageId,
-    StoreError, StoreKind, StoredDefinition, Usable,
+    Change, DefinitionId, DefinitionSet, DefinitionStore, Expected, OnBadDefinition, StageId, StoreError,
+    StoreKind, StoredDefinition, Usable,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -55,20 +56,6 @@ pub struct AppliedDefinition {
     pub id: String,
     /// The effect.
     pub effect: AppliedEffect,
-}
-
-/// The effect of a change on a definition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum AppliedEffect {
-    /// It is created.
-    Created,
-    /// It is changed.
-    Changed,
-    /// It is unchanged.
-    Unchanged,
-    /// It is deleted.
-    Deleted,
 }
 
 /// Why a change failed. Nothing was changed.
@@ -134,10 +121,10 @@ impl Host {
     /// When the text is invalid, the table cannot be built, or it cannot be written. Then nothing is changed.
     pub async fn apply(&self, text: &str, name: &str, how: &Application) -> Result<Applied, ChangeError> {
         let (text, name, expected) = (text.to_owned(), name.to_owned(), how.expected);
-        self.change(how, Origin::Applied, move |set, stores| {
+        let edit = move |set: &DefinitionSet, stores: &Stores| {
             set.apply(&text, &name, expected, &|id| stores.destination(id))
-        })
-        .await
+        };
+        self.change(how, Origin::Applied, Arc::new(edit)).await
     }
 
     /// Deletes a definition.
@@ -147,8 +134,8 @@ impl Host {
     /// When it does not exist, the rest cannot be loaded, or it cannot be written. Then nothing is changed.
     pub async fn delete(&self, id: &DefinitionId, how: &Application) -> Result<Applied, ChangeError> {
         let id = id.clone();
-        self.change(how, Origin::Deleted, move |set, _| set.delete(&id))
-            .await
+        let edit = move |set: &DefinitionSet, _: &Stores| set.delete(&id);
+        self.change(how, Origin::Deleted, Arc::new(edit)).await
     }
 
     /// Makes a stage's candidate its plugin.
@@ -161,21 +148,21 @@ impl Host {
             stage: stage.to_string(),
         };
         let stage = stage.clone();
-        self.change(how, origin, move |set, _| set.promote(&stage)).await
+        let edit = move |set: &DefinitionSet, _: &Stores| set.promote(&stage);
+        self.change(how, origin, Arc::new(edit)).await
     }
 
     async fn change(
         &self,
         how: &Application,
         origin: Origin,
-        edit: impl Edit,
+        edit: Arc<Edit>,
     ) -> Result<Applied, ChangeError> {
         let _building = self.building();
-        let edit = Arc::new(edit);
         loop {
             let (source, base, has_history) = {
                 let state = self.0.state.lock().await;
-                let has_history = state.history.directory().is_some();
+                let has_history = state.history.is_on_disk();
                 (state.source.clone(), self.table().revision(), has_history)
             };
             let needs_history = !how.dry_run && !has_history;
@@ -320,18 +307,8 @@ impl Host {
 }
 
 /// What a change makes of the current definitions.
-trait Edit:
-    Fn(&DefinitionSet, &Stores) -> Result<Change, admittance_definitions::ChangeError> + Send + Sync + 'static
-{
-}
-
-impl<F> Edit for F where
-    F: Fn(&DefinitionSet, &Stores) -> Result<Change, admittance_definitions::ChangeError>
-        + Send
-        + Sync
-        + 'static
-{
-}
+type Edit =
+    dyn Fn(&DefinitionSet, &Stores) -> Result<Change, admittance_definitions::ChangeError> + Send + Sync;
 
 /// A change that was checked, and whose table is not built yet.
 struct Plan {
@@ -346,7 +323,7 @@ struct Plan {
 }
 
 /// Checks a change against the current definitions.
-async fn plan(source: &Source, edit: Arc<impl Edit>) -> Result<Plan, ChangeError> {
+async fn plan(source: &Source, edit: Arc<Edit>) -> Result<Plan, ChangeError> {
     let stores = source.stores.clone();
     let contents = stores.read().await;
     stores.tell_of(&contents);
@@ -378,15 +355,9 @@ fn compare(last: Option<&Entry>, entry: &Entry) -> Comparison {
 }
 
 fn effects(change: &Change) -> Vec<AppliedDefinition> {
-    let effect = |effect: &Effect| match effect {
-        Effect::Created => AppliedEffect::Created,
-        Effect::Changed => AppliedEffect::Changed,
-        Effect::Unchanged => AppliedEffect::Unchanged,
-        Effect::Deleted => AppliedEffect::Deleted,
-    };
-    let applied = |(id, becomes): &(DefinitionId, Effect)| AppliedDefinition {
+    let applied = |(id, effect): &(DefinitionId, AppliedEffect)| AppliedDefinition {
         id: id.to_string(),
-        effect: effect(becomes),
+        effect: *effect,
     };
     change.effects.iter().map(applied).collect()
 }

@@ -1,6 +1,5 @@
 use std::{
     fmt,
-    path::Path,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -22,7 +21,7 @@ use crate::{
     metrics,
     recording::Recorders,
     source::{BuiltTable, Purpose, Source},
-    status::{CandidateReport, HistoryStatus, Status},
+    status::{CandidateReport, Status},
     stores::Stores,
 };
 
@@ -103,7 +102,7 @@ impl Host {
             revision: Arc::new(entry.revision().clone()),
             since: Moment::now(),
             problem,
-            history: history_status(&history),
+            history: history.status(),
             revisions: history.entries(),
         };
         let table = table(&source, &recorders, made, revision, place);
@@ -247,7 +246,7 @@ impl Host {
             revision: Arc::new(entry.revision().clone()),
             since: Moment::now(),
             problem,
-            history: history_status(&state.history),
+            history: state.history.status(),
             revisions: state.history.entries(),
         });
         self.prune(state);
@@ -278,7 +277,7 @@ impl Host {
     /// Records the state of the history.
     fn show(&self, history: &History) {
         let live = Live {
-            history: history_status(history),
+            history: history.status(),
             ..(**self.0.live.load()).clone()
         };
         self.0.live.store(Arc::new(live));
@@ -288,7 +287,7 @@ impl Host {
     pub(crate) fn settled(&self, history: &History, problem: Option<TableProblem>) {
         self.note(Live {
             problem,
-            history: history_status(history),
+            history: history.status(),
             ..(**self.0.live.load()).clone()
         });
     }
@@ -426,14 +425,6 @@ pub(crate) fn entry_of(made: &BuiltTable, number: u64, origin: Origin, by: Optio
         },
         instead_of: None,
         pending: Vec::new(),
-    }
-}
-
-pub(crate) fn history_status(history: &History) -> HistoryStatus {
-    HistoryStatus {
-        directory: history.directory().map(Path::to_owned),
-        revisions: history.len(),
-        problem: history.problem().map(str::to_owned),
     }
 }
 

@@ -2,7 +2,9 @@ use std::path::{Path, PathBuf};
 
 use admittance_admission::Phase;
 
-use super::{Change, ChangeError, Destination, Effect, Expected, alone, pretty_json, unknown, unusable};
+use super::{
+    AppliedEffect, Change, ChangeError, Destination, Expected, alone, pretty_json, unknown, unusable,
+};
 use crate::{
     DefinitionFile, DefinitionId, DefinitionSet, Location, StoreKind, chains,
     document::{self, BYTE_ORDER_MARK, Document, Mistakes, Syntax},
@@ -213,18 +215,18 @@ fn change(set: &DefinitionSet, applied: &[Applied<'_>], goals: Vec<Goal<'_, '_>>
     let mut effects = Vec::new();
     for (one, goal) in applied.iter().zip(goals) {
         let effect = match goal {
-            Goal::Keep(_) => Effect::Unchanged,
+            Goal::Keep(_) => AppliedEffect::Unchanged,
             Goal::Replace(target) => {
                 if let Some(file) = files.get_mut(target.file) {
                     file.text = one.text(file.kind, &file.path);
                 }
-                Effect::Changed
+                AppliedEffect::Changed
             }
             Goal::Overwrite(path) => {
                 unusable.retain(|file| file.path != path);
                 let text = one.text(StoreKind::Entries, &path);
                 files.push(DefinitionFile::entry(path, text, None));
-                Effect::Changed
+                AppliedEffect::Changed
             }
             Goal::Create(Destination { kind, path }) => {
                 let path = match kind {
@@ -233,7 +235,7 @@ fn change(set: &DefinitionSet, applied: &[Applied<'_>], goals: Vec<Goal<'_, '_>>
                 };
                 let text = one.text(kind, &path);
                 files.push(DefinitionFile::new(kind, path, text));
-                Effect::Created
+                AppliedEffect::Created
             }
         };
         effects.push((one.id.clone(), effect));

@@ -68,7 +68,7 @@ impl FileStore {
     }
 
     /// The files when they are complete, and their state before they were read.
-    async fn complete(&self, last: Option<Complete>) -> Result<(Fingerprint, Found), StoreError> {
+    async fn read_complete(&self, last: Option<Complete>) -> Result<(Fingerprint, Found), StoreError> {
         let paths = self.paths.clone();
         let seen = self
             .blocking(move || Fingerprint::of(paths.iter().cloned()))
@@ -76,9 +76,6 @@ impl FileStore {
         let (mut reading, last) = (Reading::default(), Arc::new(last));
         let mut has_logged = false;
         loop {
-            if let Some(writers) = self.writers.get() {
-                writers.finished().await;
-            }
             let (paths, before) = (self.paths.clone(), last.clone());
             let look = move || {
                 let quiet = |found: &Found| match &*before {
@@ -133,7 +130,7 @@ impl DefinitionStore for FileStore {
             let paths = self.paths.clone();
             self.blocking(move || sweep(&paths)).await?;
         }
-        let (seen, Found { mut files, mistakes }) = self.complete(last).await?;
+        let (seen, Found { mut files, mistakes }) = self.read_complete(last).await?;
         self.read.send_replace(Some(seen));
         files.sort_by(|a, b| a.path.cmp(&b.path));
         let is_whole = mistakes.is_empty();
