@@ -15,7 +15,7 @@ use crate::{
     Comparison, Error, Host, Moment, Origin, Revision, RevisionDetail,
     assembly::{Modules, Servers},
     history::{self, Entry, HistoryError},
-    host::{as_it_was, entry_of},
+    host::{entry_of, rebuilt},
     source::{BuiltTable, Purpose, Source, blocking, modules_and_warnings},
     stores::{Contents, Stores},
 };
@@ -98,7 +98,7 @@ impl Host {
     /// When they cannot be read.
     pub async fn definitions(&self) -> Result<Vec<StoredDefinition>, ChangeError> {
         let contents = self.0.stores.read().await;
-        self.0.stores.tell_of(&contents);
+        self.0.stores.notify_if_changed(&contents);
         let set = contents.set()?;
         let live = self.0.live.load_full();
         let in_force = live
@@ -199,14 +199,14 @@ impl Host {
         how: &Application,
         origin: Origin,
     ) -> Result<Option<Applied>, ChangeError> {
-        let place = self.place().await?;
+        let slot = self.slot().await?;
         let mut state = self.0.state.lock().await;
         if !how.dry_run && self.table().revision() != base {
             return Ok(None);
         }
         let number = state.history.next_number();
         let entry = Arc::new(entry_of(&made, number, origin, how.by.clone()));
-        let is_new = !state.history.says(&entry);
+        let is_new = !state.history.is_newest(&entry);
         let applied = Applied {
             revision: if is_new {
                 number
@@ -236,7 +236,7 @@ impl Host {
         }
         let problem = self.problem_of(&made);
         if is_new {
-            self.go_live(&mut state, made, entry, place, problem).await;
+            self.go_live(&mut state, made, entry, slot, problem).await;
         } else {
             self.settled(&state.history, problem);
         }
@@ -287,8 +287,8 @@ impl Host {
             let target = history::find(&state.history.entries(), to)?.clone();
             (state.source.clone(), target)
         };
-        let made = as_it_was(&source, &target).await?;
-        let place = self.place().await?;
+        let made = rebuilt(&source, &target).await?;
+        let slot = self.slot().await?;
         let mut state = self.0.state.lock().await;
         let number = state.history.next_number();
         let mut entry = entry_of(&made, number, Origin::RolledBack { to }, by);
@@ -298,7 +298,7 @@ impl Host {
         // Written first, because a rollback must survive a restart.
         state.history.push(entry.clone()).await?;
         let bad = made.bad.clone();
-        self.swap(&state.source, made, &entry, place);
+        self.swap(&state.source, made, &entry, slot);
         let problem = self.problem_with(&bad);
         self.is_live(&entry, &mut state, problem);
         self.0.rollbacks.send_modify(|count| *count += 1);
@@ -326,7 +326,7 @@ struct Plan {
 async fn plan(source: &Source, edit: Arc<Edit>) -> Result<Plan, ChangeError> {
     let stores = source.stores.clone();
     let contents = stores.read().await;
-    stores.tell_of(&contents);
+    stores.notify_if_changed(&contents);
     let set = source.usable(contents.set()?).await?.set;
     let change = blocking(move || edit(&set, &stores)).await??;
     let usable = source.usable(change.set.clone()).await?;

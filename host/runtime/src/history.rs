@@ -128,7 +128,7 @@ impl History {
     }
 
     /// Whether this is already live, by its definitions in the files.
-    pub(crate) fn says(&self, entry: &Entry) -> bool {
+    pub(crate) fn is_newest(&self, entry: &Entry) -> bool {
         self.last()
             .is_some_and(|last| last.is_like(entry) && last.instead_of.is_none())
     }

@@ -43,7 +43,7 @@ pub(crate) struct Inner {
     /// How many tables are being built.
     building: AtomicUsize,
     assembler: Arc<Assembler>,
-    places: TableSlots,
+    slots: TableSlots,
     recorders: Arc<Recorders>,
 }
 
@@ -71,8 +71,8 @@ impl Host {
     /// Goes live with the first table.
     pub(crate) async fn start(mut source: Source, mut history: History) -> Result<Self, Error> {
         complete_change(&source.stores, &mut history).await?;
-        let (places, recorders) = (TableSlots::default(), Arc::<Recorders>::default());
-        let place = places.take(Duration::ZERO).await?;
+        let (slots, recorders) = (TableSlots::default(), Arc::<Recorders>::default());
+        let slot = slots.take(Duration::ZERO).await?;
         if let Some(last) = history.last() {
             source.is_live(last);
         }
@@ -105,7 +105,7 @@ impl Host {
             history: history.status(),
             revisions: history.entries(),
         };
-        let table = table(&source, &recorders, made, revision, place);
+        let table = table(&source, &recorders, made, revision, slot);
         metrics::stages_live(&table.chains);
         let host = Self(Arc::new(Inner {
             table: ArcSwap::from_pointee(table),
@@ -116,7 +116,7 @@ impl Host {
             building: AtomicUsize::new(0),
             assembler: source.assembler.clone(),
             state: Mutex::new(TableState { source, history }),
-            places,
+            slots,
             recorders,
         }));
         host.prune(&*host.0.state.lock().await);
@@ -144,7 +144,7 @@ impl Host {
             by: live.revision.by.clone(),
             problem: live.problem.as_ref().map(TableProblem::problem),
             building: self.0.building.load(Ordering::Relaxed) > 0,
-            tables: self.0.places.taken(),
+            tables: self.0.slots.taken(),
             plugins: self.0.assembler.plugins.count(),
             history: live.history.clone(),
             chains: table.status(),
@@ -173,11 +173,11 @@ impl Host {
         state: &mut TableState,
         made: BuiltTable,
         entry: Arc<Entry>,
-        place: OwnedSemaphorePermit,
+        slot: OwnedSemaphorePermit,
         problem: Option<TableProblem>,
     ) -> Arc<Table> {
         state.history.note(entry.clone());
-        let table = self.swap(&state.source, made, &entry, place);
+        let table = self.swap(&state.source, made, &entry, slot);
         self.is_live(&entry, state, problem);
         if let Err(error) = state.history.write().await {
             tracing::error!("{error}");
@@ -218,9 +218,9 @@ impl Host {
     }
 
     /// Waits for a slot for one more table, at most until all requests on older tables must have ended.
-    pub(crate) async fn place(&self) -> Result<OwnedSemaphorePermit, Error> {
+    pub(crate) async fn slot(&self) -> Result<OwnedSemaphorePermit, Error> {
         let patience = self.0.request_timeout + Duration::from_secs(10);
-        self.0.places.take(patience).await
+        self.0.slots.take(patience).await
     }
 
     /// Makes this table live.
@@ -229,10 +229,10 @@ impl Host {
         source: &Source,
         made: BuiltTable,
         entry: &Entry,
-        place: OwnedSemaphorePermit,
+        slot: OwnedSemaphorePermit,
     ) -> Arc<Table> {
         let number = entry.revision().number;
-        let table = Arc::new(table(source, &self.0.recorders, made, number, place));
+        let table = Arc::new(table(source, &self.0.recorders, made, number, slot));
         metrics::stages_live(&table.chains);
         self.0.table.store(table.clone());
         metrics::table_made(true);
@@ -317,7 +317,7 @@ async fn first_table(source: &mut Source, history: &History) -> Result<FirstTabl
     let last = history.last();
     if let Some(entry) = last.filter(|last| last.instead_of.as_deref() == Some(inputs.as_str())) {
         return Ok(FirstTable {
-            made: as_it_was(source, entry).await?,
+            made: rebuilt(source, entry).await?,
             entry: entry.clone(),
             problem: None,
         });
@@ -338,7 +338,7 @@ async fn first_table(source: &mut Source, history: &History) -> Result<FirstTabl
             Ok(FirstTable { made, entry, problem })
         }
         (Err(error), None) => Err(error),
-        (Err(error), Some(entry)) => match as_it_was(source, entry).await {
+        (Err(error), Some(entry)) => match rebuilt(source, entry).await {
             Ok(made) => Ok(FirstTable {
                 made,
                 entry: entry.clone(),
@@ -357,7 +357,7 @@ fn table(
     recorders: &Arc<Recorders>,
     made: BuiltTable,
     revision: u64,
-    place: OwnedSemaphorePermit,
+    slot: OwnedSemaphorePermit,
 ) -> Table {
     Table {
         revision,
@@ -367,7 +367,7 @@ fn table(
         authorizer: source.authorizer.clone(),
         request_timeout: source.request_timeout,
         recorders: recorders.clone(),
-        _place: place,
+        _slot: slot,
     }
 }
 
@@ -399,7 +399,7 @@ async fn complete_change(stores: &Stores, history: &mut History) -> Result<(), E
 }
 
 /// Rebuilds this revision.
-pub(crate) async fn as_it_was(source: &Source, entry: &Entry) -> Result<BuiltTable, Error> {
+pub(crate) async fn rebuilt(source: &Source, entry: &Entry) -> Result<BuiltTable, Error> {
     let digests = entry.revision().modules.iter().filter_map(|module| {
         let digest = module.digest.parse().ok()?;
         Some(((module.stage.clone(), module.candidate), digest))

@@ -78,7 +78,7 @@ impl Host {
             let made = source
                 .make(read?, Modules::Current(servers), Purpose::Follow)
                 .await?;
-            Ok::<_, Error>((made, self.place().await?))
+            Ok::<_, Error>((made, self.slot().await?))
         };
         // Dropping it cancels fetches, compilations and configurations.
         let made = match watch {
@@ -96,7 +96,7 @@ impl Host {
         if self.table().revision() != base {
             return Ok(Reload::Superseded);
         }
-        let (made, place) = match made {
+        let (made, slot) = match made {
             Ok(made) => made,
             // With modules from servers, it may be possible to go live.
             Err(Error::Stages(errors))
@@ -113,11 +113,11 @@ impl Host {
         let lacks_modules = made.lacks_modules;
         let problem = self.problem_of(&made);
         let entry = Arc::new(entry_of(&made, state.history.next_number(), origin, None));
-        let table = if state.history.says(&entry) {
+        let table = if state.history.is_newest(&entry) {
             self.settled(&state.history, problem);
             self.table()
         } else {
-            self.go_live(&mut state, made, entry, place, problem).await
+            self.go_live(&mut state, made, entry, slot, problem).await
         };
         Ok(match lacks_modules {
             true => Reload::LacksModules,

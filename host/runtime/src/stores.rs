@@ -127,7 +127,7 @@ impl Stores {
 
     /// Has [`changed`](Self::changed) report this if it is something else than what is known: a store only reports what
     /// was not read yet.
-    pub(crate) fn tell_of(&self, contents: &Contents) {
+    pub(crate) fn notify_if_changed(&self, contents: &Contents) {
         let known = self.known();
         if contents.after(&known) != known {
             self.news.notify_one();
