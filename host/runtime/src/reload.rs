@@ -49,7 +49,6 @@ impl Host {
         servers: Servers,
         watch: Option<&mut Watch>,
     ) -> Result<Reload, Arc<Error>> {
-        let _building = self.building();
         let mut rollbacks = self.0.rollbacks.subscribe();
         // Read without the lock, since files that are being written are waited for.
         let version = self.0.state.lock().await.source.version;
@@ -69,6 +68,7 @@ impl Host {
             }
             (state.source.clone(), self.table().revision(), read)
         };
+        let _building = self.building();
         let (origin, asks_all) = match &servers {
             Servers::All(again) if !again.is_empty() => (Origin::Refreshed, true),
             Servers::All(_) => (Origin::Files, true),

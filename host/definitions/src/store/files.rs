@@ -69,10 +69,6 @@ impl FileStore {
 
     /// The files when they are complete, and their state before they were read.
     async fn read_complete(&self, last: Option<Complete>) -> Result<(Fingerprint, Found), StoreError> {
-        let paths = self.paths.clone();
-        let seen = self
-            .blocking(move || Fingerprint::of(paths.iter().cloned()))
-            .await?;
         let (mut reading, last) = (Reading::default(), Arc::new(last));
         let mut has_logged = false;
         loop {
@@ -82,10 +78,12 @@ impl FileStore {
                     Some(last) if last.loses(found) => REMOVAL,
                     _ => QUIET,
                 };
-                (reading.look(&paths, quiet), reading)
+                // Taken first, so that changes during the read are noticed.
+                let seen = Fingerprint::of(paths.iter().cloned());
+                (seen, reading.look(&paths, quiet), reading)
             };
-            let found;
-            (found, reading) = self.blocking(look).await?;
+            let (seen, found);
+            (seen, found, reading) = self.blocking(look).await?;
             match found {
                 Ok(found) => return Ok((seen, found)),
                 Err(pause) => {

@@ -66,7 +66,8 @@ async fn half_a_file_is_not_used() {
             assert!(live(&host).contains(" b="), "{}", live(&host));
             scene.write("ab.yaml", &both(path));
         };
-        let (applied, ()) = tokio::join!(host.apply(&applied, "c", &by("ci")), completed);
+        let how = by("ci");
+        let (applied, ()) = tokio::join!(host.apply(&applied, "c", &how), completed);
         applied.unwrap();
         let expected = format!("{path} a={path} b={path} c={path}");
         assert_eq!(live(&host), expected);
