@@ -16,7 +16,7 @@ use crate::{
     Location, client,
     document::{Fields, Mistakes, Node, quoted},
     kubernetes::KEPT_METADATA,
-    model::{ChainDefinition, HookDefinition, StageDefinition, WebhookDefinition, any_rule},
+    model::{ChainDefinition, StageDefinition, WebhookDefinition, any_rule},
     native::{read_stage_name, read_timeout},
     plugin, selectors,
 };
@@ -169,7 +169,7 @@ fn read_stage(
 ) -> Option<StageDefinition> {
     let mut fields = node.object_of_any_case(mistakes)?;
     let name = read_stage_name(&mut fields, "name the hook", printable, seen, mistakes);
-    let hook = read_hook(&mut fields, mistakes);
+    let hook = plugin::read_in_place_of_client(&mut fields, "hook", read_client, mistakes);
     let candidate = plugin::read_candidate(&mut fields, hook.as_ref(), mistakes);
     let read_policy = |node: &Node<'_>, mistakes: &mut Mistakes| match node.string(mistakes)? {
         // To the driver, a missing policy means Ignore; it prints it as an empty string.
@@ -189,27 +189,6 @@ fn read_stage(
         candidate,
         location: node.location(),
     })
-}
-
-fn read_hook(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<HookDefinition> {
-    match (fields.optional("clientConfig"), fields.optional("plugin")) {
-        (Some(node), None) => read_client(&node, mistakes).map(HookDefinition::Webhook),
-        (None, Some(node)) => plugin::read(&node, mistakes).map(HookDefinition::Plugin),
-        (None, None) => {
-            let fix = "write where the hook is, or `plugin` in its place";
-            fields.required("clientConfig", fix, mistakes);
-            None
-        }
-        (Some(client), Some(plugin)) => {
-            read_client(&client, mistakes);
-            plugin::read(&plugin, mistakes);
-            let fix = "keep one of them, or make two hooks";
-            fields
-                .node()
-                .wrong("the hook has a clientConfig and a plugin", fix, mistakes);
-            None
-        }
-    }
 }
 
 fn read_client(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<WebhookDefinition> {

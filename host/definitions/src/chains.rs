@@ -11,6 +11,7 @@ use crate::{
     kubernetes,
     model::ChainDefinition,
     native,
+    store::read_what_is_there,
 };
 
 /// Read the chains of these files, and of the files `*.yaml`, `*.yml` and `*.json` in these directories
@@ -25,8 +26,8 @@ use crate::{
 /// Every mistake of every file.
 pub fn load(paths: &[PathBuf]) -> Result<Vec<ChainDefinition>, Mistakes> {
     let mut mistakes = Mistakes::new();
-    let set = DefinitionSet::read_what_is_there(paths, &mut mistakes);
-    set.chains_after(mistakes)
+    let files = read_what_is_there(paths, &mut mistakes);
+    DefinitionSet::of_files(files).chains_after(mistakes)
 }
 
 /// As [`load`], from a text. `name` stands for the file in mistakes; relative paths in the text are

@@ -12,6 +12,7 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
@@ -22,7 +23,7 @@ pub(crate) use self::{
     promote::promote,
 };
 use crate::{
-    DefinitionFile, DefinitionId, DefinitionSet, chains,
+    DefinitionFile, DefinitionId, DefinitionSet, StoreKind, chains,
     document::{Document, Mistakes},
     set::{Definition, definitions, id_of},
 };
@@ -33,7 +34,7 @@ pub struct Change {
     /// The definitions as they will be.
     pub set: DefinitionSet,
     /// The effect on each definition, in the order of the request.
-    pub effects: Vec<(DefinitionId, Effect)>,
+    pub effects: Vec<(DefinitionId, AppliedEffect)>,
     /// The files to write and remove; empty if nothing changes.
     pub files: Vec<FileChange>,
 }
@@ -52,16 +53,17 @@ pub enum Expected {
 
 /// Where a definition that is new is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Destination {
-    /// To this file, or one of a similar name when there is something already.
-    File(PathBuf),
-    /// To this path of a store.
-    Store(PathBuf),
+pub struct Destination {
+    /// What is written.
+    pub kind: StoreKind,
+    /// Its path. When there is a file already, it is one of a similar name.
+    pub path: PathBuf,
 }
 
 /// The effect of a change on a definition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-pub enum Effect {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum AppliedEffect {
     /// It is created.
     Created,
     /// It is changed.
@@ -85,16 +87,13 @@ pub struct FileChange {
 
 impl Change {
     /// The change from `old` to `set`.
-    fn between(old: &DefinitionSet, set: DefinitionSet, effects: Vec<(DefinitionId, Effect)>) -> Self {
+    fn between(old: &DefinitionSet, set: DefinitionSet, effects: Vec<(DefinitionId, AppliedEffect)>) -> Self {
         let text = |set: &DefinitionSet, path: &Path| {
-            let mut files = set.files().iter().chain(set.unusable());
-            files.find(|file| file.path == path).map(|file| file.text.clone())
+            let file = set.all().find(|file| file.path == path);
+            file.map(|file| file.text.clone())
         };
         let mut files: Vec<FileChange> = Vec::new();
-        for file in [old, &set]
-            .iter()
-            .flat_map(|set| set.files().iter().chain(set.unusable()))
-        {
+        for file in old.all().chain(set.all()) {
             let (before, after) = (text(old, &file.path), text(&set, &file.path));
             if before != after && files.iter().all(|change| change.path != file.path) {
                 files.push(FileChange {
@@ -110,10 +109,10 @@ impl Change {
 
 /// The change that removes this definition.
 pub(crate) fn delete(set: &DefinitionSet, id: &DefinitionId) -> Result<Change, ChangeError> {
-    let effects = vec![(id.clone(), Effect::Deleted)];
+    let effects = vec![(id.clone(), AppliedEffect::Deleted)];
     if let Some(path) = unusable(set, id) {
         let rest = set.unusable().iter().filter(|file| file.path != path).cloned();
-        let new = set.clone().with_unusable(rest.collect::<Vec<_>>());
+        let new = set.clone().with_unusable(rest.collect());
         return Ok(Change::between(set, new, effects));
     }
     let mut mistakes = Mistakes::new();
@@ -123,7 +122,7 @@ pub(crate) fn delete(set: &DefinitionSet, id: &DefinitionId) -> Result<Change, C
     alone(found, &there)?;
     let others = there.iter().enumerate().filter(|(file, _)| *file != found.file);
     chains::of_documents(others.flat_map(|(_, documents)| documents), mistakes)?;
-    let effects = vec![(found.id.clone(), Effect::Deleted)];
+    let effects = vec![(found.id.clone(), AppliedEffect::Deleted)];
     Ok(Change::between(set, set.with_text(found.file, None), effects))
 }
 
@@ -137,7 +136,7 @@ fn alone(definition: &Definition<'_>, there: &[Vec<Document>]) -> Result<(), Cha
     }
 }
 
-/// Where a store holds something of this name that cannot be used.
+/// Where an entry of this name is that cannot be used.
 fn unusable<'s>(set: &'s DefinitionSet, id: &DefinitionId) -> Option<&'s Path> {
     let is_it = |file: &&DefinitionFile| id_of(file).is_some_and(|other| other.is(id));
     set.unusable().iter().find(is_it).map(|file| file.path.as_path())

@@ -6,6 +6,7 @@ use admittance_admission::Phase;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::{
+    Share,
     document::{Mistakes, Node},
     form::Form,
 };
@@ -152,31 +153,27 @@ impl FromStr for StageId {
     }
 }
 
-impl Serialize for DefinitionId {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
+/// Serializes types as their texts.
+macro_rules! as_text {
+    ($($name:ty),*) => {
+        $(
+            impl Serialize for $name {
+                fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                    serializer.collect_str(self)
+                }
+            }
+
+            impl<'de> Deserialize<'de> for $name {
+                fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                    let text = String::deserialize(deserializer)?;
+                    text.parse().map_err(de::Error::custom)
+                }
+            }
+        )*
+    };
 }
 
-impl<'de> Deserialize<'de> for DefinitionId {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(de::Error::custom)
-    }
-}
-
-impl Serialize for StageId {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for StageId {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(de::Error::custom)
-    }
-}
+as_text!(DefinitionId, StageId, Share);
 
 #[cfg(test)]
 mod tests {

@@ -10,10 +10,8 @@
 //! - `bkbcs.tencent.com/v2` `AdmissionWebhookConfiguration`, the same under `spec`, as BCS keeps it in
 //!   Kubernetes.
 //!
-//! [`DefinitionSet`] holds the texts of all files as they were at one moment, and makes a checked [`Change`] of
-//! them.
-//!
-//! Definitions are kept in files, or in any other [`DefinitionStore`].
+//! Definitions are kept in a [`DefinitionStore`]: files, or a database that several programs share. A
+//! [`DefinitionSet`] holds the texts of all stores as they were at one moment, and makes a checked [`Change`] of them.
 //!
 //! Nothing is fetched, compiled or connected here: a definition says what to load, and is checked as
 //! far as its text goes. [`document`] is the reader beneath; it reads any other configuration too.
@@ -44,7 +42,7 @@ mod warnings;
 pub use admittance_module::{Digest, ModuleReference, OciReference};
 pub use bcs::{BcsObject, NoBcsObject};
 pub use chains::{load, load_text};
-pub use change::{Change, ChangeError, Destination, Effect, Expected, FileChange};
+pub use change::{AppliedEffect, Change, ChangeError, Destination, Expected, FileChange};
 pub use document::{Location, Mistake, Mistakes};
 pub use identity::{ChainId, DefinitionId, InvalidId, StageId};
 pub use model::{
@@ -52,8 +50,6 @@ pub use model::{
     WebhookDefinition,
 };
 pub use redact::without_granted_values;
-pub use set::{
-    BadDefinition, DefinitionFile, DefinitionSet, OnBadDefinition, Served, StoredDefinition, Usable,
-};
+pub use set::{BadDefinition, DefinitionSet, OnBadDefinition, Served, StoredDefinition, Usable};
 pub use share::{InvalidShare, Share};
-pub use store::{DefinitionStore, FileStore, StoreError};
+pub use store::{DefinitionFile, DefinitionStore, FileStore, StoreError, StoreKind, read_files};

@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use crate::{
     InvalidShare, Share,
     document::{Fields, Mistakes, Node, quoted},
-    model::{CandidateDefinition, HookDefinition, PluginDefinition},
+    model::{CandidateDefinition, HookDefinition, PluginDefinition, WebhookDefinition},
 };
 
 /// The range of a plugin's memory limit: 1 MiB to the 32-bit address space.
@@ -23,6 +23,33 @@ pub(crate) fn read(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<PluginDef
     let written = Written::read(&mut fields, mistakes);
     fields.finish(mistakes);
     Some(written.with_defaults(&PluginDefinition::new(written.source.clone()?)))
+}
+
+/// `clientConfig`, or `plugin` in its place, of a webhook or hook.
+pub(crate) fn read_in_place_of_client<'a>(
+    fields: &mut Fields<'a>,
+    what: &str,
+    read_client: impl Fn(&Node<'a>, &mut Mistakes) -> Option<WebhookDefinition>,
+    mistakes: &mut Mistakes,
+) -> Option<HookDefinition> {
+    match (fields.optional("clientConfig"), fields.optional("plugin")) {
+        (Some(node), None) => read_client(&node, mistakes).map(HookDefinition::Webhook),
+        (None, Some(node)) => read(&node, mistakes).map(HookDefinition::Plugin),
+        (None, None) => {
+            let fix = format!("write where the {what} is, or `plugin` in its place");
+            fields.required("clientConfig", &fix, mistakes);
+            None
+        }
+        (Some(client), Some(plugin)) => {
+            // Their content is checked nevertheless.
+            read_client(&client, mistakes);
+            read(&plugin, mistakes);
+            let fix = format!("keep one of them, or make two {what}s");
+            let message = format!("the {what} has a clientConfig and a plugin");
+            fields.node().wrong(message, fix, mistakes);
+            None
+        }
+    }
 }
 
 /// `candidate` of a stage that calls `hook`; `None` if it could not be read.

@@ -1,15 +1,13 @@
-//! The texts of all definition files, and their definitions.
+//! The texts of all stores, and their definitions.
 
-mod files;
 mod stored;
 mod usable;
 
 #[cfg(test)]
 mod tests;
 
-use std::{path::PathBuf, sync::Arc};
+use std::sync::Arc;
 
-pub(crate) use self::files::is_definition;
 pub use self::{
     stored::StoredDefinition,
     usable::{BadDefinition, OnBadDefinition, Served, Usable},
@@ -19,79 +17,33 @@ pub(crate) use self::{
     usable::id_of,
 };
 use crate::{
-    ChainDefinition, Change, ChangeError, DefinitionId, Destination, Expected, StageId, chains, change,
-    document::{self, Document, Mistakes},
+    ChainDefinition, Change, ChangeError, DefinitionFile, DefinitionId, Destination, Expected, StageId,
+    chains, change,
+    document::{Document, Mistakes},
 };
 
-/// The texts of all definition files as they were at one moment. Cheap to clone.
+/// The texts of all stores as they were at one moment. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DefinitionSet {
+    /// Files come before entries; each are sorted by path.
     files: Arc<[DefinitionFile]>,
-    /// How many of them, the last ones, are held by stores and are no files of the system.
-    stored: usize,
-    /// The content of stores that [cannot be used](Self::usable).
+    /// Entries that [cannot be used](Self::usable).
     unusable: Arc<[DefinitionFile]>,
 }
 
-/// A definition file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DefinitionFile {
-    /// As it was found: relative paths in its documents are taken from its directory.
-    pub path: PathBuf,
-    /// All of it.
-    pub text: String,
-    /// The definition that its place in a store is for. It counts while the text does not say what it is.
-    pub place: Option<DefinitionId>,
-}
-
 impl DefinitionSet {
-    /// Read these files, and the files `*.yaml`, `*.yml` and `*.json` in these directories (not in
-    /// directories inside of them; hidden files and editors' backups are passed over). A directory may be
-    /// empty.
-    ///
-    /// The texts are those of one moment: what changes while it is read is read again.
-    ///
-    /// # Errors
-    ///
-    /// Every path that cannot be read, is not UTF-8, or is larger than
-    /// [`LARGEST_FILE`](document::LARGEST_FILE). A path that is not there is one of them: a directory
-    /// that is gone is never taken for an empty one.
-    pub fn read(paths: &[PathBuf]) -> Result<Self, Mistakes> {
-        let mut mistakes = Mistakes::new();
-        let set = Self::read_what_is_there(paths, &mut mistakes);
-        mistakes.into_result(set)
-    }
-
-    pub(crate) fn read_what_is_there(paths: &[PathBuf], mistakes: &mut Mistakes) -> Self {
-        Self::of_files(files::read(paths, mistakes))
-    }
-
-    /// A set of these files, in this order.
+    /// The set of these texts.
     pub fn of_files(files: Vec<DefinitionFile>) -> Self {
         Self {
-            files: files.into(),
-            ..Self::default()
-        }
-    }
-
-    /// The files of this set, and in place of what it had of stores what is held by stores now, sorted by
-    /// path. In those there are no relative paths, since they are in no directory, and what is written to
-    /// them is JSON.
-    pub fn with_stored(&self, mut stored: Vec<DefinitionFile>) -> Self {
-        stored.sort_by(|a, b| a.path.cmp(&b.path));
-        let number = stored.len();
-        let files = self.of_system().iter().cloned();
-        Self {
-            files: files.chain(stored).collect(),
-            stored: number,
+            files: sorted(files),
             unusable: Arc::default(),
         }
     }
 
-    /// Replaces the content of stores that cannot be used.
-    pub(crate) fn with_unusable(self, unusable: impl IntoIterator<Item = DefinitionFile>) -> Self {
+    /// Replaces the entries that cannot be used.
+    pub(crate) fn with_unusable(self, unusable: Vec<DefinitionFile>) -> Self {
         Self {
-            unusable: unusable.into_iter().collect(),
+            unusable: sorted(unusable),
             ..self
         }
     }
@@ -99,52 +51,30 @@ impl DefinitionSet {
     /// The same with this text in the file of this index, or without the file.
     pub(crate) fn with_text(&self, index: usize, text: Option<String>) -> Self {
         let mut files = self.files.to_vec();
-        let mut stored = self.stored;
-        match text {
-            Some(text) => {
-                if let Some(file) = files.get_mut(index) {
-                    file.text = text;
-                }
-            }
-            None => {
-                files.remove(index);
-                stored -= usize::from(self.is_stored(index));
-            }
+        match (text, files.get_mut(index)) {
+            (Some(text), Some(file)) => file.text = text,
+            (None, Some(_)) => drop(files.remove(index)),
+            (_, None) => {}
         }
         Self {
             files: files.into(),
-            stored,
             unusable: self.unusable.clone(),
         }
     }
 
-    /// The content of stores that cannot be used, sorted by path.
+    /// The entries that cannot be used, sorted by path.
     pub(crate) fn unusable(&self) -> &[DefinitionFile] {
         &self.unusable
     }
 
-    /// The files, in the order they were read; after them what is held by stores and can be used.
+    /// The files, and after them the entries that can be used, each sorted by path.
     pub fn files(&self) -> &[DefinitionFile] {
         &self.files
     }
 
-    /// Those that are files of the system.
-    pub fn of_system(&self) -> &[DefinitionFile] {
-        self.files.get(..self.first_stored()).unwrap_or_default()
-    }
-
-    /// Those that are held by stores and can be used.
-    pub fn stored(&self) -> &[DefinitionFile] {
-        self.files.get(self.first_stored()..).unwrap_or_default()
-    }
-
-    /// Whether the file of this index is held by a store.
-    pub(crate) fn is_stored(&self, index: usize) -> bool {
-        index >= self.first_stored()
-    }
-
-    fn first_stored(&self) -> usize {
-        self.files.len().saturating_sub(self.stored)
+    /// The files and all entries.
+    pub fn all(&self) -> impl Iterator<Item = &DefinitionFile> {
+        self.files.iter().chain(self.unusable.iter())
     }
 
     /// The chains that they define, as [`load`](crate::load) gives them.
@@ -163,19 +93,12 @@ impl DefinitionSet {
 
     /// The documents of each file.
     pub(crate) fn parse(&self, mistakes: &mut Mistakes) -> Vec<Vec<Document>> {
-        let documents = |(index, file): (usize, &DefinitionFile)| {
-            if self.is_stored(index) {
-                document::read_stored(&file.path, &file.text, mistakes)
-            } else {
-                document::read_text_of(&file.path, &file.text, mistakes)
-            }
-        };
-        self.files.iter().enumerate().map(documents).collect()
+        self.files.iter().map(|file| file.documents(mistakes)).collect()
     }
 
-    /// The definitions in them, in the order of files and lines, and those in stores that cannot be used. Those
-    /// whose kind or name cannot be read are not among them, unless their place in a store tells; other mistakes
-    /// do not matter.
+    /// The definitions in them, in the order of files and lines, and the entries that cannot be used. Those whose
+    /// kind or name cannot be read are not among them, unless their place in a store tells; other mistakes do not
+    /// matter.
     pub fn documents(&self) -> Vec<StoredDefinition> {
         stored::all(self)
     }
@@ -189,8 +112,8 @@ impl DefinitionSet {
     /// # Errors
     ///
     /// Every mistake in the text, and every conflict with other definitions; a definition that is not as
-    /// `expected`; one that shares its file with others; a new one without a destination. What a store holds
-    /// that [cannot be used](Self::usable) does not conflict with others, and may be what is replaced.
+    /// `expected`; one that shares its file with others; a new one without a destination. An entry that
+    /// [cannot be used](Self::usable) does not conflict with others, and may be what is replaced.
     pub fn apply(
         &self,
         text: &str,
@@ -201,7 +124,8 @@ impl DefinitionSet {
         change::apply(self, text, name, expected, destination)
     }
 
-    /// What is to be written so that this definition is there no more: its file goes. Of two of the name in stores the one that [cannot be used](Self::usable) goes first.
+    /// What is to be written so that this definition is there no more: its file goes. Of two entries of the name the
+    /// one that [cannot be used](Self::usable) goes first.
     ///
     /// # Errors
     ///
@@ -221,4 +145,9 @@ impl DefinitionSet {
     pub fn promote(&self, stage: &StageId) -> Result<Change, ChangeError> {
         change::promote(self, stage)
     }
+}
+
+fn sorted(mut files: Vec<DefinitionFile>) -> Arc<[DefinitionFile]> {
+    files.sort_by(|a, b| (a.kind, &a.path).cmp(&(b.kind, &b.path)));
+    files.into()
 }

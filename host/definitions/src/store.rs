@@ -1,29 +1,113 @@
 //! Where definitions are kept.
 
 mod files;
+mod reading;
 mod write;
 
 use std::{
+    borrow::Cow,
     fmt::Debug,
     io,
     path::{Path, PathBuf},
 };
 
 use async_trait::async_trait;
+use serde_json::Value as Json;
 
-pub use self::files::FileStore;
-use crate::{DefinitionFile, DefinitionId, FileChange, Mistakes};
+pub(crate) use self::reading::read as read_what_is_there;
+pub use self::{files::FileStore, reading::read_files};
+use crate::{
+    DefinitionId, FileChange, Mistakes,
+    document::{self, Document},
+};
+
+/// What a store keeps its definitions in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum StoreKind {
+    /// Files, which people edit: YAML or JSON, of one document or several, with paths relative to their directory. They
+    /// are used together: with a mistake in one, all stay as they were. A commit replaces one after another, so the host
+    /// writes it to its history first, and completes it at its next start.
+    Files,
+    /// Entries of a store that several programs share. Each is one definition as JSON, which the store may format, without
+    /// relative paths. An invalid one is set aside, and the others are used. A commit is one transaction.
+    #[default]
+    Entries,
+}
+
+/// A text of definitions in a store: a file or an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DefinitionFile {
+    /// Where it is, for people too.
+    pub path: PathBuf,
+    /// All of it.
+    pub text: String,
+    /// What it is.
+    pub kind: StoreKind,
+    /// The definition that the place of an entry is for. It counts while the text does not say what it is.
+    pub place: Option<DefinitionId>,
+}
+
+impl DefinitionFile {
+    /// A file.
+    pub fn file(path: impl Into<PathBuf>, text: impl Into<String>) -> Self {
+        Self::new(StoreKind::Files, path, text)
+    }
+
+    /// An entry, and the definition that its place is for.
+    pub fn entry(
+        path: impl Into<PathBuf>,
+        text: impl Into<String>,
+        place: impl Into<Option<DefinitionId>>,
+    ) -> Self {
+        Self {
+            place: place.into(),
+            ..Self::new(StoreKind::Entries, path, text)
+        }
+    }
+
+    /// A file or an entry.
+    pub fn new(kind: StoreKind, path: impl Into<PathBuf>, text: impl Into<String>) -> Self {
+        Self {
+            path: path.into(),
+            text: text.into(),
+            kind,
+            place: None,
+        }
+    }
+
+    /// The text, independent of how the store formats it: an entry has its keys sorted and a field in each line.
+    pub fn normalized(&self) -> Cow<'_, str> {
+        match serde_json::from_str::<Json>(&self.text) {
+            Ok(mut value) if self.kind == StoreKind::Entries => {
+                value.sort_all_objects();
+                Cow::Owned(format!("{value:#}\n"))
+            }
+            _ => Cow::Borrowed(&self.text),
+        }
+    }
+
+    pub(crate) fn documents(&self, mistakes: &mut Mistakes) -> Vec<Document> {
+        match self.kind {
+            StoreKind::Files => document::read_text_of(&self.path, &self.text, mistakes),
+            StoreKind::Entries => document::read_stored(&self.path, &self.text, mistakes),
+        }
+    }
+}
 
 /// A place that keeps definitions: files, the nodes of an ensemble, the resources of a cluster. Lives as
 /// long as the host.
 ///
-/// Every store behaves alike. What it holds are [`DefinitionFile`]s; the path of one says where it is, for
-/// people too, and begins with [`location`](Self::location) unless it is a file of the system. The text of one
-/// that is no file is JSON, which it may write in another way than it was given.
+/// Every store behaves alike, but for what its [`kind`](Self::kind) says. The path of an entry begins with
+/// [`location`](Self::location).
 #[async_trait]
 pub trait DefinitionStore: Send + Sync + Debug + 'static {
     /// Where it is, for people: `zookeeper:/blueking/admissionwebhook`.
     fn location(&self) -> String;
+
+    /// What its definitions are kept in.
+    fn kind(&self) -> StoreKind {
+        StoreKind::Entries
+    }
 
     /// Whether the definition file of this path is, or would be, in this store.
     fn owns(&self, path: &Path) -> bool;
@@ -32,7 +116,7 @@ pub trait DefinitionStore: Send + Sync + Debug + 'static {
     /// definitions.
     fn place_for(&self, id: &DefinitionId) -> Option<PathBuf>;
 
-    /// All content, sorted by path, including invalid definitions.
+    /// All content, sorted by path, including invalid definitions. What is being written is not read by halves.
     ///
     /// # Errors
     ///
@@ -47,12 +131,6 @@ pub trait DefinitionStore: Send + Sync + Debug + 'static {
     /// operation and kind of BCS, also when both are written at the same moment; or it cannot be written. Nothing
     /// was changed then, unless the error says so.
     async fn commit(&self, changes: &[FileChange]) -> Result<(), StoreError>;
-
-    /// Whether a commit is all or nothing even when the program is killed in it. The host writes the changes of
-    /// others to its history first, and completes them at its next start.
-    fn is_transactional(&self) -> bool {
-        true
-    }
 
     /// Wait until it holds, or may hold, something else than the last [`read`](Self::read) gave; also when it
     /// is lost, and when it is there again. May be dropped and called again without missing anything. A read

@@ -22,7 +22,7 @@ use tokio::{
 use crate::{
     Error, RevisionModule, StageError, StageErrorCause,
     candidate::{Shadowed, Subject, Trial, Trials},
-    plugins::{LiveModules, Loaded, Order, Plugins, Preparation, Progress},
+    plugins::{LiveModules, Loaded, LoadedPlugin, Order, Plugins, Preparation, Progress},
     statistics::{StageStatistics, Statistics},
     status::HookStatus,
 };
@@ -154,59 +154,37 @@ impl Assembler {
         let mut errors = std::mem::take(&mut loaded.errors);
         for (chain_index, definition) in definitions.into_iter().enumerate() {
             let name: Arc<str> = definition.name.into();
-            let mut stages = Vec::with_capacity(definition.stages.len());
-            let mut known = Vec::with_capacity(definition.stages.len());
+            let (mut stages, mut known) = (Vec::new(), Vec::new());
             for (stage_index, stage) in definition.stages.into_iter().enumerate() {
                 let address = address(definition.phase, &name, &stage.spec.name);
-                let made = match &stage.hook {
+                let built = match &stage.hook {
                     HookDefinition::Plugin(_) => {
-                        let mut take = |is_candidate| {
-                            let loaded = loaded.plugins.remove(&(chain_index, stage_index, is_candidate))?;
-                            assembled.modules.push(loaded.module(&address, is_candidate));
-                            assembled.plugins.push(loaded.clone());
-                            Some(loaded)
-                        };
-                        let (plugin, candidate) = (take(false), take(true));
-                        let unavailable = loaded.unavailable.remove(&(chain_index, stage_index));
-                        match (plugin, candidate, &stage.candidate, unavailable) {
-                            (Some(plugin), None, None, _) => Ok(BuiltStage::plugin(&plugin)),
-                            (Some(plugin), Some(candidate), Some(definition), _) => {
-                                Ok(self.shadowed(&plugin, &candidate, definition, &address, &stage))
-                            }
-                            // Without its candidate there is nothing to compare the plugin with.
-                            (Some(plugin), None, Some(_), Some(_)) => Ok(BuiltStage::plugin(&plugin)),
-                            (None, _, _, Some(unavailable)) => Ok(BuiltStage::unavailable(unavailable)),
-                            // Their errors are reported separately.
-                            _ => continue,
+                        let plugins = loaded.take(chain_index, stage_index);
+                        plugins.list(&address, &mut assembled);
+                        match self.plugin(plugins, &stage, &address) {
+                            Some(built) => Ok(built),
+                            // Its errors are reported separately.
+                            None => continue,
                         }
                     }
-                    HookDefinition::Webhook(webhook) => {
-                        self.webhook(webhook, definition.phase).map(|hook| BuiltStage {
-                            identity: hook.to_string(),
-                            status: HookStatus::Webhook {
-                                url: hook.to_string(),
-                            },
-                            hook: Arc::new(hook),
-                            trial: None,
-                        })
-                    }
+                    HookDefinition::Webhook(webhook) => self.webhook(webhook, definition.phase),
                 };
-                let made = match made {
-                    Ok(made) => made,
+                match built {
+                    Ok(built) => {
+                        known.push(AssembledStage {
+                            statistics: self.statistics.of(&address, &built.identity),
+                            hook: built.status,
+                            trial: built.trial,
+                        });
+                        stages.push(Stage {
+                            spec: stage.spec,
+                            hook: built.hook,
+                        });
+                    }
                     Err(cause) => {
                         errors.push(StageError::new(&name, &stage.spec.name, stage.location, cause));
-                        continue;
                     }
-                };
-                known.push(AssembledStage {
-                    statistics: self.statistics.of(&address, &made.identity),
-                    hook: made.status,
-                    trial: made.trial,
-                });
-                stages.push(Stage {
-                    spec: stage.spec,
-                    hook: made.hook,
-                });
+                }
             }
             let mut chain = Chain::new(name, definition.rules, stages);
             chain.phase = definition.phase;
@@ -234,6 +212,25 @@ impl Assembler {
         AssembledChain {
             stages: chain.stages.iter().map(known).collect(),
             chain,
+        }
+    }
+
+    /// The hook of a stage; `None` if a plugin that it needs has an error.
+    fn plugin(&self, plugins: StagePlugins, stage: &StageDefinition, address: &str) -> Option<BuiltStage> {
+        let StagePlugins {
+            plugin,
+            candidate,
+            unavailable,
+        } = plugins;
+        match (plugin, candidate, &stage.candidate, unavailable) {
+            (Some(plugin), None, None, _) => Some(BuiltStage::plugin(&plugin)),
+            (Some(plugin), Some(candidate), Some(definition), _) => {
+                Some(self.shadowed(&plugin, &candidate, definition, address, stage))
+            }
+            // Without its candidate there is nothing to compare the plugin with.
+            (Some(plugin), None, Some(_), Some(_)) => Some(BuiltStage::plugin(&plugin)),
+            (None, _, _, Some(unavailable)) => Some(BuiltStage::unavailable(unavailable)),
+            _ => None,
         }
     }
 
@@ -300,50 +297,23 @@ impl Assembler {
             let (assembler, sandbox, modules) = (self.clone(), sandbox.clone(), modules.clone());
             let (resolver, live) = (resolver.clone(), live.clone());
             tasks.spawn(async move {
-                let mut loaded = assembler
-                    .plugins
-                    .load(&assembler, &sandbox, &resolver, &order, &modules, &preparation)
-                    .await;
-                let mut stale = None;
-                if let Err(cause) = &loaded
-                    && cause.is_transient()
-                    && let Some(last) = assembler.plugins.find_live(&order, &live)
-                {
-                    stale = Some(std::mem::replace(&mut loaded, Ok((last, false))));
-                }
+                let plugins = &assembler.plugins;
+                let loading = plugins.load(&assembler, &sandbox, &resolver, &order, &modules, &preparation);
+                let loaded = plugins.or_live(loading.await, &order, &live);
                 (assembler.progress)(match &loaded {
-                    Ok((loaded, true)) => Progress::Loaded(loaded.clone()),
-                    Ok((_, false)) => Progress::Kept,
+                    Ok(LoadedPlugin {
+                        plugin, is_new: true, ..
+                    }) => Progress::Loaded(plugin.clone()),
+                    Ok(_) => Progress::Kept,
                     Err(_) => Progress::Failed,
                 });
-                let stale = stale.and_then(Result::err);
-                (position, order, loaded.map(|(loaded, _)| (loaded, stale)))
+                (position, order, loaded)
             });
         }
         while let Some(task) = tasks.join_next().await {
             let (position, order, loaded) = task.map_err(Error::Interrupted)?;
             let may_fail = may_fail.includes(&order);
-            let reference = order.reference.to_string();
-            let error = |cause| StageError::new(&order.chain, &order.stage, order.location, cause);
-            match loaded {
-                Ok((loaded, stale)) => {
-                    result.plugins.insert(position, loaded);
-                    // A skipped fetch is not an error if the previous module is available.
-                    let stale = stale.filter(|cause| !cause.is_not_fetched());
-                    let stale = stale.map(|cause| (error(cause), Served::LastModules));
-                    result.tolerated.extend(stale);
-                }
-                Err(cause) if may_fail && cause.is_transient() => {
-                    let (chain, stage, _) = position;
-                    let unavailable = Unavailable {
-                        source: reference,
-                        reason: cause.to_string(),
-                    };
-                    result.unavailable.insert((chain, stage), unavailable);
-                    result.tolerated.push((error(cause), Served::FailingStages));
-                }
-                Err(cause) => result.errors.push(error(cause)),
-            }
+            result.add(position, order, loaded, may_fail);
         }
         result
             .errors
@@ -351,11 +321,18 @@ impl Assembler {
         Ok(result)
     }
 
-    fn webhook(&self, definition: &WebhookDefinition, phase: Phase) -> Result<Webhook, StageErrorCause> {
+    fn webhook(&self, definition: &WebhookDefinition, phase: Phase) -> Result<BuiltStage, StageErrorCause> {
         let mut config = WebhookConfig::new(definition.protocol.clone(), definition.target.clone());
         config.ca_bundle.clone_from(&definition.ca_bundle);
         config.validating = phase == Phase::Validating;
-        Ok(Webhook::new(config, &self.webhooks)?)
+        let hook = Webhook::new(config, &self.webhooks)?;
+        let url = hook.to_string();
+        Ok(BuiltStage {
+            hook: Arc::new(hook),
+            identity: url.clone(),
+            status: HookStatus::Webhook { url },
+            trial: None,
+        })
     }
 }
 
@@ -398,6 +375,63 @@ struct LoadedPlugins {
     unavailable: HashMap<(usize, usize), Unavailable>,
     tolerated: Vec<(StageError, Served)>,
     errors: Vec<StageError>,
+}
+
+impl LoadedPlugins {
+    fn add(
+        &mut self,
+        position: Position,
+        order: Order,
+        loaded: Result<LoadedPlugin, StageErrorCause>,
+        may_fail: bool,
+    ) {
+        let reference = order.reference.to_string();
+        let error = |cause| StageError::new(&order.chain, &order.stage, order.location, cause);
+        match loaded {
+            Ok(loaded) => {
+                self.plugins.insert(position, loaded.plugin);
+                // A skipped fetch is not an error if the previous module is available.
+                let hidden = loaded.hidden.filter(|cause| !cause.is_not_fetched());
+                let hidden = hidden.map(|cause| (error(cause), Served::LastModules));
+                self.tolerated.extend(hidden);
+            }
+            Err(cause) if may_fail && cause.is_transient() => {
+                let (chain, stage, _) = position;
+                let unavailable = Unavailable {
+                    source: reference,
+                    reason: cause.to_string(),
+                };
+                self.unavailable.insert((chain, stage), unavailable);
+                self.tolerated.push((error(cause), Served::FailingStages));
+            }
+            Err(cause) => self.errors.push(error(cause)),
+        }
+    }
+
+    fn take(&mut self, chain: usize, stage: usize) -> StagePlugins {
+        StagePlugins {
+            plugin: self.plugins.remove(&(chain, stage, false)),
+            candidate: self.plugins.remove(&(chain, stage, true)),
+            unavailable: self.unavailable.remove(&(chain, stage)),
+        }
+    }
+}
+
+/// The plugins of a stage.
+struct StagePlugins {
+    plugin: Option<Arc<Loaded>>,
+    candidate: Option<Arc<Loaded>>,
+    unavailable: Option<Unavailable>,
+}
+
+impl StagePlugins {
+    fn list(&self, address: &str, assembled: &mut Assembled) {
+        for (loaded, is_candidate) in [(&self.plugin, false), (&self.candidate, true)] {
+            let Some(loaded) = loaded else { continue };
+            assembled.modules.push(loaded.module(address, is_candidate));
+            assembled.plugins.push(loaded.clone());
+        }
+    }
 }
 
 /// A placeholder for a plugin whose module cannot be fetched now. Lives until a table has the module.

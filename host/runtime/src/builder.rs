@@ -7,7 +7,7 @@ use std::{
 
 use admittance_admission::{Authorizer, Chain, NamespaceSource, NoAuthorizer, StaticNamespaces};
 use admittance_catalog::{Catalog, CatalogConfig, Store};
-use admittance_definitions::{ChainDefinition, DefinitionStore, OnBadDefinition};
+use admittance_definitions::{ChainDefinition, DefinitionStore, FileStore, OnBadDefinition};
 use admittance_sandbox::SandboxConfig;
 use admittance_watch::Fingerprint;
 use admittance_webhook::{Resolve, WebhookClients};
@@ -19,7 +19,7 @@ use crate::{
     history::History,
     plugins::Plugins,
     source::Source,
-    stores::{StoreLocation, Stores},
+    stores::Stores,
 };
 
 /// Builds a [`Host`]: the sources of its chains, and the resources that they may use.
@@ -30,7 +30,10 @@ use crate::{
 /// # Ok(()) }
 /// ```
 pub struct HostBuilder {
-    locations: Vec<StoreLocation>,
+    paths: Vec<PathBuf>,
+    /// How many stores come before the first directory, in which new definitions are written.
+    stores_before: Option<usize>,
+    stores: Vec<Arc<dyn DefinitionStore>>,
     on_bad: OnBadDefinition,
     starts_without_modules: bool,
     read: Vec<ChainDefinition>,
@@ -51,7 +54,9 @@ pub struct HostBuilder {
 impl Default for HostBuilder {
     fn default() -> Self {
         Self {
-            locations: Vec::new(),
+            paths: Vec::new(),
+            stores_before: None,
+            stores: Vec::new(),
             on_bad: OnBadDefinition::default(),
             starts_without_modules: false,
             read: Vec::new(),
@@ -78,7 +83,11 @@ impl HostBuilder {
     /// directories and [stores](Self::definition_store) in the order in which they are added. Single files
     /// accept none.
     pub fn definitions(mut self, path: impl Into<PathBuf>) -> Self {
-        self.locations.push(StoreLocation::Path(path.into()));
+        let path = path.into();
+        if !path.is_file() {
+            self.stores_before.get_or_insert(self.stores.len());
+        }
+        self.paths.push(path);
         self
     }
 
@@ -88,7 +97,7 @@ impl HostBuilder {
     /// is unavailable, the table stays as it is, and [`Host::status`] says why; a start waits five seconds
     /// for it, and then serves the last live table.
     pub fn definition_store(mut self, store: impl DefinitionStore) -> Self {
-        self.locations.push(StoreLocation::Store(Arc::new(store)));
+        self.stores.push(Arc::new(store));
         self
     }
 
@@ -208,6 +217,11 @@ impl HostBuilder {
         if let Some(directory) = self.store.or_else(own_store) {
             catalog.store = Some(Store::open(directory)?);
         }
+        let mut stores = self.stores;
+        if !self.paths.is_empty() {
+            let index = self.stores_before.unwrap_or_default();
+            stores.insert(index, Arc::new(FileStore::new(self.paths)));
+        }
         let resolve = Resolve::parse(self.resolve).map_err(Error::Resolve)?;
         let assembler = Arc::new(Assembler {
             sandbox: self.sandbox,
@@ -223,7 +237,7 @@ impl HostBuilder {
             loaders: Semaphore::new(WORKERS),
         });
         let source = Source {
-            stores: Arc::new(Stores::new(self.locations)),
+            stores: Arc::new(Stores::new(stores)),
             given: self.read,
             chains: self.chains.into_iter().map(Arc::new).collect(),
             namespaces: self.namespaces,
@@ -231,7 +245,8 @@ impl HostBuilder {
             request_timeout: self.request_timeout,
             assembler,
             store_limit: self.store_limit,
-            seen: Fingerprint::default(),
+            modules: Fingerprint::default(),
+            version: 0,
             refreshed: Vec::new(),
             on_bad: self.on_bad,
             starts_without_modules: self.starts_without_modules,
@@ -245,7 +260,8 @@ impl HostBuilder {
 impl fmt::Debug for HostBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HostBuilder")
-            .field("definitions", &self.locations)
+            .field("definitions", &self.paths)
+            .field("stores", &self.stores)
             .field("chains", &self.chains)
             .field("request_timeout", &self.request_timeout)
             .field("store", &self.store)

@@ -1,10 +1,12 @@
 //! Requested changes: definitions that are applied, deleted or promoted, and rollbacks.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{collections::HashSet, path::PathBuf, sync::Arc};
 
+use admittance_catalog::ModuleReference;
+pub use admittance_definitions::AppliedEffect;
 use admittance_definitions::{
-    Change, DefinitionId, DefinitionSet, Effect, Expected, OnBadDefinition, StageId, StoreError,
-    StoredDefinition,
+    Change, DefinitionId, DefinitionSet, DefinitionStore, Expected, OnBadDefinition, StageId, StoreError,
+    StoreKind, StoredDefinition, Usable,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,9 +15,9 @@ use crate::{
     Comparison, Error, Host, Moment, Origin, Revision, RevisionDetail,
     assembly::{Modules, Servers},
     history::{self, Entry, HistoryError},
-    host::{TableState, as_it_was, entry_of},
-    source::{Purpose, modules_and_warnings, revision_files},
-    stores::Stores,
+    host::{entry_of, rebuilt},
+    source::{BuiltTable, Purpose, Source, blocking, modules_and_warnings},
+    stores::{Contents, Stores},
 };
 
 /// Options of a change.
@@ -57,20 +59,6 @@ pub struct AppliedDefinition {
     pub effect: AppliedEffect,
 }
 
-/// The effect of a change on a definition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum AppliedEffect {
-    /// It is created.
-    Created,
-    /// It is changed.
-    Changed,
-    /// It is unchanged.
-    Unchanged,
-    /// It is deleted.
-    Deleted,
-}
-
 /// Why a change failed. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -103,36 +91,40 @@ pub enum ChangeError {
 }
 
 impl Host {
-    /// The current definitions of the files and stores, which are not live if they are invalid.
+    /// The current definitions of all stores, which are not live if they are invalid.
     ///
     /// # Errors
     ///
     /// When they cannot be read.
     pub async fn definitions(&self) -> Result<Vec<StoredDefinition>, ChangeError> {
-        let contents = self.0.stores.read().await?;
-        self.0.stores.tell_of(&contents);
+        let contents = self.0.stores.read().await;
+        self.0.stores.notify_if_changed(&contents);
         let set = contents.set()?;
-        let in_force = self.in_force();
+        let live = self.0.live.load_full();
+        let in_force = live
+            .revisions
+            .last()
+            .map(|last| self.0.stores.definitions_of(last));
         // A kept earlier version is not a current definition.
-        let read = tokio::task::spawn_blocking(move || {
-            let usable = set.usable(&in_force, OnBadDefinition::ServeRest);
+        let read = move || {
+            let usable = set.usable(&in_force.unwrap_or_default(), OnBadDefinition::ServeRest);
             usable.set.documents()
-        });
-        Ok(read.await.map_err(Error::Interrupted)?)
+        };
+        Ok(blocking(read).await?)
     }
 
     /// Applies the definitions in this text to the existing ones; one of the same kind and name is replaced.
-    /// Files and stores are written after the table was built. `name` stands for the text in mistakes.
+    /// The store is written after the table was built. `name` stands for the text in mistakes.
     ///
     /// # Errors
     ///
     /// When the text is invalid, the table cannot be built, or it cannot be written. Then nothing is changed.
     pub async fn apply(&self, text: &str, name: &str, how: &Application) -> Result<Applied, ChangeError> {
         let (text, name, expected) = (text.to_owned(), name.to_owned(), how.expected);
-        self.change(how, Origin::Applied, move |set, stores| {
+        let edit = move |set: &DefinitionSet, stores: &Stores| {
             set.apply(&text, &name, expected, &|id| stores.destination(id))
-        })
-        .await
+        };
+        self.change(how, Origin::Applied, Arc::new(edit)).await
     }
 
     /// Deletes a definition.
@@ -142,8 +134,8 @@ impl Host {
     /// When it does not exist, the rest cannot be loaded, or it cannot be written. Then nothing is changed.
     pub async fn delete(&self, id: &DefinitionId, how: &Application) -> Result<Applied, ChangeError> {
         let id = id.clone();
-        self.change(how, Origin::Deleted, move |set, _| set.delete(&id))
-            .await
+        let edit = move |set: &DefinitionSet, _: &Stores| set.delete(&id);
+        self.change(how, Origin::Deleted, Arc::new(edit)).await
     }
 
     /// Makes a stage's candidate its plugin.
@@ -156,113 +148,87 @@ impl Host {
             stage: stage.to_string(),
         };
         let stage = stage.clone();
-        self.change(how, origin, move |set, _| set.promote(&stage)).await
+        let edit = move |set: &DefinitionSet, _: &Stores| set.promote(&stage);
+        self.change(how, origin, Arc::new(edit)).await
     }
 
     async fn change(
         &self,
         how: &Application,
         origin: Origin,
-        change: impl Fn(&DefinitionSet, &Stores) -> Result<Change, admittance_definitions::ChangeError>
-        + Send
-        + Sync
-        + 'static,
+        edit: Arc<Edit>,
     ) -> Result<Applied, ChangeError> {
         let _building = self.building();
-        let change = Arc::new(change);
         loop {
-            if let Some(applied) = self.try_change(how, origin.clone(), change.clone()).await? {
+            let (source, base, has_history) = {
+                let state = self.0.state.lock().await;
+                let has_history = state.history.is_on_disk();
+                (state.source.clone(), self.table().revision(), has_history)
+            };
+            let needs_history = !how.dry_run && !has_history;
+            if needs_history && self.0.stores.are_files() {
+                return Err(ChangeError::NoHistory);
+            }
+            let plan = plan(&source, edit.clone()).await?;
+            let store = match how.dry_run {
+                true => None,
+                false => self.0.stores.of_changes(&plan.change.files)?,
+            };
+            if needs_history && store.is_some_and(|store| store.kind() == StoreKind::Files) {
+                return Err(ChangeError::NoHistory);
+            }
+            // Modules of other definitions are not fetched: this change only waits for servers that it needs.
+            let modules = Modules::Current(Servers::Of(Arc::new(plan.modules.clone())));
+            let purpose = Purpose::Change(&plan.paths);
+            let made = source.make(plan.usable.clone(), modules, purpose).await?;
+            let done = self.finish(plan, made, store, base, how, origin.clone()).await?;
+            if let Some(applied) = done {
                 return Ok(applied);
             }
         }
     }
 
-    /// `None` if another table went live in the meantime, and nothing was written.
-    async fn try_change(
+    /// Writes a change, and goes live with its table. `None` if another table than `base` went live in the meantime; then
+    /// nothing was written.
+    async fn finish(
         &self,
+        plan: Plan,
+        made: BuiltTable,
+        store: Option<&dyn DefinitionStore>,
+        base: u64,
         how: &Application,
         origin: Origin,
-        change: Arc<
-            impl Fn(&DefinitionSet, &Stores) -> Result<Change, admittance_definitions::ChangeError>
-            + Send
-            + Sync
-            + 'static,
-        >,
     ) -> Result<Option<Applied>, ChangeError> {
-        let stores = self.0.stores.clone();
-        let (source, base, has_history) = {
-            let state = self.0.state.lock().await;
-            let has_history = state.history.directory().is_some();
-            (state.source.clone(), self.table().revision(), has_history)
-        };
-        if !how.dry_run && stores.are_files() && !has_history {
-            return Err(ChangeError::NoHistory);
-        }
-        let contents = stores.read().await?;
-        stores.tell_of(&contents);
-        let set = source.usable(contents.set()?).await?.set;
-        let change = {
-            let stores = stores.clone();
-            tokio::task::spawn_blocking(move || change(&set, &stores))
-                .await
-                .map_err(Error::Interrupted)??
-        };
-        let store = if how.dry_run {
-            None
-        } else {
-            stores.of_changes(&change.files)?
-        };
-        let is_announced = store.is_some_and(|store| !store.is_transactional());
-        if is_announced && !has_history {
-            return Err(ChangeError::NoHistory);
-        }
-        let usable = source.usable(change.set.clone()).await?;
-        let written: Vec<PathBuf> = change.files.iter().map(|file| file.path.clone()).collect();
-        let own: Vec<_> = usable
-            .bad
-            .iter()
-            .filter(|bad| written.contains(&bad.path))
-            .cloned()
-            .collect();
-        if !own.is_empty() {
-            return Err(Error::BadDefinitions(own).into());
-        }
-        let (served, files) = (usable.served(), written.clone());
-        let (named, warnings) = tokio::task::spawn_blocking(move || modules_and_warnings(&served, &files))
-            .await
-            .map_err(Error::Interrupted)?;
-        // Modules of other definitions are not fetched: this change only waits for servers that it needs.
-        let modules = Modules::Current(Servers::Of(Arc::new(named)));
-        let made = source.make(usable, modules, Purpose::Change(&written)).await?;
-        let place = self.place(&source).await?;
+        let slot = self.slot().await?;
         let mut state = self.0.state.lock().await;
         if !how.dry_run && self.table().revision() != base {
             return Ok(None);
         }
         let number = state.history.next_number();
         let entry = Arc::new(entry_of(&made, number, origin, how.by.clone()));
-        let is_new = !state.history.says(&entry);
+        let is_new = !state.history.is_newest(&entry);
         let applied = Applied {
             revision: if is_new {
-                entry.revision().number
+                number
             } else {
                 self.0.live.load().revision.number
             },
             dry_run: how.dry_run,
-            definitions: effects(&change),
+            definitions: effects(&plan.change),
             comparison: compare(state.history.last().map(|last| &**last), &entry),
-            warnings,
+            warnings: plan.warnings,
         };
         if how.dry_run {
             return Ok(Some(applied));
         }
-        // The requested state may already be live while the files differ: they may be invalid, or just have
+        // The requested state may already be live while the definitions differ: they may be invalid, or just have
         // been changed.
         if let Some(store) = store {
+            let is_announced = store.kind() == StoreKind::Files;
             if is_announced {
-                state.history.announce(&entry, &change.files).await?;
+                state.history.announce(&entry, &plan.change.files).await?;
             }
-            let written = store.commit(&change.files).await;
+            let written = store.commit(&plan.change.files).await;
             if is_announced && (written.is_err() || !is_new) {
                 state.history.withdraw(&entry);
             }
@@ -270,30 +236,14 @@ impl Host {
         }
         let problem = self.problem_of(&made);
         if is_new {
-            self.go_live(&mut state, made, entry.clone(), place, problem)
-                .await;
+            self.go_live(&mut state, made, entry, slot, problem).await;
         } else {
             self.settled(&state.history, problem);
         }
-        self.adopt_written(&mut state, &entry).await;
+        // So that an immediate rollback is recognized as a difference from what was written.
+        let contents = Contents::of(&self.0.stores, &plan.change.set);
+        let _ = state.source.act_upon(contents).await;
         Ok(Some(applied))
-    }
-
-    /// Records the written definitions as the live ones, so that an immediate rollback is recognized as a
-    /// difference from them.
-    async fn adopt_written(&self, state: &mut TableState, entry: &Entry) {
-        let Ok(contents) = self.0.stores.read().await else {
-            return;
-        };
-        let Ok(whole) = state.source.usable(contents.whole(&self.0.stores.known())).await else {
-            return;
-        };
-        if revision_files(&whole.served()) == entry.detail.files {
-            // If this fails, it is done when the change is noticed.
-            let _ = state.source.act_upon(contents).await;
-        } else {
-            self.0.stores.tell_of(&contents);
-        }
     }
 
     /// The kept revisions, the newest first.
@@ -337,23 +287,64 @@ impl Host {
             let target = history::find(&state.history.entries(), to)?.clone();
             (state.source.clone(), target)
         };
-        let made = as_it_was(&source, &target).await?;
-        let place = self.place(&source).await?;
+        let made = rebuilt(&source, &target).await?;
+        let slot = self.slot().await?;
         let mut state = self.0.state.lock().await;
         let number = state.history.next_number();
         let mut entry = entry_of(&made, number, Origin::RolledBack { to }, by);
         entry.detail.revision.at = Moment::now();
-        entry.instead_of = Some(state.source.said());
+        entry.instead_of = Some(state.source.inputs());
         let entry = Arc::new(entry);
         // Written first, because a rollback must survive a restart.
         state.history.push(entry.clone()).await?;
         let bad = made.bad.clone();
-        self.swap(&state.source, made, &entry, place);
+        self.swap(&state.source, made, &entry, slot);
         let problem = self.problem_with(&bad);
         self.is_live(&entry, &mut state, problem);
         self.0.rollbacks.send_modify(|count| *count += 1);
         Ok(entry.revision().clone())
     }
+}
+
+/// What a change makes of the current definitions.
+type Edit =
+    dyn Fn(&DefinitionSet, &Stores) -> Result<Change, admittance_definitions::ChangeError> + Send + Sync;
+
+/// A change that was checked, and whose table is not built yet.
+struct Plan {
+    change: Change,
+    /// The definitions as they will be.
+    usable: Usable,
+    /// The definitions that it writes.
+    paths: Vec<PathBuf>,
+    /// The modules that those name, and the warnings about them.
+    modules: HashSet<ModuleReference>,
+    warnings: Vec<String>,
+}
+
+/// Checks a change against the current definitions.
+async fn plan(source: &Source, edit: Arc<Edit>) -> Result<Plan, ChangeError> {
+    let stores = source.stores.clone();
+    let contents = stores.read().await;
+    stores.notify_if_changed(&contents);
+    let set = source.usable(contents.set()?).await?.set;
+    let change = blocking(move || edit(&set, &stores)).await??;
+    let usable = source.usable(change.set.clone()).await?;
+    let paths: Vec<PathBuf> = change.files.iter().map(|file| file.path.clone()).collect();
+    let mut own = usable.bad.clone();
+    own.retain(|bad| paths.contains(&bad.path));
+    if !own.is_empty() {
+        return Err(Error::BadDefinitions(own).into());
+    }
+    let (served, written) = (usable.served(), paths.clone());
+    let (modules, warnings) = blocking(move || modules_and_warnings(&served, &written)).await?;
+    Ok(Plan {
+        change,
+        usable,
+        paths,
+        modules,
+        warnings,
+    })
 }
 
 fn compare(last: Option<&Entry>, entry: &Entry) -> Comparison {
@@ -364,15 +355,9 @@ fn compare(last: Option<&Entry>, entry: &Entry) -> Comparison {
 }
 
 fn effects(change: &Change) -> Vec<AppliedDefinition> {
-    let effect = |effect: &Effect| match effect {
-        Effect::Created => AppliedEffect::Created,
-        Effect::Changed => AppliedEffect::Changed,
-        Effect::Unchanged => AppliedEffect::Unchanged,
-        Effect::Deleted => AppliedEffect::Deleted,
-    };
-    let applied = |(id, becomes): &(DefinitionId, Effect)| AppliedDefinition {
+    let applied = |(id, effect): &(DefinitionId, AppliedEffect)| AppliedDefinition {
         id: id.to_string(),
-        effect: effect(becomes),
+        effect: *effect,
     };
     change.effects.iter().map(applied).collect()
 }

@@ -2,22 +2,15 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
-    path::Path,
     sync::Arc,
     time::Duration,
 };
 
 use admittance_catalog::ModuleReference;
-use admittance_definitions::{DefinitionFile, DefinitionSet};
 use admittance_watch::{Fingerprint, Watch, WatchConfig};
 use tokio::time::{Instant, sleep_until};
 
-use crate::{
-    Error, Host, RevisionModule,
-    assembly::Servers,
-    reload::Reload,
-    source::{definition_files, stages},
-};
+use crate::{Error, Host, RevisionModule, assembly::Servers, reload::Reload};
 
 /// A reason to build a table.
 struct Attempt {
@@ -34,30 +27,26 @@ impl Host {
     ///
     /// A change that needs no server does not wait for one.
     pub async fn follow(self) {
-        let mut watch = None;
+        // The files of modules; the stores watch the definitions.
+        let mut watch = Watch::since(Fingerprint::default(), WatchConfig::default());
         let mut schedule = Schedule::default();
         let mut superseded: Option<Attempt> = None;
         loop {
             {
                 let state = self.0.state.lock().await;
                 // The modules that the definitions name may have changed.
-                let seen = state.source.seen.clone();
-                match &mut watch {
-                    None => watch = Some(Watch::since(seen, WatchConfig::default())),
-                    Some(watch) => watch.expect(seen),
-                }
+                watch.expect(state.source.modules.clone());
                 schedule.set(&state.source.refreshed, Instant::now());
             }
-            let Some(watch) = &mut watch else { continue };
             let attempt = match superseded.take() {
                 Some(attempt) => attempt,
-                None => self.next_attempt(watch, &mut schedule).await,
+                None => self.next_attempt(&mut watch, &mut schedule).await,
             };
-            self.confirm_removal().await;
+            watch.writers().finished().await;
             let Attempt { is_change, again } = attempt;
             // Only changes may go live without servers.
             let mut result = match is_change {
-                true => self.follow_once(Servers::none(), watch).await,
+                true => self.follow_once(Servers::none(), &mut watch).await,
                 false => Ok(Reload::LacksModules),
             };
             let needs_servers = match &result {
@@ -67,7 +56,7 @@ impl Host {
             };
             if needs_servers {
                 result = self
-                    .follow_once(Servers::All(Arc::new(again.clone())), watch)
+                    .follow_once(Servers::All(Arc::new(again.clone())), &mut watch)
                     .await;
             }
             match result {
@@ -172,54 +161,6 @@ fn changed<T: PartialEq>(before: &[T], now: &[T], name: impl Fn(&T) -> String) -
         text += &format!(" and {beyond} more");
     }
     text
-}
-
-/// How long files must be unchanged before the removal of chains or stages goes live: a file that is being
-/// written may be incomplete, and a directory that is being replaced is empty for a moment.
-const REMOVAL: Duration = Duration::from_secs(2);
-
-impl Host {
-    /// Waits until a removal of chains or stages from the files has been stable for a while.
-    async fn confirm_removal(&self) {
-        let mut before = None;
-        loop {
-            let removal = self.removal().await;
-            if removal.is_none() || removal == before {
-                return;
-            }
-            if before.is_none() {
-                tracing::info!(
-                    "chains or stages were removed from the definitions, or a file is empty; this goes live \
-                     if it is unchanged for {}",
-                    humantime::format_duration(REMOVAL)
-                );
-            }
-            before = removal;
-            tokio::time::sleep(REMOVAL).await;
-        }
-    }
-
-    /// The fingerprint of the files, if they remove chains or stages of the live table, or are empty.
-    async fn removal(&self) -> Option<Fingerprint> {
-        let last = self.0.state.lock().await.history.last().cloned()?;
-        let stores = self.0.stores.clone();
-        let removal = tokio::task::spawn_blocking(move || {
-            let paths = stores.paths();
-            let seen = Fingerprint::of(paths.iter().cloned());
-            // Files that are invalid or cannot be read remove nothing.
-            let now = DefinitionSet::read(&paths).ok()?;
-            let mut before = definition_files(&last);
-            before.retain(|file| stores.is_file(&file.path));
-            let is_blank = |file: &DefinitionFile| file.text.trim().is_empty();
-            let was_blank = |path: &Path| before.iter().any(|file| file.path == path && is_blank(file));
-            let mut files = now.files().iter();
-            let has_blank = files.any(|file| is_blank(file) && !was_blank(&file.path));
-            let stages_now = stages(&now)?;
-            let stages_before = stages(&DefinitionSet::of_files(before)).unwrap_or_default();
-            (has_blank || !stages_before.is_subset(&stages_now)).then_some(seen)
-        });
-        removal.await.ok().flatten()
-    }
 }
 
 async fn at(instant: Option<Instant>) {

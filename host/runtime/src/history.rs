@@ -16,7 +16,7 @@ use admittance_catalog::Digest;
 use admittance_definitions::FileChange;
 use serde::{Deserialize, Serialize};
 
-use crate::metrics;
+use crate::{metrics, status::HistoryStatus};
 
 /// A revision as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,16 +102,20 @@ impl History {
         })
     }
 
-    pub(crate) fn directory(&self) -> Option<&Path> {
-        self.directory.as_deref().map(HistoryDirectory::path)
+    /// Whether it outlives the program.
+    pub(crate) fn is_on_disk(&self) -> bool {
+        self.directory.is_some()
     }
 
-    pub(crate) fn problem(&self) -> Option<&str> {
-        self.problem.as_deref()
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.entries.len()
+    pub(crate) fn status(&self) -> HistoryStatus {
+        HistoryStatus {
+            directory: self
+                .directory
+                .as_ref()
+                .map(|directory| directory.path().to_owned()),
+            revisions: self.entries.len(),
+            problem: self.problem.clone(),
+        }
     }
 
     /// The revisions that are kept, oldest first.
@@ -124,7 +128,7 @@ impl History {
     }
 
     /// Whether this is already live, by its definitions in the files.
-    pub(crate) fn says(&self, entry: &Entry) -> bool {
+    pub(crate) fn is_newest(&self, entry: &Entry) -> bool {
         self.last()
             .is_some_and(|last| last.is_like(entry) && last.instead_of.is_none())
     }
@@ -224,88 +228,4 @@ impl History {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Moment;
-
-    /// A revision of one file that says this, with one plugin.
-    pub(super) fn entry(number: u64, text: &str) -> Entry {
-        Entry {
-            detail: RevisionDetail {
-                revision: Revision {
-                    number,
-                    at: Moment(std::time::SystemTime::UNIX_EPOCH),
-                    origin: Origin::Files,
-                    by: None,
-                    chains: 1,
-                    modules: vec![RevisionModule {
-                        stage: "Mutating:a/b".to_owned(),
-                        candidate: false,
-                        source: "file:b.wasm".to_owned(),
-                        digest: Digest::of("b").to_string(),
-                        plugin: "b".to_owned(),
-                        version: "1.0.0".to_owned(),
-                    }],
-                },
-                files: vec![RevisionFile {
-                    path: "chains/a.yaml".into(),
-                    text: text.to_owned(),
-                }],
-            },
-            instead_of: None,
-            pending: Vec::new(),
-        }
-    }
-
-    #[tokio::test]
-    async fn the_oldest_are_forgotten() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut history = History::open(folder.path(), 2).unwrap();
-        assert_eq!(history.next_number(), 1);
-        for number in 1..=4 {
-            history.push(entry(number, "text").into()).await.unwrap();
-        }
-        assert_eq!(
-            find(&history.entries(), 2).unwrap_err().to_string(),
-            "there is no revision 2: 3 to 4 are kept"
-        );
-        drop(history);
-        let history = History::open(folder.path(), 2).unwrap();
-        let numbers: Vec<_> = history
-            .entries()
-            .iter()
-            .map(|entry| entry.revision().number)
-            .collect();
-        assert_eq!(
-            (numbers.as_slice(), history.next_number()),
-            ([3, 4].as_slice(), 5)
-        );
-    }
-
-    #[tokio::test]
-    async fn one_that_cannot_be_written_is_known_until_the_end() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("history");
-        let mut history = History::open(&path, 2).unwrap();
-        std::fs::remove_dir_all(&path).unwrap();
-        assert!(history.push(entry(1, "text").into()).await.is_err());
-        assert!(history.problem().is_some());
-        assert_eq!(history.last(), None);
-        history.note(entry(1, "text").into());
-        assert!(history.write().await.is_err());
-        assert_eq!(history.last().unwrap().revision().number, 1);
-        std::fs::create_dir(&path).unwrap();
-        history.push(entry(2, "text").into()).await.unwrap();
-        assert_eq!(history.problem(), None);
-    }
-
-    #[test]
-    fn alike_is_what_is_made_of_the_same() {
-        let same = [entry(1, "a"), entry(2, "a")];
-        assert!(same[0].is_like(&same[1]));
-        assert!(!entry(1, "a").is_like(&entry(1, "b")));
-        let mut other = entry(1, "a");
-        other.detail.revision.modules[0].digest = "sha256:00".to_owned();
-        assert!(!entry(1, "a").is_like(&other));
-    }
-}
+mod tests;

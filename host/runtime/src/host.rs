@@ -1,6 +1,5 @@
 use std::{
     fmt,
-    path::Path,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -10,7 +9,7 @@ use std::{
 
 use admittance_admission::{ChainIndex, Outcome, Request};
 use admittance_catalog::InUse;
-use admittance_definitions::{BadDefinition, DefinitionFile, DefinitionSet, FileChange};
+use admittance_definitions::{BadDefinition, DefinitionSet, FileChange};
 use arc_swap::ArcSwap;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, watch};
 
@@ -21,8 +20,8 @@ use crate::{
     live::{self, Live, TableProblem, TableSlots},
     metrics,
     recording::Recorders,
-    source::{BuiltTable, Purpose, Source, definition_files},
-    status::{CandidateReport, HistoryStatus, Status},
+    source::{BuiltTable, Purpose, Source},
+    status::{CandidateReport, Status},
     stores::Stores,
 };
 
@@ -35,6 +34,7 @@ pub(crate) struct Inner {
     table: ArcSwap<Table>,
     pub(crate) live: ArcSwap<Live>,
     pub(crate) stores: Arc<Stores>,
+    request_timeout: Duration,
     /// The inputs of tables. Locked while definitions are read and while a table goes live, never while one
     /// is built.
     pub(crate) state: Mutex<TableState>,
@@ -43,7 +43,7 @@ pub(crate) struct Inner {
     /// How many tables are being built.
     building: AtomicUsize,
     assembler: Arc<Assembler>,
-    places: TableSlots,
+    slots: TableSlots,
     recorders: Arc<Recorders>,
 }
 
@@ -68,69 +68,25 @@ impl Host {
         HostBuilder::default()
     }
 
-    /// Builds the first table: from the definitions, or else the last live one.
+    /// Goes live with the first table.
     pub(crate) async fn start(mut source: Source, mut history: History) -> Result<Self, Error> {
         complete_change(&source.stores, &mut history).await?;
-        let (places, recorders) = (TableSlots::default(), Arc::<Recorders>::default());
-        let place = places.take(Duration::ZERO).await?;
+        let (slots, recorders) = (TableSlots::default(), Arc::<Recorders>::default());
+        let slot = slots.take(Duration::ZERO).await?;
         if let Some(last) = history.last() {
             source.is_live(last);
         }
-        let read = source.read_first().await;
-        let held = history
-            .last()
-            .filter(|last| last.instead_of.as_deref() == Some(source.said().as_str()))
-            .cloned();
-        let (made, entry, problem) = match held {
-            // It was rolled back, and the files have not changed since.
-            Some(entry) => (as_it_was(&source, &entry).await?, Some(entry), None),
-            None => {
-                let made = match read {
-                    Ok(usable) => {
-                        let modules = Modules::Current(Servers::all());
-                        source.make(usable, modules, Purpose::Start).await
-                    }
-                    Err(error) => Err(error),
-                };
-                match made {
-                    Ok(made) => {
-                        let problem = TableProblem::with(&made.bad, None);
-                        (made, None, problem)
-                    }
-                    Err(error) => match history.last().cloned() {
-                        None => return Err(error),
-                        Some(entry) => match as_it_was(&source, &entry).await {
-                            Ok(made) => (
-                                made,
-                                Some(entry),
-                                Some(TableProblem::after(None, Arc::new(error))),
-                            ),
-                            Err(gone) => {
-                                tracing::error!("the last live table cannot be restored: {gone}");
-                                return Err(error);
-                            }
-                        },
-                    },
-                }
-            }
-        };
-        let entry = entry.unwrap_or_else(|| {
-            let new = entry_of(&made, history.next_number(), Origin::Start, None);
-            match history.last() {
-                Some(last) if last.is_like(&new) => last.clone(),
-                _ => Arc::new(new),
-            }
-        });
+        let FirstTable { made, entry, problem } = first_table(&mut source, &history).await?;
         if history.last() != Some(&entry) {
             history.note(entry.clone());
             if let Err(error) = history.write().await {
                 tracing::error!("{error}");
             }
         }
+        let revision = entry.revision().number;
         if let Some(problem) = &problem
             && problem.bad().is_empty()
         {
-            let revision = entry.revision().number;
             tracing::error!(
                 revision,
                 "the definitions cannot be loaded; serving the last live table: {}",
@@ -140,26 +96,27 @@ impl Host {
         live::log_bad(None, problem.as_ref());
         source.is_live(&entry);
         metrics::table_made(problem.is_none());
-        metrics::table_live(entry.revision().number, problem.is_none());
+        metrics::table_live(revision, problem.is_none());
         source.assembler.work_in_background();
         let live = Live {
             revision: Arc::new(entry.revision().clone()),
             since: Moment::now(),
             problem,
-            history: history_status(&history),
+            history: history.status(),
             revisions: history.entries(),
         };
-        let table = table(&source, &recorders, made, entry.revision().number, place);
+        let table = table(&source, &recorders, made, revision, slot);
         metrics::stages_live(&table.chains);
         let host = Self(Arc::new(Inner {
             table: ArcSwap::from_pointee(table),
             live: ArcSwap::from_pointee(live),
             stores: source.stores.clone(),
+            request_timeout: source.request_timeout,
             rollbacks: watch::Sender::default(),
             building: AtomicUsize::new(0),
             assembler: source.assembler.clone(),
             state: Mutex::new(TableState { source, history }),
-            places,
+            slots,
             recorders,
         }));
         host.prune(&*host.0.state.lock().await);
@@ -187,7 +144,7 @@ impl Host {
             by: live.revision.by.clone(),
             problem: live.problem.as_ref().map(TableProblem::problem),
             building: self.0.building.load(Ordering::Relaxed) > 0,
-            tables: self.0.places.taken(),
+            tables: self.0.slots.taken(),
             plugins: self.0.assembler.plugins.count(),
             history: live.history.clone(),
             chains: table.status(),
@@ -216,11 +173,11 @@ impl Host {
         state: &mut TableState,
         made: BuiltTable,
         entry: Arc<Entry>,
-        place: OwnedSemaphorePermit,
+        slot: OwnedSemaphorePermit,
         problem: Option<TableProblem>,
     ) -> Arc<Table> {
         state.history.note(entry.clone());
-        let table = self.swap(&state.source, made, &entry, place);
+        let table = self.swap(&state.source, made, &entry, slot);
         self.is_live(&entry, state, problem);
         if let Err(error) = state.history.write().await {
             tracing::error!("{error}");
@@ -261,9 +218,9 @@ impl Host {
     }
 
     /// Waits for a slot for one more table, at most until all requests on older tables must have ended.
-    pub(crate) async fn place(&self, source: &Source) -> Result<OwnedSemaphorePermit, Error> {
-        let patience = source.request_timeout + Duration::from_secs(10);
-        self.0.places.take(patience).await
+    pub(crate) async fn slot(&self) -> Result<OwnedSemaphorePermit, Error> {
+        let patience = self.0.request_timeout + Duration::from_secs(10);
+        self.0.slots.take(patience).await
     }
 
     /// Makes this table live.
@@ -272,10 +229,10 @@ impl Host {
         source: &Source,
         made: BuiltTable,
         entry: &Entry,
-        place: OwnedSemaphorePermit,
+        slot: OwnedSemaphorePermit,
     ) -> Arc<Table> {
         let number = entry.revision().number;
-        let table = Arc::new(table(source, &self.0.recorders, made, number, place));
+        let table = Arc::new(table(source, &self.0.recorders, made, number, slot));
         metrics::stages_live(&table.chains);
         self.0.table.store(table.clone());
         metrics::table_made(true);
@@ -289,19 +246,10 @@ impl Host {
             revision: Arc::new(entry.revision().clone()),
             since: Moment::now(),
             problem,
-            history: history_status(&state.history),
+            history: state.history.status(),
             revisions: state.history.entries(),
         });
         self.prune(state);
-    }
-
-    /// The revision of the live table.
-    pub(crate) fn in_force(&self) -> Vec<DefinitionFile> {
-        let live = self.0.live.load();
-        live.revisions
-            .last()
-            .map(|entry| definition_files(entry))
-            .unwrap_or_default()
     }
 
     /// The problem after a table was built. As long as missing modules were not requested from servers, the
@@ -329,7 +277,7 @@ impl Host {
     /// Records the state of the history.
     fn show(&self, history: &History) {
         let live = Live {
-            history: history_status(history),
+            history: history.status(),
             ..(**self.0.live.load()).clone()
         };
         self.0.live.store(Arc::new(live));
@@ -339,7 +287,7 @@ impl Host {
     pub(crate) fn settled(&self, history: &History, problem: Option<TableProblem>) {
         self.note(Live {
             problem,
-            history: history_status(history),
+            history: history.status(),
             ..(**self.0.live.load()).clone()
         });
     }
@@ -356,12 +304,60 @@ impl Host {
     }
 }
 
+struct FirstTable {
+    made: BuiltTable,
+    entry: Arc<Entry>,
+    problem: Option<TableProblem>,
+}
+
+/// The table of the definitions; the last live one if they were rolled back, or no table can be built from them.
+async fn first_table(source: &mut Source, history: &History) -> Result<FirstTable, Error> {
+    let read = source.read_first().await;
+    let inputs = source.inputs();
+    let last = history.last();
+    if let Some(entry) = last.filter(|last| last.instead_of.as_deref() == Some(inputs.as_str())) {
+        return Ok(FirstTable {
+            made: rebuilt(source, entry).await?,
+            entry: entry.clone(),
+            problem: None,
+        });
+    }
+    let making = async {
+        source
+            .make(read?, Modules::Current(Servers::all()), Purpose::Start)
+            .await
+    };
+    match (making.await, last) {
+        (Ok(made), last) => {
+            let new = entry_of(&made, history.next_number(), Origin::Start, None);
+            let entry = match last {
+                Some(last) if last.is_like(&new) => last.clone(),
+                _ => Arc::new(new),
+            };
+            let problem = TableProblem::with(&made.bad, None);
+            Ok(FirstTable { made, entry, problem })
+        }
+        (Err(error), None) => Err(error),
+        (Err(error), Some(entry)) => match rebuilt(source, entry).await {
+            Ok(made) => Ok(FirstTable {
+                made,
+                entry: entry.clone(),
+                problem: Some(TableProblem::after(None, Arc::new(error))),
+            }),
+            Err(gone) => {
+                tracing::error!("the last live table cannot be restored: {gone}");
+                Err(error)
+            }
+        },
+    }
+}
+
 fn table(
     source: &Source,
     recorders: &Arc<Recorders>,
     made: BuiltTable,
     revision: u64,
-    place: OwnedSemaphorePermit,
+    slot: OwnedSemaphorePermit,
 ) -> Table {
     Table {
         revision,
@@ -372,7 +368,7 @@ fn table(
         authorizer: source.authorizer.clone(),
         request_timeout: source.request_timeout,
         recorders: recorders.clone(),
-        _place: place,
+        _slot: slot,
     }
 }
 
@@ -404,20 +400,15 @@ async fn complete_change(stores: &Stores, history: &mut History) -> Result<(), E
 }
 
 /// Rebuilds this revision.
-pub(crate) async fn as_it_was(source: &Source, entry: &Entry) -> Result<BuiltTable, Error> {
+pub(crate) async fn rebuilt(source: &Source, entry: &Entry) -> Result<BuiltTable, Error> {
     let digests = entry.revision().modules.iter().filter_map(|module| {
         let digest = module.digest.parse().ok()?;
         Some(((module.stage.clone(), module.candidate), digest))
     });
     let modules = Modules::AsOf(Arc::new(digests.collect()));
-    source
-        // A stage that was live without its module is live without it again.
-        .make_of(
-            DefinitionSet::of_files(definition_files(entry)),
-            modules,
-            MayFail::All,
-        )
-        .await
+    let definitions = DefinitionSet::of_files(source.stores.definitions_of(entry));
+    // A stage that was live without its module is live without it again.
+    source.make_of(definitions, modules, MayFail::All).await
 }
 
 pub(crate) fn entry_of(made: &BuiltTable, number: u64, origin: Origin, by: Option<String>) -> Entry {
@@ -435,14 +426,6 @@ pub(crate) fn entry_of(made: &BuiltTable, number: u64, origin: Origin, by: Optio
         },
         instead_of: None,
         pending: Vec::new(),
-    }
-}
-
-pub(crate) fn history_status(history: &History) -> HistoryStatus {
-    HistoryStatus {
-        directory: history.directory().map(Path::to_owned),
-        revisions: history.len(),
-        problem: history.problem().map(str::to_owned),
     }
 }
 

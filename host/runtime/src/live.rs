@@ -117,7 +117,7 @@ impl TableSlots {
     /// Waits for a free slot for at most this time.
     pub(crate) async fn take(&self, patience: Duration) -> Result<tokio::sync::OwnedSemaphorePermit, Error> {
         match tokio::time::timeout(patience, self.0.clone().acquire_owned()).await {
-            Ok(Ok(place)) => Ok(place),
+            Ok(Ok(slot)) => Ok(slot),
             _ => Err(Error::TooManyTables(TABLES)),
         }
     }
@@ -153,15 +153,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn tables_have_places() {
-        let places = TableSlots::default();
+    async fn tables_have_slots() {
+        let slots = TableSlots::default();
         let mut taken = Vec::new();
         for count in 0..TABLES {
-            assert_eq!(places.taken(), count);
-            taken.push(places.take(Duration::ZERO).await.unwrap());
+            assert_eq!(slots.taken(), count);
+            taken.push(slots.take(Duration::ZERO).await.unwrap());
         }
-        assert!(places.take(Duration::from_secs(5)).await.is_err());
+        assert!(slots.take(Duration::from_secs(5)).await.is_err());
         taken.pop();
-        assert!(places.take(Duration::ZERO).await.is_ok());
+        assert!(slots.take(Duration::ZERO).await.is_ok());
     }
 }

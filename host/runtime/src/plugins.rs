@@ -162,8 +162,27 @@ pub(crate) struct Preparation {
 #[derive(Debug, Default)]
 pub(crate) struct Plugins(Mutex<HashMap<(String, String), Vec<Weak<Loaded>>>>);
 
+/// A plugin for a stage.
+pub(crate) struct LoadedPlugin {
+    pub(crate) plugin: Arc<Loaded>,
+    /// Whether it was loaded now.
+    pub(crate) is_new: bool,
+    /// Why the plugin of the live table is used instead of a current one.
+    pub(crate) hidden: Option<StageErrorCause>,
+}
+
+impl LoadedPlugin {
+    fn kept(plugin: Arc<Loaded>, hidden: Option<StageErrorCause>) -> Self {
+        Self {
+            plugin,
+            is_new: false,
+            hidden,
+        }
+    }
+}
+
 impl Plugins {
-    /// Loads a plugin, or reuses a live one; returns whether it was loaded.
+    /// Loads a plugin, or reuses a live one.
     pub(crate) async fn load(
         &self,
         assembler: &Assembler,
@@ -172,14 +191,14 @@ impl Plugins {
         order: &Order,
         modules: &Modules,
         preparation: &Preparation,
-    ) -> Result<(Arc<Loaded>, bool), StageErrorCause> {
+    ) -> Result<LoadedPlugin, StageErrorCause> {
         let started = Instant::now();
         let module = preparation
             .module
             .get_or_try_init(async || module(assembler, resolver, order, modules).await)
             .await?;
         if let Some(loaded) = self.find(module, order) {
-            return Ok((loaded, false));
+            return Ok(LoadedPlugin::kept(loaded, None));
         }
         let (prepared, from_store) = preparation
             .prepared
@@ -225,7 +244,27 @@ impl Plugins {
             compiled: compiled_key(sandbox, module, order),
         });
         self.keep(&loaded);
-        Ok((loaded, true))
+        Ok(LoadedPlugin {
+            plugin: loaded,
+            is_new: true,
+            hidden: None,
+        })
+    }
+
+    /// In place of a temporary error, the plugin of the live table.
+    pub(crate) fn or_live(
+        &self,
+        loaded: Result<LoadedPlugin, StageErrorCause>,
+        order: &Order,
+        live: &LiveModules,
+    ) -> Result<LoadedPlugin, StageErrorCause> {
+        match loaded {
+            Err(cause) if cause.is_transient() => match self.find_live(order, live) {
+                Some(last) => Ok(LoadedPlugin::kept(last, Some(cause))),
+                None => Err(cause),
+            },
+            loaded => loaded,
+        }
     }
 
     /// The loaded plugin of this module with the same configuration.
@@ -242,7 +281,7 @@ impl Plugins {
     }
 
     /// The plugin of the live table with the same configuration.
-    pub(crate) fn find_live(&self, order: &Order, live: &LiveModules) -> Option<Arc<Loaded>> {
+    fn find_live(&self, order: &Order, live: &LiveModules) -> Option<Arc<Loaded>> {
         let source = order.reference.to_string();
         let digest = *live.get(&source)?;
         if order.pinned.is_some_and(|pinned| pinned != digest) {

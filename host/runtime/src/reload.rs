@@ -22,7 +22,7 @@ pub(crate) enum Reload {
     Live(Arc<Table>),
     /// It is live as far as possible without servers.
     LacksModules,
-    /// Another table went live first, or the files changed again: the preparation was dropped.
+    /// Another table went live first, or the definitions changed again: the preparation was dropped.
     Superseded,
 }
 
@@ -42,28 +42,33 @@ impl Host {
         }
     }
 
-    /// As [`reload`](Self::reload), with these servers. It ends early if the files of this watch change
-    /// again.
+    /// As [`reload`](Self::reload), with these servers. It ends early if definitions, or the files of modules that this
+    /// watches, change again.
     pub(crate) async fn reload_with(
         &self,
         servers: Servers,
         watch: Option<&mut Watch>,
     ) -> Result<Reload, Arc<Error>> {
-        let _building = self.building();
         let mut rollbacks = self.0.rollbacks.subscribe();
+        // Read without the lock, since files that are being written are waited for.
+        let version = self.0.state.lock().await.source.version;
+        let contents = self.0.stores.read().await;
         let (source, base, read) = {
             let mut state = self.0.state.lock().await;
-            let read = state.source.read().await;
-            let said = state.source.said();
+            if state.source.version != version {
+                return Ok(Reload::Superseded);
+            }
+            let read = state.source.act_upon(contents).await;
+            let inputs = state.source.inputs();
             let last = state.history.last();
-            let is_held = last.is_some_and(|last| last.instead_of.as_deref() == Some(said.as_str()));
+            let is_held = last.is_some_and(|last| last.instead_of.as_deref() == Some(inputs.as_str()));
             if read.is_ok() && is_held {
                 self.settled(&state.history, None);
                 return Ok(Reload::Live(self.table()));
             }
             (state.source.clone(), self.table().revision(), read)
         };
-        let seen = source.seen.clone();
+        let _building = self.building();
         let (origin, asks_all) = match &servers {
             Servers::All(again) if !again.is_empty() => (Origin::Refreshed, true),
             Servers::All(_) => (Origin::Files, true),
@@ -73,13 +78,13 @@ impl Host {
             let made = source
                 .make(read?, Modules::Current(servers), Purpose::Follow)
                 .await?;
-            Ok::<_, Error>((made, self.place(&source).await?))
+            Ok::<_, Error>((made, self.slot().await?))
         };
         // Dropping it cancels fetches, compilations and configurations.
         let made = match watch {
             None => make.await,
             Some(watch) => {
-                watch.expect(seen);
+                watch.expect(source.modules.clone());
                 tokio::select! {
                     made = make => made,
                     () = self.changed_again(watch) => return Ok(Reload::Superseded),
@@ -91,7 +96,7 @@ impl Host {
         if self.table().revision() != base {
             return Ok(Reload::Superseded);
         }
-        let (made, place) = match made {
+        let (made, slot) = match made {
             Ok(made) => made,
             // With modules from servers, it may be possible to go live.
             Err(Error::Stages(errors))
@@ -108,11 +113,11 @@ impl Host {
         let lacks_modules = made.lacks_modules;
         let problem = self.problem_of(&made);
         let entry = Arc::new(entry_of(&made, state.history.next_number(), origin, None));
-        let table = if state.history.says(&entry) {
+        let table = if state.history.is_newest(&entry) {
             self.settled(&state.history, problem);
             self.table()
         } else {
-            self.go_live(&mut state, made, entry, place, problem).await
+            self.go_live(&mut state, made, entry, slot, problem).await
         };
         Ok(match lacks_modules {
             true => Reload::LacksModules,

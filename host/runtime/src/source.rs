@@ -16,7 +16,6 @@ use admittance_definitions::{
 };
 use admittance_module::Digest;
 use admittance_watch::Fingerprint;
-use serde_json::Value as Json;
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
@@ -41,12 +40,14 @@ pub(crate) struct Source {
     pub(crate) assembler: Arc<Assembler>,
     /// The maximum size of the module store in bytes; `None`: unlimited.
     pub(crate) store_limit: Option<u64>,
-    /// What the files of definitions, and those of the modules that definitions name, held when a table was
-    /// last made of them, or tried to be.
-    pub(crate) seen: Fingerprint,
-    /// The modules that are refreshed on a schedule, as of the last read.
+    /// The files of the modules that the definitions name, as they were when a table was last built from them,
+    /// successfully or not.
+    pub(crate) modules: Fingerprint,
+    /// Counts [`act_upon`](Self::act_upon): what was read before a later one is stale.
+    pub(crate) version: u64,
+    /// The modules that are refreshed on a schedule.
     pub(crate) refreshed: Vec<(ModuleReference, Duration)>,
-    /// How to treat an invalid definition in a store.
+    /// How to treat an invalid entry of a store.
     pub(crate) on_bad: OnBadDefinition,
     /// Whether to start without the modules that cannot be fetched.
     pub(crate) starts_without_modules: bool,
@@ -86,19 +87,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(500);
 
 impl Source {
-    /// Read the definitions, to make a table of them. What changes while they are read is seen to have
-    /// changed.
-    pub(crate) async fn read(&mut self) -> Result<Usable, Error> {
-        let contents = self.stores.read().await?;
-        self.act_upon(contents).await
-    }
-
-    /// As [`read`](Self::read), and wait for stores that may soon be there: a start may come before the
-    /// first connection.
+    /// Reads the definitions for the first table, and waits for stores that may soon be there: a start may come before
+    /// the first connection.
     pub(crate) async fn read_first(&mut self) -> Result<Usable, Error> {
         let latest = Instant::now() + PATIENCE;
         loop {
-            let contents = self.stores.read().await?;
+            let contents = self.stores.read().await;
             if !contents.is_lost() || Instant::now() >= latest {
                 return self.act_upon(contents).await;
             }
@@ -109,57 +103,45 @@ impl Source {
 
     /// Records this as the input of the next table.
     pub(crate) async fn act_upon(&mut self, contents: Contents) -> Result<Usable, Error> {
+        self.version += 1;
         self.stores.act_upon(&contents);
         // The modules of an unreachable store stay watched.
-        let whole = self.usable(contents.whole(&self.stores.known())).await?;
-        let (modules, refreshed) = tokio::task::spawn_blocking(move || {
+        let known = self.usable(self.stores.known_set()).await?;
+        (self.modules, self.refreshed) = blocking(move || {
             // Invalid definitions name no modules; correcting them is a change too.
-            let chains = whole.served().chains().unwrap_or_default();
+            let chains = known.served().chains().unwrap_or_default();
             let plugins = || chains.iter().flat_map(plugins);
             let modules = Fingerprint::of(plugins().flat_map(files));
             let refreshed = plugins().filter_map(|plugin| Some((plugin.source.clone(), plugin.refresh?)));
             (modules, refreshed.collect())
         })
-        .await
-        .map_err(Error::Interrupted)?;
-        self.seen = contents.seen.clone().and(modules);
-        self.refreshed = refreshed;
+        .await?;
         self.usable(contents.set()?).await
     }
 
     /// These definitions without those that cannot be used.
     pub(crate) async fn usable(&self, set: DefinitionSet) -> Result<Usable, Error> {
         let (in_force, on_bad) = (self.in_force.clone(), self.on_bad);
-        let usable = tokio::task::spawn_blocking(move || set.usable(&in_force, on_bad));
-        usable.await.map_err(Error::Interrupted)
+        blocking(move || set.usable(&in_force, on_bad)).await
     }
 
     /// From now on this revision is live.
     pub(crate) fn is_live(&mut self, entry: &Entry) {
-        self.in_force = definition_files(entry).into();
+        self.in_force = self.stores.definitions_of(entry).into();
         let modules = entry.revision().modules.iter();
         let modules = modules.filter_map(|module| Some((module.source.clone(), module.digest.parse().ok()?)));
         self.live_modules = Arc::new(modules.collect::<HashMap<_, _>>());
     }
 
-    /// The definitions from which a table was last built, successfully or not, as a text.
-    pub(crate) fn said(&self) -> String {
-        let files = self.seen.digest();
-        let known = self.stores.known();
-        if known.is_empty() {
-            return Digest::from(files).to_string();
-        }
-        let mut parts: Vec<Vec<u8>> = vec![files.to_vec()];
-        for held in known {
-            parts.push(
-                held.as_ref()
-                    .map(|held| held.len().to_string())
-                    .unwrap_or_default()
-                    .into_bytes(),
-            );
+    /// The inputs from which a table was last built, successfully or not, as a text.
+    pub(crate) fn inputs(&self) -> String {
+        let mut parts: Vec<Vec<u8>> = vec![self.modules.digest().to_vec()];
+        for held in self.stores.known_content() {
+            let number = held.as_ref().map(|held| held.len().to_string());
+            parts.push(number.unwrap_or_default().into_bytes());
             for file in held.iter().flat_map(|held| held.iter()) {
                 parts.push(file.path.as_os_str().as_encoded_bytes().to_vec());
-                parts.push(comparable(&file.text).into_bytes());
+                parts.push(file.normalized().as_bytes().to_vec());
             }
         }
         Digest::of_parts(parts.iter().map(Vec::as_slice)).to_string()
@@ -167,7 +149,7 @@ impl Source {
 
     /// A table of these definitions, as far as it can be made now:
     ///
-    /// - A definition of a store whose stages cannot be made is set aside, unless it is in force as it is.
+    /// - An entry whose stages cannot be made is set aside, unless it is in force as it is.
     /// - A file whose modules cannot be fetched now is served as it was before. What is in force already, and everything
     ///   at a start that may do [without modules](crate::HostBuilder::start_without_modules), is served with the modules
     ///   of before or, where there are none, with stages that fail.
@@ -219,13 +201,9 @@ impl Source {
             if refused {
                 return Err(Error::Stages(errors));
             }
-            let has_files = aside.iter().any(|(path, ..)| usable.is_of_system(path));
+            let has_files = aside.iter().any(|(path, ..)| usable.is_file(path));
             for (path, reasons, is_transient) in aside {
-                let on_bad = match usable.is_of_system(&path) {
-                    true => OnBadDefinition::KeepLast,
-                    false => self.on_bad,
-                };
-                usable.set_aside(&path, reasons, is_transient, (&self.in_force, on_bad));
+                usable.set_aside(&path, reasons, is_transient, (&self.in_force, self.on_bad));
             }
             if has_files && self.loses_stages(&whole, &usable.served()).await? {
                 return Err(Error::Stages(errors));
@@ -246,11 +224,11 @@ impl Source {
         match purpose {
             Purpose::Change(files) if files.iter().any(|file| file == path) => None,
             Purpose::Start if is_transient && !self.starts_without_modules => {
-                (is_new && !usable.is_of_system(path)).then_some(Served::LastVersion)
+                (is_new && !usable.is_file(path)).then_some(Served::LastVersion)
             }
             Purpose::Start if is_transient && !was_there => Some(Served::FailingStages),
             _ if is_transient && !is_new => Some(Served::FailingStages),
-            _ => (is_new && (is_transient || !usable.is_of_system(path))).then_some(Served::LastVersion),
+            _ => (is_new && (is_transient || !usable.is_file(path))).then_some(Served::LastVersion),
         }
     }
 
@@ -258,7 +236,7 @@ impl Source {
     /// been moved to a file that cannot be used yet.
     async fn loses_stages(&self, whole: &DefinitionSet, served: &DefinitionSet) -> Result<bool, Error> {
         let (whole, served, in_force) = (whole.clone(), served.clone(), self.in_force.clone());
-        let loses = tokio::task::spawn_blocking(move || {
+        blocking(move || {
             let in_force = stages(&DefinitionSet::of_files(in_force.to_vec())).unwrap_or_default();
             let (whole, served) = (
                 stages(&whole).unwrap_or_default(),
@@ -267,8 +245,8 @@ impl Source {
             in_force
                 .iter()
                 .any(|stage| whole.contains(stage) && !served.contains(stage))
-        });
-        loses.await.map_err(Error::Interrupted)
+        })
+        .await
     }
 
     /// Builds a table of all definitions in this set.
@@ -279,13 +257,12 @@ impl Source {
         may_fail: MayFail<'_>,
     ) -> Result<BuiltTable, Error> {
         let given = self.given.clone();
-        let (files, definitions) = tokio::task::spawn_blocking(move || {
+        let (files, definitions) = blocking(move || {
             let mut definitions = set.chains()?;
             definitions.extend(given);
             Ok::<_, Error>((revision_files(&set), definitions))
         })
-        .await
-        .map_err(Error::Interrupted)??;
+        .await??;
         let assembled = self
             .assembler
             .assemble(definitions, modules, &self.live_modules, may_fail);
@@ -330,7 +307,7 @@ fn bad_of(tolerated: &[(StageError, Served)]) -> Vec<BadDefinition> {
 }
 
 /// All stages of all chains; empty if there are mistakes.
-pub(crate) fn stages(set: &DefinitionSet) -> Option<HashSet<String>> {
+fn stages(set: &DefinitionSet) -> Option<HashSet<String>> {
     let chains = set.chains().ok()?;
     let stages = chains.iter().flat_map(|chain| {
         let stages = chain.stages.iter();
@@ -357,40 +334,22 @@ pub(crate) fn modules_and_warnings(
     )
 }
 
-/// The inputs of a revision.
-pub(crate) fn definition_files(entry: &Entry) -> Vec<DefinitionFile> {
-    let file = |file: &RevisionFile| DefinitionFile {
+/// The texts of a revision, independent of how a store formats them.
+fn revision_files(set: &DefinitionSet) -> Vec<RevisionFile> {
+    let file = |file: &DefinitionFile| RevisionFile {
         path: file.path.clone(),
-        text: file.text.clone(),
-        place: None,
+        text: file.normalized().into_owned(),
     };
-    entry.detail.files.iter().map(file).collect()
+    set.files().iter().map(file).collect()
 }
 
-/// The texts of a revision. Those of stores are put in one form, since a store may write in another what it
-/// was given.
-pub(crate) fn revision_files(set: &DefinitionSet) -> Vec<RevisionFile> {
-    let of_system = |file: &DefinitionFile| RevisionFile {
-        path: file.path.clone(),
-        text: file.text.clone(),
-    };
-    let stored = |file: &DefinitionFile| RevisionFile {
-        path: file.path.clone(),
-        text: comparable(&file.text),
-    };
-    let files = set.of_system().iter().map(of_system);
-    files.chain(set.stored().iter().map(stored)).collect()
-}
-
-/// JSON in a canonical format, one field a line; other texts are unchanged.
-fn comparable(text: &str) -> String {
-    match serde_json::from_str::<Json>(text) {
-        Ok(mut value) => {
-            value.sort_all_objects();
-            format!("{value:#}\n")
-        }
-        Err(_) => text.to_owned(),
-    }
+/// Runs work that may block, such as reading files and checking definitions.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Error> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(Error::Interrupted)
 }
 
 fn plugins(chain: &ChainDefinition) -> impl Iterator<Item = &PluginDefinition> {

@@ -1,123 +1,90 @@
 //! The stores of definitions, and their last known content.
 
 use std::{
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
 
 use admittance_definitions::{
-    DefinitionFile, DefinitionId, DefinitionSet, DefinitionStore, Destination, FileChange, FileStore,
-    Mistakes, StoreError,
+    DefinitionFile, DefinitionId, DefinitionSet, DefinitionStore, Destination, FileChange, Mistakes,
+    StoreError, StoreKind,
 };
-use admittance_watch::Fingerprint;
 use futures_util::future::{join_all, select_all};
 use tokio::sync::Notify;
 
-use crate::{ChangeError, Error};
-
-/// A store of definitions.
-#[derive(Clone, Debug)]
-pub(crate) enum StoreLocation {
-    /// A file or a directory.
-    Path(PathBuf),
-    Store(Arc<dyn DefinitionStore>),
-}
+use crate::{ChangeError, Error, history::Entry};
 
 /// The content of a store, sorted by path.
-pub(crate) type Held = Arc<[DefinitionFile]>;
+type Held = Arc<[DefinitionFile]>;
+
+/// What is known of a store.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Known {
+    /// Its content when it was last read successfully; `None` before that.
+    held: Option<Held>,
+    /// Whether it could not be read since.
+    is_lost: bool,
+}
 
 /// All stores of definitions. Lives as long as the host.
 #[derive(Debug)]
 pub(crate) struct Stores {
-    /// In the order of the configuration.
-    locations: Vec<StoreLocation>,
-    /// Writes files.
-    files: FileStore,
-    /// The content of each store when a table was last built from it, successfully or not; `None` before that.
-    known: Mutex<Vec<Option<Held>>>,
+    /// In the order in which they are offered a new definition.
+    stores: Vec<Arc<dyn DefinitionStore>>,
+    /// Of each store, when a table was last built from it, successfully or not.
+    known: Mutex<Vec<Known>>,
     /// Notified when a read finds changed content.
     news: Notify,
 }
 
 /// A snapshot of the stores.
 #[derive(Debug)]
-pub(crate) struct Contents {
-    /// The fingerprint of the files, taken before they were read.
-    pub(crate) seen: Fingerprint,
-    files: Result<DefinitionSet, Mistakes>,
-    stores: Vec<Result<Held, StoreError>>,
-}
+pub(crate) struct Contents(Vec<Result<Held, StoreError>>);
 
 impl Stores {
-    pub(crate) fn new(locations: Vec<StoreLocation>) -> Self {
-        let (mut paths, mut known) = (Vec::new(), Vec::new());
-        for location in &locations {
-            match location {
-                StoreLocation::Path(path) => paths.push(path.clone()),
-                StoreLocation::Store(_) => known.push(None),
-            }
-        }
+    pub(crate) fn new(stores: Vec<Arc<dyn DefinitionStore>>) -> Self {
         Self {
-            locations,
-            files: FileStore::new(paths),
-            known: Mutex::new(known),
+            known: Mutex::new(vec![Known::default(); stores.len()]),
+            stores,
             news: Notify::new(),
         }
     }
 
-    /// The files and directories.
-    pub(crate) fn paths(&self) -> Vec<PathBuf> {
-        let path = |location: &StoreLocation| match location {
-            StoreLocation::Path(path) => Some(path.clone()),
-            StoreLocation::Store(_) => None,
-        };
-        self.locations.iter().filter_map(path).collect()
-    }
-
-    fn stores(&self) -> impl Iterator<Item = &Arc<dyn DefinitionStore>> {
-        self.locations.iter().filter_map(|location| match location {
-            StoreLocation::Path(_) => None,
-            StoreLocation::Store(store) => Some(store),
-        })
-    }
-
     /// Whether all that can be changed are files.
     pub(crate) fn are_files(&self) -> bool {
-        self.stores().next().is_none()
+        self.stores.iter().all(|store| store.kind() == StoreKind::Files)
     }
 
-    /// Whether this is a file of the system.
-    pub(crate) fn is_file(&self, path: &Path) -> bool {
-        !self.stores().any(|store| store.owns(path))
+    fn owner(&self, path: &Path) -> Option<&dyn DefinitionStore> {
+        let mut stores = self.stores.iter().map(AsRef::as_ref);
+        stores.find(|store| store.owns(path))
     }
 
-    /// Reads all files and stores.
-    pub(crate) async fn read(&self) -> Result<Contents, Error> {
-        let paths = self.paths();
-        let files = tokio::task::spawn_blocking(move || {
-            let seen = Fingerprint::of(paths.iter().cloned());
-            (seen, DefinitionSet::read(&paths))
+    /// Reads all stores.
+    pub(crate) async fn read(&self) -> Contents {
+        let reads = join_all(self.stores.iter().map(|store| store.read())).await;
+        Contents(reads.into_iter().map(|read| read.map(sorted)).collect())
+    }
+
+    /// The definitions of a revision.
+    pub(crate) fn definitions_of(&self, revision: &Entry) -> Vec<DefinitionFile> {
+        let files = revision.detail.files.iter().map(|file| {
+            // The configuration may have changed since.
+            let kind = self
+                .owner(&file.path)
+                .map_or(StoreKind::Files, DefinitionStore::kind);
+            DefinitionFile::new(kind, &file.path, &file.text)
         });
-        let stores = join_all(self.stores().map(|store| store.read()));
-        let (files, stores) = tokio::join!(files, stores);
-        let (seen, files) = files.map_err(Error::Interrupted)?;
-        let sorted = |mut held: Vec<DefinitionFile>| {
-            held.sort_by(|a, b| a.path.cmp(&b.path));
-            Held::from(held)
-        };
-        Ok(Contents {
-            seen,
-            files,
-            stores: stores.into_iter().map(|read| read.map(sorted)).collect(),
-        })
+        files.collect()
     }
 
     /// The destination of a new definition: the first store that accepts it.
     pub(crate) fn destination(&self, id: &DefinitionId) -> Option<Destination> {
-        self.locations.iter().find_map(|location| match location {
-            StoreLocation::Path(path) if path.is_dir() => self.files.place_for(id).map(Destination::File),
-            StoreLocation::Path(_) => None,
-            StoreLocation::Store(store) => store.place_for(id).map(Destination::Store),
+        self.stores.iter().find_map(|store| {
+            Some(Destination {
+                kind: store.kind(),
+                path: store.place_for(id)?,
+            })
         })
     }
 
@@ -128,16 +95,10 @@ impl Stores {
     ) -> Result<Option<&dyn DefinitionStore>, ChangeError> {
         let mut one: Option<&dyn DefinitionStore> = None;
         for change in changes {
-            let store = match self.stores().find(|store| store.owns(&change.path)) {
-                Some(store) => store.as_ref(),
-                None if self.files.owns(&change.path) => &self.files,
-                None => {
-                    return Err(ChangeError::Store(StoreError::Refused {
-                        store: change.path.display().to_string(),
-                        reason: "it is not in any of the configured stores".to_owned(),
-                    }));
-                }
-            };
+            let store = self.owner(&change.path).ok_or_else(|| StoreError::Refused {
+                store: change.path.display().to_string(),
+                reason: "it is not in any of the configured stores".to_owned(),
+            })?;
             match one {
                 Some(before) if before.location() != store.location() => {
                     return Err(ChangeError::SeveralStores {
@@ -151,60 +112,74 @@ impl Stores {
         Ok(one)
     }
 
-    /// Wait until a store may hold something else than what is known. What files hold is watched elsewhere,
-    /// together with the modules that they name.
+    /// Waits until a store may hold something else than what is known.
     pub(crate) async fn changed(&self) {
-        let news = self.news.notified();
-        let stores = self.stores().map(|store| store.changed());
-        let mut changes: Vec<_> = stores.collect();
-        changes.push(Box::pin(news));
+        let mut changes: Vec<_> = self.stores.iter().map(|store| store.changed()).collect();
+        changes.push(Box::pin(self.news.notified()));
         select_all(changes).await;
     }
 
-    /// Updates the known content. The content of stores that could not be read is kept.
+    /// From now on this is known.
     pub(crate) fn act_upon(&self, contents: &Contents) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        *known = contents.held(&known);
+        *known = contents.after(&known);
     }
 
-    /// Have it told by [`changed`](Self::changed) if this is something else than what is known: a store tells
-    /// of what was not read yet alone.
-    pub(crate) fn tell_of(&self, contents: &Contents) {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if contents.held(&known) != *known {
+    /// Has [`changed`](Self::changed) report this if it is something else than what is known: a store only reports what
+    /// was not read yet.
+    pub(crate) fn notify_if_changed(&self, contents: &Contents) {
+        let known = self.known();
+        if contents.after(&known) != known {
             self.news.notify_one();
         }
     }
 
-    /// The known content of each store.
-    pub(crate) fn known(&self) -> Vec<Option<Held>> {
+    fn known(&self) -> Vec<Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The content of each store as far as it is known.
+    pub(crate) fn known_content(&self) -> Vec<Option<Held>> {
+        self.known().into_iter().map(|known| known.held).collect()
+    }
+
+    /// All definitions as far as they are known.
+    pub(crate) fn known_set(&self) -> DefinitionSet {
+        let held = self.known_content();
+        let files = held.iter().flatten().flat_map(|held| held.iter().cloned());
+        DefinitionSet::of_files(files.collect())
     }
 }
 
+fn sorted(mut files: Vec<DefinitionFile>) -> Held {
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    files.into()
+}
+
 impl Contents {
-    /// The content of each store; the last known content of those that could not be read.
-    fn held(&self, known: &[Option<Held>]) -> Vec<Option<Held>> {
-        let held = |(read, known): (&Result<Held, StoreError>, &Option<Held>)| match read {
-            Ok(held) => Some(held.clone()),
-            Err(_) => known.clone(),
+    /// What is known after this was read.
+    fn after(&self, known: &[Known]) -> Vec<Known> {
+        let after = |(read, known): (&Result<Held, StoreError>, &Known)| Known {
+            held: read.as_ref().ok().or(known.held.as_ref()).cloned(),
+            is_lost: read.is_err(),
         };
-        self.stores.iter().zip(known).map(held).collect()
+        self.0.iter().zip(known).map(after).collect()
+    }
+
+    /// What the stores hold once these definitions are written.
+    pub(crate) fn of(stores: &Stores, set: &DefinitionSet) -> Self {
+        let of_store = |store: &Arc<dyn DefinitionStore>| {
+            let files = set.all().filter(|file| store.owns(&file.path));
+            Ok(sorted(files.cloned().collect()))
+        };
+        Self(stores.stores.iter().map(of_store).collect())
     }
 
     /// Whether a store is unreachable.
     pub(crate) fn is_lost(&self) -> bool {
         let is_unreachable =
             |read: &Result<Held, StoreError>| matches!(read, Err(StoreError::Unreachable { .. }));
-        self.stores.iter().any(is_unreachable)
-    }
-
-    /// All definitions; the last known ones of stores that could not be read.
-    pub(crate) fn whole(&self, known: &[Option<Held>]) -> DefinitionSet {
-        let files = self.files.clone().unwrap_or_default();
-        let held = self.held(known);
-        let held = held.iter().flatten().flat_map(|held| held.iter().cloned());
-        files.with_stored(held.collect())
+        self.0.iter().any(is_unreachable)
     }
 
     /// All definitions.
@@ -213,20 +188,16 @@ impl Contents {
     ///
     /// All mistakes in files, and all stores that cannot be read.
     pub(crate) fn set(self) -> Result<DefinitionSet, Error> {
-        let (mut mistakes, mut lost, mut stored) = (Mistakes::new(), Vec::new(), Vec::new());
-        let files = self.files.unwrap_or_else(|wrong| {
-            mistakes.extend(wrong);
-            DefinitionSet::default()
-        });
-        for read in self.stores {
+        let (mut mistakes, mut lost, mut files) = (Mistakes::new(), Vec::new(), Vec::new());
+        for read in self.0 {
             match read {
-                Ok(held) => stored.extend(held.iter().cloned()),
+                Ok(held) => files.extend(held.iter().cloned()),
                 Err(StoreError::Mistakes(wrong)) => mistakes.extend(wrong),
                 Err(error) => lost.push(error),
             }
         }
         if lost.is_empty() {
-            return Ok(mistakes.into_result(files.with_stored(stored))?);
+            return Ok(mistakes.into_result(DefinitionSet::of_files(files))?);
         }
         if !mistakes.is_empty() {
             lost.push(StoreError::Mistakes(mistakes));

@@ -27,7 +27,7 @@ pub struct Table {
     pub(crate) request_timeout: Duration,
     pub(crate) recorders: Arc<Recorders>,
     /// A slot for tables in memory, released with the last request that uses this table.
-    pub(crate) _place: OwnedSemaphorePermit,
+    pub(crate) _slot: OwnedSemaphorePermit,
 }
 
 impl Table {

@@ -7,12 +7,14 @@
 use std::{
     fs::{File, Metadata, OpenOptions},
     io::{self, Read as _, Seek as _},
-    os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::Path,
     time::Duration,
 };
 
 use rustix::fs::OFlags;
+
+use crate::Stamp;
 
 /// The number of retries for a file that changes while it is read, and the pause before each.
 const ATTEMPTS: u32 = 20;
@@ -52,7 +54,7 @@ pub fn read_with_metadata(path: &Path, limit: u64) -> io::Result<(Vec<u8>, Metad
         let before = file.metadata()?;
         let bytes = read_from(&mut file, &before, limit)?;
         let after = file.metadata()?;
-        if stamp(&before) == stamp(&after) && bytes.len() as u64 == after.len() {
+        if Stamp::of(&before) == Stamp::of(&after) && bytes.len() as u64 == after.len() {
             return Ok((bytes, after));
         }
     }
@@ -98,17 +100,6 @@ fn read_from(file: &mut File, metadata: &Metadata, limit: u64) -> io::Result<Vec
         return Err(too_large(bytes.len() as u64));
     }
     Ok(bytes)
-}
-
-/// If the stamp differs, the file was written to.
-fn stamp(metadata: &Metadata) -> (u64, i64, i64, i64, i64) {
-    (
-        metadata.len(),
-        metadata.mtime(),
-        metadata.mtime_nsec(),
-        metadata.ctime(),
-        metadata.ctime_nsec(),
-    )
 }
 
 fn check_regular(metadata: &Metadata) -> io::Result<()> {

@@ -3,6 +3,7 @@ use std::{
     ffi::OsString,
     fs::Metadata,
     io::{self, Read},
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
@@ -32,14 +33,6 @@ impl Fingerprint {
     /// Reads these paths. This blocks.
     pub fn of(paths: impl IntoIterator<Item = PathBuf>) -> Self {
         Self::with(paths, &mut Digests::default())
-    }
-
-    /// The paths of both; for a path in both, the content of this one.
-    pub fn and(mut self, other: Self) -> Self {
-        for (path, content) in other.0 {
-            self.0.entry(path).or_insert(content);
-        }
-        self
     }
 
     /// A digest of everything: the same for the same paths and content, also in another process.
@@ -202,9 +195,7 @@ pub struct Stamp {
 
 impl Stamp {
     /// That of a file.
-    #[cfg(unix)]
     pub fn of(metadata: &Metadata) -> Self {
-        use std::os::unix::fs::MetadataExt;
         let seconds = u64::try_from(metadata.ctime()).ok();
         let nanoseconds = u32::try_from(metadata.ctime_nsec()).ok();
         let changed = seconds.zip(nanoseconds).and_then(|(seconds, nanoseconds)| {
@@ -215,17 +206,6 @@ impl Stamp {
             length: metadata.len(),
             modified: metadata.modified().ok(),
             changed,
-        }
-    }
-
-    /// That of a file.
-    #[cfg(not(unix))]
-    pub fn of(metadata: &Metadata) -> Self {
-        Self {
-            file: (0, 0),
-            length: metadata.len(),
-            modified: metadata.modified().ok(),
-            changed: metadata.modified().ok(),
         }
     }
 
@@ -246,99 +226,4 @@ impl Stamp {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn stamps_settle() {
-        let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(100);
-        for (changed, now, expected) in [
-            (Some(changed), changed, false),
-            (Some(changed), changed + COARSENESS, false),
-            (
-                Some(changed),
-                changed + COARSENESS + Duration::from_nanos(1),
-                true,
-            ),
-            // A clock is wrong.
-            (Some(changed), changed - Duration::from_secs(1), false),
-            (None, changed, false),
-        ] {
-            let stamp = Stamp {
-                file: (0, 0),
-                length: 0,
-                modified: None,
-                changed,
-            };
-            assert_eq!(stamp.is_settled(now), expected, "{changed:?} at {now:?}");
-        }
-    }
-
-    #[test]
-    fn a_file_is_read_again_when_its_stamp_is_another() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("file");
-        std::fs::write(&path, "1").unwrap();
-        let mut digests = Digests::default();
-        let stamp = Stamp::of(&path.metadata().unwrap());
-        // Not its digest, so that it shows whether it was read.
-        let kept = [7; 32];
-        digests.last.insert(path.clone(), (stamp, kept));
-        for _ in 0..2 {
-            let found = Fingerprint::with([path.clone()], &mut digests);
-            assert_eq!(found.0[&path], Content::File(kept));
-        }
-        std::fs::write(&path, "22").unwrap();
-        let expected = Content::File(Sha256::digest("22").into());
-        for _ in 0..2 {
-            let found = Fingerprint::with([path.clone()], &mut digests);
-            assert_eq!(found.0[&path], expected);
-        }
-    }
-
-    #[test]
-    fn the_digest_is_that_of_paths_and_contents() {
-        let directory = tempfile::tempdir().unwrap();
-        let [a, b] = ["a", "b"].map(|name| directory.path().join(name));
-        std::fs::write(&a, "1").unwrap();
-        let of = |paths: &[&PathBuf]| Fingerprint::of(paths.iter().map(|path| (*path).clone())).digest();
-        let before = [
-            of(&[&a]),
-            of(&[&a, &b]),
-            of(&[&b]),
-            of(&[&directory.path().to_owned()]),
-        ];
-        for (index, digest) in before.iter().enumerate() {
-            assert!(!before[..index].contains(digest), "{index}");
-        }
-        assert_eq!(of(&[&a]), before[0]);
-        std::fs::write(&b, "1").unwrap();
-        assert_eq!(of(&[&a]), before[0]);
-        assert_ne!(of(&[&a, &b]), before[1]);
-        assert_ne!(of(&[&directory.path().to_owned()]), before[3]);
-    }
-
-    /// A huge file must not make the program read it all.
-    #[test]
-    fn a_file_that_is_too_large_is_not_read() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("file");
-        let file = std::fs::File::create(&path).unwrap();
-        file.set_len(1 << 40).unwrap();
-        let before = Fingerprint::of([path.clone()]);
-        assert_eq!(Fingerprint::of([path.clone()]), before);
-        file.set_len((1 << 40) + 1).unwrap();
-        assert_ne!(Fingerprint::of([path]), before);
-    }
-
-    /// A write now may leave the same times.
-    #[test]
-    fn a_young_file_is_read_each_time() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("file");
-        std::fs::write(&path, "1").unwrap();
-        let mut digests = Digests::default();
-        Fingerprint::with([path.clone()], &mut digests);
-        assert!(digests.last.is_empty());
-    }
-}
+mod tests;

@@ -115,6 +115,14 @@ impl Watch {
         }
     }
 
+    /// Tells about the writers of the watched files.
+    pub fn writers(&self) -> Writers {
+        Writers {
+            config: self.config,
+            notifier: self.notifier.clone(),
+        }
+    }
+
     /// The watched paths.
     pub fn paths(&self) -> impl Iterator<Item = &PathBuf> {
         self.seen.0.keys()
@@ -199,6 +207,23 @@ impl Watch {
             Fingerprint::with(paths, digests)
         })
         .await
+    }
+}
+
+/// The writers of watched files.
+#[derive(Clone, Debug)]
+pub struct Writers {
+    config: WatchConfig,
+    notifier: Arc<Notifier>,
+}
+
+impl Writers {
+    /// Waits until no file is being written, as [`WatchConfig::hold`] says and as far as the system reports it.
+    pub async fn finished(&self) {
+        let latest = Instant::now() + self.config.hold * PATIENCE;
+        while self.notifier.is_written_to(self.config.hold) && Instant::now() < latest {
+            tokio::time::sleep(self.config.settle).await;
+        }
     }
 }
 

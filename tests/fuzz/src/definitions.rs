@@ -1,5 +1,3 @@
-use std::path::PathBuf;
-
 use admittance_definitions::{
     BcsObject, DefinitionFile, DefinitionId, DefinitionSet, Expected, Mistakes, load_text,
 };
@@ -16,11 +14,7 @@ pub fn definitions(input: &[u8]) {
     } else {
         "definitions/file.yaml"
     };
-    let set = DefinitionSet::of_files(vec![DefinitionFile {
-        path: PathBuf::from(name),
-        text: text.to_owned(),
-        place: None,
-    }]);
+    let set = DefinitionSet::of_files(vec![DefinitionFile::file(name, text)]);
     match load_text(name, text) {
         Ok(chains) => {
             assert_eq!(set.chains().expect("what was accepted is accepted again"), chains);

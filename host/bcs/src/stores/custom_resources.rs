@@ -288,11 +288,7 @@ fn versions(resources: &[Resource]) -> Vec<Version> {
 
 fn file_of(resource: &Resource) -> DefinitionFile {
     let name = name_of(resource);
-    DefinitionFile {
-        path: path_of(&name),
-        text: text_of(resource),
-        place: Some(name.id()),
-    }
+    DefinitionFile::entry(path_of(&name), text_of(resource), name.id())
 }
 
 fn name_of(resource: &Resource) -> DefinitionName {

@@ -140,11 +140,9 @@ impl ZooKeeperStore {
             return None;
         }
         let text = String::from_utf8_lossy(&node.data).into_owned();
-        Some(DefinitionFile {
-            path: format!("{SCHEME}:{}", node.path).into(),
-            text: document::with_defaults(text, &node.name),
-            place: Some(node.name.id()),
-        })
+        let path = format!("{SCHEME}:{}", node.path);
+        let text = document::with_defaults(text, &node.name);
+        Some(DefinitionFile::entry(path, text, node.name.id()))
     }
 
     /// The guard of changes that might lead to two definitions for one operation and kind; none if these

@@ -7,7 +7,7 @@ use std::{
 
 use admittance::{Applied, AppliedEffect, Revision};
 use admittance_admin::api::{PromoteRequest, RollbackRequest};
-use admittance_definitions::{DefinitionFile, DefinitionId, DefinitionSet, StageId};
+use admittance_definitions::{DefinitionFile, DefinitionId, DefinitionSet, StageId, read_files};
 use clap::Args;
 use reqwest::Method;
 
@@ -143,17 +143,13 @@ impl RollbackArguments {
 /// The texts of these files and directories; `-` is standard input.
 fn read(paths: &[PathBuf], input: &mut impl Read) -> crate::Result<Vec<DefinitionFile>> {
     let (inputs, paths): (Vec<_>, Vec<_>) = paths.iter().cloned().partition(|path| path == Path::new("-"));
-    let mut files = DefinitionSet::read(&paths)?.files().to_vec();
+    let mut files = read_files(&paths)?;
     if !inputs.is_empty() {
         let mut text = String::new();
         input
             .read_to_string(&mut text)
             .map_err(|error| format!("standard input: {error}"))?;
-        files.push(DefinitionFile {
-            path: "standard input".into(),
-            text,
-            place: None,
-        });
+        files.push(DefinitionFile::file("standard input", text));
     }
     Ok(files)
 }

@@ -1,7 +1,7 @@
 use admittance_admission::{NamespaceSelector, ServiceNaming, WebhookTarget};
 
 use super::*;
-use crate::{certificates, load_text};
+use crate::{HookDefinition, certificates, load_text};
 
 /// The body that the API of BCS documents for creating a definition; its CA bundles are no base64.
 const DOCUMENTED: &str = r#"{"apiVersion":"v4","kind":"admissionwebhook","metadata":{"name":"webhook-test","namespace":"defaultGroup"},

@@ -2,9 +2,11 @@ use std::path::{Path, PathBuf};
 
 use admittance_admission::Phase;
 
-use super::{Change, ChangeError, Destination, Effect, Expected, alone, pretty_json, unknown, unusable};
+use super::{
+    AppliedEffect, Change, ChangeError, Destination, Expected, alone, pretty_json, unknown, unusable,
+};
 use crate::{
-    DefinitionFile, DefinitionId, DefinitionSet, Location, chains,
+    DefinitionFile, DefinitionId, DefinitionSet, Location, StoreKind, chains,
     document::{self, BYTE_ORDER_MARK, Document, Mistakes, Syntax},
     set::{Definition, definitions},
 };
@@ -41,15 +43,13 @@ pub(crate) fn apply(
         if expected == Expected::There {
             return Err(unknown(&id, &definitions));
         }
-        let taken = |path: &Path| {
-            set.stored()
-                .iter()
-                .chain(set.unusable())
-                .any(|file| file.path == path)
-        };
+        let is_taken = |path: &Path| set.all().any(|file| file.path == path);
         match destination(&id) {
             None => Err(ChangeError::NoDirectory(id)),
-            Some(Destination::Store(path)) if taken(&path) => Err(ChangeError::PlaceTaken { id, path }),
+            Some(Destination {
+                kind: StoreKind::Entries,
+                path,
+            }) if is_taken(&path) => Err(ChangeError::PlaceTaken { id, path }),
             Some(destination) => Ok(Goal::Create(destination)),
         }
     });
@@ -68,7 +68,7 @@ pub(crate) fn apply(
         whole.extend(kept.map(|(_, document)| document.clone()));
     }
     for (one, goal) in applied.iter().zip(&goals) {
-        whole.push(one.document.within(goal.path(set).and_then(Path::parent)));
+        whole.push(one.document.within(goal.directory(set)));
     }
     chains::of_documents(&whole, mistakes)?;
     Ok(change(set, &applied, goals))
@@ -123,9 +123,9 @@ impl<'a> Applied<'a> {
             });
         }
         let alone = alone(definition, there);
-        let is_same = match set.of_system().get(definition.file) {
-            Some(file) if alone.is_ok() => {
-                let new = self.text(document::is_named_json(&file.path));
+        let is_same = match set.files().get(definition.file) {
+            Some(file) if alone.is_ok() && file.kind == StoreKind::Files => {
+                let new = self.text(file.kind, &file.path);
                 content(&new).lines().eq(content(&file.text).lines())
             }
             // A store may format its content differently.
@@ -137,13 +137,18 @@ impl<'a> Applied<'a> {
         }
     }
 
-    /// The text for a file, or for a store, which holds JSON.
-    fn text(&self, is_json: bool) -> String {
-        if is_json && self.document.syntax() == Syntax::Yaml {
-            return pretty_json(&self.document.root().json());
+    /// The text for this file or entry.
+    fn text(&self, kind: StoreKind, path: &Path) -> String {
+        let is_json = kind == StoreKind::Entries || document::is_named_json(path);
+        let text = match self.document.syntax() {
+            Syntax::Yaml if is_json => pretty_json(&self.document.root().json()),
+            _ => self.text.to_owned(),
+        };
+        match kind {
+            StoreKind::Files if !text.ends_with('\n') => text + "\n",
+            StoreKind::Files => text,
+            StoreKind::Entries => text.trim_end().to_owned(),
         }
-        let line_end = if self.text.ends_with('\n') { "" } else { "\n" };
-        format!("{}{line_end}", self.text)
     }
 }
 
@@ -152,7 +157,7 @@ enum Goal<'d, 'a> {
     /// It is there.
     Keep(&'d Definition<'a>),
     Replace(&'d Definition<'a>),
-    /// To this path of a store, replacing an invalid definition.
+    /// In place of the entry of this path, which cannot be used.
     Overwrite(PathBuf),
     Create(Destination),
 }
@@ -165,15 +170,17 @@ impl<'d, 'a> Goal<'d, 'a> {
         }
     }
 
-    /// The file of the system that it goes to.
-    fn path<'s>(&'s self, set: &'s DefinitionSet) -> Option<&'s Path> {
-        match self {
+    /// The directory of the file that it goes to.
+    fn directory<'s>(&'s self, set: &'s DefinitionSet) -> Option<&'s Path> {
+        let (kind, path) = match self {
             Self::Keep(target) | Self::Replace(target) => {
-                set.of_system().get(target.file).map(|file| file.path.as_path())
+                let file = set.files().get(target.file)?;
+                (file.kind, &file.path)
             }
-            Self::Create(Destination::File(path)) => Some(path),
-            Self::Create(Destination::Store(_)) | Self::Overwrite(_) => None,
-        }
+            Self::Create(Destination { kind, path }) => (*kind, path),
+            Self::Overwrite(_) => return None,
+        };
+        path.parent().filter(|_| kind == StoreKind::Files)
     }
 }
 
@@ -203,63 +210,38 @@ fn replaced<'d, 'a>(
 
 /// The change that writes each document where it goes.
 fn change(set: &DefinitionSet, applied: &[Applied<'_>], goals: Vec<Goal<'_, '_>>) -> Change {
-    let mut new = set.clone();
-    let (mut created, mut stored) = (Vec::<DefinitionFile>::new(), Vec::new());
+    let mut files = set.files().to_vec();
     let mut unusable = set.unusable().to_vec();
     let mut effects = Vec::new();
-    let file = |path: PathBuf, text: String| DefinitionFile {
-        path,
-        text,
-        place: None,
-    };
     for (one, goal) in applied.iter().zip(goals) {
-        let in_store = || one.text(true).trim_end().to_owned();
         let effect = match goal {
-            Goal::Keep(_) => Effect::Unchanged,
+            Goal::Keep(_) => AppliedEffect::Unchanged,
             Goal::Replace(target) => {
-                let text = match set.of_system().get(target.file) {
-                    Some(file) => one.text(document::is_named_json(&file.path)),
-                    None => in_store(),
-                };
-                new = new.with_text(target.file, Some(text));
-                Effect::Changed
+                if let Some(file) = files.get_mut(target.file) {
+                    file.text = one.text(file.kind, &file.path);
+                }
+                AppliedEffect::Changed
             }
             Goal::Overwrite(path) => {
                 unusable.retain(|file| file.path != path);
-                stored.push(file(path, in_store()));
-                Effect::Changed
+                let text = one.text(StoreKind::Entries, &path);
+                files.push(DefinitionFile::entry(path, text, None));
+                AppliedEffect::Changed
             }
-            Goal::Create(Destination::Store(path)) => {
-                stored.push(file(path, in_store()));
-                Effect::Created
-            }
-            Goal::Create(Destination::File(path)) => {
-                let all = || set.files().iter().chain(&created);
-                let path = free_path(path, |path| all().any(|file| file.path == path));
-                created.push(file(path, one.text(false)));
-                Effect::Created
+            Goal::Create(Destination { kind, path }) => {
+                let path = match kind {
+                    StoreKind::Files => free_path(path, |path| files.iter().any(|file| file.path == path)),
+                    StoreKind::Entries => path,
+                };
+                let text = one.text(kind, &path);
+                files.push(DefinitionFile::new(kind, path, text));
+                AppliedEffect::Created
             }
         };
         effects.push((one.id.clone(), effect));
     }
-    let mut files = new.of_system().to_vec();
-    for file in created {
-        let index = place_among(&files, &file.path);
-        files.insert(index, file);
-    }
-    stored.extend_from_slice(new.stored());
-    let new = DefinitionSet::of_files(files)
-        .with_stored(stored)
-        .with_unusable(unusable);
+    let new = DefinitionSet::of_files(files).with_unusable(unusable);
     Change::between(set, new, effects)
-}
-
-/// Where reading the directory again will find this file.
-fn place_among(files: &[DefinitionFile], path: &Path) -> usize {
-    let beside = |file: &DefinitionFile| file.path.parent() == path.parent();
-    let after = files.iter().position(|file| beside(file) && *file.path > *path);
-    let last = || files.iter().rposition(beside).map(|last| last + 1);
-    after.or_else(last).unwrap_or(files.len())
 }
 
 /// The file for a new definition of this name in this directory: `{kind}-{name}.yaml`.

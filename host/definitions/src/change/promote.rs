@@ -1,6 +1,6 @@
 use serde_json::{Map, Value as Json};
 
-use super::{Change, ChangeError, Effect, alone, near, pretty_json};
+use super::{AppliedEffect, Change, ChangeError, alone, near, pretty_json};
 use crate::{
     ChainDefinition, DefinitionSet, Location, StageDefinition, StageId,
     document::{self, BYTE_ORDER_MARK, Mistakes, Node, Syntax},
@@ -42,7 +42,7 @@ pub(crate) fn promote(set: &DefinitionSet, id: &StageId) -> Result<Change, Chang
     Ok(Change::between(
         set,
         new,
-        vec![(definition.id.clone(), Effect::Changed)],
+        vec![(definition.id.clone(), AppliedEffect::Changed)],
     ))
 }
 

@@ -7,7 +7,7 @@ mod stored;
 use std::path::Path;
 
 use super::file_of;
-use crate::{Change, DefinitionFile, DefinitionId, DefinitionSet, Destination};
+use crate::{Change, DefinitionFile, DefinitionId, DefinitionSet, Destination, StoreKind};
 
 /// A native chain in block style.
 fn chain(name: &str) -> String {
@@ -32,17 +32,18 @@ fn json(name: &str) -> String {
 }
 
 fn set(files: &[(&str, &str)]) -> DefinitionSet {
-    let file = |(path, text): &(&str, &str)| DefinitionFile {
-        path: path.into(),
-        text: (*text).to_owned(),
-        place: None,
-    };
+    let file = |(path, text): &(&str, &str)| DefinitionFile::file(path, *text);
     DefinitionSet::of_files(files.iter().map(file).collect())
 }
 
 /// New definitions go to this directory.
 fn to(directory: &Path) -> impl Fn(&DefinitionId) -> Option<Destination> {
-    move |id| Some(Destination::File(file_of(id, directory)))
+    move |id| {
+        Some(Destination {
+            kind: StoreKind::Files,
+            path: file_of(id, directory),
+        })
+    }
 }
 
 fn text(set: &DefinitionSet, path: &str) -> Option<String> {

@@ -11,7 +11,7 @@ use super::rules;
 use crate::{
     Location, client, conditions,
     document::{Fields, Mistakes, Node},
-    model::{HookDefinition, StageDefinition, WebhookDefinition},
+    model::{StageDefinition, WebhookDefinition},
     names,
     native::{self, read_stage_name},
     plugin,
@@ -66,7 +66,10 @@ pub(super) fn read(
     // What a plugin does is known here; what a server does, its owner says.
     let is_remote = fields.has("clientConfig") || !fields.has("plugin");
     let versions = read_versions(&mut fields, version, is_remote, mistakes);
-    let hook = read_hook(&mut fields, versions.unwrap_or_default(), mistakes);
+    let versions = versions.unwrap_or_default();
+    let read_client =
+        |node: &Node<'_>, mistakes: &mut Mistakes| read_client(node, versions.clone(), mistakes);
+    let hook = plugin::read_in_place_of_client(&mut fields, "webhook", read_client, mistakes);
     let candidate = plugin::read_candidate(&mut fields, hook.as_ref(), mistakes);
     let match_policy = fields.get("matchPolicy", version.match_policy(), Node::word, mistakes);
     let read_rules =
@@ -169,31 +172,6 @@ fn read_versions(
         node.wrong("none of these versions is supported", fix, mistakes);
     }
     Some(known)
-}
-
-fn read_hook(
-    fields: &mut Fields<'_>,
-    versions: Vec<ReviewVersion>,
-    mistakes: &mut Mistakes,
-) -> Option<HookDefinition> {
-    match (fields.optional("clientConfig"), fields.optional("plugin")) {
-        (Some(node), None) => read_client(&node, versions, mistakes).map(HookDefinition::Webhook),
-        (None, Some(node)) => plugin::read(&node, mistakes).map(HookDefinition::Plugin),
-        (None, None) => {
-            let fix = "write where the webhook is, or `plugin` in its place";
-            fields.required("clientConfig", fix, mistakes);
-            None
-        }
-        (Some(client), Some(plugin)) => {
-            read_client(&client, versions, mistakes);
-            plugin::read(&plugin, mistakes);
-            let fix = "keep one of them, or make two webhooks";
-            fields
-                .node()
-                .wrong("the webhook has a clientConfig and a plugin", fix, mistakes);
-            None
-        }
-    }
 }
 
 fn read_client(

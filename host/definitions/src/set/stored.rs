@@ -2,9 +2,9 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use super::{DefinitionFile, DefinitionSet, usable::id_of};
+use super::{DefinitionSet, usable::id_of};
 use crate::{
-    ChainDefinition, ChainId, DefinitionId, chains,
+    ChainDefinition, ChainId, DefinitionFile, DefinitionId, chains,
     document::{BYTE_ORDER_MARK, Document, Mistakes, Node},
     form::{self, Form},
 };
@@ -92,7 +92,7 @@ pub(super) fn all(set: &DefinitionSet) -> Vec<StoredDefinition> {
     usable.chain(set.unusable().iter().filter_map(unusable)).collect()
 }
 
-/// The invalid content of a store, as far as it can be identified.
+/// An entry that cannot be used, as far as it can be identified.
 fn unusable(file: &DefinitionFile) -> Option<StoredDefinition> {
     Some(StoredDefinition {
         id: id_of(file)?,

@@ -8,16 +8,11 @@ use std::{
 use admittance_admission::words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value as Json;
 
-use super::{DefinitionFile, DefinitionSet, definitions};
-use crate::{
-    DefinitionId,
-    chains::Chains,
-    document::{self, Document, Mistakes},
-};
+use super::{DefinitionSet, definitions};
+use crate::{DefinitionFile, DefinitionId, StoreKind, chains::Chains, document::Mistakes};
 
-/// How to treat an invalid definition in a store: a text that is not a definition, a mistake in it, a second
+/// How to treat an invalid entry of a store: a text that is not a definition, a mistake in it, a second
 /// definition of one name or for one operation and kind. The other definitions are served either way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnBadDefinition {
@@ -30,7 +25,7 @@ pub enum OnBadDefinition {
 
 words!(OnBadDefinition, "choice": KeepLast = "keep-last", ServeRest = "serve-rest");
 
-/// A definition in a store, or a file of definitions, that cannot be used as it is.
+/// An entry or a file of definitions that cannot be used as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadDefinition {
     /// Where it is.
@@ -85,43 +80,41 @@ pub struct Usable {
     pub bad: Vec<BadDefinition>,
     /// The versions that are served in their place.
     kept: Vec<DefinitionFile>,
-    /// Files of the system that are not served as they are.
+    /// The files of the set that are not served as they are.
     held: Vec<PathBuf>,
 }
 
 impl DefinitionSet {
-    /// Set aside what stores hold and cannot be used. Mistakes in files of the system stay: they are for
-    /// [`chains`](Self::chains) to tell.
+    /// Sets aside the entries that cannot be used. Mistakes in files stay: [`chains`](Self::chains) reports them.
     ///
     /// `in_force` is what the live table was made of. Of two definitions that cannot both be there the one that is
     /// in force stays, or else the one with the first path, so that all who read the store agree.
     #[must_use]
     pub fn usable(&self, in_force: &[DefinitionFile], on_bad: OnBadDefinition) -> Usable {
+        let is_file = |file: &DefinitionFile| file.kind == StoreKind::Files;
+        let (mut files, mut entries): (Vec<_>, Vec<_>) = self.all().cloned().partition(is_file);
         let mut chains = Chains::default();
-        for file in self.of_system() {
-            let documents = document::read_text_of(&file.path, &file.text, &mut Mistakes::new());
-            chains.read_all(&documents, &mut Mistakes::new());
+        for file in &files {
+            chains.read_all(&file.documents(&mut Mistakes::new()), &mut Mistakes::new());
         }
-        let mut order: Vec<&DefinitionFile> = self.stored().iter().chain(self.unusable()).collect();
-        order.sort_by_key(|file| (standing(file, in_force), &file.path));
-        let (mut stored, mut unusable, mut bad) = (Vec::new(), Vec::new(), Vec::new());
-        for file in order {
-            match take(file, &mut chains) {
-                Ok(()) => stored.push(file.clone()),
+        entries.sort_by_cached_key(|entry| (standing(entry, in_force), entry.path.clone()));
+        let (mut unusable, mut bad) = (Vec::new(), Vec::new());
+        for entry in entries {
+            match take(&entry, &mut chains) {
+                Ok(()) => files.push(entry),
                 Err(mistakes) => {
-                    unusable.push(file.clone());
                     bad.push(BadDefinition {
-                        path: file.path.clone(),
-                        id: id_of(file),
+                        path: entry.path.clone(),
+                        id: id_of(&entry),
                         reasons: mistakes.iter().map(ToString::to_string).collect(),
                         served: Served::Nothing,
                         is_transient: false,
                     });
+                    unusable.push(entry);
                 }
             }
         }
         bad.sort_by(|a, b| a.path.cmp(&b.path));
-        unusable.sort_by(|a, b| a.path.cmp(&b.path));
         let mut kept = Vec::new();
         if on_bad == OnBadDefinition::KeepLast {
             for bad in &mut bad {
@@ -132,9 +125,8 @@ impl DefinitionSet {
                 }
             }
         }
-        let set = self.with_stored(stored).with_unusable(unusable);
         Usable {
-            set,
+            set: Self::of_files(files).with_unusable(unusable),
             bad,
             kept,
             held: Vec::new(),
@@ -143,21 +135,17 @@ impl DefinitionSet {
 }
 
 impl Usable {
-    /// The chains to serve.
+    /// The definitions to serve.
     pub fn served(&self) -> DefinitionSet {
-        let file = |file: &DefinitionFile| match self.held.contains(&file.path) {
-            true => self.kept.iter().find(|kept| kept.path == file.path).cloned(),
-            false => Some(file.clone()),
-        };
-        let files = self.set.of_system().iter().filter_map(file).collect();
-        let kept = self.kept.iter().filter(|kept| !self.held.contains(&kept.path));
-        let stored = self.set.stored().iter().chain(kept);
-        DefinitionSet::of_files(files).with_stored(stored.cloned().collect())
+        let is_served = |file: &&DefinitionFile| !self.held.contains(&file.path);
+        let files = self.set.files().iter().filter(is_served).chain(&self.kept);
+        DefinitionSet::of_files(files.cloned().collect())
     }
 
-    /// Whether this is a file of the system.
-    pub fn is_of_system(&self, path: &Path) -> bool {
-        self.set.of_system().iter().any(|file| file.path == path)
+    /// Whether this is a file, and no entry.
+    pub fn is_file(&self, path: &Path) -> bool {
+        let mut files = self.set.files().iter();
+        files.any(|file| file.path == path && file.kind == StoreKind::Files)
     }
 
     /// Whether the definition of this path can be used as far as its text goes, and is not in force as it is.
@@ -167,8 +155,8 @@ impl Usable {
             && files.any(|file| file.path == path && standing(file, in_force) != 0)
     }
 
-    /// Set a definition that [is new](Self::is_new) aside too, because something else than its text keeps it from being
-    /// used. The version of before is served in its place, if that is wanted and there was one.
+    /// Sets a definition that [is new](Self::is_new) aside too, because something else than its text keeps it from being
+    /// used. The version of before is served in its place, if there was one; of an entry, if that is wanted.
     pub fn set_aside(
         &mut self,
         path: &Path,
@@ -177,19 +165,18 @@ impl Usable {
         (in_force, on_bad): (&[DefinitionFile], OnBadDefinition),
     ) {
         let is_it = |file: &DefinitionFile| file.path == path;
+        let is_file = self.is_file(path);
         let mut id = None;
-        if self.is_of_system(path) {
+        if is_file {
             self.held.push(path.to_owned());
         } else {
-            let (file, stored): (Vec<_>, Vec<_>) = self.set.stored().iter().cloned().partition(is_it);
-            let unusable: Vec<_> = self.set.unusable().iter().chain(&file).cloned().collect();
-            id = file.first().and_then(id_of);
-            self.set = self.set.with_stored(stored).with_unusable(unusable);
+            let (entry, files): (Vec<_>, Vec<_>) = self.set.files().iter().cloned().partition(is_it);
+            id = entry.first().and_then(id_of);
+            let unusable = [self.set.unusable(), &entry].concat();
+            self.set = DefinitionSet::of_files(files).with_unusable(unusable);
         }
-        let last = in_force
-            .iter()
-            .find(|file| is_it(file))
-            .filter(|_| on_bad == OnBadDefinition::KeepLast);
+        let keeps = is_file || on_bad == OnBadDefinition::KeepLast;
+        let last = in_force.iter().find(|file| is_it(file)).filter(|_| keeps);
         self.kept.extend(last.cloned());
         let fits = last.is_some() && self.served().chains().is_ok();
         if !fits {
@@ -212,39 +199,29 @@ impl Usable {
 /// The precedence of a definition that conflicts with another; less wins.
 fn standing(file: &DefinitionFile, in_force: &[DefinitionFile]) -> u8 {
     match in_force.iter().find(|other| other.path == file.path) {
-        Some(other) if says_the_same(&other.text, &file.text) => 0,
+        Some(other) if other.normalized() == file.normalized() => 0,
         Some(_) => 1,
         None => 2,
     }
 }
 
-/// Whether both are the same JSON, however it is written.
-fn says_the_same(one: &str, other: &str) -> bool {
-    let read = |text: &str| serde_json::from_str::<Json>(text).ok();
-    one == other || read(one).is_some_and(|one| read(other) == Some(one))
-}
-
-/// Adds a definition of a store; has no effect if there is a mistake in it.
-fn take(file: &DefinitionFile, chains: &mut Chains) -> Result<(), Mistakes> {
+/// Adds a definition; has no effect if there is a mistake in it.
+fn take(entry: &DefinitionFile, chains: &mut Chains) -> Result<(), Mistakes> {
     let mut mistakes = Mistakes::new();
-    let documents = read(file, &mut mistakes);
+    let documents = entry.documents(&mut mistakes);
     chains.read_all(&documents, &mut mistakes);
     if !mistakes.is_empty() {
-        chains.forget(&file.path.display().to_string());
+        chains.forget(&entry.path.display().to_string());
     }
     mistakes.into_result(())
 }
 
-fn read(file: &DefinitionFile, mistakes: &mut Mistakes) -> Vec<Document> {
-    document::read_stored(&file.path, &file.text, mistakes)
-}
-
-/// The name of the definition in this file of a store.
-pub(crate) fn id_of(file: &DefinitionFile) -> Option<DefinitionId> {
-    let documents = [read(file, &mut Mistakes::new())];
-    let told = definitions(&documents)
-        .into_iter()
+/// The name of the definition in this entry.
+pub(crate) fn id_of(entry: &DefinitionFile) -> Option<DefinitionId> {
+    let documents = [entry.documents(&mut Mistakes::new())];
+    let mut definitions = definitions(&documents).into_iter();
+    definitions
+        .next()
         .map(|definition| definition.id)
-        .next();
-    told.or_else(|| file.place.clone())
+        .or_else(|| entry.place.clone())
 }

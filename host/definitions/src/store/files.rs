@@ -1,31 +1,47 @@
 //! Definitions in files.
 
 use std::{
+    collections::HashSet,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, OnceLock},
+    time::Duration,
 };
 
-use admittance_watch::{Fingerprint, Watch, WatchConfig};
+use admittance_admission::Phase;
+use admittance_watch::{Fingerprint, Watch, WatchConfig, Writers};
 use async_trait::async_trait;
 use tokio::{
     sync::{Mutex, watch},
-    task::{JoinError, spawn_blocking},
+    task::spawn_blocking,
 };
 
-use super::{DefinitionStore, StoreError, write::write};
-use crate::{DefinitionFile, DefinitionId, DefinitionSet, FileChange, change::file_of, set::is_definition};
+use super::{
+    DefinitionStore, StoreError, StoreKind,
+    reading::{Found, QUIET, Reading, is_definition},
+    write::{sweep, write},
+};
+use crate::{DefinitionFile, DefinitionId, DefinitionSet, FileChange, change::file_of};
+
+/// How long files must be unchanged before the removal of chains or stages is believed: a file that is being written
+/// may be a valid file with fewer of them, and a directory that is being replaced is empty for a moment.
+const REMOVAL: Duration = Duration::from_secs(2);
 
 /// Definitions in files and directories, which people edit too. Lives as long as the host.
 ///
-/// They are read as [`DefinitionSet::read`] says. Each is replaced whole; a symbolic link is written where it leads
-/// to, and is removed itself. New ones go to the first directory.
+/// They are read as by [`read_files`](crate::read_files), but not while a file is known to be written, and not with
+/// chains or stages removed before that has been so for 2 s. Each is replaced whole; a symbolic link is written where it
+/// leads to, and is removed itself. New ones go to the first directory. The first read removes what a commit that was
+/// killed has left.
 #[derive(Debug)]
 pub struct FileStore {
     paths: Arc<[PathBuf]>,
     /// The state of the files just before they were last read; `None` before that.
     read: watch::Sender<Option<Fingerprint>>,
+    /// What was last read; `None` before that.
+    complete: Mutex<Option<Complete>>,
     /// Wakes the task that waits for a change.
     watch: Mutex<Option<Watch>>,
+    writers: OnceLock<Writers>,
 }
 
 impl FileStore {
@@ -34,14 +50,53 @@ impl FileStore {
         Self {
             paths: paths.into(),
             read: watch::Sender::new(None),
-            watch: Mutex::new(None),
+            complete: Mutex::default(),
+            watch: Mutex::default(),
+            writers: OnceLock::new(),
         }
     }
 
-    fn broken_off(&self, error: &JoinError) -> StoreError {
-        StoreError::Unreachable {
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let done = spawn_blocking(work).await;
+        done.map_err(|error| StoreError::Unreachable {
             store: self.location(),
             reason: format!("the work was interrupted: {error}"),
+        })
+    }
+
+    /// The files when they are complete, and their state before they were read.
+    async fn read_complete(&self, last: Option<Complete>) -> Result<(Fingerprint, Found), StoreError> {
+        let (mut reading, last) = (Reading::default(), Arc::new(last));
+        let mut has_logged = false;
+        loop {
+            let (paths, before) = (self.paths.clone(), last.clone());
+            let look = move || {
+                let quiet = |found: &Found| match &*before {
+                    Some(last) if last.loses(found) => REMOVAL,
+                    _ => QUIET,
+                };
+                // Taken first, so that changes during the read are noticed.
+                let seen = Fingerprint::of(paths.iter().cloned());
+                (seen, reading.look(&paths, quiet), reading)
+            };
+            let (seen, found);
+            (seen, found, reading) = self.blocking(look).await?;
+            match found {
+                Ok(found) => return Ok((seen, found)),
+                Err(pause) => {
+                    if pause > QUIET && !std::mem::replace(&mut has_logged, true) {
+                        tracing::info!(
+                            "chains or stages were removed from the definitions, or a file is empty; this goes \
+                             live if it is unchanged for {}",
+                            humantime::format_duration(REMOVAL)
+                        );
+                    }
+                    tokio::time::sleep(pause).await;
+                }
+            }
         }
     }
 }
@@ -51,6 +106,10 @@ impl DefinitionStore for FileStore {
     fn location(&self) -> String {
         let paths: Vec<String> = self.paths.iter().map(|path| path.display().to_string()).collect();
         paths.join(", ")
+    }
+
+    fn kind(&self) -> StoreKind {
+        StoreKind::Files
     }
 
     fn owns(&self, path: &Path) -> bool {
@@ -64,28 +123,33 @@ impl DefinitionStore for FileStore {
     }
 
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
-        let paths = self.paths.clone();
-        let (seen, set) = spawn_blocking(move || {
-            // Taken first, so that changes during the read are noticed.
-            let seen = Fingerprint::of(paths.iter().cloned());
-            (seen, DefinitionSet::read(&paths))
-        })
-        .await
-        .map_err(|error| self.broken_off(&error))?;
+        let last = self.complete.lock().await.clone();
+        if last.is_none() {
+            let paths = self.paths.clone();
+            self.blocking(move || sweep(&paths)).await?;
+        }
+        let (seen, Found { mut files, mistakes }) = self.read_complete(last).await?;
         self.read.send_replace(Some(seen));
-        let mut files = set?.files().to_vec();
         files.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(files)
+        let is_whole = mistakes.is_empty();
+        let mut complete = self.complete.lock().await;
+        let (last, read) = (complete.take(), files.clone());
+        *complete = self
+            .blocking(move || Some(Complete::after(last, read, is_whole)))
+            .await?;
+        Ok(mistakes.into_result(files)?)
     }
 
     async fn commit(&self, changes: &[FileChange]) -> Result<(), StoreError> {
         let changes = changes.to_vec();
-        let written = spawn_blocking(move || write(&changes)).await;
-        written.map_err(|error| self.broken_off(&error))?
-    }
-
-    fn is_transactional(&self) -> bool {
-        false
+        let mut complete = self.complete.lock().await;
+        let last = complete.clone();
+        let written = self.blocking(move || {
+            write(&changes)?;
+            Ok::<_, StoreError>(last.map(|last| last.with(&changes)))
+        });
+        *complete = written.await??;
+        Ok(())
     }
 
     async fn changed(&self) {
@@ -101,7 +165,11 @@ impl DefinitionStore for FileStore {
                     watch.expect(seen);
                     watch
                 }
-                none => none.insert(Watch::since(seen, WatchConfig::default())),
+                none => {
+                    let watch = none.insert(Watch::since(seen, WatchConfig::default()));
+                    self.writers.get_or_init(|| watch.writers());
+                    watch
+                }
             };
             tokio::select! {
                 _ = watch.changed() => return,
@@ -110,6 +178,65 @@ impl DefinitionStore for FileStore {
             }
         }
     }
+}
+
+/// What files held when they were last read without mistakes. Less than this may be incomplete.
+#[derive(Clone, Debug, Default)]
+struct Complete {
+    files: Vec<DefinitionFile>,
+    /// Unknown before there is a read without mistakes.
+    stages: Option<HashSet<(Phase, String, String)>>,
+}
+
+impl Complete {
+    fn after(last: Option<Self>, files: Vec<DefinitionFile>, is_whole: bool) -> Self {
+        match stages(&files).filter(|_| is_whole) {
+            None => last.unwrap_or_default(),
+            stages => Self { files, stages },
+        }
+    }
+
+    /// The same after these changes.
+    fn with(self, changes: &[FileChange]) -> Self {
+        let mut files = self.files.clone();
+        for change in changes {
+            files.retain(|file| file.path != change.path);
+            let written = change.after.as_ref();
+            files.extend(written.map(|text| DefinitionFile::file(&change.path, text)));
+        }
+        Self::after(Some(self), files, true)
+    }
+
+    /// Whether this removes chains or stages, or a file was emptied. A mistake removes nothing, as it does not go live.
+    fn loses(&self, found: &Found) -> bool {
+        if !found.mistakes.is_empty() || found.files == self.files {
+            return false;
+        }
+        let Some(stages) = stages(&found.files) else {
+            return false;
+        };
+        let is_blank = |file: &&DefinitionFile| file.text.trim().is_empty();
+        let was_blank = |path: &Path| self.files.iter().filter(is_blank).any(|file| file.path == path);
+        found
+            .files
+            .iter()
+            .filter(is_blank)
+            .any(|file| !was_blank(&file.path))
+            || self
+                .stages
+                .as_ref()
+                .is_none_or(|before| !before.is_subset(&stages))
+    }
+}
+
+/// All stages of all chains; `None` if there are mistakes.
+fn stages(files: &[DefinitionFile]) -> Option<HashSet<(Phase, String, String)>> {
+    let chains = DefinitionSet::of_files(files.to_vec()).chains().ok()?;
+    let stages = chains.iter().flat_map(|chain| {
+        let stages = chain.stages.iter();
+        stages.map(|stage| (chain.phase, chain.name.clone(), stage.spec.name.to_string()))
+    });
+    Some(stages.collect())
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsStr,
-    fs::{self, File, OpenOptions},
+    fs::{self, File, OpenOptions, TryLockError},
     io::{self, Write},
     os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown},
     path::{Path, PathBuf},
@@ -99,13 +99,20 @@ impl Staged {
     }
 }
 
+/// The names of drafts: this, and so many random letters and digits.
+const PREFIX: &str = ".admittance-";
+const RANDOM: usize = 6;
+
 /// Writes the new text to a temporary file next to this one, with its mode and owner.
 fn draft(path: &Path, change: &FileChange) -> io::Result<NamedTempFile> {
     let mut draft = tempfile::Builder::new()
-        .prefix(".admittance-")
+        .prefix(PREFIX)
+        .rand_bytes(RANDOM)
         // The umask applies.
         .permissions(fs::Permissions::from_mode(0o666))
         .tempfile_in(directory(path))?;
+    // Until it is renamed, so that no other program takes it for left behind. Some file systems have no locks.
+    let _ = draft.as_file().try_lock();
     if change.before.is_some() && change.after.is_some() {
         // Renaming would also replace a file that may not be written.
         let there = OpenOptions::new()
@@ -123,6 +130,35 @@ fn draft(path: &Path, change: &FileChange) -> io::Result<NamedTempFile> {
     draft.write_all(change.after.as_deref().unwrap_or_default().as_bytes())?;
     draft.as_file().sync_all()?;
     Ok(draft)
+}
+
+/// Removes the drafts that a killed program left in these directories, or beside these files.
+pub(super) fn sweep(paths: &[PathBuf]) {
+    for path in paths {
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+        let directory = if path.is_dir() { &path } else { directory(&path) };
+        let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+        for draft in entries.filter(|entry| is_draft(&entry.file_name())) {
+            let path = draft.path();
+            if draft.file_type().is_ok_and(|kind| kind.is_file())
+                && !is_locked(&path)
+                && let Err(error) = fs::remove_file(&path)
+            {
+                tracing::warn!(path = %path.display(), %error, "a temporary file cannot be removed");
+            }
+        }
+    }
+}
+
+fn is_draft(name: &OsStr) -> bool {
+    let random = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+    random.is_some_and(|random| random.len() == RANDOM && random.chars().all(|c| c.is_ascii_alphanumeric()))
+}
+
+/// Whether a program that is writing it has locked it.
+fn is_locked(path: &Path) -> bool {
+    let locked = file::open(path).map(|file| file.try_lock());
+    matches!(locked, Ok(Err(TryLockError::WouldBlock)))
 }
 
 /// The content of the file; `None` if it does not exist.

@@ -4,7 +4,10 @@ use std::{fs, time::Duration};
 
 use rustix::fs::{CWD, Mode, mkfifoat};
 
-use crate::scene::{Scene, chain, live, plugin};
+use crate::{
+    scene::{Scene, by, chain, live, plugin},
+    stores::{Following, until},
+};
 
 /// It ends a test that would hang.
 const NEVER: Duration = Duration::from_secs(60);
@@ -45,4 +48,37 @@ async fn a_fifo_holds_up_no_change_and_no_rollback() {
     let rolled_back = tokio::time::timeout(NEVER, host.rollback(1, None)).await;
     rolled_back.expect("the rollback hangs").unwrap();
     assert_eq!(live(&host), "3 a=1");
+}
+
+/// Half a file may be a valid file with fewer chains: whoever reads it waits until it is complete.
+#[tokio::test]
+async fn half_a_file_is_not_used() {
+    let scene = Scene::new();
+    let both = |path: &str| format!("{}---\n{}", chain("a", path), chain("b", path));
+    scene.write("ab.yaml", &both("1"));
+    let host = scene.start().await.unwrap();
+    let pause = Duration::from_millis(300);
+    for path in ["2", "3"] {
+        scene.write("ab.yaml", &chain("a", path));
+        let applied = chain("c", path);
+        let completed = async {
+            tokio::time::sleep(pause).await;
+            assert!(live(&host).contains(" b="), "{}", live(&host));
+            scene.write("ab.yaml", &both(path));
+        };
+        let how = by("ci");
+        let (applied, ()) = tokio::join!(host.apply(&applied, "c", &how), completed);
+        applied.unwrap();
+        let expected = format!("{path} a={path} b={path} c={path}");
+        assert_eq!(live(&host), expected);
+    }
+    let _following = Following::of(&host);
+    scene.write("ab.yaml", &chain("a", "4"));
+    tokio::time::sleep(pause).await;
+    assert_eq!(live(&host), "3 a=3 b=3 c=3");
+    scene.write("ab.yaml", &both("4"));
+    until(&host, "4 a=4 b=4 c=3").await;
+    // It stays so.
+    scene.write("ab.yaml", &chain("a", "4"));
+    until(&host, "5 a=4 c=3").await;
 }

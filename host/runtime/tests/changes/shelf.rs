@@ -127,15 +127,14 @@ impl DefinitionStore for Shelf {
         if state.is_lost {
             return Err(self.unreachable());
         }
-        let file = |(path, text): (&PathBuf, &String)| DefinitionFile {
-            path: path.clone(),
-            text: text.clone(),
-            place: path.strip_prefix(self.location()).ok().map(|name| DefinitionId {
+        let entry = |(path, text): (&PathBuf, &String)| {
+            let place = path.strip_prefix(self.location()).ok().map(|name| DefinitionId {
                 kind: "admissionwebhook".to_owned(),
                 name: name.display().to_string(),
-            }),
+            });
+            DefinitionFile::entry(path, text, place)
         };
-        Ok(state.texts.iter().map(file).collect())
+        Ok(state.texts.iter().map(entry).collect())
     }
 
     async fn commit(&self, changes: &[FileChange]) -> Result<(), StoreError> {

@@ -1,5 +1,3 @@
-use std::path::PathBuf;
-
 use serde_json::json;
 
 use super::*;
@@ -341,11 +339,7 @@ fn definitions_in_files() {
             None,
         ),
     ] {
-        let set = DefinitionSet::of_files(vec![DefinitionFile {
-            path: PathBuf::from("chains/f.yaml"),
-            text: text.clone(),
-            place: None,
-        }]);
+        let set = DefinitionSet::of_files(vec![DefinitionFile::file("chains/f.yaml", text.clone())]);
         let [stored] = set.documents().try_into().unwrap();
         let object = stored.bcs_object();
         let found = object.as_ref().map(BcsObject::printed);

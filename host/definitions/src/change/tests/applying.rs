@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use super::{chain, json, line, set, text, to, told};
-use crate::{DefinitionId, DefinitionSet, Destination, Expected};
+use crate::{DefinitionId, DefinitionSet, Destination, Expected, StoreKind, read_files};
 
 /// The text of the file after applying this.
 fn applied(file: &str, text_of_file: &str, new: &str) -> Result<String, String> {
@@ -261,14 +261,14 @@ fn a_new_file_is_where_reading_finds_it() {
     std::fs::write(&alone, chain("x")).unwrap();
     let paths = [directory.path().to_owned(), alone];
     for name in ["a", "c", "e"] {
-        let set = DefinitionSet::read(&paths).unwrap();
+        let set = DefinitionSet::of_files(read_files(&paths).unwrap());
         let change = set
             .apply(&chain(name), "n", Expected::Any, &to(directory.path()))
             .unwrap();
         for file in &change.files {
             std::fs::write(&file.path, file.after.as_ref().unwrap()).unwrap();
         }
-        assert_eq!(DefinitionSet::read(&paths).unwrap(), change.set);
+        assert_eq!(DefinitionSet::of_files(read_files(&paths).unwrap()), change.set);
     }
 }
 
@@ -332,7 +332,12 @@ fn why_a_text_is_not_applied() {
     for (old, new, expected) in table {
         let set = set(&[("f.yaml", &old)]);
         let has_directory = expected.contains("already") || expected.contains("also");
-        let directory = |_: &DefinitionId| has_directory.then(|| Destination::File("new.yaml".into()));
+        let directory = |_: &DefinitionId| {
+            has_directory.then(|| Destination {
+                kind: StoreKind::Files,
+                path: "new.yaml".into(),
+            })
+        };
         let found = set
             .apply(&new, "new.yaml", Expected::Any, &directory)
             .unwrap_err()

@@ -2,17 +2,19 @@
 
 use std::path::Path;
 
-use super::{chain, json, line, set, text, to, told};
-use crate::{DefinitionFile, DefinitionId, DefinitionSet, Destination, Expected, StageId};
+use super::{chain, json, line, text, to, told};
+use crate::{DefinitionFile, DefinitionId, DefinitionSet, Destination, Expected, StageId, StoreKind};
 
 /// The file `f.yaml` with the chain a, and a store with these.
 fn beside(stored: &[(&str, &str)]) -> DefinitionSet {
-    let file = |(path, text): &(&str, &str)| DefinitionFile {
-        path: path.into(),
-        text: (*text).to_owned(),
-        place: None,
-    };
-    set(&[("f.yaml", &chain("a"))]).with_stored(stored.iter().map(file).collect())
+    let entry = |(path, text): &(&str, &str)| DefinitionFile::entry(path, *text, None);
+    let file = DefinitionFile::file("f.yaml", chain("a"));
+    DefinitionSet::of_files(stored.iter().map(entry).chain([file]).collect())
+}
+
+/// The files, or the entries.
+fn of_kind(set: &DefinitionSet, kind: StoreKind) -> Vec<&DefinitionFile> {
+    set.files().iter().filter(|file| file.kind == kind).collect()
 }
 
 fn absolute(text: &str) -> String {
@@ -21,16 +23,18 @@ fn absolute(text: &str) -> String {
 
 /// New definitions go to the store.
 fn to_store(id: &DefinitionId) -> Option<Destination> {
-    Some(Destination::Store(Path::new("store:/x").join(&id.name)))
+    Some(Destination {
+        kind: StoreKind::Entries,
+        path: Path::new("store:/x").join(&id.name),
+    })
 }
 
 #[test]
 fn what_is_written_to_a_store() {
     let [b, c] = ["b", "c"].map(|name| absolute(&json(name)));
     let old = beside(&[("store:/x/c", &c), ("store:/x/b", &b)]);
-    let paths: Vec<_> = old
-        .stored()
-        .iter()
+    let paths: Vec<_> = of_kind(&old, StoreKind::Entries)
+        .into_iter()
         .map(|file| file.path.display().to_string())
         .collect();
     assert_eq!(paths, ["store:/x/b", "store:/x/c"]);
@@ -83,8 +87,10 @@ fn what_is_written_to_a_store() {
             "store:/x/b"
         };
         assert_eq!(text(&change.set, path), Some(there), "{new}");
-        assert_eq!(change.set.of_system(), old.of_system());
-        assert_eq!(change.set.stored().len(), change.set.files().len() - 1);
+        assert_eq!(
+            of_kind(&change.set, StoreKind::Files),
+            of_kind(&old, StoreKind::Files)
+        );
     }
 }
 
@@ -102,7 +108,8 @@ fn deleted_and_promoted_beside_files() {
     ] {
         let change = old.delete(&id.parse().unwrap()).unwrap();
         assert_eq!(told(&change), expected);
-        assert_eq!((change.set.of_system().len(), change.set.stored().len()), left);
+        let number = |kind| of_kind(&change.set, kind).len();
+        assert_eq!((number(StoreKind::Files), number(StoreKind::Entries)), left);
     }
 
     let candidate = b.replace(
@@ -126,7 +133,7 @@ fn deleted_and_promoted_beside_files() {
             promoted,
             serde_json::from_str::<serde_json::Value>(&expected).unwrap()
         );
-        assert_eq!(change.set.stored().len(), 1);
+        assert_eq!(of_kind(&change.set, StoreKind::Entries).len(), 1);
     }
 }
 

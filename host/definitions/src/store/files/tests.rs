@@ -170,3 +170,106 @@ async fn a_directory_that_is_lost_is_not_empty() {
     place.changed().await;
     assert_eq!(place.read().await, "chains/a.yaml=1 more.yaml=more");
 }
+
+/// A chain of one stage.
+fn chain(name: &str) -> String {
+    format!(
+        "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: {{ name: {name} }}\nspec: {{ rules: [ {{ \
+         operations: [CREATE], kinds: [pod] }} ], stages: [ {{ name: s, plugin: {{ source: file:s.wasm }} }} ] }}\n"
+    )
+}
+
+/// How long a read takes, and how many files it finds.
+async fn timed(place: &Place) -> (Duration, usize) {
+    let started = tokio::time::Instant::now();
+    let files = place.store.read().await.unwrap();
+    (started.elapsed(), files.len())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removal_is_believed_when_it_lasts() {
+    const SOON: Duration = Duration::from_millis(1000);
+    let place = Place::new();
+    let both = format!("{}---\n{}", chain("a"), chain("b"));
+    place.write("more.yaml", &both);
+    place.write("chains/c.yaml", &chain("c"));
+    let (took, files) = timed(&place).await;
+    assert!(took < SOON && files == 2, "at the first read: {took:?}");
+    // Half a file that somebody completes, or that is valid and stays so, an empty one, and one that is gone.
+    place.write("more.yaml", &chain("a"));
+    let completed = async {
+        tokio::time::sleep(SOON).await;
+        place.write("more.yaml", &both);
+    };
+    let (read, ()) = tokio::join!(place.read(), completed);
+    assert!(read.contains(&both), "{read}");
+    type Step = fn(&Place);
+    let steps: [Step; 4] = [
+        |place| place.write("more.yaml", &chain("a")),
+        |place| place.write("more.yaml", ""),
+        |place| place.write("chains/new.yaml", "\n"),
+        |place| fs::remove_file(place.path("chains/c.yaml")).unwrap(),
+    ];
+    for (number, step) in steps.iter().enumerate() {
+        step(&place);
+        let (took, _) = timed(&place).await;
+        assert!(took > SOON, "step {number}: {took:?}");
+        let (took, _) = timed(&place).await;
+        assert!(took < SOON, "step {number}, again: {took:?}");
+    }
+    // What is added, is wrong, or was removed by the store itself needs no confirmation.
+    place.write("chains/c.yaml", &chain("c"));
+    assert!(timed(&place).await.0 < SOON);
+    place.write("more.yaml", "kind: [");
+    assert!(timed(&place).await.0 < SOON);
+    place.write("more.yaml", &chain("a"));
+    assert!(timed(&place).await.0 < SOON);
+    let deleted = place.change("chains/c.yaml", Some(&chain("c")), None);
+    place.store.commit(&[deleted]).await.unwrap();
+    assert!(timed(&place).await.0 < SOON);
+}
+
+#[tokio::test]
+async fn what_a_killed_commit_left_is_removed() {
+    let place = Place::new();
+    let names = [
+        ".admittance-Ab3dEf",
+        ".admittance-locked",
+        ".admittance-longer7",
+        ".admittance-12345",
+        ".admittance-a.yaml",
+        ".other-Ab3dEf",
+    ];
+    for name in names {
+        place.write(&format!("chains/{name}"), "half");
+    }
+    fs::create_dir(place.path("chains/.admittance-Folder")).unwrap();
+    std::os::unix::fs::symlink(place.path("more.yaml"), place.path("chains/.admittance-Linked")).unwrap();
+    place.write(".admittance-Beside", "half");
+    let locked = fs::File::open(place.path("chains/.admittance-locked")).unwrap();
+    locked.lock().unwrap();
+    place.read().await;
+    let left = |directory: &str| {
+        let entries = fs::read_dir(place.path(directory)).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(
+        left("chains"),
+        [
+            ".admittance-12345",
+            ".admittance-Folder",
+            ".admittance-Linked",
+            ".admittance-a.yaml",
+            ".admittance-locked",
+            ".admittance-longer7",
+            ".other-Ab3dEf",
+        ]
+    );
+    assert_eq!(left(""), ["chains", "more.yaml"]);
+    // Only at the start.
+    place.write("chains/.admittance-Ab3dEf", "half");
+    place.read().await;
+    assert_eq!(left("chains").len(), 8);
+}

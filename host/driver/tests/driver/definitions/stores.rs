@@ -85,7 +85,10 @@ impl DefinitionStore for Contested {
 
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
         self.check()?;
-        self.0.files.read().await
+        let files = self.0.files.read().await?.into_iter();
+        // As entries, which several programs write.
+        let entry = |file: DefinitionFile| DefinitionFile::entry(file.path, file.text, None);
+        Ok(files.map(entry).collect())
     }
 
     async fn commit(&self, changes: &[FileChange]) -> Result<(), StoreError> {

@@ -1,0 +1,223 @@
+//! Reads files: their texts as they were at one moment, and none by halves.
+
+use std::{
+    collections::HashSet,
+    fs, io,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use admittance_watch::Stamp;
+
+use crate::{
+    DefinitionFile,
+    document::{self, Location, Mistake, Mistakes},
+};
+
+/// How often files that keep changing are read.
+const ATTEMPTS: usize = 10;
+
+/// How long files must be unchanged until they are taken for complete.
+pub(super) const QUIET: Duration = Duration::from_millis(50);
+
+/// Reads these files, and the files `*.yaml`, `*.yml` and `*.json` in these directories (not in directories inside of
+/// them; hidden files and editors' backups are passed over). A directory may be empty. This blocks.
+///
+/// The texts are those of one moment: what changes while it is read is read again.
+///
+/// # Errors
+///
+/// Every path that cannot be read, is not UTF-8, or is larger than [`LARGEST_FILE`](document::LARGEST_FILE). A path that
+/// is not there is one of them: a directory that is gone is never taken for an empty one.
+pub fn read_files(paths: &[PathBuf]) -> Result<Vec<DefinitionFile>, Mistakes> {
+    let mut mistakes = Mistakes::new();
+    let files = read(paths, &mut mistakes);
+    mistakes.into_result(files)
+}
+
+/// As [`read_files`], without the files that cannot be read.
+pub(crate) fn read(paths: &[PathBuf], mistakes: &mut Mistakes) -> Vec<DefinitionFile> {
+    let mut reading = Reading::default();
+    loop {
+        match reading.look(paths, |_| QUIET) {
+            Ok(found) => {
+                mistakes.extend(found.mistakes);
+                return found.files;
+            }
+            Err(pause) => std::thread::sleep(pause),
+        }
+    }
+}
+
+/// The texts of files, and what cannot be read.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) files: Vec<DefinitionFile>,
+    pub(super) mistakes: Mistakes,
+}
+
+/// A reading of files. Lives until they are complete.
+///
+/// A ConfigMap is replaced by swapping one link, a directory that is removed lists no files before it is gone, and a
+/// file that is written in place may be valid at every moment. So what was read counts when everything has been
+/// unchanged for a while: since it was read, or since before.
+#[derive(Debug, Default)]
+pub(super) struct Reading {
+    listing: Listing,
+    /// What was read of the listing.
+    found: Option<Found>,
+    attempts: usize,
+}
+
+impl Reading {
+    /// What the paths lead to when it has been unchanged for as long as `quiet` says of it; or the time after which to
+    /// look again.
+    pub(super) fn look(
+        &mut self,
+        paths: &[PathBuf],
+        quiet: impl Fn(&Found) -> Duration,
+    ) -> Result<Found, Duration> {
+        loop {
+            let listing = Listing::of(paths);
+            if listing == self.listing
+                && let Some(found) = self.found.take()
+            {
+                return Ok(found);
+            }
+            if self.attempts == ATTEMPTS {
+                return Ok(kept_changing(paths));
+            }
+            self.attempts += 1;
+            self.listing = listing;
+            self.found = self.listing.read();
+            let Some(found) = &self.found else { continue };
+            let rest = quiet(found).saturating_sub(self.listing.age());
+            if !rest.is_zero() {
+                return Err(rest);
+            }
+        }
+    }
+}
+
+fn kept_changing(paths: &[PathBuf]) -> Found {
+    let mut found = Found::default();
+    for path in paths {
+        let message = "the file kept changing while it was read".to_owned();
+        found
+            .mistakes
+            .push(of_path(path, message, "read it again when it is whole"));
+    }
+    found
+}
+
+/// The state of the files, for comparison.
+#[derive(Debug, Default, PartialEq)]
+struct Listing {
+    /// The paths themselves, and what they lead to.
+    paths: Vec<[Option<Stamp>; 2]>,
+    /// Each once.
+    files: Vec<(PathBuf, Option<Stamp>)>,
+    mistakes: Mistakes,
+}
+
+impl Listing {
+    fn of(paths: &[PathBuf]) -> Self {
+        let mut listing = Self::default();
+        let mut seen = HashSet::new();
+        for path in paths {
+            listing
+                .paths
+                .push([stamp(fs::symlink_metadata(path)), stamp(fs::metadata(path))]);
+            let files = match files(path) {
+                Ok(files) => files,
+                Err(error) => {
+                    let message = format!("the directory cannot be read: {error}");
+                    listing.mistakes.push(of_path(path, message, ""));
+                    continue;
+                }
+            };
+            for file in files {
+                // A file may be named beside its directory. One that cannot be found is reported by reading it.
+                let identity = fs::canonicalize(&file).unwrap_or_else(|_| file.clone());
+                if seen.insert(identity) {
+                    let found = stamp(fs::metadata(&file));
+                    listing.files.push((file, found));
+                }
+            }
+        }
+        listing
+    }
+
+    /// How long ago anything was last written to or put in place. It is zero if a clock is wrong.
+    fn age(&self) -> Duration {
+        let now = SystemTime::now();
+        let files = self.files.iter().filter_map(|(_, stamp)| stamp.as_ref());
+        let stamps = self.paths.iter().flatten().flatten().chain(files);
+        let ages = stamps.map(|stamp| stamp.age(now).unwrap_or_default());
+        ages.min().unwrap_or(Duration::MAX)
+    }
+
+    /// The texts of the files; `None` if one of them was replaced in the meantime.
+    fn read(&self) -> Option<Found> {
+        let mut found = Found {
+            files: Vec::new(),
+            mistakes: self.mistakes.clone(),
+        };
+        for (path, stamp) in &self.files {
+            match document::text_of(path) {
+                // Links may lead elsewhere for a moment, and back.
+                Ok((_, metadata)) if *stamp != Some(Stamp::of(&metadata)) => return None,
+                Ok((text, _)) => found.files.push(DefinitionFile::file(path, text)),
+                Err(mistake) => found.mistakes.push(mistake),
+            }
+        }
+        Some(found)
+    }
+}
+
+/// The state of a path; `None` if it cannot be accessed.
+fn stamp(metadata: io::Result<fs::Metadata>) -> Option<Stamp> {
+    metadata.ok().map(|metadata| Stamp::of(&metadata))
+}
+
+fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut files = Vec::new();
+    for entry in fs::read_dir(path)? {
+        let file = entry?.path();
+        // A symbolic link to a file is a file: Kubernetes mounts ConfigMaps so.
+        if is_definition(&file) && !file.is_dir() {
+            files.push(file);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// By its name alone. Backups (`a.yaml~`, `#a.yaml#`, `a.yaml.bak`) have another ending; `.#a.yaml` is
+/// hidden.
+pub(super) fn is_definition(file: &Path) -> bool {
+    let hidden = file
+        .file_name()
+        .is_none_or(|name| name.to_string_lossy().starts_with('.'));
+    let known = file.extension().is_some_and(|extension| {
+        ["yaml", "yml", "json"]
+            .iter()
+            .any(|known| extension.eq_ignore_ascii_case(known))
+    });
+    known && !hidden
+}
+
+fn of_path(path: &Path, message: String, fix: &str) -> Mistake {
+    Mistake {
+        location: Location::of_file(path.display().to_string()),
+        path: String::new(),
+        message,
+        fix: fix.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+use std::{
+    os::unix::fs::symlink,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use super::*;
+
+#[test]
+fn files_as_they_are() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let paths = [directory.path().to_owned()];
+    assert_eq!(read_files(&paths), Ok(Vec::new()));
+
+    fs::write(path("b.yaml"), "kind: [").unwrap();
+    fs::write(path("a.json"), "\u{feff}").unwrap();
+    fs::write(path(".hidden.yaml"), "").unwrap();
+    let expected = vec![
+        DefinitionFile::file(path("a.json"), "\u{feff}"),
+        DefinitionFile::file(path("b.yaml"), "kind: ["),
+    ];
+    assert_eq!(read_files(&paths), Ok(expected));
+}
+
+#[test]
+fn what_cannot_be_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    fs::write(path("bytes.yaml"), b"a: 1\nb: \xff").unwrap();
+    fs::write(path("large.yaml"), vec![b'#'; document::LARGEST_FILE + 1]).unwrap();
+    fs::write(path("right.yaml"), "a: 1").unwrap();
+    symlink(path("nowhere"), path("link.yaml")).unwrap();
+    let found = read_files(&[directory.path().to_owned(), path("gone")]).unwrap_err();
+    let place = format!("{}/", directory.path().display());
+    assert_eq!(
+        found.to_string().replace(&place, ""),
+        "bytes.yaml:2:4: the file is not UTF-8 from here on; save it as UTF-8\n\
+         gone: the file cannot be read: No such file or directory (os error 2)\n\
+         large.yaml: the file has more than 4194304 bytes; split it\n\
+         link.yaml: the file cannot be read: No such file or directory (os error 2)"
+    );
+}
+
+/// Files beside a link that is swapped, as Kubernetes mounts a ConfigMap, are never read half from one
+/// and half from the other.
+#[test]
+fn the_texts_are_of_one_moment() {
+    const FILES: usize = 20;
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    for version in ["1", "2"] {
+        fs::create_dir(path(version)).unwrap();
+        for file in 0..FILES {
+            fs::write(path(version).join(file.to_string()), version).unwrap();
+        }
+    }
+    symlink("1", path("data")).unwrap();
+    fs::create_dir(path("chains")).unwrap();
+    for file in 0..FILES {
+        symlink(
+            format!("../data/{file}"),
+            path("chains").join(format!("{file}.yaml")),
+        )
+        .unwrap();
+    }
+    let is_over = AtomicBool::new(false);
+    let (swap, is_over) = (&path("swap"), &is_over);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for version in ["2", "1"].repeat(500) {
+                symlink(version, swap).unwrap();
+                fs::rename(swap, path("data")).unwrap();
+            }
+            is_over.store(true, Ordering::SeqCst);
+        });
+        loop {
+            let last = is_over.load(Ordering::SeqCst);
+            match read_files(&[path("chains")]) {
+                Ok(files) => {
+                    let texts: Vec<&str> = files.iter().map(|file| file.text.as_str()).collect();
+                    assert_eq!(texts.len(), FILES);
+                    assert!(texts.iter().all(|text| *text == texts[0]), "{texts:?}");
+                }
+                Err(mistakes) => {
+                    let mistakes = mistakes.to_string();
+                    assert!(
+                        mistakes.contains("the file kept changing while it was read"),
+                        "{mistakes}"
+                    );
+                    assert!(!last, "nothing changes any more");
+                }
+            }
+            if last {
+                break;
+            }
+        }
+    });
+}
+
+/// A directory that goes while it is read is missing, and not empty.
+#[test]
+fn a_directory_that_goes_and_returns() {
+    let directory = tempfile::tempdir().unwrap();
+    let chains = directory.path().join("chains");
+    let aside = directory.path().join("aside");
+    fs::create_dir(&aside).unwrap();
+    for file in 0..20 {
+        fs::write(aside.join(format!("{file}.yaml")), "").unwrap();
+    }
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..500 {
+                fs::rename(&aside, &chains).unwrap();
+                fs::rename(&chains, &aside).unwrap();
+            }
+            is_over.store(true, Ordering::SeqCst);
+        });
+        while !is_over.load(Ordering::SeqCst) {
+            if let Ok(files) = read_files(std::slice::from_ref(&chains)) {
+                assert_eq!(files.len(), 20);
+            }
+        }
+    });
+}

@@ -1,0 +1,214 @@
+use admittance_admission::{Denial, GroupVersionKind, Operation, Verdict};
+
+use super::*;
+
+type Say = fn() -> Result<Response, Failure>;
+
+struct Says(Say);
+
+#[async_trait]
+impl Hook for Says {
+    async fn admit(&self, _: &Request, _: Deadline) -> Result<Response, Failure> {
+        (self.0)()
+    }
+}
+
+/// Waits for a permit and takes it.
+struct Waits(Arc<Semaphore>);
+
+#[async_trait]
+impl Hook for Waits {
+    async fn admit(&self, _: &Request, _: Deadline) -> Result<Response, Failure> {
+        self.0.acquire().await.unwrap().forget();
+        Ok(Response::allow())
+    }
+}
+
+fn request() -> Request {
+    let kind = GroupVersionKind::from_api_version("v1", "Pod");
+    let resource = kind.guess_resource();
+    let object = Object::parse(r#"{"metadata":{"name":"web"},"spec":{"a":1}}"#).unwrap();
+    Request::new(Operation::Create, kind, resource).with_object(object)
+}
+
+fn patch(text: &str) -> Result<Response, Failure> {
+    Ok(Response::new(Verdict::Patch(Patch::parse(text).unwrap())))
+}
+
+fn status(name: &str) -> PluginStatus {
+    PluginStatus {
+        name: name.to_owned(),
+        version: "1.0.0".to_owned(),
+        source: format!("file:{name}.wasm"),
+        digest: name.to_owned(),
+        signature: String::new(),
+        configured_per_call: None,
+        cluster: Vec::new(),
+        from_store: false,
+    }
+}
+
+fn subject(candidate: &str, share: &str) -> Subject {
+    Subject {
+        stage: "Mutating:a/b".to_owned(),
+        plugin: "plugin".to_owned(),
+        candidate: candidate.to_owned(),
+        share: share.parse().unwrap(),
+    }
+}
+
+fn shadowed(plugin: impl Hook, candidate: impl Hook, share: &str) -> Shadowed {
+    let trial = Trials::default().of(subject("candidate", share), status("plugin"), status("candidate"));
+    Shadowed {
+        plugin: Arc::new(plugin),
+        candidate: Arc::new(candidate),
+        timeout: Duration::from_secs(1),
+        trial,
+    }
+}
+
+/// Every comparison that was begun is done.
+async fn settled(shadowed: &Shadowed) -> CandidateStatus {
+    let all = u32::try_from(AT_ONCE).unwrap();
+    drop(shadowed.trial.slots.acquire_many(all).await.unwrap());
+    shadowed.trial.status()
+}
+
+#[tokio::test]
+async fn answers_are_compared_by_what_they_come_to() {
+    let add: Say = || patch(r#"[{"op":"add","path":"/spec/b","value":1}]"#);
+    let replace: Say = || {
+        let whole = r#"{"spec":{"b":1,"a":1},"metadata":{"name":"web"}}"#;
+        Ok(Response::new(Verdict::Replace(Object::parse(whole).unwrap())))
+    };
+    let other: Say = || patch(r#"[{"op":"add","path":"/spec/b","value":2}]"#);
+    let nothing: Say = || patch(r#"[{"op":"replace","path":"/spec/a","value":1}]"#);
+    let doubling: Say = || {
+        let copy = |i| format!(r#"{{"op":"copy","from":"","path":"/b{i}"}}"#);
+        patch(&format!("[{}]", (0..35).map(copy).collect::<Vec<_>>().join(",")))
+    };
+    let respells: Say = || patch(r#"[{"op":"add","path":"/metadata/Name","value":"x"}]"#);
+    let broken: Say = || patch(r#"[{"op":"remove","path":"/none"}]"#);
+    let allow: Say = || Ok(Response::allow());
+    let warn: Say = || {
+        let mut response = Response::allow();
+        response.warnings = vec!["careful".to_owned()];
+        Ok(response)
+    };
+    let deny: Say = || Ok(Response::deny(Denial::forbidden("no")));
+    let deny_otherwise: Say = || Ok(Response::deny(Denial::forbidden("never")));
+    let fail: Say = || Err(Failure::new(FailureKind::Trap, "unreachable"));
+    let panics: Say = || panic!("the test wants it");
+    for (row, (plugin, candidate, expected)) in [
+        (allow, allow, ["allow", "allow", "same"]),
+        (allow, nothing, ["allow", "allow", "same"]),
+        (add, replace, ["patch", "patch", "same"]),
+        (fail, fail, ["failed", "failed", "same"]),
+        (add, other, ["patch", "patch", "different"]),
+        (allow, add, ["allow", "patch", "different"]),
+        (allow, deny, ["allow", "deny", "different"]),
+        (deny, deny_otherwise, ["deny", "deny", "different"]),
+        (allow, warn, ["allow", "allow", "different"]),
+        (fail, allow, ["failed", "allow", "different"]),
+        (allow, fail, ["allow", "failed", "failed"]),
+        (allow, broken, ["allow", "failed", "failed"]),
+        (allow, doubling, ["allow", "failed", "failed"]),
+        (doubling, doubling, ["failed", "failed", "same"]),
+        (allow, respells, ["allow", "failed", "failed"]),
+        (deny, panics, ["deny", "failed", "failed"]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let shadowed = shadowed(Says(plugin), Says(candidate), "100%");
+        let answer = shadowed
+            .admit(&request(), Deadline::after(Duration::from_secs(1)))
+            .await;
+        // The plugin's answer is used, whatever the candidate says.
+        let deadline = Deadline::after(Duration::from_secs(1));
+        let (answer, plugin) = (
+            Answer::of(&request(), answer, deadline).await,
+            Answer::of(&request(), plugin(), deadline).await,
+        );
+        assert!(answer.is_same(&plugin), "{row}");
+        let status = settled(&shadowed).await;
+        let result = match (status.same, status.different, status.failed) {
+            (1, 0, 0) => "same",
+            (0, 1, 0) => "different",
+            (0, 1, 1) => "failed",
+            other => panic!("{row}: {other:?}"),
+        };
+        assert_eq!(result, expected[2], "{row}");
+        let samples = shadowed.trial.report().samples;
+        assert_eq!(samples.len(), usize::from(result != "same"), "{row}");
+        for sample in samples {
+            assert_eq!(
+                [sample.plugin.verdict, sample.candidate.verdict],
+                expected[..2],
+                "{row}"
+            );
+            assert_eq!((sample.name.as_str(), sample.kind.as_str()), ("web", "v1/Pod"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_share_is_compared_and_the_newest_samples_are_kept() {
+    let shadowed = shadowed(
+        Says(|| Ok(Response::allow())),
+        Says(|| Ok(Response::deny(Denial::forbidden("no")))),
+        "50%",
+    );
+    for _ in 0..2 * SAMPLES + 4 {
+        shadowed
+            .admit(&request(), Deadline::after(Duration::from_secs(1)))
+            .await
+            .unwrap();
+        settled(&shadowed).await;
+    }
+    let report = shadowed.trial.report();
+    assert_eq!(report.candidate.different, SAMPLES as u64 + 2);
+    assert_eq!(report.samples.len(), SAMPLES);
+    assert!(report.samples.is_sorted_by(|a, b| a.at >= b.at));
+}
+
+#[tokio::test]
+async fn a_slow_candidate_is_passed_over_and_holds_up_nobody() {
+    let gate = Arc::new(Semaphore::new(0));
+    let shadowed = shadowed(Says(|| Ok(Response::allow())), Waits(gate.clone()), "100%");
+    for _ in 0..AT_ONCE + 3 {
+        shadowed
+            .admit(&request(), Deadline::after(Duration::from_secs(1)))
+            .await
+            .unwrap();
+    }
+    gate.add_permits(AT_ONCE);
+    let status = settled(&shadowed).await;
+    assert_eq!((status.same, status.passed_over), (AT_ONCE as u64, 3));
+}
+
+#[test]
+fn a_trial_goes_on_while_some_table_has_it() {
+    let trials = Trials::default();
+    let of = |candidate: &str, share: &str| {
+        trials.of(subject(candidate, share), status("plugin"), status(candidate))
+    };
+    let first = of("one", "10%");
+    assert!(Arc::ptr_eq(&first, &of("one", "10%")));
+    assert!(!Arc::ptr_eq(&first, &of("two", "10%")));
+    assert!(!Arc::ptr_eq(&first, &of("one", "20%")));
+    first.same.fetch_add(1, Ordering::Relaxed);
+    drop(first);
+    assert_eq!(of("one", "10%").status().same, 0);
+}
+
+#[test]
+fn long_patches_are_cut() {
+    assert_eq!(cut("short".to_owned()), "short");
+    let text = cut("é".repeat(PATCH_SIZE));
+    assert!(
+        text.len() < PATCH_SIZE + 40 && text.ends_with("... (16384 bytes more)"),
+        "{}",
+        text.len()
+    );
+}

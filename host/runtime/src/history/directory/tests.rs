@@ -1,0 +1,69 @@
+use super::*;
+use crate::history::tests::entry;
+
+#[test]
+fn what_is_written_is_there_when_the_program_starts_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a/history");
+    let directory = HistoryDirectory::open(&path).unwrap();
+    let (first, second) = (entry(9, "a"), entry(10, "b"));
+    directory.write(&second).unwrap();
+    directory.write(&first).unwrap();
+    drop(directory);
+    let directory = HistoryDirectory::open(&path).unwrap();
+    assert_eq!(directory.entries().unwrap(), [first, second.clone()]);
+    directory.remove_before(9);
+    assert_eq!(directory.entries().unwrap().len(), 2);
+    directory.remove_before(10);
+    directory.remove_before(10);
+    assert_eq!(directory.entries().unwrap(), [second]);
+}
+
+#[test]
+fn what_a_killed_program_was_writing_is_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let entry = entry(1, "a");
+    let directory = HistoryDirectory::open(folder.path()).unwrap();
+    directory.write(&entry).unwrap();
+    drop(directory);
+    for name in [".tmpAb3dEf", ".tmp"] {
+        fs::write(folder.path().join(name), "half").unwrap();
+    }
+    let directory = HistoryDirectory::open(folder.path()).unwrap();
+    let names = fs::read_dir(folder.path()).unwrap();
+    let mut names: Vec<_> = names.map(|file| file.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["0000000001.revision", "lock"]);
+    assert_eq!(directory.entries().unwrap(), [entry]);
+}
+
+#[test]
+fn one_program_has_it_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = HistoryDirectory::open(folder.path()).unwrap();
+    let error = HistoryDirectory::open(folder.path()).unwrap_err();
+    let expected = format!("it is in use by process {}", std::process::id());
+    assert!(error.to_string().contains(&expected), "{error}");
+    drop(first);
+    HistoryDirectory::open(folder.path()).unwrap();
+}
+
+#[test]
+fn a_damaged_revision_is_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = HistoryDirectory::open(folder.path()).unwrap();
+    for (damage, number) in [("cut", 1), ("changed", 2), ("empty", 3)] {
+        directory.write(&entry(number, "text")).unwrap();
+        let path = directory.file(number);
+        let mut bytes = fs::read(&path).unwrap();
+        match damage {
+            "cut" => bytes.truncate(bytes.len() - 1),
+            "changed" => *bytes.last_mut().unwrap() = b' ',
+            _ => bytes.clear(),
+        }
+        fs::write(&path, bytes).unwrap();
+    }
+    let whole = entry(4, "text");
+    directory.write(&whole).unwrap();
+    assert_eq!(directory.entries().unwrap(), [whole]);
+}

@@ -1,0 +1,80 @@
+use admittance_admission::{GroupVersionKind, Operation};
+use serde_json::json;
+
+use super::*;
+
+fn request(kind: &str) -> Request {
+    let kind = GroupVersionKind::from_api_version("v1", kind);
+    let resource = kind.guess_resource();
+    Request::new(Operation::Create, kind, resource)
+}
+
+#[test]
+fn named_values_are_left_out() {
+    let object = json!({"a": {"b": "1", "c/d": "2"}, "list": [{"v": 1}, {"v": 2}, {"w": 3}], "null": null});
+    for (redaction, expected, count) in [
+        ("/a/b", json!({"a": {"b": REDACTED, "c/d": "2"}}), 1),
+        ("/a/c~1d", json!({"a": {"b": "1", "c/d": REDACTED}}), 1),
+        ("/a", json!({"a": REDACTED}), 1),
+        ("/a/*", json!({"a": {"b": REDACTED, "c/d": REDACTED}}), 2),
+        (
+            "/list/*/v",
+            json!({"list": [{"v": REDACTED}, {"v": REDACTED}, {"w": 3}]}),
+            2,
+        ),
+        (
+            "/list/1/v",
+            json!({"list": [{"v": 1}, {"v": REDACTED}, {"w": 3}]}),
+            1,
+        ),
+        ("/a/b/c", json!({}), 0),
+        ("/null", json!({}), 0),
+        ("/none", json!({}), 0),
+    ] {
+        let parsed: Redaction = redaction.parse().unwrap();
+        assert_eq!(parsed.to_string(), redaction);
+        let mut asked = json!({"object": object, "oldObject": object});
+        let found = apply(&request("Pod"), &[parsed], &mut asked, &mut json!({}));
+        let mut whole = object.clone();
+        for (key, value) in expected.as_object().unwrap() {
+            whole[key] = value.clone();
+        }
+        assert_eq!(asked, json!({"object": whole, "oldObject": whole}), "{redaction}");
+        assert_eq!(found, 2 * count, "{redaction}");
+    }
+    for wrong in ["", "/", "a/b"] {
+        assert!(wrong.parse::<Redaction>().is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn patches_do_not_tell_it_either() {
+    let patch = json!([
+        {"op": "add", "path": "/a/b", "value": "secret"},
+        {"op": "add", "path": "/a", "value": {"b": "secret", "c": "open"}},
+        {"op": "replace", "path": "/a/b/deep", "value": "secret"},
+        {"op": "add", "path": "/list/-", "value": {"v": "secret"}},
+        {"op": "add", "path": "/c", "value": "open"},
+        {"op": "remove", "path": "/a/b"},
+    ]);
+    let redactions = ["/a/b", "/list/*/v"].map(|text| text.parse().unwrap());
+    let mut answered = json!({"patch": BASE64_STANDARD.encode(patch.to_string())});
+    let count = apply(&request("Pod"), &redactions, &mut json!({}), &mut answered);
+    let text = BASE64_STANDARD
+        .decode(answered["patch"].as_str().unwrap())
+        .unwrap();
+    let text = String::from_utf8(text).unwrap();
+    assert!(!text.contains("secret"), "{text}");
+    assert_eq!((text.matches("open").count(), count), (2, 4), "{text}");
+}
+
+#[test]
+fn what_secrets_hold_is_never_told() {
+    let secret = json!({"data": {"a": "x"}, "stringData": {"b": "x"}, "type": "Opaque"});
+    let mut asked = json!({"object": secret, "oldObject": null});
+    assert_eq!(apply(&request("Secret"), &[], &mut asked, &mut json!({})), 2);
+    let expected = json!({"data": {"a": REDACTED}, "stringData": {"b": REDACTED}, "type": "Opaque"});
+    assert_eq!(asked["object"], expected);
+    let mut asked = json!({"object": secret});
+    assert_eq!(apply(&request("ConfigMap"), &[], &mut asked, &mut json!({})), 0);
+}

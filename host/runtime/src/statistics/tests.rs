@@ -1,0 +1,78 @@
+use admittance_admission::{Denial, FailureKind, FailurePolicy, Patch, SkipReason};
+
+use super::*;
+
+#[test]
+fn results_are_counted_and_the_last_one_is_the_state() {
+    let statistics = StageStatistics::default();
+    let failed = || StageResult::Failed {
+        failure: Failure::new(FailureKind::Trap, "unreachable"),
+        policy: FailurePolicy::Fail,
+    };
+    let table = [
+        (StageResult::Skipped(SkipReason::Rules), StageState::Idle),
+        (StageResult::NotReached, StageState::Idle),
+        (StageResult::Allowed, StageState::Healthy),
+        (failed(), StageState::Failing),
+        (StageResult::NotReached, StageState::Failing),
+        (StageResult::Changed(Patch::default()), StageState::Healthy),
+        (StageResult::Denied(Denial::forbidden("no")), StageState::Healthy),
+    ];
+    for (result, expected) in table {
+        statistics.record(&result, Duration::from_micros(10));
+        assert_eq!(statistics.status().0, expected, "{result:?}");
+    }
+    let (_, calls, failure) = statistics.status();
+    let counts = [
+        calls.total,
+        calls.allowed,
+        calls.changed,
+        calls.denied,
+        calls.failed,
+    ];
+    assert_eq!(counts, [4, 1, 1, 1, 1]);
+    assert_eq!(calls.p99_microseconds, Some(10));
+    assert_eq!(failure.unwrap().kind, "trap");
+}
+
+#[test]
+fn metrics_are_made_once_for_each_policy() {
+    let statistics = StageStatistics::default();
+    let made = [FailurePolicy::Fail, FailurePolicy::Fail, FailurePolicy::Ignore]
+        .map(|policy| statistics.lacks_metrics(policy));
+    assert_eq!(made, [true, false, true]);
+}
+
+#[test]
+fn they_go_on_while_somebody_has_the_stage_with_the_same_hook() {
+    let statistics = Statistics::default();
+    let first = statistics.of("a/b", "1");
+    assert!(Arc::ptr_eq(&first, &statistics.of("a/b", "1")));
+    assert!(!Arc::ptr_eq(&first, &statistics.of("a/b", "2")));
+    assert!(!Arc::ptr_eq(&first, &statistics.of("a/c", "1")));
+    first.record(&StageResult::Allowed, Duration::ZERO);
+    drop(first);
+    assert_eq!(statistics.of("a/b", "1").status().0, StageState::Idle);
+}
+
+#[test]
+fn durations_are_forgotten_after_two_periods() {
+    let start = Instant::now();
+    let mut recent = Recent::new(start);
+    let of = |recent: &Recent| recent.quantiles([0.5, 0.99]);
+    assert_eq!(of(&recent), [None, None]);
+    for _ in 0..98 {
+        recent.record(Duration::from_micros(20), start);
+    }
+    for _ in 0..2 {
+        recent.record(Duration::from_secs(3600), start + PERIOD);
+    }
+    let [p50, p99] = of(&recent);
+    assert_eq!(p50, Some(20));
+    assert!(p99.is_some_and(|p99| p99 >= 60_000_000), "{p99:?}");
+    recent.record(Duration::from_micros(30), start + 2 * PERIOD);
+    recent.record(Duration::from_micros(30), start + 3 * PERIOD);
+    assert_eq!(of(&recent), [Some(30), Some(30)]);
+    recent.record(Duration::from_micros(40), start + 9 * PERIOD);
+    assert_eq!(of(&recent), [Some(40), Some(40)]);
+}
