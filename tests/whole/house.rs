@@ -209,7 +209,6 @@ const LAYERS: [&[&str]; 8] = [
     &["admittance-conditions"],
     &[
         "admittance-admission",
-        "admittance-module",
         "admittance-net",
         "admittance-watch",
     ],

@@ -10,7 +10,7 @@ mod progress;
 pub mod signature;
 mod store;
 
-pub use admittance_module::{Digest, ModuleReference, OciReference};
+pub use admittance_admission::{Digest, ModuleReference, OciReference};
 pub use catalog::{Catalog, CatalogConfig, Freshness, Pushed, Resolver};
 pub use error::Error;
 pub use fetch::NetworkConfig;

@@ -41,7 +41,7 @@ mod share;
 mod store;
 mod warnings;
 
-pub use admittance_module::{Digest, ModuleReference, OciReference};
+pub use admittance_admission::{Digest, ModuleReference, OciReference};
 pub use bcs::{BcsObject, NoBcsObject};
 pub use chains::{load, load_text};
 pub use change::{Change, ChangeError, Destination, Effect, Expected, FileChange};

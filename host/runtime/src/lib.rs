@@ -77,12 +77,12 @@ pub use status::{
 pub use table::Table;
 
 pub use admittance_admission as admission;
+pub use admittance_admission::{Digest, ModuleReference};
 pub use admittance_catalog as catalog;
 pub use admittance_conditions as conditions;
 pub use admittance_definitions as definitions;
 pub use admittance_definitions::{Expected, OnBadDefinition, Served};
 pub use admittance_dialect as dialect;
-pub use admittance_module::{Digest, ModuleReference};
 pub use admittance_sandbox as sandbox;
 pub use admittance_sandbox::SandboxConfig;
 
