@@ -52,6 +52,11 @@ impl OciReference {
         &self.repository
     }
 
+    /// The registry and the path in it, without tag and digest.
+    pub fn name(&self) -> String {
+        format!("{}/{}", self.registry, self.repository)
+    }
+
     /// The tag; [`DEFAULT_TAG`](Self::DEFAULT_TAG) if there is neither tag nor digest.
     pub fn tag(&self) -> Option<&str> {
         match (&self.tag, self.digest) {

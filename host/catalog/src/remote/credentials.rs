@@ -2,26 +2,14 @@ use std::{io, path::PathBuf, time::Duration};
 
 use docker_credential::{CredentialRetrievalError, DockerCredential};
 
-use super::Network;
-use crate::Error;
+use super::{Network, registry::is_docker_hub};
+use crate::{Error, catalog::on_disk};
 
 /// The timeout of a credential helper, which may ask a keychain but not a person.
 const HELPER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Docker Hub: its names, the host that serves it, and the name under which `docker login` stores
-/// credentials.
-const DOCKER_HUB: [&str; 3] = ["docker.io", "index.docker.io", "registry-1.docker.io"];
-const DOCKER_HUB_HOST: &str = "registry-1.docker.io";
+/// The name under which `docker login` stores the credentials for Docker Hub.
 const DOCKER_HUB_LOGIN: &str = "https://index.docker.io/v1/";
-
-/// The host that serves a registry.
-pub(super) fn api_host(registry: &str) -> &str {
-    if DOCKER_HUB.contains(&registry) {
-        DOCKER_HUB_HOST
-    } else {
-        registry
-    }
-}
 
 impl Network {
     /// The credentials for a registry in Docker's configuration. Read each time, because helpers return
@@ -39,28 +27,30 @@ impl Network {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed(format!("{}: {error}", path.display()))),
         };
-        let login = if DOCKER_HUB.contains(&registry) {
-            DOCKER_HUB_LOGIN.to_owned()
+        let login = if is_docker_hub(registry) {
+            DOCKER_HUB_LOGIN
         } else {
-            registry.to_owned()
+            registry
         };
+        let login = login.to_owned();
         // A helper is another program, so this blocks.
-        let asked = tokio::task::spawn_blocking(move || {
-            docker_credential::get_credential_from_reader(io::BufReader::new(file), &login)
-        });
-        let answered = tokio::time::timeout(HELPER_TIMEOUT, asked).await.map_err(|_| {
-            failed(format!(
-                "the credential helper named in {} does not answer",
-                path.display()
-            ))
-        })?;
-        match answered.map_err(|error| failed(error.to_string()))? {
+        let credential =
+            on_disk(move || docker_credential::get_credential_from_reader(io::BufReader::new(file), &login));
+        let credential = tokio::time::timeout(HELPER_TIMEOUT, credential)
+            .await
+            .map_err(|_| {
+                failed(format!(
+                    "the credential helper named in {} does not answer",
+                    path.display()
+                ))
+            })?;
+        match credential? {
             Ok(credential) => Ok(Some(credential)),
-            Err(error) if is_absence(&error) => Ok(None),
+            Err(error) if is_not_found(&error) => Ok(None),
             Err(error) => Err(failed(format!(
                 "{}: {}; `docker login {registry}` rewrites it",
                 path.display(),
-                sentence(error)
+                message(error)
             ))),
         }
     }
@@ -82,7 +72,7 @@ impl Network {
 
 /// Whether the error means that there are no credentials for this registry. Helpers report that only by this
 /// sentence of Docker's library.
-fn is_absence(error: &CredentialRetrievalError) -> bool {
+fn is_not_found(error: &CredentialRetrievalError) -> bool {
     match error {
         CredentialRetrievalError::NoCredentialConfigured | CredentialRetrievalError::ConfigNotFound => true,
         CredentialRetrievalError::HelperFailure { stdout, stderr, .. } => [stdout, stderr]
@@ -93,7 +83,7 @@ fn is_absence(error: &CredentialRetrievalError) -> bool {
 }
 
 /// The error without the helper's standard output, which may contain a secret.
-fn sentence(error: CredentialRetrievalError) -> String {
+fn message(error: CredentialRetrievalError) -> String {
     match error {
         CredentialRetrievalError::HelperFailure { helper, stderr, .. } => {
             format!("the credential helper {helper} failed: {}", stderr.trim())

@@ -1,18 +1,16 @@
-use std::{
-    fmt,
-    path::{Path, PathBuf},
-};
+use std::{fmt, path::Path};
 
+use admittance_watch::file;
 use sigstore_verify::{
     crypto::{KeyAlgorithm, SigningScheme, VerificationKey, validate_raw_public_key},
     types::{DerPublicKey, SignatureBytes},
 };
 
-use super::{InvalidTrust, provider};
-use crate::Digest;
+use super::provider;
+use crate::{Digest, signature::InvalidTrust};
 
 /// The largest file of a key or of a trust root that is read, in bytes.
-pub(super) const TRUST_SIZE_LIMIT: u64 = 1 << 20;
+const TRUST_SIZE_LIMIT: u64 = 1 << 20;
 
 /// A public key that signatures are checked with: ECDSA on P-256 or P-384, Ed25519, or RSA of 2048 to 8192
 /// bits. Lives as long as the policy that names it.
@@ -31,10 +29,7 @@ impl PublicKey {
     ///
     /// When the text holds something else, or a key of another kind.
     pub fn from_pem(text: &str) -> Result<Self, InvalidTrust> {
-        Self::parse(text).map_err(|problem| InvalidTrust::Key {
-            origin: None,
-            problem,
-        })
+        Self::parse(text).map_err(invalid("public key", None))
     }
 
     /// [`from_pem`](Self::from_pem) of a file.
@@ -44,10 +39,7 @@ impl PublicKey {
     /// As [`from_pem`](Self::from_pem), and when the file cannot be read.
     pub fn read(path: &Path) -> Result<Self, InvalidTrust> {
         let text = read_text(path)?;
-        Self::parse(&text).map_err(|problem| InvalidTrust::Key {
-            origin: Some(path.to_owned()),
-            problem,
-        })
+        Self::parse(&text).map_err(invalid("public key", Some(path)))
     }
 
     fn parse(text: &str) -> Result<Self, String> {
@@ -131,13 +123,20 @@ fn schemes(algorithm: KeyAlgorithm) -> &'static [SigningScheme] {
 }
 
 pub(super) fn read_text(path: &Path) -> Result<String, InvalidTrust> {
-    let unreadable = |source| InvalidTrust::Unreadable {
-        path: PathBuf::from(path),
+    file::read_to_string(path, TRUST_SIZE_LIMIT).map_err(|source| InvalidTrust::Unreadable {
+        path: path.to_owned(),
         source,
-    };
-    let bytes = admittance_watch::file::read(path, TRUST_SIZE_LIMIT).map_err(unreadable)?;
-    let not_text = |error| unreadable(std::io::Error::new(std::io::ErrorKind::InvalidData, error));
-    String::from_utf8(bytes).map_err(not_text)
+    })
+}
+
+/// The error for a problem with a text, or with the content of a file.
+pub(super) fn invalid(what: &'static str, path: Option<&Path>) -> impl Fn(String) -> InvalidTrust {
+    let path = path.map(Path::to_owned);
+    move |problem| InvalidTrust::Invalid {
+        what,
+        path: path.clone(),
+        problem,
+    }
 }
 
 impl fmt::Debug for PublicKey {

@@ -1,7 +1,12 @@
+use std::time::Duration;
+
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 
 use super::Network;
 use crate::{Error, FetchProgress, OnProgress};
+
+/// If a server asks for a longer pause, there is no retry.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 impl Network {
     /// Retries until it succeeds, fails permanently, or the attempts are used up.
@@ -23,13 +28,12 @@ impl Network {
     pub(super) fn pauses(&self) -> Pauses {
         let builder = ExponentialBuilder::new()
             .with_min_delay(self.config.first_pause)
-            .with_max_delay(self.config.longest_pause)
+            .with_max_delay(LONGEST_PAUSE)
             .with_max_times(self.config.attempts.saturating_sub(1))
             .with_jitter();
         Pauses {
             left: builder.build(),
             builder,
-            longest: self.config.longest_pause,
         }
     }
 }
@@ -39,7 +43,6 @@ impl Network {
 pub(super) struct Pauses {
     left: ExponentialBackoff,
     builder: ExponentialBuilder,
-    longest: std::time::Duration,
 }
 
 impl Pauses {
@@ -58,13 +61,13 @@ impl Pauses {
             return Err(error);
         }
         let wanted = error.again_after().unwrap_or_default();
-        if wanted > self.longest {
+        if wanted > LONGEST_PAUSE {
             return Err(error);
         }
         let Some(pause) = self.left.next() else {
             return Err(error);
         };
-        let after = pause.min(self.longest).max(wanted);
+        let after = pause.min(LONGEST_PAUSE).max(wanted);
         tracing::debug!(%error, ?after, "a request failed and is retried");
         progress(FetchProgress::Retrying { after, error });
         tokio::time::sleep(after).await;

@@ -7,8 +7,11 @@ use sigstore_verify::types::{
     Statement,
 };
 
-use super::{FoundSignature, Refusal, legacy};
-use crate::Digest;
+use super::legacy;
+use crate::{
+    Digest,
+    signature::{FoundSignature, Refusal, SIGNATURE_STATEMENT},
+};
 
 /// A parsed signature of any form, not yet verified. Lives during a check.
 pub(super) struct Opened<'a> {
@@ -194,10 +197,6 @@ fn simple_signing(payload: &[u8], actual: Digest) -> Result<(), Refusal> {
     }
     Ok(())
 }
-
-/// The statement that `cosign sign` makes. Other statements (provenance, scan results) may be signed by the
-/// same keys without approving the module.
-pub(crate) const SIGNATURE_STATEMENT: &str = "https://sigstore.dev/cosign/sign/v1";
 
 const IN_TOTO: &str = "application/vnd.in-toto+json";
 

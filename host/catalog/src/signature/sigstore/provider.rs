@@ -110,10 +110,10 @@ mod tests {
 
     use super::*;
 
-    const MODULE: &[u8] = include_bytes!("../../tests/signature/fixtures/module.wasm");
-    const P256: &str = include_str!("../../tests/signature/fixtures/p256.pub");
-    const P384: &str = include_str!("../../tests/signature/fixtures/p384.pub");
-    const RSA: &str = include_str!("../../tests/signature/fixtures/rsa.pub");
+    const MODULE: &[u8] = include_bytes!("../../../tests/signature/fixtures/module.wasm");
+    const P256: &str = include_str!("../../../tests/signature/fixtures/p256.pub");
+    const P384: &str = include_str!("../../../tests/signature/fixtures/p384.pub");
+    const RSA: &str = include_str!("../../../tests/signature/fixtures/rsa.pub");
 
     #[test]
     fn signatures_of_digests() {
@@ -123,42 +123,42 @@ mod tests {
         for (key, signature, scheme, digest, expected) in [
             (
                 P256,
-                include_str!("../../tests/signature/fixtures/p256.sig"),
+                include_str!("../../../tests/signature/fixtures/p256.sig"),
                 SigningScheme::EcdsaP256Sha256,
                 &sha256,
                 true,
             ),
             (
                 P384,
-                include_str!("../../tests/signature/fixtures/p384.sig"),
+                include_str!("../../../tests/signature/fixtures/p384.sig"),
                 SigningScheme::EcdsaP384Sha384,
                 &sha384,
                 true,
             ),
             (
                 P384,
-                include_str!("../../tests/signature/fixtures/p384-sha256.sig"),
+                include_str!("../../../tests/signature/fixtures/p384-sha256.sig"),
                 SigningScheme::EcdsaP384Sha256,
                 &sha256,
                 true,
             ),
             (
                 P384,
-                include_str!("../../tests/signature/fixtures/p384.sig"),
+                include_str!("../../../tests/signature/fixtures/p384.sig"),
                 SigningScheme::EcdsaP384Sha256,
                 &sha256,
                 false,
             ),
             (
                 P256,
-                include_str!("../../tests/signature/fixtures/p256.sig"),
+                include_str!("../../../tests/signature/fixtures/p256.sig"),
                 SigningScheme::EcdsaP256Sha384,
                 &sha384,
                 false,
             ),
             (
                 RSA,
-                include_str!("../../tests/signature/fixtures/rsa.sig"),
+                include_str!("../../../tests/signature/fixtures/rsa.sig"),
                 SigningScheme::RsaPkcs1Sha256,
                 &sha256,
                 false,

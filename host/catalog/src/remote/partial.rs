@@ -5,26 +5,25 @@ use std::{
     path::PathBuf,
 };
 
-use super::{
-    Kind, Store, failed,
-    temporary::{is_linked, sync_directory},
+use crate::{
+    Digest, Error, Store,
+    store::{Kind, failed, is_linked, sync_directory},
 };
-use crate::{Digest, Error};
 
 /// A partial download, which can be resumed by this program or the next. Locked while it lives, so that there
 /// is only one writer.
 #[derive(Debug)]
-pub(crate) struct Partial {
+pub(super) struct Partial {
     file: File,
     path: PathBuf,
     store: Store,
     name: Digest,
 }
 
-impl Store {
+impl Partial {
     /// The download of this name; `None` when another process or task is writing it.
-    pub(crate) fn partial(&self, name: Digest) -> Result<Option<Partial>, Error> {
-        let path = self.path(Kind::Partial, name);
+    pub(super) fn open(store: &Store, name: Digest) -> Result<Option<Self>, Error> {
+        let path = store.path(Kind::Partial, name);
         let file = loop {
             let file = OpenOptions::new()
                 .read(true)
@@ -44,19 +43,17 @@ impl Store {
                 break file;
             }
         };
-        Ok(Some(Partial {
+        Ok(Some(Self {
             file,
             path,
-            store: self.clone(),
+            store: store.clone(),
             name,
         }))
     }
-}
 
-impl Partial {
     /// The bytes so far, and the server's validator of their version. A download longer than `limit` is
     /// discarded.
-    pub(crate) fn content(&mut self, limit: u64) -> Result<(Vec<u8>, Option<String>), Error> {
+    pub(super) fn content(&mut self, limit: u64) -> Result<(Vec<u8>, Option<String>), Error> {
         let mut bytes = Vec::new();
         let mut read = || -> io::Result<()> {
             self.file.rewind()?;
@@ -73,20 +70,19 @@ impl Partial {
             .store
             .sealed(Kind::Partial, self.validator_name())
             .and_then(|sealed| String::from_utf8(sealed).ok());
-        let boot = boot();
         // After a crash of the whole machine the file may have gaps, and no digest would show them.
         let validator = validator.and_then(|text| {
-            let (when, validator) = text.split_once(' ')?;
-            (Some(when) == boot.as_deref()).then(|| validator.to_owned())
+            let (boot, validator) = text.split_once(' ')?;
+            (Some(boot) == boot_id().as_deref()).then(|| validator.to_owned())
         });
         Ok((bytes, validator))
     }
 
     /// Starts over with this version.
-    pub(crate) fn restart(&mut self, validator: Option<&str>) -> Result<(), Error> {
+    pub(super) fn restart(&mut self, validator: Option<&str>) -> Result<(), Error> {
         // In this order, so that bytes of one version are never taken for another.
         self.file.set_len(0).map_err(failed(&self.path))?;
-        match (validator, boot()) {
+        match (validator, boot_id()) {
             (Some(validator), Some(boot)) => {
                 let text = format!("{boot} {validator}");
                 self.store
@@ -96,13 +92,12 @@ impl Partial {
         }
     }
 
-    /// Write bytes that begin at this offset.
-    pub(crate) fn write_at(&mut self, bytes: &[u8], offset: u64) -> Result<(), Error> {
+    pub(super) fn write_at(&mut self, bytes: &[u8], offset: u64) -> Result<(), Error> {
         self.file.write_all_at(bytes, offset).map_err(failed(&self.path))
     }
 
     /// Completes the download as the module with this digest.
-    pub(crate) fn become_module(self, digest: Digest) -> Result<(), Error> {
+    pub(super) fn become_module(self, digest: Digest) -> Result<(), Error> {
         let path = self.store.path(Kind::Module, digest);
         let finish = || -> io::Result<()> {
             self.file.sync_data()?;
@@ -113,8 +108,7 @@ impl Partial {
         self.forget_validator()
     }
 
-    /// Discards the download.
-    pub(crate) fn discard(self) {
+    pub(super) fn discard(self) {
         let _ = fs::remove_file(&self.path);
         let _ = self.forget_validator();
     }
@@ -132,8 +126,8 @@ impl Partial {
     }
 }
 
-/// The boot ID; `None` when the system has none.
-fn boot() -> Option<String> {
-    let name = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    Some(name.trim().to_owned()).filter(|name| !name.is_empty())
+/// `None` when the system has none.
+fn boot_id() -> Option<String> {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(id.trim().to_owned()).filter(|id| !id.is_empty())
 }

@@ -1,14 +1,14 @@
 //! Converts the certificate and log formats of cosign 2 and earlier to a bundle.
 
 use serde::Deserialize;
-use sigstore_verify::types::DerCertificate;
 use sigstore_verify::types::{
-    Bundle, CanonicalizedBody, InclusionPromise, KindVersion, LogId, LogIndex, LogKeyId, MediaType,
-    MessageSignature, SignatureBytes, SignatureContent, SignedTimestamp, TransparencyLogEntry,
+    Bundle, CanonicalizedBody, DerCertificate, InclusionPromise, KindVersion, LogId, LogIndex, LogKeyId,
+    MediaType, MessageSignature, SignatureBytes, SignatureContent, SignedTimestamp, TransparencyLogEntry,
     VerificationMaterial, VerificationMaterialContent, X509Certificate,
 };
 
-use super::{Refusal, opened::decode};
+use super::opened::decode;
+use crate::signature::Refusal;
 
 /// The log's inclusion promise: `dev.sigstore.cosign/bundle`, or `rekorBundle` in the bundle of a file.
 #[derive(Deserialize)]

@@ -1,23 +1,13 @@
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::IgnoredAny};
 
 use crate::{Digest, Error, OciReference};
 
-/// The media type of a manifest in the OCI image specification, used for pushes.
-pub(crate) const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
-const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
-const DOCKER_MANIFEST_TYPE: &str = "application/vnd.docker.distribution.manifest.v2+json";
-const DOCKER_INDEX_TYPE: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
-
-/// Other media types that are accepted.
-pub(super) const MANIFEST_TYPES: [&str; 4] =
-    [MANIFEST_TYPE, INDEX_TYPE, DOCKER_MANIFEST_TYPE, DOCKER_INDEX_TYPE];
+pub(crate) const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
+pub(crate) const DOCKER_INDEX_TYPE: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
 
 /// The standard type of a layer that is a module:
 /// <https://tag-runtime.cncf.io/wgs/wasm/deliverables/wasm-oci-artifact/>.
 pub(crate) const WASM_TYPE: &str = "application/wasm";
-/// The standard type of its configuration.
-pub(crate) const WASM_CONFIG_TYPE: &str = "application/vnd.wasm.config.v0+json";
-
 /// Media types that older tools write.
 const OLDER_WASM_TYPES: [&str; 2] = [
     "application/vnd.wasm.content.layer.v1+wasm",
@@ -37,33 +27,7 @@ struct Manifest {
     #[serde(default)]
     layers: Vec<Descriptor>,
     /// Of an index.
-    manifests: Option<Vec<Entry>>,
-}
-
-/// An entry of an index. An incomplete one is not a module.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Entry {
-    #[serde(default)]
-    digest: String,
-    artifact_type: Option<String>,
-    platform: Option<Platform>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Platform {
-    #[serde(default)]
-    architecture: String,
-}
-
-impl Entry {
-    fn is_wasm(&self) -> bool {
-        let architecture = self
-            .platform
-            .as_ref()
-            .map(|platform| platform.architecture.as_str());
-        architecture == Some("wasm") || self.artifact_type.as_deref() == Some(WASM_CONFIG_TYPE)
-    }
+    manifests: Option<Vec<IgnoredAny>>,
 }
 
 /// A descriptor in a manifest.
@@ -76,12 +40,10 @@ pub(crate) struct Descriptor {
     pub(crate) size: u64,
 }
 
-/// The layer of an artifact that is the module.
+/// The layer of an artifact that is the module, with its size in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layer {
-    /// Of the module.
     pub(crate) digest: Digest,
-    /// In bytes.
     pub(crate) size: u64,
 }
 
@@ -96,43 +58,7 @@ impl Layer {
     }
 }
 
-/// The digest of the only WebAssembly artifact in an index; `None` when the bytes are not an index.
-///
-/// # Errors
-///
-/// When the index lists no such artifact, or several; the error says what was found.
-pub(crate) fn entry_of_index(reference: &OciReference, bytes: &[u8]) -> Result<Option<Digest>, Error> {
-    let Ok(Manifest {
-        manifests: Some(entries),
-        ..
-    }) = serde_json::from_slice(bytes)
-    else {
-        return Ok(None);
-    };
-    wasm_entry(&entries)
-        .map(Some)
-        .map_err(|found| not_an_artifact(reference, found))
-}
-
-fn wasm_entry(entries: &[Entry]) -> Result<Digest, String> {
-    let found: Vec<&Entry> = entries.iter().filter(|entry| entry.is_wasm()).collect();
-    match found.as_slice() {
-        [entry] => {
-            let digest = entry.digest.parse();
-            digest.map_err(|_| format!("an index that lists a module with the digest `{}`", entry.digest))
-        }
-        [] => Err(format!(
-            "an index of {} artifacts, none of them for the architecture `wasm`; name one by its digest",
-            entries.len()
-        )),
-        found => Err(format!(
-            "an index with {} artifacts for the architecture `wasm`; name one of them by its digest",
-            found.len()
-        )),
-    }
-}
-
-fn not_an_artifact(reference: &OciReference, found: String) -> Error {
+pub(crate) fn not_an_artifact(reference: &OciReference, found: String) -> Error {
     Error::NotAnArtifact {
         reference: Box::new(reference.clone()),
         found,
@@ -256,53 +182,6 @@ mod tests {
             match (module_of(text.as_bytes()), expected) {
                 (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{text}"),
                 (Err(found), Err(expected)) => assert!(found.starts_with(expected), "{found}"),
-                (found, _) => panic!("{text}: {found:?}"),
-            }
-        }
-    }
-    #[test]
-    fn the_entry_of_an_index_that_is_a_module() {
-        let reference: OciReference = "registry.example.com/a:1".parse().unwrap();
-        let (one, other) = (Digest::of("one"), Digest::of("other"));
-        let entry = |digest: Digest, architecture: &str| {
-            format!(
-                r#"{{"mediaType":"{MANIFEST_TYPE}","digest":"{digest}","size":2,"platform":{{"architecture":"{architecture}","os":"wasi"}}}}"#
-            )
-        };
-        let typed = format!(r#"{{"digest":"{one}","size":2,"artifactType":"{WASM_CONFIG_TYPE}"}}"#);
-        let index = |entries: &[String]| {
-            format!(
-                r#"{{"schemaVersion":2,"mediaType":"{INDEX_TYPE}","manifests":[{}]}}"#,
-                entries.join(",")
-            )
-        };
-        for (text, expected) in [
-            (
-                index(&[entry(other, "amd64"), entry(one, "wasm"), entry(other, "unknown")]),
-                Ok(Some(one)),
-            ),
-            (index(&[entry(other, "arm64"), typed]), Ok(Some(one))),
-            (
-                index(&[entry(other, "amd64"), "{}".to_owned()]),
-                Err("an index of 2 artifacts, none of them"),
-            ),
-            (index(&[]), Err("an index of 0 artifacts")),
-            (
-                index(&[entry(one, "wasm"), entry(other, "wasm")]),
-                Err("an index with 2 artifacts for"),
-            ),
-            (
-                index(&[entry(one, "wasm").replace("sha256", "sha512")]),
-                Err("an index that lists a module with the digest `sha512:"),
-            ),
-            (r#"{"schemaVersion":2,"layers":[]}"#.to_owned(), Ok(None)),
-            ("<html>".to_owned(), Ok(None)),
-        ] {
-            match (entry_of_index(&reference, text.as_bytes()), expected) {
-                (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{text}"),
-                (Err(Error::NotAnArtifact { found, .. }), Err(expected)) => {
-                    assert!(found.starts_with(expected), "{found}");
-                }
                 (found, _) => panic!("{text}: {found:?}"),
             }
         }

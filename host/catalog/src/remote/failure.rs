@@ -8,8 +8,25 @@ use reqwest::{Response, StatusCode, header};
 use rustls::InvalidMessage;
 use url::Url;
 
-use super::{NetworkConfig, client::is_absent};
-use crate::Error;
+use super::client::{CONNECT_TIMEOUT, is_absent};
+use crate::{Error, NetworkConfig};
+
+impl Error {
+    pub(super) fn bad_answer(place: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self::BadAnswer {
+            place: place.into(),
+            problem: problem.into(),
+        }
+    }
+
+    /// When the server asks for a retry (`Retry-After`).
+    pub(super) fn again_after(&self) -> Option<Duration> {
+        match self {
+            Self::Status { again_after, .. } => *again_after,
+            _ => None,
+        }
+    }
+}
 
 /// How much of an error's body is read.
 const MESSAGE_LIMIT: usize = 16 << 10;
@@ -100,7 +117,7 @@ pub(super) fn of_transport(error: &reqwest::Error, place: &str, config: &Network
     }
     if error.is_timeout() {
         let waited = if error.is_connect() {
-            config.connect_timeout
+            CONNECT_TIMEOUT
         } else {
             config.read_timeout
         };
@@ -119,10 +136,7 @@ pub(super) fn of_transport(error: &reqwest::Error, place: &str, config: &Network
         return Error::Proxy { place, problem };
     }
     if error.is_redirect() {
-        return Error::BadAnswer {
-            place,
-            problem: root_cause(error),
-        };
+        return Error::bad_answer(place, root_cause(error));
     }
     Error::Unreachable {
         place,
