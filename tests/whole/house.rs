@@ -135,7 +135,14 @@ fn is_allowed(license: &str, allowed: &[String]) -> bool {
         .is_ok_and(|expression| expression.evaluate(|requirement| allowed.contains(&requirement.to_string())))
 }
 
-/// A service with native stages only builds no WebAssembly engine, and no embedder builds a client of Kubernetes.
+/// The dependencies that only a feature of the library brings.
+const BROUGHT_BY_FEATURE: [(&str, &[&str]); 3] = [
+    ("plugins", &["wasmtime", "cranelift-codegen"]),
+    ("registries", &["reqwest", "docker_credential", "http-auth"]),
+    ("signatures", &["sigstore-verify", "p256", "jiff"]),
+];
+
+/// An embedder builds only what the features that it chose need, and never a client of Kubernetes.
 #[test]
 fn the_library_builds_only_what_its_features_need() {
     let tree = |arguments: &[&str]| {
@@ -163,13 +170,22 @@ fn the_library_builds_only_what_its_features_need() {
         String::from_utf8(output.stdout).unwrap()
     };
     let has = |tree: &str, name: &str| tree.lines().any(|line| line.split(' ').next() == Some(name));
-    let (default, lean) = (tree(&[]), tree(&["--no-default-features"]));
-    for name in ["wasmtime", "cranelift-codegen"] {
-        assert!(has(&default, name), "{name}");
-        assert!(!has(&lean, name), "{name}");
-    }
+    let default = tree(&[]);
     for name in ["kube", "clap"] {
         assert!(!has(&default, name), "{name}");
+    }
+    let without = tree(&["--no-default-features"]);
+    for (feature, names) in BROUGHT_BY_FEATURE {
+        let alone = tree(&["--no-default-features", "--features", feature]);
+        for name in names {
+            assert!(has(&default, name) && has(&alone, name), "{feature}: {name}");
+            assert!(!has(&without, name), "{feature}: {name}");
+        }
+        for (other, names) in BROUGHT_BY_FEATURE.iter().filter(|(other, _)| *other != feature) {
+            for name in *names {
+                assert!(!has(&alone, name), "{feature}: {name} of {other}");
+            }
+        }
     }
 }
 
@@ -207,12 +223,7 @@ const LAYERS: [&[&str]; 8] = [
         "admittance-webhook",
     ],
     &["admittance-conditions"],
-    &[
-        "admittance-admission",
-        "admittance-module",
-        "admittance-net",
-        "admittance-watch",
-    ],
+    &["admittance-admission", "admittance-net", "admittance-watch"],
 ];
 
 /// Whether a crate of the workspace may depend on another.

@@ -1,26 +1,14 @@
-use std::sync::Arc;
-
-use bytes::Bytes;
+use std::{path::Path, sync::Arc};
 
 use crate::{
-    Digest, Error, MODULE_SIZE_LIMIT, Module, ModuleReference, NetworkConfig, OnProgress, Store,
-    fetch::Network,
-    signature::{Requirement, SignatureDescription, SignaturePolicy, Source, describe},
+    Digest, Error, MODULE_SIZE_LIMIT, Module, ModuleReference, NetworkConfig, OnProgress, Resolver, Store,
+    module::{Found, check_pin, read_file},
+    remote::Remote,
+    resolver::Files,
+    signature::{
+        Material, Requirement, SignatureDescription, SignaturePolicy, Source, describe, gather_beside,
+    },
 };
-
-mod flights;
-mod https;
-mod oci;
-mod push;
-mod registry_signatures;
-mod remote;
-mod resolver;
-mod signing;
-
-pub use push::Pushed;
-pub use resolver::Resolver;
-
-use flights::Flights;
 
 /// Configuration of a [`Catalog`].
 #[derive(Clone, Debug)]
@@ -62,30 +50,24 @@ pub enum Freshness {
 /// Obtains modules by reference from files, servers and registries. Lives as long as the host.
 #[derive(Clone, Debug)]
 pub struct Catalog {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 #[derive(Debug)]
-struct Inner {
+pub(crate) struct Inner {
     store: Option<Store>,
-    network: Network,
+    pub(crate) remote: Remote,
     signatures: SignaturePolicy,
-    size_limit: u64,
-    flights: Flights,
+    pub(crate) size_limit: u64,
 }
 
-/// Bytes whose digest was checked, but not their signature.
-#[derive(Clone, Debug)]
-struct Found {
-    bytes: Bytes,
-    digest: Digest,
-    /// The manifest that lists it, for one of a registry.
-    manifest: Option<Bytes>,
+/// What the signature policy says of a module.
+pub(crate) struct Rule<'a> {
+    source: Source,
+    requirement: &'a Requirement,
 }
 
 impl Catalog {
-    /// Make one.
-    ///
     /// # Errors
     ///
     /// When the file of CAs or the proxy's address cannot be used.
@@ -93,10 +75,9 @@ impl Catalog {
         Ok(Self {
             inner: Arc::new(Inner {
                 store: config.store,
-                network: Network::new(config.network)?,
+                remote: Remote::new(config.network)?,
                 signatures: config.signatures,
                 size_limit: config.size_limit,
-                flights: Flights::default(),
             }),
         })
     }
@@ -133,27 +114,31 @@ impl Catalog {
         Resolver::new(self.clone())
     }
 
-    async fn obtain_remote(
+    pub(crate) async fn obtain_file(
         &self,
         reference: &ModuleReference,
+        path: &Path,
         pinned: Option<Digest>,
-        freshness: Freshness,
-        progress: OnProgress<'_>,
+        files: &Files,
     ) -> Result<Module, Error> {
         let inner = &*self.inner;
-        if freshness == Freshness::Stored {
-            return inner.stored(reference, pinned).await;
-        }
-        let source = inner.source(reference).await?;
-        let requirement = inner.requirement(reference, source.as_ref())?;
-        let key = (reference.clone(), pinned, freshness);
-        let fetch = async {
-            let found = inner.remote(reference, pinned, freshness, progress).await?;
-            inner
-                .checked(reference, source.as_ref(), requirement, found, progress)
-                .await
+        let rule = inner.rule(reference).await?;
+        // The checked and the read file are the same, even if a link changes in between.
+        let source = rule.as_ref().and_then(|rule| rule.source.path());
+        let path = source.unwrap_or(path).to_owned();
+        let target = {
+            let path = path.clone();
+            on_disk(move || path.canonicalize().unwrap_or(path)).await?
         };
-        inner.flights.share(key, fetch).await
+        let read = async {
+            let (path, limit) = (path.clone(), inner.size_limit);
+            on_disk(move || read_file(&path, limit)).await?
+        };
+        let (bytes, digest) = files.get(target, read).await?;
+        check_pin(&path.display().to_string(), pinned, digest)?;
+        inner
+            .checked(reference, rule, Found::new(bytes, digest), &|_| {})
+            .await
     }
 
     /// Returns a module that was obtained earlier, even if the reference now means another. It is read from
@@ -163,10 +148,8 @@ impl Catalog {
     ///
     /// When it is no longer in the store, or is not signed as currently required.
     pub async fn recall(&self, reference: &ModuleReference, digest: Digest) -> Result<Module, Error> {
-        let inner = &*self.inner;
-        let (wanted, store) = (reference.clone(), inner.store.clone());
-        let found = on_disk(move || {
-            let store = store?;
+        let wanted = reference.clone();
+        let found = self.inner.in_store(move |store| {
             Some(Found {
                 bytes: store.module(digest)?,
                 digest,
@@ -175,17 +158,14 @@ impl Catalog {
                     .and_then(|resolution| resolution.manifest)
                     .map(|(_, bytes)| bytes),
             })
-        })
-        .await?;
-        let found = found.ok_or_else(|| Error::NotKept {
+        });
+        let found = found.await?.flatten().ok_or_else(|| Error::NotKept {
             reference: Box::new(reference.clone()),
             digest,
         })?;
-        inner.checked_offline(reference, found).await
+        self.inner.checked_offline(reference, found).await
     }
-}
 
-impl Catalog {
     /// Finds the current signatures of an obtained module, whatever is required of it. They are not checked.
     ///
     /// # Errors
@@ -199,43 +179,134 @@ impl Catalog {
         if let Some(material) = &module.material {
             return Ok(describe(material));
         }
-        let reference = &module.reference;
-        let found = Found {
-            bytes: module.bytes.clone(),
-            digest: module.digest,
-            manifest: module.manifest.clone(),
-        };
-        let material = self.inner.gather(reference, None, &found, progress).await?;
-        Ok(describe(&material))
+        let gathered = self
+            .inner
+            .gather(&module.reference, None, &module.found, progress);
+        Ok(describe(&gathered.await?))
     }
 }
 
 impl Inner {
-    /// The source that signature rules are matched against; `None` when there are no rules.
-    async fn source(&self, reference: &ModuleReference) -> Result<Option<Source>, Error> {
+    /// Works with the store on a blocking thread; `None` without a store.
+    pub(crate) async fn in_store<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Store) -> T + Send + 'static,
+    ) -> Result<Option<T>, Error> {
+        match self.store.clone() {
+            Some(store) => on_disk(move || work(&store)).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The rule for this module; `None` when there are no rules.
+    ///
+    /// # Errors
+    ///
+    /// When there are rules, and none is for this module.
+    pub(crate) async fn rule(&self, reference: &ModuleReference) -> Result<Option<Rule<'_>>, Error> {
         if self.signatures.is_empty() {
             return Ok(None);
         }
-        let reference = reference.clone();
-        // Symbolic links are followed.
-        let source = on_disk(move || Source::of(&reference)).await??;
-        Ok(Some(source))
+        let source = {
+            let reference = reference.clone();
+            // Symbolic links are followed.
+            on_disk(move || Source::of(&reference)).await??
+        };
+        let requirement = self.signatures.requirement(reference, &source)?;
+        Ok(requirement.map(|requirement| Rule { source, requirement }))
     }
 
-    fn requirement(
+    /// Makes a module if the bytes are signed as required. Kept signatures are tried first; if they do not
+    /// suffice, the current signatures are fetched.
+    pub(crate) async fn checked(
         &self,
         reference: &ModuleReference,
-        source: Option<&Source>,
-    ) -> Result<Option<&Requirement>, Error> {
-        match source {
-            Some(source) => Ok(self.signatures.requirement(reference, source)?),
-            None => Ok(None),
+        rule: Option<Rule<'_>>,
+        found: Found,
+        progress: OnProgress<'_>,
+    ) -> Result<Module, Error> {
+        let Some(rule) = rule.filter(|rule| *rule.requirement != Requirement::Unsigned) else {
+            return Ok(found.unrequired(reference));
+        };
+        // Signatures next to a file are local, so the current ones are used.
+        let is_file = matches!(reference, ModuleReference::File(_));
+        let kept = if is_file {
+            None
+        } else {
+            self.kept_signatures(reference, found.digest).await?
+        };
+        let refused = match kept {
+            Some(material) => match found.verified(reference, rule.requirement, material) {
+                Ok(module) => return Ok(module),
+                Err(error) => Some(error),
+            },
+            None => None,
+        };
+        let gathered = self.gather(reference, rule.source.path(), &found, progress);
+        let material = match (gathered.await, refused) {
+            (Ok(material), _) => material,
+            // The error about the kept signatures is more helpful than a network error.
+            (Err(_), Some(refused)) => return Err(refused.into()),
+            (Err(error), None) => return Err(error),
+        };
+        let module = found.verified(reference, rule.requirement, material)?;
+        if let (false, Some(material)) = (is_file, module.material.clone()) {
+            let reference = reference.clone();
+            self.in_store(move |store| store.keep_material(&reference, found.digest, &material))
+                .await?
+                .transpose()?;
+        }
+        Ok(module)
+    }
+
+    /// The same with the kept signatures only.
+    pub(crate) async fn checked_offline(
+        &self,
+        reference: &ModuleReference,
+        found: Found,
+    ) -> Result<Module, Error> {
+        let rule = self.rule(reference).await?;
+        let Some(rule) = rule.filter(|rule| *rule.requirement != Requirement::Unsigned) else {
+            return Ok(found.unrequired(reference));
+        };
+        let material = self.kept_signatures(reference, found.digest).await?;
+        Ok(found.verified(reference, rule.requirement, material.unwrap_or_default())?)
+    }
+
+    async fn kept_signatures(
+        &self,
+        reference: &ModuleReference,
+        digest: Digest,
+    ) -> Result<Option<Material>, Error> {
+        let reference = reference.clone();
+        let kept = self.in_store(move |store| store.material(&reference, digest));
+        Ok(kept.await?.flatten())
+    }
+
+    /// Finds the current signatures. `resolved` is a file's path after symbolic links.
+    async fn gather(
+        &self,
+        reference: &ModuleReference,
+        resolved: Option<&Path>,
+        found: &Found,
+        progress: OnProgress<'_>,
+    ) -> Result<Material, Error> {
+        match reference {
+            ModuleReference::File(path) => {
+                let (path, resolved) = (path.clone(), resolved.unwrap_or(path).to_owned());
+                Ok(on_disk(move || gather_beside(&path, &resolved)).await??)
+            }
+            ModuleReference::Https(_) | ModuleReference::Oci(_) => {
+                self.remote.signatures(reference, found, progress).await
+            }
         }
     }
 }
 
 /// Runs blocking disk work on a blocking thread.
-async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
+pub(crate) async fn on_disk<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Error> {
     tokio::task::spawn_blocking(work)
         .await
         .map_err(|_| Error::Stopped)

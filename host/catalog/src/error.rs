@@ -10,22 +10,15 @@ use crate::{Digest, ModuleReference, OciReference, signature::SignatureError};
 pub enum Error {
     /// The module's file cannot be read.
     #[error("module {path}: {source}", path = path.display())]
-    ModuleUnreadable {
-        /// The file.
-        path: PathBuf,
-        /// The I/O error.
-        source: Arc<io::Error>,
-    },
+    ModuleUnreadable { path: PathBuf, source: Arc<io::Error> },
     /// The module is larger than the limit.
     #[error(
         "module {place} has {size} bytes, more than the limit of {limit}: make a release build, and strip it"
     )]
     ModuleTooLarge {
-        /// The file, or the reference.
         place: String,
         /// Its size in bytes; a lower bound when the server did not announce it.
         size: u64,
-        /// The limit in bytes.
         limit: u64,
     },
     /// The bytes do not have the digest that the definition names.
@@ -33,178 +26,111 @@ pub enum Error {
         "module {place} has the digest {actual}, and the definition requires {expected}: restore the module, or write the new digest"
     )]
     DigestMismatch {
-        /// The file, or the reference.
         place: String,
-        /// The required digest.
         expected: Digest,
-        /// The actual digest.
         actual: Digest,
     },
     /// A registry sent content with another digest than requested.
     #[error(
         "{place} does not match what the registry sent, which has the digest {actual}: a proxy changes the content, or the registry's storage is damaged"
     )]
-    ContentMismatch {
-        /// The requested URL or artifact, with its digest.
-        place: String,
-        /// Of the received content.
-        actual: Digest,
-    },
+    ContentMismatch { place: String, actual: Digest },
     /// The bytes are not WebAssembly.
     #[error(
         "{place} is not a WebAssembly module: it begins with {found}; check that the reference names the `.wasm` file itself"
     )]
-    NotWebAssembly {
-        /// Their source.
-        place: String,
-        /// The first bytes.
-        found: String,
-    },
+    NotWebAssembly { place: String, found: String },
     /// The artifact in the registry holds no module, or more than one.
     #[error(
         "oci://{reference} is not a WebAssembly artifact: it holds {found}; push the module with `admittance push` or another tool that writes one layer of the type `application/wasm`"
     )]
     NotAnArtifact {
-        /// The artifact.
         reference: Box<OciReference>,
-        /// What was found.
         found: String,
     },
     /// The server does not have it.
     #[error("{place} was not found: {message}; check the name, and that this user may read it")]
-    NotFound {
-        /// The requested URL or artifact.
-        place: String,
-        /// The message of the server.
-        message: String,
-    },
+    NotFound { place: String, message: String },
     /// The server requires other credentials.
     #[error("access to {place} was refused {with}: {message}; {advice}")]
     Unauthorized {
-        /// The requested URL or artifact.
         place: String,
         /// With which credentials, as the rest of a sentence.
         with: String,
-        /// The message of the server.
         message: String,
-        /// Advice on what to do.
         advice: String,
     },
     /// The credentials for a registry cannot be read.
     #[error("no credentials for the registry {registry}: {problem}")]
-    Credentials {
-        /// Host and port.
-        registry: String,
-        /// The problem, and what to do.
-        problem: String,
-    },
+    Credentials { registry: String, problem: String },
     /// The connection failed.
     #[error("{place} cannot be reached: {problem}; check the name, the network, and the proxy")]
-    Unreachable {
-        /// The requested URL or artifact.
-        place: String,
-        /// The error.
-        problem: String,
-    },
+    Unreachable { place: String, problem: String },
     /// The server did not send anything in time.
     #[error("timeout: nothing was received from {place} for {}; it is retried if the definition allows that", humantime::format_duration(*.waited))]
     TooSlow {
-        /// The requested URL or artifact.
         place: String,
         /// How long the client waited for the connection or the next bytes.
         waited: Duration,
     },
     /// The server's certificate is not accepted, or it does not speak TLS.
     #[error("no TLS connection for {place}: {problem}")]
-    Tls {
-        /// The requested URL or artifact.
-        place: String,
-        /// The problem, and what to do.
-        problem: String,
-    },
+    Tls { place: String, problem: String },
     /// The proxy refused the connection.
     #[error(
         "the proxy refused the connection to {place}: {problem}; check the proxy's address and which destinations it allows"
     )]
-    Proxy {
-        /// The requested URL or artifact.
-        place: String,
-        /// The problem.
-        problem: String,
-    },
+    Proxy { place: String, problem: String },
     /// The server answered with an error.
     #[error("{place}: the server answered {status}: {message}{}", retry_hint(.again_after))]
     Status {
-        /// The requested URL or artifact.
         place: String,
-        /// The HTTP status.
         status: u16,
-        /// The message of the server.
         message: String,
         /// When the server asks for a retry (`Retry-After`).
         again_after: Option<Duration>,
     },
     /// The answer violates the protocol.
     #[error("{place}: invalid response: {problem}")]
-    BadAnswer {
-        /// The requested URL or artifact.
-        place: String,
-        /// The problem.
-        problem: String,
-    },
+    BadAnswer { place: String, problem: String },
     /// The file of CAs cannot be used.
     #[error("CA file {0}")]
     Ca(TlsError),
     /// The HTTP client cannot be created.
     #[error("no modules can be fetched: {problem}")]
-    Client {
-        /// The reason.
-        problem: String,
-    },
+    Client { problem: String },
     /// The module cannot be pushed.
     #[error("nothing was pushed to {reference}: {problem}")]
     NotPushed {
-        /// The target.
         reference: Box<OciReference>,
-        /// The reason, and what to do.
         problem: String,
     },
     /// The store cannot be made, read or written.
     #[error("store {path}: {source}{}", store_advice(.source))]
-    Store {
-        /// The directory or a file in it.
-        path: PathBuf,
-        /// The I/O error.
-        source: Arc<io::Error>,
-    },
+    Store { path: PathBuf, source: Arc<io::Error> },
     /// Other users could write to the store, and its contents run as native code.
     #[error(
         "store {path}: {problem}; compiled code is read only from a directory that no other user can write (`chmod 700 {path}`)",
         path = path.display()
     )]
-    StoreNotPrivate {
-        /// The directory.
-        path: PathBuf,
-        /// Its owner, or who may write to it.
-        problem: String,
-    },
+    StoreNotPrivate { path: PathBuf, problem: String },
     /// The module is not signed as the policy asks.
     #[error(transparent)]
     Signature(Box<SignatureError>),
     /// A module that was used before is no longer in the store.
     #[error("module {reference} with the digest {digest} is no longer in the store: fetch it again")]
     NotKept {
-        /// Its reference.
         reference: Box<ModuleReference>,
-        /// Of the module.
         digest: Digest,
     },
     /// The module is not in the store, and fetching was not allowed.
     #[error("module {reference} is not in the store and has not been fetched yet")]
-    NotFetched {
-        /// Its reference.
-        reference: Box<ModuleReference>,
-    },
+    NotFetched { reference: Box<ModuleReference> },
+    /// The program was built without the feature `registries`.
+    #[error(
+        "module {reference}: this program can only read files; build it with the feature `registries` of the crate `admittance`"
+    )]
+    NoRegistries { reference: Box<ModuleReference> },
     /// The program is shutting down.
     #[error("the program is shutting down, and the work on a module was cancelled")]
     Stopped,
@@ -231,14 +157,6 @@ impl Error {
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::Interrupted
             ),
             _ => false,
-        }
-    }
-
-    /// When the server asks for a retry (`Retry-After`).
-    pub(crate) fn again_after(&self) -> Option<Duration> {
-        match self {
-            Self::Status { again_after, .. } => *again_after,
-            _ => None,
         }
     }
 }

@@ -1,19 +1,34 @@
 //! Turns module references into bytes: fetches modules, checks their digests and signatures, and keeps them
 //! in a store on disk, so that a restart needs neither network nor compiler.
+//!
+//! Without the feature `registries` only files are read; without the feature `signatures` no rule can require
+//! a signature. What needs a missing feature is an error that names it.
+
+#![allow(
+    missing_docs,
+    reason = "internal to the program: names say what a docstring would repeat"
+)]
 
 mod catalog;
-mod component;
 mod error;
-mod fetch;
+mod manifest;
 mod module;
-mod progress;
+mod network;
+#[cfg(feature = "registries")]
+mod remote;
+#[cfg(not(feature = "registries"))]
+#[path = "remote/disabled.rs"]
+mod remote;
+mod resolver;
 pub mod signature;
 mod store;
 
-pub use admittance_module::{Digest, ModuleReference, OciReference};
-pub use catalog::{Catalog, CatalogConfig, Freshness, Pushed, Resolver};
+pub use admittance_admission::{Digest, ModuleReference, OciReference};
+pub use catalog::{Catalog, CatalogConfig, Freshness};
 pub use error::Error;
-pub use fetch::NetworkConfig;
 pub use module::{MODULE_SIZE_LIMIT, Module};
-pub use progress::{FetchProgress, OnProgress};
+pub use network::{FetchProgress, NetworkConfig, OnProgress};
+#[cfg(feature = "registries")]
+pub use remote::Pushed;
+pub use resolver::Resolver;
 pub use store::{CompiledKey, InUse, Pruned, Resolution, Store};

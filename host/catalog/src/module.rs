@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use crate::{
     Digest, Error, ModuleReference,
-    signature::{Material, Verified},
+    signature::{Material, Requirement, SignatureError, Subject, Verified, verify},
 };
 
 /// The default size limit of a module, in bytes: far more than a hook needs.
@@ -16,29 +16,70 @@ pub const MODULE_SIZE_LIMIT: u64 = 32 << 20;
 #[derive(Clone)]
 pub struct Module {
     pub(crate) reference: ModuleReference,
-    pub(crate) bytes: Bytes,
-    pub(crate) digest: Digest,
-    /// The manifest that lists it, for one of a registry.
-    pub(crate) manifest: Option<Bytes>,
-    pub(crate) verified: Verified,
+    pub(crate) found: Found,
+    verified: Verified,
     /// What the signature was checked with; `None` when none was required.
     pub(crate) material: Option<Arc<Material>>,
 }
 
+/// Bytes whose digest was checked, but not their signature.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) bytes: Bytes,
+    pub(crate) digest: Digest,
+    /// The manifest that lists it, for one of a registry.
+    pub(crate) manifest: Option<Bytes>,
+}
+
+impl Found {
+    pub(crate) fn new(bytes: Bytes, digest: Digest) -> Self {
+        Self {
+            bytes,
+            digest,
+            manifest: None,
+        }
+    }
+
+    /// The module, of which no signature is required.
+    pub(crate) fn unrequired(self, reference: &ModuleReference) -> Module {
+        Module {
+            reference: reference.clone(),
+            found: self,
+            verified: Verified::Unrequired,
+            material: None,
+        }
+    }
+
+    /// The module, if one of these signatures is as required.
+    pub(crate) fn verified(
+        &self,
+        reference: &ModuleReference,
+        requirement: &Requirement,
+        material: Material,
+    ) -> Result<Module, SignatureError> {
+        let module = &self.bytes;
+        let verified = verify(requirement, Subject { reference, module }, &material)?;
+        Ok(Module {
+            reference: reference.clone(),
+            found: self.clone(),
+            verified,
+            material: Some(Arc::new(material)),
+        })
+    }
+}
+
 impl Module {
-    /// Its source.
     pub fn reference(&self) -> &ModuleReference {
         &self.reference
     }
 
     /// The bytes, not yet validated as a component.
     pub fn bytes(&self) -> &Bytes {
-        &self.bytes
+        &self.found.bytes
     }
 
-    /// Of the bytes.
     pub fn digest(&self) -> Digest {
-        self.digest
+        self.found.digest
     }
 
     /// The result of the signature check.
@@ -51,28 +92,30 @@ impl fmt::Debug for Module {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Module")
             .field("reference", &self.reference)
-            .field("digest", &self.digest)
-            .field("size", &self.bytes.len())
+            .field("digest", &self.found.digest)
+            .field("size", &self.found.bytes.len())
+            .field("manifest", &self.found.manifest.as_ref().map(Digest::of))
             .field("verified", &self.verified)
             .finish_non_exhaustive()
     }
 }
 
-/// Read a module's file, of at most `limit` bytes.
-pub(crate) fn read_file(path: &Path, limit: u64) -> Result<Bytes, Error> {
-    let unreadable = |source| Error::ModuleUnreadable {
-        path: path.to_owned(),
-        source: Arc::new(source),
-    };
-    let too_large = |_| Error::ModuleTooLarge {
-        place: path.display().to_string(),
-        size: std::fs::metadata(path).map_or(limit.saturating_add(1), |metadata| metadata.len()),
-        limit,
-    };
+/// The content of a module's file, of at most `limit` bytes, and its digest.
+pub(crate) fn read_file(path: &Path, limit: u64) -> Result<(Bytes, Digest), Error> {
     match file::read(path, limit) {
-        Ok(bytes) => Ok(bytes.into()),
-        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Err(too_large(error)),
-        Err(error) => Err(unreadable(error)),
+        Ok(bytes) => {
+            let digest = Digest::of(&bytes);
+            Ok((bytes.into(), digest))
+        }
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Err(Error::ModuleTooLarge {
+            place: path.display().to_string(),
+            size: std::fs::metadata(path).map_or(limit.saturating_add(1), |metadata| metadata.len()),
+            limit,
+        }),
+        Err(source) => Err(Error::ModuleUnreadable {
+            path: path.to_owned(),
+            source: Arc::new(source),
+        }),
     }
 }
 
@@ -86,23 +129,6 @@ pub(crate) fn check_pin(place: &str, pinned: Option<Digest>, actual: Digest) -> 
         }),
         _ => Ok(()),
     }
-}
-
-/// Checks that a response is WebAssembly: servers often send an error page with status 200.
-pub(crate) fn check_magic(place: &str, bytes: &[u8]) -> Result<(), Error> {
-    if bytes.starts_with(b"\0asm") {
-        return Ok(());
-    }
-    let start: Vec<u8> = bytes.iter().copied().take(16).collect();
-    let found = match std::str::from_utf8(&start) {
-        Ok("") => "nothing".to_owned(),
-        Ok(text) if !text.contains(char::is_control) => format!("`{text}`"),
-        _ => format!("the bytes {}", hex::encode(&start)),
-    };
-    Err(Error::NotWebAssembly {
-        place: place.to_owned(),
-        found,
-    })
 }
 
 #[cfg(test)]
@@ -119,7 +145,7 @@ mod tests {
             Err(Error::ModuleUnreadable { .. })
         ));
         std::fs::write(&path, "abc").unwrap();
-        assert_eq!(read_file(&path, 3).unwrap(), "abc");
+        assert_eq!(read_file(&path, 3).unwrap().0, "abc");
         assert!(matches!(
             read_file(&path, 2),
             Err(Error::ModuleTooLarge {
@@ -128,19 +154,5 @@ mod tests {
                 ..
             })
         ));
-    }
-
-    #[test]
-    fn what_is_no_webassembly_is_told() {
-        check_magic("a", b"\0asm\x0d\0\x01\0").unwrap();
-        for (bytes, found) in [
-            (b"<!doctype html><html>".as_slice(), "`<!doctype html><`"),
-            (b"", "nothing"),
-            (b"\x1f\x8b\x08", "the bytes 1f8b08"),
-            (b"line\nbreak", "the bytes 6c696e650a627265616b"),
-        ] {
-            let error = check_magic("https://a/b", bytes).unwrap_err();
-            assert!(error.to_string().contains(found), "{error}");
-        }
     }
 }

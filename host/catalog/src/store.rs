@@ -1,7 +1,9 @@
+//! The store on disk.
+
 use std::{
     fs::{self, DirBuilder, File},
-    io::{self, Read as _},
-    os::unix::fs::{DirBuilderExt, MetadataExt},
+    io::{self, Read as _, Write as _},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _},
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, SystemTime},
@@ -12,20 +14,13 @@ use bytes::Bytes;
 
 use crate::{Digest, Error, Module, ModuleReference, signature::Material};
 
-mod compiled_key;
-mod entry;
-mod partial;
 mod prune;
 mod resolution;
-mod temporary;
 
-pub use compiled_key::CompiledKey;
 pub use prune::{InUse, Pruned};
 pub use resolution::Resolution;
 
-pub(crate) use partial::Partial;
 use resolution::name_with;
-use temporary::Temporary;
 
 /// The store on disk, with which the next start needs neither network nor compiler: modules under their
 /// digests, compiled forms, and the resolutions of references. Lives as long as the program; several programs
@@ -39,9 +34,24 @@ pub struct Store {
     directory: PathBuf,
 }
 
+/// Everything that a compiled form depends on, as one digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CompiledKey(Digest);
+
+impl CompiledKey {
+    /// The key of a module with these settings, compiled by an engine with this fingerprint.
+    pub fn new(module: Digest, settings: &str, engine_fingerprint: &str) -> Self {
+        Self(Digest::of_parts([
+            module.as_bytes().as_slice(),
+            settings.as_bytes(),
+            engine_fingerprint.as_bytes(),
+        ]))
+    }
+}
+
 /// The kinds of entries, each in its own directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
     /// Modules, bare, under their digests.
     Module,
     /// Compiled forms, sealed, under their keys.
@@ -78,6 +88,10 @@ impl Kind {
     }
 }
 
+/// The magic bytes of a sealed entry, followed by the digest of the rest.
+const MAGIC: &[u8; 8] = b"admstr01";
+const HEADER: usize = MAGIC.len() + 32;
+
 /// A partial download is removed when it was not resumed for this long.
 const PARTIAL_LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -104,14 +118,13 @@ impl Store {
         Ok(store)
     }
 
-    /// The directory.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
     /// The compiled form under this key. A damaged one is removed and treated as missing.
     pub fn compiled(&self, key: CompiledKey) -> Option<Vec<u8>> {
-        self.sealed(Kind::Compiled, key.digest())
+        self.sealed(Kind::Compiled, key.0)
     }
 
     /// Stores a compiled form.
@@ -120,17 +133,17 @@ impl Store {
     ///
     /// When it cannot be written. The store is unchanged, and the program can continue without it.
     pub fn keep_compiled(&self, key: CompiledKey, content: &[u8]) -> Result<(), Error> {
-        self.keep_sealed(Kind::Compiled, key.digest(), content)
+        self.keep_sealed(Kind::Compiled, key.0, content)
     }
 
     /// The module with this digest. A damaged one is removed and treated as missing.
     pub fn module(&self, digest: Digest) -> Option<Bytes> {
         let path = self.path(Kind::Module, digest);
-        let bytes = self.read(&path)?;
+        let bytes = read(&path)?;
         if Digest::of(&bytes) == digest {
             return Some(bytes.into());
         }
-        self.remove_damaged(&path);
+        remove_damaged(&path);
         None
     }
 
@@ -141,28 +154,21 @@ impl Store {
     ///
     /// When it cannot be written. The store is unchanged.
     pub fn keep(&self, module: &Module) -> Result<(), Error> {
+        let (digest, bytes) = (module.digest(), module.bytes());
         if let Some(material) = &module.material {
-            self.keep_material(&module.reference, module.digest, material)?;
+            self.keep_material(&module.reference, digest, material)?;
         }
-        if self.has_module(module.digest, module.bytes.len()) {
+        // Its content is checked when it is read.
+        let path = self.path(Kind::Module, digest);
+        if fs::metadata(&path).is_ok_and(|metadata| metadata.len() == bytes.len() as u64) {
+            mark_as_used(&path);
             return Ok(());
         }
-        self.keep_bytes(module.digest, &module.bytes)
+        self.keep_bytes(digest, bytes)
     }
 
     pub(crate) fn keep_bytes(&self, digest: Digest, bytes: &[u8]) -> Result<(), Error> {
-        let path = self.path(Kind::Module, digest);
-        Temporary::write(&self.directory_of(Kind::Temporary), &[bytes])?.persist(&path)
-    }
-
-    /// Whether a module of this size is stored; marks it as used. Its content is checked when it is read.
-    fn has_module(&self, digest: Digest, size: usize) -> bool {
-        let path = self.path(Kind::Module, digest);
-        let is_there = fs::metadata(&path).is_ok_and(|metadata| metadata.len() == size as u64);
-        if is_there {
-            touch(&path);
-        }
-        is_there
+        self.write(&self.path(Kind::Module, digest), &[bytes])
     }
 
     /// The signature material of this module and reference. Damaged entries are removed and treated as
@@ -182,44 +188,65 @@ impl Store {
         self.keep_sealed(Kind::Signature, name_with(reference, module), &content)
     }
 
+    /// The content of a sealed entry.
+    pub(crate) fn sealed(&self, kind: Kind, name: Digest) -> Option<Vec<u8>> {
+        let path = self.path(kind, name);
+        let mut entry = read(&path)?;
+        let is_intact = entry.split_at_checked(HEADER).is_some_and(|(header, content)| {
+            let (magic, digest) = header.split_at(MAGIC.len());
+            magic == MAGIC && digest == Digest::of(content).as_bytes()
+        });
+        if !is_intact {
+            remove_damaged(&path);
+            return None;
+        }
+        entry.drain(..HEADER);
+        Some(entry)
+    }
+
+    pub(crate) fn keep_sealed(&self, kind: Kind, name: Digest, content: &[u8]) -> Result<(), Error> {
+        let digest = Digest::of(content);
+        self.write(
+            &self.path(kind, name),
+            &[MAGIC, digest.as_bytes().as_slice(), content],
+        )
+    }
+
+    /// Writes an entry to a temporary file, and renames that. The file is locked while it is written: an
+    /// unlocked one was left by a killed program. (A process ID may be reused after a restart or in another
+    /// container, and an age would need a clock that never jumps.)
+    fn write(&self, path: &Path, parts: &[&[u8]]) -> Result<(), Error> {
+        let write = || -> io::Result<()> {
+            let file = loop {
+                let file = tempfile::NamedTempFile::new_in(self.directory_of(Kind::Temporary))?;
+                file.as_file().lock()?;
+                // A sweep may have removed it in the meantime.
+                if is_linked(file.as_file(), file.path())? {
+                    break file;
+                }
+            };
+            for part in parts {
+                file.as_file().write_all(part)?;
+            }
+            file.as_file().sync_data()?;
+            file.persist(path)?;
+            sync_directory(path)
+        };
+        write().map_err(failed(path))
+    }
+
     fn directory_of(&self, kind: Kind) -> PathBuf {
         self.directory.join(kind.directory())
     }
 
-    fn path(&self, kind: Kind, name: Digest) -> PathBuf {
+    pub(crate) fn path(&self, kind: Kind, name: Digest) -> PathBuf {
         self.directory_of(kind).join(name.to_hex())
-    }
-
-    /// An entry's bytes; marks it as used.
-    fn read(&self, path: &Path) -> Option<Vec<u8>> {
-        let read = || {
-            let mut bytes = Vec::new();
-            file::open(path)?.read_to_end(&mut bytes)?;
-            Ok::<_, io::Error>(bytes)
-        };
-        match read() {
-            Ok(bytes) => {
-                touch(path);
-                Some(bytes)
-            }
-            Err(error) => {
-                if error.kind() != io::ErrorKind::NotFound {
-                    tracing::warn!(path = %path.display(), %error, "an entry of the store cannot be read and is ignored");
-                }
-                None
-            }
-        }
-    }
-
-    fn remove_damaged(&self, path: &Path) {
-        tracing::warn!(path = %path.display(), "an entry of the store is damaged and was removed");
-        let _ = fs::remove_file(path);
     }
 
     /// Removes temporary files of killed programs, and abandoned downloads.
     fn sweep(&self) {
         for path in files_in(&self.directory_of(Kind::Temporary)) {
-            Temporary::remove_abandoned(&path);
+            remove_unlocked(&path);
         }
         for path in files_in(&self.directory_of(Kind::Partial)) {
             let age = fs::metadata(&path)
@@ -227,9 +254,46 @@ impl Store {
                 .ok()
                 .and_then(|modified| modified.elapsed().ok());
             if age.is_some_and(|age| age > PARTIAL_LIFE) {
-                Temporary::remove_abandoned(&path);
+                remove_unlocked(&path);
             }
         }
+    }
+}
+
+/// An entry's bytes; marks it as used.
+fn read(path: &Path) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    match file::open(path).and_then(|mut file| file.read_to_end(&mut bytes)) {
+        Ok(_) => {
+            mark_as_used(path);
+            Some(bytes)
+        }
+        Err(error) => {
+            if error.kind() != io::ErrorKind::NotFound {
+                tracing::warn!(path = %path.display(), %error, "an entry of the store cannot be read and is ignored");
+            }
+            None
+        }
+    }
+}
+
+/// A store for which this fails is never pruned.
+fn mark_as_used(path: &Path) {
+    let _ = File::open(path).and_then(|file| file.set_modified(SystemTime::now()));
+}
+
+fn remove_damaged(path: &Path) {
+    tracing::warn!(path = %path.display(), "an entry of the store is damaged and was removed");
+    let _ = fs::remove_file(path);
+}
+
+/// Removes a file unless it is being written.
+fn remove_unlocked(path: &Path) {
+    // The lock is kept until the file is removed.
+    if let Ok(file) = File::open(path)
+        && file.try_lock().is_ok()
+    {
+        let _ = fs::remove_file(path);
     }
 }
 
@@ -242,9 +306,22 @@ fn files_in(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
         .map(|entry| entry.path())
 }
 
-/// Marks an entry as used. A store for which this fails is never pruned.
-fn touch(path: &Path) {
-    let _ = File::open(path).and_then(|file| file.set_modified(SystemTime::now()));
+/// Whether this path names the file.
+pub(crate) fn is_linked(file: &File, path: &Path) -> io::Result<bool> {
+    let open = file.metadata()?;
+    match fs::metadata(path) {
+        Ok(named) => Ok((open.dev(), open.ino()) == (named.dev(), named.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Syncs the directory, so that a new name is on disk.
+pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(parent) => File::open(parent)?.sync_all(),
+        None => Ok(()),
+    }
 }
 
 /// Creates a private directory, or checks that it is private.
@@ -255,24 +332,19 @@ fn private_directory(path: &Path) -> Result<(), Error> {
         .create(path)
         .map_err(failed(path))?;
     let metadata = fs::metadata(path).map_err(failed(path))?;
-    let not_private = |problem| Error::StoreNotPrivate {
+    let (owner, me) = (metadata.uid(), rustix::process::geteuid().as_raw());
+    let problem = if owner != me {
+        format!("it belongs to user {owner}, not to {me}")
+    } else if metadata.mode() & 0o022 != 0 {
+        let mode = metadata.mode() & 0o777;
+        format!("its mode is {mode:o}, so other users may write to it")
+    } else {
+        return Ok(());
+    };
+    Err(Error::StoreNotPrivate {
         path: path.to_owned(),
         problem,
-    };
-    let me = rustix::process::geteuid().as_raw();
-    if metadata.uid() != me {
-        return Err(not_private(format!(
-            "it belongs to user {}, not to {me}",
-            metadata.uid()
-        )));
-    }
-    if metadata.mode() & 0o022 != 0 {
-        return Err(not_private(format!(
-            "its mode is {:o}, so other users may write to it",
-            metadata.mode() & 0o777
-        )));
-    }
-    Ok(())
+    })
 }
 
 fn is_unwritable(error: &io::Error) -> bool {
@@ -282,7 +354,7 @@ fn is_unwritable(error: &io::Error) -> bool {
     )
 }
 
-fn failed(path: &Path) -> impl FnOnce(io::Error) -> Error {
+pub(crate) fn failed(path: &Path) -> impl FnOnce(io::Error) -> Error {
     let path = path.to_owned();
     move |source| Error::Store {
         path,

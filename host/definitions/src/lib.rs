@@ -39,7 +39,7 @@ mod share;
 mod store;
 mod warnings;
 
-pub use admittance_module::{Digest, ModuleReference, OciReference};
+pub use admittance_admission::{Digest, ModuleReference, OciReference};
 pub use bcs::{BcsObject, NoBcsObject};
 pub use chains::{load, load_text};
 pub use change::{AppliedEffect, Change, ChangeError, Destination, Expected, FileChange};

@@ -1,10 +1,9 @@
 use std::{path::Path, time::Duration};
 
 use admittance_admission::{
-    Grants, MatchPolicy, Matcher, Operation, Phase, Protocol, ResourcePattern, Rule, Scope, StageSpec,
-    WebhookTarget,
+    Digest, Grants, MatchPolicy, Matcher, ModuleReference, Operation, Phase, Protocol, ResourcePattern, Rule,
+    Scope, StageSpec, WebhookTarget,
 };
-use admittance_module::{Digest, ModuleReference};
 use rustls_pki_types::CertificateDer;
 use serde_json::Value as Json;
 

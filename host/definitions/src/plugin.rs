@@ -2,8 +2,7 @@
 
 use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
-use admittance_admission::{ClusterKind, Grants, HttpOrigin};
-use admittance_module::{Digest, InvalidReference, ModuleReference};
+use admittance_admission::{ClusterKind, Digest, Grants, HttpOrigin, InvalidReference, ModuleReference};
 use serde_json::Value as Json;
 
 use crate::{

@@ -76,8 +76,8 @@ pub use status::{
 };
 pub use table::Table;
 
+pub use admittance_admission::{Digest, ModuleReference, OciReference};
 pub use admittance_definitions::{Expected, OnBadDefinition, Served};
-pub use admittance_module::{Digest, ModuleReference, OciReference};
 pub use admittance_sandbox::SandboxConfig;
 
 /// Requests, chains, stages and hooks, verdicts and outcomes.
@@ -103,9 +103,8 @@ pub mod catalog {
     /// Which modules must be signed, and by whom.
     pub mod signature {
         pub use admittance_catalog::signature::{
-            IdentityPattern, InvalidIdentity, InvalidIssuer, InvalidPattern, InvalidTrust, IssuerUrl,
-            Keyless, PublicKey, PublicKeys, Requirement, SignaturePolicy, SignatureRule, SourcePattern,
-            TrustRoot,
+            IdentityPattern, InvalidPattern, InvalidTrust, IssuerUrl, Keyless, PublicKey, PublicKeys,
+            Requirement, SignaturePolicy, SignatureRule, SourcePattern, TrustRoot,
         };
     }
 }

@@ -8,13 +8,12 @@ use std::{
     time::Duration,
 };
 
-use admittance_admission::{Authorizer, Chain, NamespaceSource};
-use admittance_catalog::{ModuleReference, signature::SIGNATURE_SUFFIXES};
+use admittance_admission::{Authorizer, Chain, Digest, ModuleReference, NamespaceSource};
+use admittance_catalog::signature::SIGNATURE_SUFFIXES;
 use admittance_definitions::{
     BadDefinition, ChainDefinition, DefinitionFile, DefinitionSet, HookDefinition, OnBadDefinition,
     PluginDefinition, Served, StageDefinition, Usable,
 };
-use admittance_module::Digest;
 use admittance_watch::Fingerprint;
 use tokio::time::{Instant, timeout_at};
 

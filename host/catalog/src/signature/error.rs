@@ -1,7 +1,5 @@
 use std::{fmt, io, path::PathBuf, sync::Arc};
 
-use jiff::Timestamp;
-
 use super::{SignatureDescription, SourcePattern};
 use crate::{Digest, ModuleReference};
 
@@ -16,15 +14,12 @@ pub enum SignatureError {
         patterns = list(patterns)
     )]
     NotCovered {
-        /// The module.
         reference: Box<ModuleReference>,
-        /// The sources that have rules.
         patterns: Vec<SourcePattern>,
     },
     /// The reference is ambiguous, so no rule can be chosen.
     #[error("module {reference} {problem}, so no rule of `signatures` can be chosen: correct the reference")]
     Ambiguous {
-        /// The module.
         reference: Box<ModuleReference>,
         /// The problem, as the rest of a sentence.
         problem: &'static str,
@@ -32,11 +27,8 @@ pub enum SignatureError {
     /// There is no signature.
     #[error("module {reference} is not signed, but {required} is required: {fix}")]
     Unsigned {
-        /// The module.
         reference: Box<ModuleReference>,
-        /// The requirement of the rule.
         required: String,
-        /// Advice on what to do.
         fix: String,
     },
     /// There are signatures, but none satisfies the rule.
@@ -45,47 +37,30 @@ pub enum SignatureError {
         found = list(found)
     )]
     Refused {
-        /// The module.
         reference: Box<ModuleReference>,
-        /// The requirement of the rule.
         required: String,
-        /// Each signature, and why it is refused.
         found: Vec<Finding>,
-        /// Advice on what to do.
         fix: String,
     },
     /// The manifest from the registry does not match the module.
     #[error("module {reference}: {problem}: pull it again")]
     Unrelated {
-        /// The module.
         reference: Box<ModuleReference>,
         /// The mismatch, as a sentence.
         problem: String,
     },
     /// The module or a signature cannot be read.
     #[error("module or signature {path}: {source}", path = path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The I/O error.
-        source: Arc<io::Error>,
-    },
+    Unreadable { path: PathBuf, source: Arc<io::Error> },
     /// A signature file is too large.
     #[error(
         "signature {name} has more than {limit} bytes and is probably not a signature: remove it, or sign the module again"
     )]
-    TooLarge {
-        /// The file, URL or digest.
-        name: String,
-        /// The limit in bytes.
-        limit: u64,
-    },
+    TooLarge { name: String, limit: u64 },
     /// There are too many signatures.
     #[error("module {reference} has more than {limit} signatures: remove those that are not needed")]
     TooMany {
-        /// The module.
         reference: Box<ModuleReference>,
-        /// The limit.
         limit: usize,
     },
 }
@@ -114,12 +89,7 @@ pub enum Refusal {
     WrongKey,
     /// It is valid, but signs something else.
     #[error("is over {signed}, not over {actual}")]
-    OtherSubject {
-        /// The signed content.
-        signed: String,
-        /// The digest of this artifact.
-        actual: Digest,
-    },
+    OtherSubject { signed: String, actual: Digest },
     /// It is a statement about the module, but not a signature of it.
     #[error("is a statement of the kind `{0}`, which is not a signature of the module")]
     Statement(String),
@@ -128,29 +98,16 @@ pub enum Refusal {
     NoCertificate,
     /// The certificate has another identity.
     #[error("was made by `{found}`, not by `{required}`")]
-    WrongIdentity {
-        /// The identity in the certificate.
-        found: String,
-        /// The requirement of the rule.
-        required: String,
-    },
+    WrongIdentity { found: String, required: String },
     /// The identity has another issuer.
     #[error("was made by an identity of the issuer `{found}`, not of `{required}`")]
-    WrongIssuer {
-        /// The issuer in the certificate.
-        found: String,
-        /// The requirement of the rule.
-        required: String,
-    },
+    WrongIssuer { found: String, required: String },
     /// The certificate was not valid when the signature was made.
     #[error("was made at {signed_at}, outside the validity of its certificate ({not_before} to {not_after})")]
     Expired {
-        /// The time in the log or the timestamp.
-        signed_at: Timestamp,
-        /// The start of the certificate's validity.
-        not_before: Timestamp,
-        /// The end of its validity.
-        not_after: Timestamp,
+        signed_at: String,
+        not_before: String,
+        not_after: String,
     },
     /// No authority of the trust root issued the certificate.
     #[error("has a certificate that the trust root does not trust: {0}")]
@@ -166,31 +123,22 @@ pub enum Refusal {
 pub enum InvalidTrust {
     /// The file cannot be read.
     #[error("{path}: {source}", path = path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The I/O error.
-        source: io::Error,
-    },
-    /// The text is not a valid public key.
-    #[error("public key{of}: {problem}", of = of(origin.as_ref()))]
-    Key {
-        /// The file, if it is from one.
-        origin: Option<PathBuf>,
-        /// The problem, and what to write.
-        problem: String,
-    },
-    /// The text is not a valid trust root.
-    #[error("trust root{of}: {problem}", of = of(origin.as_ref()))]
-    Root {
-        /// The file, if it is from one.
-        origin: Option<PathBuf>,
-        /// The problem, and what to write.
+    Unreadable { path: PathBuf, source: io::Error },
+    /// The text, or the content of the file, is not valid: a public key or a trust root.
+    #[error("{what}{}: {problem}", path.as_ref().map(|path| format!(" {}", path.display())).unwrap_or_default())]
+    Invalid {
+        what: &'static str,
+        path: Option<PathBuf>,
         problem: String,
     },
     /// A rule names no key.
     #[error("no key is configured: name at least one")]
     NoKeys,
+    /// The program was built without the feature `signatures`.
+    #[error(
+        "this program cannot check signatures; build it with the feature `signatures` of the crate `admittance`"
+    )]
+    NoSignatures,
 }
 
 impl fmt::Display for Finding {
@@ -208,8 +156,4 @@ fn list(items: &[impl fmt::Display]) -> String {
         texts.push(format!("and {} more", items.len() - LISTED));
     }
     texts.join("; ")
-}
-
-fn of(origin: Option<&PathBuf>) -> String {
-    origin.map_or_else(String::new, |path| format!(" {}", path.display()))
 }

@@ -1,5 +1,14 @@
+use std::{
+    ffi::OsString,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use admittance_watch::file;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use url::Url;
 
 use super::SignatureError;
 use crate::ModuleReference;
@@ -27,23 +36,12 @@ pub struct Material {
 #[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum FoundSignature {
     /// A file or URL with a bare signature, as base64 or binary: `{module}.sig`.
-    Detached {
-        /// Its file, URL or digest.
-        name: String,
-        /// Its content.
-        content: Blob,
-    },
+    Detached { name: String, content: Blob },
     /// A sigstore bundle, or an older one of `cosign sign-blob --bundle`: `{module}.sigstore.json`, or a
     /// referrer of the manifest in a registry.
-    Bundle {
-        /// Its file, URL or digest.
-        name: String,
-        /// Its content.
-        content: Blob,
-    },
+    Bundle { name: String, content: Blob },
     /// What `cosign sign` puts under the tag `sha256-{digest}.sig`: a layer and its annotations.
     SimpleSigning {
-        /// Its file, URL or digest.
         name: String,
         /// The layer, which is the signed payload.
         payload: Blob,
@@ -62,6 +60,15 @@ pub enum FoundSignature {
 }
 
 impl FoundSignature {
+    /// The signature in a file or at a URL with one of the [suffixes](SIGNATURE_SUFFIXES).
+    pub(crate) fn with_suffix(suffix: &str, name: String, content: Blob) -> Self {
+        if suffix == BUNDLE_SUFFIX {
+            Self::Bundle { name, content }
+        } else {
+            Self::Detached { name, content }
+        }
+    }
+
     /// Its file, URL or digest.
     pub fn name(&self) -> &str {
         match self {
@@ -111,4 +118,60 @@ impl<'de> Deserialize<'de> for Blob {
         let text = String::deserialize(deserializer)?;
         STANDARD.decode(text).map(Self).map_err(de::Error::custom)
     }
+}
+
+/// The suffix of a sigstore bundle.
+pub(super) const BUNDLE_SUFFIX: &str = ".sigstore.json";
+
+/// The suffixes of a bare signature and of a bundle, appended to the full name of the module's file, or to
+/// the path of its URL.
+pub const SIGNATURE_SUFFIXES: [&str; 2] = [".sig", BUNDLE_SUFFIX];
+
+/// The signatures next to a file: `{file}.sig` and `{file}.sigstore.json`, for the path of the reference and
+/// for the path that its symbolic links lead to.
+///
+/// # Errors
+///
+/// When one exists and cannot be read, or is too large.
+pub fn gather_beside(path: &Path, resolved: &Path) -> Result<Material, SignatureError> {
+    let mut material = Material::default();
+    let reference = ModuleReference::File(path.to_owned());
+    for place in [path, resolved] {
+        for suffix in SIGNATURE_SUFFIXES {
+            if let Some((name, content)) = beside(place, suffix)? {
+                material.add(&reference, FoundSignature::with_suffix(suffix, name, content))?;
+            }
+        }
+        // Otherwise both are next to the same file.
+        if !path.is_symlink() {
+            break;
+        }
+    }
+    Ok(material)
+}
+
+fn beside(path: &Path, suffix: &str) -> Result<Option<(String, Blob)>, SignatureError> {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    let path = PathBuf::from(name);
+    let name = path.display().to_string();
+    match file::read(&path, SIGNATURE_SIZE_LIMIT) {
+        Ok(content) => Ok(Some((name, Blob(content)))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Err(SignatureError::TooLarge {
+            name,
+            limit: SIGNATURE_SIZE_LIMIT,
+        }),
+        Err(source) => Err(SignatureError::Unreadable {
+            path,
+            source: Arc::new(source),
+        }),
+    }
+}
+
+/// The URL of a signature of a module's URL: with the suffix after the path.
+pub fn signature_url(module: &Url, suffix: &str) -> Url {
+    let mut url = module.clone();
+    url.set_path(&format!("{}{suffix}", module.path()));
+    url
 }

@@ -6,33 +6,36 @@
 //! with the module and verified again whenever the module is loaded.
 //!
 //! Certificates, logs and bundles are verified by `sigstore-verify`; cosign's older formats are converted to
-//! bundles first.
+//! bundles first. Without the feature `signatures` there is neither a key nor a trust root, so that no policy
+//! can require a signature.
 
-mod describe;
+mod description;
 mod error;
-mod gather;
 mod glob;
-mod key;
-mod keyless;
-mod legacy;
 mod material;
-mod opened;
 mod pattern;
 mod policy;
-mod provider;
-mod source;
+#[cfg(feature = "signatures")]
+mod sigstore;
+#[cfg(not(feature = "signatures"))]
+#[path = "disabled.rs"]
+mod sigstore;
+pub(crate) mod source;
 mod verify;
 
-pub(crate) use self::opened::SIGNATURE_STATEMENT;
 pub use self::{
-    describe::{SignatureDescription, SignatureKind, describe},
+    description::{SignatureDescription, SignatureKind, describe},
     error::{Finding, InvalidTrust, Refusal, SignatureError},
-    gather::{SIGNATURE_SUFFIXES, bundle_url, gather_beside, signature_url},
-    key::PublicKey,
-    keyless::{IdentityPattern, InvalidIdentity, InvalidIssuer, IssuerUrl, Keyless, TrustRoot},
-    material::{Blob, FoundSignature, Material, SIGNATURE_COUNT_LIMIT, SIGNATURE_SIZE_LIMIT},
+    material::{
+        Blob, FoundSignature, Material, SIGNATURE_COUNT_LIMIT, SIGNATURE_SIZE_LIMIT, SIGNATURE_SUFFIXES,
+        gather_beside, signature_url,
+    },
     pattern::{InvalidPattern, SourcePattern},
-    policy::{PublicKeys, Requirement, SignaturePolicy, SignatureRule},
+    policy::{
+        IdentityPattern, IssuerUrl, Keyless, PublicKeys, Requirement, SIGNATURE_STATEMENT, SignaturePolicy,
+        SignatureRule,
+    },
+    sigstore::{PublicKey, TrustRoot},
     source::Source,
     verify::{Subject, Verified, verify},
 };

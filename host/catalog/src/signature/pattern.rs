@@ -5,7 +5,7 @@ use url::{Host, Url};
 use super::{
     Source,
     glob::Glob,
-    source::{Place, registry_host},
+    source::{DOCKER_HUB, Scheme, registry_host},
 };
 
 /// A pattern of module references. As text: `**` for all, or `file:`, `https://`, `oci://` and a path in
@@ -18,66 +18,69 @@ use super::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourcePattern {
     text: String,
-    places: Places,
+    sources: Sources,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Places {
+enum Sources {
     All,
-    Files,
-    Urls,
-    Artifacts,
-    /// The path begins with the directory; the rest matches.
-    File {
+    /// All of this scheme.
+    Scheme(Scheme),
+    /// Files whose path begins with the directory; the rest matches.
+    Files {
         directory: String,
         rest: Glob,
     },
-    Https(Hosted),
-    Oci(Hosted),
+    /// Those of a server or registry.
+    Hosted {
+        scheme: Scheme,
+        host: HostPattern,
+        port: u16,
+        path: Glob,
+    },
 }
 
+/// A host, or all names with one more label before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Hosted {
-    host: HostPattern,
-    port: u16,
-    path: Glob,
+struct HostPattern {
+    name: String,
+    is_under: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum HostPattern {
-    Exact(String),
-    /// One more label before this.
-    Under(String),
-}
-
-/// A text that is not a valid pattern. The message says what is wrong, and what to write.
+/// A text that is not a valid pattern or issuer. The message says what is wrong, and what to write.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` {problem}: {fix}")]
 pub struct InvalidPattern {
-    /// The text.
     pub text: String,
     /// The problem, as the rest of a sentence.
     pub problem: &'static str,
-    /// Advice on what to do.
     pub fix: &'static str,
 }
 
 impl SourcePattern {
     /// Whether the source matches.
     pub fn matches(&self, source: &Source) -> bool {
-        match (&self.places, &source.0) {
-            (Places::All, _)
-            | (Places::Files, Place::File { .. })
-            | (Places::Urls, Place::Https { .. })
-            | (Places::Artifacts, Place::Oci { .. }) => true,
-            (Places::File { directory, rest }, Place::File { text, .. }) => {
-                matches_file(directory, rest, text)
+        match &self.sources {
+            Sources::All => true,
+            Sources::Scheme(scheme) => source.scheme == *scheme,
+            Sources::Files { directory, rest } => {
+                source.scheme == Scheme::File && matches_file(directory, rest, &source.path)
             }
-            (Places::Https(hosted), Place::Https { host, port, path })
-            | (Places::Oci(hosted), Place::Oci { host, port, path }) => {
-                hosted.host.matches(host) && hosted.port == *port && hosted.path.matches(path)
+            Sources::Hosted {
+                scheme,
+                host,
+                port,
+                path,
+            } => {
+                source.scheme == *scheme
+                    && source
+                        .authority
+                        .as_ref()
+                        .is_some_and(|(source_host, source_port)| {
+                            host.matches(source_host) && port == source_port
+                        })
+                    && path.matches(&source.path)
             }
-            _ => false,
         }
     }
 }
@@ -98,34 +101,33 @@ fn matches_file(directory: &str, rest: &Glob, file: &str) -> bool {
 }
 
 impl HostPattern {
-    fn new(host: &str) -> Option<Self> {
-        let (host, is_under) = match host.strip_prefix("*.") {
-            Some(rest) => (rest, true),
-            None => (host, false),
-        };
-        if host.contains('*') {
-            return None;
-        }
+    fn new(host: &str, is_under: bool) -> Option<Self> {
         let parsed = Host::parse(host).ok()?;
-        if is_under && !matches!(parsed, Host::Domain(_)) {
+        if host.contains('*') || (is_under && !matches!(parsed, Host::Domain(_))) {
             return None;
         }
-        let host = parsed.to_string();
-        let host = host.strip_suffix('.').unwrap_or(&host).to_owned();
-        Some(if is_under {
-            Self::Under(host)
-        } else {
-            Self::Exact(host)
+        let name = parsed.to_string();
+        Some(Self {
+            name: name.strip_suffix('.').unwrap_or(&name).to_owned(),
+            is_under,
         })
     }
 
     fn matches(&self, host: &str) -> bool {
-        match self {
-            Self::Exact(expected) => expected == host,
-            Self::Under(parent) => host
-                .split_once('.')
-                .is_some_and(|(name, rest)| !name.is_empty() && rest == parent),
+        if self.is_under {
+            host.split_once('.')
+                .is_some_and(|(label, rest)| !label.is_empty() && rest == self.name)
+        } else {
+            host == self.name
         }
+    }
+}
+
+/// Splits off the `*.` of a host.
+fn split_wildcard(authority: &str) -> (&str, bool) {
+    match authority.strip_prefix("*.") {
+        Some(name) => (name, true),
+        None => (authority, false),
     }
 }
 
@@ -133,11 +135,11 @@ impl FromStr for SourcePattern {
     type Err = InvalidPattern;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let places = match text.split_once(':') {
-            _ if text == "**" => Ok(Places::All),
-            Some(("file", "**")) => Ok(Places::Files),
-            Some(("https", "//**")) => Ok(Places::Urls),
-            Some(("oci", "//**")) => Ok(Places::Artifacts),
+        let sources = match text.split_once(':') {
+            _ if text == "**" => Ok(Sources::All),
+            Some(("file", "**")) => Ok(Sources::Scheme(Scheme::File)),
+            Some(("https", "//**")) => Ok(Sources::Scheme(Scheme::Https)),
+            Some(("oci", "//**")) => Ok(Sources::Scheme(Scheme::Oci)),
             Some(("file", path)) => file(path),
             Some(("https", rest)) => https(rest),
             Some(("oci", rest)) => oci(rest),
@@ -146,10 +148,10 @@ impl FromStr for SourcePattern {
                 "write `**`, or `file:/directory/**`, `https://host/path/**`, `oci://registry/repository/**`",
             )),
         };
-        places
-            .map(|places| Self {
+        sources
+            .map(|sources| Self {
                 text: text.to_owned(),
-                places,
+                sources,
             })
             .map_err(|(problem, fix)| InvalidPattern {
                 text: text.to_owned(),
@@ -166,7 +168,7 @@ fn glob(text: &str) -> Result<Glob, Problem> {
     Glob::new(text).map_err(|problem| (problem, fix))
 }
 
-fn file(path: &str) -> Result<Places, Problem> {
+fn file(path: &str) -> Result<Sources, Problem> {
     let path = match path.strip_prefix("//") {
         Some(absolute) => absolute,
         None => path,
@@ -189,13 +191,13 @@ fn file(path: &str) -> Result<Places, Problem> {
         .take_while(|part| !part.contains('*'))
         .count();
     let (directory, rest) = parts.split_at(plain);
-    Ok(Places::File {
+    Ok(Sources::Files {
         directory: format!("/{}", directory.join("/")),
         rest: glob(&rest.join("/"))?,
     })
 }
 
-fn https(rest: &str) -> Result<Places, Problem> {
+fn https(rest: &str) -> Result<Sources, Problem> {
     let fix = "write `https://`, the host, and a path, `https://plugins.example.com/**`";
     let (authority, path) = split_authority(rest).ok_or(("names no host and path", fix))?;
     if path.contains(['?', '#', '%', '\\']) {
@@ -209,24 +211,21 @@ fn https(rest: &str) -> Result<Places, Problem> {
     }
     let wrong_host = ("names no host", fix);
     // `url` normalizes the host as it does for references.
-    let (name, is_under) = match authority.strip_prefix("*.") {
-        Some(name) => (name, true),
-        None => (authority, false),
-    };
+    let (name, is_under) = split_wildcard(authority);
     let url = Url::parse(&format!("https://{name}/")).map_err(|_| wrong_host)?;
     if !url.username().is_empty() || url.password().is_some() || url.path() != "/" || name.contains('@') {
         return Err(("has a user, or no host", fix));
     }
     let host = url.host_str().ok_or(wrong_host)?;
-    let prefix = if is_under { "*." } else { "" };
-    Ok(Places::Https(Hosted {
-        host: HostPattern::new(&format!("{prefix}{host}")).ok_or(wrong_host)?,
+    Ok(Sources::Hosted {
+        scheme: Scheme::Https,
+        host: HostPattern::new(host, is_under).ok_or(wrong_host)?,
         port: url.port_or_known_default().ok_or(wrong_host)?,
         path: glob(path)?,
-    }))
+    })
 }
 
-fn oci(rest: &str) -> Result<Places, Problem> {
+fn oci(rest: &str) -> Result<Sources, Problem> {
     let fix =
         "write `oci://`, the registry's host, and a repository, `oci://registry.example.com/plugins/**`";
     let (authority, path) = split_authority(rest).ok_or(("names no registry and repository", fix))?;
@@ -247,23 +246,19 @@ fn oci(rest: &str) -> Result<Places, Problem> {
     {
         return Err(("has an invalid port", fix));
     }
-    let (host, port) = match authority.strip_prefix("*.") {
-        Some(name) => {
-            let (host, port) = registry_host(name);
-            (format!("*.{host}"), port)
-        }
-        None => registry_host(authority),
-    };
+    let (name, is_under) = split_wildcard(authority);
+    let (host, port) = registry_host(name);
     // As in Docker's tools: without a user it is an official image.
     let path = match host.as_str() {
-        "docker.io" if !path.contains('/') && path != "**" => format!("library/{path}"),
+        DOCKER_HUB if !is_under && !path.contains('/') && path != "**" => format!("library/{path}"),
         _ => path.to_owned(),
     };
-    Ok(Places::Oci(Hosted {
-        host: HostPattern::new(&host).ok_or(("names no registry", fix))?,
+    Ok(Sources::Hosted {
+        scheme: Scheme::Oci,
+        host: HostPattern::new(&host, is_under).ok_or(("names no registry", fix))?,
         port,
         path: glob(&path)?,
-    }))
+    })
 }
 
 fn split_authority(rest: &str) -> Option<(&str, &str)> {

@@ -1,6 +1,10 @@
-use std::fmt;
+use std::{fmt, str::FromStr};
 
-use super::{InvalidTrust, Keyless, PublicKey, SignatureError, Source, SourcePattern};
+use url::Url;
+
+use super::{
+    InvalidPattern, InvalidTrust, PublicKey, SignatureError, Source, SourcePattern, TrustRoot, glob::Glob,
+};
 use crate::ModuleReference;
 
 /// Which signatures modules must have, by source. The first matching rule applies. If there are rules and
@@ -12,11 +16,13 @@ pub struct SignaturePolicy(Vec<SignatureRule>);
 /// A rule for some sources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignatureRule {
-    /// The sources.
     pub source: SourcePattern,
-    /// The requirement.
     pub requirement: Requirement,
 }
+
+/// The statement that `cosign sign` makes. Other statements (provenance, scan results) may be signed by the
+/// same keys without approving the module.
+pub const SIGNATURE_STATEMENT: &str = "https://sigstore.dev/cosign/sign/v1";
 
 /// The signature that a module must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +31,6 @@ pub enum Requirement {
     Keys(PublicKeys),
     /// Made by an identity that the trust root confirms.
     Keyless(Keyless),
-    /// None.
     Unsigned,
 }
 
@@ -45,19 +50,16 @@ impl PublicKeys {
         }
     }
 
-    /// In the given order.
     pub fn iter(&self) -> impl Iterator<Item = &PublicKey> {
         self.0.iter()
     }
 }
 
 impl SignaturePolicy {
-    /// A policy of these rules, in this order.
     pub fn new(rules: Vec<SignatureRule>) -> Self {
         Self(rules)
     }
 
-    /// The rules in their order.
     pub fn rules(&self) -> &[SignatureRule] {
         &self.0
     }
@@ -96,12 +98,8 @@ impl fmt::Display for Requirement {
             Self::Keys(keys) => match keys.0.as_slice() {
                 [key] => write!(f, "a signature by the key {key}"),
                 keys => {
-                    f.write_str("a signature by one of the keys ")?;
-                    for (index, key) in keys.iter().enumerate() {
-                        let separator = if index == 0 { "" } else { ", " };
-                        write!(f, "{separator}{key}")?;
-                    }
-                    Ok(())
+                    let keys: Vec<String> = keys.iter().map(ToString::to_string).collect();
+                    write!(f, "a signature by one of the keys {}", keys.join(", "))
                 }
             },
             Self::Keyless(keyless) => {
@@ -109,6 +107,88 @@ impl fmt::Display for Requirement {
             }
             Self::Unsigned => f.write_str("no signature"),
         }
+    }
+}
+
+/// The requirements of a keyless signature: a certificate that an authority of the trust root issued to this
+/// identity, valid when a log or a timestamp authority of the trust root recorded the signature. Lives as
+/// long as the policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keyless {
+    pub trust_root: TrustRoot,
+    /// The required signer: the certificate's e-mail address or URI.
+    pub identity: IdentityPattern,
+    /// The required issuer of the identity.
+    pub issuer: IssuerUrl,
+}
+
+/// The URL of an OpenID provider, as its certificates have it: `https://token.actions.githubusercontent.com`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IssuerUrl(String);
+
+/// An identity, or a pattern for it: `*` matches any characters but `/`; `**`, alone between two `/`, matches
+/// any number of parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdentityPattern(Glob);
+
+impl IdentityPattern {
+    /// Whether the identity matches.
+    pub fn matches(&self, identity: &str) -> bool {
+        self.0.matches(identity)
+    }
+}
+
+impl FromStr for IdentityPattern {
+    type Err = InvalidPattern;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let glob = if text.trim().is_empty() {
+            Err("is empty")
+        } else if text.chars().all(|c| matches!(c, '*' | '/')) {
+            Err("matches every identity")
+        } else {
+            Glob::new(text)
+        };
+        glob.map(Self).map_err(|problem| InvalidPattern {
+            text: text.to_owned(),
+            problem,
+            fix: "write the e-mail address or the URI of the signer",
+        })
+    }
+}
+
+impl fmt::Display for IdentityPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl IssuerUrl {
+    /// As it was written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for IssuerUrl {
+    type Err = InvalidPattern;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        // The issuer is compared literally; `url` would add a `/`.
+        match Url::parse(text) {
+            Ok(url) if matches!(url.scheme(), "https" | "http") => Ok(Self(text.to_owned())),
+            _ => Err(InvalidPattern {
+                text: text.to_owned(),
+                problem: "is not a valid issuer",
+                fix: "write the URL of the OpenID provider, `https://token.actions.githubusercontent.com`",
+            }),
+        }
+    }
+}
+
+impl fmt::Display for IssuerUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 
@@ -155,5 +235,44 @@ mod tests {
             assert_eq!(policy.requirement(&reference, &source).unwrap(), Some(expected));
         }
         assert!(matches!(PublicKeys::new(Vec::new()), Err(InvalidTrust::NoKeys)));
+    }
+
+    #[test]
+    fn who_is_meant() {
+        for (pattern, identity, expected) in [
+            ("a@example.com", "a@example.com", true),
+            ("a@example.com", "b@example.com", false),
+            ("*@example.com", "b@example.com", true),
+            ("*@example.com", "b@example.com.evil.example", false),
+            (
+                "https://github.com/o/r/.github/workflows/release.yml@refs/tags/v*",
+                "https://github.com/o/r/.github/workflows/release.yml@refs/tags/v1.0",
+                true,
+            ),
+            (
+                "https://github.com/o/r/.github/workflows/release.yml@refs/tags/v*",
+                "https://github.com/o/r/.github/workflows/release.yml@refs/heads/v1",
+                false,
+            ),
+            ("https://github.com/o/**", "https://github.com/o/r/x", true),
+            ("https://github.com/o/**", "https://github.com/o2/r/x", false),
+        ] {
+            let parsed: IdentityPattern = pattern.parse().unwrap();
+            assert_eq!(parsed.matches(identity), expected, "{pattern} {identity}");
+        }
+        for wrong in ["", " ", "*", "**", "*/**", "https://a**"] {
+            assert!(wrong.parse::<IdentityPattern>().is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn issuers_are_urls() {
+        for right in ["https://accounts.google.com", "https://gitlab.example.com/oidc"] {
+            assert_eq!(right.parse::<IssuerUrl>().unwrap().as_str(), right);
+        }
+        for wrong in ["", "accounts.google.com", "file:/a", "*"] {
+            let error = wrong.parse::<IssuerUrl>().unwrap_err();
+            assert_eq!(error.problem, "is not a valid issuer");
+        }
     }
 }

@@ -5,38 +5,34 @@ use std::{
 };
 
 use percent_encoding::percent_decode_str;
-use url::{Host, Url};
+use url::Host;
 
 use super::SignatureError;
 use crate::{ModuleReference, OciReference};
 
-/// The normalized source of a reference, so that another spelling does not bypass a rule: a file's path after
-/// symbolic links and `..`, a host in lower case with its port, a path without escapes. Lives while a module
+/// The normalized source of a reference, so that another spelling does not bypass a rule. Lives while a module
 /// is obtained.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Source(pub(super) Place);
+pub struct Source {
+    pub(super) scheme: Scheme,
+    /// The host, in lower case, and the port; none for a file.
+    pub(super) authority: Option<(String, u16)>,
+    /// Of a file: absolute, and without symbolic links. Of a URL: without its first `/`, and without escapes.
+    pub(super) path: String,
+}
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    /// Absolute, and without symbolic links.
-    File {
-        path: PathBuf,
-        text: String,
-    },
-    Https {
-        host: String,
-        port: u16,
-        path: String,
-    },
-    Oci {
-        host: String,
-        port: u16,
-        path: String,
-    },
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scheme {
+    File,
+    Https,
+    Oci,
 }
 
 /// The port of https, also for registries.
-const DEFAULT_PORT: u16 = 443;
+pub(crate) const DEFAULT_PORT: u16 = 443;
+
+/// The name of Docker Hub, which has several.
+pub(crate) const DOCKER_HUB: &str = "docker.io";
 
 impl Source {
     /// The source of a reference. For a file: its current path; read the file [there](Self::path), so that
@@ -50,41 +46,42 @@ impl Source {
             reference: Box::new(reference.clone()),
             problem,
         };
-        let place = match reference {
+        Ok(match reference {
             ModuleReference::File(path) => {
-                let path = resolved(path).map_err(|source| SignatureError::Unreadable {
+                let resolved = resolved(path).map_err(|source| SignatureError::Unreadable {
                     path: path.clone(),
                     source: Arc::new(source),
                 })?;
-                let text = path
-                    .to_str()
-                    .ok_or_else(|| ambiguous("is not valid UTF-8"))?
-                    .to_owned();
-                Place::File { path, text }
-            }
-            ModuleReference::Https(url) => Place::Https {
-                host: https_host(url).ok_or_else(|| ambiguous("has no host"))?,
-                port: url.port_or_known_default().unwrap_or(DEFAULT_PORT),
-                path: https_path(url.path()).map_err(ambiguous)?,
-            },
-            ModuleReference::Oci(reference) => {
-                let (host, port) = registry_host(reference.registry());
-                Place::Oci {
-                    path: repository_path(&host, reference),
-                    host,
-                    port,
+                let path = resolved.into_os_string().into_string();
+                Self {
+                    scheme: Scheme::File,
+                    authority: None,
+                    path: path.map_err(|_| ambiguous("is not valid UTF-8"))?,
                 }
             }
-        };
-        Ok(Self(place))
+            ModuleReference::Https(url) => {
+                let host = url.host_str().ok_or_else(|| ambiguous("has no host"))?;
+                let port = url.port_or_known_default().unwrap_or(DEFAULT_PORT);
+                Self {
+                    scheme: Scheme::Https,
+                    authority: Some((canonical_host(host), port)),
+                    path: https_path(url.path()).map_err(ambiguous)?,
+                }
+            }
+            ModuleReference::Oci(reference) => {
+                let (host, port) = registry_host(reference.registry());
+                Self {
+                    scheme: Scheme::Oci,
+                    path: repository_path(&host, reference),
+                    authority: Some((host, port)),
+                }
+            }
+        })
     }
 
     /// The path of a file; `None` for other sources.
     pub fn path(&self) -> Option<&Path> {
-        match &self.0 {
-            Place::File { path, .. } => Some(path),
-            Place::Https { .. } | Place::Oci { .. } => None,
-        }
+        (self.scheme == Scheme::File).then(|| Path::new(&self.path))
     }
 }
 
@@ -112,10 +109,6 @@ fn resolved(path: &Path) -> io::Result<PathBuf> {
     Err(io::ErrorKind::NotFound.into())
 }
 
-fn https_host(url: &Url) -> Option<String> {
-    url.host_str().map(canonical_host)
-}
-
 /// In lower case, without a trailing dot.
 fn canonical_host(host: &str) -> String {
     host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
@@ -141,7 +134,7 @@ fn https_path(path: &str) -> Result<String, &'static str> {
 }
 
 /// Host and port of a registry. All names of Docker Hub are the same.
-pub(super) fn registry_host(registry: &str) -> (String, u16) {
+pub(crate) fn registry_host(registry: &str) -> (String, u16) {
     let (host, port) = match registry.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => (host, port.parse().unwrap_or(DEFAULT_PORT)),
         _ => (registry, DEFAULT_PORT),
@@ -149,25 +142,27 @@ pub(super) fn registry_host(registry: &str) -> (String, u16) {
     let host = Host::parse(host).map_or_else(|_| host.to_owned(), |host| host.to_string());
     let host = canonical_host(&host);
     match (host.as_str(), port) {
-        ("index.docker.io" | "registry-1.docker.io", DEFAULT_PORT) => ("docker.io".to_owned(), port),
+        ("index.docker.io" | "registry-1.docker.io", DEFAULT_PORT) => (DOCKER_HUB.to_owned(), port),
         _ => (host, port),
     }
 }
 
-fn repository_path(host: &str, reference: &OciReference) -> String {
+/// The path of a repository. In Docker Hub a name without a user is an official image.
+pub(crate) fn repository_path(host: &str, reference: &OciReference) -> String {
     let repository = reference.repository();
-    if host == "docker.io" && !repository.contains('/') {
-        return format!("library/{repository}");
+    if host == DOCKER_HUB && !repository.contains('/') {
+        format!("library/{repository}")
+    } else {
+        repository.to_owned()
     }
-    repository.to_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn place(text: &str) -> Place {
-        Source::of(&text.parse().unwrap()).unwrap().0
+    fn place(text: &str) -> Source {
+        Source::of(&text.parse().unwrap()).unwrap()
     }
 
     #[test]

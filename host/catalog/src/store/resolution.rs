@@ -1,16 +1,14 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::{Kind, Store};
-use crate::{Digest, Error, ModuleReference};
+use super::{Kind, Store, remove_damaged};
+use crate::{Digest, Error, ModuleReference, signature::Blob};
 
 /// The resolution of a URL or a tag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolution {
-    /// Of the module.
     pub module: Digest,
     /// Of the manifest, and its bytes as the registry sent them; for a reference to a registry.
     pub manifest: Option<(Digest, Bytes)>,
@@ -24,8 +22,8 @@ pub struct Resolution {
 #[derive(Deserialize, Serialize)]
 struct Record {
     reference: String,
-    module: String,
-    manifest: Option<String>,
+    module: Digest,
+    manifest: Option<Blob>,
     validator: Option<String>,
     seconds: u64,
 }
@@ -51,11 +49,11 @@ impl Store {
         let seconds = resolution.resolved.duration_since(UNIX_EPOCH).unwrap_or_default();
         let record = Record {
             reference: reference.to_string(),
-            module: resolution.module.to_string(),
+            module: resolution.module,
             manifest: resolution
                 .manifest
                 .as_ref()
-                .map(|(_, bytes)| STANDARD.encode(bytes)),
+                .map(|(_, bytes)| Blob(bytes.to_vec())),
             validator: resolution.validator.clone(),
             seconds: seconds.as_secs(),
         };
@@ -72,7 +70,7 @@ impl Store {
         let content = self.sealed(Kind::Resolution, name)?;
         let resolution = read(reference, &content);
         if resolution.is_none() {
-            self.remove_damaged(&self.path(Kind::Resolution, name));
+            remove_damaged(&self.path(Kind::Resolution, name));
         }
         resolution
     }
@@ -83,16 +81,10 @@ fn read(reference: &ModuleReference, content: &[u8]) -> Option<Resolution> {
     if record.reference != reference.to_string() {
         return None;
     }
-    let manifest = match record.manifest {
-        Some(text) => {
-            let bytes = Bytes::from(STANDARD.decode(text).ok()?);
-            Some((Digest::of(&bytes), bytes))
-        }
-        None => None,
-    };
+    let manifest = record.manifest.map(|Blob(bytes)| Bytes::from(bytes));
     Some(Resolution {
-        module: record.module.parse().ok()?,
-        manifest,
+        module: record.module,
+        manifest: manifest.map(|bytes| (Digest::of(&bytes), bytes)),
         validator: record.validator,
         resolved: UNIX_EPOCH.checked_add(Duration::from_secs(record.seconds))?,
     })

@@ -32,7 +32,6 @@ impl Scene {
         let mut network = NetworkConfig::default();
         network.ca = Some(ca);
         network.first_pause = Duration::from_millis(1);
-        network.longest_pause = Duration::from_secs(5);
         network.docker_config = Some(directory.path().join("docker/config.json"));
         let mut config = CatalogConfig::default();
         config.store = Some(Store::open(directory.path().join("store")).unwrap());

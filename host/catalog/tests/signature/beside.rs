@@ -5,8 +5,8 @@ use std::os::unix::fs::symlink;
 use admittance_catalog::{
     ModuleReference,
     signature::{
-        FoundSignature, SIGNATURE_SIZE_LIMIT, SignatureError, SignatureKind, Source, bundle_url, describe,
-        gather_beside, signature_url,
+        FoundSignature, SIGNATURE_SIZE_LIMIT, SIGNATURE_SUFFIXES, SignatureError, SignatureKind, Source,
+        describe, gather_beside, signature_url,
     },
 };
 
@@ -71,12 +71,11 @@ fn what_cannot_be_a_signature_is_told() {
 fn signatures_of_what_a_url_answers_are_at_its_path() {
     let url = "https://example.com/plugins/a.wasm?version=2".parse().unwrap();
     assert_eq!(
-        signature_url(&url).as_str(),
-        "https://example.com/plugins/a.wasm.sig?version=2"
-    );
-    assert_eq!(
-        bundle_url(&url).as_str(),
-        "https://example.com/plugins/a.wasm.sigstore.json?version=2"
+        SIGNATURE_SUFFIXES.map(|suffix| signature_url(&url, suffix).to_string()),
+        [
+            "https://example.com/plugins/a.wasm.sig?version=2",
+            "https://example.com/plugins/a.wasm.sigstore.json?version=2",
+        ]
     );
 }
 

@@ -109,10 +109,7 @@ fn a_bundle_of_sigstores_services() {
     assert_eq!(described[0].kind, SignatureKind::Bundle);
     assert_eq!(described[0].identity.as_deref(), Some(identity.as_str()));
     assert_eq!(described[0].log_index, log_index);
-    assert_eq!(
-        described[0].logged_at.unwrap().to_string(),
-        "2024-04-02T19:19:09Z"
-    );
+    assert_eq!(described[0].logged_at.as_deref(), Some("2024-04-02T19:19:09Z"));
 }
 
 #[test]

@@ -1,0 +1,330 @@
+use std::{fmt, path::PathBuf, str::FromStr};
+
+use url::Url;
+
+use crate::Digest;
+
+/// The location of a module. As text: `file:` and a path, an `https://` URL, or `oci://` and the name of an
+/// artifact in a registry.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ModuleReference {
+    /// A file on this machine.
+    File(PathBuf),
+    /// A URL. The scheme is https, and there is neither user nor fragment.
+    Https(Url),
+    /// An artifact in a registry.
+    Oci(OciReference),
+}
+
+/// The name of an artifact in a registry: `registry/repository:tag`, `registry/repository@sha256:...`, or
+/// both.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OciReference {
+    registry: String,
+    repository: String,
+    tag: Option<String>,
+    digest: Option<Digest>,
+}
+
+/// A text that is not a valid reference. The message says what is wrong, and what to write.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` {problem}: {fix}")]
+pub struct InvalidReference {
+    /// The text.
+    pub text: String,
+    /// The problem, as the rest of a sentence.
+    pub problem: &'static str,
+    /// Advice on what to do.
+    pub fix: String,
+}
+
+impl OciReference {
+    /// The default tag, as in other registry tools.
+    pub const DEFAULT_TAG: &str = "latest";
+
+    /// The host, and the port if there is one.
+    pub fn registry(&self) -> &str {
+        &self.registry
+    }
+
+    /// The path in the registry.
+    pub fn repository(&self) -> &str {
+        &self.repository
+    }
+
+    /// The registry and the path in it, without tag and digest.
+    pub fn name(&self) -> String {
+        format!("{}/{}", self.registry, self.repository)
+    }
+
+    /// The tag; [`DEFAULT_TAG`](Self::DEFAULT_TAG) if there is neither tag nor digest.
+    pub fn tag(&self) -> Option<&str> {
+        match (&self.tag, self.digest) {
+            (Some(tag), _) => Some(tag),
+            (None, None) => Some(Self::DEFAULT_TAG),
+            (None, Some(_)) => None,
+        }
+    }
+
+    /// The digest of the artifact's manifest, not of the module.
+    pub fn digest(&self) -> Option<Digest> {
+        self.digest
+    }
+}
+
+impl FromStr for OciReference {
+    type Err = InvalidReference;
+
+    /// Without `oci://`.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = |problem, fix: &str| InvalidReference {
+            text: format!("oci://{text}"),
+            problem,
+            fix: fix.to_owned(),
+        };
+        let (name, digest) = match text.split_once('@') {
+            None => (text, None),
+            Some((name, digest)) => {
+                let fix = "write `@sha256:` and 64 hexadecimal digits";
+                let digest = digest.parse().map_err(|_| wrong("has an invalid digest", fix))?;
+                (name, Some(digest))
+            }
+        };
+        let (registry, path) = name
+            .split_once('/')
+            .filter(|(registry, _)| is_host(registry))
+            .ok_or_else(|| {
+                let fix = "write `oci://`, the registry's host, `/` and the repository, `oci://registry.example.com/plugins/images:1.0`";
+                wrong("does not name a registry and a repository", fix)
+            })?;
+        let (repository, tag) = match path.split_once(':') {
+            None => (path, None),
+            Some((repository, tag)) => (repository, Some(tag)),
+        };
+        if !is_repository(repository) {
+            let fix =
+                "write it in lower-case letters, digits, and `.`, `_`, `-` between them, `/` between parts";
+            return Err(wrong("does not name a repository", fix));
+        }
+        if !tag.is_none_or(is_tag) {
+            let fix = "write at most 128 letters, digits, `_`, `.` and `-`, and do not begin with `.` or `-`";
+            return Err(wrong("has an invalid tag", fix));
+        }
+        Ok(Self {
+            registry: registry.to_owned(),
+            repository: repository.to_owned(),
+            tag: tag.map(str::to_owned),
+            digest,
+        })
+    }
+}
+
+impl fmt::Display for OciReference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.registry, self.repository)?;
+        if let Some(tag) = &self.tag {
+            write!(f, ":{tag}")?;
+        }
+        if let Some(digest) = self.digest {
+            write!(f, "@{digest}")?;
+        }
+        Ok(())
+    }
+}
+
+fn is_host(text: &str) -> bool {
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, Some(port)),
+        _ => (text, None),
+    };
+    let named = url::Host::parse(host).is_ok_and(|parsed| parsed.to_string() == host.to_ascii_lowercase());
+    named && port.is_none_or(|port| port.parse::<u16>().is_ok())
+}
+
+/// Whether this is a repository name by the OCI distribution specification.
+fn is_repository(text: &str) -> bool {
+    let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let is_part = |part: &str| {
+        part.starts_with(is_word)
+            && part.ends_with(is_word)
+            && part.chars().all(|c| is_word(c) || matches!(c, '.' | '_' | '-'))
+    };
+    text.len() <= 255 && text.split('/').all(is_part)
+}
+
+/// Whether this is a tag by the OCI distribution specification.
+fn is_tag(text: &str) -> bool {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.len() <= 128
+        && text.starts_with(is_word)
+        && text.chars().all(|c| is_word(c) || matches!(c, '.' | '-'))
+}
+
+impl FromStr for ModuleReference {
+    type Err = InvalidReference;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = |problem, fix: &str| InvalidReference {
+            text: text.to_owned(),
+            problem,
+            fix: fix.to_owned(),
+        };
+        match text.split_once(':') {
+            Some(("file", path)) => {
+                // `file:///absolute` is the same file as `file:/absolute`.
+                let path = match path.strip_prefix("//") {
+                    Some(absolute) if absolute.starts_with('/') => absolute,
+                    Some(_) => {
+                        let fix = "write `file:` and the path, without `//`";
+                        return Err(wrong("names a file on another machine", fix));
+                    }
+                    None => path,
+                };
+                if path.is_empty() {
+                    return Err(wrong("has no path", "write `file:` and the path of the module"));
+                }
+                Ok(Self::File(path.into()))
+            }
+            Some(("https", _)) => {
+                let fix = "write `https://`, the host and the path, without user and fragment";
+                Url::parse(text)
+                    .ok()
+                    .filter(|url| {
+                        url.has_host()
+                            && url.username().is_empty()
+                            && url.password().is_none()
+                            && url.fragment().is_none()
+                    })
+                    .map(Self::Https)
+                    .ok_or_else(|| wrong("is not a valid URL of a module", fix))
+            }
+            Some(("http", rest)) => {
+                let fix = format!("write `https:{rest}`");
+                Err(wrong(
+                    "uses http, which does not protect the module from changes in transit",
+                    &fix,
+                ))
+            }
+            Some(("oci", name)) => {
+                let name = name
+                    .strip_prefix("//")
+                    .ok_or_else(|| wrong("names no artifact", "write `oci://registry/repository:tag`"))?;
+                name.parse().map(Self::Oci)
+            }
+            Some(_) => Err(wrong(
+                "does not say where the module is",
+                "write `file:` and a path, an `https://` URL, or `oci://registry/repository:tag`",
+            )),
+            None => {
+                let fix = format!("write `file:{text}`");
+                Err(wrong("does not say where the module is", &fix))
+            }
+        }
+    }
+}
+
+impl fmt::Display for ModuleReference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "file:{}", path.display()),
+            Self::Https(url) => url.fmt(f),
+            Self::Oci(reference) => write!(f, "oci://{reference}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DIGEST: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+
+    #[test]
+    fn text_and_back() {
+        for text in [
+            "file:a.wasm",
+            "file:/opt/plugins/a.wasm",
+            "https://plugins.example.com/a.wasm?version=2",
+            "oci://registry.example.com/a",
+            "oci://registry.example.com:5000/team/a_b-c.d:1.0",
+            "oci://127.0.0.1:5000/a:latest",
+            "oci://[::1]:5000/a:1",
+            &format!("oci://localhost/a@{DIGEST}"),
+            &format!("oci://localhost/a:1@{DIGEST}"),
+        ] {
+            let reference: ModuleReference = text.parse().unwrap();
+            assert_eq!(reference.to_string(), text);
+        }
+        assert_eq!(
+            "file:///a.wasm".parse(),
+            Ok(ModuleReference::File("/a.wasm".into()))
+        );
+    }
+
+    #[test]
+    fn parts_of_a_name_in_a_registry() {
+        let digest = Some(DIGEST.parse().unwrap());
+        for (text, tag, expected) in [
+            ("r.example.com/a/b:1", Some("1"), None),
+            ("r.example.com/a/b", Some("latest"), None),
+            (&format!("r.example.com/a/b@{DIGEST}"), None, digest),
+            (&format!("r.example.com/a/b:1@{DIGEST}"), Some("1"), digest),
+        ] {
+            let reference: OciReference = text.parse().unwrap();
+            assert_eq!(reference.registry(), "r.example.com");
+            assert_eq!(reference.repository(), "a/b");
+            assert_eq!((reference.tag(), reference.digest()), (tag, expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_names_no_module_is_told_with_the_fix() {
+        for (text, expected) in [
+            (
+                "a.wasm",
+                "`a.wasm` does not say where the module is: write `file:a.wasm`",
+            ),
+            (
+                "file:",
+                "`file:` has no path: write `file:` and the path of the module",
+            ),
+            (
+                "file://host/a",
+                "`file://host/a` names a file on another machine: write `file:` and the path, without `//`",
+            ),
+            (
+                "http://a/b",
+                "`http://a/b` uses http, which does not protect the module from changes in transit: write `https://a/b`",
+            ),
+            (
+                "ftp://a/b",
+                "`ftp://a/b` does not say where the module is: write `file:` and a path, an `https://` URL, or `oci://registry/repository:tag`",
+            ),
+            (
+                "oci:a/b",
+                "`oci:a/b` names no artifact: write `oci://registry/repository:tag`",
+            ),
+        ] {
+            let error = text.parse::<ModuleReference>().unwrap_err();
+            assert_eq!(error.to_string(), expected);
+        }
+        for text in [
+            "https://",
+            "https://user@a/b",
+            "https://a/b#c",
+            "oci://a",
+            "oci:///a",
+            "oci://a/",
+            "oci://a/B",
+            "oci://a/b//c",
+            "oci://a/-b",
+            "oci://a:port/b",
+            "oci://a/b:",
+            "oci://a/b:.1",
+            "oci://a/b@sha256:00",
+            "oci://a b/c",
+        ] {
+            assert!(text.parse::<ModuleReference>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,189 @@
+use serde::{Deserialize, Serialize, de::IgnoredAny};
+
+use crate::{Digest, Error, OciReference};
+
+pub(crate) const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
+pub(crate) const DOCKER_INDEX_TYPE: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
+
+/// The standard type of a layer that is a module:
+/// <https://tag-runtime.cncf.io/wgs/wasm/deliverables/wasm-oci-artifact/>.
+pub(crate) const WASM_TYPE: &str = "application/wasm";
+/// Media types that older tools write.
+const OLDER_WASM_TYPES: [&str; 2] = [
+    "application/vnd.wasm.content.layer.v1+wasm",
+    "application/vnd.module.wasm.content.layer.v1+wasm",
+];
+
+/// How many layers an error names when none of them is a module.
+const NAMED_LAYERS: usize = 4;
+
+/// The fields of a manifest or an index that are used.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Manifest {
+    schema_version: u32,
+    media_type: Option<String>,
+    config: Option<Descriptor>,
+    #[serde(default)]
+    layers: Vec<Descriptor>,
+    /// Of an index.
+    manifests: Option<Vec<IgnoredAny>>,
+}
+
+/// A descriptor in a manifest.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Descriptor {
+    pub(crate) media_type: String,
+    /// Not every digest is SHA-256.
+    pub(crate) digest: String,
+    pub(crate) size: u64,
+}
+
+/// The layer of an artifact that is the module, with its size in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layer {
+    pub(crate) digest: Digest,
+    pub(crate) size: u64,
+}
+
+impl Layer {
+    /// The one module that the manifest lists.
+    ///
+    /// # Errors
+    ///
+    /// When it is anything else; the error says what was found.
+    pub(crate) fn of_manifest(reference: &OciReference, bytes: &[u8]) -> Result<Self, Error> {
+        module_of(bytes).map_err(|found| not_an_artifact(reference, found))
+    }
+}
+
+pub(crate) fn not_an_artifact(reference: &OciReference, found: String) -> Error {
+    Error::NotAnArtifact {
+        reference: Box::new(reference.clone()),
+        found,
+    }
+}
+
+fn module_of(bytes: &[u8]) -> Result<Layer, String> {
+    let manifest: Manifest =
+        serde_json::from_slice(bytes).map_err(|error| format!("a manifest that cannot be read ({error})"))?;
+    let is_index = matches!(
+        manifest.media_type.as_deref(),
+        Some(INDEX_TYPE | DOCKER_INDEX_TYPE)
+    );
+    match manifest.manifests {
+        Some(entries) => {
+            return Err(format!("an index of {} artifacts inside an index", entries.len()));
+        }
+        None if is_index => return Err("an index without artifacts".to_owned()),
+        None => {}
+    }
+    if manifest.schema_version != 2 {
+        return Err(format!("a manifest of version {}", manifest.schema_version));
+    }
+    let is_module = |layer: &&Descriptor| {
+        layer.media_type == WASM_TYPE || OLDER_WASM_TYPES.contains(&layer.media_type.as_str())
+    };
+    let modules: Vec<&Descriptor> = manifest.layers.iter().filter(is_module).collect();
+    match modules.as_slice() {
+        [layer] => {
+            let digest = layer.digest.parse();
+            let digest = digest.map_err(|_| format!("a module with the digest `{}`", layer.digest))?;
+            Ok(Layer {
+                digest,
+                size: layer.size,
+            })
+        }
+        [] => Err(describe_layers(&manifest)),
+        modules => Err(format!("{} modules", modules.len())),
+    }
+}
+
+/// The layers of an artifact without a module.
+fn describe_layers(manifest: &Manifest) -> String {
+    let mut types: Vec<String> = manifest
+        .layers
+        .iter()
+        .take(NAMED_LAYERS)
+        .map(|layer| format!("`{}`", layer.media_type))
+        .collect();
+    if types.is_empty() {
+        let config = manifest.config.as_ref().map(|config| config.media_type.as_str());
+        return format!(
+            "no layers (and the configuration is `{}`)",
+            config.unwrap_or_default()
+        );
+    }
+    let more = manifest.layers.len().saturating_sub(NAMED_LAYERS);
+    if more > 0 {
+        types.push(format!("{more} more"));
+    }
+    let layers = if manifest.layers.len() == 1 {
+        "a layer"
+    } else {
+        "layers"
+    };
+    format!("{layers} of {}", types.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_module_or_what_is_there() {
+        let digest = Digest::of("module");
+        let layer =
+            |media_type: &str| format!(r#"{{"mediaType":"{media_type}","digest":"{digest}","size":6}}"#);
+        let manifest = |layers: &[String]| {
+            format!(
+                r#"{{"schemaVersion":2,"config":{{"mediaType":"c","digest":"sha256:0","size":2}},"layers":[{}]}}"#,
+                layers.join(",")
+            )
+        };
+        let module = Ok(Layer { digest, size: 6 });
+        let tar = layer("application/vnd.oci.image.layer.v1.tar+gzip");
+        let index = format!(r#"{{"schemaVersion":2,"mediaType":"{INDEX_TYPE}"}}"#);
+        for (text, expected) in [
+            (manifest(&[layer(WASM_TYPE)]), module),
+            (manifest(&[layer(OLDER_WASM_TYPES[0])]), module),
+            (manifest(&[layer(OLDER_WASM_TYPES[1])]), module),
+            // An additional layer, such as a readme, is allowed.
+            (manifest(&[layer("text/markdown"), layer(WASM_TYPE)]), module),
+            (manifest(&[layer(WASM_TYPE), layer(WASM_TYPE)]), Err("2 modules")),
+            (
+                manifest(std::slice::from_ref(&tar)),
+                Err("a layer of `application/vnd.oci.image.layer.v1.tar+gzip`"),
+            ),
+            (
+                manifest(&["a", "b", "c", "d", "e"].map(layer)),
+                Err("layers of `a`, `b`, `c`, `d`, 1 more"),
+            ),
+            (manifest(&[]), Err("no layers (and the configuration is `c`)")),
+            (
+                r#"{"schemaVersion":2,"manifests":[{},{}]}"#.to_owned(),
+                Err("an index of 2 artifacts inside an index"),
+            ),
+            (index, Err("an index without artifacts")),
+            (
+                r#"{"schemaVersion":1}"#.to_owned(),
+                Err("a manifest of version 1"),
+            ),
+            (
+                manifest(&[layer(WASM_TYPE).replace("sha256", "sha512")]),
+                Err("a module with the digest `sha512:"),
+            ),
+            (
+                "<html>".to_owned(),
+                Err("a manifest that cannot be read (expected value"),
+            ),
+        ] {
+            match (module_of(text.as_bytes()), expected) {
+                (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{text}"),
+                (Err(found), Err(expected)) => assert!(found.starts_with(expected), "{found}"),
+                (found, _) => panic!("{text}: {found:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Modules from servers and registries.
+
+mod artifact;
+mod authorization;
+mod client;
+mod credentials;
+mod download;
+mod failure;
+mod https;
+mod index;
+mod partial;
+mod push;
+mod registry;
+mod retry;
+mod signatures;
+
+use std::{hash::Hash, time::SystemTime};
+
+use bytes::Bytes;
+
+pub use push::Pushed;
+
+use client::Network;
+use registry::{Access, Repository};
+
+use crate::{
+    Catalog, Digest, Error, Freshness, Module, ModuleReference, NetworkConfig, OciReference, OnProgress,
+    Resolution, catalog::Inner, module::Found, resolver::Once, signature::Material,
+};
+
+/// Fetches modules. Lives as long as the catalog.
+#[derive(Debug)]
+pub(crate) struct Remote {
+    network: Network,
+    /// Fetches in progress.
+    fetches: Once<(ModuleReference, Option<Digest>, Freshness), Module>,
+}
+
+impl Remote {
+    pub(crate) fn new(config: NetworkConfig) -> Result<Self, Error> {
+        Ok(Self {
+            network: Network::new(config)?,
+            fetches: Once::default(),
+        })
+    }
+
+    /// Finds the current signatures of a module.
+    pub(crate) async fn signatures(
+        &self,
+        reference: &ModuleReference,
+        found: &Found,
+        progress: OnProgress<'_>,
+    ) -> Result<Material, Error> {
+        match reference {
+            ModuleReference::File(_) => Ok(Material::default()),
+            ModuleReference::Https(url) => Box::pin(self.network.signatures(reference, url, progress)).await,
+            ModuleReference::Oci(artifact) => {
+                let repository = self.repository(artifact, Access::Pull, progress);
+                Box::pin(repository.signatures(reference, found)).await
+            }
+        }
+    }
+
+    fn repository<'a>(
+        &'a self,
+        artifact: &'a OciReference,
+        access: Access,
+        progress: OnProgress<'a>,
+    ) -> Repository<'a> {
+        Repository {
+            network: &self.network,
+            artifact,
+            access,
+            progress,
+        }
+    }
+}
+
+impl<K: Clone + Eq + Hash, V: Clone> Once<K, V> {
+    /// The result of a concurrent call with this key, or else of this one. A result is not kept.
+    async fn share(&self, key: K, find: impl Future<Output = Result<V, Error>>) -> Result<V, Error> {
+        let find = async {
+            let found = find.await;
+            self.cells().remove(&key);
+            found
+        };
+        self.get(key.clone(), find).await
+    }
+}
+
+impl Catalog {
+    /// Obtains a module from a URL or a registry, or from the store.
+    pub(crate) async fn obtain_remote(
+        &self,
+        reference: &ModuleReference,
+        pinned: Option<Digest>,
+        freshness: Freshness,
+        progress: OnProgress<'_>,
+    ) -> Result<Module, Error> {
+        let inner = &*self.inner;
+        let fetch = Fetch {
+            inner,
+            reference,
+            pinned,
+            progress,
+        };
+        if freshness == Freshness::Stored {
+            return fetch.stored().await;
+        }
+        let rule = inner.rule(reference).await?;
+        let obtained = Box::pin(async {
+            let found = fetch.find(freshness).await?;
+            inner.checked(reference, rule, found, progress).await
+        });
+        let key = (reference.clone(), pinned, freshness);
+        inner.remote.fetches.share(key, obtained).await
+    }
+}
+
+/// The fetch of one module.
+#[derive(Clone, Copy)]
+struct Fetch<'a> {
+    inner: &'a Inner,
+    reference: &'a ModuleReference,
+    pinned: Option<Digest>,
+    progress: OnProgress<'a>,
+}
+
+/// The stored module of a reference, and the recorded resolution.
+type Recorded = Option<(Found, Resolution)>;
+
+impl Fetch<'_> {
+    /// The module, with the recorded resolution or a new one.
+    async fn find(&self, freshness: Freshness) -> Result<Found, Error> {
+        let recorded = self.recorded().await?;
+        // A digest always names the same module.
+        let is_fixed = self.pinned.is_some()
+            || matches!(self.reference, ModuleReference::Oci(artifact) if artifact.digest().is_some());
+        if let Some((found, _)) = &recorded
+            && (is_fixed || freshness == Freshness::Recorded)
+        {
+            return Ok(found.clone());
+        }
+        // Boxed, as below: these futures are large, and every future that contains one is larger.
+        match self.reference {
+            ModuleReference::Https(url) => Box::pin(self.https(url, recorded)).await,
+            ModuleReference::Oci(artifact) => Box::pin(self.oci(artifact, recorded)).await,
+            ModuleReference::File(_) => Err(self.not_fetched()),
+        }
+    }
+
+    /// The module in the store, with the signatures that were found when it was fetched.
+    async fn stored(&self) -> Result<Module, Error> {
+        let Some((found, _)) = self.recorded().await? else {
+            return Err(self.not_fetched());
+        };
+        match self.inner.checked_offline(self.reference, found).await {
+            // Signatures may have been added since it was fetched.
+            Err(Error::Signature(_)) => Err(self.not_fetched()),
+            checked => checked,
+        }
+    }
+
+    async fn recorded(&self) -> Result<Recorded, Error> {
+        let (reference, pinned) = (self.reference.clone(), self.pinned);
+        let recorded = self.inner.in_store(move |store| {
+            let resolution = match pinned {
+                Some(digest) => store.resolution_to(&reference, digest),
+                None => store.resolution(&reference),
+            };
+            let resolution = resolution?;
+            let found = Found {
+                bytes: store.module(resolution.module)?,
+                digest: resolution.module,
+                manifest: resolution.manifest.as_ref().map(|(_, bytes)| bytes.clone()),
+            };
+            Some((found, resolution))
+        });
+        Ok(recorded.await?.flatten())
+    }
+
+    /// The module with this digest, if the store has it.
+    async fn kept(&self, digest: Digest) -> Result<Option<Bytes>, Error> {
+        let kept = self.inner.in_store(move |store| store.module(digest));
+        Ok(kept.await?.flatten())
+    }
+
+    /// Records what the reference means now.
+    async fn record(&self, found: &Found, validator: Option<String>) -> Result<(), Error> {
+        let manifest = found.manifest.as_ref();
+        self.keep_resolution(Resolution {
+            module: found.digest,
+            manifest: manifest.map(|bytes| (Digest::of(bytes), bytes.clone())),
+            validator,
+            resolved: SystemTime::now(),
+        })
+        .await
+    }
+
+    /// Records that the reference still means the same. Only the time is new, so a failure to write it is
+    /// harmless.
+    async fn record_again(&self, resolution: Resolution) {
+        let resolution = Resolution {
+            resolved: SystemTime::now(),
+            ..resolution
+        };
+        if let Err(error) = self.keep_resolution(resolution).await {
+            let reference = self.reference;
+            tracing::warn!(%reference, %error, "the time at which a module was last resolved could not be recorded");
+        }
+    }
+
+    async fn keep_resolution(&self, resolution: Resolution) -> Result<(), Error> {
+        let reference = self.reference.clone();
+        self.inner
+            .in_store(move |store| store.keep_resolution(&reference, &resolution))
+            .await?
+            .unwrap_or(Ok(()))
+    }
+
+    fn not_fetched(&self) -> Error {
+        Error::NotFetched {
+            reference: Box::new(self.reference.clone()),
+        }
+    }
+}

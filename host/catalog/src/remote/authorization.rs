@@ -1,0 +1,178 @@
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use docker_credential::DockerCredential;
+use http_auth::ChallengeRef;
+use reqwest::{
+    Response, StatusCode,
+    header::{CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE},
+};
+use url::Url;
+
+use super::{Access, Repository, failure};
+use crate::Error;
+
+/// The largest response of a token server.
+const TOKEN_LIMIT: u64 = 256 << 10;
+
+impl Repository<'_> {
+    /// The `Authorization` header that answers a registry's challenge.
+    pub(super) async fn authorize(
+        &self,
+        response: &Response,
+        place: &str,
+    ) -> Result<Option<HeaderValue>, Error> {
+        let texts: Vec<&str> = response
+            .headers()
+            .get_all(WWW_AUTHENTICATE)
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+            .collect();
+        let challenges: Vec<ChallengeRef<'_>> = texts
+            .iter()
+            .filter_map(|text| http_auth::parse_challenges(text).ok())
+            .flatten()
+            .collect();
+        let of_scheme = |scheme: &str| {
+            challenges
+                .iter()
+                .find(|challenge| challenge.scheme.eq_ignore_ascii_case(scheme))
+        };
+        let credential = self.network.credential(self.artifact.registry()).await?;
+        if let Some(challenge) = of_scheme("bearer") {
+            let challenge = self
+                .challenge(challenge, response.url())
+                .map_err(|problem| Error::bad_answer(place, problem))?;
+            let token = self.token(challenge, credential, place).await?;
+            return header(&format!("Bearer {token}"), place).map(Some);
+        }
+        match (of_scheme("basic"), credential) {
+            (Some(_), Some(DockerCredential::UsernamePassword(user, password))) => {
+                let pair = STANDARD.encode(format!("{user}:{password}"));
+                header(&format!("Basic {pair}"), place).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn challenge(&self, challenge: &ChallengeRef<'_>, requested: &Url) -> Result<Challenge, String> {
+        let parameter = |name: &str| {
+            challenge
+                .params
+                .iter()
+                .find(|(key, _)| key.eq_ignore_ascii_case(name))
+                .map(|(_, value)| value.to_unescaped())
+        };
+        let realm = parameter("realm")
+            .and_then(|realm| Url::parse(&realm).ok())
+            .ok_or("the registry names no token server")?;
+        // The password is sent to this URL.
+        if realm.scheme() != "https" && requested.scheme() == "https" {
+            return Err(format!(
+                "the registry asks for credentials to be sent without TLS, to {realm}"
+            ));
+        }
+        let repository = self.artifact.repository();
+        // A push begins with an existence check, for which the registry asks for a smaller scope.
+        let scope = match self.access {
+            Access::Pull => parameter("scope").unwrap_or_else(|| format!("repository:{repository}:pull")),
+            Access::Push => format!("repository:{repository}:pull,push"),
+        };
+        Ok(Challenge {
+            realm,
+            service: parameter("service").unwrap_or_default(),
+            scope,
+        })
+    }
+
+    /// A token from the token server that the registry names:
+    /// <https://distribution.github.io/distribution/spec/auth/token/>.
+    async fn token(
+        &self,
+        challenge: Challenge,
+        credential: Option<DockerCredential>,
+        place: &str,
+    ) -> Result<String, Error> {
+        #[derive(serde::Deserialize)]
+        struct Answer {
+            token: Option<String>,
+            access_token: Option<String>,
+        }
+        let client = &self.network.client;
+        let mut url = challenge.realm;
+        let request = match credential {
+            Some(DockerCredential::IdentityToken(token)) => {
+                let form = form_urlencoded::Serializer::new(String::new())
+                    .append_pair("grant_type", "refresh_token")
+                    .append_pair("client_id", "admittance")
+                    .append_pair("service", &challenge.service)
+                    .append_pair("scope", &challenge.scope)
+                    .append_pair("refresh_token", &token)
+                    .finish();
+                client
+                    .post(url)
+                    .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
+                    .body(form)
+            }
+            credential => {
+                url.query_pairs_mut()
+                    .append_pair("service", &challenge.service)
+                    .append_pair("scope", &challenge.scope);
+                match credential {
+                    Some(DockerCredential::UsernamePassword(user, password)) => {
+                        client.get(url).basic_auth(user, Some(password))
+                    }
+                    _ => client.get(url),
+                }
+            }
+        };
+        let response = self.network.send(request, place).await?;
+        if response.status() == StatusCode::BAD_REQUEST {
+            return Err(self.refusal(response, place).await);
+        }
+        let response = self.allowed(response, place).await?;
+        let body = self.network.body(response, place, TOKEN_LIMIT).await?;
+        serde_json::from_slice::<Answer>(&body)
+            .ok()
+            .and_then(|answer| answer.token.or(answer.access_token))
+            .ok_or_else(|| Error::bad_answer(place, "the token server sent no token"))
+    }
+
+    /// Turns a registry's refusal into an error.
+    pub(super) async fn refusal(&self, response: Response, place: &str) -> Error {
+        let registry = self.artifact.registry();
+        let login = format!("log in with `docker login {registry}`");
+        let (with, advice) = match self.network.credential(registry).await {
+            Ok(Some(DockerCredential::UsernamePassword(user, _))) => (
+                format!("as the user `{user}`"),
+                "check the name, and the permissions of this user".to_owned(),
+            ),
+            Ok(Some(DockerCredential::IdentityToken(_))) => {
+                ("with the token of the last login".to_owned(), login)
+            }
+            Ok(None) => (
+                "without credentials".to_owned(),
+                format!("check the name, or {login}"),
+            ),
+            Err(error) => return error,
+        };
+        Error::Unauthorized {
+            place: place.to_owned(),
+            with,
+            message: failure::message(response).await,
+            advice,
+        }
+    }
+}
+
+/// The challenge of a registry: token server, service and scope.
+struct Challenge {
+    realm: Url,
+    service: String,
+    scope: String,
+}
+
+fn header(text: &str, place: &str) -> Result<HeaderValue, Error> {
+    let mut value = HeaderValue::from_str(text)
+        .map_err(|_| Error::bad_answer(place, "its token has characters that a header cannot hold"))?;
+    value.set_sensitive(true);
+    Ok(value)
+}

@@ -1,0 +1,367 @@
+use bytes::Bytes;
+use reqwest::{
+    Response, StatusCode,
+    header::{CONTENT_RANGE, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH, IF_RANGE, RANGE},
+};
+
+use super::{Fetch, failure, partial::Partial};
+use crate::{Digest, Error, FetchProgress, catalog::on_disk};
+
+/// The download of a module. Lives until it is complete or given up.
+pub(super) struct Download<'a> {
+    /// As the operator wrote it.
+    pub(super) place: &'a str,
+    /// The name of the partial download.
+    pub(super) name: &'a str,
+    /// The required digest, if known: a partial download of any version can then be resumed.
+    pub(super) digest: Option<Digest>,
+    /// Its size in bytes, if that is known.
+    pub(super) size: Option<u64>,
+    /// The version that need not be downloaded again.
+    pub(super) unless: Option<&'a str>,
+}
+
+/// A complete download, which is in the store.
+pub(super) struct Downloaded {
+    pub(super) bytes: Bytes,
+    pub(super) digest: Digest,
+    /// The server's validator of this version.
+    pub(super) validator: Option<String>,
+}
+
+/// The end of an attempt.
+enum Attempt {
+    Complete { validator: Option<String> },
+    NotModified,
+}
+
+/// An attempt that received less than this counts as no progress.
+const SOME_PROGRESS: usize = 64 << 10;
+
+/// How many bytes are buffered before they are written to the store.
+const WRITTEN_AT_ONCE: usize = 256 << 10;
+
+impl Fetch<'_> {
+    /// Downloads a module and stores it, if the check accepts its content. `None`: the server still has the
+    /// version that need not be downloaded again.
+    pub(super) async fn download<F: Future<Output = Result<Response, Error>>>(
+        &self,
+        download: &Download<'_>,
+        request: impl Fn(HeaderMap) -> F,
+        check: impl Fn(&[u8], Digest) -> Result<(), Error>,
+    ) -> Result<Option<Downloaded>, Error> {
+        let mut received = self.received(download.name).await?;
+        loop {
+            let is_resumed = !received.bytes.is_empty();
+            let validator = match self.attempts(download, &mut received, &request).await {
+                Ok(Attempt::Complete { validator }) => validator,
+                Ok(Attempt::NotModified) => {
+                    received.discard().await?;
+                    return Ok(None);
+                }
+                Err(error) => {
+                    if received.bytes.is_empty() || matches!(error, Error::ModuleTooLarge { .. }) {
+                        received.discard().await?;
+                    }
+                    return Err(error);
+                }
+            };
+            let digest = Digest::of(&received.bytes);
+            if is_resumed && download.digest.is_some_and(|expected| expected != digest) {
+                // The partial download may be damaged, or of another version.
+                received.restart(None).await;
+                continue;
+            }
+            if let Err(error) = check(&received.bytes, digest) {
+                received.discard().await?;
+                return Err(error);
+            }
+            let bytes = self.keep(received, digest).await?;
+            (self.progress)(FetchProgress::Finished);
+            return Ok(Some(Downloaded {
+                bytes,
+                digest,
+                validator,
+            }));
+        }
+    }
+
+    /// The partial download of this name. When it is locked by another task or process, the download is kept
+    /// in memory.
+    async fn received(&self, name: &str) -> Result<Received, Error> {
+        let name = Digest::of(name);
+        let partial = self.inner.in_store(move |store| Partial::open(store, name));
+        let limit = self.inner.size_limit;
+        Ok(match partial.await?.transpose()?.flatten() {
+            Some(partial) => Received::resume(partial, limit).await,
+            None => Received::default(),
+        })
+    }
+
+    /// Stores a complete download.
+    async fn keep(&self, received: Received, digest: Digest) -> Result<Bytes, Error> {
+        let bytes = Bytes::from(received.bytes);
+        match received.partial {
+            Some(partial) => on_disk(move || partial.become_module(digest)).await??,
+            None => {
+                let bytes = bytes.clone();
+                let kept = self.inner.in_store(move |store| store.keep_bytes(digest, &bytes));
+                kept.await?.transpose()?;
+            }
+        }
+        Ok(bytes)
+    }
+
+    async fn attempts<F: Future<Output = Result<Response, Error>>>(
+        &self,
+        download: &Download<'_>,
+        received: &mut Received,
+        request: impl Fn(HeaderMap) -> F,
+    ) -> Result<Attempt, Error> {
+        let mut pauses = self.inner.remote.network.pauses();
+        loop {
+            let before = received.bytes.len();
+            let headers = download.headers(received);
+            let attempt = async {
+                // The download was interrupted at its very end.
+                if download.digest.is_some() && download.size == Some(before as u64) {
+                    return Ok(Attempt::Complete { validator: None });
+                }
+                let response = request(headers).await?;
+                self.receive(response, download, received).await
+            }
+            .await;
+            received.write().await;
+            let error = match attempt {
+                Ok(done) => return Ok(done),
+                Err(error) => error,
+            };
+            if received.bytes.len() >= before.saturating_add(SOME_PROGRESS) {
+                pauses.reset();
+            }
+            pauses.wait_after(error, self.progress).await?;
+        }
+    }
+
+    /// Receives the body of a response.
+    async fn receive(
+        &self,
+        mut response: Response,
+        download: &Download<'_>,
+        received: &mut Received,
+    ) -> Result<Attempt, Error> {
+        let (place, limit) = (download.place, self.inner.size_limit);
+        let offset = received.bytes.len() as u64;
+        let validator = validator(response.headers());
+        match response.status() {
+            StatusCode::NOT_MODIFIED if download.unless.is_some() => return Ok(Attempt::NotModified),
+            StatusCode::PARTIAL_CONTENT if resumes_at(response.headers(), offset) => {}
+            StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE => {
+                received.restart(None).await;
+                return Err(Error::Unreachable {
+                    place: place.to_owned(),
+                    problem: "the server does not resume the interrupted download".to_owned(),
+                });
+            }
+            _ => {
+                response = failure::success(response, place).await?;
+                received.restart(validator.as_deref()).await;
+            }
+        }
+        let offset = received.bytes.len() as u64;
+        let total = response
+            .content_length()
+            .map(|length| offset.saturating_add(length))
+            .or(download.size);
+        if let Some(size) = total {
+            download.check_size(size, limit)?;
+        }
+        (self.progress)(FetchProgress::Started {
+            reference: place.to_owned(),
+            total,
+        });
+        (self.progress)(FetchProgress::Received { bytes: offset });
+        let network = &self.inner.remote.network;
+        while let Some(chunk) = network.chunk(&mut response, place).await? {
+            let size = (received.bytes.len() as u64).saturating_add(chunk.len() as u64);
+            download.check_size(size, limit)?;
+            received.append(&chunk).await;
+            (self.progress)(FetchProgress::Received { bytes: size });
+        }
+        Ok(Attempt::Complete { validator })
+    }
+}
+
+impl Download<'_> {
+    fn check_size(&self, size: u64, limit: u64) -> Result<(), Error> {
+        if size > limit {
+            let place = self.place.to_owned();
+            return Err(Error::ModuleTooLarge { place, size, limit });
+        }
+        match self.size {
+            Some(expected) if size > expected => Err(Error::bad_answer(
+                self.place,
+                format!("more than the {expected} bytes that its manifest declares"),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// The headers that request the rest of a partial download, or another version.
+    fn headers(&self, received: &Received) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        let value = |text: &str| HeaderValue::from_str(text).ok();
+        let validator = received.validator.as_deref().and_then(value);
+        let offset = received.bytes.len();
+        if offset > 0 && (self.digest.is_some() || validator.is_some()) {
+            headers.extend(value(&format!("bytes={offset}-")).map(|range| (RANGE, range)));
+            headers.extend(validator.map(|validator| (IF_RANGE, validator)));
+        } else {
+            let known = self.unless.and_then(value);
+            headers.extend(known.map(|known| (IF_NONE_MATCH, known)));
+        }
+        headers
+    }
+
+    pub(super) fn not_modified(&self) -> Error {
+        let problem = "the server answered 304 Not Modified to an unconditional request";
+        Error::bad_answer(self.place, problem)
+    }
+}
+
+/// The bytes that were received so far: in memory and, with a store, in a file that outlives the program, so
+/// that the download can be resumed. Lives as long as the download.
+#[derive(Default)]
+struct Received {
+    bytes: Vec<u8>,
+    /// The server's validator of the version.
+    validator: Option<String>,
+    /// How many of the bytes are in the file.
+    written: usize,
+    partial: Option<Partial>,
+}
+
+impl Received {
+    async fn resume(partial: Partial, limit: u64) -> Self {
+        match write_to(partial, move |partial| partial.content(limit)).await {
+            Some((partial, (bytes, validator))) => Self {
+                written: bytes.len(),
+                bytes,
+                validator,
+                partial: Some(partial),
+            },
+            None => Self::default(),
+        }
+    }
+
+    /// Starts over with this version.
+    async fn restart(&mut self, validator: Option<&str>) {
+        self.bytes.clear();
+        self.written = 0;
+        self.validator = validator.map(str::to_owned);
+        if let Some(partial) = self.partial.take() {
+            let validator = self.validator.clone();
+            self.partial = write_to(partial, move |partial| partial.restart(validator.as_deref()))
+                .await
+                .map(|(partial, ())| partial);
+        }
+    }
+
+    async fn append(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        if self.bytes.len() - self.written >= WRITTEN_AT_ONCE {
+            self.write().await;
+        }
+    }
+
+    /// Writes the buffered bytes.
+    async fn write(&mut self) {
+        let rest = self.bytes.get(self.written..).unwrap_or_default();
+        if !rest.is_empty()
+            && let Some(partial) = self.partial.take()
+        {
+            let (rest, offset) = (rest.to_vec(), self.written as u64);
+            self.partial = write_to(partial, move |partial| partial.write_at(&rest, offset))
+                .await
+                .map(|(partial, ())| partial);
+        }
+        self.written = self.bytes.len();
+    }
+
+    /// Removes the file: the download cannot be resumed.
+    async fn discard(self) -> Result<(), Error> {
+        match self.partial {
+            Some(partial) => on_disk(move || partial.discard()).await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// Works on the file on a blocking thread. After an error the file is removed and the download continues
+/// without it; the error is reported when the complete download is stored.
+async fn write_to<T: Send + 'static>(
+    mut partial: Partial,
+    work: impl FnOnce(&mut Partial) -> Result<T, Error> + Send + 'static,
+) -> Option<(Partial, T)> {
+    let work = move || match work(&mut partial) {
+        Ok(done) => Some((partial, done)),
+        Err(error) => {
+            tracing::warn!(%error, "a download could not be saved to disk; if it is interrupted, it starts over");
+            partial.discard();
+            None
+        }
+    };
+    on_disk(work).await.ok().flatten()
+}
+
+/// The entity tag, if it is strong: a weak one does not guarantee the same bytes.
+fn validator(headers: &HeaderMap) -> Option<String> {
+    let tag = headers.get(ETAG)?.to_str().ok()?;
+    tag.starts_with('"').then(|| tag.to_owned())
+}
+
+/// Whether a partial response begins where the partial download ends.
+fn resumes_at(headers: &HeaderMap, offset: u64) -> bool {
+    headers
+        .get(CONTENT_RANGE)
+        .and_then(|range| range.to_str().ok())
+        .and_then(|range| range.strip_prefix("bytes "))
+        .and_then(|range| range.split_once('-'))
+        .is_some_and(|(start, _)| start.trim().parse() == Ok(offset))
+}
+
+/// Checks that a response is WebAssembly: servers often send an error page with status 200.
+pub(super) fn check_magic(place: &str, bytes: &[u8]) -> Result<(), Error> {
+    if bytes.starts_with(b"\0asm") {
+        return Ok(());
+    }
+    let start: Vec<u8> = bytes.iter().copied().take(16).collect();
+    let found = match std::str::from_utf8(&start) {
+        Ok("") => "nothing".to_owned(),
+        Ok(text) if !text.contains(char::is_control) => format!("`{text}`"),
+        _ => format!("the bytes {}", hex::encode(&start)),
+    };
+    Err(Error::NotWebAssembly {
+        place: place.to_owned(),
+        found,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_webassembly_is_told() {
+        check_magic("a", b"\0asm\x0d\0\x01\0").unwrap();
+        for (bytes, found) in [
+            (b"<!doctype html><html>".as_slice(), "`<!doctype html><`"),
+            (b"", "nothing"),
+            (b"\x1f\x8b\x08", "the bytes 1f8b08"),
+            (b"line\nbreak", "the bytes 6c696e650a627265616b"),
+        ] {
+            let error = check_magic("https://a/b", bytes).unwrap_err();
+            assert!(error.to_string().contains(found), "{error}");
+        }
+    }
+}

@@ -1,0 +1,174 @@
+use std::time::{Duration, SystemTime};
+
+use admittance_net::{
+    causes::{causes, find, root_cause},
+    tls::TlsAdvice,
+};
+use reqwest::{Response, StatusCode, header};
+use rustls::InvalidMessage;
+use url::Url;
+
+use super::client::{CONNECT_TIMEOUT, is_absent};
+use crate::{Error, NetworkConfig};
+
+impl Error {
+    pub(super) fn bad_answer(place: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self::BadAnswer {
+            place: place.into(),
+            problem: problem.into(),
+        }
+    }
+
+    /// When the server asks for a retry (`Retry-After`).
+    pub(super) fn again_after(&self) -> Option<Duration> {
+        match self {
+            Self::Status { again_after, .. } => *again_after,
+            _ => None,
+        }
+    }
+}
+
+/// How much of an error's body is read.
+const MESSAGE_LIMIT: usize = 16 << 10;
+
+/// The response, unless its status is an error. A 401 is left to the caller.
+pub(super) async fn success(response: Response, place: &str) -> Result<Response, Error> {
+    let status = response.status();
+    if status.is_success() {
+        return Ok(response);
+    }
+    let again_after = again_after(&response);
+    let message = message(response).await;
+    let place = place.to_owned();
+    Err(match status {
+        status if is_absent(status) => Error::NotFound { place, message },
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Error::Unauthorized {
+            place,
+            with: "without credentials".to_owned(),
+            message,
+            advice: "modules are fetched from `https:` without credentials; keep a module that needs them in a registry"
+                .to_owned(),
+        },
+        _ => Error::Status {
+            place,
+            status: status.as_u16(),
+            message,
+            again_after,
+        },
+    })
+}
+
+/// The server's error message: that of a registry, or the name of the status.
+pub(super) async fn message(mut response: Response) -> String {
+    #[derive(serde::Deserialize)]
+    struct Envelope {
+        errors: Vec<Entry>,
+    }
+    #[derive(serde::Deserialize)]
+    struct Entry {
+        code: String,
+        #[serde(default)]
+        message: String,
+    }
+    let name = response
+        .status()
+        .canonical_reason()
+        .map_or_else(|| response.status().to_string(), str::to_owned);
+    let mut body = Vec::new();
+    while body.len() < MESSAGE_LIMIT {
+        match response.chunk().await {
+            Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+            _ => break,
+        }
+    }
+    let said = serde_json::from_slice::<Envelope>(&body)
+        .ok()
+        .and_then(|envelope| envelope.errors.into_iter().next())
+        .map(|entry| match entry.message.as_str() {
+            "" => entry.code,
+            message => format!("{message} ({})", entry.code),
+        });
+    said.map_or(name, |said| printable(&said))
+}
+
+/// A server's text, made safe for one log line.
+fn printable(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(200).collect()
+}
+
+/// `Retry-After`: seconds, or a date.
+fn again_after(response: &Response) -> Option<Duration> {
+    let text = response.headers().get(header::RETRY_AFTER)?.to_str().ok()?;
+    text.parse().map(Duration::from_secs).ok().or_else(|| {
+        let date = httpdate::parse_http_date(text).ok()?;
+        Some(date.duration_since(SystemTime::now()).unwrap_or_default())
+    })
+}
+
+/// The error of a failed request or body.
+pub(super) fn of_transport(error: &reqwest::Error, place: &str, config: &NetworkConfig) -> Error {
+    let place = place.to_owned();
+    if let Some(found) = find::<rustls::Error>(error) {
+        let host = error.url().and_then(Url::host_str).unwrap_or_default();
+        return Error::Tls {
+            place,
+            problem: tls_problem(found, host, config),
+        };
+    }
+    if error.is_timeout() {
+        let waited = if error.is_connect() {
+            CONNECT_TIMEOUT
+        } else {
+            config.read_timeout
+        };
+        return Error::TooSlow { place, waited };
+    }
+    // The type of the error of a tunnel through a proxy is private to its crate.
+    if let Some(problem) = causes(error).find_map(|cause| {
+        cause
+            .to_string()
+            .strip_prefix("tunnel error: ")
+            .map(|problem| match causes(cause).skip(1).last() {
+                Some(cause) => format!("{problem}: {cause}"),
+                None => problem.to_owned(),
+            })
+    }) {
+        return Error::Proxy { place, problem };
+    }
+    if error.is_redirect() {
+        return Error::bad_answer(place, root_cause(error));
+    }
+    Error::Unreachable {
+        place,
+        problem: root_cause(error),
+    }
+}
+
+/// What is wrong with a TLS connection, and what to do.
+fn tls_problem(error: &rustls::Error, host: &str, config: &NetworkConfig) -> String {
+    let trust = match &config.ca {
+        None => "name the CA's file with `ca`".into(),
+        Some(path) => format!(
+            "its CA is neither among this system's CAs nor in {}",
+            path.display()
+        )
+        .into(),
+    };
+    let advice = TlsAdvice {
+        trust,
+        identity: "modules are fetched without a client certificate",
+        ..TlsAdvice::default()
+    };
+    advice.explain(error, host)
+}
+
+/// Whether the server does not speak TLS.
+pub(super) fn is_without_tls(error: &reqwest::Error) -> bool {
+    match find::<rustls::Error>(error) {
+        Some(error) => matches!(
+            error,
+            rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)
+        ),
+        None => false,
+    }
+}

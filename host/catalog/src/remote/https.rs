@@ -1,0 +1,77 @@
+use url::Url;
+
+use super::{
+    Fetch, Network, Recorded,
+    download::{Download, check_magic},
+};
+use crate::{
+    Error, ModuleReference, OnProgress,
+    module::{Found, check_pin},
+    signature::{Blob, FoundSignature, Material, SIGNATURE_SIZE_LIMIT, SIGNATURE_SUFFIXES, signature_url},
+};
+
+impl Fetch<'_> {
+    /// Obtains the module at a URL, from the server, or from the store when it has the pinned one.
+    pub(super) async fn https(&self, url: &Url, recorded: Recorded) -> Result<Found, Error> {
+        let place = self.reference.to_string();
+        if let Some(digest) = self.pinned
+            && let Some(bytes) = self.kept(digest).await?
+        {
+            // It came from another source, or its record was lost.
+            let found = Found::new(bytes, digest);
+            self.record(&found, None).await?;
+            return Ok(found);
+        }
+        let network = &self.inner.remote.network;
+        let download = Download {
+            place: &place,
+            name: &place,
+            digest: self.pinned,
+            size: None,
+            unless: recorded
+                .as_ref()
+                .and_then(|(_, resolution)| resolution.validator.as_deref()),
+        };
+        let downloaded = self.download(
+            &download,
+            |headers| network.send(network.client.get(url.clone()).headers(headers), &place),
+            |bytes, digest| check_magic(&place, bytes).and_then(|()| check_pin(&place, self.pinned, digest)),
+        );
+        match (downloaded.await?, &recorded) {
+            (Some(downloaded), _) => {
+                let found = Found::new(downloaded.bytes, downloaded.digest);
+                self.record(&found, downloaded.validator).await?;
+                Ok(found)
+            }
+            (None, Some((found, resolution))) => {
+                self.record_again(resolution.clone()).await;
+                Ok(found.clone())
+            }
+            (None, None) => Err(download.not_modified()),
+        }
+    }
+}
+
+impl Network {
+    /// Finds the signatures next to a URL.
+    pub(super) async fn signatures(
+        &self,
+        reference: &ModuleReference,
+        url: &Url,
+        progress: OnProgress<'_>,
+    ) -> Result<Material, Error> {
+        let mut material = Material::default();
+        for suffix in SIGNATURE_SUFFIXES {
+            let url = signature_url(url, suffix);
+            let content = match self.get_small(&url, SIGNATURE_SIZE_LIMIT, progress).await {
+                Ok(Some(content)) => Blob(content.into()),
+                // Object stores answer 403 for a missing object to clients that may not list objects.
+                Ok(None) | Err(Error::Unauthorized { .. }) => continue,
+                Err(error) => return Err(error),
+            };
+            let signature = FoundSignature::with_suffix(suffix, url.into(), content);
+            material.add(reference, signature)?;
+        }
+        Ok(material)
+    }
+}

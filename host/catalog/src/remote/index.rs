@@ -1,0 +1,167 @@
+//! Indexes: lists of artifacts for several platforms, and of the referrers of an artifact.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::{
+    Digest, Error, OciReference,
+    manifest::{DOCKER_INDEX_TYPE, INDEX_TYPE, not_an_artifact},
+    signature::SIGNATURE_STATEMENT,
+};
+
+/// The media type of a manifest in the OCI image specification, used for pushes.
+pub(super) const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
+
+/// The media types that are accepted.
+pub(super) const MANIFEST_TYPES: [&str; 4] = [
+    MANIFEST_TYPE,
+    INDEX_TYPE,
+    "application/vnd.docker.distribution.manifest.v2+json",
+    DOCKER_INDEX_TYPE,
+];
+
+/// The standard type of the configuration of an artifact with a module.
+pub(super) const WASM_CONFIG_TYPE: &str = "application/vnd.wasm.config.v0+json";
+
+/// The artifact type of what newer versions of `cosign sign` make.
+const SIGNATURE_ARTIFACT_TYPE: &str = "application/vnd.dev.cosign.artifact.sig.v1+json";
+
+/// The media type of a sigstore bundle, without the version.
+pub(super) const BUNDLE_TYPE: &str = "application/vnd.dev.sigstore.bundle";
+
+/// The annotation of a referrer with the kind of its statement.
+const STATEMENT: &str = "dev.sigstore.bundle.predicateType";
+
+#[derive(Deserialize)]
+pub(super) struct Index {
+    pub(super) manifests: Option<Vec<Entry>>,
+}
+
+/// An entry of an index: an artifact for a platform, or a referrer. An incomplete one is neither.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Entry {
+    #[serde(default)]
+    pub(super) digest: String,
+    artifact_type: Option<String>,
+    platform: Option<Platform>,
+    annotations: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Deserialize)]
+struct Platform {
+    #[serde(default)]
+    architecture: String,
+}
+
+impl Entry {
+    fn is_wasm(&self) -> bool {
+        let architecture = self
+            .platform
+            .as_ref()
+            .map(|platform| platform.architecture.as_str());
+        architecture == Some("wasm") || self.artifact_type.as_deref() == Some(WASM_CONFIG_TYPE)
+    }
+
+    /// Whether it may hold signatures; without a type it may. For a bundle with a statement, cosign annotates
+    /// the kind of statement, such as provenance.
+    pub(super) fn may_sign(&self) -> bool {
+        let statement = self
+            .annotations
+            .as_ref()
+            .and_then(|annotations| annotations.get(STATEMENT));
+        self.artifact_type
+            .as_deref()
+            .is_none_or(|kind| kind == SIGNATURE_ARTIFACT_TYPE || kind.starts_with(BUNDLE_TYPE))
+            && statement.is_none_or(|statement| statement == SIGNATURE_STATEMENT)
+    }
+}
+
+/// The digest of the only WebAssembly artifact in an index; `None` when the bytes are not an index.
+///
+/// # Errors
+///
+/// When the index lists no such artifact, or several; the error says what was found.
+pub(super) fn entry_of_index(reference: &OciReference, bytes: &[u8]) -> Result<Option<Digest>, Error> {
+    let Ok(Index {
+        manifests: Some(entries),
+    }) = serde_json::from_slice(bytes)
+    else {
+        return Ok(None);
+    };
+    wasm_entry(&entries)
+        .map(Some)
+        .map_err(|found| not_an_artifact(reference, found))
+}
+
+fn wasm_entry(entries: &[Entry]) -> Result<Digest, String> {
+    let found: Vec<&Entry> = entries.iter().filter(|entry| entry.is_wasm()).collect();
+    match found.as_slice() {
+        [entry] => {
+            let digest = entry.digest.parse();
+            digest.map_err(|_| format!("an index that lists a module with the digest `{}`", entry.digest))
+        }
+        [] => Err(format!(
+            "an index of {} artifacts, none of them for the architecture `wasm`; name one by its digest",
+            entries.len()
+        )),
+        found => Err(format!(
+            "an index with {} artifacts for the architecture `wasm`; name one of them by its digest",
+            found.len()
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_entry_of_an_index_that_is_a_module() {
+        let reference: OciReference = "registry.example.com/a:1".parse().unwrap();
+        let (one, other) = (Digest::of("one"), Digest::of("other"));
+        let entry = |digest: Digest, architecture: &str| {
+            format!(
+                r#"{{"mediaType":"{MANIFEST_TYPE}","digest":"{digest}","size":2,"platform":{{"architecture":"{architecture}","os":"wasi"}}}}"#
+            )
+        };
+        let typed = format!(r#"{{"digest":"{one}","size":2,"artifactType":"{WASM_CONFIG_TYPE}"}}"#);
+        let index = |entries: &[String]| {
+            format!(
+                r#"{{"schemaVersion":2,"mediaType":"{INDEX_TYPE}","manifests":[{}]}}"#,
+                entries.join(",")
+            )
+        };
+        for (text, expected) in [
+            (
+                index(&[entry(other, "amd64"), entry(one, "wasm"), entry(other, "unknown")]),
+                Ok(Some(one)),
+            ),
+            (index(&[entry(other, "arm64"), typed]), Ok(Some(one))),
+            (
+                index(&[entry(other, "amd64"), "{}".to_owned()]),
+                Err("an index of 2 artifacts, none of them"),
+            ),
+            (index(&[]), Err("an index of 0 artifacts")),
+            (
+                index(&[entry(one, "wasm"), entry(other, "wasm")]),
+                Err("an index with 2 artifacts for"),
+            ),
+            (
+                index(&[entry(one, "wasm").replace("sha256", "sha512")]),
+                Err("an index that lists a module with the digest `sha512:"),
+            ),
+            (r#"{"schemaVersion":2,"layers":[]}"#.to_owned(), Ok(None)),
+            ("<html>".to_owned(), Ok(None)),
+        ] {
+            match (entry_of_index(&reference, text.as_bytes()), expected) {
+                (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{text}"),
+                (Err(Error::NotAnArtifact { found, .. }), Err(expected)) => {
+                    assert!(found.starts_with(expected), "{found}");
+                }
+                (found, _) => panic!("{text}: {found:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,133 @@
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, Read as _, Seek as _},
+    os::unix::fs::{FileExt as _, OpenOptionsExt as _},
+    path::PathBuf,
+};
+
+use crate::{
+    Digest, Error, Store,
+    store::{Kind, failed, is_linked, sync_directory},
+};
+
+/// A partial download, which can be resumed by this program or the next. Locked while it lives, so that there
+/// is only one writer.
+#[derive(Debug)]
+pub(super) struct Partial {
+    file: File,
+    path: PathBuf,
+    store: Store,
+    name: Digest,
+}
+
+impl Partial {
+    /// The download of this name; `None` when another process or task is writing it.
+    pub(super) fn open(store: &Store, name: Digest) -> Result<Option<Self>, Error> {
+        let path = store.path(Kind::Partial, name);
+        let file = loop {
+            let file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .open(&path)
+                .map_err(failed(&path))?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Ok(None),
+                Err(TryLockError::Error(error)) => return Err(failed(&path)(error)),
+            }
+            // Another writer may have completed it in the meantime, so that it is now a module.
+            if is_linked(&file, &path).map_err(failed(&path))? {
+                break file;
+            }
+        };
+        Ok(Some(Self {
+            file,
+            path,
+            store: store.clone(),
+            name,
+        }))
+    }
+
+    /// The bytes so far, and the server's validator of their version. A download longer than `limit` is
+    /// discarded.
+    pub(super) fn content(&mut self, limit: u64) -> Result<(Vec<u8>, Option<String>), Error> {
+        let mut bytes = Vec::new();
+        let mut read = || -> io::Result<()> {
+            self.file.rewind()?;
+            (&self.file)
+                .take(limit.saturating_add(1))
+                .read_to_end(&mut bytes)?;
+            Ok(())
+        };
+        read().map_err(failed(&self.path))?;
+        if bytes.len() as u64 > limit {
+            bytes.clear();
+        }
+        let validator = self
+            .store
+            .sealed(Kind::Partial, self.validator_name())
+            .and_then(|sealed| String::from_utf8(sealed).ok());
+        // After a crash of the whole machine the file may have gaps, and no digest would show them.
+        let validator = validator.and_then(|text| {
+            let (boot, validator) = text.split_once(' ')?;
+            (Some(boot) == boot_id().as_deref()).then(|| validator.to_owned())
+        });
+        Ok((bytes, validator))
+    }
+
+    /// Starts over with this version.
+    pub(super) fn restart(&mut self, validator: Option<&str>) -> Result<(), Error> {
+        // In this order, so that bytes of one version are never taken for another.
+        self.file.set_len(0).map_err(failed(&self.path))?;
+        match (validator, boot_id()) {
+            (Some(validator), Some(boot)) => {
+                let text = format!("{boot} {validator}");
+                self.store
+                    .keep_sealed(Kind::Partial, self.validator_name(), text.as_bytes())
+            }
+            _ => self.forget_validator(),
+        }
+    }
+
+    pub(super) fn write_at(&mut self, bytes: &[u8], offset: u64) -> Result<(), Error> {
+        self.file.write_all_at(bytes, offset).map_err(failed(&self.path))
+    }
+
+    /// Completes the download as the module with this digest.
+    pub(super) fn become_module(self, digest: Digest) -> Result<(), Error> {
+        let path = self.store.path(Kind::Module, digest);
+        let finish = || -> io::Result<()> {
+            self.file.sync_data()?;
+            fs::rename(&self.path, &path)?;
+            sync_directory(&path)
+        };
+        finish().map_err(failed(&path))?;
+        self.forget_validator()
+    }
+
+    pub(super) fn discard(self) {
+        let _ = fs::remove_file(&self.path);
+        let _ = self.forget_validator();
+    }
+
+    fn validator_name(&self) -> Digest {
+        Digest::of_parts([b"validator".as_slice(), self.name.as_bytes()])
+    }
+
+    fn forget_validator(&self) -> Result<(), Error> {
+        let path = self.store.path(Kind::Partial, self.validator_name());
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(&path)(error)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// `None` when the system has none.
+fn boot_id() -> Option<String> {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(id.trim().to_owned()).filter(|id| !id.is_empty())
+}

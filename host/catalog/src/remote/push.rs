@@ -1,0 +1,312 @@
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use bytes::Bytes;
+use futures_util::stream;
+use reqwest::{
+    Body, Method, Response, StatusCode,
+    header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION},
+};
+use serde::Serialize;
+use url::Url;
+use wasmparser::{Encoding, Parser, Payload};
+
+use super::{
+    Access, Repository,
+    client::is_absent,
+    index::{MANIFEST_TYPE, WASM_CONFIG_TYPE},
+    registry::{Version, content_digest},
+};
+use crate::{
+    Catalog, Digest, Error, FetchProgress, OciReference, OnProgress,
+    manifest::{Descriptor, WASM_TYPE},
+};
+
+/// How many bytes are sent between two progress reports.
+const PIECE: usize = 64 << 10;
+
+/// A pushed artifact.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pushed {
+    /// Where it is: with the tag, and the digest of the manifest.
+    pub reference: OciReference,
+    /// The digest of the manifest, which is what signatures sign.
+    pub manifest: Digest,
+    /// The digest of the module, which is what a definition pins.
+    pub module: Digest,
+    /// The size of the module in bytes.
+    pub size: u64,
+}
+
+/// The configuration blob of a WebAssembly artifact:
+/// <https://tag-runtime.cncf.io/wgs/wasm/deliverables/wasm-oci-artifact/>.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct WasmConfig<'a> {
+    created: String,
+    architecture: &'a str,
+    os: &'a str,
+    layer_digests: [String; 1],
+    component: &'a Component,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Manifest<'a> {
+    schema_version: u32,
+    media_type: &'a str,
+    config: Descriptor,
+    layers: [Descriptor; 1],
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    annotations: &'a BTreeMap<String, String>,
+}
+
+/// The imports and exports of a component.
+#[derive(Default, Serialize)]
+struct Component {
+    exports: Vec<String>,
+    imports: Vec<String>,
+}
+
+impl Catalog {
+    /// Pushes a component to a registry, as the standard artifact for WebAssembly, under the reference's tag.
+    ///
+    /// `created` becomes the creation time of the artifact: the same component, time and annotations give the
+    /// same artifact. Annotations should have the names that the OCI image specification lists.
+    ///
+    /// # Errors
+    ///
+    /// When the bytes are not a component, the reference has a digest, or the registry refuses the push.
+    pub async fn push(
+        &self,
+        reference: &OciReference,
+        module: Bytes,
+        annotations: &BTreeMap<String, String>,
+        created: SystemTime,
+        progress: OnProgress<'_>,
+    ) -> Result<Pushed, Error> {
+        let not_pushed = |problem: String| Error::NotPushed {
+            reference: Box::new(reference.clone()),
+            problem,
+        };
+        let tag = match (reference.digest(), reference.tag()) {
+            (None, Some(tag)) => tag,
+            _ => {
+                let problem = "the digest is not known before the push; write a tag in place of the digest";
+                return Err(not_pushed(problem.to_owned()));
+            }
+        };
+        let component = Component::read(&module).map_err(not_pushed)?;
+        let layer = descriptor(WASM_TYPE, &module);
+        let config = json(&WasmConfig {
+            created: humantime::format_rfc3339_seconds(created).to_string(),
+            architecture: "wasm",
+            os: "wasip2",
+            layer_digests: [layer.digest.clone()],
+            component: &component,
+        });
+        let manifest = json(&Manifest {
+            schema_version: 2,
+            media_type: MANIFEST_TYPE,
+            config: descriptor(WASM_CONFIG_TYPE, &config),
+            layers: [layer],
+            annotations,
+        });
+        progress(FetchProgress::Started {
+            reference: format!("oci://{reference}"),
+            total: Some(module.len() as u64),
+        });
+        let repository = self.inner.remote.repository(reference, Access::Push, progress);
+        repository.push_module(&module).await?;
+        repository.push_blob(&config, &Arc::default()).await?;
+        repository.push_manifest(tag, &manifest).await?;
+        progress(FetchProgress::Finished);
+        let digest = Digest::of(&manifest);
+        let pinned = format!("{}:{tag}@{digest}", reference.name());
+        Ok(Pushed {
+            reference: pinned
+                .parse()
+                .map_err(|_| not_pushed("it cannot be written as a reference with a digest".to_owned()))?,
+            manifest: digest,
+            module: Digest::of(&module),
+            size: module.len() as u64,
+        })
+    }
+}
+
+impl Repository<'_> {
+    /// Uploads a module, reporting the progress.
+    async fn push_module(&self, module: &Bytes) -> Result<(), Error> {
+        // The body of a request outlives the borrow of `progress`.
+        let sent = Arc::new(AtomicU64::new(0));
+        let upload = self.push_blob(module, &sent);
+        tokio::pin!(upload);
+        let mut reported = 0;
+        let mut ticks = tokio::time::interval(Duration::from_millis(100));
+        let done = loop {
+            tokio::select! {
+                done = &mut upload => break done,
+                _ = ticks.tick() => {
+                    let bytes = sent.load(Ordering::Relaxed);
+                    if bytes != reported {
+                        reported = bytes;
+                        (self.progress)(FetchProgress::Received { bytes });
+                    }
+                }
+            }
+        };
+        if done.is_ok() {
+            let bytes = module.len() as u64;
+            (self.progress)(FetchProgress::Received { bytes });
+        }
+        done
+    }
+
+    /// Uploads a blob, unless it exists, and counts the bytes that were sent.
+    async fn push_blob(&self, bytes: &Bytes, sent: &Arc<AtomicU64>) -> Result<(), Error> {
+        let digest = Digest::of(bytes);
+        let place = &self.place(&Version::Digest(digest));
+        self.retrying(|| async move {
+            let url = self.url(&format!("blobs/{digest}"), place).await?;
+            let found = self
+                .send(Method::HEAD, &url, place, |request| {
+                    request.header(CONTENT_LENGTH, 0)
+                })
+                .await?;
+            if found.status().is_success() {
+                return Ok(());
+            }
+            if !is_absent(found.status()) {
+                self.allowed(found, place).await?;
+            }
+            let url = self.url("blobs/uploads/", place).await?;
+            let begun = self
+                .request(Method::POST, &url, place, |request| {
+                    request.header(CONTENT_LENGTH, 0)
+                })
+                .await?;
+            let mut url = upload_url(&begun, place)?;
+            url.query_pairs_mut().append_pair("digest", &digest.to_string());
+            self.request(Method::PUT, &url, place, |request| {
+                request
+                    .header(CONTENT_TYPE, "application/octet-stream")
+                    .header(CONTENT_LENGTH, bytes.len())
+                    .body(counted(bytes, sent.clone()))
+            })
+            .await?;
+            Ok(())
+        })
+        .await
+    }
+
+    async fn push_manifest(&self, tag: &str, bytes: &Bytes) -> Result<(), Error> {
+        let digest = Digest::of(bytes);
+        let place = &self.place(&Version::Tag(tag.to_owned()));
+        self.retrying(|| async move {
+            let url = self.url(&format!("manifests/{tag}"), place).await?;
+            let response = self
+                .request(Method::PUT, &url, place, |request| {
+                    request.header(CONTENT_TYPE, MANIFEST_TYPE).body(bytes.clone())
+                })
+                .await?;
+            match content_digest(response.headers()) {
+                Some(actual) if actual != digest => Err(Error::ContentMismatch {
+                    place: format!("{place} (the manifest {digest})"),
+                    actual,
+                }),
+                _ => Ok(()),
+            }
+        })
+        .await
+    }
+}
+
+/// A body that counts the bytes that were sent.
+fn counted(bytes: &Bytes, sent: Arc<AtomicU64>) -> Body {
+    let total = bytes.len();
+    let pieces = stream::unfold(bytes.clone(), move |mut rest| {
+        sent.store((total - rest.len()) as u64, Ordering::Relaxed);
+        let piece = rest.split_to(PIECE.min(rest.len()));
+        std::future::ready((!piece.is_empty()).then_some((Ok::<_, std::convert::Infallible>(piece), rest)))
+    });
+    Body::wrap_stream(pieces)
+}
+
+/// The URL that the registry assigns to an upload.
+fn upload_url(response: &Response, place: &str) -> Result<Url, Error> {
+    let wrong = |problem: &str| Error::bad_answer(place, problem);
+    if response.status() != StatusCode::ACCEPTED && response.status() != StatusCode::CREATED {
+        return Err(wrong("the registry does not start an upload"));
+    }
+    let url = response
+        .headers()
+        .get(LOCATION)
+        .and_then(|location| location.to_str().ok())
+        .and_then(|location| response.url().join(location).ok())
+        .ok_or_else(|| wrong("the registry does not say where the upload goes"))?;
+    if response.url().scheme() == "https" && url.scheme() != "https" {
+        return Err(wrong("the registry asks for an upload without TLS"));
+    }
+    Ok(url)
+}
+
+impl Component {
+    /// Reads the imports and exports of a component, without validating it.
+    ///
+    /// # Errors
+    ///
+    /// When the bytes are not a component; the error says what they are.
+    fn read(bytes: &[u8]) -> Result<Self, String> {
+        let mut component = Self::default();
+        let mut depth = 0_usize;
+        for payload in Parser::new(0).parse_all(bytes) {
+            let payload = payload.map_err(|error| format!("it is not valid WebAssembly: {error}"))?;
+            match payload {
+                Payload::Version {
+                    encoding: Encoding::Module,
+                    ..
+                } if depth == 0 => {
+                    return Err(
+                        "it is a core module, and plugins are components: build it for `wasm32-wasip2`"
+                            .to_owned(),
+                    );
+                }
+                Payload::Version { .. } => depth += 1,
+                Payload::End(_) => depth = depth.saturating_sub(1),
+                Payload::ComponentImportSection(imports) if depth == 1 => {
+                    for import in imports {
+                        let import = import.map_err(|error| error.to_string())?;
+                        component.imports.push(import.name.name.to_owned());
+                    }
+                }
+                Payload::ComponentExportSection(exports) if depth == 1 => {
+                    for export in exports {
+                        let export = export.map_err(|error| error.to_string())?;
+                        component.exports.push(export.name.name.to_owned());
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(component)
+    }
+}
+
+fn descriptor(media_type: &str, bytes: &[u8]) -> Descriptor {
+    Descriptor {
+        media_type: media_type.to_owned(),
+        digest: Digest::of(bytes).to_string(),
+        size: bytes.len() as u64,
+    }
+}
+
+fn json(value: &impl Serialize) -> Bytes {
+    // Strings and numbers with string keys: serialization cannot fail.
+    serde_json::to_vec(value).unwrap_or_default().into()
+}

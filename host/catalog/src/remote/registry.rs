@@ -1,0 +1,315 @@
+use std::{fmt, net::IpAddr};
+
+use bytes::Bytes;
+use reqwest::{
+    Method, RequestBuilder, Response, StatusCode,
+    header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue},
+};
+use url::Url;
+
+use super::{
+    Network,
+    client::{is_absent, lock},
+    failure,
+    index::MANIFEST_TYPES,
+};
+use crate::{
+    Digest, Error, OciReference, OnProgress,
+    signature::source::{DEFAULT_PORT, DOCKER_HUB, registry_host, repository_path},
+};
+
+/// The host that serves Docker Hub.
+const DOCKER_HUB_HOST: &str = "registry-1.docker.io";
+
+/// The limit for manifests in the OCI distribution specification.
+const MANIFEST_LIMIT: u64 = 4 << 20;
+
+/// The access that is requested from a registry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Access {
+    Pull,
+    Push,
+}
+
+/// A repository of a registry. Lives as long as a fetch or a push.
+#[derive(Clone, Copy)]
+pub(super) struct Repository<'a> {
+    pub(super) network: &'a Network,
+    pub(super) artifact: &'a OciReference,
+    pub(super) access: Access,
+    pub(super) progress: OnProgress<'a>,
+}
+
+/// A tag or a digest in a repository.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Version {
+    /// The artifact that the tag currently names.
+    Tag(String),
+    /// The one whose manifest has this digest.
+    Digest(Digest),
+}
+
+impl Version {
+    /// The version that a reference names; a digest takes precedence over a tag.
+    pub(super) fn of(reference: &OciReference) -> Self {
+        match (reference.digest(), reference.tag()) {
+            (Some(digest), _) => Self::Digest(digest),
+            (None, tag) => Self::Tag(tag.unwrap_or(OciReference::DEFAULT_TAG).to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tag(tag) => tag.fmt(f),
+            Self::Digest(digest) => digest.fmt(f),
+        }
+    }
+}
+
+impl Repository<'_> {
+    /// A manifest, as the registry sent it; `None` when it is not found. A requested digest is verified.
+    pub(super) async fn manifest(&self, version: &Version) -> Result<Option<Bytes>, Error> {
+        let place = self.place(version);
+        let path = format!("manifests/{version}");
+        let bytes = self.get(&path, &place, MANIFEST_LIMIT).await?;
+        match (version, bytes) {
+            (Version::Digest(digest), Some(bytes)) => matching(bytes, *digest, place).map(Some),
+            (_, bytes) => Ok(bytes),
+        }
+    }
+
+    /// The digest of the manifest that a tag names, from a HEAD request, if the registry sends it.
+    pub(super) async fn manifest_digest(&self, version: &Version) -> Result<Option<Digest>, Error> {
+        let place = &self.place(version);
+        self.retrying(|| async move {
+            let url = self.url(&format!("manifests/{version}"), place).await?;
+            let accept = MANIFEST_TYPES.join(", ");
+            let response = self
+                .request(Method::HEAD, &url, place, |request| {
+                    request.header(ACCEPT, &accept)
+                })
+                .await?;
+            Ok(content_digest(response.headers()))
+        })
+        .await
+    }
+
+    /// A small blob with a verified digest; `None` when it is not found.
+    pub(super) async fn small_blob(&self, digest: Digest, limit: u64) -> Result<Option<Bytes>, Error> {
+        let place = self.place(&Version::Digest(digest));
+        let blob = self.get(&format!("blobs/{digest}"), &place, limit).await?;
+        blob.map(|bytes| matching(bytes, digest, place)).transpose()
+    }
+
+    /// The response with a blob, or with the part of it that these headers request.
+    pub(super) async fn blob(&self, digest: Digest, headers: HeaderMap) -> Result<Response, Error> {
+        let place = self.place(&Version::Digest(digest));
+        let url = self.url(&format!("blobs/{digest}"), &place).await?;
+        let response = self
+            .send(Method::GET, &url, &place, |request| {
+                request.headers(headers.clone())
+            })
+            .await?;
+        self.unless_refused(response, &place).await
+    }
+
+    /// The index of the referrers of this manifest, as it was sent; `None` when the registry has none.
+    /// Without the referrers API, the fallback tag of the OCI distribution specification is used.
+    pub(super) async fn referrers(&self, subject: Digest) -> Result<Option<Bytes>, Error> {
+        let place = self.place(&Version::Digest(subject));
+        let path = format!("referrers/{subject}");
+        match self.get(&path, &place, MANIFEST_LIMIT).await? {
+            Some(index) => Ok(Some(index)),
+            None => {
+                let tag = format!("sha256-{}", subject.to_hex());
+                self.manifest(&Version::Tag(tag)).await
+            }
+        }
+    }
+
+    /// Gets a path of the repository, up to a size limit.
+    async fn get(&self, path: &str, place: &str, limit: u64) -> Result<Option<Bytes>, Error> {
+        let accept = &format!("{}, */*", MANIFEST_TYPES.join(", "));
+        self.retrying(|| async move {
+            let url = self.url(path, place).await?;
+            let response = self
+                .send(Method::GET, &url, place, |request| request.header(ACCEPT, accept))
+                .await?;
+            if is_absent(response.status()) {
+                return Ok(None);
+            }
+            let response = self.allowed(response, place).await?;
+            self.network.body(response, place, limit).await.map(Some)
+        })
+        .await
+    }
+
+    pub(super) async fn retrying<T, F: Future<Output = Result<T, Error>>>(
+        &self,
+        attempt: impl Fn() -> F,
+    ) -> Result<T, Error> {
+        self.network.retrying(self.progress, attempt).await
+    }
+
+    /// Sends a request, with authorization as needed. A refusal or an error status is an error.
+    pub(super) async fn request(
+        &self,
+        method: Method,
+        url: &Url,
+        place: &str,
+        finish: impl Fn(RequestBuilder) -> RequestBuilder,
+    ) -> Result<Response, Error> {
+        let response = self.send(method, url, place, finish).await?;
+        self.allowed(response, place).await
+    }
+
+    /// Sends a request, with authorization as needed. Any status is returned as a response.
+    pub(super) async fn send(
+        &self,
+        method: Method,
+        url: &Url,
+        place: &str,
+        finish: impl Fn(RequestBuilder) -> RequestBuilder,
+    ) -> Result<Response, Error> {
+        let base = self.base_url(place).await?;
+        let (registry, repository) = (self.artifact.registry(), self.artifact.repository());
+        let key = (registry.to_owned(), repository.to_owned(), self.access);
+        let send = async |authorization: Option<HeaderValue>| {
+            let mut request = finish(self.network.client.request(method.clone(), url.clone()));
+            // An upload may go to another server, which must not get the registry's credentials.
+            if let Some(authorization) = authorization.filter(|_| url.origin() == base.origin()) {
+                request = request.header(AUTHORIZATION, authorization);
+            }
+            self.network.send(request, place).await
+        };
+        let cached = lock(&self.network.authorizations).get(&key).cloned();
+        let response = send(cached).await?;
+        // After a redirect another server may ask for credentials; it must not get the registry's.
+        if response.status() != StatusCode::UNAUTHORIZED || response.url().origin() != base.origin() {
+            return Ok(response);
+        }
+        match self.authorize(&response, place).await? {
+            Some(authorization) => {
+                lock(&self.network.authorizations).insert(key, authorization.clone());
+                send(Some(authorization)).await
+            }
+            None => Ok(response),
+        }
+    }
+
+    /// The response, unless it is a refusal or an error.
+    pub(super) async fn allowed(&self, response: Response, place: &str) -> Result<Response, Error> {
+        let response = self.unless_refused(response, place).await?;
+        failure::success(response, place).await
+    }
+
+    async fn unless_refused(&self, response: Response, place: &str) -> Result<Response, Error> {
+        match response.status() {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(self.refusal(response, place).await),
+            _ => Ok(response),
+        }
+    }
+
+    /// How messages name something in the repository.
+    pub(super) fn place(&self, version: &Version) -> String {
+        let separator = match version {
+            Version::Tag(_) => ':',
+            Version::Digest(_) => '@',
+        };
+        format!("oci://{}{separator}{version}", self.artifact.name())
+    }
+
+    /// The URL of a path of the repository.
+    pub(super) async fn url(&self, path: &str, place: &str) -> Result<Url, Error> {
+        let registry = self.artifact.registry();
+        let (host, _) = registry_host(registry);
+        let repository = repository_path(&host, self.artifact);
+        let base = self.base_url(place).await?;
+        base.join(&format!("{repository}/{path}"))
+            .map_err(|error| Error::bad_answer(place, error.to_string()))
+    }
+
+    /// The URL of the registry's API.
+    async fn base_url(&self, place: &str) -> Result<Url, Error> {
+        let registry = self.artifact.registry();
+        let host = if is_docker_hub(registry) {
+            DOCKER_HUB_HOST
+        } else {
+            registry
+        };
+        let scheme = self.network.scheme(host, place).await?;
+        Url::parse(&format!("{scheme}://{host}/v2/"))
+            .map_err(|error| Error::bad_answer(place, error.to_string()))
+    }
+}
+
+impl Network {
+    /// The scheme of a registry. A registry that may be used without TLS is probed once; an invalid
+    /// certificate does not cause a fallback to http.
+    async fn scheme(&self, registry: &str, place: &str) -> Result<&'static str, Error> {
+        let insecure = &self.config.insecure_registries;
+        if !is_loopback(registry) && !insecure.iter().any(|insecure| insecure == registry) {
+            return Ok("https");
+        }
+        if let Some(scheme) = lock(&self.schemes).get(registry).copied() {
+            return Ok(scheme);
+        }
+        let scheme = match self.client.get(format!("https://{registry}/v2/")).send().await {
+            Ok(_) => "https",
+            Err(error) if failure::is_without_tls(&error) => "http",
+            Err(error) => return Err(failure::of_transport(&error, place, &self.config)),
+        };
+        lock(&self.schemes).insert(registry.to_owned(), scheme);
+        Ok(scheme)
+    }
+}
+
+pub(super) fn is_docker_hub(registry: &str) -> bool {
+    registry_host(registry) == (DOCKER_HUB.to_owned(), DEFAULT_PORT)
+}
+
+/// Whether a registry is on this machine, so that traffic to it does not leave the machine.
+fn is_loopback(registry: &str) -> bool {
+    let (host, _) = registry_host(registry);
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || address.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+}
+
+/// The bytes, if they have this digest.
+fn matching(bytes: Bytes, digest: Digest, place: String) -> Result<Bytes, Error> {
+    let actual = Digest::of(&bytes);
+    if actual == digest {
+        Ok(bytes)
+    } else {
+        Err(Error::ContentMismatch { place, actual })
+    }
+}
+
+/// The digest in the registry's response headers.
+pub(super) fn content_digest(headers: &HeaderMap) -> Option<Digest> {
+    headers.get("docker-content-digest")?.to_str().ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_this_machine() {
+        for (registry, expected) in [
+            ("localhost", true),
+            ("localhost:5000", true),
+            ("127.0.0.1:5000", true),
+            ("127.8.0.1", true),
+            ("[::1]:5000", true),
+            ("[::1]", true),
+            ("localhost.example.com", false),
+            ("10.0.0.1:5000", false),
+            ("[fe80::1]:5000", false),
+        ] {
+            assert_eq!(is_loopback(registry), expected, "{registry}");
+        }
+    }
+}

@@ -1,0 +1,76 @@
+use std::time::Duration;
+
+use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
+
+use super::Network;
+use crate::{Error, FetchProgress, OnProgress};
+
+/// If a server asks for a longer pause, there is no retry.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+impl Network {
+    /// Retries until it succeeds, fails permanently, or the attempts are used up.
+    pub(super) async fn retrying<T, F: Future<Output = Result<T, Error>>>(
+        &self,
+        progress: OnProgress<'_>,
+        attempt: impl Fn() -> F,
+    ) -> Result<T, Error> {
+        let mut pauses = self.pauses();
+        loop {
+            match attempt().await {
+                Err(error) => pauses.wait_after(error, progress).await?,
+                done => return done,
+            }
+        }
+    }
+
+    /// The pauses between the attempts at one thing.
+    pub(super) fn pauses(&self) -> Pauses {
+        let builder = ExponentialBuilder::new()
+            .with_min_delay(self.config.first_pause)
+            .with_max_delay(LONGEST_PAUSE)
+            .with_max_times(self.config.attempts.saturating_sub(1))
+            .with_jitter();
+        Pauses {
+            left: builder.build(),
+            builder,
+        }
+    }
+}
+
+/// The pauses between attempts. Lives for one operation.
+#[derive(Debug)]
+pub(super) struct Pauses {
+    left: ExponentialBackoff,
+    builder: ExponentialBuilder,
+}
+
+impl Pauses {
+    /// An attempt made progress: the count of attempts starts over.
+    pub(super) fn reset(&mut self) {
+        self.left = self.builder.build();
+    }
+
+    /// Waits before the next attempt.
+    ///
+    /// # Errors
+    ///
+    /// The error, when there is no further attempt.
+    pub(super) async fn wait_after(&mut self, error: Error, progress: OnProgress<'_>) -> Result<(), Error> {
+        if !error.is_transient() {
+            return Err(error);
+        }
+        let wanted = error.again_after().unwrap_or_default();
+        if wanted > LONGEST_PAUSE {
+            return Err(error);
+        }
+        let Some(pause) = self.left.next() else {
+            return Err(error);
+        };
+        let after = pause.min(LONGEST_PAUSE).max(wanted);
+        tracing::debug!(%error, ?after, "a request failed and is retried");
+        progress(FetchProgress::Retrying { after, error });
+        tokio::time::sleep(after).await;
+        Ok(())
+    }
+}

@@ -1,0 +1,115 @@
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::{
+    Repository,
+    index::{BUNDLE_TYPE, Index},
+    registry::Version,
+};
+use crate::{
+    Digest, Error, ModuleReference,
+    module::Found,
+    signature::{Blob, FoundSignature, Material, SIGNATURE_COUNT_LIMIT, SIGNATURE_SIZE_LIMIT},
+};
+
+/// The media type of what `cosign sign` signs.
+const SIMPLE_SIGNING_TYPE: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
+
+const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
+const CERTIFICATE: &str = "dev.sigstore.cosign/certificate";
+const CHAIN: &str = "dev.sigstore.cosign/chain";
+const LOG: &str = "dev.sigstore.cosign/bundle";
+
+#[derive(Default, Deserialize)]
+struct Manifest {
+    #[serde(default)]
+    layers: Vec<Layer>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Layer {
+    media_type: String,
+    digest: String,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
+}
+
+impl Repository<'_> {
+    /// Finds the signatures of an artifact: under the tag that cosign derives from its digest, and in its
+    /// referrers.
+    pub(super) async fn signatures(
+        &self,
+        reference: &ModuleReference,
+        found: &Found,
+    ) -> Result<Material, Error> {
+        let Some(manifest) = &found.manifest else {
+            return Ok(Material::default());
+        };
+        let signed = Digest::of(manifest);
+        let mut material = Material {
+            manifest: Some(Blob(manifest.to_vec())),
+            ..Material::default()
+        };
+        let tag = Version::Tag(format!("sha256-{}.sig", signed.to_hex()));
+        self.add_signatures(&mut material, reference, &tag).await?;
+        let Some(index) = self.referrers(signed).await? else {
+            return Ok(material);
+        };
+        let index = serde_json::from_slice::<Index>(&index).map_err(|error| {
+            let problem = format!("the index of its signatures cannot be read: {error}");
+            Error::bad_answer(reference.to_string(), problem)
+        })?;
+        let referrers = index.manifests.unwrap_or_default();
+        let signatures = referrers.iter().filter(|referrer| referrer.may_sign());
+        for referrer in signatures.take(SIGNATURE_COUNT_LIMIT) {
+            if let Ok(digest) = referrer.digest.parse() {
+                self.add_signatures(&mut material, reference, &Version::Digest(digest))
+                    .await?;
+            }
+        }
+        Ok(material)
+    }
+
+    /// Adds the signatures that a manifest lists, if it exists. Layers that cannot be read are ignored.
+    async fn add_signatures(
+        &self,
+        material: &mut Material,
+        reference: &ModuleReference,
+        version: &Version,
+    ) -> Result<(), Error> {
+        let Some(manifest) = self.manifest(version).await? else {
+            return Ok(());
+        };
+        let manifest: Manifest = serde_json::from_slice(&manifest).unwrap_or_default();
+        for mut layer in manifest.layers {
+            let is_simple = layer.media_type == SIMPLE_SIGNING_TYPE;
+            if !is_simple && !layer.media_type.starts_with(BUNDLE_TYPE) {
+                continue;
+            }
+            let Ok(digest) = layer.digest.parse() else {
+                continue;
+            };
+            let Some(blob) = self.small_blob(digest, SIGNATURE_SIZE_LIMIT).await? else {
+                continue;
+            };
+            let content = Blob(blob.into());
+            let name = format!("{}@{digest}", self.artifact.name());
+            let signature = if is_simple {
+                FoundSignature::SimpleSigning {
+                    name,
+                    payload: content,
+                    signature: layer.annotations.remove(SIGNATURE).unwrap_or_default(),
+                    certificate: layer.annotations.remove(CERTIFICATE),
+                    chain: layer.annotations.remove(CHAIN),
+                    log: layer.annotations.remove(LOG),
+                }
+            } else {
+                FoundSignature::Bundle { name, content }
+            };
+            material.add(reference, signature)?;
+        }
+        Ok(())
+    }
+}

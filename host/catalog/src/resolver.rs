@@ -1,0 +1,91 @@
+use std::{
+    collections::HashMap,
+    hash::Hash,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use bytes::Bytes;
+use tokio::sync::OnceCell;
+
+use crate::{Catalog, Digest, Error, Freshness, Module, ModuleReference, OnProgress};
+
+/// Resolves each reference once, and reads each file once, however many stages name it, so that all stages of
+/// a table get the same version. Lives while a table is built.
+#[derive(Debug)]
+pub struct Resolver {
+    catalog: Catalog,
+    modules: Once<(ModuleReference, Option<Digest>), Module>,
+    files: Files,
+}
+
+/// The content of each file, by its path after symbolic links: two references may name one file.
+pub(crate) type Files = Once<PathBuf, (Bytes, Digest)>;
+
+impl Resolver {
+    pub(crate) fn new(catalog: Catalog) -> Self {
+        Self {
+            catalog,
+            modules: Once::default(),
+            files: Once::default(),
+        }
+    }
+
+    pub fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    /// The module that a reference names, as by [`Catalog::obtain`]. The first result, including an error, is
+    /// returned by every later call.
+    ///
+    /// # Errors
+    ///
+    /// As [`Catalog::obtain`].
+    pub async fn obtain(
+        &self,
+        reference: &ModuleReference,
+        pinned: Option<Digest>,
+        freshness: Freshness,
+        progress: OnProgress<'_>,
+    ) -> Result<Module, Error> {
+        let find = async {
+            match reference {
+                ModuleReference::File(path) => {
+                    self.catalog
+                        .obtain_file(reference, path, pinned, &self.files)
+                        .await
+                }
+                ModuleReference::Https(_) | ModuleReference::Oci(_) => {
+                    self.catalog
+                        .obtain_remote(reference, pinned, freshness, progress)
+                        .await
+                }
+            }
+        };
+        self.modules.get((reference.clone(), pinned), find).await
+    }
+}
+
+/// Runs one task for each key, whose result, including an error, is shared.
+#[derive(Debug)]
+pub(crate) struct Once<K, V>(Mutex<HashMap<K, Cell<V>>>);
+
+type Cell<V> = Arc<OnceCell<Result<V, Error>>>;
+
+impl<K, V> Default for Once<K, V> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: Clone + Eq + Hash, V: Clone> Once<K, V> {
+    /// The result of the first call with this key.
+    pub(crate) async fn get(&self, key: K, find: impl Future<Output = Result<V, Error>>) -> Result<V, Error> {
+        let cell = self.cells().entry(key).or_default().clone();
+        cell.get_or_init(|| find).await.clone()
+    }
+
+    pub(crate) fn cells(&self) -> MutexGuard<'_, HashMap<K, Cell<V>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,62 @@
+use std::{convert::Infallible, fmt, path::Path};
+
+use super::{FoundSignature, InvalidTrust, Keyless, PublicKeys, Refusal, SignatureDescription, Verified};
+use crate::Digest;
+
+/// A public key. Without the feature `signatures` there is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublicKey(Infallible);
+
+/// The trusted certificate authorities and logs. Without the feature `signatures` there are none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrustRoot(Infallible);
+
+impl PublicKey {
+    pub fn from_pem(_: &str) -> Result<Self, InvalidTrust> {
+        Err(InvalidTrust::NoSignatures)
+    }
+
+    pub fn read(_: &Path) -> Result<Self, InvalidTrust> {
+        Err(InvalidTrust::NoSignatures)
+    }
+
+    pub fn fingerprint(&self) -> Digest {
+        match self.0 {}
+    }
+}
+
+impl fmt::Display for PublicKey {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {}
+    }
+}
+
+impl TrustRoot {
+    pub fn from_json(_: &str) -> Result<Self, InvalidTrust> {
+        Err(InvalidTrust::NoSignatures)
+    }
+
+    pub fn read(_: &Path) -> Result<Self, InvalidTrust> {
+        Err(InvalidTrust::NoSignatures)
+    }
+
+    pub fn from_pem(_: &str, _: &str, _: Option<&str>) -> Result<Self, InvalidTrust> {
+        Err(InvalidTrust::NoSignatures)
+    }
+}
+
+/// There are no keys.
+pub(super) fn by_key(_: &PublicKeys, _: &FoundSignature, _: &[u8]) -> Result<Verified, Refusal> {
+    Err(Refusal::WrongKey)
+}
+
+pub(super) fn by_identity(keyless: &Keyless, _: &FoundSignature, _: &[u8]) -> Result<Verified, Refusal> {
+    match keyless.trust_root.0 {}
+}
+
+pub(super) fn describe(found: &FoundSignature) -> SignatureDescription {
+    SignatureDescription {
+        damage: Some(InvalidTrust::NoSignatures.to_string()),
+        ..SignatureDescription::of(found)
+    }
+}

@@ -1,0 +1,171 @@
+//! Signatures in the formats of sigstore and cosign.
+
+mod key;
+mod legacy;
+mod opened;
+mod provider;
+mod trust_root;
+
+use sigstore_verify::{
+    CertificateError, Error, TimestampError, TransparencyLogError,
+    bundle::Error as BundleError,
+    crypto::parse_certificate_info,
+    types::{Bundle, DerCertificate, VerificationMaterialContent},
+};
+
+pub use self::{key::PublicKey, trust_root::TrustRoot};
+
+use self::opened::{Opened, Signed};
+use super::{FoundSignature, Keyless, PublicKeys, Refusal, SignatureDescription, SignatureKind, Verified};
+
+/// What a signature claims.
+pub(super) fn describe(found: &FoundSignature) -> SignatureDescription {
+    provider::install();
+    let mut description = SignatureDescription::of(found);
+    match Opened::new(found) {
+        Ok(opened) => {
+            if matches!(opened.signed, Signed::Envelope(_)) {
+                description.kind = SignatureKind::Statement;
+            }
+            if let Some(bundle) = &opened.bundle {
+                add_bundle(&mut description, bundle);
+            }
+        }
+        Err(refusal) => description.damage = Some(refusal.to_string()),
+    }
+    description
+}
+
+fn add_bundle(description: &mut SignatureDescription, bundle: &Bundle) {
+    let certificate = bundle
+        .signing_certificate()
+        .and_then(|certificate| parse_certificate_info(certificate).ok());
+    if let Some(certificate) = certificate {
+        description.identity = certificate.identity.map(|identity| identity.to_string());
+        description.issuer = certificate.issuer;
+    }
+    if let VerificationMaterialContent::PublicKey(key) = &bundle.verification_material.content {
+        description.key_hint = Some(key.hint.clone()).filter(|hint| !hint.is_empty());
+    }
+    description.log_index = log_index(bundle);
+    let entries = &bundle.verification_material.tlog_entries;
+    let logged_at = entries.iter().find_map(|entry| entry.integrated_time);
+    description.logged_at = logged_at.map(|time| time.to_string());
+}
+
+fn log_index(bundle: &Bundle) -> Option<u64> {
+    let entry = bundle.verification_material.tlog_entries.first()?;
+    Some(entry.log_index.get())
+}
+
+/// Whether one of the keys made the signature.
+pub(super) fn by_key(
+    keys: &PublicKeys,
+    found: &FoundSignature,
+    artifact: &[u8],
+) -> Result<Verified, Refusal> {
+    let opened = Opened::new(found)?;
+    let message = opened.signed.message(artifact);
+    let key = keys
+        .iter()
+        .find(|key| key.signed(&message, &opened.signature))
+        .ok_or(Refusal::WrongKey)?;
+    opened.signed.is_over(artifact)?;
+    Ok(Verified::Key {
+        fingerprint: key.fingerprint(),
+    })
+}
+
+/// Whether the identity made the signature.
+pub(super) fn by_identity(
+    keyless: &Keyless,
+    found: &FoundSignature,
+    artifact: &[u8],
+) -> Result<Verified, Refusal> {
+    let opened = Opened::new(found)?;
+    let bundle = opened.bundle.as_ref().ok_or(Refusal::NoCertificate)?;
+    let certificate = bundle.signing_certificate().ok_or(Refusal::NoCertificate)?;
+    // The bundle's own claim is checked first, so that a signature of another module is reported as such.
+    opened.signed.is_over(artifact)?;
+    let message = match opened.signed {
+        Signed::Payload(payload) => payload,
+        Signed::Artifact(_) | Signed::Envelope(_) => artifact,
+    };
+    let root = &keyless.trust_root;
+    let result = root
+        .verifier()
+        .verify(message, bundle, &root.policy())
+        .map_err(|error| refusal(error, bundle, certificate))?;
+    let issuer = result.issuer().unwrap_or_default();
+    if issuer != keyless.issuer.as_str() {
+        return Err(Refusal::WrongIssuer {
+            found: issuer.to_owned(),
+            required: keyless.issuer.to_string(),
+        });
+    }
+    let identity = result.identity().map(ToString::to_string).unwrap_or_default();
+    if !keyless.identity.matches(&identity) {
+        return Err(Refusal::WrongIdentity {
+            found: identity,
+            required: keyless.identity.to_string(),
+        });
+    }
+    let signed_at = result.verified_timestamps().iter().min().copied();
+    Ok(Verified::Identity {
+        identity,
+        issuer: issuer.to_owned(),
+        signed_at: signed_at
+            .ok_or_else(|| Refusal::NotInLog("the time of signing is not recorded".to_owned()))?
+            .to_string(),
+        log_index: log_index(bundle),
+    })
+}
+
+/// Translates the verifier's error.
+fn refusal(error: Error, bundle: &Bundle, certificate: &DerCertificate) -> Refusal {
+    match error {
+        Error::SignatureInvalid(_) | Error::ArtifactMismatch(_) => Refusal::WrongKey,
+        Error::Certificate(error) => expired(bundle, certificate).unwrap_or_else(|| untrusted(&error)),
+        Error::TransparencyLog(TransparencyLogError::IntegratedTime(problem)) => {
+            expired(bundle, certificate).unwrap_or(Refusal::NotInLog(problem))
+        }
+        Error::TransparencyLog(error) => Refusal::NotInLog(error.to_string()),
+        Error::Timestamp(TimestampError::NoVerifiedTimestamp(_)) => Refusal::NotInLog(
+            "neither a log nor a timestamp authority records the time of signing".to_owned(),
+        ),
+        Error::Timestamp(error) => Refusal::NotInLog(error.to_string()),
+        Error::Bundle(
+            error @ (BundleError::MissingInclusionPromise(_)
+            | BundleError::MissingInclusionProof(_)
+            | BundleError::MissingSigningTimeEvidence),
+        ) => Refusal::NotInLog(error.to_string()),
+        Error::UnsupportedBundle(problem) | Error::UnsupportedArtifact(problem) => {
+            Refusal::Unsupported(problem)
+        }
+        error => Refusal::Damaged(error.to_string()),
+    }
+}
+
+fn untrusted(error: &CertificateError) -> Refusal {
+    match error {
+        CertificateError::Malformed(problem) => Refusal::Damaged(problem.clone()),
+        error => Refusal::UntrustedCertificate(error.to_string()),
+    }
+}
+
+/// Whether the log's time is outside the certificate's validity; the verifier does not distinguish that from
+/// other errors of a chain.
+fn expired(bundle: &Bundle, certificate: &DerCertificate) -> Option<Refusal> {
+    let certificate = parse_certificate_info(certificate).ok()?;
+    let (not_before, not_after) = (certificate.not_before, certificate.not_after);
+    let entries = &bundle.verification_material.tlog_entries;
+    let signed_at = entries
+        .iter()
+        .filter_map(|entry| entry.integrated_time)
+        .find(|time| *time < not_before || *time > not_after)?;
+    Some(Refusal::Expired {
+        signed_at: signed_at.to_string(),
+        not_before: not_before.to_string(),
+        not_after: not_after.to_string(),
+    })
+}

@@ -1,0 +1,152 @@
+use std::{fmt, path::Path};
+
+use admittance_watch::file;
+use sigstore_verify::{
+    crypto::{KeyAlgorithm, SigningScheme, VerificationKey, validate_raw_public_key},
+    types::{DerPublicKey, SignatureBytes},
+};
+
+use super::provider;
+use crate::{Digest, signature::InvalidTrust};
+
+/// The largest file of a key or of a trust root that is read, in bytes.
+const TRUST_SIZE_LIMIT: u64 = 1 << 20;
+
+/// A public key that signatures are checked with: ECDSA on P-256 or P-384, Ed25519, or RSA of 2048 to 8192
+/// bits. Lives as long as the policy that names it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PublicKey {
+    der: DerPublicKey,
+    algorithm: KeyAlgorithm,
+    fingerprint: Digest,
+}
+
+impl PublicKey {
+    /// The one public key in a PEM text (`-----BEGIN PUBLIC KEY-----`), as `cosign generate-key-pair` writes
+    /// it into `cosign.pub`.
+    ///
+    /// # Errors
+    ///
+    /// When the text holds something else, or a key of another kind.
+    pub fn from_pem(text: &str) -> Result<Self, InvalidTrust> {
+        Self::parse(text).map_err(invalid("public key", None))
+    }
+
+    /// [`from_pem`](Self::from_pem) of a file.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_pem`](Self::from_pem), and when the file cannot be read.
+    pub fn read(path: &Path) -> Result<Self, InvalidTrust> {
+        let text = read_text(path)?;
+        Self::parse(&text).map_err(invalid("public key", Some(path)))
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        provider::install();
+        let blocks = pem::parse_many(text).map_err(|error| format!("it is not valid PEM: {error}"))?;
+        let block = match blocks.as_slice() {
+            [block] => block,
+            [] => return Err("it holds no PEM block: write `-----BEGIN PUBLIC KEY-----`".to_owned()),
+            blocks => {
+                let count = blocks.len();
+                return Err(format!(
+                    "it holds {count} PEM blocks: write each key into a file of its own"
+                ));
+            }
+        };
+        match block.tag() {
+            "PUBLIC KEY" => {}
+            tag if tag.ends_with("PRIVATE KEY") => {
+                return Err(
+                    "it is a private key: name the public key, and keep the private key where you sign"
+                        .to_owned(),
+                );
+            }
+            tag => return Err(format!("it is a `{tag}`: write a `PUBLIC KEY`")),
+        }
+        Self::from_der(DerPublicKey::new(block.contents().to_vec()))
+    }
+
+    pub(super) fn from_der(der: DerPublicKey) -> Result<Self, String> {
+        let kinds = "ECDSA on P-256 or P-384, Ed25519, or RSA of 2048 to 8192 bits";
+        let refused = |error: &dyn fmt::Display| format!("it is not a key for {kinds}: {error}");
+        let algorithm = KeyAlgorithm::from_spki(&der).map_err(|error| refused(&error))?;
+        if schemes(algorithm).is_empty() {
+            return Err(format!("it is not a key for {kinds}"));
+        }
+        let key = VerificationKey::from_spki(&der).map_err(|error| refused(&error))?;
+        validate_raw_public_key(key.scheme(), key.as_bytes()).map_err(|error| refused(&error))?;
+        let fingerprint = Digest::of(der.as_bytes());
+        Ok(Self {
+            der,
+            algorithm,
+            fingerprint,
+        })
+    }
+
+    /// The SHA-256 digest of the key's DER form, as `openssl pkey -pubin -outform DER | sha256sum` prints it.
+    pub fn fingerprint(&self) -> Digest {
+        self.fingerprint
+    }
+
+    pub(super) fn der(&self) -> &[u8] {
+        self.der.as_bytes()
+    }
+
+    /// Whether this key made the signature over the message.
+    pub(super) fn signed(&self, message: &[u8], signature: &SignatureBytes) -> bool {
+        schemes(self.algorithm).iter().any(|scheme| {
+            VerificationKey::from_spki_with_scheme(&self.der, *scheme)
+                .is_ok_and(|key| key.verify(message, signature).is_ok())
+        })
+    }
+}
+
+/// The signature schemes of a key. cosign uses SHA-256 for every curve; other tools use the hash of the
+/// curve's size.
+fn schemes(algorithm: KeyAlgorithm) -> &'static [SigningScheme] {
+    match algorithm {
+        KeyAlgorithm::EcdsaP256 => &[SigningScheme::EcdsaP256Sha256],
+        KeyAlgorithm::EcdsaP384 => &[SigningScheme::EcdsaP384Sha384, SigningScheme::EcdsaP384Sha256],
+        KeyAlgorithm::Ed25519 => &[SigningScheme::Ed25519],
+        KeyAlgorithm::Rsa => &[
+            SigningScheme::RsaPkcs1Sha256,
+            SigningScheme::RsaPkcs1Sha384,
+            SigningScheme::RsaPkcs1Sha512,
+            SigningScheme::RsaPssSha256,
+            SigningScheme::RsaPssSha384,
+            SigningScheme::RsaPssSha512,
+        ],
+        _ => &[],
+    }
+}
+
+pub(super) fn read_text(path: &Path) -> Result<String, InvalidTrust> {
+    file::read_to_string(path, TRUST_SIZE_LIMIT).map_err(|source| InvalidTrust::Unreadable {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// The error for a problem with a text, or with the content of a file.
+pub(super) fn invalid(what: &'static str, path: Option<&Path>) -> impl Fn(String) -> InvalidTrust {
+    let path = path.map(Path::to_owned);
+    move |problem| InvalidTrust::Invalid {
+        what,
+        path: path.clone(),
+        problem,
+    }
+}
+
+impl fmt::Debug for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PublicKey({})", self.fingerprint)
+    }
+}
+
+impl fmt::Display for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fingerprint.fmt(f)
+    }
+}

@@ -1,0 +1,148 @@
+//! Converts the certificate and log formats of cosign 2 and earlier to a bundle.
+
+use serde::Deserialize;
+use sigstore_verify::types::{
+    Bundle, CanonicalizedBody, DerCertificate, InclusionPromise, KindVersion, LogId, LogIndex, LogKeyId,
+    MediaType, MessageSignature, SignatureBytes, SignatureContent, SignedTimestamp, TransparencyLogEntry,
+    VerificationMaterial, VerificationMaterialContent, X509Certificate,
+};
+
+use super::opened::decode;
+use crate::signature::Refusal;
+
+/// The log's inclusion promise: `dev.sigstore.cosign/bundle`, or `rekorBundle` in the bundle of a file.
+#[derive(Deserialize)]
+struct LogPromise {
+    #[serde(rename = "SignedEntryTimestamp")]
+    signature: String,
+    #[serde(rename = "Payload")]
+    entry: LogEntry,
+}
+
+#[derive(Deserialize)]
+struct LogEntry {
+    body: String,
+    #[serde(rename = "integratedTime")]
+    integrated_time: i64,
+    #[serde(rename = "logIndex")]
+    log_index: i64,
+    #[serde(rename = "logID")]
+    log_id: String,
+}
+
+/// The fields that every log entry has.
+#[derive(Deserialize)]
+struct EntryKind {
+    kind: String,
+    #[serde(rename = "apiVersion")]
+    version: String,
+}
+
+/// Builds a bundle from these texts. Without the log's promise there is no time for which to check the
+/// certificate, and the bundle will be refused.
+pub(super) fn bundle(
+    certificate: &str,
+    chain: Option<&str>,
+    log: Option<&str>,
+    signature: SignatureBytes,
+) -> Result<Bundle, Refusal> {
+    let promise = log
+        .map(serde_json::from_str)
+        .transpose()
+        .map_err(|error| damaged("the log's promise", &error))?;
+    assemble(certificate, chain, promise, signature)
+}
+
+fn assemble(
+    certificate: &str,
+    chain: Option<&str>,
+    promise: Option<LogPromise>,
+    signature: SignatureBytes,
+) -> Result<Bundle, Refusal> {
+    let mut certificates = certificates(certificate)?;
+    if certificates.len() != 1 {
+        let count = certificates.len();
+        return Err(Refusal::Damaged(format!(
+            "expected one certificate, found {count}"
+        )));
+    }
+    certificates.extend(chain.map(self::certificates).transpose()?.unwrap_or_default());
+    let entries = promise.map(entry).transpose()?.into_iter().collect();
+    let material =
+        VerificationMaterial::new(VerificationMaterialContent::X509CertificateChain { certificates })
+            .with_tlog_entries(entries);
+    let content = SignatureContent::MessageSignature(MessageSignature::new(signature));
+    Ok(Bundle::new(MediaType::Bundle0_1, material, content))
+}
+
+fn certificates(text: &str) -> Result<Vec<X509Certificate>, Refusal> {
+    let blocks = pem::parse_many(text).map_err(|error| damaged("the certificate", &error))?;
+    let certificate = |block: &pem::Pem| match block.tag() {
+        "CERTIFICATE" => Ok(X509Certificate::new(DerCertificate::from_bytes(block.contents()))),
+        tag => Err(Refusal::Damaged(format!(
+            "expected a certificate, found a `{tag}`"
+        ))),
+    };
+    blocks.iter().map(certificate).collect()
+}
+
+fn entry(promise: LogPromise) -> Result<TransparencyLogEntry, Refusal> {
+    let body = decode("the log's entry", &promise.entry.body)?.into_bytes();
+    let kind: EntryKind =
+        serde_json::from_slice(&body).map_err(|error| damaged("the log's entry", &error))?;
+    let kind: KindVersion = serde_json::from_value(serde_json::json!({
+        "kind": kind.kind,
+        "version": kind.version,
+    }))
+    .map_err(|error| Refusal::Unsupported(error.to_string()))?;
+    let log = hex::decode(&promise.entry.log_id).map_err(|error| damaged("the log's identity", &error))?;
+    let index = LogIndex::try_from(promise.entry.log_index)
+        .map_err(|error| damaged("the index in the log", &error))?;
+    let time = jiff::Timestamp::from_second(promise.entry.integrated_time)
+        .map_err(|error| damaged("the time of the log's entry", &error))?;
+    let signature = decode("the log's signature", &promise.signature)?.into_bytes();
+    let id = LogId::new(LogKeyId::new(log));
+    Ok(
+        TransparencyLogEntry::new(index, id, kind, CanonicalizedBody::new(body))
+            .with_integrated_time(time)
+            .with_inclusion_promise(InclusionPromise::new(SignedTimestamp::new(signature))),
+    )
+}
+
+fn damaged(what: &str, error: &dyn std::fmt::Display) -> Refusal {
+    Refusal::Damaged(format!("{what} cannot be read: {error}"))
+}
+
+/// The format of `cosign sign-blob --bundle` in cosign 2.
+#[derive(Deserialize)]
+pub(super) struct BlobBundle {
+    #[serde(rename = "base64Signature")]
+    signature: String,
+    /// Base64 of the PEM text of the certificate, or of the public key.
+    #[serde(default)]
+    cert: Option<String>,
+    #[serde(default, rename = "rekorBundle")]
+    log: Option<LogPromise>,
+}
+
+impl BlobBundle {
+    /// `None` when the text is not such a bundle.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
+    /// The signature, and its bundle if it was made with a certificate.
+    pub(super) fn open(self) -> Result<(SignatureBytes, Option<Bundle>), Refusal> {
+        let signature = decode("the signature", &self.signature)?;
+        let Some(cert) = self.cert.filter(|cert| !cert.is_empty()) else {
+            return Ok((signature, None));
+        };
+        let pem = decode("the certificate", &cert)?.into_bytes();
+        let pem = String::from_utf8(pem).map_err(|error| damaged("the certificate", &error))?;
+        if !pem.contains("BEGIN CERTIFICATE") {
+            return Ok((signature, None));
+        }
+        let bundle = assemble(&pem, None, self.log, signature.clone())?;
+        Ok((signature, Some(bundle)))
+    }
+}

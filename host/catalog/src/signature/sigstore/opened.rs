@@ -1,0 +1,240 @@
+use std::borrow::Cow;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde::Deserialize;
+use sigstore_verify::types::{
+    Bundle, DsseEnvelope, HashAlgorithm, MessageDigest, Sha256Hash, SignatureBytes, SignatureContent,
+    Statement,
+};
+
+use super::legacy;
+use crate::{
+    Digest,
+    signature::{FoundSignature, Refusal, SIGNATURE_STATEMENT},
+};
+
+/// A parsed signature of any form, not yet verified. Lives during a check.
+pub(super) struct Opened<'a> {
+    pub(super) signed: Signed<'a>,
+    pub(super) signature: SignatureBytes,
+    /// With the certificate and the log entry; `None` for a bare signature.
+    pub(super) bundle: Option<Bundle>,
+}
+
+/// What a signature signs.
+pub(super) enum Signed<'a> {
+    /// The module or its manifest.
+    Artifact(Option<MessageDigest>),
+    /// A text that names the manifest.
+    Payload(&'a [u8]),
+    /// A statement that names the module or its manifest.
+    Envelope(DsseEnvelope),
+}
+
+impl<'a> Opened<'a> {
+    pub(super) fn new(found: &'a FoundSignature) -> Result<Self, Refusal> {
+        match found {
+            FoundSignature::Detached { content, .. } => Ok(Self {
+                signed: Signed::Artifact(None),
+                signature: detached(&content.0)?,
+                bundle: None,
+            }),
+            FoundSignature::Bundle { content, .. } => Self::of_bundle(&content.0),
+            FoundSignature::SimpleSigning {
+                payload,
+                signature,
+                certificate,
+                chain,
+                log,
+                ..
+            } => {
+                let signature = decode("the signature", signature)?;
+                let bundle = certificate
+                    .as_deref()
+                    .map(|certificate| {
+                        legacy::bundle(certificate, chain.as_deref(), log.as_deref(), signature.clone())
+                    })
+                    .transpose()?;
+                Ok(Self {
+                    signed: Signed::Payload(&payload.0),
+                    signature,
+                    bundle,
+                })
+            }
+        }
+    }
+
+    fn of_bundle(content: &[u8]) -> Result<Self, Refusal> {
+        let text = std::str::from_utf8(content)
+            .map_err(|error| Refusal::Damaged(format!("it is not valid UTF-8: {error}")))?;
+        if let Some(older) = legacy::BlobBundle::parse(text) {
+            let (signature, bundle) = older.open()?;
+            return Ok(Self {
+                signed: Signed::Artifact(None),
+                signature,
+                bundle,
+            });
+        }
+        let bundle = Bundle::from_json(text)
+            .map_err(|error| Refusal::Damaged(format!("it is not a valid sigstore bundle: {error}")))?;
+        let (signed, signature) = match &bundle.content {
+            SignatureContent::MessageSignature(message) => {
+                let digest = message.message_digest.clone();
+                (Signed::Artifact(digest), message.signature.clone())
+            }
+            SignatureContent::DsseEnvelope(envelope) => {
+                let signature = envelope.signature.sig.clone();
+                (Signed::Envelope(envelope.clone()), signature)
+            }
+            _ => {
+                return Err(Refusal::Unsupported(
+                    "its content is neither a message signature nor a DSSE envelope".to_owned(),
+                ));
+            }
+        };
+        Ok(Self {
+            signed,
+            signature,
+            bundle: Some(bundle),
+        })
+    }
+}
+
+impl Signed<'_> {
+    /// The signed message.
+    pub(super) fn message<'b>(&'b self, artifact: &'b [u8]) -> Cow<'b, [u8]> {
+        match self {
+            Self::Artifact(_) => Cow::Borrowed(artifact),
+            Self::Payload(payload) => Cow::Borrowed(payload),
+            Self::Envelope(envelope) => Cow::Owned(envelope.pae()),
+        }
+    }
+
+    /// Whether what is signed is the artifact.
+    pub(super) fn is_over(&self, artifact: &[u8]) -> Result<(), Refusal> {
+        let actual = Digest::of(artifact);
+        match self {
+            Self::Artifact(None) => Ok(()),
+            Self::Artifact(Some(declared)) => match declared.algorithm {
+                HashAlgorithm::Sha2256 if declared.digest.as_bytes() != actual.as_bytes() => {
+                    Err(Refusal::OtherSubject {
+                        signed: format!("sha256:{}", declared.digest.to_hex()),
+                        actual,
+                    })
+                }
+                // With another hash, the signature itself was verified over the bytes.
+                _ => Ok(()),
+            },
+            Self::Payload(payload) => simple_signing(payload, actual),
+            Self::Envelope(envelope) => statement(envelope, actual),
+        }
+    }
+}
+
+/// In the format of `cosign sign-blob` or `openssl dgst -sign`.
+fn detached(content: &[u8]) -> Result<SignatureBytes, Refusal> {
+    let text = content.trim_ascii();
+    if text.is_empty() {
+        return Err(Refusal::Damaged("it is empty".to_owned()));
+    }
+    let is_base64 = text
+        .iter()
+        .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'\r' | b'\n'));
+    if !is_base64 {
+        return Ok(SignatureBytes::from_bytes(content));
+    }
+    let joined: Vec<u8> = text
+        .iter()
+        .copied()
+        .filter(|byte| !matches!(byte, b'\r' | b'\n'))
+        .collect();
+    let bytes = STANDARD
+        .decode(joined)
+        .map_err(|error| Refusal::Damaged(format!("it is not valid base64: {error}")))?;
+    Ok(SignatureBytes::new(bytes))
+}
+
+pub(super) fn decode(what: &str, text: &str) -> Result<SignatureBytes, Refusal> {
+    let bytes = STANDARD
+        .decode(text.trim())
+        .map_err(|error| Refusal::Damaged(format!("{what} is not valid base64: {error}")))?;
+    Ok(SignatureBytes::new(bytes))
+}
+
+/// What `cosign sign` signs. <https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md>; its
+/// reference is informative only.
+#[derive(Deserialize)]
+struct SimpleSigning {
+    critical: Critical,
+}
+
+#[derive(Deserialize)]
+struct Critical {
+    image: Image,
+    #[serde(rename = "type")]
+    kind: String,
+}
+
+#[derive(Deserialize)]
+struct Image {
+    #[serde(rename = "docker-manifest-digest")]
+    manifest: String,
+}
+
+const SIMPLE_SIGNING: &str = "cosign container image signature";
+
+fn simple_signing(payload: &[u8], actual: Digest) -> Result<(), Refusal> {
+    let text: SimpleSigning = serde_json::from_slice(payload)
+        .map_err(|error| Refusal::Damaged(format!("its payload is not a cosign payload: {error}")))?;
+    if text.critical.kind != SIMPLE_SIGNING {
+        return Err(Refusal::Statement(text.critical.kind));
+    }
+    if text.critical.image.manifest.parse() != Ok(actual) {
+        return Err(Refusal::OtherSubject {
+            signed: text.critical.image.manifest,
+            actual,
+        });
+    }
+    Ok(())
+}
+
+const IN_TOTO: &str = "application/vnd.in-toto+json";
+
+/// The versions of in-toto statements; the fields that are read are the same in all of them.
+const STATEMENTS: [&str; 2] = [
+    "https://in-toto.io/Statement/v1",
+    "https://in-toto.io/Statement/v0.1",
+];
+
+fn statement(envelope: &DsseEnvelope, actual: Digest) -> Result<(), Refusal> {
+    if envelope.payload_type != IN_TOTO {
+        return Err(Refusal::Statement(envelope.payload_type.clone()));
+    }
+    let statement: Statement = serde_json::from_slice(envelope.payload.as_bytes()).map_err(|error| {
+        Refusal::Damaged(format!("its payload is not a valid in-toto statement: {error}"))
+    })?;
+    if !STATEMENTS.contains(&statement.type_.as_str()) {
+        return Err(Refusal::Statement(statement.type_));
+    }
+    if statement.predicate_type != SIGNATURE_STATEMENT {
+        return Err(Refusal::Statement(statement.predicate_type));
+    }
+    if statement.matches_sha256(&Sha256Hash::from(*actual.as_bytes())) {
+        return Ok(());
+    }
+    let signed = statement
+        .subject
+        .iter()
+        .filter_map(|subject| subject.digest.sha256.as_ref())
+        .map(|digest| format!("sha256:{}", digest.to_hex()))
+        .collect::<Vec<_>>()
+        .join(", ");
+    Err(Refusal::OtherSubject {
+        signed: if signed.is_empty() {
+            "something else".to_owned()
+        } else {
+            signed
+        },
+        actual,
+    })
+}

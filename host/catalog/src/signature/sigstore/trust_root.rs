@@ -1,0 +1,138 @@
+use std::{fmt, path::Path, sync::Arc};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde_json::{Value, json};
+use sigstore_verify::{VerificationPolicy, Verifier, trust_root::TrustedRoot};
+
+use super::{
+    PublicKey,
+    key::{invalid, read_text},
+    provider,
+};
+use crate::signature::InvalidTrust;
+
+/// How messages call a trust root.
+const WHAT: &str = "trust root";
+
+/// The trusted certificate authorities and logs. Lives as long as the policy; cheap to clone.
+#[derive(Clone)]
+pub struct TrustRoot(Arc<Trusted>);
+
+struct Trusted {
+    verifier: Verifier,
+    has_certificate_logs: bool,
+    /// For comparison.
+    text: String,
+}
+
+impl TrustRoot {
+    /// Reads a `trusted_root.json`, as written by `cosign trusted-root create` and as published by sigstore
+    /// for its public services.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read, or holds keys or certificates that cannot be used.
+    pub fn from_json(text: &str) -> Result<Self, InvalidTrust> {
+        Self::parse(text).map_err(invalid(WHAT, None))
+    }
+
+    /// [`from_json`](Self::from_json) of a file.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_json`](Self::from_json), and when the file cannot be read.
+    pub fn read(path: &Path) -> Result<Self, InvalidTrust> {
+        let text = read_text(path)?;
+        Self::parse(&text).map_err(invalid(WHAT, Some(path)))
+    }
+
+    /// The PEM texts of the certificates of an authority (Fulcio; root and intermediates), and of the public
+    /// keys of the signature log (Rekor) and, if there is one, of the certificate transparency log.
+    ///
+    /// # Errors
+    ///
+    /// When one of them is something else.
+    pub fn from_pem(
+        authorities: &str,
+        signature_log: &str,
+        certificate_log: Option<&str>,
+    ) -> Result<Self, InvalidTrust> {
+        let root = invalid(WHAT, None);
+        let blocks =
+            pem::parse_many(authorities).map_err(|error| root(format!("it is not valid PEM: {error}")))?;
+        let certificates: Vec<Value> = blocks
+            .iter()
+            .filter(|block| block.tag() == "CERTIFICATE")
+            .map(|block| json!({ "rawBytes": STANDARD.encode(block.contents()) }))
+            .collect();
+        if certificates.is_empty() || certificates.len() != blocks.len() {
+            return Err(root(
+                "it is empty, or holds a PEM block that is not a `CERTIFICATE`".to_owned(),
+            ));
+        }
+        let log = |pem: &str| -> Result<Value, InvalidTrust> {
+            let key = PublicKey::from_pem(pem)?;
+            Ok(json!({
+                "baseUrl": "",
+                "hashAlgorithm": "SHA2_256",
+                "publicKey": { "rawBytes": STANDARD.encode(key.der()), "keyDetails": "" },
+                "logId": { "keyId": STANDARD.encode(key.fingerprint().as_bytes()) },
+            }))
+        };
+        let certificate_logs = certificate_log.map(log).transpose()?;
+        let text = json!({
+            "mediaType": "application/vnd.dev.sigstore.trustedroot+json;version=0.1",
+            "certificateAuthorities": [{ "uri": "", "certChain": { "certificates": certificates } }],
+            "tlogs": [log(signature_log)?],
+            "ctlogs": certificate_logs.into_iter().collect::<Vec<_>>(),
+        });
+        Self::parse(&text.to_string()).map_err(root)
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        provider::install();
+        let wrong = |error: &dyn fmt::Display| format!("it is not a valid sigstore trust root: {error}");
+        let root = TrustedRoot::from_json(text).map_err(|error| wrong(&error))?;
+        if root.certificate_authorities.is_empty() {
+            return Err("it names no certificate authority, so no signature could be verified".to_owned());
+        }
+        if root.tlogs.is_empty() {
+            return Err("it names no transparency log, so no signature could be verified".to_owned());
+        }
+        let verifier = Verifier::new(&root).map_err(|error| wrong(&error))?;
+        Ok(Self(Arc::new(Trusted {
+            verifier,
+            has_certificate_logs: !root.ctlogs.is_empty(),
+            text: text.to_owned(),
+        })))
+    }
+
+    pub(super) fn verifier(&self) -> &Verifier {
+        &self.0.verifier
+    }
+
+    /// The identity is checked afterwards, so that a wrong identity and an invalid proof have different
+    /// errors.
+    pub(super) fn policy(&self) -> VerificationPolicy {
+        let policy = VerificationPolicy::any_identity();
+        if self.0.has_certificate_logs {
+            policy
+        } else {
+            policy.skip_sct()
+        }
+    }
+}
+
+impl PartialEq for TrustRoot {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.text == other.0.text
+    }
+}
+
+impl Eq for TrustRoot {}
+
+impl fmt::Debug for TrustRoot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TrustRoot").finish_non_exhaustive()
+    }
+}
