@@ -1,6 +1,6 @@
 //! Rules for the repository as a whole: dependencies between its crates, and external dependencies.
 
-use std::{collections::BTreeSet, fs, process::Command};
+use std::{collections::BTreeSet, fs, path::PathBuf, process::Command};
 
 use admittance_tests::repository;
 use serde::Deserialize;
@@ -20,6 +20,13 @@ struct Package {
     license: Option<String>,
     source: Option<String>,
     dependencies: Vec<Dependency>,
+    manifest_path: PathBuf,
+    targets: Vec<Target>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    doctest: bool,
 }
 
 #[derive(Deserialize)]
@@ -267,6 +274,37 @@ fn the_arrows_between_crates_point_one_way() {
             if dependency.path.is_some() && dependency.kind.as_deref() != Some("dev") {
                 let allowed = may_use(&package.name, &dependency.name);
                 assert!(allowed, "{} must not use {}", package.name, dependency.name);
+            }
+        }
+    }
+}
+
+/// `doctest = false` saves a compilation of the crate, so only a crate without examples may say it.
+#[test]
+fn every_example_in_a_docstring_is_a_test() {
+    let Metadata {
+        packages,
+        workspace_members,
+    } = metadata(&[]);
+    for package in packages {
+        if !workspace_members.contains(&package.id) || package.targets.iter().any(|target| target.doctest) {
+            continue;
+        }
+        let mut folders = vec![package.manifest_path.parent().unwrap().join("src")];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                    continue;
+                }
+                let text = fs::read_to_string(&path).unwrap();
+                let is_example = |line: &str| line.trim_start().starts_with("//") && line.contains("```");
+                assert!(
+                    !text.lines().any(is_example),
+                    "{}: remove `doctest = false` from the Cargo.toml of {package}",
+                    path.display()
+                );
             }
         }
     }
