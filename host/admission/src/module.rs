@@ -171,19 +171,19 @@ impl FromStr for ModuleReference {
         };
         match text.split_once(':') {
             Some(("file", path)) => {
+                let relative = path.trim_start_matches('/');
                 // `file:///absolute` is the same file as `file:/absolute`.
-                let path = match path.strip_prefix("//") {
-                    Some(absolute) if absolute.starts_with('/') => absolute,
-                    Some(_) => {
-                        let fix = "write `file:` and the path, without `//`";
-                        return Err(wrong("names a file on another machine", fix));
+                match path.len() - relative.len() {
+                    _ if path.is_empty() => {
+                        Err(wrong("has no path", "write `file:` and the path of the module"))
                     }
-                    None => path,
-                };
-                if path.is_empty() {
-                    return Err(wrong("has no path", "write `file:` and the path of the module"));
+                    0 => Ok(Self::File(path.into())),
+                    2 => {
+                        let fix = "write `file:` and the path, without `//`";
+                        Err(wrong("names a file on another machine", fix))
+                    }
+                    _ => Ok(Self::File(format!("/{relative}").into())),
                 }
-                Ok(Self::File(path.into()))
             }
             Some(("https", _)) => {
                 let fix = "write `https://`, the host and the path, without user and fragment";
@@ -255,10 +255,9 @@ mod tests {
             let reference: ModuleReference = text.parse().unwrap();
             assert_eq!(reference.to_string(), text);
         }
-        assert_eq!(
-            "file:///a.wasm".parse(),
-            Ok(ModuleReference::File("/a.wasm".into()))
-        );
+        for text in ["file:///a.wasm", "file:////a.wasm"] {
+            assert_eq!(text.parse(), Ok(ModuleReference::File("/a.wasm".into())));
+        }
     }
 
     #[test]

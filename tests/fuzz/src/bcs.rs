@@ -4,7 +4,7 @@ use admittance::{
 };
 use admittance_bcs::{Bcs, Forwarding, NextBody, Relay, UpstreamKind, definitions_reply, forwarding, relay};
 use bytes::Bytes;
-use http::{StatusCode, request::Parts};
+use http::{StatusCode, header::CONTENT_TYPE, request::Parts};
 use serde_json::Value;
 
 use crate::parts;
@@ -87,7 +87,12 @@ fn check_forwarding(forwarding: &Forwarding) {
                 is_json(body);
             }
         }
-        Forwarding::Reply(reply) => is_json(reply.body()),
+        Forwarding::Reply(reply) => {
+            let content_type = reply.headers().get(CONTENT_TYPE);
+            if content_type.is_some_and(|content_type| content_type == "application/json") {
+                is_json(reply.body());
+            }
+        }
         Forwarding::OtherServer(_) => {}
     }
 }

@@ -59,10 +59,12 @@ fn change_back_and_forth(set: &DefinitionSet) {
     }
 }
 
-/// The body of a request that creates a BCS definition: an accepted one survives a round trip.
+/// The body of a request that creates a BCS definition: an accepted one is written, with its defaults, as it is when it
+/// is read again.
 fn bcs_object(input: &[u8]) {
     if let Ok(object) = BcsObject::parse(input) {
-        let again = BcsObject::parse(object.to_text().as_bytes()).expect("a written definition can be read");
-        assert_eq!(again, object);
+        let text = object.to_text();
+        let again = BcsObject::parse(text.as_bytes()).expect("a written definition can be read");
+        assert_eq!(again.to_text(), text);
     }
 }

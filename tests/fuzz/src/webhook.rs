@@ -29,6 +29,10 @@ pub fn webhook(input: &[u8]) {
     let Ok(status @ 200..=599) = status.parse::<u16>() else {
         return;
     };
+    // The stage would wait as long as this says.
+    if headers.to_ascii_lowercase().contains("retry-after") {
+        return;
+    }
     SCENE.with(|scene| {
         *scene.answer.lock().expect("nothing panics with it") = Answer {
             status,
