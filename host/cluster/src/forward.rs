@@ -114,12 +114,12 @@ pub(crate) async fn ensure_namespace(connection: &Connection, name: &str) -> Res
     let found = connection
         .ask(Verb::Get, until, namespaces.get_metadata_opt(name))
         .await;
-    let made = match found {
+    let created = match found {
         Ok(Some(_)) => Ok(()),
         Ok(None) => create_namespace(connection, name, &PostParams::default(), until).await,
         Err(failure) => Err(failure),
     };
-    made.map_err(|failure| {
+    created.map_err(|failure| {
         let reason = failure.advice(&permission("`get` and `create`", "namespaces", ""));
         connection.not_forwarded(format!(
             "the namespace {name} could not be found or created: {reason}"

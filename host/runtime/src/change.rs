@@ -180,8 +180,8 @@ impl Host {
             // Modules of other definitions are not fetched: this change only waits for servers that it needs.
             let modules = Modules::Current(Servers::Of(Arc::new(plan.modules.clone())));
             let purpose = Purpose::Change(&plan.paths);
-            let made = source.make(plan.usable.clone(), modules, purpose).await?;
-            let done = self.finish(plan, made, store, base, how, origin.clone()).await?;
+            let built = source.make(plan.usable.clone(), modules, purpose).await?;
+            let done = self.finish(plan, built, store, base, how, origin.clone()).await?;
             if let Some(applied) = done {
                 return Ok(applied);
             }
@@ -193,7 +193,7 @@ impl Host {
     async fn finish(
         &self,
         plan: Plan,
-        made: BuiltTable,
+        built: BuiltTable,
         store: Option<&dyn DefinitionStore>,
         base: u64,
         how: &Application,
@@ -205,7 +205,7 @@ impl Host {
             return Ok(None);
         }
         let number = state.history.next_number();
-        let entry = Arc::new(entry_of(&made, number, origin, how.by.clone()));
+        let entry = Arc::new(entry_of(&built, number, origin, how.by.clone()));
         let is_new = !state.history.is_newest(&entry);
         let applied = Applied {
             revision: if is_new {
@@ -234,9 +234,9 @@ impl Host {
             }
             written?;
         }
-        let problem = self.problem_of(&made);
+        let problem = self.problem_of(&built);
         if is_new {
-            self.go_live(&mut state, made, entry, slot, problem).await;
+            self.go_live(&mut state, built, entry, slot, problem).await;
         } else {
             self.settled(&state.history, problem);
         }
@@ -287,18 +287,18 @@ impl Host {
             let target = history::find(&state.history.entries(), to)?.clone();
             (state.source.clone(), target)
         };
-        let made = rebuilt(&source, &target).await?;
+        let built = rebuilt(&source, &target).await?;
         let slot = self.slot().await?;
         let mut state = self.0.state.lock().await;
         let number = state.history.next_number();
-        let mut entry = entry_of(&made, number, Origin::RolledBack { to }, by);
+        let mut entry = entry_of(&built, number, Origin::RolledBack { to }, by);
         entry.detail.revision.at = Moment::now();
         entry.instead_of = Some(state.source.inputs());
         let entry = Arc::new(entry);
         // Written first, because a rollback must survive a restart.
         state.history.push(entry.clone()).await?;
-        let bad = made.bad.clone();
-        self.swap(&state.source, made, &entry, slot);
+        let bad = built.bad.clone();
+        self.swap(&state.source, built, &entry, slot);
         let problem = self.problem_with(&bad);
         self.is_live(&entry, &mut state, problem);
         self.0.rollbacks.send_modify(|count| *count += 1);

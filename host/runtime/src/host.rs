@@ -76,7 +76,11 @@ impl Host {
         if let Some(last) = history.last() {
             source.is_live(last);
         }
-        let FirstTable { made, entry, problem } = first_table(&mut source, &history).await?;
+        let FirstTable {
+            built,
+            entry,
+            problem,
+        } = first_table(&mut source, &history).await?;
         if history.last() != Some(&entry) {
             history.note(entry.clone());
             if let Err(error) = history.write().await {
@@ -105,7 +109,7 @@ impl Host {
             history: history.status(),
             revisions: history.entries(),
         };
-        let table = table(&source, &recorders, made, revision, slot);
+        let table = table(&source, &recorders, built, revision, slot);
         metrics::stages_live(&table.chains);
         let host = Self(Arc::new(Inner {
             table: ArcSwap::from_pointee(table),
@@ -171,13 +175,13 @@ impl Host {
     pub(crate) async fn go_live(
         &self,
         state: &mut TableState,
-        made: BuiltTable,
+        built: BuiltTable,
         entry: Arc<Entry>,
         slot: OwnedSemaphorePermit,
         problem: Option<TableProblem>,
     ) -> Arc<Table> {
         state.history.note(entry.clone());
-        let table = self.swap(&state.source, made, &entry, slot);
+        let table = self.swap(&state.source, built, &entry, slot);
         self.is_live(&entry, state, problem);
         if let Err(error) = state.history.write().await {
             tracing::error!("{error}");
@@ -227,12 +231,12 @@ impl Host {
     pub(crate) fn swap(
         &self,
         source: &Source,
-        made: BuiltTable,
+        built: BuiltTable,
         entry: &Entry,
         slot: OwnedSemaphorePermit,
     ) -> Arc<Table> {
         let number = entry.revision().number;
-        let table = Arc::new(table(source, &self.0.recorders, made, number, slot));
+        let table = Arc::new(table(source, &self.0.recorders, built, number, slot));
         metrics::stages_live(&table.chains);
         self.0.table.store(table.clone());
         metrics::table_made(true);
@@ -254,11 +258,11 @@ impl Host {
 
     /// The problem after a table was built. As long as missing modules were not requested from servers, the
     /// previous one is kept.
-    pub(crate) fn problem_of(&self, made: &BuiltTable) -> Option<TableProblem> {
-        if made.lacks_modules {
+    pub(crate) fn problem_of(&self, built: &BuiltTable) -> Option<TableProblem> {
+        if built.lacks_modules {
             return self.0.live.load().problem.clone();
         }
-        self.problem_with(&made.bad)
+        self.problem_with(&built.bad)
     }
 
     /// The reports about these definitions.
@@ -305,7 +309,7 @@ impl Host {
 }
 
 struct FirstTable {
-    made: BuiltTable,
+    built: BuiltTable,
     entry: Arc<Entry>,
     problem: Option<TableProblem>,
 }
@@ -317,7 +321,7 @@ async fn first_table(source: &mut Source, history: &History) -> Result<FirstTabl
     let last = history.last();
     if let Some(entry) = last.filter(|last| last.instead_of.as_deref() == Some(inputs.as_str())) {
         return Ok(FirstTable {
-            made: rebuilt(source, entry).await?,
+            built: rebuilt(source, entry).await?,
             entry: entry.clone(),
             problem: None,
         });
@@ -328,19 +332,23 @@ async fn first_table(source: &mut Source, history: &History) -> Result<FirstTabl
             .await
     };
     match (making.await, last) {
-        (Ok(made), last) => {
-            let new = entry_of(&made, history.next_number(), Origin::Start, None);
+        (Ok(built), last) => {
+            let new = entry_of(&built, history.next_number(), Origin::Start, None);
             let entry = match last {
                 Some(last) if last.is_like(&new) => last.clone(),
                 _ => Arc::new(new),
             };
-            let problem = TableProblem::with(&made.bad, None);
-            Ok(FirstTable { made, entry, problem })
+            let problem = TableProblem::with(&built.bad, None);
+            Ok(FirstTable {
+                built,
+                entry,
+                problem,
+            })
         }
         (Err(error), None) => Err(error),
         (Err(error), Some(entry)) => match rebuilt(source, entry).await {
-            Ok(made) => Ok(FirstTable {
-                made,
+            Ok(built) => Ok(FirstTable {
+                built,
                 entry: entry.clone(),
                 problem: Some(TableProblem::after(None, Arc::new(error))),
             }),
@@ -355,15 +363,15 @@ async fn first_table(source: &mut Source, history: &History) -> Result<FirstTabl
 fn table(
     source: &Source,
     recorders: &Arc<Recorders>,
-    made: BuiltTable,
+    built: BuiltTable,
     revision: u64,
     slot: OwnedSemaphorePermit,
 ) -> Table {
     Table {
         revision,
-        index: ChainIndex::new(made.chains.iter().map(|known| &*known.chain)),
-        chains: made.chains,
-        plugins: made.plugins,
+        index: ChainIndex::new(built.chains.iter().map(|known| &*known.chain)),
+        chains: built.chains,
+        plugins: built.plugins,
         namespaces: source.namespaces.clone(),
         authorizer: source.authorizer.clone(),
         request_timeout: source.request_timeout,
@@ -411,7 +419,7 @@ pub(crate) async fn rebuilt(source: &Source, entry: &Entry) -> Result<BuiltTable
     source.make_of(definitions, modules, MayFail::All).await
 }
 
-pub(crate) fn entry_of(made: &BuiltTable, number: u64, origin: Origin, by: Option<String>) -> Entry {
+pub(crate) fn entry_of(built: &BuiltTable, number: u64, origin: Origin, by: Option<String>) -> Entry {
     Entry {
         detail: RevisionDetail {
             revision: Revision {
@@ -419,10 +427,10 @@ pub(crate) fn entry_of(made: &BuiltTable, number: u64, origin: Origin, by: Optio
                 at: Moment::now(),
                 origin,
                 by,
-                chains: made.chains.len(),
-                modules: made.modules.clone(),
+                chains: built.chains.len(),
+                modules: built.modules.clone(),
             },
-            files: made.files.clone(),
+            files: built.files.clone(),
         },
         instead_of: None,
         pending: Vec::new(),

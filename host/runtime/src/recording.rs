@@ -132,7 +132,7 @@ impl Recorders {
 }
 
 /// Delivers a captured request with its outcome.
-pub(crate) fn hand_on((request, recorders): (Request, Vec<Arc<Recorder>>), outcome: &Outcome, revision: u64) {
+pub(crate) fn deliver((request, recorders): (Request, Vec<Arc<Recorder>>), outcome: &Outcome, revision: u64) {
     for tap in recorders {
         let taken = Taken {
             request: request.clone(),

@@ -75,18 +75,18 @@ impl Host {
             Servers::Of(_) => (Origin::Files, false),
         };
         let make = async {
-            let made = source
+            let built = source
                 .make(read?, Modules::Current(servers), Purpose::Follow)
                 .await?;
-            Ok::<_, Error>((made, self.slot().await?))
+            Ok::<_, Error>((built, self.slot().await?))
         };
         // Dropping it cancels fetches, compilations and configurations.
-        let made = match watch {
+        let built = match watch {
             None => make.await,
             Some(watch) => {
                 watch.expect(source.modules.clone());
                 tokio::select! {
-                    made = make => made,
+                    built = make => built,
                     () = self.changed_again(watch) => return Ok(Reload::Superseded),
                     _ = rollbacks.changed() => return Ok(Reload::Superseded),
                 }
@@ -96,8 +96,8 @@ impl Host {
         if self.table().revision() != base {
             return Ok(Reload::Superseded);
         }
-        let (made, slot) = match made {
-            Ok(made) => made,
+        let (built, slot) = match built {
+            Ok(built) => built,
             // With modules from servers, it may be possible to go live.
             Err(Error::Stages(errors))
                 if !asks_all && errors.iter().any(|error| error.cause.is_not_fetched()) =>
@@ -110,14 +110,14 @@ impl Host {
                 return Err(error);
             }
         };
-        let lacks_modules = made.lacks_modules;
-        let problem = self.problem_of(&made);
-        let entry = Arc::new(entry_of(&made, state.history.next_number(), origin, None));
+        let lacks_modules = built.lacks_modules;
+        let problem = self.problem_of(&built);
+        let entry = Arc::new(entry_of(&built, state.history.next_number(), origin, None));
         let table = if state.history.is_newest(&entry) {
             self.settled(&state.history, problem);
             self.table()
         } else {
-            self.go_live(&mut state, made, entry, slot, problem).await
+            self.go_live(&mut state, built, entry, slot, problem).await
         };
         Ok(match lacks_modules {
             true => Reload::LacksModules,

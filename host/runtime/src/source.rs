@@ -166,16 +166,16 @@ impl Source {
         let mut failing = HashSet::new();
         let mut not_fetched = false;
         loop {
-            let made = self
+            let built = self
                 .make_of(usable.served(), modules.clone(), MayFail::Of(&failing))
                 .await;
-            let errors = match made {
+            let errors = match built {
                 Err(Error::Stages(errors)) => errors,
                 Err(error) => return Err(error),
-                Ok(mut made) => {
-                    made.bad.splice(0..0, usable.bad);
-                    made.lacks_modules |= not_fetched;
-                    return Ok(made);
+                Ok(mut built) => {
+                    built.bad.splice(0..0, usable.bad);
+                    built.lacks_modules |= not_fetched;
+                    return Ok(built);
                 }
             };
             let mut by_path: BTreeMap<PathBuf, Vec<&StageError>> = BTreeMap::new();

@@ -100,7 +100,7 @@ impl Table {
             journal::write(&outcome);
         }
         if let Some(taken) = taken {
-            recording::hand_on(taken, &outcome, self.revision);
+            recording::deliver(taken, &outcome, self.revision);
         }
         outcome
     }

@@ -212,7 +212,7 @@ mod tests {
     }
 
     /// The events of a log with these limits.
-    fn told(limits: LogLimits, level: LevelFilter, happens: impl FnOnce(&CallLog)) -> Vec<String> {
+    fn logged(limits: LogLimits, level: LevelFilter, happens: impl FnOnce(&CallLog)) -> Vec<String> {
         let kept = Kept::default();
         with_default(Registry::default().with(kept.clone().with_filter(level)), || {
             let log = CallLog::new("p".into(), "u1".to_owned(), limits);
@@ -226,14 +226,14 @@ mod tests {
 
     #[test]
     fn lines_become_events() {
-        let told = told(LogLimits::default(), ALL, |log| {
+        let lines = logged(LogLimits::default(), ALL, |log| {
             log.line(Level::DEBUG, "cache", "hit");
             log.write(Stream::Out, b"one\ntw");
             log.write(Stream::Err, b"\nbad\xff\n\n");
             log.write(Stream::Out, b"o");
         });
         assert_eq!(
-            told,
+            lines,
             [
                 r#"DEBUG message=hit plugin="p" uid="u1" context="cache""#,
                 r#"INFO message=one plugin="p" uid="u1" context="stdout""#,
@@ -267,17 +267,17 @@ mod tests {
             ),
             ("enough", LogLimits { lines: 5, bytes: 20 }, 5, 0),
         ] {
-            let told = told(limits, ALL, |log| {
+            let lines = logged(limits, ALL, |log| {
                 for _ in 0..5 {
                     log.line(Level::INFO, "c", "abc");
                 }
             });
             assert_eq!(
-                told.iter().filter(|line| line.contains("message=abc")).count(),
+                lines.iter().filter(|line| line.contains("message=abc")).count(),
                 kept,
                 "{case}"
             );
-            let count = told.iter().find(|line| line.starts_with("WARN"));
+            let count = lines.iter().find(|line| line.starts_with("WARN"));
             match dropped {
                 0 => assert_eq!(count, None, "{case}"),
                 dropped => assert!(
@@ -290,28 +290,28 @@ mod tests {
 
     #[test]
     fn what_nobody_hears_costs_nothing() {
-        let told = told(LogLimits { lines: 1, bytes: 100 }, LevelFilter::INFO, |log| {
+        let lines = logged(LogLimits { lines: 1, bytes: 100 }, LevelFilter::INFO, |log| {
             log.line(Level::DEBUG, "", "quiet");
             log.line(Level::INFO, "", "loud");
         });
-        assert_eq!(told.len(), 1, "{told:?}");
+        assert_eq!(lines.len(), 1, "{lines:?}");
     }
 
     #[test]
     fn a_line_without_end_is_cut() {
-        let told = told(LogLimits::default(), ALL, |log| {
+        let lines = logged(LogLimits::default(), ALL, |log| {
             for _ in 0..100 {
                 log.write(Stream::Out, &[b'z'; 1000]);
             }
             log.write(Stream::Out, b"\nshort\n");
         });
-        assert_eq!(told.len(), 2);
-        assert_eq!(told[0].matches('z').count(), LINE);
+        assert_eq!(lines.len(), 2);
+        assert_eq!(lines[0].matches('z').count(), LINE);
     }
 
     #[test]
     fn the_end_of_standard_error_is_kept() {
-        told(LogLimits { lines: 0, bytes: 0 }, ALL, |log| {
+        logged(LogLimits { lines: 0, bytes: 0 }, ALL, |log| {
             log.write(Stream::Err, &[b'x'; 2 * TAIL]);
             log.write(Stream::Out, b"not this\n");
             log.write(Stream::Err, b"\nlast words\n");

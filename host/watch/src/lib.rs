@@ -69,7 +69,7 @@ pub struct Watch {
     /// Whether something may have changed since the last check.
     is_due: bool,
     /// Whether an event has happened that may not be complete.
-    was_told: bool,
+    is_notified: bool,
     next_poll: Instant,
     notifier: Arc<Notifier>,
     /// Shared with a check that continues after its future was dropped.
@@ -105,7 +105,7 @@ impl Watch {
             config,
             seen,
             is_due: true,
-            was_told: false,
+            is_notified: false,
             next_poll: Instant::now() + config.poll,
             scanner: Arc::new(Mutex::new(Scanner {
                 notices: Notices::new(open, notifier.clone(), config.poll),
@@ -172,11 +172,11 @@ impl Watch {
 
     /// Waits until a check is due.
     async fn wait(&mut self) {
-        if !self.was_told {
-            let told = timeout_at(self.next_poll, self.notifier.notify.notified());
-            self.was_told = told.await.is_ok();
+        if !self.is_notified {
+            let notified = timeout_at(self.next_poll, self.notifier.notify.notified());
+            self.is_notified = notified.await.is_ok();
         }
-        if self.was_told {
+        if self.is_notified {
             let started = Instant::now();
             loop {
                 let (pause, patience) = if self.notifier.is_written_to(self.config.hold) {
@@ -192,7 +192,7 @@ impl Watch {
                 }
             }
         }
-        self.was_told = false;
+        self.is_notified = false;
         self.is_due = true;
     }
 

@@ -38,12 +38,12 @@ impl Endpoint {
 
     fn from_url(url: &Url, protocol: &Protocol) -> Result<Self, Error> {
         let refuse = |reason| {
-            let mut shown = url.clone();
+            let mut redacted = url.clone();
             // Both fail only for URLs without a host.
-            let _ = shown.set_username("");
-            let _ = shown.set_password(None);
+            let _ = redacted.set_username("");
+            let _ = redacted.set_password(None);
             Error::Url {
-                url: shown.to_string(),
+                url: redacted.to_string(),
                 reason,
             }
         };

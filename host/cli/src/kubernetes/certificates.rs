@@ -44,11 +44,11 @@ impl Certificates {
         let Installation { name, namespace, .. } = installation;
         let service = format!("{name}.{namespace}").parse()?;
         let (authority, issued) = certs::for_service(&service, DAYS, now)?;
-        let made = [authority, issued.certificate, issued.key].map(|text| Pem {
+        let pems = [authority, issued.certificate, issued.key].map(|text| Pem {
             name: "the new certificate".to_owned(),
             text,
         });
-        Ok(Self::validated(made, installation, now)?)
+        Ok(Self::validated(pems, installation, now)?)
     }
 
     /// Those that `admittance certs --service NAME.NAMESPACE` wrote to this directory.

@@ -120,7 +120,7 @@ fn table(text: &mut String, status: &Status, now: Moment) {
 
 /// The origin of a revision, as the rest of a sentence.
 pub(super) fn made_by(origin: &Origin, by: Option<&str>) -> String {
-    let made = match origin {
+    let change = match origin {
         Origin::Start => "the start of the program".to_owned(),
         Origin::Files => "a change of files".to_owned(),
         Origin::Refreshed => "a new module at its source".to_owned(),
@@ -130,8 +130,8 @@ pub(super) fn made_by(origin: &Origin, by: Option<&str>) -> String {
         Origin::RolledBack { to } => format!("rollback to {to}"),
     };
     match by {
-        Some(by) => format!("{made} ({})", harmless(by)),
-        None => made,
+        Some(by) => format!("{change} ({})", harmless(by)),
+        None => change,
     }
 }
 

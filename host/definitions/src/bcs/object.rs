@@ -49,7 +49,7 @@ impl BcsObject {
         // The name makes it be read as JSON alone.
         let documents = document::read_text("body.json", text, &mut mistakes);
         if !mistakes.is_empty() {
-            return Err(NoBcsObject::Json(told(&mistakes)));
+            return Err(NoBcsObject::Json(describe(&mistakes)));
         }
         let Some(document) = documents.first() else {
             return Err(NoBcsObject::Json("unexpected end of JSON input".to_owned()));
@@ -221,8 +221,8 @@ fn object(form: Form, root: &Node<'_>) -> Option<BcsObject> {
 }
 
 /// Each mistake with its place in the body.
-fn told(mistakes: &Mistakes) -> String {
-    let told = |mistake: &Mistake| {
+fn describe(mistakes: &Mistakes) -> String {
+    let described = |mistake: &Mistake| {
         let place = &mistake.location;
         let message = &mistake.message;
         match place.line {
@@ -230,8 +230,8 @@ fn told(mistakes: &Mistakes) -> String {
             line => format!("line {line}, column {}: {message}", place.column),
         }
     };
-    let told: Vec<String> = mistakes.iter().map(told).collect();
-    told.join("; ")
+    let descriptions: Vec<String> = mistakes.iter().map(described).collect();
+    descriptions.join("; ")
 }
 
 #[cfg(test)]

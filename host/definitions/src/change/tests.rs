@@ -53,7 +53,7 @@ fn text(set: &DefinitionSet, path: &str) -> Option<String> {
 }
 
 /// What a change does, one line each, and the files it writes.
-fn told(change: &Change) -> String {
+fn summary(change: &Change) -> String {
     let effects: Vec<String> = change
         .effects
         .iter()

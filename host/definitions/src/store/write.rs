@@ -120,8 +120,8 @@ fn draft(path: &Path, change: &FileChange) -> io::Result<NamedTempFile> {
             .custom_flags(file::NO_WAIT)
             .open(path)?
             .metadata()?;
-        let made = draft.as_file().metadata()?;
-        if (made.uid(), made.gid()) != (there.uid(), there.gid()) {
+        let drafted = draft.as_file().metadata()?;
+        if (drafted.uid(), drafted.gid()) != (there.uid(), there.gid()) {
             // Only root can give files away; for others it stays theirs.
             let _ = chown(draft.path(), Some(there.uid()), Some(there.gid()));
         }

@@ -68,8 +68,8 @@ fn renewal_replaces_what_is_not_good_any_more() {
         assert_eq!(std::fs::read(&path).unwrap() != before, expected, "{case}");
         assert_eq!(json(&made)["certificates"][0]["new"], expected, "{case}");
         let verb = if expected { "wrote" } else { "kept" };
-        let told = format!("{verb} {}", path.display());
-        assert!(made.to_string().contains(&told), "{case}: {made}");
+        let printed = format!("{verb} {}", path.display());
+        assert!(made.to_string().contains(&printed), "{case}: {made}");
         // Once more changes nothing.
         let again = make(&line, now() + Duration::days(days)).unwrap();
         assert!(!again.certificates[0].entry.is_new, "{case}");

@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use super::{chain, json, line, set, text, to, told};
+use super::{chain, json, line, set, summary, text, to};
 use crate::{DefinitionId, DefinitionSet, Destination, Expected, StoreKind, read_files};
 
 /// The text of the file after applying this.
@@ -82,7 +82,7 @@ fn a_file_of_one_definition_is_replaced_whole() {
         .apply(&several, "new.yaml", Expected::Any, &|_| None)
         .unwrap();
     assert_eq!(
-        told(&change),
+        summary(&change),
         "AdmissionChain/b Changed, AdmissionChain/a Changed; ~a.yaml ~b.yaml"
     );
     assert_eq!(text(&change.set, "a.yaml"), Some(changed(&a)));
@@ -98,7 +98,7 @@ fn a_file_of_one_definition_is_replaced_whole() {
         format!("\u{feff}{b}\n\n"),
     ] {
         let change = both.apply(&same, "new.yaml", Expected::Any, &|_| None).unwrap();
-        assert_eq!(told(&change), "AdmissionChain/b Unchanged;", "{same}");
+        assert_eq!(summary(&change), "AdmissionChain/b Unchanged;", "{same}");
     }
 }
 
@@ -108,7 +108,7 @@ fn a_file_of_several_is_edited_by_people() {
     let applied_to = |text: &str, new: &str| {
         let change = set(&[("f.yaml", text)]).apply(new, "new.yaml", Expected::Any, &|_| None);
         change
-            .map(|change| told(&change))
+            .map(|change| summary(&change))
             .map_err(|error| error.to_string())
     };
     let changed = b.replace("CREATE", "UPDATE");
@@ -142,7 +142,7 @@ fn one_of_each_phase() {
     let change = both
         .apply(&of("Validating", "DELETE"), "n", Expected::Any, &|_| None)
         .unwrap();
-    assert_eq!(told(&change), "AdmissionChain/a Changed; ~v.yaml");
+    assert_eq!(summary(&change), "AdmissionChain/a Changed; ~v.yaml");
     let change = both
         .apply(
             &format!("{}\n---\n{mutating}", of("Validating", "DELETE")),
@@ -152,13 +152,13 @@ fn one_of_each_phase() {
         )
         .unwrap();
     assert_eq!(
-        told(&change),
+        summary(&change),
         "AdmissionChain/a Changed, AdmissionChain/a Unchanged; ~v.yaml"
     );
     // Alone, it may change its phase.
     let one = set(&[("m.yaml", &mutating)]);
     assert_eq!(
-        told(&one.apply(&validating, "n", Expected::Any, &|_| None).unwrap()),
+        summary(&one.apply(&validating, "n", Expected::Any, &|_| None).unwrap()),
         "AdmissionChain/a Changed; ~m.yaml"
     );
     // The other beside it is new.
@@ -171,7 +171,7 @@ fn one_of_each_phase() {
     );
     let path = directory.path().join("AdmissionChain-a.yaml");
     assert_eq!(
-        told(&change.unwrap()),
+        summary(&change.unwrap()),
         format!(
             "AdmissionChain/a Unchanged, AdmissionChain/a Created; +{}",
             path.display()
@@ -317,7 +317,7 @@ fn why_a_text_is_not_applied() {
             a.clone(),
             "AdmissionChain/a is an item of the list in f.yaml:3:10; edit that file".to_owned(),
         ),
-        // Of two files with one mistake, both are told.
+        // Of two files with one mistake, both are reported.
         (
             beside.clone(),
             "{ apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: { name: b } }".to_owned(),

@@ -1,4 +1,4 @@
-use super::{chain, line, set, told};
+use super::{chain, line, set, summary};
 use crate::DefinitionId;
 
 fn id(text: &str) -> DefinitionId {
@@ -10,9 +10,9 @@ fn a_file_goes_with_its_definition() {
     let [a, b] = ["a", "b"].map(chain);
     let both = set(&[("a.yaml", &a), ("b.yaml", &format!("# B.\n---\n{b}# End.\n"))]);
     let change = both.delete(&id("AdmissionChain/b")).unwrap();
-    assert_eq!(told(&change), "AdmissionChain/b Deleted; -b.yaml");
+    assert_eq!(summary(&change), "AdmissionChain/b Deleted; -b.yaml");
     let change = change.set.delete(&id("admissionchain/a")).unwrap();
-    assert_eq!(told(&change), "AdmissionChain/a Deleted; -a.yaml");
+    assert_eq!(summary(&change), "AdmissionChain/a Deleted; -a.yaml");
     assert_eq!(change.set.files(), []);
 }
 
@@ -58,7 +58,7 @@ fn why_a_definition_is_not_deleted() {
     let error = set.delete(&id("AdmissionChain/a")).unwrap_err().to_string();
     assert!(error.starts_with("w.yaml:7:20: "), "{error}");
     assert_eq!(
-        told(&set.delete(&id("AdmissionChain/wrong")).unwrap()),
+        summary(&set.delete(&id("AdmissionChain/wrong")).unwrap()),
         "AdmissionChain/wrong Deleted; -w.yaml"
     );
 }

@@ -1,6 +1,6 @@
 use serde_json::Value as Json;
 
-use super::{set, text, told};
+use super::{set, summary, text};
 use crate::document::to_json;
 
 const PIN: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
@@ -163,7 +163,7 @@ fn why_a_candidate_is_not_promoted() {
         assert!(error.starts_with(expected), "{error}");
     }
     let change = both.promote(&"Validating:pods/images".parse().unwrap()).unwrap();
-    assert_eq!(told(&change), "AdmissionChain/pods Changed; ~v.yaml");
+    assert_eq!(summary(&change), "AdmissionChain/pods Changed; ~v.yaml");
 
     // A definition that shares its file is edited there.
     let beside = set(&[("f.yaml", &format!("{mutating}---\n{}", super::chain("other")))]);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{chain, json, line, text, to, told};
+use super::{chain, json, line, summary, text, to};
 use crate::{DefinitionFile, DefinitionId, DefinitionSet, Destination, Expected, StageId, StoreKind};
 
 /// The file `f.yaml` with the chain a, and a store with these.
@@ -80,7 +80,7 @@ fn what_is_written_to_a_store() {
     ];
     for (new, expected, there) in table {
         let change = old.apply(&new, "new", Expected::Any, &to_store).unwrap();
-        assert_eq!(told(&change), expected, "{new}");
+        assert_eq!(summary(&change), expected, "{new}");
         let path = if expected.contains("/d ") {
             "store:/x/d"
         } else {
@@ -107,7 +107,7 @@ fn deleted_and_promoted_beside_files() {
         ),
     ] {
         let change = old.delete(&id.parse().unwrap()).unwrap();
-        assert_eq!(told(&change), expected);
+        assert_eq!(summary(&change), expected);
         let number = |kind| of_kind(&change.set, kind).len();
         assert_eq!((number(StoreKind::Files), number(StoreKind::Entries)), left);
     }
@@ -125,7 +125,7 @@ fn deleted_and_promoted_beside_files() {
         let old = beside(&[("store:/x/b", &candidate)]);
         let stage: StageId = "b/s".parse().unwrap();
         let change = old.promote(&stage).unwrap();
-        assert_eq!(told(&change), "AdmissionChain/b Changed; ~store:/x/b");
+        assert_eq!(summary(&change), "AdmissionChain/b Changed; ~store:/x/b");
         let promoted: serde_json::Value =
             serde_json::from_str(&text(&change.set, "store:/x/b").unwrap()).unwrap();
         let expected = b.replace("file:/s.wasm", "file:/t.wasm");
@@ -167,7 +167,7 @@ fn there_are_no_relative_paths_in_a_store() {
         there.chains().unwrap_err().to_string(),
         path("store:/x/b", column)
     );
-    // Applied, it is told of the text that is applied.
+    // An applied text is the one in which a mistake is reported.
     let empty = beside(&[]);
     let error = empty
         .apply(&json("b"), "new", Expected::Any, &to_store)

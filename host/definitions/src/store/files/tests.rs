@@ -34,11 +34,11 @@ impl Place {
     async fn read(&self) -> String {
         match self.store.read().await {
             Ok(files) => {
-                let told = |file: &DefinitionFile| {
+                let describe = |file: &DefinitionFile| {
                     let name = file.path.strip_prefix(self.folder.path()).unwrap();
                     format!("{}={}", name.display(), file.text)
                 };
-                files.iter().map(told).collect::<Vec<_>>().join(" ")
+                files.iter().map(describe).collect::<Vec<_>>().join(" ")
             }
             Err(error) => error
                 .to_string()

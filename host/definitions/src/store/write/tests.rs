@@ -101,12 +101,12 @@ fn one_that_cannot_be_written_keeps_all_from_it() {
     };
     // A directory is where the file should come to be.
     fs::create_dir(place.path("chains/made.yaml")).unwrap();
-    let told = error(&place.changes());
+    let message = error(&place.changes());
     let expected = format!(
         "{} cannot be written, so nothing was changed: ",
         place.path("chains/made.yaml").display()
     );
-    assert!(told.starts_with(&expected), "{told}");
+    assert!(message.starts_with(&expected), "{message}");
     assert_eq!(place.tree(), place.old());
     // And where there is no directory.
     let mut changes = place.changes();
