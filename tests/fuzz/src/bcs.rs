@@ -1,3 +1,5 @@
+use std::sync::LazyLock;
+
 use admittance::{
     admission::Request,
     dialect::{Class, Dialect, Inspection, Reading},
@@ -9,17 +11,21 @@ use serde_json::Value;
 
 use crate::parts;
 
+/// Built once: its tables of spellings take longer than an input.
+static DIALECT: LazyLock<Bcs> = LazyLock::new(|| {
+    Bcs::new("BCS-MESOS-10001".parse().expect("a cluster id")).in_front_of(UpstreamKind::Scheduler)
+});
+
 /// A request to a BCS driver: `METHOD /path`, an empty line, the body. The result is unambiguous even if the body has
 /// keys in two spellings; an object that the chains did not change comes out unchanged; and the request to the
 /// scheduler is JSON.
 pub fn bcs(input: &[u8]) {
     let [line, body] = parts(input);
     let body = Bytes::copy_from_slice(body);
-    let dialect =
-        Bcs::new("BCS-MESOS-10001".parse().expect("a cluster id")).in_front_of(UpstreamKind::Scheduler);
+    let dialect = &*DIALECT;
     if let Some(head) = head(line) {
         if let Class::Inspect(inspection) = dialect.classify(&head) {
-            inspect(&dialect, &head, &inspection, &body);
+            inspect(dialect, &head, &inspection, &body);
         }
         let forwarding = forwarding(&head, None).or_else(|| forwarding(&head, Some(&body)));
         check_forwarding(&forwarding.expect("the body is there"));
