@@ -102,15 +102,7 @@ pub(crate) fn sbom() -> Result<PathBuf, Error> {
     let package = root().join("host/cli");
     let made = "admittance.cdx";
     run(Command::new(program)
-        .args([
-            "cyclonedx",
-            "--format",
-            "json",
-            "--spec-version",
-            "1.5",
-            "--describe",
-            "crate",
-        ])
+        .args(["cyclonedx", "--format", "json", "--spec-version", "1.5"])
         .args(["--override-filename", made, "--manifest-path"])
         .arg(package.join("Cargo.toml"))
         .current_dir(root()))?;
