@@ -94,9 +94,10 @@ fn check_forwarding(forwarding: &Forwarding) {
             }
         }
         Forwarding::Reply(reply) => {
-            let content_type = reply.headers().get(CONTENT_TYPE);
-            if content_type.is_some_and(|content_type| content_type == "application/json") {
+            if reply.headers()[CONTENT_TYPE] == "application/json" {
                 is_json(reply.body());
+            } else {
+                assert_eq!(reply.headers()[CONTENT_TYPE], "text/plain; charset=utf-8");
             }
         }
         Forwarding::OtherServer(_) => {}

@@ -29,8 +29,8 @@ pub fn webhook(input: &[u8]) {
     let Ok(status @ 200..=599) = status.parse::<u16>() else {
         return;
     };
-    // The stage would wait as long as this says.
-    if headers.to_ascii_lowercase().contains("retry-after") {
+    // The stage would wait for as long as the header says.
+    if matches!(status, 429 | 500..) && headers.to_ascii_lowercase().contains("retry-after") {
         return;
     }
     SCENE.with(|scene| {

@@ -10,30 +10,18 @@ use std::{collections::BTreeSet, fs, path::PathBuf};
 
 use admittance_fuzz::TARGETS;
 
-fn directory(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(name)
-}
-
-fn names(of: &str) -> BTreeSet<String> {
-    let entries = fs::read_dir(directory(of)).unwrap();
-    entries
-        .map(|entry| {
-            entry
-                .unwrap()
-                .path()
-                .file_stem()
-                .unwrap()
-                .to_str()
-                .unwrap()
-                .to_owned()
-        })
-        .collect()
+fn corpora() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("corpus")
 }
 
 #[test]
 fn every_target_has_a_corpus() {
     let targets: BTreeSet<String> = TARGETS.iter().map(|(name, _)| (*name).to_owned()).collect();
-    assert_eq!(names("corpus"), targets);
+    let found: BTreeSet<String> = fs::read_dir(corpora())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert_eq!(found, targets);
 }
 
 /// A test for each target, so that they run in parallel and a failure names its target.
@@ -56,7 +44,7 @@ macro_rules! corpora {
 corpora!(bcs cel config definitions guest patch references registry rest review selectors signatures store webhook);
 
 fn run(name: &str, target: admittance_fuzz::Target) {
-    let mut inputs: Vec<PathBuf> = fs::read_dir(directory("corpus").join(name))
+    let mut inputs: Vec<PathBuf> = fs::read_dir(corpora().join(name))
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .collect();

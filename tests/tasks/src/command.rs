@@ -93,13 +93,18 @@ pub(crate) fn cargo_command() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     // Cargo's variables for this program must not reach build scripts, which would be run again because of them.
     for (name, _) in env::vars_os() {
-        let name_text = name.to_string_lossy();
-        if name_text.starts_with("CARGO_PKG_") || name_text.starts_with("CARGO_MANIFEST_") {
-            command.env_remove(name);
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
         }
     }
     command.current_dir(root());
     command
+}
+
+/// Runs a program of this workspace as the last step.
+pub(crate) fn become_built(profile: &str, name: &str, arguments: &[OsString]) -> Result<(), Error> {
+    become_program(Command::new(built(profile, name)?).args(arguments))
 }
 
 /// Runs Cargo at the top of the repository, with its output on the terminal.

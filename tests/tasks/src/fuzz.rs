@@ -41,9 +41,6 @@ pub(crate) struct Fuzz {
     /// How many targets run concurrently.
     #[arg(long, default_value_t = 2)]
     jobs: usize,
-    /// The seed of libFuzzer, to run with the same random numbers again [default: random].
-    #[arg(long, default_value_t = 0, hide_default_value = true)]
-    seed: u32,
     /// Passed on to the program of the one target that is named, which then runs in the foreground: a file of
     /// `target/fuzz/artifacts` is tried again, `-help=1` shows the options of libFuzzer.
     #[arg(last = true)]
@@ -87,7 +84,7 @@ pub(crate) fn run_targets(arguments: &Fuzz) -> Result<(), Error> {
                 loop {
                     let next = waiting.lock().ok().and_then(|mut waiting| waiting.next());
                     let Some(target) = next else { break };
-                    if let Err(error) = fuzz(&program, target, arguments)
+                    if let Err(error) = fuzz(&program, target, arguments.seconds)
                         && let Ok(mut failed) = failed.lock()
                     {
                         failed.push(error);
@@ -146,8 +143,8 @@ fn command(program: &Path, target: &str) -> Command {
     command
 }
 
-/// Runs one target. New inputs are kept for the next run.
-fn fuzz(program: &Path, target: &str, arguments: &Fuzz) -> Result<(), Error> {
+/// Runs one target for a number of seconds. New inputs are kept for the next run.
+fn fuzz(program: &Path, target: &str, seconds: u32) -> Result<(), Error> {
     let top = root().join("target/fuzz");
     let (found, artifacts) = (
         top.join("corpus").join(target),
@@ -164,8 +161,7 @@ fn fuzz(program: &Path, target: &str, arguments: &Fuzz) -> Result<(), Error> {
     let status = command(program, target)
         .arg(&found)
         .arg(&seeds)
-        .arg(format!("-max_total_time={}", arguments.seconds))
-        .arg(format!("-seed={}", arguments.seed))
+        .arg(format!("-max_total_time={seconds}"))
         .arg(format!("-timeout={TIMEOUT}"))
         .arg(format!("-max_len={LONGEST}"))
         .arg(format!("-dict={}", words.display()))

@@ -16,11 +16,7 @@ mod supply;
 mod target;
 mod zookeeper;
 
-use std::{
-    ffi::OsString,
-    path::PathBuf,
-    process::{Command, ExitCode},
-};
+use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 use command::{Error, cargo, say};
@@ -121,7 +117,7 @@ fn run(task: Task) -> Result<(), Error> {
         Task::Demo { rest } => {
             plugins::build(Guests::Without)?;
             build_programs()?;
-            command::become_program(Command::new(command::built("debug", "admittance-demo")?).args(&rest))
+            command::become_built("debug", "admittance-demo", &rest)
         }
         Task::Test { rest } => {
             plugins::build(Guests::With)?;
@@ -148,19 +144,17 @@ fn run(task: Task) -> Result<(), Error> {
             if rest.is_empty() {
                 cluster::try_stores()?;
             }
-            command::become_program(Command::new(command::built("debug", "admittance-cluster")?).args(&rest))
+            command::become_built("debug", "admittance-cluster", &rest)
         }
         Task::Soak { rest } => {
             plugins::build(Guests::With)?;
             build_optimised()?;
-            command::become_program(Command::new(command::built("release", "admittance-soak")?).args(&rest))
+            command::become_built("release", "admittance-soak", &rest)
         }
         Task::Hostile { rest } => {
             plugins::build(Guests::With)?;
             build_optimised()?;
-            command::become_program(
-                Command::new(command::built("release", "admittance-hostile")?).args(&rest),
-            )
+            command::become_built("release", "admittance-hostile", &rest)
         }
         Task::Bench { rest } => {
             plugins::build(Guests::With)?;
