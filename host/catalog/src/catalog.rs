@@ -250,7 +250,7 @@ impl Inner {
             (Err(error), None) => return Err(error),
         };
         let module = found.verified(reference, rule.requirement, material)?;
-        if let (false, Some(material)) = (is_file, module.material.clone()) {
+        if !is_file && let Some(material) = module.material.clone() {
             let reference = reference.clone();
             self.in_store(move |store| store.keep_material(&reference, found.digest, &material))
                 .await?
