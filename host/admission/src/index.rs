@@ -4,8 +4,8 @@ use crate::{Chain, Matcher, Operation, Outline, Phase, Request};
 
 /// Finds the chains that a request may match, in time that does not grow with the chains that cannot match.
 ///
-/// A chain is listed by the resources of its rules, or by their kinds if a rule is for every resource, or as one
-/// for everything. The rules themselves decide.
+/// Each rule lists its chain under its resources; under its kinds if it is for every resource; and as one for
+/// everything if it is for every kind as well. Whether a listed chain matches is decided by its rules.
 #[derive(Clone, Debug, Default)]
 pub struct ChainIndex {
     by_resource: HashMap<String, Positions>,
@@ -85,7 +85,7 @@ impl ChainIndex {
     pub fn position(&self, phase: Phase, name: &str) -> Option<usize> {
         let mut named = self.by_name.get(name)?.iter();
         named
-            .find(|(its, _)| *its == phase)
+            .find(|(chain_phase, _)| *chain_phase == phase)
             .map(|(_, position)| *position)
     }
 

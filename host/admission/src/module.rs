@@ -172,9 +172,9 @@ impl FromStr for ModuleReference {
         match text.split_once(':') {
             Some(("file", path)) => {
                 let relative = path.trim_start_matches('/');
-                // `file:///absolute` is the same file as `file:/absolute`.
+                // Two slashes precede the name of a machine; one, three or more begin an absolute path.
                 match path.len() - relative.len() {
-                    _ if path.is_empty() => {
+                    0 if path.is_empty() => {
                         Err(wrong("has no path", "write `file:` and the path of the module"))
                     }
                     0 => Ok(Self::File(path.into())),

@@ -61,7 +61,7 @@ pub(crate) struct Inner {
     pub(crate) size_limit: u64,
 }
 
-/// What the signature policy says of a module.
+/// The signature that the policy requires of a module, and the source by which the rule was chosen.
 pub(crate) struct Rule<'a> {
     source: Source,
     requirement: &'a Requirement,
@@ -250,7 +250,7 @@ impl Inner {
             (Err(error), None) => return Err(error),
         };
         let module = found.verified(reference, rule.requirement, material)?;
-        if let (false, Some(material)) = (is_file, module.material.clone()) {
+        if !is_file && let Some(material) = module.material.clone() {
             let reference = reference.clone();
             self.in_store(move |store| store.keep_material(&reference, found.digest, &material))
                 .await?
@@ -259,7 +259,7 @@ impl Inner {
         Ok(module)
     }
 
-    /// The same with the kept signatures only.
+    /// As [`checked`](Self::checked), with the kept signatures only.
     pub(crate) async fn checked_offline(
         &self,
         reference: &ModuleReference,

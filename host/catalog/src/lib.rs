@@ -2,7 +2,7 @@
 //! in a store on disk, so that a restart needs neither network nor compiler.
 //!
 //! Without the feature `registries` only files are read; without the feature `signatures` no rule can require
-//! a signature. What needs a missing feature is an error that names it.
+//! a signature. Whatever needs a missing feature fails with an error that names the feature.
 
 #![allow(
     missing_docs,

@@ -277,7 +277,7 @@ fn read(path: &Path) -> Option<Vec<u8>> {
     }
 }
 
-/// A store for which this fails is never pruned.
+/// Updates the time by which entries are pruned. Errors are ignored: a read-only store cannot be pruned either.
 fn mark_as_used(path: &Path) {
     let _ = File::open(path).and_then(|file| file.set_modified(SystemTime::now()));
 }

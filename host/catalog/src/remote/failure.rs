@@ -31,7 +31,8 @@ impl Error {
 /// How much of an error's body is read.
 const MESSAGE_LIMIT: usize = 16 << 10;
 
-/// The response, unless its status is an error. A 401 is left to the caller.
+/// The response, unless its status is an error. A registry's refusal is handled before, because its error names
+/// the credentials.
 pub(super) async fn success(response: Response, place: &str) -> Result<Response, Error> {
     let status = response.status();
     if status.is_success() {

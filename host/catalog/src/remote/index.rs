@@ -24,7 +24,7 @@ pub(super) const MANIFEST_TYPES: [&str; 4] = [
 /// The standard type of the configuration of an artifact with a module.
 pub(super) const WASM_CONFIG_TYPE: &str = "application/vnd.wasm.config.v0+json";
 
-/// The artifact type of what newer versions of `cosign sign` make.
+/// The artifact type of signatures by newer versions of `cosign sign`.
 const SIGNATURE_ARTIFACT_TYPE: &str = "application/vnd.dev.cosign.artifact.sig.v1+json";
 
 /// The media type of a sigstore bundle, without the version.

@@ -5,7 +5,7 @@ use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 use super::Network;
 use crate::{Error, FetchProgress, OnProgress};
 
-/// If a server asks for a longer pause, there is no retry.
+/// The longest pause between two attempts. When a server asks for a longer one, the request is not retried.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 impl Network {

@@ -13,7 +13,7 @@ use crate::{
     signature::{Blob, FoundSignature, Material, SIGNATURE_COUNT_LIMIT, SIGNATURE_SIZE_LIMIT},
 };
 
-/// The media type of what `cosign sign` signs.
+/// The media type of the payload that `cosign sign` signs.
 const SIMPLE_SIGNING_TYPE: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 
 const SIGNATURE: &str = "dev.cosignproject.cosign/signature";

@@ -45,7 +45,7 @@ impl TrustRoot {
     }
 }
 
-/// There are no keys.
+/// Never called, because there are no keys.
 pub(super) fn by_key(_: &PublicKeys, _: &FoundSignature, _: &[u8]) -> Result<Verified, Refusal> {
     Err(Refusal::WrongKey)
 }

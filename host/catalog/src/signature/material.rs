@@ -80,7 +80,7 @@ impl FoundSignature {
 }
 
 impl Material {
-    /// Add a signature that was found.
+    /// Adds a signature that was found.
     ///
     /// # Errors
     ///

@@ -5,7 +5,7 @@ use url::{Host, Url};
 use super::{
     Source,
     glob::Glob,
-    source::{DOCKER_HUB, Scheme, registry_host},
+    source::{DOCKER_HUB, Scheme, canonical_host, registry_host},
 };
 
 /// A pattern of module references. As text: `**` for all, or `file:`, `https://`, `oci://` and a path in
@@ -106,9 +106,8 @@ impl HostPattern {
         if host.contains('*') || (is_under && !matches!(parsed, Host::Domain(_))) {
             return None;
         }
-        let name = parsed.to_string();
         Some(Self {
-            name: name.strip_suffix('.').unwrap_or(&name).to_owned(),
+            name: canonical_host(&parsed.to_string()),
             is_under,
         })
     }

@@ -110,7 +110,7 @@ fn resolved(path: &Path) -> io::Result<PathBuf> {
 }
 
 /// In lower case, without a trailing dot.
-fn canonical_host(host: &str) -> String {
+pub(super) fn canonical_host(host: &str) -> String {
     host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
 }
 

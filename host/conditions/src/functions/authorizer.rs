@@ -191,7 +191,7 @@ pub(super) fn register(library: &mut Library) {
     register_decisions(library);
 }
 
-/// What builds a query.
+/// Registers the functions that build a query.
 fn register_checks(library: &mut Library) {
     library.member::<(Authorizer, Str), PathCheck>("path", |machine, (authorizer, path)| {
         let check = authorizer.about(machine, &path, || {
@@ -252,7 +252,7 @@ fn register_checks(library: &mut Library) {
     }
 }
 
-/// What asks a query, and reads the answer.
+/// Registers the functions that send a query to the authorizer, and those that read its decision.
 fn register_decisions(library: &mut Library) {
     library.member::<(PathCheck, Str), Decision>("check", |machine, (check, verb)| {
         decide(machine, &check, &verb)

@@ -6,14 +6,13 @@ use admittance_admission::{
     ClusterError, ClusterKind, ClusterReader, Deadline, FailureKind, Grants, Hook, Verdict,
 };
 use admittance_sandbox::{
-    Configured, Error, HttpError, HttpRequest, HttpResponse, HttpSender, PluginConfig, Sandbox,
-    SandboxConfig, Step,
+    Configured, Error, HttpError, HttpRequest, HttpResponse, HttpSender, PluginConfig, Step,
 };
 use async_trait::async_trait;
 
 use crate::{
     guest::{ANSWER, Guest, SCRATCH, TEXT},
-    harness::{answer, call, config, load, load_with, log_lines, request, sandbox},
+    harness::{answer, call, config, load, load_with, log_lines, request, sandbox, sandbox_with},
 };
 
 fn with(grants: Grants) -> PluginConfig {
@@ -124,10 +123,7 @@ async fn the_cluster_is_read_when_it_is_granted() {
         ..Grants::default()
     };
     // `some(text)`: tag, tag of the option, text. Without a reader: tag, tag of the error, text.
-    let mut config = SandboxConfig::default();
-    config.calls_in_flight = 1;
-    config.cluster = Some(Arc::new(Echo::default()));
-    let echo = Sandbox::new(config).unwrap();
+    let echo = sandbox_with(|config| config.cluster = Some(Arc::new(Echo::default())));
     for (sandbox, says) in [
         (&echo, "v1/Node None a"),
         (sandbox(), "no control plane is configured on this host"),
@@ -166,10 +162,7 @@ fn sender(url: &str) -> Guest {
 async fn requests_go_to_granted_origins() {
     let echo = Arc::new(Echo::default());
     let http: Arc<dyn HttpSender> = echo.clone();
-    let mut sandbox = SandboxConfig::default();
-    sandbox.calls_in_flight = 1;
-    sandbox.http = Some(http);
-    let sandbox = Sandbox::new(sandbox).unwrap();
+    let sandbox = sandbox_with(|config| config.http = Some(http));
     let grants = Grants {
         http: ["https://a.example".parse().unwrap()].into(),
         ..Grants::default()
@@ -220,10 +213,7 @@ async fn requests_go_to_granted_origins() {
 
 #[tokio::test(start_paused = true)]
 async fn a_host_function_that_does_not_answer_ends_at_the_deadline() {
-    let mut sandbox = SandboxConfig::default();
-    sandbox.calls_in_flight = 1;
-    sandbox.http = Some(Arc::new(Silent));
-    let sandbox = Sandbox::new(sandbox).unwrap();
+    let sandbox = sandbox_with(|config| config.http = Some(Arc::new(Silent)));
     let grants = Grants {
         http: ["https://a.example".parse().unwrap()].into(),
         ..Grants::default()

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use admittance_admission::FailureKind;
-use admittance_sandbox::{Configured, Error, Limits, PluginConfig, Prepared, Sandbox, SandboxConfig, Step};
+use admittance_sandbox::{Configured, Error, Limits, PluginConfig, Prepared, Step};
 
 use crate::{
     guest::{DESCRIPTION, Guest},
-    harness::{call, config, sandbox},
+    harness::{call, config, sandbox, sandbox_with},
 };
 
 async fn refusal(module: &[u8]) -> String {
@@ -114,10 +114,7 @@ async fn a_patch_version_of_the_contract_is_accepted() {
 
 #[tokio::test]
 async fn modules_have_a_largest_size() {
-    let mut sandbox = SandboxConfig::default();
-    sandbox.calls_in_flight = 1;
-    sandbox.module_size_max = 100;
-    let sandbox = Sandbox::new(sandbox).unwrap();
+    let sandbox = sandbox_with(|config| config.module_size_max = 100);
     let error = sandbox.prepare(vec![0; 101], "{}", &config()).await.unwrap_err();
     assert!(
         matches!(
@@ -147,10 +144,7 @@ async fn a_memory_limit_above_the_maximum() {
 
 #[tokio::test]
 async fn configure_has_limits_too() {
-    let mut sandbox = SandboxConfig::default();
-    sandbox.calls_in_flight = 1;
-    sandbox.configure_timeout = Duration::from_millis(50);
-    let sandbox = Sandbox::new(sandbox).unwrap();
+    let sandbox = sandbox_with(|config| config.configure_timeout = Duration::from_millis(50));
     for (case, code, kind) in [
         ("loop", "(loop $again (br $again))", FailureKind::Timeout),
         ("trap", "unreachable", FailureKind::Trap),
@@ -241,10 +235,8 @@ async fn prepared_bytes_come_back() {
 
 #[tokio::test]
 async fn a_compiler_in_a_process_of_its_own_makes_the_same_plugin() {
-    let mut sandbox = SandboxConfig::default();
-    sandbox.calls_in_flight = 1;
-    sandbox.compiler = Some(env!("CARGO_BIN_EXE_admittance-compiler").into());
-    let sandbox = Sandbox::new(sandbox).unwrap();
+    let sandbox =
+        sandbox_with(|config| config.compiler = Some(env!("CARGO_BIN_EXE_admittance-compiler").into()));
     for in_background in [false, true] {
         if in_background {
             sandbox.prepare_in_background();

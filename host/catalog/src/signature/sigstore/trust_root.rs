@@ -11,7 +11,7 @@ use super::{
 };
 use crate::signature::InvalidTrust;
 
-/// How messages call a trust root.
+/// The name of a trust root in messages.
 const WHAT: &str = "trust root";
 
 /// The trusted certificate authorities and logs. Lives as long as the policy; cheap to clone.
