@@ -120,7 +120,7 @@ fn document_name(file: &Path) -> String {
     }
 }
 
-/// Names that are given once each.
+/// The names that were given so far, with the files that have them.
 #[derive(Default)]
 struct Names(BTreeMap<String, PathBuf>);
 
