@@ -19,7 +19,7 @@ use crate::{
     token::{self, Token},
 };
 
-/// Browsers send it with the site that the request comes from.
+/// In this header, browsers send whether the request comes from another site.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Who may use the API. Cheap to clone; lives as long as the admin port.

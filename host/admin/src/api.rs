@@ -102,7 +102,7 @@ pub struct CandidateList {
     pub candidates: Vec<CandidateReport>,
 }
 
-/// `GET /v1/definitions`, whole or of one name.
+/// `GET /v1/definitions` and `GET /v1/definitions/{kind}/{name}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DefinitionList {
@@ -115,7 +115,7 @@ pub struct DefinitionList {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Definition {
-    /// As it is written: `AdmissionChain`.
+    /// The kind as written in the file: `AdmissionChain`.
     pub kind: String,
     /// `metadata.name`; of BCS definitions `{namespace}/{name}`.
     pub name: String,
@@ -125,10 +125,10 @@ pub struct Definition {
     pub line: u32,
     /// The text, including comments.
     pub text: String,
-    /// Phase and name of the chain that it makes, `Mutating:pods`; absent while there are mistakes in it.
+    /// Phase and name of its chain, `Mutating:pods`; absent if the definition has mistakes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain: Option<String>,
-    /// Whether it is an item of a list, which is edited in its file and not here.
+    /// Whether it is an item of a list. Such a definition can be changed only in its file.
     pub in_list: bool,
 }
 
@@ -158,8 +158,8 @@ pub struct RollbackRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PromoteRequest {
-    /// Whose candidate is to become its plugin: `pods/images`, or `Mutating:pods/images` where there is a
-    /// chain of that name in both phases.
+    /// The stage whose candidate becomes its plugin: `pods/images`, or `Mutating:pods/images` if both phases have a
+    /// chain of that name.
     pub stage: String,
 }
 
@@ -167,17 +167,17 @@ pub struct PromoteRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ErrorReply {
-    /// What is wrong.
+    /// The error.
     pub error: ErrorDetail,
 }
 
-/// What is wrong with a request to the API.
+/// Why a request to the API failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ErrorDetail {
-    /// In a sentence, with what to do about it.
+    /// A sentence that explains the error and how to fix it.
     pub message: String,
-    /// Each mistake in what was sent, in a sentence: where, what, and what to do.
+    /// The mistakes in the request, a sentence each: where it is, what is wrong, and how to fix it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mistakes: Vec<String>,
 }

@@ -56,8 +56,8 @@ async fn healthz(call: Call) -> Result<Health, ApiError> {
 /// Whether the driver is ready for requests. Details are at `/v1/status`, which requires authentication.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 struct Readiness {
-    /// Until the driver is told to stop. An upstream that is down does not make it unready: clients would get a
-    /// refused connection in place of a reply that says what is wrong.
+    /// `true` until the driver is told to stop. It does not depend on the upstream: clients of a driver that is not
+    /// ready get refused connections in place of replies that explain the problem.
     ready: bool,
 }
 
@@ -94,7 +94,7 @@ async fn readyz(call: Call) -> Result<Readiness, ApiError> {
 
 async fn metrics(call: Call) -> Result<Text, ApiError> {
     let render = call.api.sources.metrics.clone();
-    // With thousands of stages, the text has megabytes.
+    // With thousands of stages, the text is megabytes long.
     let text = tokio::task::spawn_blocking(move || render())
         .await
         .map_err(|error| ApiError::Unavailable(format!("the metrics cannot be written: {error}")))?;

@@ -20,12 +20,11 @@ pub(super) fn routes() -> Vec<Route> {
     let mut routes = views::routes();
     routes.extend(changes::routes());
     routes.push(recording::route());
-    let (path, name) = ("/v1/openapi.json", "getOpenapi");
     routes.push(Route::new(
         Get,
         Some(Role::Read),
-        path,
-        name,
+        "/v1/openapi.json",
+        "getOpenapi",
         "This document",
         document,
     ));

@@ -8,10 +8,10 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use crate::files;
 
-/// Parses the keywords of a set.
+/// Parses one of the keywords of a type.
 pub(crate) fn word<W: Word + Send + Sync>() -> impl TypedValueParser<Value = W> {
     PossibleValuesParser::new(W::WORDS.iter().map(|(word, _)| *word)).try_map(|text| {
-        // The argument decides whether case matters.
+        // clap has checked the case, unless the argument ignores it.
         let found = W::WORDS.iter().find(|(word, _)| word.eq_ignore_ascii_case(&text));
         found
             .map(|(_, value)| *value)

@@ -226,8 +226,8 @@ fn authority(files: &Files, arguments: &Arguments, now: OffsetDateTime) -> crate
     }
 }
 
-/// Both are written to temporary files first and then renamed, so that a reader hardly ever sees an old and a
-/// new file. The key is renamed first, because a certificate without its key causes less clear errors.
+/// Both are written to temporary files first and then renamed, so that a reader hardly ever sees one old and
+/// one new file. The key is renamed first, because a certificate without its key causes less clear errors.
 fn write(files: &Files, certificate: &str, key: &str, replace: bool) -> Result<(), String> {
     let directory = files::directory(&files.certificate);
     fs::create_dir_all(directory).map_err(files::at(directory))?;

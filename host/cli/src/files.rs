@@ -25,7 +25,7 @@ pub(crate) const SECRET: u32 = 0o600;
 /// The mode of a file that everyone may read.
 pub(crate) const PUBLIC: u32 = 0o644;
 
-/// A file with its whole content, that is not at its path yet.
+/// A temporary file with the complete content of the file at a path.
 pub(crate) struct Draft<'a> {
     path: &'a Path,
     file: NamedTempFile,
@@ -45,7 +45,7 @@ impl<'a> Draft<'a> {
         Ok(Self { path, file })
     }
 
-    /// Renames it to its path, where there must be no file unless it may be replaced.
+    /// Renames it to its path. A file that exists there is an error, unless it may be replaced.
     pub(crate) fn publish(self, replace: bool) -> Result<(), String> {
         let published = if replace {
             self.file.persist(self.path)

@@ -1,6 +1,6 @@
-//! Human-readable times, durations and sizes.
+//! Human-readable times, durations, counts and names.
 
-use std::time::Duration;
+use std::{fmt::Display, time::Duration};
 
 use admittance::Moment;
 
@@ -46,11 +46,9 @@ pub(crate) fn short_digest(digest: &str) -> &str {
 }
 
 /// `1 request`, `2 requests`.
-pub(crate) fn count(number: impl TryInto<u64>, noun: &str) -> String {
-    match number.try_into() {
-        Ok(1) => format!("1 {noun}"),
-        number => format!("{} {noun}s", number.unwrap_or(u64::MAX)),
-    }
+pub(crate) fn count<N: Copy + Display + PartialEq + From<u8>>(number: N, noun: &str) -> String {
+    let plural = if number == N::from(1) { "" } else { "s" };
+    format!("{number} {noun}{plural}")
 }
 
 #[cfg(test)]

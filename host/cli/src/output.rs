@@ -58,7 +58,7 @@ pub(crate) fn harmless_lines(text: &str) -> String {
     text.replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), " ")
 }
 
-/// The coloured lines in which two objects differ, in groups that are further apart than `context` lines.
+/// The coloured lines of the difference between two objects: a group for each change, with `context` lines around it.
 pub(crate) fn diff(before: Option<&Json>, after: Option<&Json>, context: usize) -> Vec<Vec<String>> {
     let lines = |object: Option<&Json>| {
         let text = object.map(|object| format!("{object:#}")).unwrap_or_default();

@@ -138,7 +138,7 @@ fn log_fetch(progress: FetchProgress) {
     }
 }
 
-/// A bar with this template, which is drawn again when time passes.
+/// A bar with this template, which is redrawn regularly.
 pub(crate) fn styled(bar: ProgressBar, template: &str) -> ProgressBar {
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);

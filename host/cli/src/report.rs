@@ -40,8 +40,8 @@ impl Report<'_> {
         }
         text + &match &outcome.decision {
             Decision::Allowed if outcome.is_changed() => {
-                let operations = outcome.patch.len();
-                format!("{GOOD}allowed{GOOD:#}, changed by {operations} operations\n")
+                let operations = human::count(outcome.patch.len(), "operation");
+                format!("{GOOD}allowed{GOOD:#}, changed by {operations}\n")
             }
             Decision::Allowed => format!("{GOOD}allowed{GOOD:#}, unchanged\n"),
             Decision::Refused(refusal) => format!("{BAD}refused{BAD:#} ({}): {refusal}\n", refusal.code()),

@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 
 use crate::files;
 
-/// What a bare object does not say about its request.
+/// The properties of a request that a bare object does not contain.
 #[derive(Debug, Args)]
 pub(crate) struct ObjectArguments {
     /// The operation on a bare object [default: CREATE].

@@ -98,9 +98,9 @@ fn hides_grants(role: Option<Role>) -> bool {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct DiffQuery {
-    /// The older one, usually.
+    /// The first revision, usually the older one.
     from: u64,
-    /// The newer one.
+    /// The second revision.
     to: u64,
 }
 

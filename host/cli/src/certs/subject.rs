@@ -1,4 +1,4 @@
-//! What certificates are made for.
+//! The subjects of certificates.
 
 use std::{fmt, net::IpAddr, str::FromStr};
 

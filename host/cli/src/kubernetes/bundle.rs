@@ -1,7 +1,7 @@
 //! The documents and modules of an installation, in the form for a Pod.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, btree_map::Entry},
     fs, io,
     path::{Path, PathBuf},
 };
@@ -120,7 +120,7 @@ fn document_name(file: &Path) -> String {
     }
 }
 
-/// Names that are given once each.
+/// The names that were given so far, with the files that have them.
 #[derive(Default)]
 struct Names(BTreeMap<String, PathBuf>);
 
@@ -143,7 +143,7 @@ fn same_name(first: &Path, second: &Path, name: &str) -> String {
 struct Modules(BTreeMap<String, (PathBuf, Vec<u8>)>);
 
 impl Modules {
-    /// Reads a module, unless it was already read, and returns the name of its file.
+    /// Reads a module, and returns the name of its file.
     fn add(&mut self, path: &Path) -> Result<String, String> {
         let file_name = key(path);
         let bytes = fs::read(path).map_err(|error| {
@@ -152,16 +152,19 @@ impl Modules {
                 path.display()
             )
         })?;
-        let (first, present) = self
-            .0
-            .entry(file_name.clone())
-            .or_insert_with(|| (path.to_owned(), bytes.clone()));
-        // The same module by another path is kept once.
-        if *present == bytes {
-            Ok(file_name)
-        } else {
-            Err(same_name(first, path, &file_name))
+        match self.0.entry(file_name.clone()) {
+            Entry::Vacant(entry) => {
+                entry.insert((path.to_owned(), bytes));
+            }
+            Entry::Occupied(entry) => {
+                let (first, present) = entry.get();
+                // The same module by another path is kept once.
+                if *present != bytes {
+                    return Err(same_name(first, path, &file_name));
+                }
+            }
         }
+        Ok(file_name)
     }
 
     fn in_config_maps(self) -> Result<Vec<Module>, String> {

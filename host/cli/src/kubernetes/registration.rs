@@ -78,7 +78,7 @@ static EXCLUSIONS: [Exclusion; 3] = [
 ];
 
 impl Webhook {
-    /// The webhooks for these chains, mutating ones first. All chains together have `limit` for a request.
+    /// The webhooks for these chains, mutating ones first. `limit` is the timeout of all chains together.
     pub(super) fn of(
         chains: &[ChainDefinition],
         installation: &Installation,

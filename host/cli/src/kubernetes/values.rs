@@ -1,4 +1,4 @@
-//! Values of arguments.
+//! Parsers for the values of arguments.
 
 use std::str::FromStr;
 

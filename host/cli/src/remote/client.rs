@@ -18,7 +18,7 @@ pub(super) struct Client {
     token: Option<Token>,
 }
 
-/// The timeout for connecting. The driver is near, or not there.
+/// The timeout for connecting. It is short, because drivers are nearby.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The timeout for a reply to GET. A change may take as long as its plugins take to be fetched and compiled.

@@ -112,7 +112,7 @@ fn create(path: &Path) -> Result<Box<dyn Write + Send>, String> {
     let file = OpenOptions::new()
         .write(true)
         .create_new(true)
-        .mode(0o600)
+        .mode(files::SECRET)
         .open(path);
     match file {
         Ok(file) => Ok(Box::new(file)),

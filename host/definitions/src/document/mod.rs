@@ -235,8 +235,8 @@ pub fn to_json(name: &str, text: &str) -> Result<Json, Mistakes> {
     mistakes.into_result(value.unwrap_or_default())
 }
 
-/// The one document of a YAML text as JSON text; none if there is no document. `name` stands for the file in the
-/// mistake.
+/// Converts a YAML text with a single document to JSON; `None` if it contains no document. `name` is the name of the
+/// file in the mistake.
 ///
 /// # Errors
 ///
