@@ -32,7 +32,8 @@ impl DefinitionName {
     pub(crate) fn of(id: &DefinitionId) -> Option<Self> {
         id.kind
             .eq_ignore_ascii_case(KIND)
-            .then(|| Self::parse(&id.name))?
+            .then(|| Self::parse(&id.name))
+            .flatten()
     }
 
     pub(crate) fn id(&self) -> DefinitionId {

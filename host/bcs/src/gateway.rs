@@ -80,7 +80,7 @@ pub struct Recipient {
 pub struct Answer {
     pub response: Response<Body>,
     pub passage: Passage,
-    /// None if the request error before its cluster and token were checked.
+    /// None if the request ended before its cluster and token were checked.
     pub recipient: Option<Recipient>,
 }
 

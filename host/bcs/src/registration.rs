@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_and_what() {
+    async fn nodes_and_data_of_registrations() {
         let both = ZooKeeperConfig {
             cluster: Some(ensemble("127.0.0.1:1")),
             service: Some(ensemble("127.0.0.1:2")),
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_said_is_known() {
+    async fn defaults_of_registrations() {
         let service = ZooKeeperConfig {
             cluster: None,
             service: Some(ensemble("127.0.0.1:2")),

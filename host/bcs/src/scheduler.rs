@@ -100,6 +100,7 @@ impl Scheduler {
         let body = self.limits.collect(&head, body).await?;
         match forwarding(&head, Some(&body)) {
             Some(forwarding) => self.forward(forwarding, head, Body::from(body)).await,
+            // Never: the body is given.
             None => Ok(self.end(&End::NoRoute)),
         }
     }

@@ -97,9 +97,9 @@ pub fn forwarding(head: &Parts, body: Option<&Bytes>) -> Option<Forwarding> {
                 Body::AsIs => Ok((Address::default(), NextBody::AsIs)),
                 Body::Checked(kind) => check_kind(body?, kind).map(|_| (Address::default(), NextBody::AsIs)),
                 Body::Message => translated_message(body?),
-                Body::Version(kind) => translated(body?, kind, &APPLICATIONS),
-                Body::DeploymentDef => translated(body?, Kind::Deployment, &DEPLOYMENTS),
-                Body::DaemonsetDef => translated(body?, Kind::Daemonset, &DAEMONSETS),
+                Body::Version(kind) => translated_workload(body?, kind, &APPLICATIONS),
+                Body::DeploymentDef => translated_workload(body?, Kind::Deployment, &DEPLOYMENTS),
+                Body::DaemonsetDef => translated_workload(body?, Kind::Daemonset, &DAEMONSETS),
             };
             translated.and_then(|(address, body)| rewritten(&matched, call, query, &address, body))
         }
@@ -124,7 +124,7 @@ fn translated_message(body: &Bytes) -> Result<(Address, NextBody), Fault> {
 }
 
 /// The body of a workload, with its values that the scheduler's path needs.
-fn translated(body: &Bytes, kind: Kind, schema: &Schema) -> Result<(Address, NextBody), Fault> {
+fn translated_workload(body: &Bytes, kind: Kind, schema: &Schema) -> Result<(Address, NextBody), Fault> {
     let (checked, value) = check_kind(body, kind)?;
     let text = schema
         .spelled(utf8(body, Fault::Json)?)

@@ -75,9 +75,7 @@ impl End<'_> {
             Self::UpstreamTimeout { .. } => "upstream-timeout",
         }
     }
-}
 
-impl End<'_> {
     /// The HTTP status that fits it.
     pub fn status(&self) -> StatusCode {
         match self {

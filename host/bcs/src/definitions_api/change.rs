@@ -69,8 +69,8 @@ impl Change {
 impl Changer {
     /// Apply the change. Once begun, it runs to its end even if the client disconnects.
     pub(super) async fn run(self, change: Change) -> Result<(), Refusal> {
-        let change = async move { self.retry(&change).await };
-        match tokio::spawn(change.in_current_span()).await {
+        let task = tokio::spawn(async move { self.retry(&change).await }.in_current_span());
+        match task.await {
             Ok(result) => result,
             Err(error) => Err(Refusal::Failed(format!("the change was interrupted: {error}"))),
         }

@@ -35,7 +35,7 @@ pub(super) struct KnownClusters {
 }
 
 impl KnownClusters {
-    fn count(&self) {
+    fn update_metric(&self) {
         let count = u32::try_from(self.clusters.len()).unwrap_or(u32::MAX);
         gauge!(metric_names::GATEWAY_CLUSTERS).set(count);
     }
@@ -118,7 +118,7 @@ impl Clusters {
             is_known: found.is_none(),
             lost: None,
         };
-        known.count();
+        known.update_metric();
         let wait = config.drivers.connect_timeout;
         let (sender, receiver) = watch::channel(Arc::new(known));
         let watch = found.as_ref().map(|(path, zookeeper)| {
@@ -227,7 +227,7 @@ impl ClusterWatch {
     fn log_change(&self, before: &KnownClusters) {
         let path = &self.path;
         let now = self.sender.borrow();
-        now.count();
+        now.update_metric();
         match (&before.lost, &now.lost) {
             (None, Some(reason)) if now.is_known => {
                 tracing::warn!(%path, reason, "discovery of clusters is stale: the last known clusters are used");

@@ -9,6 +9,7 @@ use crate::routes::PREFIX;
 /// Paths of the gateway begin with one of these. The first is bcs-api's; the second is the other one that
 /// bcs-gateway-discovery leads to drivers, for consoles among others. The longer one comes first.
 const PREFIXES: [&str; 2] = ["/bcsapi/v4/scheduler/mesos", "/bcsapi/v1"];
+
 /// The path of the driver for a path of the gateway. The query and percent-encoding stay the same.
 pub(super) fn driver_path(uri: &Uri) -> Result<PathAndQuery, GatewayError> {
     let path = uri.path();

@@ -3,7 +3,7 @@ use std::net::IpAddr;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode, uri::PathAndQuery};
 
-/// How a request is forwarded, or answered, in place of the scheduler's driver. Lives as long as the request.
+/// How a request in front of the scheduler is forwarded or answered. Lives as long as the request.
 #[derive(Clone, Debug)]
 pub enum Forwarding {
     /// With another head, and perhaps another body.

@@ -28,7 +28,7 @@ async fn registered_path(
 }
 
 #[tokio::test]
-async fn nodes_belong_to_the_user_that_made_them() {
+async fn nodes_belong_to_the_user_that_created_them() {
     let ours = ZooKeeper::open(as_user("secret"));
     let (registered, path) = registered_path(&ours, "/acl/of/user").await;
     let client = ours.client().await.unwrap();
@@ -42,11 +42,11 @@ async fn nodes_belong_to_the_user_that_made_them() {
         // `echo -n bcs:secret | openssl dgst -sha1 -binary | base64`
         assert_eq!(entry.id(), "bcs:igeWmHgCsZ6YHXQ9z1LrTZyu4yc=", "{path}");
     }
-    let nobody = other_client(shared()).await;
-    assert_eq!(nobody.get_data(&path).await.unwrap_err(), Error::NoAuth);
-    // A client with the password is the same user, and can read it.
-    let too = ZooKeeper::open(as_user("secret"));
-    let members = too.members("/acl/of/user");
+    let anonymous = other_client(shared()).await;
+    assert_eq!(anonymous.get_data(&path).await.unwrap_err(), Error::NoAuth);
+    // A session with the same user and password can read it.
+    let same_user = ZooKeeper::open(as_user("secret"));
+    let members = same_user.members("/acl/of/user");
     let list = until(&mut members.receiver(), |list| list.is_read).await;
     assert_eq!(data_of(&list), ["x"]);
     registered.withdraw().await;
@@ -54,7 +54,7 @@ async fn nodes_belong_to_the_user_that_made_them() {
 }
 
 #[tokio::test]
-async fn who_may_not_is_told_so() {
+async fn other_users_are_refused_with_a_reason() {
     let ours = ZooKeeper::open(as_user("secret"));
     let _registered = registered_path(&ours, "/acl/of/ours").await;
     for config in [as_user("another"), config(shared())] {
@@ -81,9 +81,9 @@ async fn who_may_not_is_told_so() {
 async fn without_a_user_nodes_are_open() {
     let zookeeper = ZooKeeper::open(config(shared()));
     let (_registered, path) = registered_path(&zookeeper, "/open/to/anyone").await;
-    let nobody = other_client(shared()).await;
+    let anonymous = other_client(shared()).await;
     for path in [path.as_str(), "/open/to/anyone", "/open"] {
-        let (acl, _) = nobody.get_acl(path).await.unwrap();
+        let (acl, _) = anonymous.get_acl(path).await.unwrap();
         let [entry] = acl.as_slice() else {
             panic!("{path}: {acl:?}");
         };

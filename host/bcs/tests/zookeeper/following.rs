@@ -56,7 +56,7 @@ async fn members_are_in_the_order_of_their_sequences() {
 }
 
 #[tokio::test]
-async fn a_node_that_goes_has_no_members_and_may_come_again() {
+async fn a_deleted_node_has_no_members_and_can_be_created_again() {
     let parent = "/members-of-nothing";
     let zookeeper = ZooKeeper::open(config(shared()));
     let client = other_client(shared()).await;
@@ -71,7 +71,7 @@ async fn a_node_that_goes_has_no_members_and_may_come_again() {
         client.delete(parent, None).await.unwrap();
         until_data(&mut receiver, &[]).await;
     }
-    // The same by the other way to wait.
+    // The same with `changed`.
     client.mkdir(parent, &PERSISTENT).await.unwrap();
     client.create(&member, b"x", &PERSISTENT).await.unwrap();
     while list.borrow().children.is_empty() {
@@ -144,7 +144,7 @@ async fn members_stay_listed_while_the_server_is_unavailable() {
 }
 
 #[tokio::test]
-async fn who_went_and_came_while_it_was_away_is_seen_after() {
+async fn changes_between_two_sessions_are_seen() {
     let server = Server::start();
     let zookeeper = ZooKeeper::open(impatient(server.address()));
     let mut list = zookeeper.members("/m");
@@ -155,7 +155,7 @@ async fn who_went_and_came_while_it_was_away_is_seen_after() {
     let mut receiver = list.receiver();
     until_data(&mut receiver, &["one"]).await;
     let first = session(&zookeeper, None).await;
-    // Both sessions end while nobody is told of anything.
+    // Both sessions end without a notification.
     let other = client.session_id();
     server.expire(first.0);
     server.expire(other.0);
@@ -164,7 +164,7 @@ async fn who_went_and_came_while_it_was_away_is_seen_after() {
     let again = ZooKeeper::open(config(server.address()));
     let _registered = again.register(registration("/m", "two"));
     until_data(&mut receiver, &["two"]).await;
-    // Nothing was lost for whoever waits for changes.
+    // `changed` reports all of it.
     while data_of(&list.borrow()) != ["two"] {
         list.changed().await;
     }

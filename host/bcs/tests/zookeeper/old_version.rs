@@ -18,7 +18,7 @@ async fn interrupt(old: &OldServer, zookeeper: &ZooKeeper) {
 }
 
 #[tokio::test]
-async fn nothing_is_asked_that_an_old_server_does_not_know() {
+async fn only_operations_of_old_servers_are_used() {
     let parent = "/old/server";
     let client = other_client(shared()).await;
     let old = OldServer::before(shared()).await;

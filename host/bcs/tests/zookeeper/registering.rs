@@ -29,7 +29,7 @@ async fn names(client: &Client, parent: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_node_is_as_bcs_names_its_own() {
+async fn nodes_are_named_as_in_bcs() {
     let zookeeper = ZooKeeper::open(config(shared()));
     let registered = zookeeper.register(registration("/form/of/nodes", "x"));
     let path = path(&registered).await;
@@ -48,7 +48,7 @@ async fn the_node_is_as_bcs_names_its_own() {
 }
 
 #[tokio::test]
-async fn a_session_that_expired_takes_the_node_and_another_is_made() {
+async fn an_expired_session_loses_its_node_and_the_next_creates_another() {
     let server = Server::start();
     let zookeeper = ZooKeeper::open(config(server.address()));
     let registered = zookeeper.register(registration("/r", "x"));
@@ -91,7 +91,7 @@ async fn a_deleted_node_is_created_again() {
 }
 
 #[tokio::test]
-async fn what_it_says_is_put_right() {
+async fn overwritten_data_is_restored() {
     let zookeeper = ZooKeeper::open(config(shared()));
     let client = other_client(shared()).await;
     let registered = zookeeper.register(registration("/overwritten", "x"));
@@ -111,7 +111,7 @@ async fn what_it_says_is_put_right() {
 }
 
 #[tokio::test]
-async fn what_is_withdrawn_is_gone() {
+async fn a_withdrawn_registration_has_no_node() {
     let parent = "/withdrawn";
     let zookeeper = ZooKeeper::open(config(shared()));
     let client = other_client(shared()).await;
@@ -127,7 +127,7 @@ async fn what_is_withdrawn_is_gone() {
 }
 
 #[tokio::test]
-async fn one_that_is_still_being_made_can_be_withdrawn() {
+async fn a_registration_in_progress_can_be_withdrawn() {
     let parent = "/hardly";
     let zookeeper = ZooKeeper::open(config(shared()));
     session(&zookeeper, None).await;
@@ -144,7 +144,7 @@ async fn one_that_is_still_being_made_can_be_withdrawn() {
 }
 
 #[tokio::test]
-async fn one_that_is_dropped_goes() {
+async fn a_dropped_registration_has_no_node() {
     let zookeeper = ZooKeeper::open(config(shared()));
     let client = other_client(shared()).await;
     let registered = zookeeper.register(registration("/dropped", "x"));
@@ -156,7 +156,7 @@ async fn one_that_is_dropped_goes() {
 }
 
 #[tokio::test]
-async fn withdrawing_ends_though_nobody_answers() {
+async fn withdrawing_ends_without_a_response() {
     let server = Server::start();
     let zookeeper = ZooKeeper::open(config(server.address()));
     let registered = zookeeper.register(registration("/r", "x"));
@@ -166,7 +166,7 @@ async fn withdrawing_ends_though_nobody_answers() {
 }
 
 #[tokio::test]
-async fn a_node_is_made_once_however_the_connection_breaks() {
+async fn a_node_is_created_once_however_the_connection_breaks() {
     for (moment, parent) in [(Moment::Asked, "/asked"), (Moment::Done, "/done")] {
         let client = other_client(shared()).await;
         let options = crate::scene::PERSISTENT;
@@ -186,7 +186,7 @@ async fn a_node_is_made_once_however_the_connection_breaks() {
 }
 
 #[tokio::test]
-async fn the_node_that_paths_are_below_is_there_or_missed() {
+async fn a_missing_root_node_is_reported() {
     let servers = format!("{}/below/this", shared());
     let zookeeper = ZooKeeper::open(config(&servers));
     let registered = zookeeper.register(registration("/parent", "x"));
@@ -204,13 +204,13 @@ async fn the_node_that_paths_are_below_is_there_or_missed() {
     let path = path(&registered).await;
     let whole = format!("/below/this{path}");
     assert!(client.check_stat(&whole).await.unwrap().is_some(), "{whole}");
-    // The same by who follows.
+    // The same for followers.
     let members = zookeeper.members("/parent");
     until(&mut members.receiver(), |list| list.children.len() == 1).await;
 }
 
 #[tokio::test]
-async fn what_can_be_no_node_is_told_so() {
+async fn invalid_nodes_are_reported() {
     let zookeeper = ZooKeeper::open(config(shared()));
     for (parent, name) in [("r", "x"), ("/r/", "x"), ("/r", ""), ("/r", "a/b"), ("/r", "a\n")] {
         let registered = zookeeper.register(Registration {
@@ -218,7 +218,7 @@ async fn what_can_be_no_node_is_told_so() {
             name: name.to_owned(),
             data: Default::default(),
         });
-        let told = |state: &RegistrationState| matches!(state, RegistrationState::Missing { reason } if reason.contains("is not a valid node"));
-        until(&mut registered.states(), told).await;
+        let is_reported = |state: &RegistrationState| matches!(state, RegistrationState::Missing { reason } if reason.contains("is not a valid node"));
+        until(&mut registered.states(), is_reported).await;
     }
 }

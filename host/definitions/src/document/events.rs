@@ -73,7 +73,7 @@ impl<'t> Events<'t> {
                 self.repeating.pop();
                 continue;
             };
-            // At most what the JSON needs.
+            // About the bytes that the JSON needs.
             self.repeated += match event {
                 Event::Alias(_) => 0,
                 Event::Scalar(text, ..) => 1 + text.len(),

@@ -1,6 +1,6 @@
 use super::{
     Mistakes, Node,
-    tree::{Entry, Position},
+    tree::{Entry, Flaw, Position},
 };
 
 /// An object that is read field by field. Ask for every field that is known, then call
@@ -136,11 +136,7 @@ impl<'a> Fields<'a> {
             // Only where case does not matter can there be two.
             match first.iter().find(|(seen, _)| *seen == name) {
                 Some((_, position)) => {
-                    let message = format!(
-                        "the field `{name}` is written a second time; the first is on line {}",
-                        position.line
-                    );
-                    let fix = "keep one of the two";
+                    let Flaw { message, fix, .. } = Flaw::duplicate(entry.key_position, name, *position);
                     mistakes.push(self.node.mistake_at(entry.key_position, path(), message, fix));
                 }
                 None => first.push((name, entry.key_position)),

@@ -1,13 +1,14 @@
-//! Reads YAML and JSON files so that every mistake in them can be told with its file, its line and
-//! the path of the field, all of them at once.
+//! Reads YAML and JSON files so that all mistakes in them are reported at once, each with its file,
+//! its line and the path of the field.
 //!
 //! A [`Document`] is a tree with positions. A [`Node`] is a place in it; its methods read what should
 //! be there, and push what is wrong to [`Mistakes`]. [`Fields`] reads an object field by field, with the methods
 //! of a node or with [`readers`], and reports the fields that are not known.
 //!
 //! YAML is version 1.2: `on`, `yes` and `0777` are not what they were in 1.1. Aliases are refused,
-//! since they can stand for any amount of text. A file has at most [`LARGEST_FILE`] bytes and
-//! [`MOST_DOCUMENTS`] documents, and nests at most 64 levels deep.
+//! since they can stand for any amount of text. Only [`yaml_to_json`] has other rules: those of a [`Schema`], which
+//! bounds what aliases repeat. A file has at most [`LARGEST_FILE`] bytes and [`MOST_DOCUMENTS`] documents, and nests
+//! at most 64 levels deep.
 
 mod emit;
 mod events;

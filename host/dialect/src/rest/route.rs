@@ -33,7 +33,7 @@ pub enum Unmatched {
     Pass,
 }
 
-words!(Unmatched, "way with requests that no route is for": Refuse = "refuse", Pass = "pass");
+words!(Unmatched, "value of `unmatched`": Refuse = "refuse", Pass = "pass");
 
 /// The requests that a route matches, and where they hold the parts of the admission request.
 #[derive(Clone, Debug)]

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_is_taken() {
+    fn every_field_is_read() {
         let Review { version, request } = read_review(review().to_string().as_bytes()).unwrap();
         assert_eq!(version, ReviewVersion::V1);
         assert_eq!(request.uid.as_str(), "u1");
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn what_is_no_review() {
+    fn invalid_reviews() {
         let with = |pointer: &str, value: Value| {
             let mut review = review();
             *review.pointer_mut(pointer).unwrap() = value;

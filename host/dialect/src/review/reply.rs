@@ -186,7 +186,6 @@ fn failed_open(row: &TraceRow) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use admittance_admission::{AuditAnnotation, Denial, Failure, FailureKind, Patch, Phase};
-    use serde_json::json;
 
     use super::*;
 
