@@ -41,6 +41,7 @@ pub struct FileStore {
     complete: Mutex<Option<Complete>>,
     /// Wakes the task that waits for a change.
     watch: Mutex<Option<Watch>>,
+    /// Known once changes are waited for.
     writers: OnceLock<Writers>,
 }
 
@@ -72,6 +73,9 @@ impl FileStore {
         let (mut reading, last) = (Reading::default(), Arc::new(last));
         let mut has_logged = false;
         loop {
+            if let Some(writers) = self.writers.get() {
+                writers.finished().await;
+            }
             let (paths, before) = (self.paths.clone(), last.clone());
             let look = move || {
                 let quiet = |found: &Found| match &*before {
