@@ -137,7 +137,8 @@ impl DefinitionStore for FileStore {
         files.sort_by(|a, b| a.path.cmp(&b.path));
         let is_whole = mistakes.is_empty();
         let mut complete = self.complete.lock().await;
-        let (last, read) = (complete.take(), files.clone());
+        // Cloned, so that nothing is forgotten if the reader is dropped here.
+        let (last, read) = (complete.clone(), files.clone());
         *complete = self
             .blocking(move || Some(Complete::after(last, read, is_whole)))
             .await?;
