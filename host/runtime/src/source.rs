@@ -106,16 +106,18 @@ impl Source {
         self.stores.act_upon(&contents);
         // The modules of an unreachable store stay watched.
         let known = self.usable(self.stores.known_set()).await?;
+        let served = known.served();
         (self.modules, self.refreshed) = blocking(move || {
             // Invalid definitions name no modules; correcting them is a change too.
-            let chains = known.served().chains().unwrap_or_default();
+            let chains = served.chains().unwrap_or_default();
             let plugins = || chains.iter().flat_map(plugins);
             let modules = Fingerprint::of(plugins().flat_map(files));
             let refreshed = plugins().filter_map(|plugin| Some((plugin.source.clone(), plugin.refresh?)));
             (modules, refreshed.collect())
         })
         .await?;
-        self.usable(contents.set()?).await
+        // If every store could be read, this is what they hold.
+        contents.set().map(|_| known)
     }
 
     /// These definitions without those that cannot be used.
