@@ -238,11 +238,8 @@ impl Source {
     async fn loses_stages(&self, whole: &DefinitionSet, served: &DefinitionSet) -> Result<bool, Error> {
         let (whole, served, in_force) = (whole.clone(), served.clone(), self.in_force.clone());
         blocking(move || {
-            let in_force = stages(&DefinitionSet::of_files(in_force.to_vec())).unwrap_or_default();
-            let (whole, served) = (
-                stages(&whole).unwrap_or_default(),
-                stages(&served).unwrap_or_default(),
-            );
+            let in_force = DefinitionSet::of_files(in_force.to_vec());
+            let [in_force, whole, served] = [in_force, whole, served].map(|set| stages(&set));
             in_force
                 .iter()
                 .any(|stage| whole.contains(stage) && !served.contains(stage))
@@ -308,13 +305,13 @@ fn bad_of(tolerated: &[(StageError, Served)]) -> Vec<BadDefinition> {
 }
 
 /// All stages of all chains; empty if there are mistakes.
-fn stages(set: &DefinitionSet) -> Option<HashSet<String>> {
-    let chains = set.chains().ok()?;
+fn stages(set: &DefinitionSet) -> HashSet<String> {
+    let chains = set.chains().unwrap_or_default();
     let stages = chains.iter().flat_map(|chain| {
         let stages = chain.stages.iter();
         stages.map(|stage| address(chain.phase, &chain.name, &stage.spec.name))
     });
-    Some(stages.collect())
+    stages.collect()
 }
 
 /// The modules that these files of definitions name, and the warnings about them.
