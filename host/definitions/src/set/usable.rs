@@ -155,8 +155,8 @@ impl Usable {
             && files.any(|file| file.path == path && standing(file, in_force) != 0)
     }
 
-    /// Sets a definition that [is new](Self::is_new) aside too, because something else than its text keeps it from being
-    /// used. The version of before is served in its place, if there was one; of an entry, if that is wanted.
+    /// Also sets aside a definition that [is new](Self::is_new), because something other than its text prevents its use.
+    /// Its previous version, if any, is served in its place; that of an entry only if `on_bad` keeps it.
     pub fn set_aside(
         &mut self,
         path: &Path,

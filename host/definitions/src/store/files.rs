@@ -28,10 +28,10 @@ const REMOVAL: Duration = Duration::from_secs(2);
 
 /// Definitions in files and directories, which people edit too. Lives as long as the host.
 ///
-/// They are read as by [`read_files`](crate::read_files), but not while a file is known to be written, and not with
-/// chains or stages removed before that has been so for 2 s. Each is replaced whole; a symbolic link is written where it
-/// leads to, and is removed itself. New ones go to the first directory. The first read removes what a commit that was
-/// killed has left.
+/// They are read as by [`read_files`](crate::read_files), with two precautions: while a file is known to be written, the
+/// read waits, and chains or stages must have been missing for 2 s before their removal is believed. Each file is
+/// replaced as a whole. The target of a symbolic link is written, but the link itself is removed. New definitions go to
+/// the first directory. The first read removes the temporary files of a commit that was killed.
 #[derive(Debug)]
 pub struct FileStore {
     paths: Arc<[PathBuf]>,
@@ -185,7 +185,7 @@ impl DefinitionStore for FileStore {
     }
 }
 
-/// What files held when they were last read without mistakes. Less than this may be incomplete.
+/// What the files held when they were last read without mistakes. If they hold less, they may be incomplete.
 #[derive(Clone, Debug, Default)]
 struct Complete {
     files: Vec<DefinitionFile>,

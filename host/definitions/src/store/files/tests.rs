@@ -195,7 +195,7 @@ async fn a_removal_is_believed_when_it_lasts() {
     place.write("chains/c.yaml", &chain("c"));
     let (took, files) = timed(&place).await;
     assert!(took < SOON && files == 2, "at the first read: {took:?}");
-    // Half a file that somebody completes, or that is valid and stays so, an empty one, and one that is gone.
+    // A file with one of its two chains is not read if it is completed in time.
     place.write("more.yaml", &chain("a"));
     let completed = async {
         tokio::time::sleep(SOON).await;
@@ -203,6 +203,7 @@ async fn a_removal_is_believed_when_it_lasts() {
     };
     let (read, ()) = tokio::join!(place.read(), completed);
     assert!(read.contains(&both), "{read}");
+    // A removed chain, an emptied file, a new empty file and a removed file are read once they have lasted.
     type Step = fn(&Place);
     let steps: [Step; 4] = [
         |place| place.write("more.yaml", &chain("a")),
@@ -229,7 +230,7 @@ async fn a_removal_is_believed_when_it_lasts() {
     assert!(timed(&place).await.0 < SOON);
 }
 
-/// What is there of it may be valid, and add to what was there before.
+/// Even if what is already there is valid and removes nothing.
 #[tokio::test]
 async fn a_file_that_is_being_written_is_waited_for() {
     const PAUSE: Duration = Duration::from_millis(250);
