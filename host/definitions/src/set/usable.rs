@@ -94,8 +94,11 @@ impl DefinitionSet {
         let is_file = |file: &DefinitionFile| file.kind == StoreKind::Files;
         let (mut files, mut entries): (Vec<_>, Vec<_>) = self.all().cloned().partition(is_file);
         let mut chains = Chains::default();
-        for file in &files {
-            chains.read_all(&file.documents(&mut Mistakes::new()), &mut Mistakes::new());
+        // Entries must not conflict with files.
+        if !entries.is_empty() {
+            for file in &files {
+                chains.read_all(&file.documents(&mut Mistakes::new()), &mut Mistakes::new());
+            }
         }
         entries.sort_by_cached_key(|entry| (standing(entry, in_force), entry.path.clone()));
         let (mut unusable, mut bad) = (Vec::new(), Vec::new());

@@ -195,8 +195,13 @@ struct Complete {
 
 impl Complete {
     fn after(last: Option<Self>, files: Vec<DefinitionFile>, is_whole: bool) -> Self {
-        match stages(&files).filter(|_| is_whole) {
-            None => last.unwrap_or_default(),
+        let last = last.unwrap_or_default();
+        let is_known = last.stages.is_some() && last.files == files;
+        if !is_whole || is_known {
+            return last;
+        }
+        match stages(&files) {
+            None => last,
             stages => Self { files, stages },
         }
     }
