@@ -96,8 +96,8 @@ impl DefinitionSet {
         self.files.iter().map(|file| file.documents(mistakes)).collect()
     }
 
-    /// The definitions in them, in the order of files and lines, and the entries that cannot be used. Those whose
-    /// kind or name cannot be read are not among them, unless their place in a store tells; other mistakes do not
+    /// The definitions in them, in the order of files and lines, and the entries that cannot be used. Definitions whose
+    /// kind or name cannot be read are left out, unless the place of an entry identifies them; other mistakes do not
     /// matter.
     pub fn documents(&self) -> Vec<StoredDefinition> {
         stored::all(self)
@@ -124,8 +124,8 @@ impl DefinitionSet {
         change::apply(self, text, name, expected, destination)
     }
 
-    /// What is to be written so that this definition is there no more: its file goes. Of two entries of the name the
-    /// one that [cannot be used](Self::usable) goes first.
+    /// The change that removes this definition with its file. Of two entries of the name, the one that
+    /// [cannot be used](Self::usable) is removed first.
     ///
     /// # Errors
     ///

@@ -43,7 +43,7 @@ pub struct DefinitionFile {
     pub text: String,
     /// What it is.
     pub kind: StoreKind,
-    /// The definition that the place of an entry is for. It counts while the text does not say what it is.
+    /// The definition that the place of an entry is for. It identifies an entry whose text does not.
     pub place: Option<DefinitionId>,
 }
 
@@ -97,7 +97,7 @@ impl DefinitionFile {
 /// A place that keeps definitions: files, the nodes of an ensemble, the resources of a cluster. Lives as
 /// long as the host.
 ///
-/// Every store behaves alike, but for what its [`kind`](Self::kind) says. The path of an entry begins with
+/// All stores behave alike, except for the differences of their [`kind`](Self::kind)s. The path of an entry begins with
 /// [`location`](Self::location).
 #[async_trait]
 pub trait DefinitionStore: Send + Sync + Debug + 'static {
@@ -116,7 +116,7 @@ pub trait DefinitionStore: Send + Sync + Debug + 'static {
     /// definitions.
     fn place_for(&self, id: &DefinitionId) -> Option<PathBuf>;
 
-    /// All content, sorted by path, including invalid definitions. What is being written is not read by halves.
+    /// All content, sorted by path, including invalid definitions, and nothing half-written.
     ///
     /// # Errors
     ///

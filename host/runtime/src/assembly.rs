@@ -391,9 +391,9 @@ impl LoadedPlugins {
             Ok(loaded) => {
                 self.plugins.insert(position, loaded.plugin);
                 // A skipped fetch is not an error if the previous module is available.
-                let hidden = loaded.hidden.filter(|cause| !cause.is_not_fetched());
-                let hidden = hidden.map(|cause| (error(cause), Served::LastModules));
-                self.tolerated.extend(hidden);
+                let cause = loaded.fallback_cause.filter(|cause| !cause.is_not_fetched());
+                let tolerated = cause.map(|cause| (error(cause), Served::LastModules));
+                self.tolerated.extend(tolerated);
             }
             Err(cause) if may_fail && cause.is_transient() => {
                 let (chain, stage, _) = position;

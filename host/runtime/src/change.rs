@@ -97,9 +97,7 @@ impl Host {
     ///
     /// When they cannot be read.
     pub async fn definitions(&self) -> Result<Vec<StoredDefinition>, ChangeError> {
-        let contents = self.0.stores.read().await;
-        self.0.stores.notify_if_changed(&contents);
-        let set = contents.set()?;
+        let set = self.0.stores.peek().await?.set()?;
         let live = self.0.live.load_full();
         let in_force = live
             .revisions
@@ -325,8 +323,7 @@ struct Plan {
 /// Checks a change against the current definitions.
 async fn plan(source: &Source, edit: Arc<Edit>) -> Result<Plan, ChangeError> {
     let stores = source.stores.clone();
-    let contents = stores.read().await;
-    stores.notify_if_changed(&contents);
+    let contents = stores.peek().await?;
     let set = source.usable(contents.set()?).await?.set;
     let change = blocking(move || edit(&set, &stores)).await??;
     let usable = source.usable(change.set.clone()).await?;

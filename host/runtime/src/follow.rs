@@ -42,6 +42,7 @@ impl Host {
                 Some(attempt) => attempt,
                 None => self.next_attempt(&mut watch, &mut schedule).await,
             };
+            // Whatever the reason is, a module may be incomplete now.
             watch.writers().finished().await;
             let Attempt { is_change, again } = attempt;
             // Only changes may go live without servers.

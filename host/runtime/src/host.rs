@@ -35,8 +35,8 @@ pub(crate) struct Inner {
     pub(crate) live: ArcSwap<Live>,
     pub(crate) stores: Arc<Stores>,
     request_timeout: Duration,
-    /// The inputs of tables. Locked while definitions are read and while a table goes live, never while one
-    /// is built.
+    /// The inputs of tables. Locked while they are replaced and while a table goes live, never while definitions are
+    /// read or a table is built.
     pub(crate) state: Mutex<TableState>,
     /// Counts rollbacks: each cancels tables that are being built.
     pub(crate) rollbacks: watch::Sender<u64>,

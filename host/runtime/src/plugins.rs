@@ -168,15 +168,15 @@ pub(crate) struct LoadedPlugin {
     /// Whether it was loaded now.
     pub(crate) is_new: bool,
     /// Why the plugin of the live table is used instead of a current one.
-    pub(crate) hidden: Option<StageErrorCause>,
+    pub(crate) fallback_cause: Option<StageErrorCause>,
 }
 
 impl LoadedPlugin {
-    fn kept(plugin: Arc<Loaded>, hidden: Option<StageErrorCause>) -> Self {
+    fn kept(plugin: Arc<Loaded>, fallback_cause: Option<StageErrorCause>) -> Self {
         Self {
             plugin,
             is_new: false,
-            hidden,
+            fallback_cause,
         }
     }
 }
@@ -247,7 +247,7 @@ impl Plugins {
         Ok(LoadedPlugin {
             plugin: loaded,
             is_new: true,
-            hidden: None,
+            fallback_cause: None,
         })
     }
 

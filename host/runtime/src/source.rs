@@ -106,16 +106,18 @@ impl Source {
         self.stores.act_upon(&contents);
         // The modules of an unreachable store stay watched.
         let known = self.usable(self.stores.known_set()).await?;
+        let served = known.served();
         (self.modules, self.refreshed) = blocking(move || {
             // Invalid definitions name no modules; correcting them is a change too.
-            let chains = known.served().chains().unwrap_or_default();
+            let chains = served.chains().unwrap_or_default();
             let plugins = || chains.iter().flat_map(plugins);
             let modules = Fingerprint::of(plugins().flat_map(files));
             let refreshed = plugins().filter_map(|plugin| Some((plugin.source.clone(), plugin.refresh?)));
             (modules, refreshed.collect())
         })
         .await?;
-        self.usable(contents.set()?).await
+        // If every store could be read, this is what they hold.
+        contents.set().map(|_| known)
     }
 
     /// These definitions without those that cannot be used.
@@ -236,11 +238,8 @@ impl Source {
     async fn loses_stages(&self, whole: &DefinitionSet, served: &DefinitionSet) -> Result<bool, Error> {
         let (whole, served, in_force) = (whole.clone(), served.clone(), self.in_force.clone());
         blocking(move || {
-            let in_force = stages(&DefinitionSet::of_files(in_force.to_vec())).unwrap_or_default();
-            let (whole, served) = (
-                stages(&whole).unwrap_or_default(),
-                stages(&served).unwrap_or_default(),
-            );
+            let in_force = DefinitionSet::of_files(in_force.to_vec());
+            let [in_force, whole, served] = [in_force, whole, served].map(|set| stages(&set));
             in_force
                 .iter()
                 .any(|stage| whole.contains(stage) && !served.contains(stage))
@@ -306,13 +305,13 @@ fn bad_of(tolerated: &[(StageError, Served)]) -> Vec<BadDefinition> {
 }
 
 /// All stages of all chains; empty if there are mistakes.
-fn stages(set: &DefinitionSet) -> Option<HashSet<String>> {
-    let chains = set.chains().ok()?;
+fn stages(set: &DefinitionSet) -> HashSet<String> {
+    let chains = set.chains().unwrap_or_default();
     let stages = chains.iter().flat_map(|chain| {
         let stages = chain.stages.iter();
         stages.map(|stage| address(chain.phase, &chain.name, &stage.spec.name))
     });
-    Some(stages.collect())
+    stages.collect()
 }
 
 /// The modules that these files of definitions name, and the warnings about them.

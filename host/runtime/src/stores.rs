@@ -66,6 +66,21 @@ impl Stores {
         Contents(reads.into_iter().map(|read| read.map(sorted)).collect())
     }
 
+    /// Reads all stores without acting upon it. If this is something else than what is known,
+    /// [`changed`](Self::changed) reports it, even if the caller is dropped: a store only reports what was not read yet.
+    pub(crate) async fn peek(self: &Arc<Self>) -> Result<Contents, Error> {
+        let stores = self.clone();
+        let reading = tokio::spawn(async move {
+            let contents = stores.read().await;
+            let known = stores.known();
+            if contents.after(&known) != known {
+                stores.news.notify_one();
+            }
+            contents
+        });
+        reading.await.map_err(Error::Interrupted)
+    }
+
     /// The definitions of a revision.
     pub(crate) fn definitions_of(&self, revision: &Entry) -> Vec<DefinitionFile> {
         let files = revision.detail.files.iter().map(|file| {
@@ -123,15 +138,6 @@ impl Stores {
     pub(crate) fn act_upon(&self, contents: &Contents) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         *known = contents.after(&known);
-    }
-
-    /// Has [`changed`](Self::changed) report this if it is something else than what is known: a store only reports what
-    /// was not read yet.
-    pub(crate) fn notify_if_changed(&self, contents: &Contents) {
-        let known = self.known();
-        if contents.after(&known) != known {
-            self.news.notify_one();
-        }
     }
 
     fn known(&self) -> Vec<Known> {

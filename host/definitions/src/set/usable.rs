@@ -94,8 +94,11 @@ impl DefinitionSet {
         let is_file = |file: &DefinitionFile| file.kind == StoreKind::Files;
         let (mut files, mut entries): (Vec<_>, Vec<_>) = self.all().cloned().partition(is_file);
         let mut chains = Chains::default();
-        for file in &files {
-            chains.read_all(&file.documents(&mut Mistakes::new()), &mut Mistakes::new());
+        // Entries must not conflict with files.
+        if !entries.is_empty() {
+            for file in &files {
+                chains.read_all(&file.documents(&mut Mistakes::new()), &mut Mistakes::new());
+            }
         }
         entries.sort_by_cached_key(|entry| (standing(entry, in_force), entry.path.clone()));
         let (mut unusable, mut bad) = (Vec::new(), Vec::new());
@@ -155,8 +158,8 @@ impl Usable {
             && files.any(|file| file.path == path && standing(file, in_force) != 0)
     }
 
-    /// Sets a definition that [is new](Self::is_new) aside too, because something else than its text keeps it from being
-    /// used. The version of before is served in its place, if there was one; of an entry, if that is wanted.
+    /// Also sets aside a definition that [is new](Self::is_new), because something other than its text prevents its use.
+    /// Its previous version, if any, is served in its place; that of an entry only if `on_bad` keeps it.
     pub fn set_aside(
         &mut self,
         path: &Path,

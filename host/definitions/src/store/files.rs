@@ -28,10 +28,10 @@ const REMOVAL: Duration = Duration::from_secs(2);
 
 /// Definitions in files and directories, which people edit too. Lives as long as the host.
 ///
-/// They are read as by [`read_files`](crate::read_files), but not while a file is known to be written, and not with
-/// chains or stages removed before that has been so for 2 s. Each is replaced whole; a symbolic link is written where it
-/// leads to, and is removed itself. New ones go to the first directory. The first read removes what a commit that was
-/// killed has left.
+/// They are read as by [`read_files`](crate::read_files), with two precautions: while a file is known to be written, the
+/// read waits, and chains or stages must have been missing for 2 s before their removal is believed. Each file is
+/// replaced as a whole. The target of a symbolic link is written, but the link itself is removed. New definitions go to
+/// the first directory. The first read removes the temporary files of a commit that was killed.
 #[derive(Debug)]
 pub struct FileStore {
     paths: Arc<[PathBuf]>,
@@ -41,6 +41,7 @@ pub struct FileStore {
     complete: Mutex<Option<Complete>>,
     /// Wakes the task that waits for a change.
     watch: Mutex<Option<Watch>>,
+    /// Known once changes are waited for.
     writers: OnceLock<Writers>,
 }
 
@@ -72,6 +73,9 @@ impl FileStore {
         let (mut reading, last) = (Reading::default(), Arc::new(last));
         let mut has_logged = false;
         loop {
+            if let Some(writers) = self.writers.get() {
+                writers.finished().await;
+            }
             let (paths, before) = (self.paths.clone(), last.clone());
             let look = move || {
                 let quiet = |found: &Found| match &*before {
@@ -133,7 +137,8 @@ impl DefinitionStore for FileStore {
         files.sort_by(|a, b| a.path.cmp(&b.path));
         let is_whole = mistakes.is_empty();
         let mut complete = self.complete.lock().await;
-        let (last, read) = (complete.take(), files.clone());
+        // Cloned, so that nothing is forgotten if the reader is dropped here.
+        let (last, read) = (complete.clone(), files.clone());
         *complete = self
             .blocking(move || Some(Complete::after(last, read, is_whole)))
             .await?;
@@ -180,7 +185,7 @@ impl DefinitionStore for FileStore {
     }
 }
 
-/// What files held when they were last read without mistakes. Less than this may be incomplete.
+/// What the files held when they were last read without mistakes. If they hold less, they may be incomplete.
 #[derive(Clone, Debug, Default)]
 struct Complete {
     files: Vec<DefinitionFile>,
@@ -190,8 +195,13 @@ struct Complete {
 
 impl Complete {
     fn after(last: Option<Self>, files: Vec<DefinitionFile>, is_whole: bool) -> Self {
-        match stages(&files).filter(|_| is_whole) {
-            None => last.unwrap_or_default(),
+        let last = last.unwrap_or_default();
+        let is_known = last.stages.is_some() && last.files == files;
+        if !is_whole || is_known {
+            return last;
+        }
+        match stages(&files) {
+            None => last,
             stages => Self { files, stages },
         }
     }

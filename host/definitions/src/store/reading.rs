@@ -1,4 +1,4 @@
-//! Reads files: their texts as they were at one moment, and none by halves.
+//! Reads files as they were at one moment, and none half-written.
 
 use std::{
     collections::HashSet,
@@ -14,7 +14,7 @@ use crate::{
     document::{self, Location, Mistake, Mistakes},
 };
 
-/// How often files that keep changing are read.
+/// How many times files that keep changing are read.
 const ATTEMPTS: usize = 10;
 
 /// How long files must be unchanged until they are taken for complete.
@@ -56,7 +56,7 @@ pub(super) struct Found {
     pub(super) mistakes: Mistakes,
 }
 
-/// A reading of files. Lives until they are complete.
+/// An attempt to read files. Lives until they are complete.
 ///
 /// A ConfigMap is replaced by swapping one link, a directory that is removed lists no files before it is gone, and a
 /// file that is written in place may be valid at every moment. So what was read counts when everything has been
@@ -70,8 +70,8 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    /// What the paths lead to when it has been unchanged for as long as `quiet` says of it; or the time after which to
-    /// look again.
+    /// What the paths lead to, if it has been unchanged for the time that `quiet` demands; otherwise the time after which
+    /// to look again.
     pub(super) fn look(
         &mut self,
         paths: &[PathBuf],

@@ -167,7 +167,7 @@ fn there_are_no_relative_paths_in_a_store() {
         there.chains().unwrap_err().to_string(),
         path("store:/x/b", column)
     );
-    // An applied text is the one in which a mistake is reported.
+    // When it is applied, the mistake is reported at its place in the applied text.
     let empty = beside(&[]);
     let error = empty
         .apply(&json("b"), "new", Expected::Any, &to_store)

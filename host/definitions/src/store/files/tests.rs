@@ -1,4 +1,4 @@
-use std::{fs, time::Duration};
+use std::{fs, io::Write as _, time::Duration};
 
 use tempfile::TempDir;
 
@@ -195,7 +195,7 @@ async fn a_removal_is_believed_when_it_lasts() {
     place.write("chains/c.yaml", &chain("c"));
     let (took, files) = timed(&place).await;
     assert!(took < SOON && files == 2, "at the first read: {took:?}");
-    // Half a file that somebody completes, or that is valid and stays so, an empty one, and one that is gone.
+    // A file with one of its two chains is not read if it is completed in time.
     place.write("more.yaml", &chain("a"));
     let completed = async {
         tokio::time::sleep(SOON).await;
@@ -203,6 +203,7 @@ async fn a_removal_is_believed_when_it_lasts() {
     };
     let (read, ()) = tokio::join!(place.read(), completed);
     assert!(read.contains(&both), "{read}");
+    // A removed chain, an emptied file, a new empty file and a removed file are read once they have lasted.
     type Step = fn(&Place);
     let steps: [Step; 4] = [
         |place| place.write("more.yaml", &chain("a")),
@@ -227,6 +228,27 @@ async fn a_removal_is_believed_when_it_lasts() {
     let deleted = place.change("chains/c.yaml", Some(&chain("c")), None);
     place.store.commit(&[deleted]).await.unwrap();
     assert!(timed(&place).await.0 < SOON);
+}
+
+/// Even if what is already there is valid and removes nothing.
+#[tokio::test]
+async fn a_file_that_is_being_written_is_waited_for() {
+    const PAUSE: Duration = Duration::from_millis(250);
+    let place = Place::new();
+    place.read().await;
+    // Writers are only known to a store whose changes are waited for.
+    let changed = tokio::time::timeout(4 * PAUSE, place.store.changed()).await;
+    assert!(changed.is_err(), "nothing has changed");
+    let mut file = fs::File::create(place.path("chains/a.yaml")).unwrap();
+    file.write_all(b"1").unwrap();
+    tokio::time::sleep(PAUSE).await;
+    let completed = async move {
+        tokio::time::sleep(PAUSE).await;
+        file.write_all(b"2").unwrap();
+        drop(file);
+    };
+    let (read, ()) = tokio::join!(place.read(), completed);
+    assert_eq!(read, "chains/a.yaml=12 more.yaml=more");
 }
 
 #[tokio::test]

@@ -7,19 +7,24 @@ use super::*;
 
 #[test]
 fn files_as_they_are() {
+    const CHAIN: &str = "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: { name: b }\nspec: { \
+                         rules: [ { operations: [CREATE], kinds: [pod] } ], stages: [ { name: s, plugin: { source: \
+                         file:s.wasm } } ] }\n";
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
     let paths = [directory.path().to_owned()];
     assert_eq!(read_files(&paths), Ok(Vec::new()));
 
-    fs::write(path("b.yaml"), "kind: [").unwrap();
+    fs::write(path("b.yaml"), CHAIN).unwrap();
     fs::write(path("a.json"), "\u{feff}").unwrap();
     fs::write(path(".hidden.yaml"), "").unwrap();
     let expected = vec![
         DefinitionFile::file(path("a.json"), "\u{feff}"),
-        DefinitionFile::file(path("b.yaml"), "kind: ["),
+        DefinitionFile::file(path("b.yaml"), CHAIN),
     ];
+    let chains = crate::DefinitionSet::of_files(expected.clone()).chains();
     assert_eq!(read_files(&paths), Ok(expected));
+    assert_eq!(crate::load(&paths), chains);
 }
 
 #[test]
