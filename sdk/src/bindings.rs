@@ -1,7 +1,7 @@
 //! The bindings that `wit-bindgen` generates from the contract. The rest of this crate wraps them.
 
 wit_bindgen::generate!({
-    path: "../wit",
+    path: "wit",
     world: "plugin",
     generate_all,
     pub_export_macro: true,

@@ -1,12 +1,22 @@
-//! Reads resources of the control plane, of the kinds that the stage grants.
+//! Reads resources of the control plane, of the kinds that the stage grants, and asks what users may do.
 //!
 //! The plugin requests a kind with `capabilities = [cluster("v1/Node")]`; the operator grants it with
-//! `allow: { cluster: ["v1/Node"] }`. Reading a kind that is not granted ends the call.
+//! `allow: { cluster: ["v1/Node"] }`. Reading a kind that is not granted ends the call. Questions about users need the
+//! kind `authorization.k8s.io/v1/SelfSubjectAccessReview` for the user of the request, and
+//! `authorization.k8s.io/v1/SubjectAccessReview` for any other.
 //!
 //! In native builds there is no control plane: every function returns [`Error::Unavailable`], unless a test provides
-//! objects with [`testing::with_cluster`](crate::testing::with_cluster).
+//! objects with [`testing::with_cluster`](crate::testing::with_cluster) and permissions with
+//! [`testing::with_access`](crate::testing::with_access).
+
+use std::{marker::PhantomData, vec};
 
 use serde::de::DeserializeOwned;
+
+use crate::UserInfo;
+use crate::bindings::admittance::plugin::cluster::{Action, PageRequest, PathAction, ResourceAction};
+
+pub use crate::bindings::admittance::plugin::cluster::Access;
 
 /// Why a call failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -60,13 +70,206 @@ pub fn list<T: DeserializeOwned>(
         .collect()
 }
 
+/// A large list, of which only some fields are needed. It is read page by page.
+///
+/// ```no_run
+/// use admittance_sdk::cluster::{Error, List};
+/// use admittance_sdk::view;
+///
+/// #[view]
+/// struct Pod {
+///     spec: Spec,
+/// }
+///
+/// #[view]
+/// struct Spec {
+///     node_name: Option<String>,
+/// }
+///
+/// fn pods_of(node: &str) -> Result<usize, Error> {
+///     let mut count = 0;
+///     for pod in List::of("v1", "Pod").labels("tier=web").fields(["/spec/nodeName"]).objects::<Pod>() {
+///         count += usize::from(pod?.spec.node_name.as_deref() == Some(node));
+///     }
+///     Ok(count)
+/// }
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "nothing is listed until `objects` is called"]
+pub struct List(PageRequest);
+
+impl List {
+    /// All objects of a kind, in all namespaces, whole. `api_version` is `v1` or `apps/v1`.
+    pub fn of(api_version: impl Into<String>, kind: impl Into<String>) -> Self {
+        Self(PageRequest {
+            api_version: api_version.into(),
+            kind: kind.into(),
+            namespace: None,
+            label_selector: String::new(),
+            fields: Vec::new(),
+            limit: 0,
+            continue_: None,
+        })
+    }
+
+    /// Only those of a namespace.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.0.namespace = Some(namespace.into());
+        self
+    }
+
+    /// Only those whose labels match: `app=web,tier!=cache`.
+    pub fn labels(mut self, selector: impl Into<String>) -> Self {
+        self.0.label_selector = selector.into();
+        self
+    }
+
+    /// Only these fields, as JSON Pointers in which `*` stands for every element of a list:
+    /// `/spec/containers/*/image`. Name and namespace are always there. A list of which only
+    /// fields below `/metadata` are read costs least.
+    pub fn fields<P: Into<String>>(mut self, pointers: impl IntoIterator<Item = P>) -> Self {
+        self.0.fields.extend(pointers.into_iter().map(Into::into));
+        self
+    }
+
+    /// The most objects that are in memory at once; by default, and at most, 500.
+    pub fn page_size(mut self, objects: u32) -> Self {
+        self.0.limit = objects;
+        self
+    }
+
+    /// The objects. A page is read when it is needed; the first error is the last item.
+    pub fn objects<T: DeserializeOwned>(self) -> Objects<T> {
+        Objects {
+            next: Some(self.0),
+            page: Vec::new().into_iter(),
+            parsed_as: PhantomData,
+        }
+    }
+}
+
+/// The objects of a [`List`].
+#[derive(Debug)]
+pub struct Objects<T> {
+    /// The request for the next page, if there may be one.
+    next: Option<PageRequest>,
+    page: vec::IntoIter<String>,
+    parsed_as: PhantomData<fn() -> T>,
+}
+
+impl<T: DeserializeOwned> Iterator for Objects<T> {
+    type Item = Result<T, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(text) = self.page.next() {
+                let object = read(&text);
+                if object.is_err() {
+                    self.next = None;
+                    self.page = Vec::new().into_iter();
+                }
+                return Some(object);
+            }
+            let mut request = self.next.take()?;
+            let page = match source::list_page(&request) {
+                Ok(page) => page,
+                Err(error) => return Some(Err(error)),
+            };
+            self.page = page.items.into_iter();
+            if page.continue_.is_some() {
+                request.continue_ = page.continue_;
+                self.next = Some(request);
+            }
+        }
+    }
+}
+
+/// Whether a user may do something: a `SubjectAccessReview` of Kubernetes.
+///
+/// ```no_run
+/// use admittance_sdk::cluster::{CanI, Error};
+///
+/// fn may_use_the_class(name: &str) -> Result<bool, Error> {
+///     Ok(CanI::new("use", "storage.k8s.io", "storageclasses").name(name).ask()?.allowed)
+/// }
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "nothing is asked until `ask` is called"]
+pub struct CanI {
+    action: Action,
+    user: Option<UserInfo>,
+}
+
+impl CanI {
+    /// Whether the user of the request may do this with all objects of a resource. `group` is empty for the core group;
+    /// `resource` is `pods`, or `pods/log` with a subresource.
+    pub fn new(verb: impl Into<String>, group: impl Into<String>, resource: &str) -> Self {
+        let (resource, subresource) = match resource.split_once('/') {
+            Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
+            None => (resource, None),
+        };
+        Self {
+            action: Action::Resource(ResourceAction {
+                verb: verb.into(),
+                group: group.into(),
+                resource: resource.to_owned(),
+                subresource,
+                namespace: None,
+                name: None,
+            }),
+            user: None,
+        }
+    }
+
+    /// Whether the user of the request may do this with a path of the API server: `get` and `/healthz`.
+    pub fn path(verb: impl Into<String>, path: impl Into<String>) -> Self {
+        Self {
+            action: Action::Path(PathAction {
+                verb: verb.into(),
+                path: path.into(),
+            }),
+            user: None,
+        }
+    }
+
+    /// In this namespace. A path has none.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        if let Action::Resource(action) = &mut self.action {
+            action.namespace = Some(namespace.into());
+        }
+        self
+    }
+
+    /// With the object of this name. A path has none.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        if let Action::Resource(action) = &mut self.action {
+            action.name = Some(name.into());
+        }
+        self
+    }
+
+    /// Whether this user may, instead of the user of the request.
+    pub fn user(mut self, user: UserInfo) -> Self {
+        self.user = Some(user);
+        self
+    }
+
+    /// Asks the control plane.
+    ///
+    /// # Errors
+    /// The control plane did not answer. A user who lacks the permission is not an error: see [`Access::allowed`].
+    pub fn ask(&self) -> Result<Access, Error> {
+        source::can_i(&self.action, self.user.as_ref())
+    }
+}
+
 fn read<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
     serde_json::from_str(text).map_err(|error| Error::Read(crate::pointer::message(&error)))
 }
 
 #[cfg(target_family = "wasm")]
 mod source {
-    use super::Error;
+    use super::{Access, Action, Error, PageRequest, UserInfo};
     use crate::bindings::admittance::plugin::cluster;
 
     pub(super) fn get(
@@ -85,6 +288,14 @@ mod source {
         label_selector: &str,
     ) -> Result<Vec<String>, Error> {
         cluster::list(api_version, kind, namespace, label_selector).map_err(error)
+    }
+
+    pub(super) fn list_page(request: &PageRequest) -> Result<cluster::Page, Error> {
+        cluster::list_page(request).map_err(error)
+    }
+
+    pub(super) fn can_i(action: &Action, user: Option<&UserInfo>) -> Result<Access, Error> {
+        cluster::can_i(action, user).map_err(error)
     }
 
     fn error(error: cluster::Error) -> Error {

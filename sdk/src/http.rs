@@ -2,7 +2,8 @@
 //!
 //! The plugin requests an origin with `capabilities = [http("https://policy.example.com")]`; the
 //! operator grants it with `allow: { http: ["https://policy.example.com"] }`. A request to any other
-//! origin ends the call. In native builds every request returns [`Error::Unavailable`].
+//! origin ends the call, as does one with a method or path that is not granted. In native builds every
+//! request returns [`Error::Unavailable`].
 
 use serde::de::DeserializeOwned;
 
@@ -19,7 +20,7 @@ pub enum Error {
     /// The connection failed or broke; the text says where.
     #[error("the server is unreachable: {0}")]
     Unreachable(String),
-    /// No response before the deadline of the call.
+    /// No response within nine tenths of the time that was left for the call.
     #[error("timeout: the server did not respond in time")]
     Timeout,
     /// The response was larger than the host allows.
@@ -54,7 +55,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// A request of any method to an absolute `https` URL.
+    /// A request of any method to an absolute URL: `https`, or `http` for a loopback address.
     pub fn new(method: impl Into<String>, url: impl Into<String>) -> Self {
         Self {
             method: method.into(),
@@ -74,7 +75,8 @@ impl Request {
         Self::new("POST", url)
     }
 
-    /// Add a header. The host sets `host`, `content-length` and hop-by-hop headers.
+    /// Add a header. The host sets `host`, `content-length`, hop-by-hop headers and the header of a granted
+    /// credential: a request with one of them is invalid.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), value.into()));
         self

@@ -102,9 +102,9 @@ pub use plugin::{Capability, Describe, Description, Plugin, ResourceRule};
 #[doc(hidden)]
 pub use plugin::{Configured, settings_schema};
 pub use pointer::{Pointer, PointerBuf};
-pub use request::{GroupVersionKind, GroupVersionResource, Operation, Request, UserInfo};
+pub use request::{GroupVersionKind, GroupVersionResource, Operation, Request, UserInfo, View};
 pub use response::{Denial, Response};
-pub use settings::{NoSettings, SettingsError, SettingsErrors};
+pub use settings::{NoSettings, Settings, SettingsError, SettingsErrors};
 pub use text::Text;
 pub use {schemars, serde, serde_json};
 
@@ -114,13 +114,4 @@ pub mod prelude {
         Denial, Error, NoSettings, Operation, Patch, Plugin, Request, Response, SettingsErrors, log, plugin,
         pointer, settings, view,
     };
-}
-
-/// The examples of the documentation, which are tested like those of this crate.
-#[cfg(doctest)]
-mod documents {
-    #[doc = include_str!("../../README.md")]
-    struct Readme;
-    #[doc = include_str!("../../docs/authors.md")]
-    struct Authors;
 }

@@ -2,11 +2,8 @@
 
 use std::sync::OnceLock;
 
-use schemars::JsonSchema;
-use serde::de::DeserializeOwned;
-
 use crate::bindings::admittance::plugin::types;
-use crate::{Error, Request, Response, SettingsErrors, sample, settings};
+use crate::{Error, Request, Response, Settings, SettingsErrors, sample, settings};
 
 pub use crate::bindings::admittance::plugin::types::{Capability, Description, ResourceRule};
 
@@ -20,7 +17,7 @@ pub use crate::bindings::admittance::plugin::types::{Capability, Description, Re
 pub trait Plugin: Sized + Send + Sync + 'static {
     /// The type of the operator's `settings`. Put [`#[settings]`](macro@crate::settings) on
     /// the type, or use [`NoSettings`](crate::NoSettings).
-    type Settings: DeserializeOwned + JsonSchema;
+    type Settings: Settings;
 
     /// Validates the settings and keeps what [`Plugin::admit`] needs.
     ///
@@ -41,7 +38,8 @@ pub trait Plugin: Sized + Send + Sync + 'static {
     ///
     /// Called at the end of `configure`. Every call starts with the memory that it leaves, so a cache that is filled
     /// here is full from the first request on. The sample is the CREATE of a Pod of about 1 kB. Most plugins that
-    /// need this write `let _ = self.admit(sample);`. Capabilities other than logging are not available yet.
+    /// need this write `let _ = self.admit(sample);`. `cluster` and `http` return `Unavailable` here, and there
+    /// are no environment values yet.
     fn warm_up(&self, sample: &Request) {
         let _ = sample;
     }

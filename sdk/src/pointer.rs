@@ -2,7 +2,8 @@
 
 pub use jsonptr::{Pointer, PointerBuf};
 
-/// A JSON Pointer from its segments: names and indexes, each escaped as RFC 6901 requires.
+/// A JSON Pointer from its segments: names and indexes, each escaped as RFC 6901 requires. `pointer![base; ...]`
+/// appends them to another pointer.
 ///
 /// ```
 /// use admittance_sdk::pointer;
@@ -11,10 +12,20 @@ pub use jsonptr::{Pointer, PointerBuf};
 /// assert_eq!(pointer!["spec", "containers", index, "image"].as_str(), "/spec/containers/2/image");
 /// assert_eq!(pointer!["metadata", "annotations", "example.com/team"].as_str(), "/metadata/annotations/example.com~1team");
 /// assert_eq!(pointer![].as_str(), "");
+///
+/// let spec = pointer!["spec", "template", "spec"];
+/// let image = pointer![spec; "containers", 0, "image"];
+/// assert_eq!(image.as_str(), "/spec/template/spec/containers/0/image");
+/// assert_eq!(spec.concat(&pointer!["volumes"]).as_str(), "/spec/template/spec/volumes");
 /// ```
 #[macro_export]
 macro_rules! pointer {
     () => { $crate::PointerBuf::new() };
+    ($base:expr; $($segment:expr),+ $(,)?) => {{
+        let mut pointer = ::core::convert::AsRef::<$crate::Pointer>::as_ref(&$base).to_buf();
+        $(pointer.push_back($segment);)+
+        pointer
+    }};
     ($($segment:expr),+ $(,)?) => {{
         let mut pointer = $crate::PointerBuf::new();
         $(pointer.push_back($segment);)+

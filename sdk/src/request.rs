@@ -100,7 +100,7 @@ impl Request {
     ///
     /// # Errors
     /// The object cannot be parsed as the type; the message says where.
-    pub fn object<'a, T: Deserialize<'a>>(&'a self) -> Result<Option<T>, Error> {
+    pub fn object<'a, T: View<'a>>(&'a self) -> Result<Option<T>, Error> {
         self.read(Document::Object)
     }
 
@@ -108,7 +108,7 @@ impl Request {
     ///
     /// # Errors
     /// The object cannot be parsed as the type; the message says where.
-    pub fn old_object<'a, T: Deserialize<'a>>(&'a self) -> Result<Option<T>, Error> {
+    pub fn old_object<'a, T: View<'a>>(&'a self) -> Result<Option<T>, Error> {
         self.read(Document::OldObject)
     }
 
@@ -116,7 +116,7 @@ impl Request {
     ///
     /// # Errors
     /// The options cannot be parsed as the type; the message says where.
-    pub fn options<'a, T: Deserialize<'a>>(&'a self) -> Result<Option<T>, Error> {
+    pub fn options<'a, T: View<'a>>(&'a self) -> Result<Option<T>, Error> {
         self.read(Document::Options)
     }
 
@@ -242,6 +242,17 @@ fn tree(object: &impl Serialize) -> Result<Value, Error> {
         source,
     })
 }
+
+/// A type that a document can be parsed as: [`#[view]`](macro@crate::view) makes it one.
+#[diagnostic::on_unimplemented(
+    message = "the request cannot be read as `{Self}`",
+    label = "put `#[view]` on `{Self}`, and on the types of its fields",
+    note = "a view that borrows from the request has `#[serde(borrow)]` on its fields with a lifetime"
+)]
+pub trait View<'de>: Deserialize<'de> {}
+
+#[diagnostic::do_not_recommend]
+impl<'de, T: Deserialize<'de>> View<'de> for T {}
 
 /// Locates an error by parsing again with path tracking, which valid documents do not pay for.
 #[cold]

@@ -10,6 +10,18 @@ use serde::de::DeserializeOwned;
 use crate::bindings::admittance::plugin::types;
 use crate::pointer;
 
+/// A type that can be the settings of a plugin: [`#[settings]`](macro@crate::settings) makes it one.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the settings of a plugin",
+    label = "put `#[settings]` on `{Self}`",
+    note = "settings own their values: a type with a lifetime cannot be settings, use `String` instead of `&str`",
+    note = "a plugin without settings has `type Settings = NoSettings;`"
+)]
+pub trait Settings: DeserializeOwned + JsonSchema {}
+
+#[diagnostic::do_not_recommend]
+impl<T: DeserializeOwned + JsonSchema> Settings for T {}
+
 /// The settings of a plugin that has none. Anything but `{}` is a mistake.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

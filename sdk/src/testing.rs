@@ -40,7 +40,7 @@ use crate::{
 pub(crate) mod cluster;
 
 pub use crate::bindings::admittance::plugin::types::Denial;
-pub use cluster::with_cluster;
+pub use cluster::{with_access, with_cluster};
 
 /// Configures a plugin as the host does, including warm-up. The settings are JSON text or a [`Value`].
 ///
@@ -185,7 +185,7 @@ impl RequestBuilder {
             verdict,
             warnings,
             audit_annotations,
-        } = admit(&self.0)?.into_contract();
+        } = cluster::with_user(self.0.user(), || admit(&self.0))?.into_contract();
         let mut object = self.0.object_value()?;
         let mut patch = None;
         let mut denial = None;

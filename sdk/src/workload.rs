@@ -29,11 +29,16 @@
 //! # assert_eq!(testing::create(job).run(admit).unwrap().denial().unwrap().message, "/spec/template/spec/containers: one has no image; name it");
 //! ```
 
+mod container;
 mod shape;
 
 use jsonptr::PointerBuf;
 use serde_json::Value;
 
+pub use container::{
+    Capabilities, EnvSource, EnvVar, ExecProbe, HttpProbe, KeyRef, Port, Probe, Quantities, Resources,
+    Scalar, SeccompProfile, SecurityContext, TcpProbe,
+};
 pub use shape::{Container, ImagePullSecret, TextMap, Volume};
 
 use crate::{Document, Error, Request, pointer};

@@ -123,12 +123,22 @@ impl Cluster {
             authorities: &self.authority,
             identity: None,
         })?;
-        Ok(Rest::new(client, self.address, &User::Admin.token()))
+        Ok(Rest::new(client, self.url(), &User::Admin.token()))
     }
 
     /// The kubeconfig of this user, for kubectl or the webhook server.
     pub(crate) fn kubeconfig(&self, user: User) -> PathBuf {
         kubeconfig(self.directory.path(), user)
+    }
+
+    /// The URL of the API server.
+    pub(crate) fn url(&self) -> String {
+        format!("https://{}", self.address)
+    }
+
+    /// kubectl with another kubeconfig.
+    pub(crate) fn kubectl_with(&self, kubeconfig: &Path) -> Result<Kubectl, Error> {
+        Kubectl::new(self.directory.path(), kubeconfig)
     }
 
     /// The PEM file of the authority that signed the API server's client certificate for webhook servers.
@@ -245,7 +255,7 @@ async fn start_api_server(
         authorities: authority,
         identity: None,
     })?;
-    let rest = Rest::new(client, address, &User::Admin.token());
+    let rest = Rest::new(client, format!("https://{address}"), &User::Admin.token());
     let is_ready = async || {
         rest.get("/readyz")
             .await

@@ -4,11 +4,16 @@ use std::{
     env,
     path::{Path, PathBuf},
     process::Stdio,
+    time::Duration,
 };
 
 use admittance_tests::{Artifacts, Error};
 use serde_json::Value;
-use tokio::{io::AsyncWriteExt as _, process::Command, time::timeout};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines},
+    process::{Child, ChildStdout, Command},
+    time::timeout,
+};
 
 use crate::process::NEVER;
 
@@ -77,6 +82,43 @@ impl Said {
     }
 }
 
+/// A kubectl that runs until it is dropped.
+pub(crate) struct Running {
+    child: Child,
+    lines: Option<Lines<BufReader<ChildStdout>>>,
+}
+
+impl Running {
+    /// The next line of its output that contains this.
+    ///
+    /// # Panics
+    ///
+    /// If there is none in time.
+    pub(crate) async fn until(&mut self, words: &str) -> String {
+        let lines = self.lines.as_mut().unwrap();
+        let reading = async {
+            while let Some(line) = lines.next_line().await.unwrap() {
+                if line.contains(words) {
+                    return line;
+                }
+            }
+            unreachable!("kubectl ended before it wrote `{words}`")
+        };
+        timeout(NEVER, reading)
+            .await
+            .unwrap_or_else(|_| unreachable!("kubectl did not write `{words}`"))
+    }
+
+    /// Waits until it ends, and for at most this long.
+    ///
+    /// # Panics
+    ///
+    /// If it does not.
+    pub(crate) async fn ended(&mut self, limit: Duration) {
+        timeout(limit, self.child.wait()).await.unwrap().unwrap();
+    }
+}
+
 impl Kubectl {
     pub(crate) fn new(home: &Path, kubeconfig: &Path) -> Result<Self, Error> {
         Ok(Self {
@@ -91,9 +133,8 @@ impl Kubectl {
         self.run_with(arguments, "").await
     }
 
-    /// Runs it with documents on its standard input, for `-f -`.
-    pub(crate) async fn run_with(&self, arguments: &[&str], input: &str) -> Result<Said, Error> {
-        let error = || Error::io(format!("kubectl {}", arguments.join(" ")));
+    /// The command with these arguments, whose input and output are pipes. The process is killed when it is dropped.
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         // Without the user's clusters and the machine's proxy.
         command.env_clear();
@@ -108,7 +149,21 @@ impl Kubectl {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true);
-        let mut child = command.spawn().map_err(error())?;
+        command
+    }
+
+    /// Starts it, for what does not end by itself.
+    pub(crate) fn start(&self, arguments: &[&str]) -> Result<Running, Error> {
+        let what = format!("kubectl {}", arguments.join(" "));
+        let mut child = self.command(arguments).spawn().map_err(Error::io(what))?;
+        let lines = child.stdout.take().map(|stdout| BufReader::new(stdout).lines());
+        Ok(Running { child, lines })
+    }
+
+    /// Runs it with documents on its standard input, for `-f -`.
+    pub(crate) async fn run_with(&self, arguments: &[&str], input: &str) -> Result<Said, Error> {
+        let error = || Error::io(format!("kubectl {}", arguments.join(" ")));
+        let mut child = self.command(arguments).spawn().map_err(error())?;
         if let Some(mut stdin) = child.stdin.take() {
             // It may exit before reading everything, and then prints the reason.
             let _ = stdin.write_all(input.as_bytes()).await;

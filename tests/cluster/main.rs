@@ -25,6 +25,7 @@ mod authority;
 mod cluster;
 mod figures;
 mod kubectl;
+mod kubelet;
 mod process;
 mod registration;
 mod rest;

@@ -1,7 +1,5 @@
 //! Direct access to the API, if kubectl is too slow or hides details.
 
-use std::net::SocketAddr;
-
 use admittance_tests::{Client, Error, Reply};
 use http::{Method, Request};
 use serde_json::Value;
@@ -10,15 +8,15 @@ use serde_json::Value;
 #[derive(Clone, Debug)]
 pub(crate) struct Rest {
     client: Client,
-    address: SocketAddr,
+    url: String,
     authorization: String,
 }
 
 impl Rest {
-    pub(crate) fn new(client: Client, address: SocketAddr, token: &str) -> Self {
+    pub(crate) fn new(client: Client, url: String, token: &str) -> Self {
         Self {
             client,
-            address,
+            url,
             authorization: format!("Bearer {token}"),
         }
     }
@@ -40,7 +38,7 @@ impl Rest {
         path: &str,
         object: Option<&Value>,
     ) -> Result<Reply, Error> {
-        let url = format!("https://{}{path}", self.address);
+        let url = format!("{}{path}", self.url);
         let request = Request::builder()
             .method(method)
             .uri(&url)

@@ -9,12 +9,14 @@
 //! | the Pods behind `clientConfig.service` | there are no nodes; a Service with an external host is called instead |
 //! | namespaces that have `kubernetes.io/metadata.name` automatically | from 1.21 on |
 //! | deletion that continues after admission (garbage collection, namespaces) | no controllers run |
+//! | containers | there are no nodes; a stand-in for a kubelet answers `exec`, `logs` and `port-forward` |
 
 mod bare;
 mod callers;
 mod documents;
 mod edge;
 mod failures;
+mod gateway;
 mod installation;
 mod mutating;
 mod operations;
@@ -111,5 +113,10 @@ pub(crate) const SCENARIOS: &[Scenario] = scenarios! {
     ;
     installation:
         what_is_printed_injects_and_refuses,
+    ;
+    gateway:
+        a_cluster_is_used_directly,
+        a_cluster_is_used_through_a_tunnel,
+        a_hundred_watches_end_with_their_token,
     ;
 };

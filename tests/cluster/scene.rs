@@ -12,7 +12,7 @@ use std::{
     },
 };
 
-use admittance_tests::{Admittance, Artifacts, Serve};
+use admittance_tests::{Admittance, Artifacts, Metrics, Serve};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -54,6 +54,16 @@ impl Scene {
 
     /// Serves these chains, with additions to the configuration.
     pub(crate) async fn configured(cluster: Arc<Cluster>, more: Value, chains: &[Value]) -> Self {
+        Self::with_dialect(cluster, json!({"kubernetes": {}}), more, chains).await
+    }
+
+    /// The same with this dialect.
+    pub(crate) async fn with_dialect(
+        cluster: Arc<Cluster>,
+        dialect: Value,
+        more: Value,
+        chains: &[Value],
+    ) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let namespace = format!("scene-{}", cluster.number());
         let kubectl = cluster.kubectl().unwrap();
@@ -77,7 +87,7 @@ impl Scene {
             scene.define(chain);
         }
         let mut config = json!({
-            "dialect": {"kubernetes": {}},
+            "dialect": dialect,
             "listen": {"tls": {"certificate": "mounted/tls.crt", "key": "mounted/tls.key"}},
             "definitions": ["chains"],
         });
@@ -128,6 +138,15 @@ impl Scene {
     /// The running server.
     pub(crate) fn program(&mut self) -> &mut Admittance {
         self.program.as_mut().unwrap()
+    }
+
+    pub(crate) async fn metrics(&self) -> Metrics {
+        self.program.as_ref().unwrap().metrics().await.unwrap()
+    }
+
+    /// Its address on the admin port.
+    pub(crate) fn admin_url(&self) -> String {
+        self.program.as_ref().unwrap().admin_url("")
     }
 
     /// A file of the scene.

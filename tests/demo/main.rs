@@ -88,8 +88,8 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             driver.terminate()?;
         }
         _ = terminate.recv() => driver.terminate()?,
-        ended = driver.ended() => {
-            eprintln!("error: the driver ended with {}", ended?);
+        exited = driver.exited() => {
+            eprintln!("error: the driver ended with {}", exited?);
             return Ok(ExitCode::FAILURE);
         }
     }

@@ -68,9 +68,24 @@ impl Artifacts {
     ///
     /// When it was not built.
     pub fn component(&self, package: &str) -> Result<PathBuf, Error> {
-        let file = format!("{}.wasm", package.replace('-', "_"));
+        self.module("wasm32-wasip2", &package.replace('-', "_"))
+    }
+
+    /// A Kubewarden policy of `tests/policies`: `guest_policy`, which is called by waPC, or `guest_policy_program`.
+    ///
+    /// # Errors
+    ///
+    /// When it was not built.
+    pub fn policy(&self, name: &str) -> Result<PathBuf, Error> {
+        self.module("wasm32-wasip1", name)
+    }
+
+    fn module(&self, target: &str, name: &str) -> Result<PathBuf, Error> {
         there(
-            self.target.join("wasm32-wasip2/plugin").join(file),
+            self.target
+                .join(target)
+                .join("plugin")
+                .join(format!("{name}.wasm")),
             "cargo task plugins --guests",
         )
     }

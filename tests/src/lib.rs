@@ -36,3 +36,12 @@ pub use serve::Serve;
 pub use swaps::{Swapped, Swaps};
 pub use upstream::{Gate, Received, Upstream};
 pub use versions::Versions;
+
+/// The examples of the documentation for authors of plugins. Not in the SDK, which reads only its own files.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../docs/authors.md")]
+    struct Authors;
+}

@@ -1,6 +1,7 @@
 use std::{
     ffi::OsString,
     net::SocketAddr,
+    path::Path,
     process::{ExitStatus, Output, Stdio},
 };
 
@@ -60,13 +61,17 @@ impl Admittance {
     ///
     /// When it was not built.
     pub fn command() -> Result<Command, Error> {
-        let mut command = Command::new(Artifacts::find()?.program("admittance")?);
+        Ok(Self::command_of(&Artifacts::find()?.program("admittance")?))
+    }
+
+    pub(crate) fn command_of(program: &Path) -> Command {
+        let mut command = Command::new(program);
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("ADMITTANCE_") {
                 command.env_remove(name);
             }
         }
-        Ok(command)
+        command
     }
 
     /// Runs `admittance` with these arguments and waits for its exit.
@@ -104,6 +109,19 @@ impl Admittance {
             admin: None,
             _history: history,
         })
+    }
+
+    /// Waits until its admin port is open, while it loads chains and plugins.
+    ///
+    /// # Errors
+    ///
+    /// When it ends instead.
+    pub async fn until_starting(&mut self) -> Result<(), Error> {
+        let starting = self
+            .until_logged("the line that it starts", |line| line.message() == "starting")
+            .await?;
+        self.admin = starting.address("admin");
+        Ok(())
     }
 
     /// Waits until it serves.
@@ -335,14 +353,24 @@ impl Admittance {
         }
     }
 
-    /// Waits for its exit.
+    /// Waits for its exit, however long it runs.
+    ///
+    /// # Errors
+    ///
+    /// When the process cannot be waited for.
+    pub async fn exited(&mut self) -> Result<ExitStatus, Error> {
+        let status = self.child.wait().await;
+        status.map_err(Error::io("waiting for the program's end"))
+    }
+
+    /// Waits for its exit, which is expected now.
     ///
     /// # Errors
     ///
     /// When it does not end.
     pub async fn ended(&mut self) -> Result<ExitStatus, Error> {
-        match tokio::time::timeout(NEVER, self.child.wait()).await {
-            Ok(status) => status.map_err(Error::io("waiting for the program's end")),
+        match tokio::time::timeout(NEVER, self.exited()).await {
+            Ok(status) => status,
             Err(_) => Err(Error::Never {
                 what: "the program's end".into(),
                 limit: NEVER,

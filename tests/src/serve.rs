@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use tokio::process::Command;
 
 use crate::{
-    Admittance, Error,
+    Admittance, Artifacts, Error,
     program::{Finished, finish},
 };
 
@@ -28,18 +28,26 @@ impl Serve {
     ///
     /// When the program was not built.
     pub fn new(config: impl AsRef<Path>) -> Result<Self, Error> {
-        let mut command = Admittance::command()?;
+        Ok(Self::of(
+            &Artifacts::find()?.program("admittance")?,
+            config.as_ref(),
+        ))
+    }
+
+    /// The same for another build of the program.
+    pub fn of(program: &Path, config: &Path) -> Self {
+        let mut command = Admittance::command_of(program);
         command
             .args(["serve", "--log-format", "json", "--config"])
-            .arg(config.as_ref());
+            .arg(config);
         command.args(["--admin", "127.0.0.1:0"]);
         let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
-        Ok(Self {
+        Self {
             command,
             listen: Some(any_port),
             history: None,
             around: Vec::new(),
-        })
+        }
     }
 
     /// Listen here.

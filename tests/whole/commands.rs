@@ -143,10 +143,23 @@ spec:
     };
     for (settings, code, words) in [
         ("{ refuseLatest: true }", 0, "images"),
-        ("{ refuseLatest: perhaps }", 1, "refuseLatest"),
+        (
+            "{ refuseLatest: perhaps }",
+            1,
+            "images.yaml:8:{}: stage images of chain images: the plugin rejected its settings: /refuseLatest: ",
+        ),
         ("{ refuseLates: true }", 1, "refuseLates"),
     ] {
-        let file = write(&directory, "images.yaml", chain(settings));
+        let text = chain(settings);
+        let file = write(&directory, "images.yaml", &text);
+        // The place of the value, for those that name it.
+        let value = text
+            .lines()
+            .nth(7)
+            .unwrap()
+            .find("perhaps")
+            .map(|column| column + 1);
+        let words = words.replace("{}", &value.unwrap_or_default().to_string());
         let arguments = [
             OsStr::new("check"),
             file.as_os_str(),
@@ -161,7 +174,7 @@ spec:
             check.stdout,
             check.stderr
         );
-        assert!(check.stdout.contains(words), "{settings}: {}", check.stdout);
+        assert!(check.stdout.contains(&words), "{settings}: {}", check.stdout);
     }
 }
 
@@ -456,4 +469,202 @@ async fn run_takes_a_plugin_with_its_settings() {
         let run = run(plugin, &request, &["--settings", settings]).await;
         assert_eq!(run.code, Some(code), "{settings}: {}{}", run.stdout, run.stderr);
     }
+}
+
+/// `kubectl get -o yaml`, several documents, a directory and standard input.
+#[tokio::test]
+async fn run_takes_many_requests() {
+    let directory = tempfile::tempdir().unwrap();
+    let chain = write(
+        &directory,
+        "chain.yaml",
+        format!(
+            "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: {{ name: images }}\nspec:\n  \
+             rules: [{{ operations: [CREATE], resources: [pods] }}]\n  \
+             stages: [{{ name: tags, plugin: {{ source: \"{}\", settings: {{ refuseLatest: true }} }} }}]\n",
+            source("image-policy")
+        ),
+    );
+    let pod = |name: &str, image: &str| {
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "shop"},
+               "spec": {"containers": [{"name": "web", "image": image}]}})
+    };
+    let folder = directory.path().join("objects");
+    fs::create_dir(&folder).unwrap();
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": [pod("a", "nginx:1"), pod("b", "nginx")]});
+    fs::write(folder.join("list.json"), list.to_string()).unwrap();
+    let service =
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "d", "namespace": "shop"}});
+    fs::write(
+        folder.join("two.yaml"),
+        format!("# one\n{}\n---\n{service}\n", pod("c", "nginx:2")),
+    )
+    .unwrap();
+    fs::write(folder.join("README.md"), "not an object").unwrap();
+    let run = run(&chain, &folder, &[]).await;
+    assert_eq!(run.code, Some(1), "{}{}", run.stdout, run.stderr);
+    let lines: Vec<_> = run.stdout.lines().collect();
+    for (line, words) in lines.iter().skip(1).zip([
+        ["allowed", "CREATE v1/Pod shop/a", "list.json: item 1", ""],
+        [
+            "refused",
+            "CREATE v1/Pod shop/b",
+            "list.json: item 2",
+            "refuseLatest",
+        ],
+        ["allowed", "CREATE v1/Pod shop/c", "two.yaml:2", ""],
+        [
+            "not matched",
+            "CREATE v1/Service shop/d",
+            "two.yaml:4",
+            "images: no rule of the chain is for CREATE of v1/services, kind Service: `resources` has pods",
+        ],
+    ]) {
+        for word in words {
+            assert!(line.contains(word), "{word} in {line}");
+        }
+    }
+    assert_eq!(
+        lines.last(),
+        Some(&"4 requests: 2 allowed, 1 refused, 1 not matched"),
+        "{}",
+        run.stdout
+    );
+
+    let json = self::run(&chain, &folder, &["--output", "json"]).await;
+    let report: Value = serde_json::from_str(&json.stdout).unwrap();
+    let allowed: Vec<_> = report["requests"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|report| &report["allowed"])
+        .collect();
+    assert_eq!(allowed, [true, false, true, true]);
+
+    let mut program = Admittance::command().unwrap();
+    program.args([
+        "run".as_ref(),
+        chain.as_os_str(),
+        "-".as_ref(),
+        "--store".as_ref(),
+        store().as_os_str(),
+    ]);
+    let input = fs::File::open(folder.join("two.yaml")).unwrap();
+    let output = program.stdin(input).output().await.unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        stdout.contains("2 requests: 1 allowed, 0 refused, 1 not matched"),
+        "{stdout}"
+    );
+
+    let none = write(&directory, "none.yaml", "# nothing\n");
+    let run = self::run(&chain, &none, &[]).await;
+    assert_eq!(run.code, Some(2));
+    assert!(run.stderr.contains("there is no request in"), "{}", run.stderr);
+}
+
+#[tokio::test]
+async fn run_grants_a_plugin_what_it_looks_up() {
+    let directory = tempfile::tempdir().unwrap();
+    let plugin = source("edge-health");
+    let plugin = Path::new(plugin.strip_prefix("file:").unwrap());
+    let endpoints = write(
+        &directory,
+        "endpoints.yaml",
+        "{apiVersion: v1, kind: Endpoints, metadata: {name: web, namespace: shop}, \
+          subsets: [{notReadyAddresses: [{ip: 10.0.0.1, nodeName: far}]}]}",
+    );
+    let node = "{apiVersion: v1, kind: Node, metadata: {name: far}, status: {conditions: [{type: Ready, status: Unknown}]}}";
+    let nodes = write(&directory, "nodes.yaml", node);
+    let nodes = nodes.to_str().unwrap();
+    for (more, code, told) in [
+        (
+            &["--allow", "cluster=v1/Node", "--cluster", nodes][..],
+            0,
+            "changed by",
+        ),
+        (&["--cluster", nodes], 1, "capability-denied"),
+        (&["--allow", "cluster=v1/Node"], 1, "unavailable"),
+        (&["--allow", "nodes"], 2, "write cluster=v1/Node"),
+    ] {
+        let run = run(plugin, &endpoints, more).await;
+        assert_eq!(run.code, Some(code), "{more:?}: {}{}", run.stdout, run.stderr);
+        assert!(
+            run.stdout.contains(told) || run.stderr.contains(told),
+            "{more:?}: {}{}",
+            run.stdout,
+            run.stderr
+        );
+    }
+    let sends = source("guest-reaches-out");
+    let sends = Path::new(sends.strip_prefix("file:").unwrap());
+    let answers = "[{url: 'https://policy.example.com/rules', status: 201, body: [shop]}]";
+    let answers = write(&directory, "answers.yaml", answers);
+    let wrong = write(
+        &directory,
+        "wrong.yaml",
+        "[{url: 'https://policy.example.com/rules', state: 201}]",
+    );
+    let (answers, wrong) = (answers.to_str().unwrap(), wrong.to_str().unwrap());
+    let settings = "{target: http, url: 'https://policy.example.com/rules'}";
+    let granted = [
+        "--settings",
+        settings,
+        "--allow",
+        "http=https://policy.example.com",
+    ];
+    for (more, code, told) in [
+        (&["--http", answers][..], 1, "201 [\"shop\"]"),
+        (
+            &[],
+            0,
+            "outgoing requests of plugins are not enabled on this host",
+        ),
+        (&["--http", wrong], 2, "wrong.yaml:1:"),
+    ] {
+        let run = self::run(sends, &endpoints, &[&granted[..], more].concat()).await;
+        assert_eq!(run.code, Some(code), "{more:?}: {}{}", run.stdout, run.stderr);
+        let all = format!("{}{}", run.stdout, run.stderr);
+        assert!(all.contains(told), "{more:?}: {all}");
+    }
+    let cluster = write(
+        &directory,
+        "cluster.yaml",
+        "{apiVersion: v1, kind: Node, metadata: {name: a}, spec: {providerID: x, unschedulable: true}}\n---\n\
+         {apiVersion: v1, kind: Node, metadata: {name: b}}\n---\n\
+         {apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: r, namespace: shop}, \
+          rules: [{verbs: [get], apiGroups: [''], resources: [secrets]}]}\n---\n\
+         {apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: r, namespace: shop}, \
+          roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: r}, subjects: [{kind: User, name: jo}]}\n",
+    );
+    let cluster = ["--cluster", cluster.to_str().unwrap()];
+    for (target, grant, told) in [
+        (
+            "{target: nodes}",
+            "cluster=v1/Node",
+            r#"[{"metadata":{"name":"a"},"spec":{"providerID":"x"}},{"metadata":{"name":"b"}}]"#,
+        ),
+        (
+            "{target: access}",
+            "cluster=authorization.k8s.io/v1/SubjectAccessReview",
+            "get true, delete false",
+        ),
+        (
+            "{target: access}",
+            "cluster=authorization.k8s.io/v1/SelfSubjectAccessReview",
+            "add `authorization.k8s.io/v1/SubjectAccessReview` to `allow.cluster` of the stage",
+        ),
+    ] {
+        let more = [&cluster[..], &["--settings", target, "--allow", grant]].concat();
+        let run = self::run(sends, &endpoints, &more).await;
+        assert!(run.stdout.contains(told), "{told}: {}{}", run.stdout, run.stderr);
+    }
+    let chain = write(&directory, "chain.yaml", "");
+    let run = run(&chain, &endpoints, &["--allow", "cluster=v1/Node"]).await;
+    assert_eq!(run.code, Some(2));
+    assert!(
+        run.stderr.contains("--allow is only for a plugin"),
+        "{}",
+        run.stderr
+    );
 }

@@ -42,12 +42,34 @@ impl std::fmt::Display for Package {
     }
 }
 
-fn metadata(platforms: &[String]) -> Metadata {
+/// Cargo, at the top of the repository.
+fn cargo() -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
+    command.current_dir(repository());
     command
-        .args(["metadata", "--format-version", "1", "--locked"])
-        .current_dir(repository());
+}
+
+/// The files below a folder, with their texts.
+fn texts_below(folder: PathBuf) -> Vec<(PathBuf, String)> {
+    let (mut folders, mut texts) = (vec![folder], Vec::new());
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let text = fs::read_to_string(&path).unwrap();
+                texts.push((path, text));
+            }
+        }
+    }
+    texts
+}
+
+fn metadata(platforms: &[String]) -> Metadata {
+    let mut command = cargo();
+    command.args(["metadata", "--format-version", "1", "--locked"]);
     for platform in platforms {
         command.args(["--filter-platform", platform]);
     }
@@ -146,7 +168,7 @@ fn is_allowed(license: &str, allowed: &[String]) -> bool {
 const BROUGHT_BY_FEATURE: [(&str, &[&str]); 3] = [
     ("plugins", &["wasmtime", "cranelift-codegen"]),
     ("registries", &["reqwest", "docker_credential", "http-auth"]),
-    ("signatures", &["sigstore-verify", "p256", "jiff"]),
+    ("signatures", &["sigstore-verify", "p256"]),
 ];
 
 /// An embedder builds only what the features that it chose need, and never a client of Kubernetes.
@@ -226,6 +248,7 @@ const LAYERS: [&[&str]; 8] = [
         "admittance-cluster",
         "admittance-definitions",
         "admittance-dialect",
+        "admittance-outbound",
         "admittance-sandbox",
         "admittance-webhook",
     ],
@@ -279,6 +302,37 @@ fn the_arrows_between_crates_point_one_way() {
     }
 }
 
+/// The SDK and its macros can be published: nothing of them is outside of their directories.
+#[test]
+fn the_sdk_can_be_packaged() {
+    let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("packages");
+    let output = cargo()
+        .args(["package", "--offline", "--no-verify", "--allow-dirty"])
+        .args(["-p", "admittance-sdk-macros", "-p", "admittance-sdk"])
+        .arg("--target-dir")
+        .arg(&target)
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "cargo package: {told}");
+    for folder in ["sdk/src", "sdk/macros/src"] {
+        for (path, text) in texts_below(repository().join(folder)) {
+            assert!(
+                !text.contains("../../"),
+                "{} reads outside of its package",
+                path.display()
+            );
+        }
+    }
+    // The contract, through a link.
+    assert!(repository().join("sdk/wit/world.wit").exists());
+    assert!(
+        fs::symlink_metadata(repository().join("sdk/wit"))
+            .unwrap()
+            .is_symlink()
+    );
+}
+
 /// `doctest = false` saves a compilation of the crate, so only a crate without examples may say it.
 #[test]
 fn every_example_in_a_docstring_is_a_test() {
@@ -290,30 +344,21 @@ fn every_example_in_a_docstring_is_a_test() {
         if !workspace_members.contains(&package.id) || package.targets.iter().any(|target| target.doctest) {
             continue;
         }
-        let mut folders = vec![package.manifest_path.parent().unwrap().join("src")];
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(folder).unwrap() {
-                let path = entry.unwrap().path();
-                if path.is_dir() {
-                    folders.push(path);
-                    continue;
-                }
-                let text = fs::read_to_string(&path).unwrap();
-                let fences = text.lines().filter_map(|line| {
-                    let (comment, language) = line.split_once("```")?;
-                    comment.trim_start().starts_with("//").then_some(language)
-                });
-                // Every other fence closes a block. One without a language is Rust.
-                let is_example = |language: &str| {
-                    let rust = ["", "rust", "no_run", "should_panic", "compile_fail", "ignore"];
-                    language.split(',').any(|word| rust.contains(&word.trim()))
-                };
-                assert!(
-                    !fences.step_by(2).any(is_example),
-                    "{}: remove `doctest = false` from the Cargo.toml of {package}",
-                    path.display()
-                );
-            }
+        for (path, text) in texts_below(package.manifest_path.parent().unwrap().join("src")) {
+            let fences = text.lines().filter_map(|line| {
+                let (comment, language) = line.split_once("```")?;
+                comment.trim_start().starts_with("//").then_some(language)
+            });
+            // Every other fence closes a block. One without a language is Rust.
+            let is_example = |language: &str| {
+                let rust = ["", "rust", "no_run", "should_panic", "compile_fail", "ignore"];
+                language.split(',').any(|word| rust.contains(&word.trim()))
+            };
+            assert!(
+                !fences.step_by(2).any(is_example),
+                "{}: remove `doctest = false` from the Cargo.toml of {package}",
+                path.display()
+            );
         }
     }
 }

@@ -3,10 +3,11 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use admittance::admission::FailureKind;
-use admittance_tests::{Admittance, Client, Metrics, Serve, Upstream};
+use admittance_tests::{Admittance, Client, Metrics, ModuleServer, Serve, Upstream, Versions};
 use http::Method;
 
 use crate::scene::{BCS, Scene, application, source, write};
@@ -455,4 +456,50 @@ async fn the_command_shows_the_upstream() {
     let shown = Admittance::run(["status", "--server", &address]).await.unwrap();
     let line = format!("upstream {server}: up");
     assert!(shown.stdout.contains(&line), "{}", shown.stdout);
+}
+
+/// Probes and scrapers are answered while modules are loaded.
+#[tokio::test]
+async fn the_admin_port_is_open_from_the_start() {
+    let server = ModuleServer::start().await.unwrap();
+    server.put("versions.wasm", Versions::find().unwrap().module(1));
+    server.slow_down(Duration::from_secs(1));
+    let directory = tempfile::tempdir().unwrap();
+    let ca = write(&directory, "ca.pem", server.authority());
+    let config = format!("{BCS}modules: {{ ca: \"{}\" }}\n", ca.display());
+    let config = write(&directory, "admittance.yaml", config);
+    let chain = format!(
+        "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: {{ name: versions }}\nspec:\n  \
+         rules: [{{ operations: [CREATE], kinds: [application] }}]\n  stages:\n  - name: version\n    plugin:\n      \
+         source: \"{}\"\n      settings: {{ name: version }}\n",
+        server.url("versions.wasm")
+    );
+    write(&directory, "chains.yaml", chain);
+    let upstream = Upstream::start().await.unwrap();
+    let serve = Serve::new(config).unwrap().upstream(&upstream.url());
+    let mut program = serve.store(directory.path().join("store")).spawn().unwrap();
+    program.until_starting().await.unwrap();
+    let client = Client::new().unwrap();
+    for (path, status, part) in [
+        ("/healthz", 200, "ok"),
+        ("/readyz", 503, "{\"ready\":false}"),
+        ("/metrics", 200, "process_start_time_seconds"),
+        ("/v1/status", 503, "the driver is starting"),
+    ] {
+        let reply = client.get(&program.admin_url(path)).await.unwrap();
+        assert_eq!(reply.status.as_u16(), status, "{path}");
+        assert!(reply.text().contains(part), "{path}: {}", reply.text());
+    }
+    server.slow_down(Duration::ZERO);
+    program.until_serving().await.unwrap();
+    let prepared = program
+        .log()
+        .iter()
+        .any(|line| line.message() == "preparing a plugin");
+    assert!(prepared);
+    let ready = client.get(&program.admin_url("/readyz")).await.unwrap();
+    assert_eq!(
+        (ready.status.as_u16(), ready.text().as_str()),
+        (200, "{\"ready\":true}")
+    );
 }

@@ -7,7 +7,10 @@
     reason = "a test says what is wrong by panicking"
 )]
 
+mod accounts;
+mod authors;
 mod bcs;
+mod clusters;
 mod commands;
 mod demo;
 mod documents;
@@ -20,5 +23,7 @@ mod manifests;
 mod mesos;
 mod nomad;
 mod operator;
+mod outbound;
+mod policies;
 mod scene;
 mod webhooks;

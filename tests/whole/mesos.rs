@@ -14,4 +14,4 @@ mod sessions;
 mod tls;
 mod vectors;
 mod writers;
-mod zookeeper;
+pub(crate) mod zookeeper;

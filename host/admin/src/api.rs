@@ -1,14 +1,15 @@
-//! The types of requests and replies of the API below `/v1`, in addition to the host's own types ([`Revision`] and so
+//! The types of requests and replies of the API below `/v1`, in addition to those of the crates below ([`Revision`] and so
 //! on).
 
-use std::path::PathBuf;
+pub mod accounts;
 
 use admittance::{CandidateReport, Moment, Revision, Status};
 pub use admittance_bcs::{
-    DiscoveryStatus, EnsembleStatus, GatewayCluster, GatewayStatus, RegisteredNode, ServerHealth,
-    TokensStatus,
+    AccountsStatus, DiscoveryStatus, EnsembleStatus, GatewayCluster, GatewayStatus, KubernetesCluster, Peer,
+    PeersStatus, RegisteredNode, ServerHealth, TokensStatus,
 };
-use admittance_definitions::StoredDefinition;
+pub use admittance_cluster::{ClusterStatus, ClusterWatch, WatchState};
+pub use admittance_definitions::StoredDefinition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -38,38 +39,6 @@ pub struct DriverStatus {
     pub cluster: Option<ClusterStatus>,
     /// The driver's own certificates.
     pub certificates: Vec<CertificateStatus>,
-}
-
-/// The connection to a Kubernetes API server.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ClusterStatus {
-    /// Its URL.
-    pub server: String,
-    /// The watch on namespaces.
-    pub namespaces: ClusterWatch,
-    /// The watches on kinds that plugins read.
-    pub kinds: Vec<ClusterWatch>,
-}
-
-/// A watch on objects of a Kubernetes cluster.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ClusterWatch {
-    /// What is watched: `v1/Node`.
-    pub kind: String,
-    /// `idle`, `starting`, `watching`, `down` or `refused`.
-    pub state: String,
-    /// When it entered that state.
-    pub since: Moment,
-    /// How many objects are cached.
-    pub objects: usize,
-    /// When the API server last answered.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub heard: Option<Moment>,
-    /// The last error; absent once the watch works again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub problem: Option<String>,
 }
 
 /// A certificate that this driver presents.
@@ -107,43 +76,7 @@ pub struct CandidateList {
 #[serde(rename_all = "camelCase")]
 pub struct DefinitionList {
     /// In the order of their files.
-    pub definitions: Vec<Definition>,
-}
-
-/// A definition in a file. The live one may be different, if a definition in the files is invalid or after a
-/// rollback.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Definition {
-    /// The kind as written in the file: `AdmissionChain`.
-    pub kind: String,
-    /// `metadata.name`; of BCS definitions `{namespace}/{name}`.
-    pub name: String,
-    /// The file that it is in.
-    pub file: PathBuf,
-    /// The line of the file on which it begins, from 1.
-    pub line: u32,
-    /// The text, including comments.
-    pub text: String,
-    /// Phase and name of its chain, `Mutating:pods`; absent if the definition has mistakes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub chain: Option<String>,
-    /// Whether it is an item of a list. Such a definition can be changed only in its file.
-    pub in_list: bool,
-}
-
-impl From<StoredDefinition> for Definition {
-    fn from(stored: StoredDefinition) -> Self {
-        Self {
-            kind: stored.id.kind,
-            name: stored.id.name,
-            file: stored.file,
-            line: stored.line,
-            text: stored.text,
-            chain: stored.chain.map(|chain| chain.to_string()),
-            in_list: stored.is_item,
-        }
-    }
+    pub definitions: Vec<StoredDefinition>,
 }
 
 /// `POST /v1/rollback`.

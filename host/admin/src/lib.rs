@@ -21,13 +21,13 @@ use std::{
     convert::Infallible,
     fmt,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
 };
 
 use admittance::Host;
-use admittance_bcs::HealthInfo;
+use admittance_bcs::{HealthInfo, accounts::Accounts};
 use admittance_net::listener::{Client, Handler, Transfer};
 use axum::{Router, body::Body};
 use http::{HeaderValue, Request, Response, header::CACHE_CONTROL};
@@ -51,6 +51,8 @@ pub struct Sources {
     pub status: Box<dyn Fn() -> DriverStatus + Send + Sync>,
     /// `/healthz` in the way of bcs-mesos-driver; none unless the driver takes its place.
     pub health: Box<dyn Fn() -> Option<HealthInfo> + Send + Sync>,
+    /// The users and clusters of a gateway; none unless it has them.
+    pub accounts: Option<Accounts>,
     /// Whether the driver is stopping.
     pub is_stopping: Arc<AtomicBool>,
     pub metrics: RenderMetrics,
@@ -87,10 +89,23 @@ fn routes() -> Vec<Route> {
 
 /// Answers the requests of the port. Cheap to clone; lives as long as the port.
 #[derive(Clone, Debug)]
-pub struct AdminService(Router);
+pub struct AdminService {
+    /// The routes until there is a host: health, readiness and metrics.
+    starting: Router,
+    started: Arc<OnceLock<Router>>,
+}
 
 impl AdminService {
-    pub fn new(access: Access, sources: Sources) -> Self {
+    /// A service without a host.
+    pub fn new(metrics: RenderMetrics) -> Self {
+        Self {
+            starting: operations::starting(metrics),
+            started: Arc::default(),
+        }
+    }
+
+    /// From now on, answers all requests.
+    pub fn start(&self, access: Access, sources: Sources) {
         let api = Api {
             access,
             sources: Arc::new(sources),
@@ -106,7 +121,8 @@ impl AdminService {
                 let path = request.uri().path();
                 ApiError::NotFound(format!("{path} was not found; see /v1/openapi.json"))
             });
-        Self(router.with_state(api))
+        // It is started once.
+        let _ = self.started.set(router.with_state(api));
     }
 }
 
@@ -115,7 +131,8 @@ impl Handler for AdminService {
 
     async fn handle(self, request: Request<Body>, client: Client, _: &Transfer) -> Response<Body> {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-        let answered: Result<_, Infallible> = self.0.oneshot(request).await;
+        let router = self.started.get().unwrap_or(&self.starting).clone();
+        let answered: Result<_, Infallible> = router.oneshot(request).await;
         let mut response = match answered {
             Ok(response) => response,
             Err(never) => match never {},

@@ -1,12 +1,17 @@
 //! `/healthz`, `/readyz` and `/metrics`, for probes and scrapers. No authentication is required.
 
 use admittance_bcs::HealthInfo;
-use axum::response::{IntoResponse, Response};
+use axum::{
+    Router,
+    response::{IntoResponse, Response},
+    routing::get,
+};
 use http::StatusCode;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 
 use crate::{
+    RenderMetrics,
     error::ApiError,
     route::{Call, Content, Json, Method::Get, Reply, ReplyForm, Route, Text},
 };
@@ -21,6 +26,16 @@ pub(super) fn routes() -> Vec<Route> {
         Route::new(Get, None, "/metrics", "metrics", "Metrics for Prometheus", metrics)
             .description("In the text format."),
     ]
+}
+
+/// The routes of a driver that loads its chains and plugins.
+pub(super) fn starting(render: RenderMetrics) -> Router {
+    let unavailable = "the driver is starting: it loads its chains and plugins";
+    Router::new()
+        .route("/healthz", get(async || Health::Alive))
+        .route("/readyz", get(async || Readiness { ready: false }))
+        .route("/metrics", get(async move || rendered(render).await))
+        .fallback(async move || ApiError::Unavailable(unavailable.to_owned()))
 }
 
 /// That the process is alive, or the health of a driver of BCS.
@@ -56,8 +71,9 @@ async fn healthz(call: Call) -> Result<Health, ApiError> {
 /// Whether the driver is ready for requests. Details are at `/v1/status`, which requires authentication.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 struct Readiness {
-    /// `true` until the driver is told to stop. It does not depend on the upstream: clients of a driver that is not
-    /// ready get refused connections in place of replies that explain the problem.
+    /// `true` from when the driver has loaded its chains until it is told to stop. It does not depend on the
+    /// upstream: clients of a driver that is not ready get refused connections in place of replies that explain the
+    /// problem.
     ready: bool,
 }
 
@@ -82,7 +98,7 @@ impl Reply for Readiness {
                 schema: generator.subschema_for::<Self>(),
             },
         };
-        vec![form(200, "Ready."), form(503, "Stopping.")]
+        vec![form(200, "Ready."), form(503, "Starting or stopping.")]
     }
 }
 
@@ -93,7 +109,10 @@ async fn readyz(call: Call) -> Result<Readiness, ApiError> {
 }
 
 async fn metrics(call: Call) -> Result<Text, ApiError> {
-    let render = call.api.sources.metrics.clone();
+    rendered(call.api.sources.metrics.clone()).await
+}
+
+async fn rendered(render: RenderMetrics) -> Result<Text, ApiError> {
     // With thousands of stages, the text is megabytes long.
     let text = tokio::task::spawn_blocking(move || render())
         .await

@@ -1,16 +1,13 @@
 //! Tokens that authenticate clients, and the files that contain them.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::path::{Path, PathBuf};
 
 use admittance_net::bearer::TokenDigest;
 use admittance_watch::{
-    Watch, WatchConfig,
+    Reloaded,
     file::{self, SecretError},
 };
-use arc_swap::ArcSwapOption;
+use futures_util::future::join_all;
 use subtle::Choice;
 
 use crate::config::Role;
@@ -59,35 +56,21 @@ const LONGEST: usize = 1024;
 /// While the file is invalid or missing, neither it nor the previous token is accepted: removing the file revokes
 /// the token.
 #[derive(Clone, Debug)]
-pub struct TokenFile {
-    path: PathBuf,
-    /// `None`: the file is currently invalid.
-    current: Arc<ArcSwapOption<TokenDigest>>,
-}
+pub struct TokenFile(Reloaded<Option<TokenDigest>>);
 
 impl TokenFile {
     /// Reads the file. Whitespace around the token is ignored.
     pub fn read(path: &Path) -> Result<Self, TokenFileError> {
-        Ok(Self {
-            path: path.to_owned(),
-            current: Arc::new(ArcSwapOption::from_pointee(read(path)?)),
-        })
-    }
-
-    /// Reads the file again.
-    fn refresh(&self) {
-        match read(&self.path) {
-            Ok(token) => {
-                let before = self.current.swap(Some(Arc::new(token)));
-                if !before.is_some_and(|before| before.is(&token).into()) {
-                    tracing::info!(file = %self.path.display(), "reloaded a changed token");
-                }
-            }
-            Err(error) => {
-                self.current.store(None);
+        // An invalid file is an error only at the start.
+        read(path)?;
+        let owned = path.to_owned();
+        let load = move || {
+            let token = read(&owned).inspect_err(|error| {
                 tracing::error!("a token file is invalid, so its token is refused: {error}");
-            }
-        }
+            });
+            Ok(token.ok())
+        };
+        Reloaded::load([path.to_owned()], load).map(Self)
     }
 }
 
@@ -118,7 +101,7 @@ pub(crate) fn holder<'t>(tokens: &'t [Token], presented: &[u8]) -> Option<&'t To
     for token in tokens {
         let is_it = match &token.source {
             TokenSource::Digest(digest) => digest.is(&presented),
-            TokenSource::File(file) => match &*file.current.load() {
+            TokenSource::File(TokenFile(file)) => match &*file.current() {
                 Some(digest) => digest.is(&presented),
                 None => Choice::from(0),
             },
@@ -132,31 +115,16 @@ pub(crate) fn holder<'t>(tokens: &'t [Token], presented: &[u8]) -> Option<&'t To
 
 /// Reloads the files of these tokens when they change. Never completes.
 pub(crate) async fn follow(tokens: &[Token]) {
-    let files: Vec<TokenFile> = tokens
-        .iter()
-        .filter_map(|token| match &token.source {
-            TokenSource::File(file) => Some(file.clone()),
-            TokenSource::Digest(_) => None,
-        })
-        .collect();
-    if files.is_empty() {
-        return std::future::pending().await;
-    }
-    let paths: Vec<PathBuf> = files.iter().map(|file| file.path.clone()).collect();
-    let mut watch = Watch::new(paths.clone(), WatchConfig::default()).await;
-    // The first refresh covers changes between the start and now.
-    let mut changed = paths;
-    loop {
-        let files: Vec<TokenFile> = files
-            .iter()
-            .filter(|file| changed.contains(&file.path))
-            .cloned()
-            .collect();
-        let refresh = move || files.iter().for_each(TokenFile::refresh);
-        // An error: the runtime is stopping.
-        let _ = tokio::task::spawn_blocking(refresh).await;
-        changed = watch.changed().await;
-    }
+    let files = tokens.iter().filter_map(|token| match &token.source {
+        TokenSource::File(TokenFile(file)) => Some(file.follow(|loaded| {
+            if let Ok(Some(_)) = loaded {
+                tracing::info!(token = token.name, "reloaded a changed token");
+            }
+        })),
+        TokenSource::Digest(_) => None,
+    });
+    join_all(files).await;
+    std::future::pending().await
 }
 
 #[cfg(test)]

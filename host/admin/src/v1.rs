@@ -1,5 +1,6 @@
 //! The API below `/v1`.
 
+mod accounts;
 mod changes;
 pub(crate) mod recording;
 mod views;
@@ -19,6 +20,7 @@ use crate::{
 pub(super) fn routes() -> Vec<Route> {
     let mut routes = views::routes();
     routes.extend(changes::routes());
+    routes.extend(accounts::routes());
     routes.push(recording::route());
     routes.push(Route::new(
         Get,

@@ -1,11 +1,16 @@
 //! Reading the control plane's own resources.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, num::NonZeroU32, str::FromStr, sync::Arc};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::Deadline;
+use crate::{Access, AccessAttributes, Deadline, FieldMask, UserInfo};
+
+/// The API group and version of access reviews.
+const AUTHORIZATION: &str = "authorization.k8s.io/v1";
+const OWN_ACCESS: &str = "SelfSubjectAccessReview";
+const ANY_ACCESS: &str = "SubjectAccessReview";
 
 /// A kind of resource: `v1/Node`, `apps/v1/Deployment`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,6 +36,22 @@ impl ClusterKind {
     /// `Node`.
     pub fn kind(&self) -> &str {
         &self.kind
+    }
+
+    /// The kind whose grant lets a plugin ask what the user of its request may do.
+    pub fn own_access() -> Self {
+        Self::new(AUTHORIZATION, OWN_ACCESS)
+    }
+
+    /// The kind whose grant lets a plugin ask what any user may do.
+    pub fn any_access() -> Self {
+        Self::new(AUTHORIZATION, ANY_ACCESS)
+    }
+
+    /// Whether it is the kind of an access review: a grant of it allows questions about users, and it has no objects to
+    /// read.
+    pub fn is_access_review(&self) -> bool {
+        self.api_version == AUTHORIZATION && [OWN_ACCESS, ANY_ACCESS].contains(&self.kind.as_str())
     }
 }
 
@@ -91,19 +112,59 @@ pub trait ClusterReader: fmt::Debug + Send + Sync + 'static {
         deadline: Deadline,
     ) -> Result<Option<String>, ClusterError>;
 
-    /// Lists the objects of a kind, each as JSON: of a namespace, or of all. `label_selector` is in the usual
-    /// text form; empty for all.
+    /// Lists the objects of a kind.
     ///
     /// # Errors
     ///
-    /// When the control plane does not answer; the error is passed to the plugin.
+    /// When the control plane does not answer, or the query is not valid; the error is passed to the plugin.
     async fn list(
         &self,
         kind: &ClusterKind,
-        namespace: Option<&str>,
-        label_selector: &str,
+        query: &ClusterQuery,
         deadline: Deadline,
-    ) -> Result<Vec<String>, ClusterError>;
+    ) -> Result<ClusterPage, ClusterError>;
+
+    /// Checks whether this user may do this. Default: unavailable.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be checked; the error is passed to the plugin.
+    async fn access(
+        &self,
+        user: &UserInfo,
+        action: &AccessAttributes,
+        deadline: Deadline,
+    ) -> Result<Access, ClusterError> {
+        let _ = (user, action, deadline);
+        Err(ClusterError::Unavailable(
+            "this host does not check what users may do".to_owned(),
+        ))
+    }
+}
+
+/// Which objects of a kind are listed. Default: all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClusterQuery {
+    /// `None` for all namespaces.
+    pub namespace: Option<String>,
+    /// In the usual text form; empty for all.
+    pub label_selector: String,
+    /// The fields that the plugin gets. A reader may return more: the sandbox removes them.
+    pub fields: FieldMask,
+    /// The most objects; `None` for all.
+    pub limit: Option<NonZeroU32>,
+    /// Where the previous page ended: its [`ClusterPage::rest`]. The text comes from the plugin.
+    pub from: Option<String>,
+}
+
+/// Listed objects.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterPage {
+    /// Each as JSON.
+    pub objects: Vec<Arc<str>>,
+    /// Where the next page begins, if the limit left objects out.
+    pub rest: Option<String>,
 }
 
 /// Why there is no answer from the control plane.
@@ -139,6 +200,23 @@ mod tests {
             let parsed = text.parse::<ClusterKind>().ok();
             let parsed = parsed.as_ref().map(|kind| (kind.api_version(), kind.kind()));
             assert_eq!(parsed, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn kinds_of_access_reviews() {
+        for (text, expected) in [
+            ("authorization.k8s.io/v1/SubjectAccessReview", true),
+            ("authorization.k8s.io/v1/SelfSubjectAccessReview", true),
+            ("authorization.k8s.io/v1/SelfSubjectRulesReview", false),
+            ("example.com/v1/SubjectAccessReview", false),
+            ("v1/Node", false),
+        ] {
+            assert_eq!(
+                text.parse::<ClusterKind>().unwrap().is_access_review(),
+                expected,
+                "{text}"
+            );
         }
     }
 }

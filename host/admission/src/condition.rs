@@ -123,6 +123,10 @@ pub enum AccessAttributes {
         namespace: String,
         /// Empty for all names.
         name: String,
+        /// The objects that are meant, by their fields, in the text form of a query; empty for all.
+        field_selector: String,
+        /// The objects that are meant, by their labels, in the text form of a query; empty for all.
+        label_selector: String,
     },
     /// An action on a path of the API server: `nonResourceAttributes` of the review.
     Path {

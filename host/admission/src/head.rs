@@ -4,11 +4,15 @@ use std::{borrow::Cow, collections::HashSet, fmt};
 
 use serde::{
     Deserialize, Deserializer,
-    de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor},
+    de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::Value;
 
-use crate::{Labels, tree::Key};
+use crate::{
+    Labels,
+    spelling::{KEYS, METADATA_KEYS, same_key},
+    tree::Key,
+};
 
 /// Top-level fields of an object that selectors and front doors need. A field that is absent or of another
 /// type is `None`.
@@ -26,13 +30,19 @@ pub struct Head {
     pub labels: Labels,
     /// Whether there is a `metadata` object at all.
     pub has_metadata: bool,
+    /// Whether a key of the identity occurs twice or in another spelling. `false` where the head was not read from
+    /// text.
+    pub(crate) is_ambiguous: bool,
 }
 
 impl Head {
     /// Reads the head without building a tree, and checks that a tree can be built.
     pub(crate) fn read(text: &str) -> Result<Self, serde_json::Error> {
         let mut deserializer = serde_json::Deserializer::from_str(text);
-        let head = Top.deserialize(&mut deserializer)?;
+        let top = Top {
+            skips: !may_not_become_a_tree(text),
+        };
+        let head = top.deserialize(&mut deserializer)?;
         deserializer.end()?;
         Ok(head)
     }
@@ -52,6 +62,7 @@ impl Head {
                 .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
                 .collect(),
             has_metadata: value.get("metadata").is_some_and(Value::is_object),
+            is_ambiguous: false,
         }
     }
 }
@@ -75,8 +86,63 @@ fn once<T, E: Error>(field: &mut Option<T>, name: &'static str, value: T) -> Res
     }
 }
 
+/// Whether a valid JSON text may have something that `serde_json` refuses where it builds a tree, but not where it
+/// skips a value: an escaped surrogate, a number that is out of range, deep nesting. `true` only means that the text
+/// must be read strictly.
+fn may_not_become_a_tree(text: &str) -> bool {
+    /// `serde_json` allows 128 levels.
+    const DEPTH: usize = 100;
+    /// The largest number has 309 digits.
+    const DIGITS: usize = 300;
+    let mut rest = text.as_bytes();
+    let mut depth = 0_usize;
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        match byte {
+            b'"' => match after_string(after) {
+                Some(after) => rest = after,
+                None => return true,
+            },
+            b'{' | b'[' if depth == DEPTH => return true,
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b'0'..=b'9' => {
+                let is_digit = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
+                let digits = after.iter().take_while(|byte| is_digit(byte)).count();
+                rest = after.get(digits..).unwrap_or_default();
+                if digits > DIGITS || matches!(rest.first(), Some(b'e' | b'E')) {
+                    return true;
+                }
+            }
+            _ => {}
+        }
+    }
+    false
+}
+
+/// What follows a string; `None` if the string has a `\u` or does not end.
+fn after_string(mut rest: &[u8]) -> Option<&[u8]> {
+    loop {
+        let at = memchr::memchr2(b'"', b'\\', rest)?;
+        match rest.get(at..)? {
+            [b'"', after @ ..] => return Some(after),
+            [_, b'u', ..] => return None,
+            [_, _, after @ ..] => rest = after,
+            _ => return None,
+        }
+    }
+}
+
+/// Whether a Go server reads `key`, which is none of `keys`, as one of them.
+fn is_other_spelling(key: &str, keys: &[&str]) -> bool {
+    keys.iter().any(|canonical| same_key(key, canonical))
+}
+
 /// The object itself.
-struct Top;
+struct Top {
+    /// Whether values that are of no interest are skipped, instead of read strictly.
+    skips: bool,
+}
 
 impl<'de> DeserializeSeed<'de> for Top {
     type Value = Head;
@@ -95,44 +161,33 @@ impl<'de> Visitor<'de> for Top {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Head, A::Error> {
         let (mut api_version, mut kind, mut metadata) = (None, None, None);
-        while let Some(field) = map.next_key()? {
-            match field {
-                TopField::ApiVersion => once(&mut api_version, "apiVersion", map.next_value::<Text>()?.0)?,
-                TopField::Kind => once(&mut kind, "kind", map.next_value::<Text>()?.0)?,
-                TopField::Metadata => once(&mut metadata, "metadata", map.next_value::<Metadata>()?.0)?,
-                TopField::Other => {
-                    map.next_value::<Whole>()?;
+        let mut is_ambiguous = false;
+        while let Some(Key(key)) = map.next_key()? {
+            match &*key {
+                "apiVersion" => once(&mut api_version, "apiVersion", map.next_value::<Text>()?.0)?,
+                "kind" => once(&mut kind, "kind", map.next_value::<Text>()?.0)?,
+                "metadata" => once(&mut metadata, "metadata", map.next_value::<Metadata>()?.0)?,
+                other => {
+                    is_ambiguous |= is_other_spelling(other, &KEYS);
+                    if self.skips {
+                        map.next_value::<IgnoredAny>()?;
+                    } else {
+                        map.next_value::<Whole>()?;
+                    }
                 }
             }
         }
         let metadata = metadata.flatten();
+        let has_metadata = metadata.is_some();
+        let metadata: Head = metadata.unwrap_or_default();
         Ok(Head {
             api_version: api_version.flatten(),
             kind: kind.flatten(),
-            has_metadata: metadata.is_some(),
-            ..metadata.unwrap_or_default()
+            has_metadata,
+            is_ambiguous: is_ambiguous || metadata.is_ambiguous,
+            ..metadata
         })
     }
-}
-
-#[derive(Deserialize)]
-#[serde(field_identifier, rename_all = "camelCase")]
-enum TopField {
-    ApiVersion,
-    Kind,
-    Metadata,
-    #[serde(other)]
-    Other,
-}
-
-#[derive(Deserialize)]
-#[serde(field_identifier, rename_all = "camelCase")]
-enum MetadataField {
-    Name,
-    Namespace,
-    Labels,
-    #[serde(other)]
-    Other,
 }
 
 /// Any JSON that [`Value`] can hold, without building one. `serde_json` does not validate skipped values as
@@ -261,14 +316,18 @@ visit_anything!(
     {
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Metadata, A::Error> {
             let (mut name, mut namespace, mut labels) = (None, None, None);
-            while let Some(field) = map.next_key()? {
-                match field {
-                    MetadataField::Name => once(&mut name, "name", map.next_value::<Text>()?.0)?,
-                    MetadataField::Namespace => {
-                        once(&mut namespace, "namespace", map.next_value::<Text>()?.0)?
-                    }
-                    MetadataField::Labels => once(&mut labels, "labels", map.next_value::<TextMap>()?.0)?,
-                    MetadataField::Other => {
+            let (mut others, mut is_ambiguous) = ([false; 2], false);
+            while let Some(Key(key)) = map.next_key()? {
+                match &*key {
+                    "name" => once(&mut name, "name", map.next_value::<Text>()?.0)?,
+                    "namespace" => once(&mut namespace, "namespace", map.next_value::<Text>()?.0)?,
+                    "labels" => once(&mut labels, "labels", map.next_value::<TextMap>()?.0)?,
+                    other => {
+                        is_ambiguous |= match other {
+                            "uid" => std::mem::replace(&mut others[0], true),
+                            "generateName" => std::mem::replace(&mut others[1], true),
+                            _ => is_other_spelling(other, &METADATA_KEYS),
+                        };
                         map.next_value::<Whole>()?;
                     }
                 }
@@ -277,6 +336,7 @@ visit_anything!(
                 name: name.flatten(),
                 namespace: namespace.flatten(),
                 labels: labels.unwrap_or_default(),
+                is_ambiguous,
                 ..Head::default()
             })))
         }

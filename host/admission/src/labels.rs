@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use crate::words;
 
@@ -24,11 +24,34 @@ impl LabelSelector {
         self.requirements.is_empty()
     }
 
+    /// The selector of what both select.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.requirements.extend(other.requirements);
+        self
+    }
+
     /// Whether these labels meet every requirement.
     pub fn matches(&self, labels: &Labels) -> bool {
         self.requirements
             .iter()
             .all(|requirement| requirement.holds(labels))
+    }
+}
+
+/// The text form of queries: `app in (web),tier notin (a,b),!canary`.
+impl fmt::Display for LabelSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, Requirement { key, test }) in self.requirements.iter().enumerate() {
+            f.write_str(if place > 0 { "," } else { "" })?;
+            match test {
+                Test::In(values) => write!(f, "{key} in ({})", values.join(",")),
+                Test::NotIn(values) => write!(f, "{key} notin ({})", values.join(",")),
+                Test::Exists => f.write_str(key),
+                Test::DoesNotExist => write!(f, "!{key}"),
+            }?;
+        }
+        Ok(())
     }
 }
 

@@ -7,6 +7,7 @@
 //! This crate opens no sockets, reads no files, and knows neither WebAssembly nor CEL: it defines the
 //! semantics of chains, and every other crate depends on it.
 
+mod answers;
 mod chain;
 mod cluster;
 mod condition;
@@ -16,13 +17,16 @@ mod digest;
 mod effect;
 mod evaluation;
 mod failure;
+mod fields;
 mod grants;
 mod head;
 mod hook;
+mod http;
 mod identity;
 mod index;
 mod labels;
 mod module;
+mod moment;
 mod namespace;
 mod object;
 mod offload;
@@ -34,14 +38,16 @@ mod request;
 mod rule;
 mod spelling;
 mod stage;
+mod tape;
 mod tree;
 mod turn;
 mod verdict;
 mod webhook;
 mod word;
 
+pub use answers::{HttpAnswer, HttpAnswerError, HttpAnswers};
 pub use chain::{Chain, Phase, Selection};
-pub use cluster::{ClusterError, ClusterKind, ClusterReader, InvalidClusterKind};
+pub use cluster::{ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, InvalidClusterKind};
 pub use condition::{
     Access, AccessAttributes, Authorizer, AuthorizerError, Conditions, MatchConditions, NoAuthorizer,
 };
@@ -50,13 +56,20 @@ pub use digest::{Digest, InvalidDigest};
 pub use effect::Effect;
 pub use evaluation::{Evaluation, Surroundings};
 pub use failure::{Failure, FailureKind};
-pub use grants::{Grants, HttpOrigin, InvalidHttpOrigin};
+pub use fields::FieldMask;
+pub use grants::Grants;
 pub use head::Head;
 pub use hook::Hook;
+pub use http::{
+    HttpError, HttpGrant, HttpOrigin, HttpRequest, HttpResponse, HttpSender, InvalidHttpOrigin,
+    InvalidPathPrefix, PathPrefix,
+};
 pub use identity::IdentityFields;
 pub use index::ChainIndex;
+pub use ipnet::IpNet;
 pub use labels::{LabelOperator, LabelSelector, Labels, Requirement, SelectorError};
 pub use module::{InvalidReference, ModuleReference, OciReference};
+pub use moment::Moment;
 pub use namespace::{NamespaceLookupError, NamespaceSelector, NamespaceSource, StaticNamespaces};
 pub use object::{Object, ObjectError};
 pub use offload::offload;
@@ -67,13 +80,16 @@ pub use qualified::{NAME_PART_LENGTH, is_dns_label, is_dns_subdomain, is_name_pa
 pub use request::{
     GroupVersionKind, GroupVersionResource, Operation, Request, Requested, Uid, UnknownOperation, UserInfo,
 };
-pub use rule::{MatchPolicy, Matcher, Outline, ResourcePattern, Rule, RuleError, Scope};
+pub use rule::{MatchPolicy, Matcher, Outline, ResourcePattern, Rule, RuleError, RulePart, Scope};
 pub use spelling::{Spelling, SpellingError, same_key};
 pub use stage::{FailurePolicy, Mode, Reinvocation, SideEffects, Stage, StageSpec};
+pub use tape::{Tape, Taped};
 pub use verdict::{Denial, Response, Verdict, bounded_warnings};
 pub use webhook::{Protocol, ReviewVersion, ServiceNaming, WebhookTarget};
 pub use word::{UnknownWord, Word};
 
+#[doc(hidden)]
+pub use schemars as __schemars;
 #[doc(hidden)]
 pub use serde as __serde;
 

@@ -205,7 +205,8 @@ impl FromStr for ModuleReference {
                     &fix,
                 ))
             }
-            Some(("oci", name)) => {
+            // Kubewarden's name for the same.
+            Some(("oci" | "registry", name)) => {
                 let name = name
                     .strip_prefix("//")
                     .ok_or_else(|| wrong("names no artifact", "write `oci://registry/repository:tag`"))?;
@@ -255,6 +256,8 @@ mod tests {
             let reference: ModuleReference = text.parse().unwrap();
             assert_eq!(reference.to_string(), text);
         }
+        let reference: ModuleReference = "registry://r.example.com/a:1".parse().unwrap();
+        assert_eq!(reference.to_string(), "oci://r.example.com/a:1");
         for text in ["file:///a.wasm", "file:////a.wasm"] {
             assert_eq!(text.parse(), Ok(ModuleReference::File("/a.wasm".into())));
         }

@@ -6,7 +6,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Head, Labels};
+use crate::{Head, Labels, head::unique_keys};
 
 /// A JSON object: the resource of a request. Cheap to clone.
 ///
@@ -49,6 +49,18 @@ impl Object {
             value: OnceLock::new(),
             head: OnceLock::from(head),
         })))
+    }
+
+    /// Parses a JSON text as [`parse`](Self::parse), and refuses duplicate keys anywhere in it: some parsers merge what
+    /// they have.
+    ///
+    /// # Errors
+    ///
+    /// As [`parse`](Self::parse), and for duplicate keys.
+    pub fn parse_unique(text: impl AsRef<[u8]>) -> Result<Self, ObjectError> {
+        let object = Self::parse(text)?;
+        unique_keys(object.text())?;
+        Ok(object)
     }
 
     /// Creates an object from a tree; `None` if it is not an object.
@@ -121,6 +133,13 @@ impl Object {
         })
     }
 
+    /// Whether a key of the identity of a Kubernetes object occurs twice or in another spelling than the documented
+    /// one. `false` for an object that was not read from text. [`Spelling::canonical`](crate::Spelling::canonical) says
+    /// which key it is.
+    pub fn is_ambiguous(&self) -> bool {
+        self.head().is_ambiguous
+    }
+
     /// `metadata.labels`.
     pub fn labels(&self) -> &Labels {
         &self.head().labels
@@ -145,6 +164,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::Spelling;
 
     #[test]
     fn text_is_kept_to_the_letter() {
@@ -203,11 +223,49 @@ mod tests {
             ("a number beyond all", r#"{"a":1e999}"#.to_owned()),
             ("half a character", r#"{"a":"\ud800"}"#.to_owned()),
             ("half a character in a key", r#"{"a":{"\udc00":1}}"#.to_owned()),
+            (
+                "a number beyond all, in the middle",
+                r#"{"a":[1,-12.5E+400,2]}"#.to_owned(),
+            ),
+            (
+                "more digits than a number has",
+                format!(r#"{{"a":{}}}"#, "9".repeat(400)),
+            ),
+            (
+                "half a character after an escape",
+                r#"{"a":"\\\"\udc00"}"#.to_owned(),
+            ),
             ("too deep", deep(1000)),
+            ("a little too deep", deep(127)),
         ] {
             assert!(Object::parse(text).is_err(), "{case}");
         }
-        assert!(Object::parse(deep(100)).unwrap().value().is_object());
+        for text in [
+            deep(126),
+            r#"{"a":"1e999 \\u \\","b":[0.5e300,-7,true,null],"\"e":"\u0065"}"#.to_owned(),
+            format!(r#"{{"a":{},"b":{{}}}}"#, "1".repeat(308)),
+        ] {
+            let object = Object::parse(&text).unwrap();
+            assert!(object.value().is_object(), "{text}");
+        }
+    }
+
+    #[test]
+    fn ambiguous_keys_are_what_their_spelling_refuses() {
+        for text in [
+            r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","uid":"b","labels":{"Name":"x"}},"spec":{"Kind":1}}"#,
+            r#"{"Kind":"Pod"}"#,
+            r#"{"kind":"Pod","\u212aind":"Pod"}"#,
+            r#"{"metadata":{"Name":"a"}}"#,
+            r#"{"metadata":{"generateName":"a","generateName":"b"}}"#,
+            r#"{"metadata":{"uid":"a","UID":"b"}}"#,
+            r#"{"METADATA":{}}"#,
+            r#"{"metadata":null,"spec":{}}"#,
+        ] {
+            let object = Object::parse(text).unwrap();
+            let is_canonical = matches!(Spelling::kubernetes().canonical(text), Ok(None));
+            assert_eq!(object.is_ambiguous(), !is_canonical, "{text}");
+        }
     }
 
     #[test]

@@ -154,6 +154,7 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Denied { denial, .. } if denial.is_whole => write!(f, "{denial}"),
             Self::Denied { chain, stage, denial } => {
                 write!(f, "stage {stage} of chain {chain} denied the request: {denial}")
             }
@@ -279,6 +280,8 @@ pub enum SkipReason {
     ObjectSelector,
     /// None of its own rules matches the request.
     Rules,
+    /// A rule excludes the request.
+    Excluded,
     /// One of its match conditions is false.
     MatchCondition,
     /// The request is a dry run, and the stage has side effects.
@@ -291,6 +294,7 @@ impl fmt::Display for SkipReason {
             Self::NamespaceSelector => "namespaceSelector does not match",
             Self::ObjectSelector => "objectSelector does not match",
             Self::Rules => "no rule of the stage matches",
+            Self::Excluded => "a rule of the stage excludes it",
             Self::MatchCondition => "a match condition is false",
             Self::DryRun => "a stage with side effects is not called in a dry run",
         })

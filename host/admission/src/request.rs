@@ -2,7 +2,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{IdentityFields, Object, Spelling};
+use crate::{IdentityFields, Object, Spelling, Tape};
 
 /// One admission request. Lives from the front door to the outcome.
 #[derive(Clone, Debug)]
@@ -38,6 +38,8 @@ pub struct Request {
     pub identity: IdentityFields,
     /// The canonical spelling of the object's keys, to which the result of each stage is converted.
     pub spelling: Spelling,
+    /// Where answers to plugins are recorded; `None` for a request that is not.
+    pub tape: Option<Tape>,
 }
 
 impl Request {
@@ -59,6 +61,7 @@ impl Request {
             dry_run: false,
             identity: IdentityFields::kubernetes(),
             spelling: Spelling::kubernetes(),
+            tape: None,
         }
     }
 

@@ -21,6 +21,8 @@ pub struct Rule {
     pub kinds: Matcher<String>,
     /// Whether other versions of a resource are matched too.
     pub match_policy: MatchPolicy,
+    /// The names of the objects; empty for all.
+    pub names: Vec<String>,
 }
 
 /// Whether a rule matches other versions of the resources that it lists. Kubernetes' `matchPolicy`.
@@ -188,6 +190,23 @@ impl fmt::Display for ResourcePattern {
     }
 }
 
+/// A part of a rule, in the order in which the parts are compared with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RulePart {
+    /// `operations`.
+    Operations,
+    /// `apiGroups` and `apiVersions`.
+    GroupAndVersion,
+    /// `resources`.
+    Resources,
+    /// `scope`.
+    Scope,
+    /// `kinds`.
+    Kinds,
+    /// `resourceNames`.
+    Names,
+}
+
 /// What is known of a request before its body is read.
 #[derive(Clone, Copy, Debug)]
 pub struct Outline<'a> {
@@ -210,25 +229,42 @@ impl Rule {
             scope: Scope::Any,
             kinds: Matcher::Any,
             match_policy: MatchPolicy::default(),
+            names: Vec::new(),
         }
     }
 
     /// Whether the rule matches this request.
     pub fn matches(&self, request: &Request) -> bool {
+        self.mismatch(request).is_none()
+    }
+
+    /// The first part that does not match this request; `None` if the rule matches it.
+    pub fn mismatch(&self, request: &Request) -> Option<RulePart> {
         let (resource, subresource, kind) = match (&request.requested, self.match_policy) {
             (Some(requested), MatchPolicy::Exact) => {
                 (&requested.resource, &requested.subresource, &requested.kind)
             }
             _ => (&request.resource, &request.subresource, &request.kind),
         };
-        self.operations.matches(&request.operation)
-            && self.matches_group_version(resource)
-            && self
-                .resources
-                .iter()
-                .any(|pattern| pattern.matches(&resource.resource, subresource.as_deref()))
-            && self.matches_scope(request)
-            && self.matches_kind(&kind.kind)
+        let matches_resource = || {
+            let mut patterns = self.resources.iter();
+            patterns.any(|pattern| pattern.matches(&resource.resource, subresource.as_deref()))
+        };
+        if !self.operations.matches(&request.operation) {
+            Some(RulePart::Operations)
+        } else if !self.matches_group_version(resource) {
+            Some(RulePart::GroupAndVersion)
+        } else if !matches_resource() {
+            Some(RulePart::Resources)
+        } else if !self.matches_scope(request) {
+            Some(RulePart::Scope)
+        } else if !self.matches_kind(&kind.kind) {
+            Some(RulePart::Kinds)
+        } else if !self.names.is_empty() && !self.names.contains(&request.name) {
+            Some(RulePart::Names)
+        } else {
+            None
+        }
     }
 
     /// Whether the rule may match a request of which only this is known; false only if it cannot.
@@ -393,6 +429,49 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn the_first_part_that_differs_is_named() {
+        let rule = Rule {
+            api_groups: only(&["apps"]),
+            resources: vec![ResourcePattern::parse("deployments").unwrap()],
+            scope: Scope::Namespaced,
+            kinds: only(&["Pod"]),
+            ..Rule::for_operations([Operation::Create])
+        };
+        for (operation, group, resource, namespace, expected) in [
+            (Operation::Delete, "", "pods", None, Some(RulePart::Operations)),
+            (
+                Operation::Create,
+                "",
+                "pods",
+                None,
+                Some(RulePart::GroupAndVersion),
+            ),
+            (Operation::Create, "apps", "pods", None, Some(RulePart::Resources)),
+            (
+                Operation::Create,
+                "apps",
+                "deployments",
+                None,
+                Some(RulePart::Scope),
+            ),
+            (Operation::Create, "apps", "deployments", Some("a"), None),
+        ] {
+            let request = request(operation, group, "v1", resource, namespace);
+            assert_eq!(
+                rule.mismatch(&request),
+                expected,
+                "{operation} {group}/{resource}"
+            );
+        }
+        let other = Rule {
+            kinds: only(&["Node"]),
+            ..rule
+        };
+        let pods = request(Operation::Create, "apps", "v1", "deployments", Some("a"));
+        assert_eq!(other.mismatch(&pods), Some(RulePart::Kinds));
     }
 
     #[test]

@@ -30,17 +30,17 @@ struct Shape {
     elements: Option<Box<Shape>>,
 }
 
+/// The keys of [`Spelling::kubernetes`] in an object.
+pub(crate) const KEYS: [&str; 3] = ["apiVersion", "kind", "metadata"];
+
+/// Those in its `metadata`.
+pub(crate) const METADATA_KEYS: [&str; 5] = ["name", "generateName", "namespace", "uid", "labels"];
+
 static KUBERNETES: LazyLock<Spelling> = LazyLock::new(|| {
-    let pointers = [
-        "/apiVersion",
-        "/kind",
-        "/metadata/name",
-        "/metadata/generateName",
-        "/metadata/namespace",
-        "/metadata/uid",
-        "/metadata/labels",
-    ];
-    let pointers: Vec<Pointer> = pointers.iter().filter_map(|text| text.parse().ok()).collect();
+    let keys = KEYS.map(|key| format!("/{key}"));
+    let metadata_keys = METADATA_KEYS.map(|key| format!("/metadata/{key}"));
+    let texts = keys.iter().chain(&metadata_keys);
+    let pointers: Vec<Pointer> = texts.filter_map(|text| text.parse().ok()).collect();
     Spelling::new(&pointers, [])
 });
 

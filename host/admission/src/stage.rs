@@ -19,6 +19,8 @@ pub struct StageSpec {
     pub name: Arc<str>,
     /// The requests of its chain for which it is called: those that match any of these; empty means all.
     pub rules: Vec<Rule>,
+    /// The requests for which it is not called: those that match any of these.
+    pub exclude_rules: Vec<Rule>,
     /// The namespaces for which it is called; `None` means all.
     pub namespace_selector: Option<NamespaceSelector>,
     /// The objects for which it is called, by their labels; empty means all.
@@ -35,6 +37,8 @@ pub struct StageSpec {
     pub side_effects: SideEffects,
     /// Whether it is called again when the object changed after its call.
     pub reinvocation: Reinvocation,
+    /// What clients get instead of the message of a denial, which becomes a cause in its details.
+    pub message: Option<Arc<str>>,
 }
 
 impl StageSpec {
@@ -46,6 +50,7 @@ impl StageSpec {
         Self {
             name: name.into(),
             rules: Vec::new(),
+            exclude_rules: Vec::new(),
             namespace_selector: None,
             object_selector: LabelSelector::default(),
             match_conditions: MatchConditions::default(),
@@ -54,6 +59,7 @@ impl StageSpec {
             mode: Mode::default(),
             side_effects: SideEffects::default(),
             reinvocation: Reinvocation::default(),
+            message: None,
         }
     }
 

@@ -51,7 +51,10 @@ impl Turn<'_> {
             return Step::Skipped(SkipReason::DryRun);
         }
         Step::Answered(match self.call(stage, deadline).await {
-            Ok(response) => self.judge(phase, response.bounded(), deadline).await,
+            Ok(response) => {
+                let response = response.with_message(stage.spec.message.as_deref());
+                self.judge(phase, response.bounded(), deadline).await
+            }
             Err(failure) => Err(failure),
         })
     }
@@ -61,6 +64,9 @@ impl Turn<'_> {
         let request = self.request;
         if !stage.spec.rules.is_empty() && !stage.spec.rules.iter().any(|rule| rule.matches(request)) {
             return Ok(Some(SkipReason::Rules));
+        }
+        if stage.spec.exclude_rules.iter().any(|rule| rule.matches(request)) {
+            return Ok(Some(SkipReason::Excluded));
         }
         if let Some(selector) = &stage.spec.namespace_selector {
             let matches = selector.matches(request, self.surroundings.namespaces);

@@ -26,6 +26,15 @@ impl Response {
         }
     }
 
+    /// Replaces the message of a denial, which becomes a cause in its details.
+    pub(crate) fn with_message(mut self, message: Option<&str>) -> Self {
+        if let (Verdict::Deny(denial), Some(message)) = (&mut self.verdict, message) {
+            let own = std::mem::replace(&mut denial.message, message.to_owned());
+            denial.add_cause(own);
+        }
+        self
+    }
+
     /// The total size limit of audit annotations, keys and values, in bytes. kube-apiserver has no limit.
     pub const MAX_ANNOTATIONS: usize = 16 << 10;
 
@@ -89,6 +98,9 @@ pub struct Denial {
     pub reason: String,
     /// A human-readable message.
     pub message: String,
+    /// Whether the message already says what denied the request. Clients then get it without the names of stage
+    /// and chain before it.
+    pub is_whole: bool,
     /// Machine-readable details, as in Kubernetes' `Status.details`: `causes`, `retryAfterSeconds`; may be
     /// empty. Sent to clients that get a `Status`.
     pub details: Map<String, Value>,
@@ -102,7 +114,22 @@ impl Denial {
             code,
             reason: reason.into(),
             message: message.into(),
+            is_whole: false,
             details: Map::new(),
+        }
+    }
+
+    /// Adds a message to the `causes` in the details.
+    pub fn add_cause(&mut self, message: impl Into<String>) {
+        let causes = self
+            .details
+            .entry("causes")
+            .or_insert_with(|| Value::Array(Vec::new()));
+        if let Value::Array(causes) = causes {
+            causes.push(Value::Object(Map::from_iter([(
+                "message".to_owned(),
+                Value::String(message.into()),
+            )])));
         }
     }
 

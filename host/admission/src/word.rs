@@ -29,7 +29,7 @@ impl UnknownWord {
     }
 }
 
-/// Implements formatting, parsing and serde for an enum of keywords.
+/// Implements formatting, parsing, serde and the JSON schema for an enum of keywords.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! words {
@@ -76,6 +76,20 @@ macro_rules! words {
             fn deserialize<D: $crate::__serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
                 text.parse().map_err($crate::__serde::de::Error::custom)
+            }
+        }
+
+        impl $crate::__schemars::JsonSchema for $type {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($type).into()
+            }
+
+            fn json_schema(_: &mut $crate::__schemars::SchemaGenerator) -> $crate::__schemars::Schema {
+                $crate::__schemars::json_schema!({"type": "string", "enum": [$($text),+]})
             }
         }
     };

@@ -167,9 +167,11 @@ impl Dialect for Bcs {
             End::Refused(_) => Code::Filter,
             End::Rejected(rejection) => match rejection.kind {
                 RejectionKind::WrongCluster => Code::Filter,
-                RejectionKind::Malformed | RejectionKind::Ambiguous | RejectionKind::Unmatched => {
-                    Code::JsonDecode
-                }
+                RejectionKind::Malformed
+                | RejectionKind::Ambiguous
+                | RejectionKind::Unmatched
+                | RejectionKind::MediaType
+                | RejectionKind::Unchangeable => Code::JsonDecode,
             },
             End::BodyTooLarge { .. }
             | End::BodyTimeout { .. }

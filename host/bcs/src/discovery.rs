@@ -28,6 +28,8 @@ pub(crate) enum ServerKind {
     Schedulers,
     /// Drivers, all equal. Uses their external addresses where they register one.
     Drivers,
+    /// Gateways, all equal. Uses their internal addresses.
+    Gateways,
 }
 
 impl Discovery {
@@ -99,7 +101,7 @@ fn servers(members: &ChildList<Member>, path: &NodePath, kind: ServerKind) -> Fo
 fn read(member: &Member, kind: ServerKind) -> Result<Server, String> {
     let info: ServerInfo = serde_json::from_slice(&member.data).map_err(|error| error.to_string())?;
     let server = match kind {
-        ServerKind::Schedulers => info.server(),
+        ServerKind::Schedulers | ServerKind::Gateways => info.server(),
         ServerKind::Drivers => info.external_server(),
     };
     server.map_err(|error| error.to_string())
@@ -127,7 +129,7 @@ fn log_change(before: &FollowedServers, now: &FollowedServers, path: &NodePath, 
                 None => tracing::warn!(%path, "no scheduler is registered"),
             }
         }
-        ServerKind::Schedulers | ServerKind::Drivers => {
+        ServerKind::Schedulers | ServerKind::Drivers | ServerKind::Gateways => {
             tracing::info!(%path, servers = now.servers.len(), "the registered servers have changed");
         }
     }

@@ -9,13 +9,14 @@ mod config;
 mod error;
 mod path;
 mod permission;
+mod rest;
 mod tokens;
 mod yaml;
 
 use std::{net::SocketAddr, sync::Arc};
 
-use admittance::{BodyLimits, Passage, REQUEST_ID, request_uid};
-use admittance_dialect::End;
+use admittance::{BodyLimits, Host, Passage, REQUEST_ID, request_uid};
+use admittance_dialect::{Dialect, End, KubernetesApi};
 use admittance_net::{
     listener::is_loopback,
     status_class,
@@ -24,7 +25,7 @@ use admittance_net::{
 };
 use axum::body::Body;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, request::Parts};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header::UPGRADE, request::Parts};
 use metrics::{counter, histogram};
 use tokio::time::Instant;
 use tracing::Instrument;
@@ -33,7 +34,7 @@ use self::{
     body::CutOff,
     clusters::{Clusters, Drivers},
     error::GatewayError,
-    tokens::{AccessRequest, Tokens},
+    tokens::{AccessRequest, Holder, Tokens},
 };
 pub use self::{
     config::{EndpointConfig, GatewayConfig, TokensConfig},
@@ -42,9 +43,11 @@ pub use self::{
     tokens::TokenTable,
 };
 use crate::{
-    ClusterId,
+    accounts::{Accounts, AccountsError},
     dialect::CLUSTER_HEADER,
+    kubernetes::{Kubernetes, OtherGateways},
     metric_names,
+    registration::{Ports, RegistrationError, gateways_node},
     scheduler::upstream_end,
     status::{GatewayStatus, TokensStatus},
     zookeeper::{Ensembles, NoEnsemble},
@@ -61,6 +64,9 @@ pub struct Gateway(Arc<Inner>);
 struct Inner {
     clusters: Clusters,
     tokens: Option<Tokens>,
+    accounts: Option<Accounts>,
+    /// The way into Kubernetes clusters, if there are accounts.
+    kubernetes: Option<Kubernetes>,
     plain_groups: PlainGroups,
     forward_token: bool,
     statuses: Statuses,
@@ -68,10 +74,24 @@ struct Inner {
     tls: ClientTls,
 }
 
+/// Why a gateway cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub enum GatewayStartError {
+    #[error(transparent)]
+    NoEnsemble(#[from] NoEnsemble),
+    #[error("dialect.gateway.accounts: {0}")]
+    Accounts(#[from] AccountsError),
+    #[error("dialect.gateway.tokens: there are no users without `dialect.gateway.accounts`")]
+    NoAccounts,
+    #[error("registration: {0}")]
+    Registration(#[from] RegistrationError),
+}
+
 /// The cluster and the user of a request.
 #[derive(Clone, Debug)]
 pub struct Recipient {
-    pub cluster: ClusterId,
+    /// None for the management API.
+    pub cluster: Option<Arc<str>>,
     /// The name of the token's holder, if known.
     pub holder: Option<Arc<str>>,
 }
@@ -85,37 +105,64 @@ pub struct Answer {
 }
 
 impl Gateway {
-    /// A gateway with this configuration; `limits` are for bodies.
-    pub fn new(config: GatewayConfig, ensembles: &Ensembles, limits: BodyLimits) -> Result<Self, NoEnsemble> {
+    /// A gateway with this configuration, on these ports. Requests for Kubernetes clusters pass the chains of `host`;
+    /// `limits` are for bodies.
+    pub fn new(
+        mut config: GatewayConfig,
+        ports: Ports,
+        ensembles: &Ensembles,
+        host: &Host,
+        limits: BodyLimits,
+    ) -> Result<Self, GatewayStartError> {
         let service = ensembles.service();
         if config.discovery.is_some() && service.is_none() {
             return Err(NoEnsemble {
                 setting: "dialect.gateway.discover",
                 ensemble: "zookeeper.service",
-            });
+            }
+            .into());
         }
-        let statuses = config.statuses;
+        let accounts = config.accounts.take();
+        let accounts = accounts.map(|config| Accounts::new(*config)).transpose()?;
+        let others = match (config.peers.take(), &config.registration) {
+            (Some(peers), Some(registration)) => Some(OtherGateways {
+                config: peers,
+                own: registration.gateway(ports)?,
+                zookeeper: service.ok_or(RegistrationError::NoEnsemble)?,
+                path: gateways_node().map_err(RegistrationError::from)?,
+            }),
+            _ => None,
+        };
         Ok(Self(Arc::new(Inner {
             clusters: Clusters::start(&config, service),
             tls: config.drivers.tls,
-            tokens: config.tokens.map(Tokens::new),
+            tokens: config
+                .tokens
+                .map(|config| Tokens::new(config, accounts.as_ref()))
+                .transpose()?,
+            kubernetes: accounts
+                .clone()
+                .map(|accounts| Kubernetes::new(accounts, others, host, limits)),
+            accounts,
             plain_groups: config.plain_groups,
             forward_token: config.forward_token,
-            statuses,
+            statuses: config.statuses,
             limits,
         })))
     }
 
     /// Warn if the port is reachable without authentication, or if tokens are sent unencrypted.
     pub fn warn_of_port(&self, address: SocketAddr, is_tls: bool) {
-        if self.0.tokens.is_some() && !is_tls && !is_loopback(address) {
+        let has_drivers = self.0.clusters.path().is_some() || !self.0.clusters.now().clusters.is_empty();
+        let has_tokens = self.0.tokens.is_some() || self.0.accounts.is_some();
+        if has_tokens && !is_tls && !is_loopback(address) {
             tracing::warn!(
                 %address,
                 "clients send their tokens unencrypted: add `listen.tls`, unless something before this port \
                  decrypts"
             );
         }
-        if self.0.tokens.is_none() && !is_loopback(address) {
+        if self.0.tokens.is_none() && has_drivers && !is_loopback(address) {
             tracing::warn!(
                 %address,
                 "every client that reaches this port can change every cluster: list who may in \
@@ -138,8 +185,11 @@ impl Gateway {
         answer
     }
 
-    /// The reply to a request that ends before it is forwarded.
-    pub fn reply(&self, end: &End<'_>) -> Response<Bytes> {
+    /// The reply to a request for this path that ends before it is forwarded.
+    pub fn reply(&self, path: &str, end: &End<'_>) -> Response<Bytes> {
+        if self.0.kubernetes.is_some() && Kubernetes::takes(path) {
+            return KubernetesApi.reply(end);
+        }
         GatewayError::from(end).reply(self.0.statuses)
     }
 
@@ -150,7 +200,22 @@ impl Gateway {
                 tokens.follow().await;
             }
         };
-        tokio::join!(tokens, self.0.tls.keep_fresh());
+        let accounts = async {
+            if let Some(accounts) = &self.0.accounts {
+                accounts.follow().await;
+            }
+        };
+        let kubernetes = async {
+            if let Some(kubernetes) = &self.0.kubernetes {
+                kubernetes.follow().await;
+            }
+        };
+        tokio::join!(tokens, accounts, kubernetes, self.0.tls.keep_fresh());
+    }
+
+    /// Users and clusters, if the gateway has them.
+    pub fn accounts(&self) -> Option<&Accounts> {
+        self.0.accounts.as_ref()
     }
 
     /// The status of the client certificate that drivers are sent.
@@ -166,10 +231,14 @@ impl Gateway {
             (None, false) => Some("the clusters are not known yet".to_owned()),
             (None, true) => None,
         };
+        let kubernetes = self.0.kubernetes.as_ref();
         GatewayStatus {
             clusters: known.clusters.values().map(|drivers| drivers.status()).collect(),
             discovery: self.0.clusters.path().map(ToString::to_string),
             problem,
+            accounts: self.0.accounts.as_ref().map(Accounts::status),
+            kubernetes: kubernetes.map(Kubernetes::clusters).unwrap_or_default(),
+            peers: kubernetes.and_then(Kubernetes::peers),
             tokens: self.0.tokens.as_ref().map(|tokens| match tokens {
                 Tokens::File(table) => TokensStatus {
                     source: "file".to_owned(),
@@ -181,27 +250,68 @@ impl Gateway {
                     count: None,
                     problem: None,
                 },
+                Tokens::Accounts(_) => TokensStatus {
+                    source: "accounts".to_owned(),
+                    count: None,
+                    problem: None,
+                },
             }),
         }
     }
 
-    /// The drivers of each cluster.
+    /// The drivers and API servers of each cluster.
     pub fn upstreams(&self) -> Vec<Upstream> {
         let known = self.0.clusters.now();
-        let drivers = known.clusters.values();
-        drivers.map(|drivers| drivers.upstream.clone()).collect()
+        let drivers = known.clusters.values().map(|drivers| drivers.upstream.clone());
+        let kubernetes = self.0.kubernetes.iter().flat_map(Kubernetes::upstreams);
+        drivers.chain(kubernetes).collect()
+    }
+
+    /// Waits until no agent has a tunnel to this gateway.
+    pub async fn agents_gone(&self) {
+        if let Some(kubernetes) = &self.0.kubernetes {
+            kubernetes.agents_gone().await;
+        }
+    }
+
+    /// Begins to stop: the tunnels of agents end when no request uses them.
+    pub fn stop(&self) {
+        if let Some(kubernetes) = &self.0.kubernetes {
+            kubernetes.stop();
+        }
     }
 }
 
 impl Inner {
     async fn answer(&self, request: Request<Body>) -> Answer {
         let started = Instant::now();
+        if let Some(kubernetes) = &self.kubernetes
+            && Kubernetes::takes(request.uri().path())
+        {
+            return entered(kubernetes, request, started).await;
+        }
         let (mut head, body) = request.into_parts();
+        if let Some(accounts) = &self.accounts
+            && rest::is_rest(head.uri.path())
+        {
+            return self.managed(accounts, &head, body, started).await;
+        }
         let (recipient, forwarded) = match self.admit(&mut head).await {
-            Ok((drivers, holder)) => {
-                let cluster = drivers.id.clone();
+            Ok((drivers, Holder { name, watched })) => {
+                let cluster = drivers.id.as_str().into();
+                if let Some(watched) = watched.as_ref().filter(|_| head.headers.contains_key(UPGRADE)) {
+                    watched.guard_tunnel(&mut head.extensions);
+                }
                 let forwarded = self.forward(&mut head, body, &drivers).await;
-                (Some(Recipient { cluster, holder }), forwarded)
+                let forwarded = forwarded.map(|(response, passage)| match &watched {
+                    Some(watched) => (response.map(|body| watched.body(body)), passage),
+                    None => (response, passage),
+                });
+                let recipient = Recipient {
+                    cluster: Some(cluster),
+                    holder: name,
+                };
+                (Some(recipient), forwarded)
             }
             Err(error) => (None, Err(error)),
         };
@@ -226,15 +336,30 @@ impl Inner {
         }
     }
 
+    /// The answer to a request of the management API.
+    async fn managed(&self, accounts: &Accounts, head: &Parts, body: Body, started: Instant) -> Answer {
+        let answer = rest::answer(accounts, head, body, self.limits, self.statuses).await;
+        let passage = Passage::Ended(answer.word);
+        count(answer.response.status(), passage, None, started);
+        Answer {
+            response: answer.response,
+            passage,
+            recipient: Some(Recipient {
+                cluster: None,
+                holder: answer.holder,
+            }),
+        }
+    }
+
     /// The drivers that a request may go to, and its user. Rewrites the head for a driver.
-    async fn admit(&self, head: &mut Parts) -> Result<(Arc<Drivers>, Option<Arc<str>>), GatewayError> {
+    async fn admit(&self, head: &mut Parts) -> Result<(Arc<Drivers>, Holder), GatewayError> {
         head.uri = path::driver_path(&head.uri)?.into();
         if ![Method::GET, Method::POST, Method::PUT, Method::DELETE].contains(&head.method) {
             return Err(GatewayError::Method);
         }
         let cluster = cluster(&head.headers)?.to_owned();
         let holder = match &self.tokens {
-            None => None,
+            None => Holder::default(),
             Some(tokens) => {
                 let access = AccessRequest {
                     cluster: &cluster,
@@ -281,6 +406,23 @@ impl Inner {
     }
 }
 
+/// The answer to a request for a Kubernetes cluster, or of its agent.
+async fn entered(kubernetes: &Kubernetes, request: Request<Body>, started: Instant) -> Answer {
+    let entered = kubernetes.answer(request).await;
+    let recipient = entered.recipient.map(|(cluster, holder)| Recipient {
+        cluster: Some(cluster),
+        holder: Some(holder),
+    });
+    let response = entered.response;
+    let passage = response.extensions().get().copied().unwrap_or(Passage::Untouched);
+    count(response.status(), passage, recipient.as_ref(), started);
+    Answer {
+        response,
+        passage,
+        recipient,
+    }
+}
+
 /// The cluster of a request.
 fn cluster(headers: &HeaderMap) -> Result<&str, GatewayError> {
     // Check every value, so that a driver cannot read a different one.
@@ -301,7 +443,8 @@ fn cluster(headers: &HeaderMap) -> Result<&str, GatewayError> {
 
 /// Only known clusters become labels, so that clients cannot create an unbounded number of them.
 fn count(own: StatusCode, passage: Passage, recipient: Option<&Recipient>, started: Instant) {
-    let cluster = recipient.map_or(UNKNOWN, |to| to.cluster.as_str()).to_owned();
+    let cluster = recipient.and_then(|to| to.cluster.as_deref());
+    let cluster = cluster.unwrap_or(UNKNOWN).to_owned();
     counter!(
         metric_names::GATEWAY_REQUESTS,
         "cluster" => cluster.clone(), "status" => status_class(own), "passage" => passage.as_str()

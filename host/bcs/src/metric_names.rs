@@ -11,7 +11,10 @@ pub(crate) const ZOOKEEPER_SESSIONS: &str = "admittance_zookeeper_sessions_total
 pub(crate) const GATEWAY_REQUESTS: &str = "admittance_gateway_requests_total";
 pub(crate) const GATEWAY_DURATION: &str = "admittance_gateway_request_duration_seconds";
 pub(crate) const GATEWAY_CLUSTERS: &str = "admittance_gateway_clusters";
+pub(crate) const GATEWAY_TUNNELS: &str = "admittance_gateway_tunnels";
+pub(crate) const GATEWAY_PEERS: &str = "admittance_gateway_peers_connected";
 pub(crate) const TOKENS_RELOADED: &str = "admittance_gateway_tokens_last_reload_successful";
+pub(crate) const ACCOUNTS_READ: &str = "admittance_gateway_accounts_last_read_successful";
 pub(crate) const TOKEN_CHECKS: &str = "admittance_gateway_token_checks_total";
 
 /// Registers the help texts of these metrics. Call it once, after the exporter is installed.
@@ -55,12 +58,24 @@ pub fn describe_metrics() {
         "Clusters listed in the configuration or found in ZooKeeper"
     );
     describe_gauge!(
+        GATEWAY_TUNNELS,
+        "Open tunnels of agents to this gateway, by the ID of their cluster"
+    );
+    describe_gauge!(
+        GATEWAY_PEERS,
+        "Gateways that this one has told of its tunnels, and keeps informed"
+    );
+    describe_gauge!(
         TOKENS_RELOADED,
         "Whether the current content of the token file is in use: 0 if the last reload failed"
+    );
+    describe_gauge!(
+        ACCOUNTS_READ,
+        "Whether users and clusters are up to date: 0 if the database could not be read the last time"
     );
     describe_counter!(
         TOKEN_CHECKS,
         "Checked tokens, by result: allowed, refused, or unanswered if the endpoint failed; \
-         and by source: file, endpoint, or cache for an endpoint's earlier answer"
+         and by source: file, accounts, endpoint, or cache for an endpoint's earlier answer"
     );
 }

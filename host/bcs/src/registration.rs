@@ -1,10 +1,11 @@
-//! The registration of this driver in ZooKeeper while it serves.
+//! The registration of this driver or gateway in ZooKeeper while it serves.
 
 use std::{
     net::{IpAddr, SocketAddr},
     sync::Arc,
 };
 
+use admittance_net::upstream::{InvalidServer, Server};
 use futures_util::future::join_all;
 use metrics::gauge;
 
@@ -19,9 +20,11 @@ use crate::{
 
 /// Drivers register below this node, or below the node of their cluster below it.
 const DRIVERS: &str = "/bcs/services/endpoints/mesosdriver";
+/// Gateways register below this node, as bcs-api does.
+const GATEWAYS: &str = "/bcs/services/endpoints/apiserver";
 
-/// How a driver registers itself. It is registered while it serves: in the service ensemble,
-/// below its cluster, and in the cluster's own ensemble.
+/// How a driver or a gateway registers itself. It is registered while it serves: a driver in the service ensemble,
+/// below its cluster, and in the cluster's own ensemble; a gateway in the service ensemble.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RegistrationConfig {
     /// The address that other servers connect to. None: the address that it listens on.
@@ -43,7 +46,7 @@ pub struct ExternalAddress {
     pub port: u16,
 }
 
-/// Why this driver cannot be registered.
+/// Why this driver or gateway cannot be registered.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistrationError {
     /// Other machines cannot connect to the address that it listens on.
@@ -57,9 +60,18 @@ pub enum RegistrationError {
     /// There is no ensemble to register in.
     #[error("no ensemble is configured to register in; write `zookeeper: {{ service: ... }}`")]
     NoEnsemble,
+    #[error(transparent)]
+    Server(#[from] InvalidServer),
 }
 
-/// The ports of a driver, once they are bound.
+impl RegistrationConfig {
+    /// The URL of a gateway with this registration.
+    pub(crate) fn gateway(&self, ports: Ports) -> Result<Server, RegistrationError> {
+        Ok(info(self, "", ports)?.server()?)
+    }
+}
+
+/// The ports of a driver or gateway, once they are bound.
 #[derive(Clone, Copy, Debug)]
 pub struct Ports {
     pub address: SocketAddr,
@@ -68,7 +80,7 @@ pub struct Ports {
     pub admin: u16,
 }
 
-/// A driver to register once it serves.
+/// A driver or gateway to register once it serves.
 #[derive(Debug)]
 pub struct Registrar(Vec<Entry>);
 
@@ -77,6 +89,26 @@ struct Entry {
     ensemble: &'static str,
     zookeeper: ZooKeeper,
     registration: Registration,
+}
+
+impl Entry {
+    /// The node is named after the address.
+    fn new(
+        (ensemble, zookeeper): (&'static str, &ZooKeeper),
+        parent: &NodePath,
+        ip: IpAddr,
+        info: &ServerInfo,
+    ) -> Self {
+        Self {
+            ensemble,
+            zookeeper: zookeeper.clone(),
+            registration: Registration {
+                parent: parent.to_string(),
+                name: ip.to_string(),
+                data: serde_json::to_vec(info).unwrap_or_default().into(),
+            },
+        }
+    }
 }
 
 impl Registrar {
@@ -91,7 +123,7 @@ impl Registrar {
         ports: Ports,
         ensembles: &Ensembles,
     ) -> Result<Self, RegistrationError> {
-        let info = info(config, cluster, ports)?;
+        let info = info(config, cluster.as_str(), ports)?;
         let drivers: NodePath = DRIVERS.parse()?;
         let of_cluster = drivers_node(cluster)?;
         let within = ServerInfo {
@@ -100,22 +132,13 @@ impl Registrar {
             external_port: 0,
             ..info.clone()
         };
-        let ip = config.ip.unwrap_or(ports.address.ip());
-        let entry = |(ensemble, zookeeper): (_, &ZooKeeper), parent: &NodePath, info: &ServerInfo| Entry {
-            ensemble,
-            zookeeper: zookeeper.clone(),
-            registration: Registration {
-                parent: parent.to_string(),
-                name: ip.to_string(),
-                data: serde_json::to_vec(info).unwrap_or_default().into(),
-            },
-        };
+        let ip = own_ip(config, ports);
         let service = ensembles.service().map(|zookeeper| ("service", zookeeper));
         let own = ensembles.cluster().map(|zookeeper| ("cluster", zookeeper));
         let entries: Vec<Entry> = service
-            .map(|ensemble| entry(ensemble, &of_cluster, &info))
+            .map(|ensemble| Entry::new(ensemble, &of_cluster, ip, &info))
             .into_iter()
-            .chain(own.map(|ensemble| entry(ensemble, &drivers, &within)))
+            .chain(own.map(|ensemble| Entry::new(ensemble, &drivers, ip, &within)))
             .collect();
         if entries.is_empty() {
             return Err(RegistrationError::NoEnsemble);
@@ -123,7 +146,20 @@ impl Registrar {
         Ok(Self(entries))
     }
 
-    /// Register the driver until the result is withdrawn or dropped.
+    /// What a gateway registers, and where.
+    pub fn of_gateway(
+        config: &RegistrationConfig,
+        ports: Ports,
+        ensembles: &Ensembles,
+    ) -> Result<Self, RegistrationError> {
+        let info = info(config, "", ports)?;
+        let service = ensembles.service().ok_or(RegistrationError::NoEnsemble)?;
+        let ip = own_ip(config, ports);
+        let entry = Entry::new(("service", service), &gateways_node()?, ip, &info);
+        Ok(Self(vec![entry]))
+    }
+
+    /// Register the driver or gateway until the result is withdrawn or dropped.
     pub fn register(self) -> Registrations {
         let active = |entry: Entry| ActiveRegistration {
             ensemble: entry.ensemble,
@@ -139,12 +175,19 @@ pub fn drivers_node(cluster: &ClusterId) -> Result<NodePath, InvalidNodePath> {
     DRIVERS.parse::<NodePath>()?.child(cluster.as_str())
 }
 
-fn info(
-    config: &RegistrationConfig,
-    cluster: &ClusterId,
-    ports: Ports,
-) -> Result<ServerInfo, RegistrationError> {
-    let own = config.ip.unwrap_or(ports.address.ip());
+/// The node that gateways register below.
+pub(crate) fn gateways_node() -> Result<NodePath, InvalidNodePath> {
+    GATEWAYS.parse()
+}
+
+/// The address that other servers connect to.
+fn own_ip(config: &RegistrationConfig, ports: Ports) -> IpAddr {
+    config.ip.unwrap_or(ports.address.ip())
+}
+
+/// `cluster` is empty for a gateway, which serves many.
+fn info(config: &RegistrationConfig, cluster: &str, ports: Ports) -> Result<ServerInfo, RegistrationError> {
+    let own = own_ip(config, ports);
     if own.is_unspecified() {
         return Err(RegistrationError::NoAddress(own));
     }
@@ -162,7 +205,7 @@ fn info(
             .unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned()),
         scheme: if ports.is_tls { "https" } else { "http" }.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        cluster: cluster.as_str().to_owned(),
+        cluster: cluster.to_owned(),
         pid: std::process::id(),
         external_ip,
         external_ipv6,
@@ -170,7 +213,7 @@ fn info(
     })
 }
 
-/// A registered driver, until this is withdrawn or all clones are dropped.
+/// A registered driver or gateway, until this is withdrawn or all clones are dropped.
 #[derive(Clone, Debug, Default)]
 pub struct Registrations(Arc<[ActiveRegistration]>);
 
@@ -368,5 +411,26 @@ mod tests {
             &Ensembles::open(&service),
         );
         assert!(matches!(error, Err(RegistrationError::Cluster(_))), "{error:?}");
+    }
+
+    #[tokio::test]
+    async fn gateways_register_where_bcs_api_does() {
+        let service = ZooKeeperConfig {
+            cluster: None,
+            service: Some(ensemble("127.0.0.1:2")),
+        };
+        let tls = Ports {
+            is_tls: true,
+            ..PORTS
+        };
+        let config = RegistrationConfig::default();
+        let registrar = Registrar::of_gateway(&config, tls, &Ensembles::open(&service)).unwrap();
+        let [entry] = registrar.0.as_slice() else {
+            panic!("{registrar:?}")
+        };
+        assert_eq!(entry.registration.parent, "/bcs/services/endpoints/apiserver");
+        let info: Value = serde_json::from_slice(&entry.registration.data).unwrap();
+        assert_eq!((&info["scheme"], &info["port"]), (&json!("https"), &json!(8090)));
+        assert_eq!(config.gateway(tls).unwrap().to_string(), "https://10.0.0.5:8090");
     }
 }

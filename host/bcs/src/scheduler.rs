@@ -62,15 +62,14 @@ enum Sent {
     Streamed(Body),
 }
 
-/// The end of a request without a reply of the upstream.
-pub fn upstream_end(error: UpstreamError) -> End<'static> {
-    let reason = match error {
-        UpstreamError::Timeout(limit) => return End::UpstreamTimeout { limit },
-        // The message of bcs-mesos-driver.
-        UpstreamError::NoMaster => "scheduler not exist",
-        error => error.reason(),
-    };
-    End::UpstreamUnreachable { reason }
+/// The end of a request without a reply of the upstream, in the words of bcs-mesos-driver.
+pub(crate) fn upstream_end(error: UpstreamError) -> End<'static> {
+    match error {
+        UpstreamError::NoMaster => End::UpstreamUnreachable {
+            reason: "scheduler not exist",
+        },
+        error => error.into(),
+    }
 }
 
 impl Scheduler {

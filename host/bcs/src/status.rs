@@ -67,6 +67,76 @@ pub struct GatewayStatus {
     /// The source of the tokens; absent if no token is required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<TokensStatus>,
+    /// The database of users and clusters; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accounts: Option<AccountsStatus>,
+    /// The clusters of that database.
+    #[serde(default)]
+    pub kubernetes: Vec<KubernetesCluster>,
+    /// The other gateways; absent if it uses no tunnels to others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peers: Option<PeersStatus>,
+}
+
+/// How a gateway reaches a cluster of its database.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct KubernetesCluster {
+    /// Its ID.
+    pub cluster: String,
+    /// The tunnels that its agents have open to this gateway.
+    pub tunnels: usize,
+    /// Those to other gateways, which this one uses if it has none.
+    pub gateways: usize,
+    /// When its agent last reported other credentials.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reported: Option<Moment>,
+    /// Its API servers, as far as they were used.
+    pub servers: Vec<ServerHealth>,
+    /// Why requests for it fail.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// The other gateways, which use the tunnels to this one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PeersStatus {
+    /// How they are found.
+    pub discovery: DiscoveryStatus,
+    /// Those that are registered, without this one.
+    pub gateways: Vec<Peer>,
+    /// How many of them have opened a tunnel to this one.
+    pub accepted: usize,
+    /// Why what the file of the secret holds now is not in use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// Another gateway.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Peer {
+    /// Its URL.
+    pub server: String,
+    /// Why it cannot use the tunnels to this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// The users and clusters of a gateway.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AccountsStatus {
+    /// Whether they were read since the start.
+    pub read: bool,
+    /// How many users there are.
+    pub users: usize,
+    /// How many clusters there are.
+    pub clusters: usize,
+    /// Why the database cannot be used now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
 }
 
 /// A cluster behind a gateway.
@@ -86,9 +156,9 @@ pub struct GatewayCluster {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TokensStatus {
-    /// `file`, or the URL of the endpoint.
+    /// `file`, `accounts`, or the URL of the endpoint.
     pub source: String,
-    /// How many there are; absent for an endpoint.
+    /// How many there are; absent unless they are in a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<usize>,
     /// Why what the file holds now is not in use.

@@ -309,5 +309,24 @@ pub(crate) async fn on_disk<T: Send + 'static>(
 ) -> Result<T, Error> {
     tokio::task::spawn_blocking(work)
         .await
-        .map_err(|_| Error::Stopped)
+        .map_err(|error| match error.is_panic() {
+            true => Error::Panicked(error.to_string()),
+            false => Error::Stopped,
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_is_not_taken_for_the_end_of_the_program() {
+        let error = on_disk(|| assert!(std::path::Path::new("/").is_file(), "no file"))
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(&error, Error::Panicked(message) if message.contains("no file")),
+            "{error}"
+        );
+    }
 }

@@ -131,6 +131,9 @@ pub enum Error {
         "module {reference}: this program can only read files; build it with the feature `registries` of the crate `admittance`"
     )]
     NoRegistries { reference: Box<ModuleReference> },
+    /// Work on a blocking thread panicked, which is a defect of this program.
+    #[error("the work on a module failed unexpectedly, please report it: {0}")]
+    Panicked(String),
     /// The program is shutting down.
     #[error("the program is shutting down, and the work on a module was cancelled")]
     Stopped,

@@ -57,8 +57,12 @@ impl Found {
         requirement: &Requirement,
         material: Material,
     ) -> Result<Module, SignatureError> {
-        let module = &self.bytes;
-        let verified = verify(requirement, Subject { reference, module }, &material)?;
+        let subject = Subject {
+            reference,
+            module: &self.bytes,
+            digest: self.digest,
+        };
+        let verified = verify(requirement, subject, &material)?;
         Ok(Module {
             reference: reference.clone(),
             found: self.clone(),

@@ -6,7 +6,7 @@ mod subject;
 #[cfg(test)]
 mod tests;
 
-use std::{fs, path::PathBuf};
+use std::{fmt::Display, fs, path::PathBuf};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use clap::Args;
@@ -33,6 +33,9 @@ use crate::{
 ///
 /// Prints the `caBundle:` line for chain and webhook definitions.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  admittance certs --service rules.policy --out certs
+  admittance certs --service rules.policy --out certs --renew")]
 pub(crate) struct Arguments {
     /// The directory that the files are written to.
     #[arg(long, value_name = "DIRECTORY", default_value = "certs")]
@@ -99,10 +102,18 @@ pub(crate) fn for_service(
     service: &Service,
     days: u16,
     now: OffsetDateTime,
-) -> Result<(String, Issued), rcgen::Error> {
-    let authority = Authority::new(now)?;
-    let issued = authority.issue(&Subject::Server(service.hosts().into()), days, now)?;
+) -> Result<(String, Issued), String> {
+    let authority = Authority::new(now).map_err(not_made("the CA"))?;
+    let subject = Subject::Server(service.hosts().into());
+    let issued = authority
+        .issue(&subject, days, now)
+        .map_err(not_made("the certificate"))?;
     Ok((authority.pem, issued))
+}
+
+/// Adds what cannot be made to an error.
+fn not_made(what: impl Display) -> impl FnOnce(rcgen::Error) -> String {
+    move |error| format!("{what} cannot be made: {error}")
 }
 
 /// A CA that expires within this time should be replaced.
@@ -139,7 +150,9 @@ fn make(arguments: &Arguments, now: OffsetDateTime) -> crate::Result<Report> {
         let not_after = match kept {
             Some(not_after) => not_after,
             None => {
-                let issued = authority.issue(&subject, arguments.days, now)?;
+                let issued = authority
+                    .issue(&subject, arguments.days, now)
+                    .map_err(not_made(files.certificate.display()))?;
                 write(&files, &issued.certificate, &issued.key, replace)?;
                 issued.not_after
             }
@@ -219,7 +232,7 @@ fn authority(files: &Files, arguments: &Arguments, now: OffsetDateTime) -> crate
             Err(format!("{}: the file does not exist", files.certificate.display()).into())
         }
         [false, false] => {
-            let authority = Authority::new(now)?;
+            let authority = Authority::new(now).map_err(not_made(files.certificate.display()))?;
             write(files, &authority.pem, &authority.key_pem(), false)?;
             Ok((authority, true))
         }

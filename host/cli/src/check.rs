@@ -3,12 +3,14 @@
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
+    sync::Arc,
 };
 
 use admittance::{
-    Error, HostBuilder, StageError,
+    Error, HostBuilder, StageError, StageErrorCause,
     definitions::{self, ChainDefinition, Location, Mistake, Mistakes},
 };
+use admittance_definitions::setting_location;
 use admittance_driver::{Config, DefinitionPlace};
 use clap::Args;
 use serde_json::{Value, json};
@@ -26,6 +28,9 @@ use crate::{
 /// too. Nothing is read from ZooKeeper or a cluster: definitions that are kept there are reported as
 /// unchecked. Exits with 1 when something is wrong.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  admittance check chains/
+  admittance check --config admittance.yaml --output json")]
 pub(crate) struct Arguments {
     /// Files with chains or BCS admissionwebhooks, or directories, of which *.yaml, *.yml and *.json are
     /// read.
@@ -71,7 +76,39 @@ enum Report {
         unchecked: Vec<String>,
     },
     Documents(Mistakes),
-    Stages(Vec<StageError>),
+    Stages(Vec<StageMistake>),
+}
+
+/// A mistake in a stage, at its own line.
+struct StageMistake {
+    location: Location,
+    chain: Arc<str>,
+    stage: Arc<str>,
+    /// Whether it is in the candidate of the stage.
+    candidate: bool,
+    message: String,
+}
+
+impl StageMistake {
+    /// One for each setting that the plugin rejected, or one for the stage.
+    fn all_of(error: &StageError) -> Vec<Self> {
+        let of = |location, message| Self {
+            location,
+            chain: error.chain.clone(),
+            stage: error.stage.clone(),
+            candidate: error.candidate,
+            message,
+        };
+        let StageErrorCause::Plugin(admittance_sandbox::Error::Settings(mistakes)) = &error.cause else {
+            return vec![of(error.location.clone(), error.cause.to_string())];
+        };
+        let mistakes = mistakes.iter().map(|mistake| {
+            let location = setting_location(&error.location, error.candidate, &mistake.pointer);
+            let message = format!("the plugin rejected its settings: {mistake}");
+            of(location.unwrap_or_else(|| error.location.clone()), message)
+        });
+        mistakes.collect()
+    }
 }
 
 fn check(arguments: &Arguments) -> crate::Result<Report> {
@@ -85,7 +122,11 @@ fn check(arguments: &Arguments) -> crate::Result<Report> {
         let builder = chains.iter().cloned().fold(builder, HostBuilder::definition);
         match crate::block_on(builder.build())? {
             Ok(_) => {}
-            Err(Error::Stages(errors)) => return Ok(Report::Stages(errors)),
+            Err(Error::Stages(errors)) => {
+                return Ok(Report::Stages(
+                    errors.iter().flat_map(StageMistake::all_of).collect(),
+                ));
+            }
             Err(error) => return Err(error.into()),
         }
     }
@@ -134,7 +175,21 @@ impl Report {
     fn text(&self) -> String {
         let lines: Vec<_> = match self {
             Self::Documents(mistakes) => mistakes.iter().map(ToString::to_string).collect(),
-            Self::Stages(errors) => errors.iter().map(ToString::to_string).collect(),
+            Self::Stages(mistakes) => {
+                let line = |mistake: &StageMistake| {
+                    let StageMistake {
+                        location,
+                        chain,
+                        stage,
+                        candidate,
+                        message,
+                    } = mistake;
+                    let candidate = if *candidate { "the candidate of " } else { "" };
+                    let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
+                    format!("{location}: {candidate}stage {stage} of chain {chain}: {message}")
+                };
+                mistakes.iter().map(line).collect()
+            }
             Self::Valid {
                 chains,
                 warnings,
@@ -174,15 +229,15 @@ impl Report {
                 json!({"ok": true, "chains": chains, "warnings": warnings, "unchecked": unchecked})
             }
             Self::Documents(mistakes) => json!({"ok": false, "mistakes": mistakes}),
-            Self::Stages(errors) => {
-                let mistakes = errors.iter().map(|error| {
+            Self::Stages(mistakes) => {
+                let mistakes = mistakes.iter().map(|error| {
                     json!({
                         "file": error.location.file,
                         "line": error.location.line,
                         "column": error.location.column,
                         "chain": &*error.chain,
                         "stage": &*error.stage,
-                        "message": error.cause.to_string(),
+                        "message": error.message,
                     })
                 });
                 json!({"ok": false, "mistakes": mistakes.collect::<Vec<_>>()})

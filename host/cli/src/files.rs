@@ -67,6 +67,11 @@ pub(crate) fn directory(path: &Path) -> &Path {
     parent.unwrap_or(Path::new("."))
 }
 
+/// Whether it is a WebAssembly module (`*.wasm`), by its name.
+pub(crate) fn is_module(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "wasm")
+}
+
 /// Paths in a message: `a.yaml, b.yaml`.
 pub(crate) fn list(paths: &[impl AsRef<Path>]) -> String {
     let names: Vec<_> = paths

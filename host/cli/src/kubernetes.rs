@@ -1,5 +1,6 @@
 //! `admittance kubernetes`: prints manifests that install Admittance in a cluster.
 
+mod agent;
 mod bundle;
 mod certificates;
 mod configuration;
@@ -57,13 +58,15 @@ enum Command {
 /// Apply it with `kubectl apply --server-side -f -`: the ConfigMaps of plugins are too large for
 /// `kubectl apply` without it.
 #[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:
+  admittance kubernetes manifests --definitions chains/ | kubectl apply --server-side -f -")]
 struct Installation {
     /// Files and directories of chain definitions. May be given more than once.
-    #[arg(long, value_name = "PATH", num_args = 1.., required_unless_present = "config")]
+    #[arg(long, value_name = "PATH", num_args = 1.., required_unless_present_any = ["config", "agent"])]
     definitions: Vec<PathBuf>,
     /// A configuration of `serve` with the dialect `kubernetes`: its definitions are used, and its settings
-    /// of limits, webhooks, modules, signatures, sandbox, log, clients and the admin port. Namespaces come
-    /// from the cluster.
+    /// of limits, webhooks, modules, signatures, sandbox, requests of plugins, log, clients and the admin port.
+    /// Namespaces come from the cluster.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// The namespace of the installation. It should contain nothing else: the webhooks are not called for its
@@ -126,6 +129,8 @@ struct Installation {
     /// Write a file for each kind of object to this directory, and print nothing.
     #[arg(long, value_name = "DIRECTORY")]
     output_directory: Option<PathBuf>,
+    #[command(flatten)]
+    agent: agent::Agent,
 }
 
 impl Installation {
@@ -169,7 +174,10 @@ impl Installation {
 
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
     let Command::Manifests(installation) = &arguments.command;
-    let (manifests, notes) = manifests(installation, OffsetDateTime::now_utc())?;
+    let (manifests, notes) = match installation.agent.agent {
+        true => (agent::manifests(installation)?, Vec::new()),
+        false => manifests(installation, OffsetDateTime::now_utc())?,
+    };
     for note in notes {
         anstream::eprintln!("{WARN}note:{WARN:#} {note}");
     }

@@ -1,31 +1,44 @@
 //! The program `admittance`, with a module for each command or group of commands.
 
+mod agent;
 mod arguments;
+mod bench;
 mod certs;
 mod check;
+mod dev;
 mod directories;
 mod files;
 mod host;
 mod human;
+mod kubeconfig;
 mod kubernetes;
 mod logging;
 mod modules;
+mod new;
 mod output;
 mod process_metrics;
 mod progress;
+mod project;
 mod remote;
 mod replay;
 mod report;
 mod request_file;
 mod run;
+mod schema;
 mod serve;
+mod shell;
+mod surroundings;
 mod table;
+mod test;
 
 use std::{process::ExitCode, time::Duration};
 
 use clap::{Parser, Subcommand};
 
 use crate::output::BAD;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Runs admission hooks as WebAssembly components, in front of any control plane.
 #[derive(Debug, Parser)]
@@ -37,9 +50,13 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Serve(serve::Arguments),
-    Check(check::Arguments),
+    New(new::Arguments),
+    Test(test::Arguments),
+    Dev(dev::Arguments),
     Run(run::Arguments),
+    Bench(bench::Arguments),
+    Check(check::Arguments),
+    Serve(serve::Arguments),
     Status(remote::StatusArguments),
     History(remote::HistoryArguments),
     Diff(remote::DiffArguments),
@@ -50,6 +67,11 @@ enum Command {
     Candidates(remote::CandidatesArguments),
     Promote(remote::PromoteArguments),
     Record(remote::RecordArguments),
+    Users(remote::UsersArguments),
+    Tokens(remote::TokensArguments),
+    Clusters(remote::ClustersArguments),
+    RegisterTokens(remote::RegisterTokensArguments),
+    Permissions(remote::PermissionsArguments),
     Replay(replay::Arguments),
     Pull(modules::PullArguments),
     Push(modules::PushArguments),
@@ -63,6 +85,11 @@ enum Command {
     },
     Certs(certs::Arguments),
     Kubernetes(kubernetes::Arguments),
+    Agent(agent::Arguments),
+    Kubeconfig(kubeconfig::Arguments),
+    Schema(schema::Arguments),
+    Completions(shell::CompletionsArguments),
+    Man(shell::ManArguments),
 }
 
 /// The exit code for wrong usage or invalid input; 1 is a refusal.
@@ -87,6 +114,8 @@ impl Command {
             Self::Serve(arguments) => return serve::run(arguments),
             Self::Check(arguments) => return check::run(&arguments),
             Self::Run(arguments) => return run::run(&arguments),
+            Self::Bench(arguments) => return bench::run(&arguments),
+            Self::Test(arguments) => return test::run(&arguments),
             Self::Status(arguments) => return arguments.run(),
             Self::Replay(arguments) => return replay::run(&arguments),
             Self::Compile { job } => return Ok(admittance_sandbox::compile(&job)),
@@ -99,17 +128,31 @@ impl Command {
             Self::Candidates(arguments) => arguments.run()?,
             Self::Promote(arguments) => arguments.run()?,
             Self::Record(arguments) => arguments.run()?,
+            Self::Users(arguments) => arguments.run()?,
+            Self::Tokens(arguments) => arguments.run()?,
+            Self::Clusters(arguments) => arguments.run()?,
+            Self::RegisterTokens(arguments) => arguments.run()?,
+            Self::Permissions(arguments) => arguments.run()?,
             Self::Pull(arguments) => arguments.run()?,
             Self::Push(arguments) => arguments.run()?,
             Self::Inspect(arguments) => arguments.run()?,
             Self::Certs(arguments) => certs::run(&arguments)?,
             Self::Kubernetes(arguments) => kubernetes::run(&arguments)?,
+            Self::Agent(arguments) => agent::run(&arguments)?,
+            Self::Kubeconfig(arguments) => kubeconfig::run(&arguments)?,
+            Self::New(arguments) => new::run(&arguments)?,
+            Self::Dev(arguments) => dev::run(&arguments)?,
+            Self::Schema(arguments) => schema::run(&arguments)?,
+            Self::Completions(arguments) => arguments.run()?,
+            Self::Man(arguments) => arguments.run()?,
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+type Error = Box<dyn std::error::Error + Send + Sync>;
+
+type Result<T> = std::result::Result<T, Error>;
 
 /// The timeout for blocking threads at the end.
 const THREADS_TIMEOUT: Duration = Duration::from_secs(1);

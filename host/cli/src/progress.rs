@@ -32,6 +32,13 @@ pub(crate) fn show() -> impl Fn(Progress) + Send + Sync + 'static {
                 Screen::Bars(bars) => bars.transfers.show(&reference.to_string(), *fetch),
                 Screen::Waiting | Screen::Plain => log_fetch(*fetch),
             },
+            Progress::Preparing { chain, stage, size } => match &*screen {
+                // The bar shows that something goes on.
+                Screen::Bars(_) => {}
+                Screen::Waiting | Screen::Plain => {
+                    tracing::info!(%chain, %stage, size, "preparing a plugin");
+                }
+            },
             Progress::Loaded(loaded) => {
                 screen.advance();
                 match &*screen {

@@ -1,5 +1,6 @@
 //! Commands that query or change a running driver through its admin API.
 
+mod accounts;
 mod candidates;
 mod change;
 mod client;
@@ -15,8 +16,12 @@ use reqwest::Method;
 use serde::{Serialize, de::DeserializeOwned};
 
 pub(crate) use self::{
+    accounts::{
+        ClustersArguments, PermissionsArguments, RegisterTokensArguments, TokensArguments, UsersArguments,
+    },
     candidates::CandidatesArguments,
     change::{ApplyArguments, DeleteArguments, PromoteArguments, RollbackArguments},
+    connection::Server,
     definitions::GetArguments,
     history::{DiffArguments, HistoryArguments},
     record::RecordArguments,
@@ -27,6 +32,9 @@ use self::{
     connection::Connection,
 };
 use crate::output::Output;
+
+/// The media type of request bodies, except for definitions.
+const JSON: &str = "application/json";
 
 /// The arguments of every command that prints a reply of the driver.
 #[derive(Debug, Args)]
@@ -51,6 +59,21 @@ impl Query {
             body: None,
         };
         self.send(Method::GET, path, message, text)
+    }
+
+    /// Posts a body as JSON, and prints the reply. `()` is no body.
+    fn post<T: Serialize + DeserializeOwned>(
+        &self,
+        path: &[&str],
+        body: &impl Serialize,
+        text: impl FnOnce(&T) -> String,
+    ) -> crate::Result<()> {
+        let body = Some(serde_json::to_string(body)?).filter(|body| body != "null");
+        let message = Message {
+            parameters: &[],
+            body: body.map(|body| (JSON, body)),
+        };
+        self.send(Method::POST, path, message, text).map(drop)
     }
 
     /// Sends a request, and prints the reply.

@@ -1,8 +1,8 @@
 //! `admittance replay`: replays recorded requests through chains, and compares the answers.
 
-mod answer;
+pub(crate) mod answer;
 mod chains;
-mod recorded;
+pub(crate) mod recorded;
 mod report;
 
 use std::{
@@ -18,12 +18,13 @@ use admittance::{
 use admittance_driver::{Config, LogFormat};
 use clap::Args;
 
+pub(crate) use self::chains::load;
 use self::{
     answer::Answer,
     recorded::Recorded,
     report::{Differing, Report},
 };
-use crate::{files, host, logging, modules, output::Output};
+use crate::{files, host, logging, modules, output::Output, surroundings::Current};
 
 /// Replay recorded requests through other chains or another version of a plugin, and show every difference.
 ///
@@ -68,9 +69,6 @@ pub(crate) struct Arguments {
     log: String,
 }
 
-/// Requests are replayed one at a time.
-const CALLS_IN_FLIGHT: u32 = 4;
-
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     logging::start(&arguments.log, LogFormat::Auto)?;
     let report = crate::block_on(replay(arguments))??;
@@ -93,23 +91,24 @@ async fn replay(arguments: &Arguments) -> crate::Result<Report> {
     if let (Some(module), Some(stage)) = (&arguments.module, &arguments.stage) {
         chains::replace(&mut definitions, stage, module)?;
     }
+    let current = Current::default();
     let against = match arguments.against.as_slice() {
         [] => None,
         paths => {
             let definitions = chains::load(paths, webhooks)?;
-            Some(table(arguments, config.as_ref(), definitions).await?)
+            Some(table(arguments, config.as_ref(), &current, definitions).await?)
         }
     };
-    let table = table(arguments, config.as_ref(), definitions).await?;
+    let table = table(arguments, config.as_ref(), &current, definitions).await?;
 
     let mut report = Report::default();
     for recorded in recorded::open(&arguments.requests)? {
         let recorded = recorded?;
         let before = match &against {
-            Some(against) => answer(against, &recorded).await?,
+            Some(against) => answer(against, &current, &recorded).await?,
             None => recorded.answer()?,
         };
-        let after = answer(&table, &recorded).await?;
+        let after = answer(&table, &current, &recorded).await?;
         report.requests += 1;
         report.redacted += u64::from(recorded.is_redacted);
         let parts = before.differences(&after, recorded.is_redacted);
@@ -128,7 +127,8 @@ async fn replay(arguments: &Arguments) -> crate::Result<Report> {
 }
 
 /// The answer of the chains to a request.
-async fn answer(table: &Table, recorded: &Recorded) -> crate::Result<Answer> {
+async fn answer(table: &Table, current: &Current, recorded: &Recorded) -> crate::Result<Answer> {
+    current.set(recorded.surroundings.clone());
     let outcome = table.admit(recorded.request.clone()).await;
     Ok(Answer::of_outcome(&recorded.request, &outcome)?)
 }
@@ -136,16 +136,15 @@ async fn answer(table: &Table, recorded: &Recorded) -> crate::Result<Answer> {
 async fn table(
     arguments: &Arguments,
     config: Option<&Config>,
+    current: &Current,
     definitions: Vec<ChainDefinition>,
 ) -> Result<Arc<Table>, admittance::Error> {
-    let mut sandbox = host::sandbox(config);
-    sandbox.calls_in_flight = CALLS_IN_FLIGHT;
     let store = arguments.store.clone();
     let builder = match config {
         Some(config) => host::builder_for_requests(config, store),
         None => host::builder(None, store),
     };
-    let builder = builder.sandbox(sandbox);
+    let builder = builder.sandbox(current.sandbox(config));
     let builder = definitions.into_iter().fold(builder, HostBuilder::definition);
     Ok(builder.build().await?.table())
 }

@@ -1,6 +1,12 @@
 //! An outcome, for a terminal and as JSON.
 
-use admittance::admission::{Decision, FailurePolicy, Mode, Object, Outcome, Refusal, StageResult, TraceRow};
+use std::fmt::Display;
+
+use admittance::admission::{
+    Chain, Decision, FailurePolicy, Matcher, Mode, Object, Outcome, Refusal, Request, Rule, StageResult,
+    TraceRow,
+};
+use admittance_admission::RulePart;
 use anstyle::Style;
 use serde_json::{Value, json};
 
@@ -10,24 +16,153 @@ use crate::{
     table::{Cell, Table},
 };
 
-/// An outcome with further information about the request.
-pub(crate) struct Report<'a> {
-    pub(crate) outcome: &'a Outcome,
-    /// The object before any stage saw it.
-    pub(crate) original: Option<&'a Object>,
-    /// Operation and resource, which the rules were matched against.
-    pub(crate) requested: String,
+/// An outcome with its request.
+pub(crate) struct Report {
+    /// The file of the request, and the document in it.
+    pub(crate) place: String,
+    /// Before any stage saw it.
+    pub(crate) request: Request,
+    pub(crate) outcome: Outcome,
     /// The chains whose rules do not match the request.
-    pub(crate) unmatched: Vec<String>,
+    pub(crate) unmatched: Vec<Unmatched>,
 }
 
-impl Report<'_> {
+/// A chain whose rules do not match a request.
+pub(crate) struct Unmatched {
+    chain: String,
+    why: String,
+}
+
+impl Unmatched {
+    pub(crate) fn new(chain: &Chain, request: &Request) -> Self {
+        let parts = chain
+            .rules
+            .iter()
+            .filter_map(|rule| Some((rule.mismatch(request)?, rule)));
+        // The rule of which most parts match.
+        let closest = parts.max_by_key(|(part, _)| *part);
+        let what = requested(request);
+        Self {
+            chain: chain.name.to_string(),
+            why: match closest {
+                Some((part, rule)) => {
+                    format!("no rule of the chain is for {what}: {}", wanted(part, rule))
+                }
+                None => "the chain has no rules".to_owned(),
+            },
+        }
+    }
+}
+
+impl Display for Unmatched {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.chain, self.why)
+    }
+}
+
+fn requested(request: &Request) -> String {
+    let Request {
+        operation,
+        resource,
+        subresource,
+        kind,
+        ..
+    } = request;
+    let subresource = subresource.as_ref().map(|name| format!("/{name}"));
+    let subresource = subresource.unwrap_or_default();
+    format!("{operation} of {resource}{subresource}, kind {}", kind.kind)
+}
+
+/// What a rule has in this part.
+fn wanted(part: RulePart, rule: &Rule) -> String {
+    fn list<T: Display>(values: &Matcher<T>) -> String {
+        match values {
+            Matcher::Any => "*".to_owned(),
+            Matcher::Only(values) => names(values),
+        }
+    }
+    fn names<T: Display>(values: &[T]) -> String {
+        let values = values.iter().map(|value| match value.to_string() {
+            text if text.is_empty() => "\"\"".to_owned(),
+            text => text,
+        });
+        values.collect::<Vec<_>>().join(", ")
+    }
+    match part {
+        RulePart::Operations => format!("`operations` has {}", list(&rule.operations)),
+        RulePart::GroupAndVersion => format!(
+            "`apiGroups` has {}, `apiVersions` has {}",
+            list(&rule.api_groups),
+            list(&rule.api_versions)
+        ),
+        RulePart::Resources => format!("`resources` has {}", names(&rule.resources)),
+        RulePart::Scope => format!("`scope` is {}", rule.scope),
+        RulePart::Kinds => format!("`kinds` has {}", list(&rule.kinds)),
+        RulePart::Names => format!("`resourceNames` has {}", names(&rule.names)),
+    }
+}
+
+/// The reports of one or more requests.
+pub(crate) struct Reports(pub(crate) Vec<Report>);
+
+impl Reports {
+    pub(crate) fn are_allowed(&self) -> bool {
+        self.0.iter().all(|report| report.outcome.is_allowed())
+    }
+
+    /// The whole report of a single request, or a line for each.
+    pub(crate) fn text(&self) -> String {
+        if let [report] = self.0.as_slice() {
+            return report.text();
+        }
+        let mut table = Table::new(["DECISION", "REQUEST", "WHERE", "WHY"]);
+        let (mut allowed, mut refused, mut unmatched) = (0u64, 0u64, 0u64);
+        for report in &self.0 {
+            let outcome = &report.outcome;
+            let (count, decision, style, why) = match &outcome.decision {
+                Decision::Refused(refusal) => (&mut refused, "refused", BAD, refusal.to_string()),
+                Decision::Allowed if outcome.trace.is_empty() => {
+                    let whys: Vec<_> = report.unmatched.iter().map(ToString::to_string).collect();
+                    (&mut unmatched, "not matched", WARN, whys.join("; "))
+                }
+                Decision::Allowed if outcome.is_changed() => {
+                    let operations = human::count(outcome.patch.len(), "operation");
+                    (&mut allowed, "changed", GOOD, operations)
+                }
+                Decision::Allowed => (&mut allowed, "allowed", GOOD, String::new()),
+            };
+            *count += 1;
+            let request = &report.request;
+            let object = human::object(request.namespace.as_deref(), &request.name);
+            table.row([
+                Cell::text(decision).styled(style),
+                Cell::text(format!("{} {} {object}", request.operation, request.kind)),
+                Cell::text(&report.place),
+                Cell::text(why),
+            ]);
+        }
+        let total = human::count(self.0.len(), "request");
+        let summary = format!("{total}: {allowed} allowed, {refused} refused, {unmatched} not matched");
+        format!("{}\n{summary}\n", table.text())
+    }
+
+    /// The report of a single request, or all of them. Their JSON form is part of the program's interface: fields
+    /// are only added.
+    pub(crate) fn json(&self) -> Value {
+        match self.0.as_slice() {
+            [report] => report.json(),
+            reports => json!({"requests": reports.iter().map(Report::json).collect::<Vec<_>>()}),
+        }
+    }
+}
+
+impl Report {
     /// A row per stage, the changes, the warnings, and the decision.
     pub(crate) fn text(&self) -> String {
-        let outcome = self.outcome;
+        let outcome = &self.outcome;
         let mut text = self.stages();
         if outcome.is_allowed() && outcome.is_changed() {
-            let (before, after) = (self.original, outcome.object.as_ref());
+            let (before, after) = (self.request.object.as_ref(), outcome.object.as_ref());
             let groups = diff(before.map(Object::value), after.map(Object::value), 3);
             let groups: Vec<_> = groups.iter().map(|lines| lines.join("\n")).collect();
             text += &format!("\n{}\n\n", groups.join(&format!("\n{DIM}  ...{DIM:#}\n")));
@@ -42,6 +177,9 @@ impl Report<'_> {
             Decision::Allowed if outcome.is_changed() => {
                 let operations = human::count(outcome.patch.len(), "operation");
                 format!("{GOOD}allowed{GOOD:#}, changed by {operations}\n")
+            }
+            Decision::Allowed if outcome.trace.is_empty() => {
+                format!("{WARN}allowed{WARN:#}, because no chain is for it\n")
             }
             Decision::Allowed => format!("{GOOD}allowed{GOOD:#}, unchanged\n"),
             Decision::Refused(refusal) => format!("{BAD}refused{BAD:#} ({}): {refusal}\n", refusal.code()),
@@ -71,30 +209,30 @@ impl Report<'_> {
                 Cell::text(why),
             ]);
         }
-        for chain in &self.unmatched {
+        for Unmatched { chain, why } in &self.unmatched {
             table.row([
                 Cell::text(chain),
                 Cell::default(),
                 Cell::text("not matched").styled(DIM),
                 Cell::default(),
-                Cell::text(format!("no rule of the chain is for {}", self.requested)),
+                Cell::text(why),
             ]);
         }
         table.text()
     }
 
-    /// The report for scripts. Its JSON form is part of the program's interface: fields are only added.
-    pub(crate) fn json(&self) -> Value {
-        let outcome = self.outcome;
+    fn json(&self) -> Value {
+        let outcome = &self.outcome;
         let annotations = outcome.audit_annotations.iter();
         let annotations = annotations
             .map(|note| json!({"stage": &*note.stage, "key": note.key, "value": note.value}))
             .collect::<Vec<_>>();
         let mut report = json!({
             "uid": outcome.uid.as_str(),
+            "source": self.place,
             "allowed": outcome.is_allowed(),
             "changed": outcome.is_changed(),
-            "unmatchedChains": self.unmatched,
+            "unmatchedChains": self.unmatched.iter().map(|unmatched| &unmatched.chain).collect::<Vec<_>>(),
             "stages": outcome.trace.iter().map(stage).collect::<Vec<_>>(),
             "warnings": outcome.warnings,
             "auditAnnotations": annotations,

@@ -1,19 +1,23 @@
-//! Requests in files, for `admittance run`: an AdmissionReview, a bare object, or an HTTP request.
+//! Requests and objects in files: AdmissionReviews, bare objects, or an HTTP request.
 
 use std::{
     fmt::Display,
     fs,
     io::{self, Read},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use admittance::admission::{GroupVersionKind, Object, Operation, Request};
 use admittance_bcs::{Bcs, ClusterId};
-use admittance_definitions::document;
+use admittance_definitions::{
+    Mistakes,
+    document::{self, Document},
+};
 use admittance_dialect::{Class, Dialect, Reading, read_review};
 use bytes::Bytes;
 use clap::Args;
 use http::request::Parts;
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::files;
@@ -23,73 +27,207 @@ use crate::files;
 pub(crate) struct ObjectArguments {
     /// The operation on a bare object [default: CREATE].
     #[arg(long)]
-    operation: Option<Operation>,
+    pub(crate) operation: Option<Operation>,
     /// The resource of a bare object, as in a chain's rules [default: guessed from its kind].
     #[arg(long)]
-    resource: Option<String>,
+    pub(crate) resource: Option<String>,
     /// The namespace of a bare object that does not name one.
     #[arg(long)]
-    namespace: Option<String>,
+    pub(crate) namespace: Option<String>,
 }
 
-/// Reads the request in a file; `-` is standard input.
+/// A document of a file.
+#[derive(Debug)]
+struct Input {
+    /// The file, and the line or number of the document if it is not the only one.
+    place: String,
+    json: Vec<u8>,
+}
+
+/// A request, and where it was read.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) place: String,
+    pub(crate) request: Request,
+}
+
+/// Reads the requests in these files and directories; `-` is standard input. Finding none is an error.
 pub(crate) fn read(
-    path: &Path,
+    paths: &[PathBuf],
     arguments: &ObjectArguments,
     dialect: Option<&dyn Dialect>,
-) -> Result<Request, String> {
+) -> Result<Vec<Found>, String> {
+    let mut requests = Vec::new();
+    for path in files_of(paths)? {
+        let bytes = bytes_of(&path)?;
+        if is_http(&bytes) {
+            let place = path.display().to_string();
+            let request = from_http(&bytes, dialect).map_err(files::at(&path))?;
+            requests.push(Found { place, request });
+            continue;
+        }
+        for input in documents(&path, &bytes)? {
+            let request = input.request(arguments)?;
+            requests.push(Found {
+                place: input.place,
+                request,
+            });
+        }
+    }
+    match requests.is_empty() {
+        true => Err(format!("there is no request in {}", files::list(paths))),
+        false => Ok(requests),
+    }
+}
+
+/// Reads the manifests in these files and directories.
+pub(crate) fn manifests(paths: &[PathBuf]) -> Result<Vec<serde_json::Value>, String> {
+    let mut objects = Vec::new();
+    for path in files_of(paths)? {
+        for input in documents(&path, &bytes_of(&path)?)? {
+            let value = serde_json::from_slice(&input.json);
+            objects.push(value.map_err(|error| format!("{}: {error}", input.place))?);
+        }
+    }
+    Ok(objects)
+}
+
+/// The paths themselves, and the files `*.yaml`, `*.yml` and `*.json` of those that are directories, by name.
+pub(crate) fn files_of(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
+    let mut files = Vec::new();
+    for path in paths {
+        if !path.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        let listed = fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+        let listed = listed.map_err(files::at(path))?.into_iter();
+        let is_wanted = |file: &PathBuf| {
+            let is_hidden = file
+                .file_name()
+                .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+            let extension = file.extension().and_then(|extension| extension.to_str());
+            !is_hidden && matches!(extension, Some("yaml" | "yml" | "json")) && file.is_file()
+        };
+        let mut found: Vec<_> = listed.map(|entry| entry.path()).filter(is_wanted).collect();
+        found.sort();
+        files.extend(found);
+    }
+    Ok(files)
+}
+
+fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
     let bytes = if path == Path::new("-") {
         let mut bytes = Vec::new();
         io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
     } else {
         fs::read(path)
     };
-    let bytes = bytes.map_err(files::at(path))?;
-    let request = if is_http(&bytes) {
-        from_http(&bytes, dialect)
-    } else {
-        from_document(path, &bytes, arguments)
-    };
-    request.map_err(files::at(path))
+    bytes.map_err(files::at(path))
 }
 
 /// `METHOD target HTTP/...` in the first line.
-fn is_http(bytes: &[u8]) -> bool {
+pub(crate) fn is_http(bytes: &[u8]) -> bool {
     let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line);
     matches!(line.split_whitespace().collect::<Vec<_>>()[..], [_, _, version] if version.starts_with("HTTP/"))
 }
 
-fn from_document(path: &Path, bytes: &[u8], arguments: &ObjectArguments) -> Result<Request, String> {
-    let is_json = serde_json::from_slice::<&RawValue>(bytes).is_ok();
-    // A text that begins like JSON is parsed as JSON, for a helpful error message.
-    let json = if is_json || bytes.trim_ascii_start().starts_with(b"{") {
-        bytes.to_vec()
+/// The documents of a text: JSON texts one after the other, or YAML documents. The items of a `List` are documents
+/// of their own.
+fn documents(path: &Path, bytes: &[u8]) -> Result<Vec<Input>, String> {
+    let name = path.display().to_string();
+    let inputs = if bytes.trim_ascii_start().starts_with(b"{") {
+        // The error of JSON is the helpful one, unless it is a mapping of YAML.
+        let in_json = json_documents(&name, bytes);
+        in_json.or_else(|error| yaml_documents(&name, bytes).map_err(|_| error))
     } else {
-        let text = str::from_utf8(bytes).map_err(|error| format!("not UTF-8: {error}"))?;
-        let value =
-            document::to_json(&path.display().to_string(), text).map_err(|mistakes| mistakes.to_string())?;
-        value.to_string().into_bytes()
+        yaml_documents(&name, bytes)
     };
-    let object = Object::parse(&json).map_err(|error| {
-        format!(
-            "{error}; write an AdmissionReview, an object (JSON or YAML), or an HTTP request with its head"
-        )
-    })?;
-    match object.head().kind.as_deref().unwrap_or_default() {
-        "AdmissionReview" => match read_review(&json) {
-            Ok(review) => Ok(review.request),
-            Err(error) => Err(error.to_string()),
-        },
-        "" => Err(
-            "the object has no `kind`; write its `apiVersion` and `kind`, which rules and plugins need"
-                .into(),
-        ),
-        _ => Ok(from_object(object, arguments)),
+    Ok(inputs?.into_iter().flat_map(Input::items).collect())
+}
+
+fn json_documents(name: &str, bytes: &[u8]) -> Result<Vec<Input>, String> {
+    let texts = serde_json::Deserializer::from_slice(bytes).into_iter::<&RawValue>();
+    let texts = texts
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| format!("{name}: {error}; {FORMS}"))?;
+    let place = |number: usize| match texts.len() {
+        1 => name.to_owned(),
+        _ => format!("{name}: document {number}"),
+    };
+    let inputs = (1..).zip(&texts).map(|(number, text)| Input {
+        place: place(number),
+        json: text.get().into(),
+    });
+    Ok(inputs.collect())
+}
+
+fn yaml_documents(name: &str, bytes: &[u8]) -> Result<Vec<Input>, String> {
+    let text = str::from_utf8(bytes).map_err(|error| format!("{name}: not UTF-8: {error}"))?;
+    let mut mistakes = Mistakes::new();
+    let documents = document::read_text(name, text, &mut mistakes);
+    let documents = mistakes
+        .into_result(documents)
+        .map_err(|mistakes| mistakes.to_string())?;
+    let place = |document: &Document| match documents.len() {
+        1 => name.to_owned(),
+        _ => format!("{name}:{}", document.location().line),
+    };
+    let inputs = documents.iter().map(|document| Input {
+        place: place(document),
+        json: document.root().json().to_string().into(),
+    });
+    Ok(inputs.collect())
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct List<'a> {
+    api_version: &'a str,
+    kind: &'a str,
+    #[serde(borrow, default)]
+    items: Vec<&'a RawValue>,
+}
+
+impl Input {
+    /// The items of a list as `kubectl get` prints it, or the document itself.
+    fn items(self) -> Vec<Self> {
+        let list = serde_json::from_slice::<List<'_>>(&self.json).ok();
+        let list = list.filter(|list| (list.api_version, list.kind) == ("v1", "List"));
+        match list {
+            None => vec![self],
+            Some(list) => (1..)
+                .zip(list.items)
+                .map(|(number, item)| Self {
+                    place: format!("{}: item {number}", self.place),
+                    json: item.get().into(),
+                })
+                .collect(),
+        }
+    }
+
+    fn request(&self, arguments: &ObjectArguments) -> Result<Request, String> {
+        let place = &self.place;
+        let object = Object::parse(&self.json).map_err(|error| format!("{place}: {error}; {FORMS}"))?;
+        match object.head().kind.as_deref().unwrap_or_default() {
+            "AdmissionReview" => match read_review(&self.json) {
+                Ok(review) => Ok(review.request),
+                Err(error) => Err(format!("{place}: {error}")),
+            },
+            "" => Err(format!("{place}: {NO_KIND}")),
+            _ => Ok(from_object(object, arguments)),
+        }
     }
 }
 
-fn from_object(object: Object, arguments: &ObjectArguments) -> Request {
+const FORMS: &str = "write an AdmissionReview, an object (JSON or YAML), or an HTTP request with its head";
+
+pub(crate) const NO_KIND: &str =
+    "the object has no `kind`; write its `apiVersion` and `kind`, which rules and plugins need";
+
+/// The request for a bare object.
+pub(crate) fn from_object(object: Object, arguments: &ObjectArguments) -> Request {
     let head = object.head();
     let kind = GroupVersionKind::from_api_version(
         head.api_version.as_deref().unwrap_or_default(),
@@ -118,7 +256,8 @@ fn from_object(object: Object, arguments: &ObjectArguments) -> Request {
     request
 }
 
-fn from_http(bytes: &[u8], dialect: Option<&dyn Dialect>) -> Result<Request, String> {
+/// The request in the text of an HTTP request.
+pub(crate) fn from_http(bytes: &[u8], dialect: Option<&dyn Dialect>) -> Result<Request, String> {
     let (head, body) = parse_http(bytes).map_err(|error| format!("not an HTTP request: {error}"))?;
     if let Ok(review) = read_review(&body) {
         return Ok(review.request);
@@ -144,7 +283,7 @@ fn from_http(bytes: &[u8], dialect: Option<&dyn Dialect>) -> Result<Request, Str
         Class::Inspect(inspection) => dialect.read(&head, &inspection, &body).map_err(rejected)?,
     };
     match reading {
-        Reading::Admit { request, .. } => Ok(*request),
+        Reading::Admit { request, .. } | Reading::Fixed { request, .. } => Ok(*request),
         Reading::Nothing => Err(format!(
             "no hook applies to this request: {} {target} is passed to the upstream unchanged",
             head.method

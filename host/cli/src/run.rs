@@ -1,51 +1,88 @@
-//! `admittance run`: runs hooks on a request.
+//! `admittance run`: runs hooks on requests.
 
 use std::{
-    ffi::OsStr,
     path::{Path, PathBuf},
     process::ExitCode,
+    sync::Arc,
 };
 
 use admittance::{
-    HostBuilder,
-    admission::{Labels, StaticNamespaces},
-    definitions::ChainDefinition,
+    HostBuilder, ModuleReference, Table,
+    admission::{
+        Grants, HttpAnswers, HttpGrant, HttpOrigin, InvalidClusterKind, InvalidHttpOrigin, Labels,
+        NamespaceLookupError, NamespaceSource, async_trait,
+    },
+    definitions::{self, ChainDefinition, HookDefinition},
 };
+use admittance_cluster::Manifests;
 use admittance_definitions::document::to_json;
 use admittance_driver::{Config, LogFormat};
+use admittance_net::causes;
+use admittance_watch::{Watch, WatchConfig};
 use clap::Args;
 use serde_json::{Value, json};
 
 use crate::{
     arguments::key_value,
     files, host, logging,
-    output::Output,
-    report::Report,
-    request_file::{self, ObjectArguments},
+    output::{BAD, DIM, Output},
+    report::{Report, Reports, Unmatched},
+    request_file::{self, Found, ObjectArguments},
+    surroundings::http_files,
 };
 
-/// Run one request through a chain or a plugin, without a server.
+/// Run requests through a chain or a plugin, without a server.
 ///
-/// Prints a row per stage, what changed, and the decision. Exits with 0 when the request is allowed
-/// and with 1 when it is refused.
+/// For one request, prints a row per stage, what changed, and the decision; for several, a line for each.
+/// Exits with 0 when every request is allowed and with 1 when one is refused.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance run chains/pods.yaml pod.yaml
   admittance run sidecar_injector.wasm pod.json --settings '{\"containers\": [{\"name\": \"log\", \"image\": \"log:1\"}]}'
-  admittance run chains/ request.http --output json")]
+  admittance run chains/ request.http --output json
+  admittance run edge_health.wasm endpoints.yaml --allow cluster=v1/Node --cluster nodes.yaml
+  admittance run scanned.wasm pod.yaml --allow http=https://scanner.example.com --http answers.yaml
+  admittance run chain.yaml pod.yaml --watch
+  kubectl get pods -A -o yaml | admittance run chains/ -")]
 pub(crate) struct Arguments {
+    #[command(flatten)]
+    hooks: HookArguments,
+    #[command(flatten)]
+    requests: RequestArguments,
+    /// Run the requests again whenever a file changes: the chain or plugin, a module of the chain, a request, or what
+    /// look-ups and requests find. It ends with Ctrl-C.
+    #[arg(long)]
+    watch: bool,
+    /// The output format.
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Output,
+    /// Show log lines of this level and above, including those of plugins.
+    #[arg(long, value_name = "LEVEL", default_value = "warn", env = "ADMITTANCE_LOG")]
+    log: String,
+}
+
+/// The hooks that requests are run through, and what they meet.
+#[derive(Debug, Args)]
+pub(crate) struct HookArguments {
     /// A chain file, a directory of them, or a plugin (.wasm).
     #[arg(value_name = "CHAIN|PLUGIN")]
-    hooks: PathBuf,
-    /// An AdmissionReview, a bare object (JSON or YAML), or an HTTP request with its head; - for
-    /// standard input.
-    request: PathBuf,
+    pub(crate) hooks: PathBuf,
     /// The plugin's settings: JSON or YAML text, or @FILE.
     #[arg(long, value_name = "SETTINGS")]
     settings: Option<String>,
-    #[command(flatten)]
-    object: ObjectArguments,
-    /// A label of the request's namespace, for namespace selectors. May be given more than once.
+    /// Grant the plugin a capability: cluster=v1/Node, http=https://policy.example.com or
+    /// environment=NAME=VALUE. May be given more than once.
+    #[arg(long, value_name = "CAPABILITY", value_parser = capability)]
+    allow: Vec<Grants>,
+    /// A file or directory with the objects that look-ups find; a Namespace among them has its labels. May be given
+    /// more than once.
+    #[arg(long, value_name = "FILE|DIRECTORY")]
+    cluster: Vec<PathBuf>,
+    /// A file with the answers to HTTP requests of plugins, in the form of `http` in a case of `test`; nothing is sent.
+    /// May be given more than once.
+    #[arg(long, value_name = "FILE")]
+    http: Vec<PathBuf>,
+    /// A label of the requests' namespaces, for namespace selectors. May be given more than once.
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
     namespace_label: Vec<(String, String)>,
     /// The configuration whose dialect reads an HTTP request [default: the BCS driver's]. Its settings of
@@ -58,59 +95,189 @@ pub(crate) struct Arguments {
     /// Where modules and their compiled forms are kept [default: the user's cache directory].
     #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_STORE")]
     store: Option<PathBuf>,
-    /// The output format.
-    #[arg(long, short, value_enum, default_value_t)]
-    output: Output,
-    /// Show log lines of this level and above, including those of plugins.
-    #[arg(long, value_name = "LEVEL", default_value = "warn", env = "ADMITTANCE_LOG")]
-    log: String,
+}
+
+/// The requests in files.
+#[derive(Debug, Args)]
+pub(crate) struct RequestArguments {
+    /// Files with AdmissionReviews or bare objects (JSON or YAML, any number of documents), or with an HTTP
+    /// request and its head; directories of them; - for standard input.
+    #[arg(value_name = "REQUEST", required = true)]
+    requests: Vec<PathBuf>,
+    #[command(flatten)]
+    object: ObjectArguments,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     logging::start(&arguments.log, LogFormat::Auto)?;
-    let config = arguments.config.as_deref().map(Config::read).transpose()?;
-    let dialect = config.as_ref().and_then(|config| config.front.dialect());
-    let request = request_file::read(&arguments.request, &arguments.object, dialect.as_deref())?;
-    let namespace = request.namespace.clone().unwrap_or_default();
-    let labels: Labels = arguments.namespace_label.iter().cloned().collect();
-    let builder = hooks(arguments, config.as_ref())?.namespaces(StaticNamespaces::new([(namespace, labels)]));
-    let original = request.object.clone();
-    let requested = format!(
-        "{} of {}, kind {}",
-        request.operation, request.resource, request.kind.kind
-    );
-    let (unmatched, outcome) = crate::block_on(async {
-        let table = builder.build().await?.table();
-        let unmatched = table.chains().filter(|chain| !chain.matches(&request));
-        let unmatched = unmatched.map(|chain| chain.name.to_string()).collect();
-        Ok::<_, admittance::Error>((unmatched, table.admit(request).await))
-    })??;
-    let report = Report {
-        outcome: &outcome,
-        original: original.as_ref(),
-        requested,
-        unmatched,
-    };
-    arguments.output.print(&report.json(), |_| report.text())?;
-    Ok(if outcome.is_allowed() {
+    if !arguments.watch {
+        return crate::block_on(once(arguments))?;
+    }
+    if arguments
+        .requests
+        .requests
+        .iter()
+        .any(|path| path == Path::new("-"))
+    {
+        return Err(
+            "--watch reads the requests again and again; name a file in place of standard input".into(),
+        );
+    }
+    crate::block_on(async {
+        tokio::select! {
+            code = again_and_again(arguments) => code,
+            interrupted = tokio::signal::ctrl_c() => Ok(interrupted.map(|()| ExitCode::SUCCESS)?),
+        }
+    })?
+}
+
+async fn again_and_again(arguments: &Arguments) -> crate::Result<ExitCode> {
+    loop {
+        // Before the files are read, so that changes in the meantime are noticed.
+        let mut watch = Watch::new(arguments.watched(), WatchConfig::default()).await;
+        if let Err(error) = once(arguments).await {
+            anstream::eprintln!("{BAD}error:{BAD:#} {}", causes::chain(&*error));
+        }
+        anstream::eprintln!("{DIM}waiting for a change (Ctrl-C ends it){DIM:#}");
+        watch.changed().await;
+    }
+}
+
+async fn once(arguments: &Arguments) -> crate::Result<ExitCode> {
+    let config = arguments.hooks.config()?;
+    let requests = arguments.requests.read(config.as_ref())?;
+    let builder = arguments.hooks.builder(&arguments.hooks.hooks, config.as_ref())?;
+    let table = builder.build().await?.table();
+    let mut reports = Vec::new();
+    for found in requests {
+        reports.push(report(&table, found).await);
+    }
+    let reports = Reports(reports);
+    arguments.output.print(&reports.json(), |_| reports.text())?;
+    Ok(if reports.are_allowed() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     })
 }
 
-fn hooks(arguments: &Arguments, config: Option<&Config>) -> crate::Result<HostBuilder> {
-    let mut builder = host::builder(config, arguments.store.clone());
-    for (host, address) in &arguments.resolve {
-        builder = builder.resolve(host, address);
+impl Arguments {
+    /// The files that a run depends on, and the directories of files.
+    fn watched(&self) -> Vec<PathBuf> {
+        let HookArguments {
+            hooks,
+            settings,
+            cluster,
+            http,
+            config,
+            ..
+        } = &self.hooks;
+        let settings = settings.iter().filter_map(|text| text.strip_prefix('@'));
+        let mut paths: Vec<_> = settings.map(PathBuf::from).collect();
+        paths.push(hooks.clone());
+        paths.extend(config.clone());
+        let lists = [cluster, http, &self.requests.requests];
+        paths.extend(lists.into_iter().flatten().cloned());
+        if !files::is_module(hooks) {
+            // A chain that cannot be read is reported when it is run.
+            let chains = definitions::load(std::slice::from_ref(hooks)).unwrap_or_default();
+            for stage in chains.into_iter().flat_map(|chain| chain.stages) {
+                if let HookDefinition::Plugin(plugin) = stage.hook
+                    && let ModuleReference::File(path) = plugin.source
+                {
+                    paths.push(path);
+                }
+            }
+        }
+        paths
     }
-    if arguments.hooks.extension() == Some(OsStr::new("wasm")) {
-        let settings = settings(arguments.settings.as_deref())?;
-        Ok(builder.definition(ChainDefinition::of_plugin(&arguments.hooks, settings)))
-    } else if arguments.settings.is_some() {
-        Err("--settings is only for a plugin (.wasm); a chain file contains its own settings".into())
-    } else {
-        Ok(builder.definitions(&arguments.hooks))
+}
+
+impl RequestArguments {
+    pub(crate) fn read(&self, config: Option<&Config>) -> Result<Vec<Found>, String> {
+        let dialect = config.and_then(|config| config.front.dialect());
+        request_file::read(&self.requests, &self.object, dialect.as_deref())
+    }
+}
+
+async fn report(table: &Table, Found { place, request }: Found) -> Report {
+    let unmatched = table.chains().filter(|chain| !chain.matches(&request));
+    let unmatched = unmatched.map(|chain| Unmatched::new(chain, &request)).collect();
+    let outcome = table.admit(request.clone()).await;
+    Report {
+        place,
+        request,
+        outcome,
+        unmatched,
+    }
+}
+
+impl HookArguments {
+    pub(crate) fn config(&self) -> crate::Result<Option<Config>> {
+        Ok(self.config.as_deref().map(Config::read).transpose()?)
+    }
+
+    /// A host with these hooks: a chain file, a directory of them, or a plugin.
+    pub(crate) fn builder(&self, hooks: &Path, config: Option<&Config>) -> crate::Result<HostBuilder> {
+        let manifests = Manifests::new(request_file::manifests(&self.cluster)?)?;
+        let mut sandbox = host::sandbox(config);
+        if !self.cluster.is_empty() {
+            sandbox.cluster = Some(Arc::new(manifests.clone()));
+        }
+        if let Some(answers) = http_files(&self.http)? {
+            sandbox.http = Some(Arc::new(HttpAnswers::from_iter(answers)));
+        }
+        let mut builder = host::builder(config, self.store.clone())
+            .sandbox(sandbox)
+            .namespaces(Namespaces {
+                manifests,
+                labels: self.namespace_label.iter().cloned().collect(),
+            });
+        for (host, address) in &self.resolve {
+            builder = builder.resolve(host, address);
+        }
+        if files::is_module(hooks) {
+            let settings = settings(self.settings.as_deref())?;
+            let allow = self.allow.iter().fold(Grants::default(), merged);
+            return Ok(builder.definition(ChainDefinition::of_plugin(hooks, settings, allow)));
+        }
+        for (flag, is_given) in [
+            ("--settings", self.settings.is_some()),
+            ("--allow", !self.allow.is_empty()),
+        ] {
+            if is_given {
+                let error = format!("{flag} is only for a plugin (.wasm); a chain file contains its own");
+                return Err(error.into());
+            }
+        }
+        Ok(builder.definitions(hooks))
+    }
+}
+
+fn merged(mut all: Grants, more: &Grants) -> Grants {
+    let Grants {
+        cluster,
+        http,
+        environment,
+    } = more.clone();
+    all.cluster.extend(cluster);
+    all.http.extend(http);
+    all.environment.extend(environment);
+    all
+}
+
+/// The labels of namespaces: those of manifests, and those given for all.
+struct Namespaces {
+    manifests: Manifests,
+    labels: Labels,
+}
+
+#[async_trait]
+impl NamespaceSource for Namespaces {
+    async fn labels(&self, namespace: &str) -> Result<Labels, NamespaceLookupError> {
+        let mut labels = self.manifests.labels(namespace).await?;
+        labels.extend(self.labels.clone());
+        Ok(labels)
     }
 }
 
@@ -122,4 +289,65 @@ fn settings(text: Option<&str>) -> crate::Result<Value> {
         None => to_json("--settings", text)?,
         Some(path) => to_json(path, &files::read(Path::new(path))?)?,
     })
+}
+
+/// The grants for a capability in an argument.
+fn capability(text: &str) -> Result<Grants, String> {
+    let wrong = || {
+        format!(
+            "`{text}` is not a capability; write cluster=v1/Node, http=https://policy.example.com or \
+             environment=NAME=VALUE"
+        )
+    };
+    let mut grants = Grants::default();
+    let (name, value) = text.split_once('=').ok_or_else(wrong)?;
+    match name {
+        "cluster" => {
+            let kind = value.parse();
+            let kind = kind.map_err(|error: InvalidClusterKind| error.to_string())?;
+            grants.cluster.insert(kind);
+        }
+        "http" => {
+            let origin: HttpOrigin = value
+                .parse()
+                .map_err(|error: InvalidHttpOrigin| error.to_string())?;
+            grants.http.push(HttpGrant::from(origin));
+        }
+        "environment" => grants
+            .environment
+            .extend([key_value(value).map_err(|_| wrong())?]),
+        _ => return Err(wrong()),
+    }
+    Ok(grants)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capabilities() {
+        let all = [
+            "cluster=v1/Node",
+            "cluster=apps/v1/Deployment",
+            "http=https://a.example",
+            "environment=A=b=c",
+        ];
+        let all = all.map(|text| capability(text).unwrap());
+        let all = all.iter().fold(Grants::default(), merged);
+        let kinds: Vec<_> = all.cluster.iter().map(ToString::to_string).collect();
+        assert_eq!(kinds, ["apps/v1/Deployment", "v1/Node"]);
+        assert_eq!(all.http.len(), 1);
+        assert_eq!(all.environment["A"], "b=c");
+        for (text, expected) in [
+            ("v1/Node", "cluster=v1/Node"),
+            ("cluster=Node", "v1/Node"),
+            ("http=http://a.example", "https"),
+            ("environment=A", "environment=NAME=VALUE"),
+            ("files=/", "is not a capability"),
+        ] {
+            let error = capability(text).unwrap_err();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
 }

@@ -17,9 +17,10 @@ use admittance_bcs::{
 };
 use admittance_cluster::Cluster;
 use admittance_driver::{
-    Config, Connections, DefinitionPlace, Driver, FrontConfig, LogFormat, Shutdown, Stopped,
+    AdminPort, Config, Connections, DefinitionPlace, Driver, FrontConfig, LogFormat, Shutdown, Stopped,
 };
-use admittance_net::{limits::raise_descriptor_limit, upstream::Server};
+use admittance_net::{limits::raise_descriptor_limit, upstream::Server, workers::Workers};
+use admittance_outbound::Outbound;
 use clap::Args;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -32,6 +33,9 @@ const DEFAULT_CONFIG: &str = "admittance.yaml";
 ///
 /// The first SIGTERM or SIGINT lets requests in flight finish; the second ends the program at once.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  admittance serve
+  admittance serve --config admittance.yaml --listen 127.0.0.1:8080 --admin 127.0.0.1:9090")]
 pub(crate) struct Arguments {
     /// The configuration.
     #[arg(
@@ -122,24 +126,25 @@ async fn serve(config: Config, metrics: PrometheusHandle) -> crate::Result<ExitC
         None => None,
     };
     let ensembles = Ensembles::open(&config.zookeeper);
-    let host = build(&config, cluster.as_ref(), &ensembles).await?;
-    match &cluster {
-        Some(cluster) => warm(cluster, &host),
-        None => warn_of_conditions(&host),
-    }
     let maintained = metrics.clone();
     process_metrics::describe();
     let render = move || {
         process_metrics::collect();
         metrics.render()
     };
+    let admin = AdminPort::open(&config, Arc::new(render)).await?;
+    if let Some(admin) = &admin {
+        tracing::info!(admin = %admin.address(), "starting");
+    }
+    let host = build(&config, cluster.as_ref(), &ensembles).await?;
+    match &cluster {
+        Some(cluster) => warm(cluster, &host),
+        None => warn_of_conditions(&host),
+    }
     let connections = Connections { ensembles, cluster };
-    let driver = Driver::bind(config, connections, host, Arc::new(render)).await?;
-    tracing::info!(
-        address = %driver.address(),
-        admin = driver.admin_address().map(tracing::field::display),
-        "serving"
-    );
+    let driver = Driver::bind(config, connections, host, admin)
+        .await?
+        .workers(Workers::start()?);
     let shutdown = Shutdown::default();
     tokio::spawn(stop_on_signals(shutdown.clone(), signals()?));
     tokio::spawn(maintain(maintained));
@@ -164,14 +169,13 @@ async fn build(config: &Config, cluster: Option<&Cluster>, ensembles: &Ensembles
     if let Some(history) = &config.history.directory {
         builder = builder.history(history);
     }
+    let mut sandbox = host::sandbox(Some(config));
+    sandbox.http = Some(Arc::new(Outbound::new(config.plugin_http.clone())?));
     if let Some(cluster) = cluster {
-        let mut sandbox = host::sandbox(Some(config));
         sandbox.cluster = Some(Arc::new(cluster.clone()));
-        builder = builder
-            .sandbox(sandbox)
-            .namespaces(cluster.clone())
-            .authorizer(cluster.clone());
+        builder = builder.namespaces(cluster.clone()).authorizer(cluster.clone());
     }
+    builder = builder.sandbox(sandbox);
     for place in &config.definitions {
         builder = with_definitions(builder, place, cluster, ensembles)?;
     }
@@ -238,6 +242,7 @@ fn install_metrics() -> crate::Result<PrometheusHandle> {
     admittance::describe_metrics();
     admittance_driver::describe_metrics();
     admittance_cluster::describe_metrics();
+    admittance_outbound::describe_metrics();
     Ok(handle)
 }
 

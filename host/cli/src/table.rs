@@ -118,7 +118,6 @@ impl Cell {
 }
 
 /// The text without its colours.
-#[cfg(test)]
 pub(crate) fn plain(text: &str) -> String {
     anstream::adapter::strip_str(text).to_string()
 }

@@ -7,8 +7,8 @@
 
 use std::{error::Error, time::Duration};
 
-use admittance_admission::{ClusterKind, ClusterReader, Deadline, NamespaceSource};
-use admittance_cluster::{Cluster, ClusterConfig, ClusterSource, WatchState, WatchStatus};
+use admittance_admission::{ClusterKind, ClusterQuery, ClusterReader, Deadline, NamespaceSource};
+use admittance_cluster::{Cluster, ClusterConfig, ClusterSource, ClusterWatch, WatchState};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -29,9 +29,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         for word in &words {
             look_up(&cluster, word).await?;
         }
-        while cluster.status().kinds.iter().any(|(_, status)| begins(status))
-            || begins(&cluster.status().namespaces)
-        {
+        while cluster.status().kinds.iter().any(begins) || begins(&cluster.status().namespaces) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
@@ -39,7 +37,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn begins(status: &WatchStatus) -> bool {
+fn begins(status: &ClusterWatch) -> bool {
     status.state == WatchState::Starting
 }
 
@@ -47,8 +45,8 @@ async fn look_up(cluster: &Cluster, word: &str) -> Result<(), Box<dyn Error>> {
     if word.contains('/') {
         let kind: ClusterKind = word.parse()?;
         let deadline = Deadline::after(Duration::from_secs(10));
-        match cluster.list(&kind, None, "", deadline).await {
-            Ok(objects) => objects.iter().for_each(|object| println!("{object}")),
+        match cluster.list(&kind, &ClusterQuery::default(), deadline).await {
+            Ok(page) => page.objects.iter().for_each(|object| println!("{object}")),
             Err(error) => println!("{kind}: {error}"),
         }
     } else {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use admittance_admission::{Access, AccessAttributes, AuthorizerError, UserInfo};
+use admittance_admission::{Access, AccessAttributes, AuthorizerError, ClusterError, Deadline, UserInfo};
 use http::{Method, Request, header::CONTENT_TYPE};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -16,6 +16,10 @@ use crate::{
 
 /// The timeout of a review.
 const REVIEW_LIMIT: Duration = Duration::from_secs(2);
+
+/// The error for a request without a user.
+pub(crate) const NOBODY: &str =
+    "the request has neither a user nor groups, so their permissions cannot be checked";
 
 const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
@@ -34,16 +38,59 @@ struct Status {
     evaluation_error: String,
 }
 
-/// Sends a SubjectAccessReview. Answers are not cached: roles may change between two requests.
+/// Why there is no answer.
+enum ReviewError {
+    /// The review is not sent, or the answer to it is an error.
+    Refused(String),
+    /// The API server did not answer it.
+    Request(RequestError),
+}
+
+/// The answer for a condition of a stage.
 pub(crate) async fn review(
     connection: &Connection,
     user: &UserInfo,
     attributes: &AccessAttributes,
 ) -> Result<Access, AuthorizerError> {
+    let answer = send(connection, user, attributes, Instant::now() + REVIEW_LIMIT).await;
+    answer.map_err(|error| match error {
+        ReviewError::Refused(words) => AuthorizerError(words),
+        ReviewError::Request(failure) => {
+            let (url, reason) = (connection.url(), failure.advice(&needed()));
+            AuthorizerError(format!("{url} did not answer the SubjectAccessReview: {reason}"))
+        }
+    })
+}
+
+/// The answer for a plugin.
+pub(crate) async fn ask(
+    connection: &Connection,
+    user: &UserInfo,
+    attributes: &AccessAttributes,
+    deadline: Deadline,
+) -> Result<Access, ClusterError> {
+    let answer = send(
+        connection,
+        user,
+        attributes,
+        deadline.within(REVIEW_LIMIT).instant(),
+    )
+    .await;
+    answer.map_err(|error| match error {
+        ReviewError::Refused(words) => ClusterError::Refused(words),
+        ReviewError::Request(failure) => failure.for_plugin(&needed()),
+    })
+}
+
+/// Sends a SubjectAccessReview. Answers are not cached: roles may change between two requests.
+async fn send(
+    connection: &Connection,
+    user: &UserInfo,
+    attributes: &AccessAttributes,
+    until: Instant,
+) -> Result<Access, ReviewError> {
     if user.username.is_empty() && user.groups.is_empty() {
-        return Err(AuthorizerError(
-            "the request has neither a user nor groups, so their permissions cannot be checked".to_owned(),
-        ));
+        return Err(ReviewError::Refused(NOBODY.to_owned()));
     }
     let body = json!({
         "apiVersion": "authorization.k8s.io/v1",
@@ -60,12 +107,9 @@ pub(crate) async fn review(
         let request = request.map_err(kube::Error::HttpError)?;
         client.request::<Review>(request).await
     };
-    match connection
-        .ask(Verb::Review, Instant::now() + REVIEW_LIMIT, ask)
-        .await
-    {
-        Ok(Review { status }) => answer(status),
-        Err(failure) => Err(error(connection, &failure)),
+    match connection.ask(Verb::Review, until, ask).await {
+        Ok(Review { status }) => answer(status).map_err(ReviewError::Refused),
+        Err(failure) => Err(ReviewError::Request(failure)),
     }
 }
 
@@ -84,11 +128,32 @@ fn spec(user: &UserInfo, attributes: &AccessAttributes) -> Value {
             subresource,
             namespace,
             name,
-        } => (
-            "resourceAttributes",
-            json!({"verb": verb, "group": group, "version": version, "resource": resource,
-                   "subresource": subresource, "namespace": namespace, "name": name}),
-        ),
+            field_selector,
+            label_selector,
+        } => {
+            let texts = [
+                ("verb", verb),
+                ("group", group),
+                ("version", version),
+                ("resource", resource),
+                ("subresource", subresource),
+                ("namespace", namespace),
+                ("name", name),
+            ];
+            let selectors = [
+                ("fieldSelector", field_selector),
+                ("labelSelector", label_selector),
+            ]
+            .into_iter()
+            .filter(|(_, text)| !text.is_empty())
+            .map(|(field, text)| (field.to_owned(), json!({"rawSelector": text})));
+            let attributes: Map<_, _> = texts
+                .into_iter()
+                .map(|(field, text)| (field.to_owned(), Value::from(text.as_str())))
+                .chain(selectors)
+                .collect();
+            ("resourceAttributes", Value::Object(attributes))
+        }
         AccessAttributes::Path { verb, path } => {
             ("nonResourceAttributes", json!({"verb": verb, "path": path}))
         }
@@ -98,10 +163,10 @@ fn spec(user: &UserInfo, attributes: &AccessAttributes) -> Value {
 }
 
 /// A denial with an evaluation error is treated as an error, as in kube-apiserver.
-fn answer(status: Status) -> Result<Access, AuthorizerError> {
+fn answer(status: Status) -> Result<Access, String> {
     let allowed = status.allowed && !status.denied;
     if !allowed && !status.denied && !status.evaluation_error.is_empty() {
-        return Err(AuthorizerError(status.evaluation_error));
+        return Err(status.evaluation_error);
     }
     Ok(Access {
         allowed,
@@ -109,11 +174,8 @@ fn answer(status: Status) -> Result<Access, AuthorizerError> {
     })
 }
 
-fn error(connection: &Connection, failure: &RequestError) -> AuthorizerError {
-    let permission = permission("`create`", "subjectaccessreviews", "authorization.k8s.io");
-    let reason = failure.advice(&permission);
-    let url = connection.url();
-    AuthorizerError(format!("{url} did not answer the SubjectAccessReview: {reason}"))
+fn needed() -> String {
+    permission("`create`", "subjectaccessreviews", "authorization.k8s.io")
 }
 
 #[cfg(test)]
@@ -150,7 +212,7 @@ mod tests {
             let answer = answer
                 .as_ref()
                 .map(|access| (access.allowed, access.reason.as_str()))
-                .map_err(|error| error.0.as_str());
+                .map_err(String::as_str);
             assert_eq!(answer, expected, "{status}");
         }
     }

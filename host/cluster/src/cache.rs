@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    ops::Bound,
     sync::{PoisonError, RwLock},
 };
 
@@ -93,23 +94,35 @@ impl<V: Clone> Cache<V> {
         self.read(|contents| contents.objects.get(key).cloned())
     }
 
-    /// The objects of a namespace, or of all, that match.
-    pub(crate) fn list(&self, namespace: Option<&str>, is_wanted: impl Fn(&V) -> bool) -> Vec<V> {
-        let wanted = |(_, object): &(&Key, &V)| is_wanted(object);
-        self.read(|contents| match namespace {
-            None => contents
+    /// The first objects of a namespace, or of all, that match and come after a key; and the last one's key, if there
+    /// are more.
+    pub(crate) fn page(
+        &self,
+        namespace: Option<&str>,
+        after: Option<&Key>,
+        limit: usize,
+        is_wanted: impl Fn(&V) -> bool,
+    ) -> (Vec<V>, Option<Key>) {
+        let first = Key::new(namespace, "");
+        let start = match after {
+            // The key comes from a plugin.
+            Some(after) if *after >= first => Bound::Excluded(after),
+            _ => Bound::Included(&first),
+        };
+        self.read(|contents| {
+            let mut matching = contents
                 .objects
-                .iter()
-                .filter(wanted)
-                .map(|(_, object)| object.clone())
-                .collect(),
-            Some(namespace) => contents
-                .objects
-                .range(Key::new(Some(namespace), "")..)
-                .take_while(|(key, _)| key.namespace == namespace)
-                .filter(wanted)
-                .map(|(_, object)| object.clone())
-                .collect(),
+                .range((start, Bound::Unbounded))
+                .take_while(|(key, _)| namespace.is_none_or(|namespace| key.namespace == namespace))
+                .filter(|(_, object)| is_wanted(object));
+            let mut objects = Vec::new();
+            let mut last = None;
+            for (key, object) in matching.by_ref().take(limit) {
+                objects.push(object.clone());
+                last = Some(key);
+            }
+            let rest = last.filter(|_| matching.next().is_some());
+            (objects, rest.cloned())
         })
     }
 }
@@ -129,13 +142,13 @@ mod tests {
         cache.end_list();
         cache.insert(key("aa", "x"), 3);
         assert!(cache.is_synced());
-        assert_eq!(cache.list(None, |_| true), [2, 3, 1], "by namespace and name");
+        let list = |namespace| cache.page(namespace, None, usize::MAX, |_| true);
+        assert_eq!(list(None), (vec![2, 3, 1], None), "by namespace and name");
         assert_eq!(
-            cache.list(Some("a"), |_| true),
-            [2],
+            list(Some("a")),
+            (vec![2], None),
             "one namespace is no prefix of another"
         );
-        assert_eq!(cache.list(None, |object| *object > 1), [2, 3]);
 
         cache.begin_list();
         cache.listed(key("c", "z"), 4);
@@ -144,11 +157,36 @@ mod tests {
         cache.listed(key("d", "z"), 5);
         cache.end_list();
         assert_eq!(
-            cache.list(None, |_| true),
-            [5],
+            list(None),
+            (vec![5], None),
             "a list that broke off leaves nothing"
         );
         cache.remove(&key("d", "z"));
         assert_eq!(cache.len(), 0);
+    }
+
+    #[test]
+    fn pages_continue_after_a_key() {
+        let cache = Cache::default();
+        let key = |namespace, name| Key::new(Some(namespace), name);
+        for (number, (namespace, name)) in [("a", "x"), ("a", "y"), ("b", "x"), ("b", "y"), ("c", "x")]
+            .into_iter()
+            .enumerate()
+        {
+            cache.insert(key(namespace, name), number);
+        }
+        // (namespace, after, limit, objects, the key for the next page)
+        for (namespace, after, limit, objects, rest) in [
+            (None, None, 2, vec![0, 2], Some(key("b", "x"))),
+            (None, Some(key("b", "x")), 2, vec![4], None),
+            (None, None, 3, vec![0, 2, 4], None),
+            (Some("b"), None, 1, vec![2], None),
+            (Some("b"), Some(key("a", "zzz")), 9, vec![2], None),
+            (Some("b"), Some(key("c", "x")), 9, vec![], None),
+            (None, Some(key("b", "between")), 9, vec![2, 4], None),
+        ] {
+            let page = cache.page(namespace, after.as_ref(), limit, |number| number % 2 == 0);
+            assert_eq!(page, (objects, rest), "{namespace:?} {after:?} {limit}");
+        }
     }
 }

@@ -1,19 +1,22 @@
 use std::{error::Error, sync::Arc};
 
 use admittance_admission::{
-    Access, AccessAttributes, Authorizer, AuthorizerError, ClusterError, ClusterKind, ClusterReader,
-    Deadline, Labels, NamespaceLookupError, NamespaceSource, UserInfo, async_trait,
+    Access, AccessAttributes, Authorizer, AuthorizerError, ClusterError, ClusterKind, ClusterPage,
+    ClusterQuery, ClusterReader, Deadline, Labels, NamespaceLookupError, NamespaceSource, UserInfo,
+    async_trait,
 };
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 
 use crate::{
     ClusterConfig, ConfigError, ForwardError, authorize,
     connection::Connection,
     forward,
-    health::WatchStatus,
+    health::ClusterWatch,
     kinds::Kinds,
     namespaces::Namespaces,
     resources::{ResourceKind, Resources},
@@ -33,15 +36,16 @@ struct Inner {
     kinds: Kinds,
 }
 
-/// The states of the watches.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The connection to a Kubernetes API server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct ClusterStatus {
-    /// The API server: scheme, host and port.
+    /// Its URL.
     pub server: String,
-    /// The namespaces and their labels.
-    pub namespaces: WatchStatus,
-    /// The kinds that plugins read, in order.
-    pub kinds: Vec<(ClusterKind, WatchStatus)>,
+    /// The watch on namespaces.
+    pub namespaces: ClusterWatch,
+    /// The watches on kinds that plugins read.
+    pub kinds: Vec<ClusterWatch>,
 }
 
 impl Cluster {
@@ -70,7 +74,7 @@ impl Cluster {
     /// Starts to watch these kinds; otherwise the first lookup of each does. For kinds that plugins are
     /// granted.
     pub fn watch_kinds<'a>(&self, kinds: impl IntoIterator<Item = &'a ClusterKind>) {
-        for kind in kinds {
+        for kind in kinds.into_iter().filter(|kind| !kind.is_access_review()) {
             self.0.kinds.start(kind, &self.0.runtime);
         }
     }
@@ -150,13 +154,19 @@ impl ClusterReader for Cluster {
     async fn list(
         &self,
         kind: &ClusterKind,
-        namespace: Option<&str>,
-        label_selector: &str,
+        query: &ClusterQuery,
         deadline: Deadline,
-    ) -> Result<Vec<String>, ClusterError> {
+    ) -> Result<ClusterPage, ClusterError> {
         let Inner { kinds, runtime, .. } = &*self.0;
-        kinds
-            .list(kind, namespace, label_selector, deadline, runtime)
-            .await
+        kinds.list(kind, query, deadline, runtime).await
+    }
+
+    async fn access(
+        &self,
+        user: &UserInfo,
+        action: &AccessAttributes,
+        deadline: Deadline,
+    ) -> Result<Access, ClusterError> {
+        authorize::ask(&self.0.connection, user, action, deadline).await
     }
 }

@@ -116,22 +116,37 @@ impl Connection {
         answer
     }
 
-    /// The resources that match, page by page, for a lookup.
+    /// The resources that match: all of them, or a page if there is a limit, with the token for the next page. With
+    /// `only_metadata`, the API server sends nothing else of them.
     pub(crate) async fn list(
         &self,
         api: &Api<Item>,
-        params: ListParams,
+        mut params: ListParams,
+        only_metadata: bool,
         until: Instant,
-    ) -> Result<Vec<Item>, RequestError> {
-        let mut params = params.limit(PAGE);
+    ) -> Result<(Vec<Item>, Option<String>), RequestError> {
+        let is_page = params.limit.is_some();
+        params.limit.get_or_insert(PAGE);
         let mut items = Vec::new();
         loop {
-            let page = self.ask(Verb::List, until, api.list(&params)).await?;
-            items.extend(page.items);
-            match page.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => params = params.continue_token(&token),
-                None => return Ok(items),
+            let metadata = if only_metadata {
+                let page = self.ask(Verb::List, until, api.list_metadata(&params)).await?;
+                items.extend(
+                    page.items
+                        .into_iter()
+                        .map(|found| Item::of_metadata(found.metadata)),
+                );
+                page.metadata
+            } else {
+                let page = self.ask(Verb::List, until, api.list(&params)).await?;
+                items.extend(page.items);
+                page.metadata
+            };
+            let token = metadata.continue_.filter(|token| !token.is_empty());
+            if is_page || token.is_none() {
+                return Ok((items, token));
             }
+            params.continue_token = token;
         }
     }
 

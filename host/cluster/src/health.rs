@@ -2,10 +2,12 @@
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
-use admittance_admission::words;
+use admittance_admission::{Moment, words};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tokio::{
     sync::{Notify, watch},
     time::sleep_until,
@@ -38,22 +40,25 @@ pub enum WatchState {
 
 words!(WatchState, "state of a watch": Idle = "idle", Starting = "starting", Watching = "watching", Down = "down", Refused = "refused");
 
-/// A watch, as an operator sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WatchStatus {
+/// A watch on objects of a Kubernetes cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterWatch {
+    /// What is watched: `v1/Node`.
+    pub kind: String,
     /// Its state.
     pub state: WatchState,
-    /// Since when it is in this state.
-    pub since: SystemTime,
-    /// Whether all objects have been listed.
-    pub is_synced: bool,
-    /// How many objects are in the cache.
+    /// When it entered that state.
+    pub since: Moment,
+    /// How many objects are cached.
     pub objects: usize,
-    /// When the API server last answered the list or the watch. A healthy watch is renewed every minute, so a
-    /// much older time means that the server does not respond.
-    pub heard: Option<SystemTime>,
-    /// The last error, with what to do about it; none while the watch is healthy.
-    pub last_error: Option<String>,
+    /// When the API server last answered. A healthy watch is renewed every minute, so a much older time means that the
+    /// server does not respond.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heard: Option<Moment>,
+    /// The last error; absent once the watch works again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
 }
 
 /// The health of one watch. Written by the watch, read by lookups.
@@ -71,12 +76,12 @@ pub(crate) struct Health {
 #[derive(Debug)]
 struct State {
     state: WatchState,
-    since: SystemTime,
+    since: Moment,
     /// When the cache was last known to be current, unless the watch is up.
     current: Instant,
     /// When the API server accepted a watch that is not confirmed yet.
     accepted: Option<Instant>,
-    heard: Option<SystemTime>,
+    heard: Option<Moment>,
     last_error: Option<String>,
 }
 
@@ -86,7 +91,7 @@ impl Health {
             name: name.into(),
             now: Mutex::new(State {
                 state: WatchState::Idle,
-                since: SystemTime::now(),
+                since: Moment::now(),
                 current: Instant::now(),
                 accepted: None,
                 heard: None,
@@ -114,7 +119,7 @@ impl Health {
                 now.current = Instant::now();
             }
             now.state = state;
-            now.since = SystemTime::now();
+            now.since = Moment::now();
         }
         now.accepted = None;
         now.last_error = last_error;
@@ -148,7 +153,7 @@ impl Health {
 
     /// The API server answered.
     pub(crate) fn heard(&self) {
-        self.lock().heard = Some(SystemTime::now());
+        self.lock().heard = Some(Moment::now());
     }
 
     /// A list is complete.
@@ -160,7 +165,7 @@ impl Health {
     /// The API server accepted a watch.
     pub(crate) fn accepted(&self) {
         let mut now = self.lock();
-        now.heard = Some(SystemTime::now());
+        now.heard = Some(Moment::now());
         if now.state != WatchState::Watching {
             now.accepted = Some(Instant::now());
             self.accepted.notify_one();
@@ -217,15 +222,15 @@ impl Health {
         }
     }
 
-    pub(crate) fn status(&self, is_synced: bool, objects: usize) -> WatchStatus {
+    pub(crate) fn status(&self, kind: impl Into<String>, objects: usize) -> ClusterWatch {
         let now = self.lock();
-        WatchStatus {
+        ClusterWatch {
+            kind: kind.into(),
             state: now.state,
             since: now.since,
-            is_synced,
             objects,
             heard: now.heard,
-            last_error: now.last_error.clone(),
+            problem: now.last_error.clone(),
         }
     }
 
@@ -255,11 +260,11 @@ mod tests {
         health.age(STALE_LIMIT);
         health.down("still gone".into());
         assert!(!health.is_fresh(), "another error does not make it younger");
-        let status = health.status(true, 3);
-        assert_eq!(status.last_error.as_deref(), Some("still gone"));
+        let status = health.status("v1/Node", 3);
+        assert_eq!(status.problem.as_deref(), Some("still gone"));
         health.watching();
         assert!(health.is_fresh());
-        assert_eq!(health.status(true, 3).last_error, None);
+        assert_eq!(health.status("v1/Node", 3).problem, None);
         health.down("gone".into());
         health.age(STALE_LIMIT / 2);
         health.starting();

@@ -91,6 +91,18 @@ pub(crate) struct Stored {
 }
 
 impl Item {
+    /// An object of which only the metadata is known.
+    pub(crate) fn of_metadata(mut meta: ObjectMeta) -> Self {
+        meta.managed_fields = None;
+        let mut object = Map::new();
+        // Metadata that came as JSON is JSON again.
+        object.insert(
+            "metadata".to_owned(),
+            serde_json::to_value(&meta).unwrap_or_default(),
+        );
+        Self { meta, object }
+    }
+
     /// Its namespace and name.
     pub(crate) fn key(&self) -> Key {
         Key::new(

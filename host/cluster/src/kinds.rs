@@ -2,11 +2,13 @@
 
 use std::{
     collections::HashMap,
+    fmt,
+    num::NonZeroU32,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use admittance_admission::{ClusterError, ClusterKind, Deadline};
+use admittance_admission::{ClusterError, ClusterKind, ClusterPage, ClusterQuery, Deadline};
 use kube::{
     Api, Client,
     api::ListParams,
@@ -17,9 +19,9 @@ use tokio::{runtime::Handle, sync::OnceCell, time::Instant};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
-    cache::Key,
+    cache::{Cache, Key},
     connection::Connection,
-    health::WatchStatus,
+    health::ClusterWatch,
     item::{Item, Stored},
     metrics::Verb,
     request_error::{RequestError, permission},
@@ -95,14 +97,12 @@ impl Kinds {
         self.kind(name, runtime);
     }
 
-    pub(crate) fn status(&self) -> Vec<(ClusterKind, WatchStatus)> {
+    pub(crate) fn status(&self) -> Vec<ClusterWatch> {
         let watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut status: Vec<_> = watches
-            .iter()
-            .map(|(name, watched)| (name.clone(), watched.kind.view.status()))
-            .collect();
-        status.sort_by(|(one, _), (other, _)| one.cmp(other));
-        status
+        let mut kinds: Vec<_> = watches.iter().collect();
+        kinds.sort_by_key(|(name, _)| *name);
+        let status = |(name, watched): (&ClusterKind, &Watched)| watched.kind.view.status(name.to_string());
+        kinds.into_iter().map(status).collect()
     }
 
     pub(crate) async fn get(
@@ -121,15 +121,13 @@ impl Kinds {
     pub(crate) async fn list(
         &self,
         kind: &ClusterKind,
-        namespace: Option<&str>,
-        label_selector: &str,
+        query: &ClusterQuery,
         deadline: Deadline,
         runtime: &Handle,
-    ) -> Result<Vec<String>, ClusterError> {
-        let selector = TextSelector::parse(label_selector).map_err(ClusterError::Refused)?;
+    ) -> Result<ClusterPage, ClusterError> {
+        let selector = TextSelector::parse(&query.label_selector).map_err(ClusterError::Refused)?;
         let until = deadline.within(LOOKUP_LIMIT).instant();
-        let kind = self.kind(kind, runtime);
-        kind.list(namespace, &selector, label_selector, until).await
+        self.kind(kind, runtime).list(query, &selector, until).await
     }
 }
 
@@ -249,29 +247,97 @@ impl Kind {
 
     async fn list(
         &self,
-        namespace: Option<&str>,
+        query: &ClusterQuery,
         selector: &TextSelector,
-        selector_text: &str,
         until: Instant,
-    ) -> Result<Vec<String>, ClusterError> {
+    ) -> Result<ClusterPage, ClusterError> {
+        let namespace = query.namespace.as_deref();
         let served = self.discovered(until).await?;
         let api = self.api(served, namespace)?;
-        if self.view.is_usable() {
-            let chosen = |stored: &Stored| selector.matches(&stored.labels);
-            let stored = self.view.cache.list(namespace, chosen);
-            return Ok(stored
-                .iter()
-                .map(|stored| stored.json.as_ref().to_owned())
-                .collect());
+        let (after, token) = match query.from.as_deref().map(Start::parse).transpose()? {
+            Some(Start::After(key)) => (Some(key), None),
+            Some(Start::OfServer(token)) => (None, Some(token)),
+            None => (None, None),
+        };
+        // A list that began at the API server is continued there.
+        if token.is_none() && self.view.is_usable() {
+            return Ok(Start::page(&self.view.cache, query, after.as_ref(), selector));
         }
-        let params = ListParams::default().labels(selector_text);
-        let items = self.connection.list(&api, params, until).await;
-        let items = items.map_err(|failure| self.error(served, "`list` and `watch`", &failure))?;
-        Ok(items
-            .into_iter()
-            .map(|item| item.into_json(&served.resource))
-            .collect())
+        if after.is_some() {
+            return Err(restart());
+        }
+        let mut params = ListParams::default().labels(&query.label_selector);
+        params.limit = query.limit.map(NonZeroU32::get);
+        params.continue_token = token;
+        let page = self
+            .connection
+            .list(&api, params, query.fields.is_metadata(), until);
+        let (items, rest) = page
+            .await
+            .map_err(|failure| self.error(served, "`list` and `watch`", &failure))?;
+        Ok(ClusterPage {
+            objects: items
+                .into_iter()
+                .map(|item| item.into_json(&served.resource).into())
+                .collect(),
+            rest: rest.map(|token| Start::OfServer(token).to_string()),
+        })
     }
+}
+
+/// Where a page begins. As text it comes from a plugin.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// After this object of the cache.
+    After(Key),
+    /// At a token of the API server.
+    OfServer(String),
+}
+
+/// The longest text of a start, far above the tokens of API servers.
+const START_LENGTH: usize = 4096;
+
+impl Start {
+    /// A page of what is in memory.
+    pub(crate) fn page(
+        cache: &Cache<Stored>,
+        query: &ClusterQuery,
+        after: Option<&Key>,
+        selector: &TextSelector,
+    ) -> ClusterPage {
+        let limit = query.limit.map_or(usize::MAX, |limit| limit.get() as usize);
+        let chosen = |stored: &Stored| selector.matches(&stored.labels);
+        let (stored, rest) = cache.page(query.namespace.as_deref(), after, limit, chosen);
+        ClusterPage {
+            objects: stored.into_iter().map(|stored| stored.json).collect(),
+            rest: rest.map(|key| Self::After(key).to_string()),
+        }
+    }
+
+    pub(crate) fn parse(text: &str) -> Result<Self, ClusterError> {
+        let parsed = match text.split_at_checked(1) {
+            _ if text.len() > START_LENGTH => None,
+            Some(("c", key)) => key
+                .split_once('/')
+                .map(|(namespace, name)| Self::After(Key::new(Some(namespace), name))),
+            Some(("s", token)) => Some(Self::OfServer(token.to_owned())),
+            _ => None,
+        };
+        parsed.ok_or_else(restart)
+    }
+}
+
+impl fmt::Display for Start {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::After(Key { namespace, name }) => write!(f, "c{namespace}/{name}"),
+            Self::OfServer(token) => write!(f, "s{token}"),
+        }
+    }
+}
+
+pub(crate) fn restart() -> ClusterError {
+    ClusterError::Refused("the list cannot be continued there: begin with its first page".to_owned())
 }
 
 /// The longest name of an object.
@@ -314,5 +380,20 @@ mod tests {
             assert_eq!(check_segment(text, "name").is_ok(), expected, "{text:?}");
         }
         assert!(check_segment(&"a".repeat(NAME_LENGTH + 1), "name").is_err());
+    }
+
+    #[test]
+    fn where_a_page_begins_is_a_text() {
+        for start in [
+            Start::After(Key::new(Some("shop"), "web")),
+            Start::After(Key::new(None, "n1")),
+            Start::OfServer("eyJ2/==".to_owned()),
+        ] {
+            assert_eq!(Start::parse(&start.to_string()), Ok(start));
+        }
+        let long = format!("s{}", "a".repeat(START_LENGTH));
+        for text in ["", "c", "x", "ä", &long] {
+            assert_eq!(Start::parse(text), Err(restart()), "{text}");
+        }
     }
 }

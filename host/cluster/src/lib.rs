@@ -3,7 +3,7 @@
 //!
 //! A [`Cluster`] watches the kinds that are looked up, and answers from a cache. Before the first list is
 //! complete, and when a watch is down for long, it sends a request to the server. An unavailable server
-//! affects only the lookups that need it: nothing here ends or blocks the program.
+//! affects only the lookups that need it: nothing here ends or blocks the program. [`Manifests`] takes its place in tests.
 
 #![allow(
     missing_docs,
@@ -19,16 +19,19 @@ mod forward;
 mod health;
 mod item;
 mod kinds;
+mod manifests;
 mod metrics;
 mod namespaces;
 mod request_error;
 mod resources;
+mod roles;
 mod selector;
 mod watch;
 
 pub use cluster::{Cluster, ClusterStatus};
 pub use config::{ClusterConfig, ClusterSource, ConfigError};
 pub use forward::ForwardError;
-pub use health::{STALE_LIMIT, WatchState, WatchStatus};
+pub use health::{ClusterWatch, STALE_LIMIT, WatchState};
+pub use manifests::Manifests;
 pub use metrics::describe_metrics;
 pub use resources::{Resource, ResourceError, ResourceKind, Resources};

@@ -16,7 +16,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::{
     cache::Key,
     connection::Connection,
-    health::WatchStatus,
+    health::ClusterWatch,
     item::Item,
     metrics::Verb,
     request_error::{RequestError, permission},
@@ -87,8 +87,8 @@ impl Namespaces {
         });
     }
 
-    pub(crate) fn status(&self) -> WatchStatus {
-        self.view.status()
+    pub(crate) fn status(&self) -> ClusterWatch {
+        self.view.status("v1/Namespace")
     }
 
     /// From the cache, else from the server: a namespace that was just created may not be in the cache yet.

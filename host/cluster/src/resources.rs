@@ -168,8 +168,12 @@ impl Resources {
     pub async fn list(&self) -> Result<Vec<Resource>, ResourceError> {
         let api = Api::<Item>::all_with(self.0.connection.client(), &self.0.resource);
         let until = Instant::now() + REQUEST_LIMIT;
-        let found = self.0.connection.list(&api, ListParams::default(), until).await;
-        let items = found.map_err(|failure| match failure {
+        let found = self
+            .0
+            .connection
+            .list(&api, ListParams::default(), false, until)
+            .await;
+        let (items, _) = found.map_err(|failure| match failure {
             RequestError::NotFound(_) => ResourceError::NotFound(self.no_such_kind()),
             other => self.error("list", other),
         })?;

@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use crate::{
     cache::{Cache, Key},
     connection::Connection,
-    health::{Health, WatchStatus},
+    health::{ClusterWatch, Health},
     metrics::{self, Verb},
     request_error::RequestError,
 };
@@ -47,8 +47,9 @@ impl<V> View<V> {
         self.cache.is_synced() && self.health.is_fresh()
     }
 
-    pub(crate) fn status(&self) -> WatchStatus {
-        self.health.status(self.cache.is_synced(), self.cache.len())
+    /// `kind` is what is watched, for the operator.
+    pub(crate) fn status(&self, kind: impl Into<String>) -> ClusterWatch {
+        self.health.status(kind, self.cache.len())
     }
 }
 

@@ -1,19 +1,22 @@
 //! Checks the types of a parsed expression as kube-apiserver's compiler does.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use admittance_admission::Deadline;
 use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, operators};
 
 use crate::{
-    expression::{Entry, Expression, Index, Item, Select, Variable},
-    functions::{Style, find, regex::Pattern},
-    machine::MOST_ARGUMENTS,
-    types::{AUTHORIZER, RESOURCE_CHECK, Record, Type, join, list, map, optional},
+    expression::{Entry, Expression, Item, OrElse},
+    functions::{Style, find, format, regex::Pattern},
+    machine::{Fault, MOST_ARGUMENTS, Machine},
+    types::{Type, join, list, map},
     value::{Text, Value},
-    variables::Uses,
+    variables::{Uses, Variables},
 };
 
+mod attributes;
 mod macros;
+mod objects;
 
 /// How deep operators, calls and selects may nest.
 const MAX_DEPTH: usize = 200;
@@ -21,37 +24,71 @@ const MAX_DEPTH: usize = 200;
 #[derive(Debug)]
 pub(crate) enum Mistake {
     At { node: u64, message: String },
-    NotBool(String),
     TooDeep { limit: usize },
 }
 
-/// A checked expression, and the variables that it uses.
+/// A checked expression, its type, and the variables that it uses.
 #[derive(Debug)]
 pub(crate) struct Checked {
     pub(crate) expression: Expression,
+    pub(crate) kind: Type,
     pub(crate) uses: Uses,
+    /// How deep its evaluation nests, with that of the variables that it uses.
+    pub(crate) height: usize,
 }
 
-#[derive(Default)]
-pub(crate) struct Checker {
+/// What an expression may use beside the variables of every expression.
+#[derive(Debug, Default)]
+pub(crate) struct Scope {
+    /// The variables that a policy defined so far, `variables.x`; none for a match condition of a stage.
+    pub(crate) variables: Option<Vec<Known>>,
+    /// Whether there is `params`.
+    pub(crate) params: bool,
+    /// Whether it is a mutation: `Object{...}`, `JSONPatch{...}` and `jsonpatch.escapeKey`.
+    pub(crate) mutates: bool,
+}
+
+/// A variable that a policy defined.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub(crate) name: Box<str>,
+    pub(crate) kind: Type,
+    pub(crate) height: usize,
+}
+
+pub(crate) struct Checker<'s> {
+    scope: &'s Scope,
     /// The variables of macros in scope, outermost first.
     locals: Vec<(String, Type)>,
+    /// The types of the items of lists, for the arguments of formats.
+    items: HashMap<u64, Type>,
     uses: Uses,
     depth: usize,
+    height: usize,
 }
 
 type Typed = Result<(Expression, Type), Mistake>;
 
-impl Checker {
-    /// Check a whole condition, which must be a bool.
-    pub(crate) fn check_condition(mut self, node: &IdedExpr) -> Result<Checked, Mistake> {
-        let (expression, kind) = self.check(node)?;
-        if kind != Type::Bool {
-            return Err(Mistake::NotBool(kind.to_string()));
+impl<'s> Checker<'s> {
+    pub(crate) fn new(scope: &'s Scope) -> Self {
+        Self {
+            scope,
+            locals: Vec::new(),
+            items: HashMap::new(),
+            uses: Uses::default(),
+            depth: 0,
+            height: 0,
         }
+    }
+
+    /// Check a whole expression.
+    pub(crate) fn check_whole(mut self, node: &IdedExpr) -> Result<Checked, Mistake> {
+        let (expression, kind) = self.check(node)?;
         Ok(Checked {
             expression,
+            kind,
             uses: self.uses,
+            height: self.height,
         })
     }
 
@@ -60,6 +97,7 @@ impl Checker {
             return Err(Mistake::TooDeep { limit: MAX_DEPTH });
         }
         self.depth += 1;
+        self.height = self.height.max(self.depth);
         let typed = self.check_one(node);
         self.depth -= 1;
         typed
@@ -73,13 +111,7 @@ impl Checker {
             Expr::Call(call) => self.call(node.id, call),
             Expr::List(items) => self.list(items),
             Expr::Map(entries) => self.map(node.id, entries),
-            Expr::Struct(object) => fail(
-                node.id,
-                format!(
-                    "undeclared reference to '{}': objects cannot be made here",
-                    object.type_name
-                ),
-            ),
+            Expr::Struct(object) => self.object(node.id, object),
             Expr::Comprehension(_) | Expr::Unspecified => fail(node.id, "this cannot be read"),
         }
     }
@@ -87,63 +119,6 @@ impl Checker {
     fn local(&self, name: &str) -> Option<(usize, &Type)> {
         let index = self.locals.iter().rposition(|(local, _)| local == name)?;
         self.locals.get(index).map(|(_, kind)| (index, kind))
-    }
-
-    fn name(&mut self, node: u64, name: &str) -> Typed {
-        let global = name.strip_prefix('.');
-        if let (None, Some((index, kind))) = (global, self.local(name)) {
-            return Ok((Expression::Local(index), kind.clone()));
-        }
-        let name = global.unwrap_or(name);
-        let (variable, kind) = match name {
-            "object" => (Variable::Object, Type::Dyn),
-            "oldObject" => (Variable::OldObject, Type::Dyn),
-            "request" => {
-                self.uses.request = true;
-                (Variable::Request, Type::Record(Record::Request))
-            }
-            "namespaceObject" => (Variable::NamespaceObject, Type::Record(Record::Namespace)),
-            "authorizer" => {
-                self.uses.authorizer = true;
-                (Variable::Authorizer, AUTHORIZER)
-            }
-            _ => {
-                return match type_named(name) {
-                    Some(name) => Ok((Expression::Constant(Value::Type(name)), Type::Kind)),
-                    None => fail(
-                        node,
-                        format!(
-                            "undeclared reference to '{name}': a match condition can use object, oldObject, request, \
-                             authorizer and namespaceObject"
-                        ),
-                    ),
-                };
-            }
-        };
-        Ok((Expression::Variable(variable), kind))
-    }
-
-    /// Whether the node is this global variable, not shadowed by a macro's.
-    fn is_global(&self, node: &IdedExpr, wanted: &str) -> bool {
-        matches!(&node.expr, Expr::Ident(name) if name == wanted) && self.local(wanted).is_none()
-    }
-
-    fn select(&mut self, node: u64, operand: &IdedExpr, field: &str, optional_select: bool) -> Typed {
-        if !optional_select && field == "requestResource" && self.is_global(operand, "authorizer") {
-            self.uses.authorizer = true;
-            return Ok((Expression::Variable(Variable::RequestResource), RESOURCE_CHECK));
-        }
-        let (operand, kind) = self.check(operand)?;
-        let mut field_kind = field_type(node, &kind, field)?;
-        if optional_select && !matches!(field_kind, Type::Optional(_)) {
-            field_kind = optional(field_kind);
-        }
-        let select = Select {
-            operand,
-            field: field.into(),
-            optional: optional_select,
-        };
-        Ok((Expression::Select(Box::new(select)), field_kind))
     }
 
     fn call(&mut self, node: u64, call: &CallExpr) -> Typed {
@@ -191,7 +166,7 @@ impl Checker {
     /// An operand of `&&`, `||` and the like.
     fn logical(&mut self, operator: &str, node: &IdedExpr) -> Result<Expression, Mistake> {
         let (side, kind) = self.check(node)?;
-        if matches!(kind, Type::Bool | Type::Dyn) {
+        if matches!(kind, Type::Bool | Type::Dyn | Type::Free) {
             Ok(side)
         } else {
             fail(
@@ -217,56 +192,6 @@ impl Checker {
         Ok((Expression::Conditional(Box::new([test, then, otherwise])), kind))
     }
 
-    fn has(&mut self, node: u64, only: &IdedExpr) -> Typed {
-        let (operand, field) = match &only.expr {
-            Expr::Select(select) => (&select.operand, &select.field),
-            _ => {
-                return fail(
-                    node,
-                    "invalid argument to has() macro: name a field, as in has(object.spec)",
-                );
-            }
-        };
-        let (operand, kind) = self.check(operand)?;
-        field_type(only.id, &kind, field)?;
-        let select = Select {
-            operand,
-            field: field.as_str().into(),
-            optional: false,
-        };
-        Ok((Expression::Has(Box::new(select)), Type::Bool))
-    }
-
-    fn index(&mut self, node: u64, operand: &IdedExpr, key: &IdedExpr, optional_index: bool) -> Typed {
-        let (operand, kind) = self.check(operand)?;
-        let (key, key_kind) = self.check(key)?;
-        let (inner, is_optional) = match &kind {
-            Type::Optional(inner) => (inner.as_ref(), true),
-            kind => (kind, optional_index),
-        };
-        let item = match (inner, &key_kind) {
-            (Type::Dyn, _) => Some(Type::Dyn),
-            (Type::List(item), Type::Int | Type::Dyn) => Some(item.as_ref().clone()),
-            (Type::Map(wanted, value), given) => join(wanted, given).map(|_| value.as_ref().clone()),
-            _ => None,
-        };
-        let Some(item) = item else {
-            return fail(
-                node,
-                format!("found no matching overload for '_[_]' applied to '({kind}, {key_kind})'"),
-            );
-        };
-        let index = Index {
-            operand,
-            index: key,
-            optional: optional_index,
-        };
-        Ok((
-            Expression::Index(Box::new(index)),
-            if is_optional { optional(item) } else { item },
-        ))
-    }
-
     fn list(&mut self, items: &ListExpr) -> Typed {
         let mut kind: Option<Type> = None;
         let mut checked = Vec::with_capacity(items.elements.len());
@@ -274,13 +199,14 @@ impl Checker {
             let is_optional = items.optional_indices.contains(&index);
             let (value, item_kind) = self.check(item)?;
             let item_kind = without_optional(item.id, item_kind, is_optional)?;
+            self.items.insert(item.id, item_kind.clone());
             kind = Some(one_type(item.id, kind, item_kind)?);
             checked.push(Item {
                 value,
                 optional: is_optional,
             });
         }
-        Ok((Expression::List(checked.into()), list(kind.unwrap_or(Type::Dyn))))
+        Ok((Expression::List(checked.into()), list(kind.unwrap_or(Type::Free))))
     }
 
     fn map(&mut self, node: u64, entries: &MapExpr) -> Typed {
@@ -293,7 +219,7 @@ impl Checker {
             let (key, kind) = self.check(&entry.key)?;
             if !matches!(
                 kind,
-                Type::Bool | Type::Int | Type::Uint | Type::String | Type::Dyn
+                Type::Bool | Type::Int | Type::Uint | Type::String | Type::Dyn | Type::Free
             ) {
                 return fail(entry.key.id, format!("a '{kind}' cannot be the key of a map"));
             }
@@ -307,7 +233,7 @@ impl Checker {
                 optional: entry.optional,
             });
         }
-        let kind = map(key_kind.unwrap_or(Type::Dyn), value_kind.unwrap_or(Type::Dyn));
+        let kind = map(key_kind.unwrap_or(Type::Free), value_kind.unwrap_or(Type::Free));
         Ok((Expression::Map(checked.into()), kind))
     }
 
@@ -323,7 +249,8 @@ impl Checker {
             None => Style::Global,
         };
         let name = name.strip_prefix('.').unwrap_or(name);
-        let Some(function) = find(name, style) else {
+        let is_known = name != ESCAPE_KEY || self.scope.mutates;
+        let Some(function) = find(name, style).filter(|_| is_known) else {
             return fail(
                 node,
                 format!("undeclared reference to '{name}': there is no such function here"),
@@ -357,9 +284,52 @@ impl Checker {
                 Err(error) => return fail(node, error),
             }
         }
+        if name == "format" && style == Style::Member {
+            format::check(target, arguments, &kinds, &self.items).or_else(|message| fail(node, message))?;
+        }
+        if let ("or" | "orValue", Style::Member) = (name, style) {
+            let mut sides = checked.into_iter();
+            let (Some(operand), Some(otherwise)) = (sides.next(), sides.next()) else {
+                return fail(node, "this cannot be read");
+            };
+            let value = name == "orValue";
+            let parts = OrElse {
+                operand,
+                otherwise,
+                value,
+            };
+            return Ok((Expression::OrElse(Box::new(parts)), kind));
+        }
+        if let (true, [Expression::Constant(argument)]) = (CONVERSIONS.contains(&name), checked.as_slice()) {
+            // kube-apiserver evaluates these when it compiles, and refuses what fails.
+            let mut machine = Machine::new(&NONE, &[], CONSTANT_COST, Deadline::after(CONSTANT_TIME));
+            return match function.call(&mut machine, std::slice::from_ref(argument)) {
+                Ok(value) => Ok((Expression::Constant(value), kind)),
+                Err(Fault::Error(why)) => fail(node, why),
+                Err(Fault::Halt(_)) => fail(node, "the constant is too large"),
+            };
+        }
         Ok((Expression::Call(function, checked.into()), kind))
     }
 }
+
+/// The conversions: with a constant, they are evaluated when the expression is compiled.
+const CONVERSIONS: [&str; 10] = [
+    "bool",
+    "bytes",
+    "double",
+    "duration",
+    "dyn",
+    "int",
+    "string",
+    "timestamp",
+    "type",
+    "uint",
+];
+static NONE: Variables<'static> = Variables::NONE;
+const CONSTANT_COST: u64 = 1_000_000;
+const CONSTANT_TIME: Duration = Duration::from_secs(60);
+const ESCAPE_KEY: &str = "jsonpatch.escapeKey";
 
 fn fail<T>(node: u64, message: impl Into<String>) -> Result<T, Mistake> {
     Err(Mistake::At {
@@ -381,33 +351,6 @@ fn literal_value(literal: &LiteralValue) -> (Expression, Type) {
     (Expression::Constant(constant), kind)
 }
 
-/// The types that an expression may name.
-fn type_named(name: &str) -> Option<&'static str> {
-    "bool int uint double string bytes list map null_type type optional_type"
-        .split(' ')
-        .find(|known| *known == name)
-}
-
-/// The type of a field of a value of this type.
-fn field_type(node: u64, of: &Type, field: &str) -> Result<Type, Mistake> {
-    match of {
-        Type::Dyn => Ok(Type::Dyn),
-        Type::Map(_, value) => Ok(value.as_ref().clone()),
-        Type::Optional(inner) => match field_type(node, inner, field)? {
-            kind @ Type::Optional(_) => Ok(kind),
-            kind => Ok(optional(kind)),
-        },
-        Type::Record(record) => match record.field(field) {
-            Some(kind) => Ok(kind),
-            None => fail(node, format!("undefined field '{field}': {of} has no such field")),
-        },
-        other => fail(
-            node,
-            format!("type '{other}' does not support field selection: it has no field '{field}'"),
-        ),
-    }
-}
-
 /// The common type of the items of a list or a map.
 fn one_type(node: u64, so_far: Option<Type>, kind: Type) -> Result<Type, Mistake> {
     match so_far {
@@ -424,7 +367,7 @@ fn without_optional(node: u64, kind: Type, is_optional: bool) -> Result<Type, Mi
     match (is_optional, kind) {
         (false, kind) => Ok(kind),
         (true, Type::Optional(inner)) => Ok(*inner),
-        (true, Type::Dyn) => Ok(Type::Dyn),
+        (true, Type::Dyn | Type::Free) => Ok(Type::Dyn),
         (true, other) => fail(node, format!("expected type 'optional_type' but found '{other}'")),
     }
 }

@@ -7,7 +7,8 @@ use cel::{Env, parser::ParseErrors};
 
 use crate::{
     ConditionError,
-    check::{Checked, Checker, Mistake},
+    check::{Checked, Checker, Mistake, Scope},
+    types::Type,
 };
 
 /// In bytes.
@@ -16,8 +17,8 @@ pub(crate) const MAX_LENGTH: usize = 16 << 10;
 /// as an expression nests.
 const STACK: usize = 64 << 20;
 
-/// Parse and check.
-pub(crate) fn compile(source: &str) -> Result<Checked, ConditionError> {
+/// Parse and check. The type of the expression must be one of these; any if none is given.
+pub(crate) fn compile(source: &str, scope: &Scope, wanted: &[Type]) -> Result<Checked, ConditionError> {
     if source.trim().is_empty() {
         return Err(ConditionError::Empty);
     }
@@ -28,15 +29,29 @@ pub(crate) fn compile(source: &str) -> Result<Checked, ConditionError> {
         });
     }
     // The parser, and dropping its tree, recurse as deep as the text nests: more than a worker's stack.
-    let outcome = thread::scope(|scope| {
+    let outcome = thread::scope(|threads| {
         thread::Builder::new()
             .name("condition-parser".to_owned())
             .stack_size(STACK)
-            .spawn_scoped(scope, || parse_and_check(source))
+            .spawn_scoped(threads, || parse_and_check(source, scope))
             .map(|thread| thread.join())
     });
     match outcome {
-        Ok(Ok(outcome)) => outcome,
+        Ok(Ok(outcome)) => {
+            let checked = outcome?;
+            if wanted.is_empty() || wanted.contains(&checked.kind) {
+                return Ok(checked);
+            }
+            let kind = checked.kind.to_string();
+            if *wanted == [Type::Bool] {
+                return Err(ConditionError::NotBool { kind });
+            }
+            let wanted: Vec<String> = wanted.iter().map(Type::to_string).collect();
+            Err(ConditionError::WrongType {
+                wanted: wanted.join(" or "),
+                kind,
+            })
+        }
         Ok(Err(_)) => Err(ConditionError::Parser(
             "it cannot parse this expression".to_owned(),
         )),
@@ -44,14 +59,14 @@ pub(crate) fn compile(source: &str) -> Result<Checked, ConditionError> {
     }
 }
 
-fn parse_and_check(source: &str) -> Result<Checked, ConditionError> {
+fn parse_and_check(source: &str, scope: &Scope) -> Result<Checked, ConditionError> {
     // Macros are not expanded: the checker reads `has`, `all` and the like as they were written.
     let (tree, positions) = Env::default()
         .parser()
         .parse_with_source_info(source)
         .map_err(|errors| first(source, errors))?;
-    Checker::default()
-        .check_condition(&tree)
+    Checker::new(scope)
+        .check_whole(&tree)
         .map_err(|mistake| match mistake {
             Mistake::At { node, message } => {
                 let start = positions.offset_for(node).map_or(0, |(start, _)| start);
@@ -62,7 +77,6 @@ fn parse_and_check(source: &str) -> Result<Checked, ConditionError> {
                     message,
                 }
             }
-            Mistake::NotBool(kind) => ConditionError::NotBool { kind },
             Mistake::TooDeep { limit } => ConditionError::TooDeep { limit },
         })
 }

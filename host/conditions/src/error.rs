@@ -53,6 +53,14 @@ pub enum ConditionError {
         /// Its type.
         kind: String,
     },
+    /// The type of the expression is not what is needed there.
+    #[error("must evaluate to {wanted} but got {kind}")]
+    WrongType {
+        /// The types that it may have.
+        wanted: String,
+        /// Its type.
+        kind: String,
+    },
     /// The parser failed.
     #[error("the parser failed: {0}")]
     Parser(String),
@@ -74,22 +82,26 @@ pub struct FailedCondition {
 }
 
 impl FailedCondition {
-    pub(crate) fn new(condition: &MatchCondition, fault: Fault) -> Self {
-        let because = |why: &str| format!("expression '{}' resulted in error: {why}", condition.expression());
-        let message = match fault {
-            Fault::Error(why) => because(&why),
-            Fault::Halt(Halt::Cost) => because("operation cancelled: actual cost limit exceeded"),
-            Fault::Halt(Halt::TotalCost) => {
-                "validation failed due to running out of cost budget, no further validation rules will be run"
-                    .to_owned()
-            }
-            Fault::Halt(Halt::Deadline) => because("operation interrupted: the deadline has passed"),
-            Fault::Halt(Halt::Question(_)) => because("the authorizer was not called"),
-        };
+    pub(crate) fn new(condition: &MatchCondition, fault: &Fault) -> Self {
         Self {
             name: Arc::clone(&condition.name),
-            message,
+            message: because(condition.expression(), fault),
         }
+    }
+}
+
+/// Why an expression failed, as kube-apiserver words it.
+pub(crate) fn because(expression: &str, fault: &Fault) -> String {
+    let because = |why: &str| format!("expression '{expression}' resulted in error: {why}");
+    match fault {
+        Fault::Error(why) => because(why),
+        Fault::Halt(Halt::Cost) => because("operation cancelled: actual cost limit exceeded"),
+        Fault::Halt(Halt::TotalCost) => {
+            "validation failed due to running out of cost budget, no further validation rules will be run"
+                .to_owned()
+        }
+        Fault::Halt(Halt::Deadline) => because("operation interrupted: the deadline has passed"),
+        Fault::Halt(Halt::Question(_)) => because("the authorizer was not called"),
     }
 }
 

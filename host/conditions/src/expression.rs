@@ -1,5 +1,7 @@
 //! Checked expressions.
 
+use std::sync::Arc;
+
 use crate::{functions::Function, value::Value};
 
 /// An expression. The checker bounds its depth.
@@ -9,6 +11,8 @@ pub(crate) enum Expression {
     Variable(Variable),
     /// A variable of a macro: its index among those that are in scope.
     Local(usize),
+    /// A variable that a policy defines: its index.
+    Composed(usize),
     Select(Box<Select>),
     /// Whether the operand has the field.
     Has(Box<Select>),
@@ -16,15 +20,19 @@ pub(crate) enum Expression {
     And(Box<[Expression; 2]>),
     Or(Box<[Expression; 2]>),
     Conditional(Box<[Expression; 3]>),
+    /// `or` and `orValue` of an optional value; the second operand is evaluated if the first has none.
+    OrElse(Box<OrElse>),
     Call(&'static Function, Box<[Expression]>),
     List(Box<[Item]>),
     Map(Box<[Entry]>),
+    /// A part of an object to apply, or an operation of a JSON Patch, with its path or type.
+    Part(Arc<str>, Box<[Entry]>),
     Each(Box<Each>),
     /// `x.optMap(v, body)` and `x.optFlatMap(v, body)`.
     WithValue(Box<WithValue>),
 }
 
-/// The variables of every condition.
+/// The variables of every condition, and the parameters of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Variable {
     Object,
@@ -33,6 +41,29 @@ pub(crate) enum Variable {
     NamespaceObject,
     Authorizer,
     RequestResource,
+    Params,
+}
+
+/// A variable that a policy defines.
+#[derive(Debug)]
+pub(crate) struct Definition {
+    pub(crate) name: Box<str>,
+    pub(crate) text: Box<str>,
+    pub(crate) expression: Expression,
+}
+
+impl PartialEq for Definition {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name && self.text == other.text
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct OrElse {
+    pub(crate) operand: Expression,
+    pub(crate) otherwise: Expression,
+    /// Whether the result is a value, not an optional one.
+    pub(crate) value: bool,
 }
 
 #[derive(Debug)]
@@ -64,16 +95,18 @@ pub(crate) struct Entry {
     pub(crate) optional: bool,
 }
 
-/// A macro over the items of a list or the keys of a map.
+/// A macro over the items of a list or the keys of a map, or over both indexes and items, or keys and values.
 #[derive(Debug)]
 pub(crate) struct Each {
     pub(crate) kind: EachKind,
     pub(crate) range: Expression,
-    /// The index of its variable among those in scope.
+    /// The index of its first variable among those in scope.
     pub(crate) slot: usize,
-    /// The test of an item; `map` with three arguments has one too.
+    /// Whether it has two variables: index or key, and value.
+    pub(crate) pairs: bool,
+    /// The test of an item; the macros that transform may have one too.
     pub(crate) test: Option<Expression>,
-    /// The result of `map` for an item.
+    /// The result of a macro that transforms, for an item.
     pub(crate) result: Option<Expression>,
 }
 
@@ -84,6 +117,12 @@ pub(crate) enum EachKind {
     ExistsOne,
     Map,
     Filter,
+    /// A map with the same keys.
+    TransformMap,
+    /// A map with the entries of the maps that the result is.
+    TransformMapEntry,
+    /// The items, sorted by the result.
+    SortBy,
 }
 
 #[derive(Debug)]

@@ -12,15 +12,20 @@ use crate::{
 };
 
 pub(crate) mod authorizer;
-mod collections;
+pub(crate) mod collections;
 mod conversions;
+pub(crate) mod format;
+pub(crate) mod formats;
+mod literals;
 mod network;
 mod operators;
 pub(crate) mod quantity;
 pub(crate) mod regex;
 mod strings;
-mod time;
+pub(crate) mod time;
 mod typed;
+pub(crate) mod url;
+mod version;
 
 use typed::{Arguments, CelType};
 
@@ -179,6 +184,10 @@ static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
     authorizer::register(&mut library);
     network::register(&mut library);
     quantity::register(&mut library);
+    format::register(&mut library);
+    formats::register(&mut library);
+    url::register(&mut library);
+    version::register(&mut library);
     library
 });
 

@@ -1,58 +1,43 @@
-//! CEL conditions that decide whether a stage is called: kube-apiserver's `matchConditions`.
+//! Expressions in CEL: the conditions that decide whether a stage is called, kube-apiserver's `matchConditions`, and its
+//! policies.
 //!
 //! An expression sees `object` and `oldObject` (null when there is none), `request` (the fields of an
 //! AdmissionRequest without uid and objects; empty fields are absent), `authorizer`,
 //! `authorizer.requestResource`, and `namespaceObject`, which is always null for webhooks.
 //!
+//! A [`Policy`] has expressions that validate or change an object; they see `params` and `variables` too.
+//!
 //! # Functions
 //!
-//! - Operators, `in`, `?:`, indexes, selects; optional ones too: `object.?spec.?nodeName.orValue('')`.
-//! - Macros: `has`, `all`, `exists`, `exists_one` (and `existsOne`), `map`, `filter`, `optMap`,
-//!   `optFlatMap`.
-//! - Conversions: `int`, `uint`, `double`, `string`, `bytes`, `bool`, `type`, `dyn`; and `size`.
-//! - Strings: `startsWith`, `endsWith`, `contains`, `charAt`, `indexOf`, `lastIndexOf`, `substring`,
-//!   `replace`, `split`, `join`, `trim`, `lowerAscii`, `upperAscii`.
-//! - Regular expressions as Go reads them: `matches`, `find`, `findAll`.
-//! - Lists: `indexOf`, `lastIndexOf`, `isSorted`, `min`, `max`, `sum`; `sets.contains`,
-//!   `sets.equivalent`, `sets.intersects`.
-//! - Time: `timestamp`, `duration`, arithmetic, `getFullYear` and the other parts (in UTC or at an offset;
-//!   zones have no names here).
-//! - Optional values: `optional.of`, `optional.ofNonZeroValue`, `optional.none`, `hasValue`, `value`, `or`,
-//!   `orValue`.
-//! - The authorizer: `path`, `group`, `resource`, `subresource`, `namespace`, `name`, `serviceAccount`,
-//!   `check`, `allowed`, `reason`, `errored`, `error`.
-//! - Networks: `isIP`, `ip`, `ip.isCanonical`, `family`, `isUnspecified`, `isLoopback`,
-//!   `isLinkLocalMulticast`, `isLinkLocalUnicast`, `isGlobalUnicast`; `isCIDR`, `cidr`, `containsIP`,
-//!   `containsCIDR`, `masked`, `prefixLength`.
-//! - Quantities: `isQuantity`, `quantity`, `sign`, `isInteger`, `asInteger`, `asApproximateFloat`,
-//!   `compareTo`, `isLessThan`, `isGreaterThan`, `add`, `sub`.
-//!
-//! Kubernetes has more (`format`, `quote`, `url`, `semver`, field and label selectors of the authorizer,
-//! macros with two variables): a condition that calls one of those does not compile, and the error names it.
+//! Those of kube-apiserver 1.36; `docs/kubernetes-policies.md` lists them by library, and the test `library` has a row for
+//! each.
 //!
 //! # Cost
 //!
 //! Every operation is charged before it runs, in about the units of kube-apiserver and with its limits:
-//! 1,000,000 for an expression, 2,500,000 for all of a stage. That bounds time and memory of an evaluation,
-//! whatever is in the object.
+//! 1,000,000 for an expression, 2,500,000 for all conditions of a stage, 10,000,000 for a policy. That bounds time and
+//! memory of an evaluation, whatever is in the object.
 
 use std::sync::Arc;
 
 use admittance_admission::{
     Authorizer, Conditions, Deadline, Failure, FailureKind, MatchConditions, Request, async_trait,
 };
-use check::Checked;
-use functions::authorizer::Answers;
+use check::{Checked, Scope};
 use machine::{Fault, Halt, Machine};
+use types::Type;
 use value::Value;
 use variables::{Uses, Variables};
 
+mod apply;
 mod check;
 mod compile;
 mod error;
 mod expression;
 mod functions;
+mod hook;
 mod machine;
+mod policy;
 mod types;
 mod value;
 mod variables;
@@ -61,11 +46,11 @@ mod variables;
 mod tests;
 
 pub use error::{ConditionError, ConditionFailure, FailedCondition};
+pub use hook::{Action, Binding, Params, ParamsMissing, PolicyHook, Which};
+pub use policy::{DenialReason, Policy, PolicyCompiler, PolicyExpression, Role, Validation};
 
 /// The cost limit of all conditions of a stage together: kube-apiserver's limit for a webhook.
 const TOTAL_COST: u64 = 2_500_000;
-/// A condition yields to other tasks after this cost.
-const YIELD_COST: u64 = 100_000;
 
 /// One compiled condition.
 #[derive(Debug)]
@@ -87,11 +72,15 @@ impl MatchCondition {
     /// Everything that can be checked without a request: the name, the syntax, unknown variables, functions
     /// or fields of `request`, type errors, invalid regular expressions.
     pub fn compile(name: &str, expression: &str) -> Result<Self, ConditionError> {
+        Self::compile_in(name, expression, &Scope::default())
+    }
+
+    pub(crate) fn compile_in(name: &str, expression: &str, scope: &Scope) -> Result<Self, ConditionError> {
         compile::check_name(name)?;
         Ok(Self {
             name: name.into(),
             text: expression.into(),
-            checked: compile::compile(expression)?,
+            checked: compile::compile(expression, scope, &[Type::Bool])?,
         })
     }
 
@@ -104,25 +93,11 @@ impl MatchCondition {
     pub fn expression(&self) -> &str {
         &self.text
     }
+}
 
-    /// Evaluates it with the known answers of the authorizer. The cost is taken from `budget`, unless it has
-    /// to be evaluated again.
-    fn evaluate(
-        &self,
-        variables: &Variables<'_>,
-        answers: &Answers,
-        budget: &mut u64,
-        deadline: Deadline,
-    ) -> Result<bool, Fault> {
-        let mut machine = Machine::new(variables, answers, *budget, deadline);
-        let outcome = machine.evaluate(&self.checked.expression);
-        if !matches!(outcome, Err(Fault::Halt(Halt::Question(_)))) {
-            *budget = budget.saturating_sub(machine.cost());
-        }
-        match outcome? {
-            Value::Bool(value) => Ok(value),
-            _ => Err(Fault::no_overload()),
-        }
+impl PartialEq for MatchCondition {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name && self.text == other.text
     }
 }
 
@@ -166,45 +141,35 @@ impl CelConditions {
         deadline: Deadline,
     ) -> Result<Option<Arc<str>>, ConditionFailure> {
         let variables = Variables::new(request, self.uses);
-        let mut answers = Answers::default();
-        let mut budget = TOTAL_COST;
-        let mut failed = Vec::new();
-        for condition in &self.conditions {
-            let before = budget;
-            let outcome = loop {
-                match condition.evaluate(&variables, &answers, &mut budget, deadline) {
-                    Err(Fault::Halt(Halt::Question(question))) => {
-                        let user = question.user.as_ref().unwrap_or(&request.user);
-                        let answer = authorizer.authorize(user, &question.attributes);
-                        match tokio::time::timeout_at(deadline.instant(), answer).await {
-                            Ok(answer) => answers.insert(*question, answer),
-                            Err(_) => break Err(Fault::Halt(Halt::Deadline)),
-                        }
-                    }
-                    outcome => break outcome,
-                }
-            };
-            if before.saturating_sub(budget) >= YIELD_COST {
-                tokio::task::yield_now().await;
-            }
-            match outcome {
-                Ok(true) => {}
-                Ok(false) => return Ok(Some(Arc::clone(&condition.name))),
-                Err(fault) => {
-                    let is_last = matches!(fault, Fault::Halt(Halt::TotalCost | Halt::Deadline));
-                    failed.push(FailedCondition::new(condition, fault));
-                    if is_last {
-                        break;
-                    }
-                }
-            }
-        }
-        if failed.is_empty() {
-            Ok(None)
-        } else {
-            Err(ConditionFailure::new(failed))
+        let mut machine = Machine::new(&variables, &[], TOTAL_COST, deadline);
+        first_false(&mut machine, &self.conditions, request, authorizer)
+            .await
+            .map_err(ConditionFailure::new)
+    }
+}
+
+/// The name of the first condition that is false; the conditions that failed if none is.
+async fn first_false<'a>(
+    machine: &mut Machine<'a>,
+    conditions: &'a [MatchCondition],
+    request: &Request,
+    authorizer: &dyn Authorizer,
+) -> Result<Option<Arc<str>>, Vec<FailedCondition>> {
+    let mut failed = Vec::new();
+    for condition in conditions {
+        let expression = &condition.checked.expression;
+        let fault = match machine.settle(expression, request, authorizer).await {
+            Ok(Value::Bool(true)) => continue,
+            Ok(Value::Bool(false)) => return Ok(Some(Arc::clone(&condition.name))),
+            Ok(_) => Fault::no_overload(),
+            Err(fault) => fault,
+        };
+        failed.push(FailedCondition::new(condition, &fault));
+        if matches!(fault, Fault::Halt(Halt::TotalCost | Halt::Deadline)) {
+            break;
         }
     }
+    if failed.is_empty() { Ok(None) } else { Err(failed) }
 }
 
 #[async_trait]

@@ -1,18 +1,21 @@
 //! Evaluates expressions within a cost limit.
 
+use std::sync::Arc;
+
 use admittance_admission::Deadline;
 
 use crate::{
-    expression::{Entry, Expression, Index, Item, Select},
+    expression::{Definition, Entry, Expression, Index, Item, OrElse, Select},
     functions::{
         Function,
         authorizer::{Answers, Question},
     },
-    value::{Map, Value},
+    value::{Map, Part, Value},
     variables::Variables,
 };
 
 mod macros;
+mod run;
 
 /// The cost limit of one expression: kube-apiserver's limit of a call.
 const EXPRESSION_COST: u64 = 1_000_000;
@@ -60,61 +63,80 @@ pub(crate) type Outcome<'a> = Result<Value<'a>, Fault>;
 /// The most arguments of a function, its receiver among them.
 pub(crate) const MOST_ARGUMENTS: usize = 4;
 
-/// One evaluation of one expression.
+/// Evaluates the expressions of a stage for one request.
 pub(crate) struct Machine<'a> {
     variables: &'a Variables<'a>,
-    answers: &'a Answers,
+    /// The variables that a policy defines.
+    definitions: &'a [Definition],
+    /// Their values, as far as they were used.
+    composed: Vec<Option<Result<Value<'a>, String>>>,
+    answers: Answers,
     locals: Vec<Value<'a>>,
+    /// What is left for all expressions.
+    budget: u64,
+    meter: Meter,
+    deadline: Deadline,
+}
+
+/// The cost of the current expression.
+struct Meter {
     cost: u64,
     limit: u64,
     /// Which limit it is.
     exceeded: Halt,
     next_deadline_check: u64,
-    deadline: Deadline,
 }
 
-impl<'a> Machine<'a> {
-    /// With the remaining budget of all conditions.
-    pub(crate) fn new(
-        variables: &'a Variables<'a>,
-        answers: &'a Answers,
-        budget: u64,
-        deadline: Deadline,
-    ) -> Self {
+impl Meter {
+    fn within(budget: u64) -> Self {
         let (limit, exceeded) = if budget < EXPRESSION_COST {
             (budget, Halt::TotalCost)
         } else {
             (EXPRESSION_COST, Halt::Cost)
         };
         Self {
-            variables,
-            answers,
-            locals: Vec::new(),
             cost: 0,
             limit,
             exceeded,
             next_deadline_check: DEADLINE_INTERVAL,
+        }
+    }
+}
+
+impl<'a> Machine<'a> {
+    /// With a budget for all expressions together.
+    pub(crate) fn new(
+        variables: &'a Variables<'a>,
+        definitions: &'a [Definition],
+        budget: u64,
+        deadline: Deadline,
+    ) -> Self {
+        Self {
+            variables,
+            definitions,
+            composed: vec![None; definitions.len()],
+            answers: Answers::default(),
+            locals: Vec::new(),
+            budget,
+            meter: Meter::within(budget),
             deadline,
         }
     }
 
-    pub(crate) fn cost(&self) -> u64 {
-        self.cost
-    }
-
-    pub(crate) fn answers(&self) -> &'a Answers {
-        self.answers
+    pub(crate) fn answers(&self) -> &Answers {
+        &self.answers
     }
 
     /// Add to the cost. Every operation is charged before it runs.
     pub(crate) fn charge(&mut self, cost: u64) -> Result<(), Fault> {
-        self.cost = self.cost.saturating_add(cost);
-        if self.cost > self.limit {
-            self.cost = self.limit;
-            return Err(Fault::Halt(self.exceeded.clone()));
+        let meter = &mut self.meter;
+        meter.cost = meter.cost.saturating_add(cost);
+        if meter.cost > meter.limit {
+            meter.cost = meter.limit;
+            return Err(Fault::Halt(meter.exceeded.clone()));
         }
-        if self.cost >= self.next_deadline_check {
-            self.next_deadline_check = self.cost + DEADLINE_INTERVAL;
+        if meter.cost >= meter.next_deadline_check {
+            meter.next_deadline_check = meter.cost + DEADLINE_INTERVAL;
             if self.deadline.has_passed() {
                 return Err(Fault::Halt(Halt::Deadline));
             }
@@ -147,18 +169,52 @@ impl<'a> Machine<'a> {
                     .cloned()
                     .ok_or_else(|| Fault::error("no such attribute"))
             }
+            Expression::Composed(index) => self.composed(*index),
             Expression::Select(select) => self.select(select),
             Expression::Has(select) => self.has(select),
             Expression::Index(index) => self.index(index),
             Expression::And(sides) => self.decided(sides, false),
             Expression::Or(sides) => self.decided(sides, true),
             Expression::Conditional(parts) => self.conditional(parts),
+            Expression::OrElse(parts) => self.or_else(parts),
             Expression::Call(function, arguments) => self.call(function, arguments),
             Expression::List(items) => self.list(items),
             Expression::Map(entries) => self.map(entries),
+            Expression::Part(path, fields) => self.part(path, fields),
             Expression::Each(each) => self.each(each),
             Expression::WithValue(with) => self.with_value(with),
         }
+    }
+
+    #[inline(never)]
+    fn or_else(&mut self, parts: &'a OrElse) -> Outcome<'a> {
+        let operand = self.evaluate(&parts.operand)?;
+        self.charge(1)?;
+        match operand {
+            Value::Optional(Some(inner)) if parts.value => Ok((*inner).clone()),
+            operand @ Value::Optional(Some(_)) => Ok(operand),
+            Value::Optional(None) => self.evaluate(&parts.otherwise),
+            _ => Err(Fault::no_overload()),
+        }
+    }
+
+    #[inline(never)]
+    fn part(&mut self, path: &'a Arc<str>, fields: &'a [Entry]) -> Outcome<'a> {
+        // The cost of creating a struct, and of its fields.
+        self.charge(40)?;
+        self.charge_items(fields.len())?;
+        let mut values = Vec::with_capacity(fields.len());
+        for field in fields {
+            let key = self.evaluate(&field.key)?;
+            let value = self.evaluate(&field.value)?;
+            if let Some(value) = unwrap_optional(value, field.optional)? {
+                values.push((key, value));
+            }
+        }
+        Ok(Value::Part(Arc::new(Part {
+            path: Arc::clone(path),
+            fields: Map::Shared(values.into()),
+        })))
     }
 
     #[inline(never)]
@@ -307,6 +363,9 @@ impl<'a> Machine<'a> {
                 Ok(true)
             }
             (Value::Map(one), Value::Map(other)) => self.equal_maps(one, other),
+            (Value::Part(one), Value::Part(other)) => {
+                Ok(one.path == other.path && self.equal_maps(&one.fields, &other.fields)?)
+            }
             (Value::Optional(one), Value::Optional(other)) => match (one, other) {
                 (Some(one), Some(other)) => self.equal(one, other),
                 (one, other) => Ok(one.is_none() == other.is_none()),
@@ -359,6 +418,7 @@ impl<'a> Machine<'a> {
 fn field<'a>(operand: &Value<'a>, name: &str) -> Option<Value<'a>> {
     match operand {
         Value::Map(map) => map.field(name),
+        Value::Part(part) => part.fields.field(name),
         _ => None,
     }
 }
@@ -391,7 +451,7 @@ fn item<'a>(operand: &Value<'a>, key: &Value<'a>) -> Result<Outcome<'a>, Fault> 
 }
 
 /// A key in a message.
-fn key_text(key: &Value<'_>) -> String {
+pub(crate) fn key_text(key: &Value<'_>) -> String {
     match key {
         Value::String(text) => text.to_string(),
         Value::Int(value) => value.to_string(),

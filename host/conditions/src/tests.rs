@@ -10,6 +10,8 @@ use admittance_admission::{
 
 mod hostile;
 mod language;
+mod library;
+mod policies;
 mod refused;
 
 /// A cluster that knows one rule, and what it was asked.
@@ -176,6 +178,8 @@ fn allowed(verb: &str, group: &str, resource: &str) -> AccessAttributes {
         subresource: String::new(),
         namespace: String::new(),
         name: String::new(),
+        field_selector: String::new(),
+        label_selector: String::new(),
     }
 }
 
@@ -189,6 +193,8 @@ async fn the_authorizer_is_asked() {
         subresource: String::new(),
         namespace: "shop".into(),
         name: "web".into(),
+        field_selector: String::new(),
+        label_selector: String::new(),
     };
     let scale = AccessAttributes::Resource {
         verb: "get".into(),
@@ -198,6 +204,8 @@ async fn the_authorizer_is_asked() {
         subresource: "scale".into(),
         namespace: "x".into(),
         name: "y".into(),
+        field_selector: String::new(),
+        label_selector: String::new(),
     };
     let health = AccessAttributes::Path {
         verb: "get".into(),

@@ -1,6 +1,6 @@
 //! Static types of expressions.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 /// The static type of an expression.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +18,8 @@ pub(crate) enum Type {
     Kind,
     /// Known only at evaluation, as everything in `object`.
     Dyn,
+    /// Any type: that of the value in `optional.none()`, and of the items in `[]`.
+    Free,
     List(Box<Type>),
     Map(Box<Type>, Box<Type>),
     Optional(Box<Type>),
@@ -25,6 +27,8 @@ pub(crate) enum Type {
     Record(Record),
     /// A type with functions and no fields.
     Opaque(&'static str),
+    /// A part of an object to apply, by its path: `Object`, `Object.spec`. Its fields are dynamic.
+    Part(Arc<str>),
     /// A type parameter of a signature; there are at most two.
     Any(usize),
 }
@@ -35,6 +39,11 @@ pub(crate) const DECISION: Type = Type::Opaque("kubernetes.authorization.Decisio
 pub(crate) const IP: Type = Type::Opaque("net.IP");
 pub(crate) const CIDR: Type = Type::Opaque("net.CIDR");
 pub(crate) const QUANTITY: Type = Type::Opaque("kubernetes.Quantity");
+pub(crate) const FORMAT: Type = Type::Opaque("kubernetes.NamedFormat");
+pub(crate) const URL: Type = Type::Opaque("kubernetes.URL");
+pub(crate) const SEMVER: Type = Type::Opaque("kubernetes.Semver");
+/// One operation of a JSON Patch.
+pub(crate) const JSON_PATCH: Type = Type::Opaque("JSONPatch");
 
 /// The records that kube-apiserver declares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +135,7 @@ impl Bindings {
                     true
                 }
             },
-            (Type::Dyn, _) | (_, Type::Dyn) => true,
+            (Type::Dyn | Type::Free, _) | (_, Type::Dyn | Type::Free) => true,
             (Type::List(wanted), Type::List(given)) | (Type::Optional(wanted), Type::Optional(given)) => {
                 self.fits(wanted, given)
             }
@@ -143,10 +152,10 @@ impl Bindings {
         }
     }
 
-    /// The type with its parameters replaced; an unbound one is dynamic.
+    /// The type with its parameters replaced; an unbound one is free.
     pub(crate) fn apply(&self, to: &Type) -> Type {
         match to {
-            Type::Any(index) => self.0.get(*index).cloned().flatten().unwrap_or(Type::Dyn),
+            Type::Any(index) => self.0.get(*index).cloned().flatten().unwrap_or(Type::Free),
             Type::List(item) => list(self.apply(item)),
             Type::Optional(value) => optional(self.apply(value)),
             Type::Map(key, value) => map(self.apply(key), self.apply(value)),
@@ -160,11 +169,12 @@ pub(crate) fn join(one: &Type, other: &Type) -> Option<Type> {
     let nullable = |kind: &Type| {
         matches!(
             kind,
-            Type::Record(_) | Type::Duration | Type::Timestamp | Type::Opaque(_)
+            Type::Record(_) | Type::Duration | Type::Timestamp | Type::Opaque(_) | Type::Part(_)
         )
     };
     match (one, other) {
         _ if one == other => Some(one.clone()),
+        (Type::Free, kind) | (kind, Type::Free) => Some(kind.clone()),
         (Type::Dyn, _) | (_, Type::Dyn) => Some(Type::Dyn),
         (Type::Null, kind) | (kind, Type::Null) if nullable(kind) => Some(kind.clone()),
         (Type::List(one), Type::List(other)) => join(one, other).map(list),
@@ -189,12 +199,13 @@ impl fmt::Display for Type {
             Self::Duration => f.write_str("duration"),
             Self::Timestamp => f.write_str("timestamp"),
             Self::Kind => f.write_str("type"),
-            Self::Dyn => f.write_str("dyn"),
+            Self::Dyn | Self::Free => f.write_str("dyn"),
             Self::List(item) => write!(f, "list({item})"),
             Self::Map(key, value) => write!(f, "map({key}, {value})"),
             Self::Optional(value) => write!(f, "optional_type({value})"),
             Self::Record(record) => f.write_str(record.name()),
             Self::Opaque(name) => f.write_str(name),
+            Self::Part(path) => f.write_str(path),
             Self::Any(0) => f.write_str("A"),
             Self::Any(_) => f.write_str("B"),
         }

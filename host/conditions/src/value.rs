@@ -7,8 +7,10 @@ use time::OffsetDateTime;
 
 use crate::functions::{
     authorizer::{AccessCheck, Answer},
+    formats::Format,
     quantity::Quantity,
     regex::Pattern,
+    url::Url,
 };
 
 type Tree = serde_json::Value;
@@ -39,6 +41,18 @@ pub(crate) enum Value<'a> {
     Ip(IpAddr),
     Cidr(IpNet),
     Quantity(Arc<Quantity>),
+    Format(&'static Format),
+    Url(Arc<Url>),
+    Semver(Arc<semver::Version>),
+    /// A part of an object to apply, or an operation of a JSON Patch.
+    Part(Arc<Part<'a>>),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Part<'a> {
+    /// `Object.spec`, or `JSONPatch`.
+    pub(crate) path: Arc<str>,
+    pub(crate) fields: Map<'a>,
 }
 
 #[derive(Clone, Debug)]
@@ -229,6 +243,10 @@ impl<'a> Value<'a> {
             Self::Ip(_) => "net.IP",
             Self::Cidr(_) => "net.CIDR",
             Self::Quantity(_) => "kubernetes.Quantity",
+            Self::Format(_) => "kubernetes.NamedFormat",
+            Self::Url(_) => "kubernetes.URL",
+            Self::Semver(_) => "kubernetes.Semver",
+            Self::Part(_) => "Object",
         }
     }
 
@@ -258,6 +276,10 @@ impl<'a> Value<'a> {
             (Self::Ip(one), Self::Ip(other)) => one == other,
             (Self::Cidr(one), Self::Cidr(other)) => one == other,
             (Self::Quantity(one), Self::Quantity(other)) => one == other,
+            (Self::Format(one), Self::Format(other)) => one.name == other.name,
+            (Self::Url(one), Self::Url(other)) => one == other,
+            // What the build is does not count.
+            (Self::Semver(one), Self::Semver(other)) => one.cmp_precedence(other).is_eq(),
             (Self::Decision(one), Self::Decision(other)) => one == other,
             (Self::AccessCheck(one), Self::AccessCheck(other)) => one == other,
             _ => false,

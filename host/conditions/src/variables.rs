@@ -2,14 +2,20 @@
 
 use std::sync::Arc;
 
-use crate::{expression::Variable, functions::authorizer::AccessCheck, value::Value};
+use crate::{
+    expression::Variable,
+    functions::{authorizer::AccessCheck, time::read_timestamp},
+    value::Value,
+};
 use admittance_admission::{GroupVersionKind, GroupVersionResource, Object, Request, UserInfo};
+use serde_json::Value as Json;
 
 /// The variables that an expression uses, of those that are built for a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Uses {
     pub(crate) request: bool,
     pub(crate) authorizer: bool,
+    pub(crate) namespace: bool,
 }
 
 impl Uses {
@@ -17,6 +23,7 @@ impl Uses {
         Self {
             request: self.request || other.request,
             authorizer: self.authorizer || other.authorizer,
+            namespace: self.namespace || other.namespace,
         }
     }
 }
@@ -24,13 +31,27 @@ impl Uses {
 /// The variables of one evaluation. Objects are borrowed; the others are built once.
 #[derive(Debug)]
 pub(crate) struct Variables<'a> {
-    source: &'a Request,
+    object: Option<&'a Object>,
+    old_object: Option<&'a Object>,
     request: Value<'a>,
     authorizer: Value<'a>,
     request_resource: Value<'a>,
+    namespace: Value<'a>,
+    params: Value<'a>,
 }
 
 impl<'a> Variables<'a> {
+    /// None: what an expression sees when it is compiled.
+    pub(crate) const NONE: Variables<'static> = Variables {
+        object: None,
+        old_object: None,
+        request: Value::Null,
+        authorizer: Value::Null,
+        request_resource: Value::Null,
+        namespace: Value::Null,
+        params: Value::Null,
+    };
+
     /// Only used variables are built; the others are null.
     pub(crate) fn new(source: &'a Request, uses: Uses) -> Self {
         let check = |check: fn(&Request) -> AccessCheck| {
@@ -38,7 +59,8 @@ impl<'a> Variables<'a> {
                 .then(|| Value::AccessCheck(Arc::new(check(source))))
         };
         Self {
-            source,
+            object: source.object.as_ref(),
+            old_object: source.old_object.as_ref(),
             request: if uses.request {
                 request(source)
             } else {
@@ -46,17 +68,33 @@ impl<'a> Variables<'a> {
             },
             authorizer: check(|_| AccessCheck::new()).unwrap_or(Value::Null),
             request_resource: check(AccessCheck::of_request).unwrap_or(Value::Null),
+            ..Self::NONE
+        }
+    }
+
+    /// With this object instead of the request's.
+    pub(crate) fn with_object(self, object: Option<&'a Object>) -> Self {
+        Self { object, ..self }
+    }
+
+    /// With the object of the request's namespace, and with parameters.
+    pub(crate) fn with(self, namespace: Option<&'a Json>, params: Option<&'a Json>) -> Self {
+        Self {
+            namespace: namespace.map_or(Value::Null, namespace_value),
+            params: params.map_or(Value::Null, Value::of),
+            ..self
         }
     }
 
     pub(crate) fn get(&self, variable: Variable) -> Value<'a> {
         match variable {
-            Variable::Object => tree(self.source.object.as_ref()),
-            Variable::OldObject => tree(self.source.old_object.as_ref()),
+            Variable::Object => tree(self.object),
+            Variable::OldObject => tree(self.old_object),
             Variable::Request => self.request.clone(),
-            Variable::NamespaceObject => Value::Null,
+            Variable::NamespaceObject => self.namespace.clone(),
             Variable::Authorizer => self.authorizer.clone(),
             Variable::RequestResource => self.request_resource.clone(),
+            Variable::Params => self.params.clone(),
         }
     }
 }
@@ -147,4 +185,40 @@ fn user(user: &UserInfo) -> Value<'_> {
 
 fn texts(texts: &[String]) -> Value<'_> {
     Value::list(texts.iter().map(|text| Value::text(text)).collect())
+}
+
+/// A Namespace, with the fields that kube-apiserver shows, in its spelling. Empty ones are absent.
+fn namespace_value(namespace: &Json) -> Value<'_> {
+    const METADATA: [(&str, &str); 12] = [
+        ("name", "name"),
+        ("generateName", "generateName"),
+        ("namespace", "namespace"),
+        ("labels", "labels"),
+        ("annotations", "annotations"),
+        ("uid", "UID"),
+        ("resourceVersion", "resourceVersion"),
+        ("generation", "generation"),
+        ("creationTimestamp", "creationTimestamp"),
+        ("deletionTimestamp", "deletionTimestamp"),
+        ("deletionGracePeriodSeconds", "deletionGracePeriodSeconds"),
+        ("finalizers", "finalizers"),
+    ];
+    let part = |name: &str, fields: &[(&'static str, &'static str)]| {
+        let part = namespace.get(name);
+        let fields = fields.iter().filter_map(|&(written, shown)| {
+            let value = match (part?.get(written)?, shown) {
+                (Json::String(text), "creationTimestamp" | "deletionTimestamp") => {
+                    Value::Timestamp(read_timestamp(text)?)
+                }
+                (value, _) => Value::of(value),
+            };
+            Some((Value::text(shown), value))
+        });
+        Value::map(fields.collect())
+    };
+    Fields(Vec::with_capacity(3))
+        .always("metadata", part("metadata", &METADATA))
+        .always("spec", part("spec", &[("finalizers", "finalizers")]))
+        .always("status", part("status", &[("phase", "phase")]))
+        .value()
 }

@@ -115,6 +115,7 @@ fn read_definition<'a>(
                 ..any_rule()
             }],
             stages,
+            warnings: Vec::new(),
         }),
         _ => None,
     };

@@ -8,7 +8,11 @@ use crate::{
     DefinitionSet, bcs,
     document::{self, Document, Location, Mistake, Mistakes, Node, quoted},
     form::{self, Form},
-    kubernetes,
+    kubernetes::{
+        self,
+        policy::{self, BindingDocument, PolicyDocument},
+    },
+    kubewarden,
     model::ChainDefinition,
     native,
     store::read_what_is_there,
@@ -49,23 +53,36 @@ pub(crate) fn of_documents<'a>(
 ) -> Result<Vec<ChainDefinition>, Mistakes> {
     let mut chains = Chains::default();
     chains.read_all(documents, &mut mistakes);
-    let mut chains = chains.chains;
+    let mut chains = chains.bound(&mut mistakes);
     chains.sort_by(|a, b| (a.phase, &a.name).cmp(&(b.phase, &b.name)));
     mistakes.into_result(chains)
 }
 
-/// The chain of a single definition; `None` if it is incomplete.
+/// Checks these documents without others: the policy of a binding may be elsewhere.
+pub(crate) fn check_each<'a>(
+    documents: impl IntoIterator<Item = &'a Document>,
+    mut mistakes: Mistakes,
+) -> Result<(), Mistakes> {
+    Chains::default().read_all(documents, &mut mistakes);
+    mistakes.into_result(())
+}
+
+/// The chain of a single definition; `None` if it is incomplete, and for a binding, which is a stage of its policy's
+/// chain.
 pub(crate) fn of_definition(form: Form, root: &Node<'_>) -> Option<ChainDefinition> {
     let mut chains = Chains::default();
     chains.read(form, root, &mut Mistakes::new());
-    chains.chains.pop()
+    chains.bound(&mut Mistakes::new()).pop()
 }
 
 /// The chains that were read so far, and the names that must be unique.
 #[derive(Default)]
 pub(crate) struct Chains {
     chains: Vec<ChainDefinition>,
-    names: HashMap<(Phase, String), Location>,
+    policies: Vec<PolicyDocument>,
+    bindings: Vec<BindingDocument>,
+    /// By what has the name, a chain or a binding, and its phase.
+    names: HashMap<(&'static str, Phase, String), Location>,
     subjects: HashMap<bcs::Subject, Location>,
 }
 
@@ -86,38 +103,80 @@ impl Chains {
     /// Removes the chains of this file.
     pub(crate) fn forget(&mut self, file: &str) {
         self.chains.retain(|chain| chain.source.file != file);
+        self.policies.retain(|policy| policy.source.file != file);
+        self.bindings.retain(|binding| binding.source.file != file);
         self.names.retain(|_, location| location.file != file);
         self.subjects.retain(|_, location| location.file != file);
     }
 
+    /// The chains, with those of the policies, each of which has its bindings as stages.
+    fn bound(mut self, mistakes: &mut Mistakes) -> Vec<ChainDefinition> {
+        for binding in &self.bindings {
+            binding.check(&self.policies, mistakes);
+        }
+        let of_policies = self.policies.iter().map(|policy| policy.chain(&self.bindings));
+        self.chains.extend(of_policies);
+        self.chains
+    }
+
     fn read(&mut self, form: Form, root: &Node<'_>, mistakes: &mut Mistakes) {
         let chain = match form {
+            Form::Policy(phase) => {
+                if let Some(policy) = policy::read_policy(root, phase, mistakes)
+                    && self.is_new("chain", phase, &policy.name, root, mistakes)
+                {
+                    self.policies.push(policy);
+                }
+                return;
+            }
+            Form::Binding(phase) => {
+                if let Some(binding) = policy::read_binding(root, phase, mistakes)
+                    && self.is_new("binding", phase, &binding.name, root, mistakes)
+                {
+                    self.bindings.push(binding);
+                }
+                return;
+            }
             Form::Native => native::read(root, mistakes),
             Form::Kubernetes(phase, version) => kubernetes::read(root, phase, version, mistakes),
+            Form::Kubewarden(policy) => kubewarden::read(root, policy, mistakes),
             Form::Bcs => bcs::read(root, mistakes).and_then(|read| self.of_bcs(read, mistakes)),
             Form::BcsResource => {
                 bcs::read_custom_resource(root, mistakes).and_then(|read| self.of_bcs(read, mistakes))
             }
         };
-        let Some(chain) = chain else {
-            return;
-        };
-        let key = (chain.phase, chain.name.clone());
+        if let Some(chain) = chain
+            && self.is_new("chain", chain.phase, &chain.name, root, mistakes)
+        {
+            self.chains.push(chain);
+        }
+    }
+
+    /// Whether no chain or binding of this phase before has this name.
+    fn is_new(
+        &mut self,
+        what: &'static str,
+        phase: Phase,
+        name: &str,
+        root: &Node<'_>,
+        mistakes: &mut Mistakes,
+    ) -> bool {
+        let key = (what, phase, name.to_owned());
         if let Some(first) = self.names.get(&key) {
             let path = match root.path() {
                 "" => "metadata.name".to_owned(),
                 path => format!("{path}.metadata.name"),
             };
             mistakes.push(Mistake {
-                location: chain.source,
+                location: root.location(),
                 path,
-                message: format!("{} is also the name of the chain in {first}", quoted(&chain.name)),
-                fix: "give each chain its own name".to_owned(),
+                message: format!("{} is also the name of the {what} in {first}", quoted(name)),
+                fix: format!("give each {what} its own name"),
             });
-            return;
+            return false;
         }
-        self.names.insert(key, chain.source.clone());
-        self.chains.push(chain);
+        self.names.insert(key, root.location());
+        true
     }
 
     /// The chain of a BCS definition, whose subject is held to be the only one.

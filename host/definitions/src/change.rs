@@ -19,7 +19,7 @@ use serde_json::Value as Json;
 pub use self::error::ChangeError;
 use self::error::near;
 pub(crate) use self::{
-    apply::{apply, file_of},
+    apply::{apply, file_of, free_path},
     promote::promote,
 };
 use crate::{
@@ -42,19 +42,19 @@ pub struct Change {
 /// Expectations about the definitions that are applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Expected {
-    /// None: existing definitions are replaced, and others are created.
+    /// Nothing is expected: existing definitions are replaced, and others are created.
     #[default]
     Any,
     /// None of them exists.
     New,
-    /// Each of them is there.
+    /// All of them exist.
     There,
 }
 
 /// Where a definition that is new is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
-    /// What is written.
+    /// Whether it is a file or an entry.
     pub kind: StoreKind,
     /// Its path. When there is a file already, it is one of a similar name.
     pub path: PathBuf,
@@ -76,6 +76,7 @@ pub enum AppliedEffect {
 
 /// The effect of a change on a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct FileChange {
     /// The file, as its set names it.
     pub path: PathBuf,
@@ -83,6 +84,23 @@ pub struct FileChange {
     pub before: Option<String>,
     /// The new text; `None` if the file is removed.
     pub after: Option<String>,
+}
+
+impl FileChange {
+    /// The change of this file from one text to another; `None`: the file does not exist.
+    pub fn new(path: impl Into<PathBuf>, before: Option<String>, after: Option<String>) -> Self {
+        Self {
+            path: path.into(),
+            before,
+            after,
+        }
+    }
+
+    /// The change that undoes this one.
+    #[must_use]
+    pub fn reversed(&self) -> Self {
+        Self::new(&self.path, self.after.clone(), self.before.clone())
+    }
 }
 
 impl Change {

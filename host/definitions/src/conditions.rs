@@ -24,16 +24,26 @@ pub(crate) fn read(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> MatchCon
         );
         node.wrong(message, fix, mistakes);
     }
-    let mut seen = HashMap::new();
-    let conditions: CelConditions = entries
-        .iter()
-        .filter_map(|entry| read_one(entry, &mut seen, mistakes))
+    let conditions: CelConditions = read_with(&entries, MatchCondition::compile, mistakes)
+        .into_iter()
         .collect();
     conditions.into()
 }
 
+/// Conditions with names, compiled by this function.
+pub(crate) fn read_with(
+    entries: &[Node<'_>],
+    mut compile: impl FnMut(&str, &str) -> Result<MatchCondition, ConditionError>,
+    mistakes: &mut Mistakes,
+) -> Vec<MatchCondition> {
+    let mut seen = HashMap::new();
+    let read = |entry| read_one(entry, &mut compile, &mut seen, mistakes);
+    entries.iter().filter_map(read).collect()
+}
+
 fn read_one<'a>(
     node: &Node<'a>,
+    mut compile: impl FnMut(&str, &str) -> Result<MatchCondition, ConditionError>,
     seen: &mut HashMap<&'a str, u32>,
     mistakes: &mut Mistakes,
 ) -> Option<MatchCondition> {
@@ -61,7 +71,7 @@ fn read_one<'a>(
         }
     }
     // Name and expression are checked together; each mistake is reported at its place.
-    let mut compiled = MatchCondition::compile(name.unwrap_or(SOME_NAME), expression.unwrap_or("true"));
+    let mut compiled = compile(name.unwrap_or(SOME_NAME), expression.unwrap_or("true"));
     if let Err(ConditionError::Name { name, why }) = &compiled {
         if let Some(node) = &name_node {
             node.wrong(
@@ -70,7 +80,7 @@ fn read_one<'a>(
                 mistakes,
             );
         }
-        compiled = MatchCondition::compile(SOME_NAME, expression.unwrap_or("true"));
+        compiled = compile(SOME_NAME, expression.unwrap_or("true"));
     }
     match (compiled, expression_node) {
         (Ok(condition), _) => Some(condition),

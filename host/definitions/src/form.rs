@@ -5,21 +5,60 @@ use admittance_admission::Phase;
 use crate::{
     document::{Document, Mistakes, Node, quoted},
     kubernetes::Version,
+    kubewarden::Policy,
 };
 
 const NATIVE: &str = "admittance.dev/v1alpha1";
 const BCS_RESOURCE: &str = "bkbcs.tencent.com/v2";
 const KUBERNETES: &str = "admissionregistration.k8s.io/v1";
 const KUBERNETES_BETA: &str = "admissionregistration.k8s.io/v1beta1";
-const KNOWN: &str = "write an AdmissionChain (admittance.dev/v1alpha1), a MutatingWebhookConfiguration or \
-                     ValidatingWebhookConfiguration (admissionregistration.k8s.io/v1), an admissionwebhook (v4) \
-                     or an AdmissionWebhookConfiguration (bkbcs.tencent.com/v2)";
+const KUBEWARDEN: &str = "policies.kubewarden.io/v1";
+const KNOWN: &str = "write an AdmissionChain (admittance.dev/v1alpha1), a MutatingWebhookConfiguration, \
+                     ValidatingWebhookConfiguration, MutatingAdmissionPolicy, ValidatingAdmissionPolicy or a binding of \
+                     these (admissionregistration.k8s.io/v1), a ClusterAdmissionPolicy or AdmissionPolicy \
+                     (policies.kubewarden.io/v1), an admissionwebhook (v4) or an AdmissionWebhookConfiguration \
+                     (bkbcs.tencent.com/v2)";
+
+/// The form of a kind of which API servers print lists, if the version is supported, and the version to write. None for
+/// other kinds.
+fn listed(kind: &str, version: &str) -> Option<(Option<Form>, &'static str)> {
+    let kubernetes = |form: fn(Version) -> Form| {
+        let version = match version {
+            KUBERNETES => Some(Version::V1),
+            KUBERNETES_BETA => Some(Version::V1Beta1),
+            _ => None,
+        };
+        (version.map(form), KUBERNETES)
+    };
+    let kubewarden = |policy| {
+        let form = (version == KUBEWARDEN).then_some(Form::Kubewarden(policy));
+        (form, KUBEWARDEN)
+    };
+    Some(match kind {
+        "MutatingWebhookConfiguration" => kubernetes(|version| Form::Kubernetes(Phase::Mutating, version)),
+        "ValidatingWebhookConfiguration" => {
+            kubernetes(|version| Form::Kubernetes(Phase::Validating, version))
+        }
+        "MutatingAdmissionPolicy" => kubernetes(|_| Form::Policy(Phase::Mutating)),
+        "ValidatingAdmissionPolicy" => kubernetes(|_| Form::Policy(Phase::Validating)),
+        "MutatingAdmissionPolicyBinding" => kubernetes(|_| Form::Binding(Phase::Mutating)),
+        "ValidatingAdmissionPolicyBinding" => kubernetes(|_| Form::Binding(Phase::Validating)),
+        "ClusterAdmissionPolicy" => kubewarden(Policy::Cluster),
+        "AdmissionPolicy" => kubewarden(Policy::Namespaced),
+        _ => return None,
+    })
+}
 
 /// The form of a definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Native,
     Kubernetes(Phase, Version),
+    /// A policy in CEL.
+    Policy(Phase),
+    /// The binding of such a policy.
+    Binding(Phase),
+    Kubewarden(Policy),
     Bcs,
     BcsResource,
 }
@@ -31,6 +70,12 @@ impl Form {
             Self::Native => "AdmissionChain",
             Self::Kubernetes(Phase::Mutating, _) => "MutatingWebhookConfiguration",
             Self::Kubernetes(Phase::Validating, _) => "ValidatingWebhookConfiguration",
+            Self::Policy(Phase::Mutating) => "MutatingAdmissionPolicy",
+            Self::Policy(Phase::Validating) => "ValidatingAdmissionPolicy",
+            Self::Binding(Phase::Mutating) => "MutatingAdmissionPolicyBinding",
+            Self::Binding(Phase::Validating) => "ValidatingAdmissionPolicyBinding",
+            Self::Kubewarden(Policy::Cluster) => "ClusterAdmissionPolicy",
+            Self::Kubewarden(Policy::Namespaced) => "AdmissionPolicy",
             Self::Bcs => "admissionwebhook",
             Self::BcsResource => "AdmissionWebhookConfiguration",
         }
@@ -44,16 +89,16 @@ pub(crate) fn definitions<'a>(document: &'a Document, mistakes: &mut Mistakes) -
         return Vec::new();
     };
     // `kubectl get -o yaml` prints a List; the API server itself one that says what is in it.
-    let of_items = match (head.kind, head.version) {
-        ("List", "v1") => None,
-        ("MutatingWebhookConfigurationList", version) => kubernetes(Phase::Mutating, version),
-        ("ValidatingWebhookConfigurationList", version) => kubernetes(Phase::Validating, version),
-        _ => return head.form(mistakes).map(|form| (form, root)).into_iter().collect(),
+    let kind_of_items = head.kind.strip_suffix("List");
+    let of_items = match kind_of_items.and_then(|kind| listed(kind, head.version)) {
+        Some((None, supported)) => {
+            head.wrong_version(supported, mistakes);
+            return Vec::new();
+        }
+        Some((form, _)) => form,
+        None if (head.kind, head.version) == ("List", "v1") => None,
+        None => return head.form(mistakes).map(|form| (form, root)).into_iter().collect(),
     };
-    if head.kind != "List" && of_items.is_none() {
-        head.wrong_version(KUBERNETES, mistakes);
-        return Vec::new();
-    }
     let mut definitions = Vec::new();
     let Some(mut fields) = root.object(mistakes) else {
         return definitions;
@@ -70,14 +115,6 @@ pub(crate) fn definitions<'a>(document: &'a Document, mistakes: &mut Mistakes) -
         definitions.extend(form.map(|form| (form, item)));
     }
     definitions
-}
-
-fn kubernetes(phase: Phase, version: &str) -> Option<Form> {
-    match version {
-        KUBERNETES => Some(Form::Kubernetes(phase, Version::V1)),
-        KUBERNETES_BETA => Some(Form::Kubernetes(phase, Version::V1Beta1)),
-        _ => None,
-    }
 }
 
 /// The kind and version of a document.
@@ -112,10 +149,6 @@ impl<'a> Head<'a> {
     fn form(&self, mistakes: &mut Mistakes) -> Option<Form> {
         let (known, versions) = match (self.kind, self.version) {
             ("AdmissionChain", version) => ((version == NATIVE).then_some(Form::Native), NATIVE),
-            ("MutatingWebhookConfiguration", version) => (kubernetes(Phase::Mutating, version), KUBERNETES),
-            ("ValidatingWebhookConfiguration", version) => {
-                (kubernetes(Phase::Validating, version), KUBERNETES)
-            }
             ("AdmissionWebhookConfiguration", version) => (
                 (version == BCS_RESOURCE).then_some(Form::BcsResource),
                 BCS_RESOURCE,
@@ -123,10 +156,13 @@ impl<'a> Head<'a> {
             (kind, version) if kind.eq_ignore_ascii_case("admissionwebhook") => {
                 (matches!(version, "v4" | "").then_some(Form::Bcs), "v4")
             }
-            _ => {
-                self.unknown(mistakes);
-                return None;
-            }
+            (kind, version) => match listed(kind, version) {
+                Some(listed) => listed,
+                None => {
+                    self.unknown(mistakes);
+                    return None;
+                }
+            },
         };
         if known.is_none() {
             self.wrong_version(versions, mistakes);

@@ -3,28 +3,30 @@
 use std::{fmt, str::FromStr};
 
 use admittance_admission::Phase;
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::{
     Share,
     document::{Mistakes, Node},
     form::Form,
+    kubewarden::Policy,
 };
 
 /// The name of a definition: what kind it is and what it is called. As text `AdmissionChain/pods`,
 /// `admissionwebhook/bcs-system/inject`.
 ///
 /// Of a native chain there can be two, one in each phase.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct DefinitionId {
-    /// As it is written.
+    /// The kind as written in the file: `AdmissionChain`.
     pub kind: String,
     /// `metadata.name`; of BCS definitions `{namespace}/{name}`.
     pub name: String,
 }
 
 /// The name of a chain. As text `Mutating:pods`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChainId {
     /// When it is called.
     pub phase: Phase,
@@ -44,12 +46,15 @@ pub struct StageId {
     pub stage: String,
 }
 
-/// A text that names no definition, or no stage.
+/// A text that is not the name of a definition, chain or stage.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidId {
     /// Of a definition.
     #[error("`{0}` is not the name of a definition; write its kind and its name, `AdmissionChain/pods`")]
     Definition(String),
+    /// Of a chain.
+    #[error("`{0}` is not the name of a chain; write its phase and its name, `Mutating:pods`")]
+    Chain(String),
     /// Of a stage.
     #[error(
         "`{0}` is not the name of a stage; write the chain and the stage, `pods/images` or `Mutating:pods/images`"
@@ -72,8 +77,12 @@ impl DefinitionId {
         let mut metadata = metadata?.object_of_any_case(mistakes)?;
         let name = metadata.optional("name")?.text(mistakes)?;
         let name = match form {
-            Form::Native | Form::Kubernetes(..) => name.to_owned(),
-            Form::Bcs | Form::BcsResource => {
+            Form::Native
+            | Form::Kubernetes(..)
+            | Form::Policy(_)
+            | Form::Binding(_)
+            | Form::Kubewarden(Policy::Cluster) => name.to_owned(),
+            Form::Bcs | Form::BcsResource | Form::Kubewarden(Policy::Namespaced) => {
                 format!("{}/{name}", metadata.optional("namespace")?.text(mistakes)?)
             }
         };
@@ -115,6 +124,26 @@ impl fmt::Display for ChainId {
     }
 }
 
+impl FromStr for ChainId {
+    type Err = InvalidId;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match split_phase(text) {
+            Some((phase, name)) if !name.is_empty() => Ok(Self {
+                phase,
+                name: name.to_owned(),
+            }),
+            _ => Err(InvalidId::Chain(text.to_owned())),
+        }
+    }
+}
+
+/// Splits off the phase and the `:` behind it.
+fn split_phase(text: &str) -> Option<(Phase, &str)> {
+    let of_phase = |phase: Phase| Some((phase, text.strip_prefix(phase.as_str())?.strip_prefix(':')?));
+    Phase::ALL.into_iter().find_map(of_phase)
+}
+
 impl StageId {
     /// Whether this stage is meant. Names of BCS may hold a `/`, so only the whole counts.
     pub(crate) fn is(&self, phase: Phase, chain: &str, stage: &str) -> bool {
@@ -137,8 +166,7 @@ impl FromStr for StageId {
     type Err = InvalidId;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let of_phase = |phase: Phase| Some((phase, text.strip_prefix(phase.as_str())?.strip_prefix(':')?));
-        let (phase, name) = match Phase::ALL.into_iter().find_map(of_phase) {
+        let (phase, name) = match split_phase(text) {
             Some((phase, name)) => (Some(phase), name),
             None => (None, text),
         };
@@ -173,7 +201,7 @@ macro_rules! as_text {
     };
 }
 
-as_text!(DefinitionId, StageId, Share);
+as_text!(ChainId, StageId, Share);
 
 #[cfg(test)]
 mod tests {
@@ -188,12 +216,27 @@ mod tests {
             let id: DefinitionId = text.parse().unwrap();
             assert_eq!((id.kind.as_str(), id.name.as_str()), (kind, name));
             assert_eq!(id.to_string(), text);
-            let json = serde_json::to_string(&id).unwrap();
-            assert_eq!(serde_json::from_str::<DefinitionId>(&json).unwrap(), id);
         }
         for text in ["", "pods", "/pods", "AdmissionChain/"] {
             let error = text.parse::<DefinitionId>().unwrap_err();
             assert_eq!(error, InvalidId::Definition(text.to_owned()));
+        }
+    }
+
+    #[test]
+    fn chains() {
+        for (text, phase, name) in [
+            ("Mutating:pods", Phase::Mutating, "pods"),
+            ("Validating:ns/a:b", Phase::Validating, "ns/a:b"),
+        ] {
+            let id: ChainId = text.parse().unwrap();
+            assert_eq!((id.phase, id.name.as_str()), (phase, name));
+            let json = serde_json::to_string(&id).unwrap();
+            assert_eq!(json, format!("{text:?}"));
+            assert_eq!(serde_json::from_str::<ChainId>(&json).unwrap(), id);
+        }
+        for text in ["", "pods", "Mutating", "Mutating:", "Other:pods"] {
+            assert_eq!(text.parse::<ChainId>(), Err(InvalidId::Chain(text.to_owned())));
         }
     }
 

@@ -4,12 +4,13 @@
 //! accepted, but for the few things with which every call would fail. `plugin` in place of
 //! `clientConfig`, `timeout` and `mode` are additions.
 
-mod rules;
+pub(crate) mod policy;
+pub(crate) mod rules;
 mod webhook;
 
 use std::collections::HashMap;
 
-use admittance_admission::Phase;
+use admittance_admission::{ClusterKind, Phase};
 
 use crate::{
     document::{Mistakes, Node, readers},
@@ -64,18 +65,28 @@ pub(crate) fn read(
         source: root.location(),
         rules: stages.iter().flat_map(|stage| stage.spec.rules.clone()).collect(),
         stages,
+        warnings: Vec::new(),
     })
 }
 
 fn read_name(metadata: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
     let mut fields = metadata.object(mistakes)?;
     let read = readers::parse_with(names::subdomain);
-    let name = fields.get_required("name", "name the configuration", read, mistakes);
+    let name = fields.get_required("name", "write its name", read, mistakes);
     // The API server passes over a namespace where there is none.
     fields.ignore(&["namespace"]);
     fields.ignore(&KEPT_METADATA);
     fields.finish(mistakes);
     name
+}
+
+/// A kind of objects that is read from the cluster: `{ apiVersion: v1, kind: ConfigMap }`.
+pub(crate) fn read_kind(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ClusterKind> {
+    let mut fields = node.object(mistakes)?;
+    let version = fields.get_required("apiVersion", "write `v1` or `apps/v1`", readers::text, mistakes);
+    let kind = fields.get_required("kind", "write the kind, `ConfigMap`", readers::text, mistakes);
+    fields.finish(mistakes);
+    node.accept(format!("{}/{}", version?, kind?).parse(), mistakes)
 }
 
 #[cfg(test)]

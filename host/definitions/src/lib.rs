@@ -1,14 +1,17 @@
 //! Documents to chain definitions, with every mistake found at once.
 //!
-//! [`load`] reads files and directories. Four forms of document are known; all of them become the one
+//! [`load`] reads files and directories. Six forms of document are known; all of them become the one
 //! model, [`ChainDefinition`]:
 //!
 //! - `admittance.dev/v1alpha1` `AdmissionChain`, the native form;
 //! - `admissionregistration.k8s.io/v1` and `v1beta1` `MutatingWebhookConfiguration` and
 //!   `ValidatingWebhookConfiguration`, as Kubernetes keeps them;
+//! - `ValidatingAdmissionPolicy` and `MutatingAdmissionPolicy` of the same group with their bindings: a chain for a
+//!   policy, and a stage of it for each binding;
 //! - `v4` `admissionwebhook`, the form of the BCS driver, as it is given to its API or printed by it;
 //! - `bkbcs.tencent.com/v2` `AdmissionWebhookConfiguration`, the same under `spec`, as BCS keeps it in
-//!   Kubernetes.
+//!   Kubernetes;
+//! - `policies.kubewarden.io/v1` `ClusterAdmissionPolicy` and `AdmissionPolicy`, policies of Kubewarden.
 //!
 //! Definitions are kept in a [`DefinitionStore`]: files, or a database that several programs share. A
 //! [`DefinitionSet`] holds the texts of all stores as they were at one moment, and makes a checked [`Change`] of them.
@@ -17,6 +20,7 @@
 //! far as its text goes. [`document`] is the reader beneath; it reads any other configuration too.
 
 mod bcs;
+mod cel;
 #[cfg(test)]
 mod certificates;
 mod chains;
@@ -27,6 +31,7 @@ pub mod document;
 mod form;
 mod identity;
 mod kubernetes;
+mod kubewarden;
 mod model;
 mod names;
 mod native;
@@ -46,9 +51,10 @@ pub use change::{AppliedEffect, Change, ChangeError, Destination, Expected, File
 pub use document::{Location, Mistake, Mistakes};
 pub use identity::{ChainId, DefinitionId, InvalidId, StageId};
 pub use model::{
-    CandidateDefinition, ChainDefinition, HookDefinition, PluginDefinition, StageDefinition,
+    CandidateDefinition, CelDefinition, ChainDefinition, HookDefinition, PluginDefinition, StageDefinition,
     WebhookDefinition,
 };
+pub use plugin::{read_allow, setting_location};
 pub use redact::without_granted_values;
 pub use set::{BadDefinition, DefinitionSet, OnBadDefinition, Served, StoredDefinition, Usable};
 pub use share::{InvalidShare, Share};

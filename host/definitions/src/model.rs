@@ -1,19 +1,22 @@
-use std::{path::Path, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use admittance_admission::{
-    Digest, Grants, MatchPolicy, Matcher, ModuleReference, Operation, Phase, Protocol, ResourcePattern, Rule,
-    Scope, StageSpec, WebhookTarget,
+    Authorizer, ClusterReader, Digest, Grants, Hook, Matcher, ModuleReference, Operation, Phase, Protocol,
+    Rule, StageSpec, WebhookTarget,
 };
+use admittance_conditions::{Binding, Policy, PolicyHook};
 use rustls_pki_types::CertificateDer;
 use serde_json::Value as Json;
 
-use crate::{Location, Share};
+use crate::{Location, Mistake, Share};
 
 /// A chain as a document defines it, whatever the form of the document.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ChainDefinition {
-    /// Unique among the chains of its phase that were loaded together. A native chain and a webhook
-    /// configuration have their `metadata.name`, a BCS definition `{namespace}/{name}`.
+    /// Unique among the chains of its phase that were loaded together. A native chain, a webhook configuration and a
+    /// policy of Kubernetes have their `metadata.name`, a BCS definition `{namespace}/{name}`, and a policy of Kubewarden
+    /// the name of its webhook there.
     pub name: String,
     /// When its stages are called, and whether they may change the object. Default `Mutating`.
     pub phase: Phase,
@@ -22,34 +25,47 @@ pub struct ChainDefinition {
     /// The requests that the chain is for. Those of a webhook configuration are the rules of all of its
     /// stages; there is none if it has no stage.
     pub rules: Vec<Rule>,
-    /// In the order they are called. Empty only in a BCS definition or webhook configuration whose list
-    /// is empty. A webhook without rules is never called, and is no stage.
+    /// In the order they are called. Empty in a BCS definition or webhook configuration whose list is empty, and in a
+    /// policy of Kubernetes without a binding. A webhook or policy of Kubewarden without rules is never called, and is no
+    /// stage.
     pub stages: Vec<StageDefinition>,
+    /// What the document says that has no meaning here. The method of this name adds what it finds in the rules.
+    pub warnings: Vec<Mistake>,
 }
 
 impl ChainDefinition {
-    /// A chain of this one plugin file, for every request, with these settings: what `admittance run`
-    /// needs. Chain and stage are named after the file.
-    pub fn of_plugin(module: &Path, settings: Json) -> Self {
+    /// A mutating chain that a program defines.
+    pub fn new(name: impl Into<String>, rules: Vec<Rule>, stages: Vec<StageDefinition>) -> Self {
+        let name = name.into();
+        Self {
+            phase: Phase::default(),
+            source: Location::of_file(format!("chain {name}")),
+            name,
+            rules,
+            stages,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// A chain of this one plugin file, for every request, with these settings and grants: what `admittance
+    /// run` needs. Chain and stage are named after the file.
+    pub fn of_plugin(module: &Path, settings: Json, allow: Grants) -> Self {
         let name = module
             .file_stem()
             .map_or_else(|| "plugin".to_owned(), |stem| stem.to_string_lossy().into_owned());
         let location = Location::of_file(module.display().to_string());
         let plugin = PluginDefinition {
             settings,
+            allow,
             ..PluginDefinition::new(ModuleReference::File(module.to_owned()))
         };
+        let stage = StageDefinition {
+            location: location.clone(),
+            ..StageDefinition::new(name.as_str(), HookDefinition::Plugin(plugin))
+        };
         Self {
-            name: name.clone(),
-            phase: Phase::Mutating,
-            source: location.clone(),
-            rules: vec![Rule::for_operations(Operation::ALL)],
-            stages: vec![StageDefinition {
-                spec: StageSpec::new(name),
-                hook: HookDefinition::Plugin(plugin),
-                candidate: None,
-                location,
-            }],
+            source: location,
+            ..Self::new(name, vec![Rule::for_operations(Operation::ALL)], vec![stage])
         }
     }
 }
@@ -61,15 +77,29 @@ impl ChainDefinition {
 /// - the timeout, which is 10 s in a BCS definition or webhook configuration, 30 s in one of `v1beta1`;
 /// - the side effects of a webhook in a configuration of `v1beta1`, which are `Unknown`.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct StageDefinition {
     /// Everything but what is called. Its timeout is 1 ms to 30 s.
     pub spec: StageSpec,
-    /// The plugin or webhook.
+    /// The plugin, webhook or expressions.
     pub hook: HookDefinition,
     /// A plugin to compare with `hook`, which must be a plugin.
     pub candidate: Option<CandidateDefinition>,
     /// Where the stage begins in its document.
     pub location: Location,
+}
+
+impl StageDefinition {
+    /// A stage that a program defines, with the defaults of [`StageSpec::new`].
+    pub fn new(name: impl Into<Arc<str>>, hook: HookDefinition) -> Self {
+        let spec = StageSpec::new(name);
+        Self {
+            location: Location::of_file(format!("stage {}", spec.name)),
+            spec,
+            hook,
+            candidate: None,
+        }
+    }
 }
 
 /// What a stage calls.
@@ -79,10 +109,35 @@ pub enum HookDefinition {
     Plugin(PluginDefinition),
     /// A server elsewhere.
     Webhook(WebhookDefinition),
+    /// Expressions that are evaluated here.
+    Cel(CelDefinition),
+}
+
+/// Expressions in CEL.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct CelDefinition {
+    /// The compiled expressions.
+    pub policy: Arc<Policy>,
+    /// How they are applied.
+    pub binding: Binding,
+}
+
+impl CelDefinition {
+    /// The hook that evaluates them, with what they may ask.
+    pub fn hook(
+        &self,
+        authorizer: Arc<dyn Authorizer>,
+        cluster: Option<Arc<dyn ClusterReader>>,
+    ) -> Arc<dyn Hook> {
+        let policy = Arc::clone(&self.policy);
+        Arc::new(PolicyHook::new(policy, self.binding.clone(), authorizer, cluster))
+    }
 }
 
 /// A plugin, its settings and its grants.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct PluginDefinition {
     /// Where its module is. A relative path of a document was taken from the directory of the document's
     /// file.
@@ -116,6 +171,7 @@ impl PluginDefinition {
 
 /// A plugin that is compared with a stage's plugin: it is called, but its verdict has no effect.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct CandidateDefinition {
     /// The plugin. Settings, grants and memory limit are those of the stage's plugin where the document
     /// says nothing else; digest and `refresh` are its own.
@@ -124,8 +180,19 @@ pub struct CandidateDefinition {
     pub share: Share,
 }
 
+impl CandidateDefinition {
+    /// A candidate that is called whenever its stage is.
+    pub fn new(plugin: PluginDefinition) -> Self {
+        Self {
+            plugin,
+            share: Share::default(),
+        }
+    }
+}
+
 /// A remote webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WebhookDefinition {
     /// The protocol of requests and replies.
     pub protocol: Protocol,
@@ -137,15 +204,21 @@ pub struct WebhookDefinition {
     pub ca_bundle: Option<Vec<CertificateDer<'static>>>,
 }
 
+impl WebhookDefinition {
+    /// A webhook whose certificate is verified with the CAs of the operating system.
+    pub fn new(protocol: Protocol, target: WebhookTarget) -> Self {
+        Self {
+            protocol,
+            target,
+            ca_bundle: None,
+        }
+    }
+}
+
 /// A rule for anything but what its parts say; the readers fill it in.
 pub(crate) fn any_rule() -> Rule {
     Rule {
         operations: Matcher::Any,
-        api_groups: Matcher::Any,
-        api_versions: Matcher::Any,
-        resources: vec![ResourcePattern::everything()],
-        scope: Scope::Any,
-        kinds: Matcher::Any,
-        match_policy: MatchPolicy::default(),
+        ..Rule::for_operations([])
     }
 }

@@ -26,6 +26,22 @@ pub(crate) fn subdomain(text: &str) -> Result<String, String> {
     }
 }
 
+/// An identifier of CEL: the name of a variable.
+pub(crate) fn identifier(text: &str) -> Result<String, String> {
+    let mut characters = text.chars();
+    let first = characters
+        .next()
+        .is_some_and(|first| first.is_ascii_alphabetic() || first == '_');
+    if first && characters.all(|other| other.is_ascii_alphanumeric() || other == '_') && text.len() <= 128 {
+        Ok(text.to_owned())
+    } else {
+        Err(format!(
+            "{text} is not a valid name of a variable: use letters, digits and `_`, beginning with a letter",
+            text = quoted(text)
+        ))
+    }
+}
+
 /// The name of a webhook: a subdomain of at least three parts.
 pub(crate) fn webhook(text: &str) -> Result<String, String> {
     let name = subdomain(text)?;

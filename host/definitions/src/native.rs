@@ -7,7 +7,7 @@ use admittance_admission::{
 };
 
 use crate::{
-    Location, client, conditions,
+    Location, cel, client, conditions,
     document::{Fields, Mistakes, Node, quoted, readers},
     model::{ChainDefinition, HookDefinition, StageDefinition, WebhookDefinition},
     names, plugin, rules,
@@ -47,6 +47,7 @@ pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ChainDefi
         source: root.location(),
         rules: rules?,
         stages: stages?,
+        warnings: Vec::new(),
     })
 }
 
@@ -68,7 +69,7 @@ fn read_stage(
 ) -> Option<StageDefinition> {
     let mut fields = node.object(mistakes)?;
     let name = read_stage_name(&mut fields, "name the stage", names::subdomain, seen, mistakes);
-    let hook = read_hook(&mut fields, mistakes);
+    let hook = read_hook(&mut fields, phase, mistakes);
     let candidate = plugin::read_candidate(&mut fields, hook.as_ref(), mistakes);
     let fix = "say which of the chain's requests the stage is for, or remove `rules` for all";
     let read_rules =
@@ -135,23 +136,29 @@ pub(crate) fn read_stage_name(
     Some(name.into())
 }
 
-fn read_hook(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<HookDefinition> {
-    match (fields.optional("plugin"), fields.optional("webhook")) {
-        (Some(node), None) => plugin::read(&node, mistakes).map(HookDefinition::Plugin),
-        (None, Some(node)) => read_webhook(&node, mistakes).map(HookDefinition::Webhook),
-        (None, None) => {
-            let fix = "write `plugin` or `webhook`";
+fn read_hook(fields: &mut Fields<'_>, phase: Phase, mistakes: &mut Mistakes) -> Option<HookDefinition> {
+    let mut hooks = fields.present(&["plugin", "webhook", "cel"]);
+    let read = |(name, node): (&str, Node<'_>), mistakes: &mut Mistakes| match name {
+        "plugin" => plugin::read(&node, mistakes).map(HookDefinition::Plugin),
+        "webhook" => read_webhook(&node, mistakes).map(HookDefinition::Webhook),
+        _ => cel::read(&node, phase, mistakes).map(HookDefinition::Cel),
+    };
+    match hooks.len() {
+        0 => {
+            let fix = "write `plugin`, `webhook` or `cel`";
             fields.node().wrong("the stage calls nothing", fix, mistakes);
             None
         }
-        (Some(plugin), Some(webhook)) => {
+        1 => read(hooks.remove(0), mistakes),
+        _ => {
+            let names: Vec<&str> = hooks.iter().map(|(name, _)| *name).collect();
+            let message = format!("the stage has a {}", names.join(" and a "));
             // Their content is checked nevertheless.
-            plugin::read(&plugin, mistakes);
-            read_webhook(&webhook, mistakes);
+            for hook in hooks {
+                read(hook, mistakes);
+            }
             let fix = "keep one of them, or make two stages";
-            fields
-                .node()
-                .wrong("the stage has a plugin and a webhook", fix, mistakes);
+            fields.node().wrong(message, fix, mistakes);
             None
         }
     }
@@ -211,7 +218,11 @@ fn read_protocol(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Pro
             versions: vec![ReviewVersion::V1],
         }),
         (true, Some(node)) => Some(Protocol::AdmissionReview {
-            versions: read_versions(&node, mistakes)?,
+            versions: node.different_words(
+                "list v1, v1beta1 or both",
+                "the version is listed twice",
+                mistakes,
+            )?,
         }),
         (false, versions) => {
             if let Some(versions) = versions {
@@ -220,21 +231,6 @@ fn read_protocol(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Pro
             Some(Protocol::BcsResource)
         }
     }
-}
-
-fn read_versions(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<ReviewVersion>> {
-    let mut versions = Vec::new();
-    for entry in node.filled_list("list v1, v1beta1 or both", mistakes)? {
-        let Some(version) = entry.word(mistakes) else {
-            continue;
-        };
-        if versions.contains(&version) {
-            entry.wrong("the version is listed twice", "remove one of them", mistakes);
-        } else {
-            versions.push(version);
-        }
-    }
-    Some(versions)
 }
 
 #[cfg(test)]

@@ -1,13 +1,15 @@
 //! `plugin` and `candidate` of a stage.
 
-use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
+use std::{collections::BTreeMap, ops::RangeInclusive, path::Path, time::Duration};
 
-use admittance_admission::{ClusterKind, Digest, Grants, HttpOrigin, InvalidReference, ModuleReference};
+use admittance_admission::{
+    ClusterKind, Digest, Grants, HttpGrant, HttpOrigin, InvalidReference, ModuleReference,
+};
 use serde_json::Value as Json;
 
 use crate::{
-    InvalidShare, Share,
-    document::{Fields, Mistakes, Node, quoted},
+    InvalidShare, Location, Share,
+    document::{self, Fields, Mistakes, Node, quoted, readers},
     model::{CandidateDefinition, HookDefinition, PluginDefinition, WebhookDefinition},
 };
 
@@ -165,7 +167,7 @@ fn read_share(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Share> {
     node.parse(mistakes)
 }
 
-fn read_source(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ModuleReference> {
+pub(crate) fn read_source(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ModuleReference> {
     match node.text(mistakes)?.parse() {
         Ok(ModuleReference::File(path)) if path.is_relative() && !node.is_in_directory() => {
             let path = quoted(&path.display().to_string());
@@ -182,7 +184,49 @@ fn read_source(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ModuleReferen
     }
 }
 
-fn read_allow(node: &Node<'_>, mistakes: &mut Mistakes) -> Grants {
+/// The location of the setting at this JSON Pointer, of the plugin or the candidate of the stage at `stage`. If the
+/// setting is missing, that of the innermost value on the way to it. `None` if the file has changed meanwhile.
+pub fn setting_location(stage: &Location, of_candidate: bool, pointer: &str) -> Option<Location> {
+    let documents = document::read_file(Path::new(&stage.file), &mut Mistakes::new());
+    let stage = documents
+        .iter()
+        .find_map(|document| document.root().object_at(stage))?;
+    // A candidate without settings has those of the plugin.
+    let own = of_candidate.then(|| child(&child(&stage, "candidate")?, "settings"));
+    let settings = own
+        .flatten()
+        .or_else(|| child(&child(&stage, "plugin")?, "settings"))
+        // Of a policy.
+        .or_else(|| child(&child(&stage, "spec")?, "settings"));
+    let mut node = settings?;
+    for part in pointer.split('/').skip(1) {
+        let part = part.replace("~1", "/").replace("~0", "~");
+        let Some(next) = child(&node, &part) else { break };
+        node = next;
+    }
+    Some(node.location())
+}
+
+/// The value of this key, or the entry of a list with this index. Keys of BCS' documents may be in any case.
+fn child<'a>(node: &Node<'a>, key: &str) -> Option<Node<'a>> {
+    let children = node.children();
+    let exact = children.iter().find(|(name, _)| *name == Some(key));
+    let any_case = || {
+        let is_it = |name: &str| name.eq_ignore_ascii_case(key);
+        children.iter().find(|(name, _)| name.is_some_and(is_it))
+    };
+    let index = || {
+        let entry = children.get(key.parse::<usize>().ok()?)?;
+        entry.0.is_none().then_some(entry)
+    };
+    exact
+        .or_else(any_case)
+        .or_else(index)
+        .map(|(_, node)| node.clone())
+}
+
+/// The grants of a plugin, `allow` of a chain's stage.
+pub fn read_allow(node: &Node<'_>, mistakes: &mut Mistakes) -> Grants {
     let Some(mut fields) = node.object(mistakes) else {
         return Grants::default();
     };
@@ -191,11 +235,48 @@ fn read_allow(node: &Node<'_>, mistakes: &mut Mistakes) -> Grants {
         allow.cluster.extend(kind.parse::<ClusterKind>(mistakes));
     }
     for origin in fields.get("http", Vec::new(), Node::list, mistakes) {
-        allow.http.extend(origin.parse::<HttpOrigin>(mistakes));
+        allow.http.extend(read_http(&origin, mistakes));
     }
     allow.environment = fields.get("environment", BTreeMap::new(), Node::string_map, mistakes);
     fields.finish(mistakes);
     allow
+}
+
+/// An origin, or an object with an origin and the requests to it that are granted.
+fn read_http(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<HttpGrant> {
+    if !matches!(node.json(), Json::Object(_)) {
+        return node.parse::<HttpOrigin>(mistakes).map(HttpGrant::from);
+    }
+    let mut fields = node.object(mistakes)?;
+    let fix = "write scheme and host, `https://policy.example.com`";
+    let origin = fields.get_required("origin", fix, Node::parse, mistakes);
+    let methods = readers::filled_list_of("list `GET`, `POST` and so on", readers::parse_with(method));
+    let methods = fields.get_or_default("methods", methods, mistakes);
+    let paths = readers::filled_list_of("list paths, `/v1/`", Node::parse);
+    let paths = fields.get_or_default("paths", paths, mistakes);
+    let networks = readers::filled_list_of("list networks, `10.0.0.0/8`", readers::network);
+    let networks = fields.get_or_default("networks", networks, mistakes);
+    let credential = fields.get_optional("credential", readers::text, mistakes);
+    fields.finish(mistakes);
+    Some(HttpGrant {
+        origin: origin?,
+        methods: methods.into_iter().collect(),
+        paths,
+        networks,
+        credential,
+    })
+}
+
+fn method(text: &str) -> Result<String, String> {
+    let is_method = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-');
+    // A tunnel is not a request to the origin.
+    if is_method && text != "CONNECT" {
+        Ok(text.to_owned())
+    } else {
+        Err(format!(
+            "{text:?} is not a method that a plugin can send; write it in upper case: `GET`"
+        ))
+    }
 }
 
 #[cfg(test)]

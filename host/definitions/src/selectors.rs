@@ -94,6 +94,11 @@ pub(crate) fn labels_of(
     }
 }
 
+/// The selector of namespaces by these labels; none if it selects every namespace.
+pub(crate) fn namespaces_with(labels: LabelSelector) -> Option<NamespaceSelector> {
+    (!labels.is_empty()).then_some(NamespaceSelector::Labels(labels))
+}
+
 /// `also_known`: fields that another form of the selector has, for what is suggested.
 fn by_labels(
     mut fields: Fields<'_>,

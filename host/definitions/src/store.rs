@@ -36,12 +36,13 @@ pub enum StoreKind {
 
 /// A text of definitions in a store: a file or an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DefinitionFile {
-    /// Where it is, for people too.
+    /// The path of the file, or the location of the entry in its store.
     pub path: PathBuf,
-    /// All of it.
+    /// Its whole text.
     pub text: String,
-    /// What it is.
+    /// Whether it is a file or an entry.
     pub kind: StoreKind,
     /// The definition that the place of an entry is for. It identifies an entry whose text does not.
     pub place: Option<DefinitionId>,
@@ -112,8 +113,8 @@ pub trait DefinitionStore: Send + Sync + Debug + 'static {
     /// Whether the definition file of this path is, or would be, in this store.
     fn owns(&self, path: &Path) -> bool;
 
-    /// The path that a new definition of this name would have; none when this store does not take such
-    /// definitions.
+    /// The path of a new definition of this name; none when this store does not take such definitions. A file gets a
+    /// number behind its name if there is one of this path already.
     fn place_for(&self, id: &DefinitionId) -> Option<PathBuf>;
 
     /// All content, sorted by path, including invalid definitions, and nothing half-written.

@@ -1,6 +1,6 @@
 //! Warnings about valid but probably unintended settings.
 
-use admittance_admission::{GroupVersionResource, Operation, Phase, Scope};
+use admittance_admission::{GroupVersionKind, GroupVersionResource, Matcher, Operation, Phase, Rule, Scope};
 
 use crate::{ChainDefinition, Mistake, StageDefinition};
 
@@ -9,19 +9,43 @@ use crate::{ChainDefinition, Mistake, StageDefinition};
 const EPHEMERAL_CONTAINERS: &str = "ephemeralcontainers";
 
 impl ChainDefinition {
-    /// What is valid, and probably not what was meant: a chain that sees Pods, and not the containers that
-    /// are added to them later.
+    /// What is valid, and probably not what was meant: fields that have no meaning here; rules that match nothing; a chain
+    /// that sees Pods, and not the containers that are added to them later.
     pub fn warnings(&self) -> Vec<Mistake> {
+        let mut warnings = self.warnings.clone();
+        warnings.extend(self.useless_entries());
+        warnings.extend(self.without_ephemeral_containers());
+        warnings
+    }
+
+    /// Entries of rules that match no request: a kind where a resource is expected, or a group with its version.
+    fn useless_entries(&self) -> Vec<Mistake> {
+        let of_stages = self.stages.iter().map(|stage| &stage.spec.rules);
+        let rules = std::iter::once(&self.rules).chain(of_stages).flatten();
+        let mut warnings: Vec<Mistake> = Vec::new();
+        for (message, fix) in rules.flat_map(useless_entries) {
+            let message = format!("chain {}: {message}", self.name);
+            if warnings.iter().any(|warning| warning.message == message) {
+                continue;
+            }
+            warnings.push(Mistake {
+                location: self.source.clone(),
+                path: String::new(),
+                message,
+                fix,
+            });
+        }
+        warnings
+    }
+
+    fn without_ephemeral_containers(&self) -> Option<Mistake> {
         let stages: Vec<_> = self
             .stages
             .iter()
             .filter(|stage| self.misses_ephemeral_containers(stage))
             .map(|stage| &*stage.spec.name)
             .collect();
-        if stages.is_empty() {
-            return Vec::new();
-        }
-        vec![Mistake {
+        (!stages.is_empty()).then(|| Mistake {
             location: self.source.clone(),
             path: String::new(),
             message: format!(
@@ -31,7 +55,7 @@ impl ChainDefinition {
                 stages.join(", ")
             ),
             fix: format!("add pods/{EPHEMERAL_CONTAINERS} to `resources`, with the operation UPDATE"),
-        }]
+        })
     }
 
     /// A stage that only completes new Pods, as one that injects a sidecar, is for CREATE alone.
@@ -55,6 +79,59 @@ impl ChainDefinition {
         is_seen(&self.rules) && (stage.spec.rules.is_empty() || is_seen(&stage.spec.rules))
     }
 }
+
+/// The message and the fix for each entry of a rule that matches nothing.
+fn useless_entries(rule: &Rule) -> Vec<(String, String)> {
+    let mut useless = Vec::new();
+    for pattern in &rule.resources {
+        let text = pattern.to_string();
+        let resource = text.split('/').next().unwrap_or_default();
+        let is_kind = resource.chars().any(char::is_uppercase);
+        if is_kind || SINGULARS.contains(&resource) {
+            let plural = GroupVersionKind::from_api_version("v1", resource)
+                .guess_resource()
+                .resource;
+            useless.push((
+                format!("`{text}` in `resources` matches no request: resources are in lower case and plural"),
+                format!("write {plural}, or write {resource} in `kinds`"),
+            ));
+        }
+    }
+    for (field, matcher) in [
+        ("apiGroups", &rule.api_groups),
+        ("apiVersions", &rule.api_versions),
+    ] {
+        let Matcher::Only(entries) = matcher else { continue };
+        for entry in entries.iter().filter(|entry| entry.contains('/')) {
+            let (group, version) = entry.split_once('/').unwrap_or_default();
+            useless.push((
+                format!("`{entry}` in `{field}` matches no request: it is a group and a version"),
+                format!("write {group} in `apiGroups` and {version} in `apiVersions`"),
+            ));
+        }
+    }
+    useless
+}
+
+/// What is often written in place of the plural. No resource of Kubernetes has one of these names.
+const SINGULARS: [&str; 16] = [
+    "pod",
+    "deployment",
+    "service",
+    "node",
+    "namespace",
+    "secret",
+    "configmap",
+    "job",
+    "cronjob",
+    "ingress",
+    "daemonset",
+    "statefulset",
+    "replicaset",
+    "serviceaccount",
+    "role",
+    "clusterrole",
+];
 
 #[cfg(test)]
 mod tests;

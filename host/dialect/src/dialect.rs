@@ -87,4 +87,11 @@ pub enum Reading {
         /// It is forwarded in place of the original once a chain has seen the request.
         canonical: Option<Bytes>,
     },
+    /// A request for the chains, of which they may change nothing: its object is not its body.
+    Fixed {
+        /// The request; the caller gives it its uid.
+        request: Box<Request>,
+        /// The end of the request if a chain would change the object.
+        rejection: Rejection,
+    },
 }

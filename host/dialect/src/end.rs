@@ -1,6 +1,7 @@
 use std::{fmt, time::Duration};
 
 use admittance_admission::Refusal;
+use admittance_net::upstream::UpstreamError;
 use bytes::Bytes;
 use http::{
     HeaderValue, Response, StatusCode,
@@ -59,6 +60,17 @@ pub enum End<'a> {
     },
 }
 
+impl From<UpstreamError> for End<'_> {
+    fn from(error: UpstreamError) -> Self {
+        match error {
+            UpstreamError::Timeout(limit) => Self::UpstreamTimeout { limit },
+            error => Self::UpstreamUnreachable {
+                reason: error.reason(),
+            },
+        }
+    }
+}
+
 impl End<'_> {
     /// One word for logs and metrics: `refused`, `rejected`, `body-too-large`, ...
     pub fn as_str(&self) -> &'static str {
@@ -85,6 +97,8 @@ impl End<'_> {
                 RejectionKind::WrongCluster | RejectionKind::Malformed | RejectionKind::Ambiguous => {
                     StatusCode::BAD_REQUEST
                 }
+                RejectionKind::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                RejectionKind::Unchangeable => StatusCode::UNPROCESSABLE_ENTITY,
             },
             Self::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::BodyTimeout { .. } | Self::BodyStalled { .. } => StatusCode::REQUEST_TIMEOUT,
@@ -177,4 +191,8 @@ pub enum RejectionKind {
     Ambiguous,
     /// It matches no route, and such requests are refused.
     Unmatched,
+    /// Its body has a type that cannot be inspected.
+    MediaType,
+    /// A chain would change what cannot be changed.
+    Unchangeable,
 }

@@ -1,8 +1,8 @@
 //! How a front door reads requests and writes replies.
 //!
 //! A [`Dialect`] knows one control plane's way of writing: [`Rest`] any JSON API that rules in the configuration
-//! describe; that of BCS is in a crate of its own. kube-apiserver's webhooks are different: they have no upstream,
-//! so [`Review`]s are read and answered.
+//! describe, [`KubernetesApi`] that of Kubernetes; that of BCS is in a crate of its own. kube-apiserver's webhooks are
+//! different: they have no upstream, so [`Review`]s are read and answered.
 //!
 //! A dialect turns the head and the body of an HTTP request into an
 //! [`admission::Request`](admittance_admission::Request), a changed object back into a body, and everything
@@ -12,6 +12,7 @@
 
 mod dialect;
 mod end;
+mod kubernetes;
 mod path;
 mod rest;
 mod review;
@@ -20,7 +21,11 @@ mod warning;
 pub use admittance_admission::{Pattern, Pointer, PointerError};
 pub use dialect::{Class, Dialect, Inspection, Reading};
 pub use end::{End, Rejection, RejectionKind, json_reply};
+pub use kubernetes::{KubernetesApi, ResourceTarget, StoredState, Target};
 pub use path::PathReadings;
 pub use rest::{KindSource, Rest, RestConfig, Route, RouteError, RouteProblem, Unmatched, ValueSource};
-pub use review::{AddressError, Review, ReviewAddress, ReviewError, read_review, status_reply, write_review};
+pub use review::{
+    AddressError, Review, ReviewAddress, ReviewError, read_review, status_reply, status_with_reason,
+    write_review,
+};
 pub use warning::append_warnings;

@@ -11,7 +11,7 @@ use admittance_admission::{
 use bytes::Bytes;
 use http::{Response, request::Parts};
 use matchit::Router;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use self::matching::{ambiguous, in_lower_case, overridden};
 pub use self::route::{KindSource, RestConfig, Route, Unmatched, ValueSource};
@@ -246,7 +246,7 @@ impl Dialect for Rest {
         if text.trim().is_empty() {
             return match (without_object, route.optional) {
                 (true, _) => Ok(Reading::Admit {
-                    request: Box::new(matched.request(head, &Value::Null, None)?),
+                    request: Box::new(matched.request(head, "", None)?),
                     canonical: None,
                 }),
                 (false, true) => Ok(Reading::Nothing),
@@ -271,10 +271,13 @@ impl Dialect for Rest {
             None => return Err(malformed(format!("there is nothing at {}", route.object))),
             Some(part) => part,
         };
-        let object =
-            Object::parse(part).map_err(|error| malformed(format!("at `{}`: {error}", route.object)))?;
+        let object = if route.object.segments().is_empty() {
+            whole
+        } else {
+            Object::parse(part).map_err(|error| malformed(format!("at `{}`: {error}", route.object)))?
+        };
         Ok(Reading::Admit {
-            request: Box::new(matched.request(head, whole.value(), Some(object))?),
+            request: Box::new(matched.request(head, text, Some(object))?),
             canonical: canonical.map(Bytes::from),
         })
     }
@@ -309,6 +312,8 @@ impl Dialect for Rest {
                 RejectionKind::Malformed => "Malformed",
                 RejectionKind::Ambiguous => "Ambiguous",
                 RejectionKind::Unmatched => "Unmatched",
+                RejectionKind::MediaType => "MediaType",
+                RejectionKind::Unchangeable => "Unchangeable",
             },
             End::BodyTooLarge { .. } => "BodyTooLarge",
             End::BodyTimeout { .. } | End::BodyStalled { .. } => "BodyTimeout",
@@ -326,8 +331,8 @@ impl Dialect for Rest {
 }
 
 impl Matched {
-    /// `body` is null for a request without one.
-    fn request(&self, head: &Parts, body: &Value, object: Option<Object>) -> Result<Request, Rejection> {
+    /// `body` is empty for a request without one.
+    fn request(&self, head: &Parts, body: &str, object: Option<Object>) -> Result<Request, Rejection> {
         let route = &self.route.route;
         let resource = (*self.route.resource).clone();
         let kind = match &route.kind {
@@ -353,12 +358,7 @@ impl Matched {
     }
 
     /// The first source with a non-empty value.
-    fn first(
-        &self,
-        sources: &[ValueSource],
-        head: &Parts,
-        body: &Value,
-    ) -> Result<Option<String>, Rejection> {
+    fn first(&self, sources: &[ValueSource], head: &Parts, body: &str) -> Result<Option<String>, Rejection> {
         for source in sources {
             let value = match source {
                 ValueSource::Fixed(value) => Some(value.clone()),
@@ -421,11 +421,13 @@ fn from_header(head: &Parts, name: &http::HeaderName) -> Result<Option<String>, 
 }
 
 /// The string at a pointer; none if absent or null.
-fn text_at(body: &Value, pointer: &Pointer) -> Result<Option<String>, Rejection> {
-    match body.pointer(pointer.as_str()) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text.clone())),
-        Some(_) => Err(malformed(format!("the value at {pointer} is not a string"))),
+fn text_at(body: &str, pointer: &Pointer) -> Result<Option<String>, Rejection> {
+    let value = pointer.locate(body).and_then(|place| body.get(place));
+    match value {
+        None | Some("" | "null") => Ok(None),
+        Some(text) => serde_json::from_str(text)
+            .map(Some)
+            .map_err(|_| malformed(format!("the value at {pointer} is not a string"))),
     }
 }
 

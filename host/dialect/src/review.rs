@@ -6,11 +6,12 @@ mod address;
 mod read;
 mod reply;
 
-use admittance_admission::{Request, ReviewVersion};
+use admittance_admission::{GroupVersionResource, Request, ReviewVersion};
 
 pub use address::{AddressError, ReviewAddress};
 pub use read::{ReviewError, read_review};
-pub use reply::{status_reply, write_review};
+pub(crate) use reply::refusal_reply;
+pub use reply::{status_reply, status_with_reason, write_review};
 
 /// An AdmissionReview that asks for a verdict. Lives until its request goes to the chains.
 #[derive(Clone, Debug)]
@@ -51,9 +52,12 @@ impl Review {
     /// Whether the request must not be sent to any hook, and is allowed unchanged. The list is
     /// that of kube-apiserver 1.37; older servers do call webhooks for some of these.
     pub fn is_never_hooked(&self) -> bool {
-        let resource = &self.request.resource;
-        NEVER_HOOKED.iter().any(|(group, resources)| {
-            resource.group == *group && resources.contains(&resource.resource.as_str())
-        })
+        is_never_hooked(&self.request.resource)
     }
+}
+
+pub(crate) fn is_never_hooked(resource: &GroupVersionResource) -> bool {
+    NEVER_HOOKED
+        .iter()
+        .any(|(group, resources)| resource.group == *group && resources.contains(&resource.resource.as_str()))
 }

@@ -22,6 +22,7 @@ use admittance_net::{
     tls::{ClientTls, ServerTls},
     upstream::{Server, UpstreamConfig},
 };
+use admittance_outbound::OutboundConfig;
 
 use crate::namespaces::NamespacesConfig;
 
@@ -46,6 +47,8 @@ pub struct Config {
     /// How modules are fetched from servers and registries, and which must be signed. They are kept in `store`.
     pub catalog: CatalogConfig,
     pub sandbox: SandboxConfig,
+    /// How requests of plugins are sent.
+    pub plugin_http: OutboundConfig,
     /// The labels of namespaces, if no cluster is configured.
     pub namespaces: NamespacesConfig,
     /// The Kubernetes cluster that namespaces, objects for plugins and answers on what users may do come

@@ -6,13 +6,13 @@ use std::{
 };
 
 use admittance::Host;
-use admittance_admin::{Access, RenderMetrics};
+use admittance_admin::Access;
 use admittance_bcs::{
-    Ports, Registrar, RegistrationError,
+    GatewayStartError, Ports, Registrar, RegistrationError,
     zookeeper::{Ensembles, NoEnsemble},
 };
 use admittance_cluster::Cluster;
-use admittance_net::{listener::Stop, tls::ServerTls};
+use admittance_net::{listener::Stop, tls::ServerTls, workers::Workers};
 use futures_util::future::join_all;
 
 use crate::{
@@ -37,6 +37,8 @@ pub enum Error {
     /// A setting requires an ensemble that is not connected.
     #[error(transparent)]
     NoEnsemble(#[from] NoEnsemble),
+    #[error(transparent)]
+    Gateway(#[from] GatewayStartError),
     #[error("registration: {0}")]
     Registration(#[from] RegistrationError),
 }
@@ -53,6 +55,7 @@ pub struct Connections {
 #[derive(Debug)]
 pub struct Driver {
     port: Port,
+    workers: Option<Workers>,
     admin: Option<AdminPort>,
     front: Front,
     registrar: Option<Registrar>,
@@ -63,7 +66,7 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Binds the ports. `metrics` renders the reply of `/metrics`; `connections` are those of the configuration.
+    /// Binds the port for clients. `connections` are those of the configuration; `admin` is the port that it opened.
     ///
     /// The limits that are the host's own (`limits.request_timeout`, `sandbox`, `definitions` and so on)
     /// must have been given to the host when it was built.
@@ -71,11 +74,10 @@ impl Driver {
         config: Config,
         connections: Connections,
         host: Host,
-        metrics: RenderMetrics,
+        admin: Option<AdminPort>,
     ) -> Result<Self, Error> {
         let Config {
             listen,
-            admin,
             front,
             limits,
             namespaces,
@@ -83,14 +85,10 @@ impl Driver {
         } = config;
         let upstream_timeout = front.upstream().map(|upstream| upstream.response_timeout);
         let port = Port::listen(listen, &limits, upstream_timeout).await?;
-        let admin = match admin {
-            Some(config) => Some(AdminPort::bind(config, &limits, metrics).await?),
-            None => None,
-        };
         let ports = Ports {
             address: port.address,
             is_tls: port.tls.is_some(),
-            admin: admin.as_ref().map_or(0, |admin| admin.port.address.port()),
+            admin: admin.as_ref().map_or(0, |admin| admin.address.port()),
         };
         let registrar = match &front {
             FrontConfig::Bcs(bcs) => bcs
@@ -98,14 +96,20 @@ impl Driver {
                 .as_ref()
                 .map(|config| Registrar::new(config, &bcs.cluster, ports, &connections.ensembles))
                 .transpose()?,
+            FrontConfig::Gateway(gateway) => gateway
+                .registration
+                .as_ref()
+                .map(|config| Registrar::of_gateway(config, ports, &connections.ensembles))
+                .transpose()?,
             _ => None,
         };
-        let front = Front::new(front, &connections, &host, &limits)?;
+        let front = Front::new(front, ports, &connections, &host, &limits)?;
         if let Front::Gateway(gateway) = &front {
             gateway.warn_of_port(port.address, port.tls.is_some());
         }
         Ok(Self {
             port,
+            workers: None,
             admin,
             front,
             registrar,
@@ -119,6 +123,14 @@ impl Driver {
         })
     }
 
+    /// Serves connections on these threads instead of the runtime that [`run`](Self::run) runs on.
+    pub fn workers(self, workers: Workers) -> Self {
+        Self {
+            workers: Some(workers),
+            ..self
+        }
+    }
+
     /// The listen address, with the port that the system chose if the configured one is 0.
     pub fn address(&self) -> SocketAddr {
         self.port.address
@@ -126,7 +138,7 @@ impl Driver {
 
     /// The address of the admin port, if there is one.
     pub fn admin_address(&self) -> Option<SocketAddr> {
-        self.admin.as_ref().map(|admin| admin.port.address)
+        self.admin.as_ref().map(|admin| admin.address)
     }
 
     /// Serves until it is stopped, then finishes requests in flight.
@@ -141,7 +153,7 @@ impl Driver {
             host: self.host,
             front: front.clone(),
             ip: port.address.ip(),
-            tls: [port.tls, admin.as_ref().and_then(|admin| admin.port.tls.clone())],
+            tls: [port.tls, admin.as_ref().and_then(|admin| admin.tls.clone())],
             ensembles: self.connections.ensembles,
             cluster: self.connections.cluster,
             registrations,
@@ -150,7 +162,14 @@ impl Driver {
         let access = admin.as_ref().map(|admin| admin.access.clone());
         let background = follow(&observed, access, self.namespaces);
         // The admin port stays open longer, to show the progress of the shutdown.
-        let admin_server = admin.map(|admin| admin.serve(observed.clone()));
+        if let Some(admin) = &admin {
+            admin.start(observed.clone());
+        }
+        tracing::info!(
+            address = %port.address,
+            admin = admin.as_ref().map(|admin| tracing::field::display(admin.address())),
+            "serving"
+        );
         let stop = Stop::default();
         let handler = FrontHandler::new(
             front.clone(),
@@ -159,8 +178,19 @@ impl Driver {
             is_stopping.clone(),
         );
         let serving = async {
-            port.listener.serve(handler, stop.clone()).await;
+            let stopping = async {
+                stop.graceful.cancelled().await;
+                front.stop();
+            };
+            // Tunnels run on these threads too, and outlive the connections that they began as.
+            let workers = self.workers;
+            // The listener ends only after a graceful stop, so both complete.
+            tokio::join!(
+                port.listener.serve(handler, stop.clone(), workers.clone()),
+                stopping
+            );
             front.tunnels_ended().await;
+            drop(workers);
         };
         tokio::pin!(serving);
         let stopped = tokio::select! {
@@ -173,15 +203,15 @@ impl Driver {
                 Stopped::Cut
             }
         };
-        if let Some(server) = admin_server {
-            server.end().await;
+        if let Some(admin) = admin {
+            admin.end().await;
         }
         stopped
     }
 }
 
-/// What goes on beside the requests: definitions, certificates, tokens and namespaces are read again when they
-/// change, the health of servers is checked, and metrics are kept up to date. It does not end.
+/// The background work: reloads definitions, certificates, tokens and namespaces when they change, checks the health of
+/// servers, and updates metrics. Never completes.
 async fn follow(observed: &Observed, access: Option<Access>, namespaces: Option<FileNamespaces>) {
     let access = async {
         if let Some(access) = access {

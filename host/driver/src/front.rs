@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use admittance::{BodyLimits, Host, Passage, ReviewService};
-use admittance_bcs::{Gateway, HealthInfo, MesosDriver, Recipient};
+use admittance_bcs::{Gateway, HealthInfo, MesosDriver, Ports, Recipient, accounts::Accounts};
 use admittance_dialect::End;
 use admittance_net::{tls::CertificateStatus, upstream::Upstream};
 use axum::body::Body;
@@ -27,7 +27,7 @@ pub(crate) enum Front {
     Bcs(MesosDriver),
     /// The drivers of BCS clusters.
     Gateway(Gateway),
-    /// The chains alone.
+    /// Reviews of kube-apiserver, without an upstream.
     Reviews(ReviewService),
 }
 
@@ -53,6 +53,7 @@ impl From<Response<Body>> for Answer {
 impl Front {
     pub(crate) fn new(
         config: FrontConfig,
+        ports: Ports,
         connections: &Connections,
         host: &Host,
         limits: &Limits,
@@ -68,7 +69,9 @@ impl Front {
             FrontConfig::Bcs(bcs) => {
                 Self::Bcs(MesosDriver::new(bcs, ensembles, cluster.clone(), host, bodies)?)
             }
-            FrontConfig::Gateway(config) => Self::Gateway(Gateway::new(config, ensembles, bodies)?),
+            FrontConfig::Gateway(config) => {
+                Self::Gateway(Gateway::new(config, ports, ensembles, host, bodies)?)
+            }
             FrontConfig::Reviews => Self::Reviews(
                 host.reviews()
                     .body_limit(limits.body)
@@ -96,12 +99,12 @@ impl Front {
         }
     }
 
-    /// The reply to a request that was aborted.
-    pub(crate) fn end(&self, end: &End<'_>) -> Answer {
+    /// The reply to a request for this path that was aborted.
+    pub(crate) fn end(&self, path: &str, end: &End<'_>) -> Answer {
         let response: Response<Bytes> = match self {
             Self::Proxy(proxy) => proxy.reply(end),
             Self::Bcs(driver) => driver.reply(end),
-            Self::Gateway(gateway) => gateway.reply(end),
+            Self::Gateway(gateway) => gateway.reply(path, end),
             Self::Reviews(service) => service.reply(end),
         };
         Answer {
@@ -136,6 +139,14 @@ impl Front {
         }
     }
 
+    /// The users and clusters of a gateway.
+    pub(crate) fn accounts(&self) -> Option<Accounts> {
+        match self {
+            Self::Gateway(gateway) => gateway.accounts().cloned(),
+            Self::Proxy(_) | Self::Bcs(_) | Self::Reviews(_) => None,
+        }
+    }
+
     /// Checks the health of servers and reloads changed files, until this future is dropped.
     pub(crate) async fn follow(&self) {
         match self {
@@ -151,6 +162,16 @@ impl Front {
     /// Waits until all tunnels are closed.
     pub(crate) async fn tunnels_ended(&self) {
         join_all(self.upstreams().iter().map(Upstream::tunnels_ended)).await;
+        if let Self::Gateway(gateway) = self {
+            gateway.agents_gone().await;
+        }
+    }
+
+    /// Begins to stop, while requests in flight go on.
+    pub(crate) fn stop(&self) {
+        if let Self::Gateway(gateway) = self {
+            gateway.stop();
+        }
     }
 
     /// Closes all tunnels.

@@ -94,7 +94,13 @@ impl FrontHandler {
     }
 
     /// The reply to a request within the limits.
-    async fn answer(&self, mut request: Request<Body>, in_flight: InFlight, transfer: &Transfer) -> Answer {
+    async fn answer(
+        &self,
+        path: &str,
+        mut request: Request<Body>,
+        in_flight: InFlight,
+        transfer: &Transfer,
+    ) -> Answer {
         if in_flight.kind == Kind::Stream {
             transfer.may_wait();
         }
@@ -116,10 +122,11 @@ impl FrontHandler {
             }
         };
         match stall {
-            Stall::UpstreamIdle(limit) => self.front.end(&End::UpstreamTimeout { limit }),
-            Stall::ClientIdle(_) | Stall::ClientSlow(_) => self.front.end(&End::BodyStalled {
-                reason: &stall.to_string(),
-            }),
+            Stall::UpstreamIdle(limit) => self.front.end(path, &End::UpstreamTimeout { limit }),
+            Stall::ClientIdle(_) | Stall::ClientSlow(_) => {
+                let reason = &stall.to_string();
+                self.front.end(path, &End::BodyStalled { reason })
+            }
         }
     }
 }
@@ -142,12 +149,14 @@ impl Handler for FrontHandler {
             passage,
             recipient,
         } = match limit.try_acquire(client.address.ip()) {
-            Some(permit) => self.answer(request, InFlight::new(kind, permit), transfer).await,
+            Some(permit) => {
+                self.answer(&path, request, InFlight::new(kind, permit), transfer)
+                    .await
+            }
             None => {
                 counter!(metric_names::SHED).increment(1);
-                self.front.end(&End::Overloaded {
-                    retry_after: RETRY_AFTER,
-                })
+                let retry_after = RETRY_AFTER;
+                self.front.end(&path, &End::Overloaded { retry_after })
             }
         };
         if is_http_1 && self.is_stopping.load(Ordering::Relaxed) {
@@ -157,7 +166,7 @@ impl Handler for FrontHandler {
         let duration = started.elapsed();
         let status = response.status();
         let passage = passage.map_or("unknown", Passage::as_str);
-        let cluster = recipient.as_ref().map(|to| to.cluster.as_str());
+        let cluster = recipient.as_ref().and_then(|to| to.cluster.as_deref());
         let by = recipient.as_ref().and_then(|to| to.holder.as_deref());
         let uid = response
             .headers()

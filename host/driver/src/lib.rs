@@ -1,7 +1,8 @@
 //! The front doors: an intercepting proxy and its upstream, the driver of a BCS cluster, a gateway in front of such
 //! drivers, or a webhook server for kube-apiserver; and their configuration.
 //!
-//! [`Driver::bind`] takes a [`Config`] and a [`Host`](admittance::Host) and binds the ports;
+//! [`AdminPort::open`] opens the admin port before there is a [`Host`](admittance::Host); [`Driver::bind`] takes a
+//! [`Config`], the host and that port, and binds the port for clients;
 //! [`Driver::run`] serves until it is told to stop. A request passes, from the outside in: the
 //! connection with its time limits, the limit on requests in flight and the access log, the host's
 //! chains (`admittance::AdmissionLayer`), and the upstream. An AdmissionReview ends at the chains
@@ -30,4 +31,5 @@ pub use config::{
 pub use driver::{Connections, Driver, Error};
 pub use metric_names::describe_metrics;
 pub use namespaces::{FileNamespaces, NamespacesConfig};
+pub use ports::AdminPort;
 pub use shutdown::{Shutdown, Stopped};

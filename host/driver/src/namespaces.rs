@@ -1,17 +1,13 @@
 //! Namespaces and their labels in a file, for use without a cluster.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::path::Path;
 
 use admittance_admission::{Labels, NamespaceLookupError, NamespaceSource, StaticNamespaces, async_trait};
 use admittance_definitions::{
     Mistakes,
     document::{self, Node, readers},
 };
-use admittance_watch::{Watch, WatchConfig};
-use arc_swap::ArcSwap;
+use admittance_watch::Reloaded;
 
 /// The source of the labels of namespaces without a cluster.
 #[derive(Clone, Debug)]
@@ -35,41 +31,31 @@ impl Default for NamespacesConfig {
 /// one after another or in a List, as `kubectl get namespaces --output yaml` prints them. A namespace that
 /// is not in it has only its name as a label.
 #[derive(Clone, Debug)]
-pub struct FileNamespaces {
-    path: PathBuf,
-    current: Arc<ArcSwap<StaticNamespaces>>,
-}
+pub struct FileNamespaces(Reloaded<StaticNamespaces>);
 
 impl FileNamespaces {
     pub fn read(path: &Path) -> Result<Self, Mistakes> {
-        Ok(Self {
-            path: path.to_owned(),
-            current: Arc::new(ArcSwap::from_pointee(read(path)?)),
-        })
+        let path = path.to_owned();
+        Reloaded::load([path.clone()], move || read(&path)).map(Self)
     }
 
     /// Reloads the file when it changes; an invalid file is ignored. Never completes.
     pub(crate) async fn follow(self) {
-        let mut watch = Watch::new([self.path.clone()], WatchConfig::default()).await;
-        loop {
-            // The first read covers changes between the start and now.
-            match read(&self.path) {
-                Ok(namespaces) => self.current.store(Arc::new(namespaces)),
-                Err(mistakes) => {
-                    tracing::error!(
-                        "the changed namespaces are invalid, so the previous ones stay in use: {mistakes}"
-                    );
-                }
+        let report = |loaded: Result<&StaticNamespaces, &str>| {
+            if let Err(mistakes) = loaded {
+                tracing::error!(
+                    "the changed namespaces are invalid, so the previous ones stay in use: {mistakes}"
+                );
             }
-            watch.changed().await;
-        }
+        };
+        self.0.follow(report).await;
     }
 }
 
 #[async_trait]
 impl NamespaceSource for FileNamespaces {
     async fn labels(&self, namespace: &str) -> Result<Labels, NamespaceLookupError> {
-        self.current.load_full().labels(namespace).await
+        self.0.current().labels(namespace).await
     }
 }
 
@@ -123,6 +109,8 @@ fn namespace(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<(String, Labels
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     fn file(text: &str) -> (tempfile::TempDir, PathBuf) {

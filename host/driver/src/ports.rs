@@ -1,8 +1,8 @@
-//! The ports of the driver: where it listens, and what connections may take.
+//! The ports of the driver: where it listens, and the limits of connections.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use admittance_admin::{Access, AdminConfig, AdminService, RenderMetrics, Sources};
+use admittance_admin::{Access, AdminService, RenderMetrics, Sources};
 use admittance_net::{
     limits::default_connections,
     listener::{ConnectionLimits, Listener, Stop, TransferLimits},
@@ -10,7 +10,7 @@ use admittance_net::{
 };
 use tokio::task::JoinHandle;
 
-use crate::{Error, Limits, config::ListenConfig, status::Observed};
+use crate::{Config, Error, Limits, config::ListenConfig, status::Observed};
 
 /// The maximum number of connections of the admin port.
 const ADMIN_CONNECTIONS: usize = 256;
@@ -71,65 +71,74 @@ fn connection_limits(limits: &Limits, upstream_timeout: Option<Duration>) -> Con
     }
 }
 
-pub(crate) struct AdminPort {
-    pub(crate) port: Port,
+/// The admin port. Until the driver runs, it only shows that the process is alive and not ready, and metrics.
+pub struct AdminPort {
+    pub(crate) address: SocketAddr,
+    pub(crate) tls: Option<ServerTls>,
     pub(crate) access: Access,
     metrics: RenderMetrics,
+    service: AdminService,
+    server: JoinHandle<()>,
+    stop: Stop,
 }
 
 impl std::fmt::Debug for AdminPort {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AdminPort")
-            .field("port", &self.port)
+            .field("address", &self.address)
             .finish_non_exhaustive()
     }
 }
 
 impl AdminPort {
-    pub(crate) async fn bind(
-        config: AdminConfig,
-        limits: &Limits,
-        metrics: RenderMetrics,
-    ) -> Result<Self, Error> {
-        let tls = config.tls().map(|tls| tls.server.clone());
+    /// Opens the port, if the configuration has one. `metrics` renders the reply of `/metrics`.
+    pub async fn open(config: &Config, metrics: RenderMetrics) -> Result<Option<Self>, Error> {
+        let Some(admin) = &config.admin else {
+            return Ok(None);
+        };
+        let tls = admin.tls().map(|tls| tls.server.clone());
         let limits = ConnectionLimits {
             connections: ADMIN_CONNECTIONS,
-            ..connection_limits(limits, None)
+            ..connection_limits(&config.limits, None)
         };
-        Ok(Self {
-            port: Port::bind("admin.address", config.address(), tls, limits).await?,
-            access: Access::new(&config),
+        let Port {
+            listener,
+            address,
+            tls,
+        } = Port::bind("admin.address", admin.address(), tls, limits).await?;
+        let (service, stop) = (AdminService::new(metrics.clone()), Stop::default());
+        Ok(Some(Self {
+            address,
+            tls,
+            access: Access::new(admin),
             metrics,
-        })
+            server: tokio::spawn(listener.serve(service.clone(), stop.clone(), None)),
+            service,
+            stop,
+        }))
     }
 
-    pub(crate) fn serve(self, observed: Arc<Observed>) -> AdminServer {
+    /// Its address, with the port that the system chose if the configured one is 0.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// From now on, serves the whole API.
+    pub(crate) fn start(&self, observed: Arc<Observed>) {
         let sources = Sources {
             host: observed.host.clone(),
+            accounts: observed.front.accounts(),
             is_stopping: observed.is_stopping.clone(),
-            metrics: self.metrics,
+            metrics: self.metrics.clone(),
             health: {
                 let observed = observed.clone();
                 Box::new(move || observed.front.health(observed.ip))
             },
             status: Box::new(move || observed.status()),
         };
-        let service = AdminService::new(self.access, sources);
-        let stop = Stop::default();
-        AdminServer {
-            server: tokio::spawn(self.port.listener.serve(service, stop.clone())),
-            stop,
-        }
+        self.service.start(self.access.clone(), sources);
     }
-}
 
-/// The admin port while it is served.
-pub(crate) struct AdminServer {
-    server: JoinHandle<()>,
-    stop: Stop,
-}
-
-impl AdminServer {
     pub(crate) async fn end(mut self) {
         self.stop.graceful.cancel();
         if tokio::time::timeout(LAST_ANSWERS, &mut self.server)

@@ -3,7 +3,6 @@
 use std::{convert::Infallible, sync::Arc};
 
 use admittance::{BodyLimits, Host, Passage};
-use admittance_bcs::upstream_end;
 use admittance_dialect::{Dialect, End};
 use admittance_net::upstream::{Choice, Server, Servers, Upstream, UpstreamConfig};
 use axum::body::Body;
@@ -38,7 +37,7 @@ impl Proxy {
             async move {
                 let reply = upstream.send(request).await;
                 Ok::<_, Infallible>(reply.unwrap_or_else(|error| {
-                    let end = upstream_end(error);
+                    let end = End::from(error);
                     Passage::Ended(end.as_str()).mark(dialect.reply(&end).map(Body::from))
                 }))
             }

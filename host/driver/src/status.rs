@@ -9,9 +9,9 @@ use std::{
 };
 
 use admittance::{Host, Moment};
-use admittance_admin::api::{CertificateStatus, ClusterStatus, ClusterWatch, DriverStatus};
+use admittance_admin::api::{CertificateStatus, DriverStatus};
 use admittance_bcs::{Registrations, zookeeper::Ensembles};
-use admittance_cluster::{Cluster, WatchStatus};
+use admittance_cluster::Cluster;
 use admittance_net::{
     tls::{self, ServerTls},
     upstream::Upstream,
@@ -51,32 +51,9 @@ impl Observed {
                 Front::Gateway(gateway) => Some(gateway.status()),
                 _ => None,
             },
-            cluster: self.cluster.as_ref().map(cluster),
+            cluster: self.cluster.as_ref().map(Cluster::status),
             certificates: own.chain(self.front.tls_status()).map(certificate).collect(),
         }
-    }
-}
-
-fn cluster(cluster: &Cluster) -> ClusterStatus {
-    let status = cluster.status();
-    let kinds = status.kinds.iter();
-    ClusterStatus {
-        server: status.server,
-        namespaces: watch("v1/Namespace", &status.namespaces),
-        kinds: kinds
-            .map(|(kind, status)| watch(&kind.to_string(), status))
-            .collect(),
-    }
-}
-
-fn watch(kind: &str, status: &WatchStatus) -> ClusterWatch {
-    ClusterWatch {
-        kind: kind.to_owned(),
-        state: status.state.as_str().to_owned(),
-        since: Moment(status.since),
-        objects: status.objects,
-        heard: status.heard.map(Moment),
-        problem: status.last_error.clone(),
     }
 }
 

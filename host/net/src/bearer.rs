@@ -20,6 +20,10 @@ impl TokenDigest {
         Self(Sha256::digest(token).into())
     }
 
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
     /// Takes the same time whatever is in them.
     pub fn is(&self, other: &Self) -> Choice {
         self.0.ct_eq(&other.0)

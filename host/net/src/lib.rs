@@ -16,5 +16,6 @@ pub mod listener;
 mod telemetry;
 pub mod tls;
 pub mod upstream;
+pub mod workers;
 
 pub use telemetry::{count_upstream_error, describe_metrics, status_class};

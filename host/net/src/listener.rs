@@ -1,4 +1,4 @@
-//! A listening port: accepts connections, and handles everything that may go wrong with one.
+//! A listening port: accepts connections, limits them, and handles their errors.
 
 mod activity;
 mod stream;
@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 use http::{Request, Response, Version};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
+    rt::{TokioIo, TokioTimer},
     server::conn::auto,
 };
 use metrics::{counter, gauge};
@@ -35,6 +35,7 @@ use crate::{
     limits::{FairLimit, Permit},
     telemetry,
     tls::{ServerTls, TlsConnection},
+    workers::{Place, StreamExecutor, Workers},
 };
 
 /// The pause after a failed accept: running out of file descriptors ends when a connection is closed.
@@ -126,8 +127,8 @@ impl Listener {
     }
 
     /// Accepts connections until stopped, and returns when the last one has ended. No connection can end or
-    /// delay this loop.
-    pub async fn serve<H: Handler>(self, handler: H, stop: Stop) {
+    /// delay this loop. They are served by the `workers`, or without them by this runtime.
+    pub async fn serve<H: Handler>(self, handler: H, stop: Stop, workers: Option<Workers>) {
         let connections = TaskTracker::new();
         let limit = FairLimit::new(self.limits.connections);
         let mut refused = RefusedConnections::default();
@@ -141,10 +142,19 @@ impl Listener {
                 limits: self.limits,
                 address,
                 stop: stop.clone(),
+                streams: StreamExecutor(workers.clone()),
                 _permit: permit,
             };
             let span = tracing::debug_span!("connection", client = %address);
-            connections.spawn(connection.run(stream).instrument(span));
+            match workers.as_ref().and_then(Workers::place) {
+                Some(place) => {
+                    let runtime = place.runtime().clone();
+                    connections.spawn_on(connection.run_at(place, stream).instrument(span), &runtime);
+                }
+                None => {
+                    connections.spawn(connection.run(stream).instrument(span));
+                }
+            }
         };
         loop {
             let accepted = tokio::select! {
@@ -213,10 +223,20 @@ struct Connection<H> {
     limits: ConnectionLimits,
     address: SocketAddr,
     stop: Stop,
+    streams: StreamExecutor,
     _permit: Permit,
 }
 
 impl<H: Handler> Connection<H> {
+    /// Runs it on this worker.
+    async fn run_at(self, _place: Place, stream: TcpStream) {
+        // It was accepted by another runtime.
+        match stream.into_std().and_then(TcpStream::from_std) {
+            Ok(stream) => self.run(stream).await,
+            Err(error) => tracing::warn!(%error, "a connection could not be handed to its thread"),
+        }
+    }
+
     async fn run(self, stream: TcpStream) {
         if H::IS_COUNTED {
             gauge!(telemetry::CONNECTIONS).increment(1);
@@ -302,7 +322,7 @@ impl<H: Handler> Connection<H> {
                 Ok::<_, Infallible>(response.map(|body| transfer.send(body)))
             }
         });
-        let mut builder = auto::Builder::new(TokioExecutor::new());
+        let mut builder = auto::Builder::new(self.streams.clone());
         builder.http1().timer(TokioTimer::new()).header_read_timeout(None);
         builder.http2().timer(TokioTimer::new());
         let mut connection = Box::pin(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));

@@ -25,7 +25,7 @@ use self::{
     servers::{InFlight, ServerSet},
 };
 pub use self::{
-    connection::{Connector, connector, tcp_connector},
+    connection::{Connector, Dial, Wire, connector, tcp_connector, tcp_connector_with},
     headers::is_upgrade,
     server::{InvalidServer, Server},
     servers::{Choice, FollowedServer, FollowedServers, Servers},
@@ -66,6 +66,8 @@ pub struct HealthCheck {
     pub interval: Duration,
     /// The timeout for the head of the answer. Default: 2 s.
     pub timeout: Duration,
+    /// The value of `Authorization`. Default: none.
+    pub authorization: Option<HeaderValue>,
 }
 
 impl HealthCheck {
@@ -160,10 +162,15 @@ impl fmt::Debug for Shared {
 
 impl Upstream {
     pub fn new(servers: Servers, choice: Choice, config: UpstreamConfig) -> Self {
+        Self::through(None, servers, choice, config)
+    }
+
+    /// An upstream whose connections are made by `dial`, if it is given.
+    pub fn through(dial: Option<Dial>, servers: Servers, choice: Choice, config: UpstreamConfig) -> Self {
         Self {
             servers: Arc::new(ServerSet::new(servers, choice)),
             shared: Arc::new(Shared {
-                pool: Pool::new(config.tls.clone(), config.connect_timeout),
+                pool: Pool::new(dial, config.tls.clone(), config.connect_timeout),
                 config,
                 tunnels: TaskTracker::new(),
                 stop_tunnels: CancellationToken::new(),

@@ -6,10 +6,13 @@ use std::{
     sync::Arc,
 };
 
-use admittance_admission::{Chain, Deadline, Failure, FailureKind, Hook, Phase, Request, Response, Stage};
+use admittance_admission::{
+    Authorizer, Chain, Deadline, Failure, FailureKind, Hook, Phase, Request, Response, Stage,
+};
 use admittance_catalog::{Catalog, Digest, ModuleReference};
 use admittance_definitions::{
-    CandidateDefinition, ChainDefinition, HookDefinition, Served, StageDefinition, WebhookDefinition,
+    CandidateDefinition, CelDefinition, ChainDefinition, HookDefinition, Served, StageDefinition,
+    WebhookDefinition,
 };
 use admittance_sandbox::{Sandbox, SandboxConfig};
 use admittance_webhook::{Webhook, WebhookClients, WebhookConfig};
@@ -23,6 +26,7 @@ use crate::{
     Error, RevisionModule, StageError, StageErrorCause,
     candidate::{Shadowed, Subject, Trial, Trials},
     plugins::{LiveModules, Loaded, LoadedPlugin, Order, Plugins, Preparation, Progress},
+    smallest_first::SmallestFirst,
     statistics::{StageStatistics, Statistics},
     status::HookStatus,
 };
@@ -85,7 +89,7 @@ impl Servers {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum MayFail<'a> {
     All,
-    /// Those of these definition files.
+    /// The stages of these definition files.
     Of(&'a HashSet<PathBuf>),
 }
 
@@ -103,17 +107,19 @@ pub(crate) struct Assembler {
     pub(crate) sandbox: SandboxConfig,
     pub(crate) catalog: Catalog,
     pub(crate) webhooks: WebhookClients,
+    /// For expressions that check permissions.
+    pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) progress: Arc<dyn Fn(Progress) + Send + Sync>,
     /// Created when the first plugin needs it: a host without plugins reserves no pool.
     pub(crate) started: OnceCell<Sandbox>,
-    /// Of the live tables.
+    /// The plugins of the live tables.
     pub(crate) plugins: Plugins,
     pub(crate) trials: Trials,
     pub(crate) statistics: Statistics,
     /// Limits concurrent fetches of modules.
     pub(crate) fetchers: Semaphore,
     /// Limits concurrent compilation and configuration of plugins.
-    pub(crate) workers: Semaphore,
+    pub(crate) compilers: SmallestFirst,
     /// Limits concurrent loading: a compiled plugin does not wait for the compiler.
     pub(crate) loaders: Semaphore,
 }
@@ -131,8 +137,8 @@ type Position = (usize, usize, bool);
 impl Assembler {
     /// From now on gives priority to requests: loads one plugin at a time, and compiles few.
     pub(crate) fn work_in_background(&self) {
+        self.compilers.set_limit(WORKERS_IN_BACKGROUND);
         // The permits are taken, so later calls have no effect.
-        self.workers.forget_permits(WORKERS - WORKERS_IN_BACKGROUND);
         self.loaders.forget_permits(WORKERS - 1);
         if let Some(sandbox) = self.started.get() {
             sandbox.prepare_in_background();
@@ -168,6 +174,7 @@ impl Assembler {
                         }
                     }
                     HookDefinition::Webhook(webhook) => self.webhook(webhook, definition.phase),
+                    HookDefinition::Cel(cel) => Ok(self.cel(cel)),
                 };
                 match built {
                     Ok(built) => {
@@ -284,7 +291,7 @@ impl Assembler {
             .get_or_try_init(async || Sandbox::new(self.sandbox.clone()))
             .await
             .map_err(Error::Sandbox)?;
-        if self.workers.available_permits() <= WORKERS_IN_BACKGROUND {
+        if self.compilers.limit() <= WORKERS_IN_BACKGROUND {
             sandbox.prepare_in_background();
         }
         // Stages with the same module and settings share one preparation.
@@ -319,6 +326,17 @@ impl Assembler {
             .errors
             .sort_by(|a, b| (&a.chain, &a.stage).cmp(&(&b.chain, &b.stage)));
         Ok(result)
+    }
+
+    fn cel(&self, definition: &CelDefinition) -> BuiltStage {
+        BuiltStage {
+            identity: definition.policy.identity(),
+            status: HookStatus::Cel {
+                expressions: definition.policy.summary(),
+            },
+            hook: definition.hook(self.authorizer.clone(), self.sandbox.cluster.clone()),
+            trial: None,
+        }
     }
 
     fn webhook(&self, definition: &WebhookDefinition, phase: Phase) -> Result<BuiltStage, StageErrorCause> {
@@ -386,7 +404,10 @@ impl LoadedPlugins {
         may_fail: bool,
     ) {
         let reference = order.reference.to_string();
-        let error = |cause| StageError::new(&order.chain, &order.stage, order.location, cause);
+        let error = |cause| StageError {
+            candidate: order.is_candidate,
+            ..StageError::new(&order.chain, &order.stage, order.location, cause)
+        };
         match loaded {
             Ok(loaded) => {
                 self.plugins.insert(position, loaded.plugin);

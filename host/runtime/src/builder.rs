@@ -18,6 +18,7 @@ use crate::{
     assembly::{Assembler, WORKERS},
     history::History,
     plugins::Plugins,
+    smallest_first::SmallestFirst,
     source::Source,
     stores::Stores,
 };
@@ -227,13 +228,14 @@ impl HostBuilder {
             sandbox: self.sandbox,
             catalog: Catalog::new(catalog)?,
             webhooks: WebhookClients::new(resolve),
+            authorizer: self.authorizer.clone(),
             progress: self.progress,
             started: OnceCell::new(),
             plugins: Plugins::default(),
             trials: Default::default(),
             statistics: Default::default(),
             fetchers: Semaphore::new(WORKERS),
-            workers: Semaphore::new(WORKERS),
+            compilers: SmallestFirst::new(WORKERS),
             loaders: Semaphore::new(WORKERS),
         });
         let source = Source {

@@ -69,7 +69,7 @@ pub(crate) struct Subject {
     pub(crate) stage: String,
     /// The plugin's module, settings and grants, as text.
     pub(crate) plugin: String,
-    /// Those of the candidate.
+    /// The candidate's module, settings and grants.
     pub(crate) candidate: String,
     pub(crate) share: Share,
 }

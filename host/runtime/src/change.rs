@@ -35,6 +35,7 @@ pub struct Application {
 /// The result of a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Applied {
     /// The live revision; in a dry run the one that it would have become.
     pub revision: u64,
@@ -52,6 +53,7 @@ pub struct Applied {
 /// The effect on a definition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct AppliedDefinition {
     /// Kind and name, `AdmissionChain/pods`.
     pub id: String,
@@ -186,8 +188,8 @@ impl Host {
         }
     }
 
-    /// Writes a change, and goes live with its table. `None` if another table than `base` went live in the meantime; then
-    /// nothing was written.
+    /// Writes a change, and goes live with its table. `None` if another table than `base` went live in the meantime, or the
+    /// definitions were read again; then nothing was written.
     async fn finish(
         &self,
         plan: Plan,
@@ -199,7 +201,10 @@ impl Host {
     ) -> Result<Option<Applied>, ChangeError> {
         let slot = self.slot().await?;
         let mut state = self.0.state.lock().await;
-        if !how.dry_run && self.table().revision() != base {
+        // Also stale if the definitions were read again since then: they may be invalid now, which going live with this
+        // plan would hide.
+        let is_stale = self.table().revision() != base || state.source.version != plan.version;
+        if !how.dry_run && is_stale {
             return Ok(None);
         }
         let number = state.history.next_number();
@@ -310,6 +315,8 @@ type Edit =
 
 /// A change that was checked, and whose table is not built yet.
 struct Plan {
+    /// The version of the source when it was made.
+    version: u64,
     change: Change,
     /// The definitions as they will be.
     usable: Usable,
@@ -336,6 +343,7 @@ async fn plan(source: &Source, edit: Arc<Edit>) -> Result<Plan, ChangeError> {
     let (served, written) = (usable.served(), paths.clone());
     let (modules, warnings) = blocking(move || modules_and_warnings(&served, &written)).await?;
     Ok(Plan {
+        version: source.version,
         change,
         usable,
         paths,

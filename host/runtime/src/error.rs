@@ -37,7 +37,7 @@ pub enum Error {
     IncompleteChange {
         /// The revision of the change.
         revision: u64,
-        /// Why.
+        /// The cause.
         source: StoreError,
     },
     /// Requests in flight still use too many earlier tables.
@@ -70,16 +70,18 @@ impl Error {
 
 /// A stage that cannot be built.
 #[derive(Debug, thiserror::Error)]
-#[error("{location}: stage {stage} of chain {chain}: {}", one_line(.cause))]
+#[error("{location}: {}stage {stage} of chain {chain}: {}", if *.candidate { "the candidate of " } else { "" }, one_line(.cause))]
 #[non_exhaustive]
 pub struct StageError {
     /// Its chain.
     pub chain: Arc<str>,
     /// Its name.
     pub stage: Arc<str>,
+    /// Whether its candidate cannot be built.
+    pub candidate: bool,
     /// Where it is defined.
     pub location: Location,
-    /// Why.
+    /// The cause.
     #[source]
     pub cause: StageErrorCause,
 }
@@ -93,6 +95,7 @@ impl StageError {
         Self {
             chain: chain.into(),
             stage: stage.into(),
+            candidate: false,
             location,
             cause,
         }

@@ -214,8 +214,9 @@ impl LayerState {
         };
         let body = self.collect(&head, body).await?;
         let reading = self.dialect.read(&head, &inspection, &body);
-        let (mut request, canonical) = match reading {
-            Ok(Reading::Admit { request, canonical }) => (*request, canonical),
+        let (mut request, canonical, fixed) = match reading {
+            Ok(Reading::Admit { request, canonical }) => (*request, canonical, None),
+            Ok(Reading::Fixed { request, rejection }) => (*request, None, Some(rejection)),
             Ok(Reading::Nothing) => return Ok(Passed::whole(head, body, Passage::Untouched)),
             Err(rejection) => return Err(self.end(&End::Rejected(&rejection), &[])),
         };
@@ -224,6 +225,9 @@ impl LayerState {
         let outcome = self.host.admit(request).await;
         if let Decision::Refused(refusal) = &outcome.decision {
             return Err(self.end(&End::Refused(refusal), &outcome.warnings));
+        }
+        if let Some(rejection) = fixed.filter(|_| outcome.is_changed()) {
+            return Err(self.end(&End::Rejected(&rejection), &outcome.warnings));
         }
         // No stage has read it, so its spelling does not matter.
         if outcome.trace.is_empty() {

@@ -42,11 +42,11 @@ mod journal;
 mod layer;
 mod live;
 mod metrics;
-mod moment;
 mod plugins;
 mod recording;
 mod reload;
 mod reviews;
+mod smallest_first;
 mod source;
 mod statistics;
 mod status;
@@ -63,7 +63,6 @@ pub use history::{
 pub use host::Host;
 pub use layer::{AdmissionLayer, AdmissionService, Passage, REQUEST_ID, request_uid};
 pub use metrics::{DURATION_BUCKETS, describe_metrics};
-pub use moment::Moment;
 pub use plugins::{Loaded, Progress};
 pub use recording::{
     InvalidRedaction, RecordedRequest, Recording, RecordingConfig, RecordingNote, Redaction,
@@ -76,7 +75,7 @@ pub use status::{
 };
 pub use table::Table;
 
-pub use admittance_admission::{Digest, ModuleReference, OciReference};
+pub use admittance_admission::{Digest, ModuleReference, Moment, OciReference};
 pub use admittance_definitions::{Expected, OnBadDefinition, Served};
 pub use admittance_sandbox::SandboxConfig;
 
@@ -84,15 +83,17 @@ pub use admittance_sandbox::SandboxConfig;
 pub mod admission {
     pub use admittance_admission::{
         Access, AccessAttributes, AuditAnnotation, Authorizer, AuthorizerError, Chain, ClusterError,
-        ClusterKind, ClusterReader, Deadline, Decision, Denial, Failure, FailureKind, FailurePolicy, Grants,
-        GroupVersionKind, GroupVersionResource, Hook, HttpOrigin, IdentityFields, InvalidClusterKind,
-        InvalidHttpOrigin, LabelOperator, LabelSelector, Labels, MatchConditions, MatchPolicy, Matcher, Mode,
+        ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Deadline, Decision, Denial, Failure,
+        FailureKind, FailurePolicy, FieldMask, Grants, GroupVersionKind, GroupVersionResource, Hook,
+        HttpAnswer, HttpAnswerError, HttpAnswers, HttpError, HttpGrant, HttpOrigin, HttpRequest,
+        HttpResponse, HttpSender, IdentityFields, InvalidClusterKind, InvalidHttpOrigin, InvalidPathPrefix,
+        IpNet, LabelOperator, LabelSelector, Labels, MatchConditions, MatchPolicy, Matcher, Mode,
         NamespaceLookupError, NamespaceSelector, NamespaceSource, NoAuthorizer, Object, ObjectError,
-        Operation, Outcome, Outline, Patch, PatchBuilder, PatchError, Pattern, Phase, Pointer, PointerError,
-        Protocol, Refusal, Reinvocation, Request, Requested, Requirement, ResourcePattern, Response,
-        ReviewVersion, Rule, RuleError, Scope, SelectorError, ServiceNaming, SideEffects, SkipReason,
-        Spelling, Stage, StageResult, StageSpec, StaticNamespaces, TraceRow, Uid, UnknownOperation, UserInfo,
-        Verdict, WebhookTarget, async_trait,
+        Operation, Outcome, Outline, Patch, PatchBuilder, PatchError, PathPrefix, Pattern, Phase, Pointer,
+        PointerError, Protocol, Refusal, Reinvocation, Request, Requested, Requirement, ResourcePattern,
+        Response, ReviewVersion, Rule, RuleError, Scope, SelectorError, ServiceNaming, SideEffects,
+        SkipReason, Spelling, Stage, StageResult, StageSpec, StaticNamespaces, Tape, Taped, TraceRow, Uid,
+        UnknownOperation, UserInfo, Verdict, WebhookTarget, async_trait,
     };
 }
 
@@ -112,10 +113,11 @@ pub mod catalog {
 /// Definitions of chains, and stores of them.
 pub mod definitions {
     pub use admittance_definitions::{
-        BadDefinition, CandidateDefinition, ChainDefinition, ChainId, DefinitionFile, DefinitionId,
-        DefinitionStore, Expected, FileChange, FileStore, HookDefinition, InvalidId, InvalidShare, Location,
-        Mistake, Mistakes, OnBadDefinition, PluginDefinition, Served, Share, StageDefinition, StageId,
-        StoreError, WebhookDefinition, load, load_text,
+        BadDefinition, CandidateDefinition, CelDefinition, ChainDefinition, ChainId, DefinitionFile,
+        DefinitionId, DefinitionStore, Expected, FileChange, FileStore, HookDefinition, InvalidId,
+        InvalidShare, Location, Mistake, Mistakes, OnBadDefinition, PluginDefinition, Served, Share,
+        StageDefinition, StageId, StoreError, StoreKind, StoredDefinition, WebhookDefinition, load,
+        load_text,
     };
 }
 
@@ -127,11 +129,11 @@ pub mod dialect {
     };
 }
 
-/// The configuration of the sandbox of plugins, and what plugins may use.
+/// The configuration of the sandbox of plugins.
 pub mod sandbox {
     #[cfg(feature = "plugins")]
     pub use admittance_sandbox::compile;
-    pub use admittance_sandbox::{Error, HttpError, HttpRequest, HttpResponse, HttpSender, SandboxConfig};
+    pub use admittance_sandbox::{Error, SandboxConfig};
 }
 
 /// The examples of the documentation, which are tested with this crate.

@@ -120,6 +120,7 @@ fn failures_of(stage: &Stage, hook: &HookStatus) -> impl Iterator<Item = Failure
     let (is_plugin, is_webhook) = match hook {
         HookStatus::Plugin(_) => (true, false),
         HookStatus::Webhook { .. } => (false, true),
+        HookStatus::Cel { .. } => (false, false),
         // It may return any failure.
         HookStatus::Native | HookStatus::Unavailable { .. } => (true, true),
     };

@@ -35,6 +35,15 @@ pub enum Progress {
         /// Its progress.
         progress: Box<FetchProgress>,
     },
+    /// A plugin is about to be configured and compiled, because its compiled form is not in the store.
+    Preparing {
+        /// The chain that it is for first.
+        chain: Arc<str>,
+        /// Its stage.
+        stage: Arc<str>,
+        /// The size of the module in bytes.
+        size: usize,
+    },
     /// A plugin is loaded.
     Loaded(Arc<Loaded>),
     /// A plugin of an earlier table is reused.
@@ -94,7 +103,7 @@ pub(crate) struct Order {
     pub(crate) phase: Phase,
     pub(crate) stage: Arc<str>,
     pub(crate) location: Location,
-    is_candidate: bool,
+    pub(crate) is_candidate: bool,
     pub(crate) reference: ModuleReference,
     pinned: Option<Digest>,
     settings: String,
@@ -385,7 +394,14 @@ async fn prepare(
             return Ok((prepared, true));
         }
     }
-    let _permit = permit(&assembler.workers).await?;
+    // Held while others with the same module wait for their turn too.
+    let _shared = sandbox.share(module.digest());
+    let _turn = assembler.compilers.turn(module.bytes().len()).await;
+    (assembler.progress)(Progress::Preparing {
+        chain: order.chain.clone(),
+        stage: order.stage.clone(),
+        size: module.bytes().len(),
+    });
     let prepared = sandbox
         .prepare(module.bytes().clone(), &order.settings, &order.config)
         .await?;

@@ -11,7 +11,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use admittance_admission::{Outcome, Request, ReviewVersion};
+use admittance_admission::{HttpAnswer, Outcome, Request, ReviewVersion, Tape, Taped};
 use admittance_definitions::Share;
 use admittance_dialect as dialect;
 use admittance_webhook as webhook;
@@ -53,7 +53,7 @@ pub struct RecordedRequest {
 }
 
 /// Information about a record.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct RecordingNote {
@@ -63,6 +63,20 @@ pub struct RecordingNote {
     pub revision: u64,
     /// The number of redacted values, each written as `[redacted]`.
     pub redacted: usize,
+    /// The answers to HTTP requests of plugins, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub http: Vec<HttpAnswer>,
+    /// The objects that look-ups of plugins found, and roles with what users may do; absent if no plugin looked anything
+    /// up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<Vec<Value>>,
+    /// The number of answers and objects that were left out, because there were too many for one request.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub missed: usize,
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// The limit of requests that wait to be read. Further ones are dropped, and counted.
@@ -81,6 +95,7 @@ pub struct Recording {
 #[derive(Debug)]
 struct Taken {
     request: Request,
+    taped: Taped,
     outcome: Outcome,
     at: Moment,
     revision: u64,
@@ -119,23 +134,30 @@ impl Recorders {
         }
     }
 
-    /// Captures the request for the recordings that want it; costs nothing without recordings.
-    pub(crate) fn take(&self, request: &Request) -> Option<(Request, Vec<Arc<Recorder>>)> {
+    /// Captures the request for the recordings that want it, and what its plugins will learn from outside; costs nothing
+    /// without recordings.
+    pub(crate) fn take(&self, request: &mut Request) -> Option<(Request, Vec<Arc<Recorder>>)> {
         let recorders = self.0.load();
         if recorders.is_empty() {
             return None;
         }
         let due = |tap: &&Arc<Recorder>| tap.share.is_due(tap.seen.fetch_add(1, Ordering::Relaxed));
         let due: Vec<_> = recorders.iter().filter(due).cloned().collect();
-        (!due.is_empty()).then(|| (request.clone(), due))
+        if due.is_empty() {
+            return None;
+        }
+        request.tape = Some(Tape::default());
+        Some((request.clone(), due))
     }
 }
 
 /// Delivers a captured request with its outcome.
 pub(crate) fn deliver((request, recorders): (Request, Vec<Arc<Recorder>>), outcome: &Outcome, revision: u64) {
+    let taped = request.tape.as_ref().map(Tape::take).unwrap_or_default();
     for tap in recorders {
         let taken = Taken {
             request: request.clone(),
+            taped: taped.clone(),
             outcome: outcome.clone(),
             at: Moment::now(),
             revision,
@@ -189,7 +211,26 @@ fn write(taken: &Taken, redact: &[Redaction]) -> Option<RecordedRequest> {
     let answer = dialect::write_review(ReviewVersion::V1, &taken.request.uid, Some(&taken.outcome));
     let mut request = part(&review, "request")?;
     let mut response = part(&answer, "response")?;
-    let redacted = redaction::apply(&taken.request, redact, &mut request, &mut response);
+    let mut redacted = redaction::apply(&taken.request, redact, &mut request, &mut response);
+    let mut http = taken.taped.http.clone();
+    for answer in &mut http {
+        redacted += redaction::apply_to(&mut answer.body, false, redact);
+    }
+    let mut cluster = Vec::new();
+    for (kind, object) in &taken.taped.objects {
+        let Ok(Value::Object(mut object)) = serde_json::from_str(object) else {
+            continue;
+        };
+        // The items of a list may have no type.
+        object
+            .entry("apiVersion")
+            .or_insert_with(|| kind.api_version().into());
+        object.entry("kind").or_insert_with(|| kind.kind().into());
+        let mut object = Value::Object(object);
+        let is_secret = kind.api_version() == "v1" && kind.kind() == "Secret";
+        redacted += redaction::apply_to(&mut object, is_secret, redact);
+        cluster.push(object);
+    }
     Some(RecordedRequest {
         api_version: ReviewVersion::V1.api_version().to_owned(),
         kind: "AdmissionReview".to_owned(),
@@ -199,6 +240,9 @@ fn write(taken: &Taken, redact: &[Redaction]) -> Option<RecordedRequest> {
             at: taken.at,
             revision: taken.revision,
             redacted,
+            http,
+            cluster: taken.taped.looked_up.then_some(cluster),
+            missed: taken.taped.missed,
         },
     })
 }

@@ -289,13 +289,10 @@ impl Source {
 fn bad_of(tolerated: &[(StageError, Served)]) -> Vec<BadDefinition> {
     let mut bad: BTreeMap<&str, BadDefinition> = BTreeMap::new();
     for (error, served) in tolerated {
-        let of_file = bad.entry(&error.location.file).or_insert_with(|| BadDefinition {
-            path: PathBuf::from(&error.location.file),
-            id: None,
-            reasons: Vec::new(),
-            served: *served,
-            is_transient: true,
-        });
+        let file = &error.location.file;
+        let of_file = bad
+            .entry(file)
+            .or_insert_with(|| BadDefinition::new(file, *served, true));
         of_file.reasons.push(error.to_string());
         if *served == Served::FailingStages {
             of_file.served = *served;
@@ -357,7 +354,7 @@ fn plugins(chain: &ChainDefinition) -> impl Iterator<Item = &PluginDefinition> {
 fn stage_plugins(stage: &StageDefinition) -> impl Iterator<Item = &PluginDefinition> {
     let plugin = match &stage.hook {
         HookDefinition::Plugin(plugin) => Some(plugin),
-        HookDefinition::Webhook(_) => None,
+        HookDefinition::Webhook(_) | HookDefinition::Cel(_) => None,
     };
     let candidate = stage.candidate.as_ref().map(|candidate| &candidate.plugin);
     plugin.into_iter().chain(candidate)

@@ -12,6 +12,7 @@ use crate::{Moment, Origin};
 /// The status of the live table at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Status {
     /// The version of the program.
     pub version: String,
@@ -42,6 +43,7 @@ pub struct Status {
 /// Why the newest definitions or modules, or some of them, are not live.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Problem {
     /// When it was first seen.
     pub since: Moment,
@@ -88,6 +90,7 @@ impl BadDefinitionStatus {
 /// The history of earlier tables.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct HistoryStatus {
     /// Its directory; absent if it is kept in memory, until the program ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -102,11 +105,11 @@ pub struct HistoryStatus {
 /// A chain of the live table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct ChainStatus {
     /// The name, unique in its phase.
     pub name: String,
     /// When its stages are called.
-    #[schemars(with = "PhaseSchema")]
     pub phase: Phase,
     /// The stages, in the order in which they are called.
     pub stages: Vec<StageStatus>,
@@ -115,16 +118,15 @@ pub struct ChainStatus {
 /// A stage of the live table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct StageStatus {
     /// The name, unique in its chain.
     pub name: String,
     /// What is called.
     pub hook: HookStatus,
     /// Whether its answer is enforced.
-    #[schemars(with = "ModeSchema")]
     pub mode: Mode,
     /// The failure policy.
-    #[schemars(with = "FailurePolicySchema")]
     pub failure_policy: FailurePolicy,
     /// Its health.
     pub state: StageState,
@@ -140,6 +142,7 @@ pub struct StageStatus {
 
 /// The health of a stage, by its last call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub enum StageState {
     /// It has not been called yet.
     Idle,
@@ -152,6 +155,7 @@ pub enum StageState {
 /// What a stage calls.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum HookStatus {
     /// A plugin.
     Plugin(PluginStatus),
@@ -159,6 +163,11 @@ pub enum HookStatus {
     Webhook {
         /// Its URL.
         url: String,
+    },
+    /// Expressions in CEL.
+    Cel {
+        /// How many validations and mutations there are.
+        expressions: String,
     },
     /// Native code of the embedding program.
     Native,
@@ -174,6 +183,7 @@ pub enum HookStatus {
 /// A loaded plugin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct PluginStatus {
     /// The plugin's own name.
     pub name: String,
@@ -198,6 +208,7 @@ pub struct PluginStatus {
 /// The statistics of a stage's calls since its hook went live.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct CallStatus {
     /// The start of the statistics.
     pub since: Moment,
@@ -222,6 +233,7 @@ pub struct CallStatus {
 /// A failed call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct FailureStatus {
     /// When it ended.
     pub at: Moment,
@@ -234,6 +246,7 @@ pub struct FailureStatus {
 /// A candidate and its statistics.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct CandidateStatus {
     /// The candidate.
     pub plugin: PluginStatus,
@@ -254,6 +267,7 @@ pub struct CandidateStatus {
 /// A candidate, and samples of differences.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct CandidateReport {
     /// Its stage, in the format of `admittance promote`.
     pub stage: String,
@@ -268,6 +282,7 @@ pub struct CandidateReport {
 /// A request on which a candidate and the plugin differ.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct DifferenceSample {
     /// When it was compared.
     pub at: Moment,
@@ -291,6 +306,7 @@ pub struct DifferenceSample {
 /// An answer in a sample.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct AnswerSample {
     /// `allow`, `patch`, `deny` or `failed`.
     pub verdict: String,
@@ -306,30 +322,4 @@ pub struct AnswerSample {
     /// Audit annotations, `key=value`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub audit_annotations: Vec<String>,
-}
-
-// Schemas of enums that are defined elsewhere.
-
-#[derive(JsonSchema)]
-#[schemars(rename = "Phase", inline)]
-#[expect(dead_code, reason = "only its schema is used")]
-enum PhaseSchema {
-    Mutating,
-    Validating,
-}
-
-#[derive(JsonSchema)]
-#[schemars(rename = "Mode", inline)]
-#[expect(dead_code, reason = "only its schema is used")]
-enum ModeSchema {
-    Enforce,
-    Audit,
-}
-
-#[derive(JsonSchema)]
-#[schemars(rename = "FailurePolicy", inline)]
-#[expect(dead_code, reason = "only its schema is used")]
-enum FailurePolicySchema {
-    Fail,
-    Ignore,
 }

@@ -66,8 +66,8 @@ impl Stores {
         Contents(reads.into_iter().map(|read| read.map(sorted)).collect())
     }
 
-    /// Reads all stores without acting upon it. If this is something else than what is known,
-    /// [`changed`](Self::changed) reports it, even if the caller is dropped: a store only reports what was not read yet.
+    /// Reads all stores without acting on the result. If it differs from what is known, [`changed`](Self::changed)
+    /// reports it, even if the caller is dropped meanwhile: a store does not report again what was read already.
     pub(crate) async fn peek(self: &Arc<Self>) -> Result<Contents, Error> {
         let stores = self.clone();
         let reading = tokio::spawn(async move {

@@ -19,7 +19,7 @@ use crate::{
 pub struct Table {
     pub(crate) revision: u64,
     pub(crate) chains: Vec<AssembledChain>,
-    /// Of `chains`.
+    /// The index of `chains`.
     pub(crate) index: ChainIndex,
     pub(crate) plugins: Vec<Arc<Loaded>>,
     pub(crate) namespaces: Arc<dyn NamespaceSource>,
@@ -78,14 +78,14 @@ impl Table {
 
     /// Passes the request through the selected chains that match it, within the host's request timeout and
     /// within `timeout`.
-    pub async fn admit_by(&self, request: Request, selection: &Selection, timeout: Duration) -> Outcome {
+    pub async fn admit_by(&self, mut request: Request, selection: &Selection, timeout: Duration) -> Outcome {
         let started = Instant::now();
         let matching: Vec<_> = self
             .chains_at(self.index.candidates(&request))
             .filter(|chain| selection.selects(chain) && chain.matches(&request))
             .collect();
         let is_matched = !matching.is_empty();
-        let taken = is_matched.then(|| self.recorders.take(&request)).flatten();
+        let taken = is_matched.then(|| self.recorders.take(&mut request)).flatten();
         let deadline = Deadline::after(self.request_timeout.min(timeout));
         let mut evaluation = Evaluation::new(request, deadline);
         let surroundings = Surroundings {

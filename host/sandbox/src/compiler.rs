@@ -25,7 +25,8 @@ use wasmtime::Engine;
 use crate::{
     Error, SandboxConfig,
     background::NICE,
-    engine::{chain, compile_settings},
+    engine::{Effort, chain, compile_settings},
+    kubewarden::CORE_MODULE,
 };
 
 /// The first argument of the program, before the job.
@@ -53,6 +54,7 @@ struct Job {
     memory: u64,
     /// The most processor time, in seconds, of all threads together.
     cpu_seconds: u64,
+    effort: Effort,
     /// Whether to run with low priority.
     in_background: bool,
 }
@@ -99,12 +101,19 @@ fn run(job: &Job) -> Result<Result<Vec<u8>, String>, String> {
             std::process::exit(ORPHANED);
         })
         .map_err(|error| format!("the thread that watches the parent cannot be started: {error}"))?;
-    let mut settings = compile_settings();
+    let mut settings = compile_settings(job.effort);
     settings.parallel_compilation(!job.in_background);
     let engine = Engine::new(&settings).map_err(|error| chain(&error))?;
-    Ok(engine
-        .precompile_component(&component)
-        .map_err(|error| chain(&error)))
+    Ok(precompile(&engine, &component).map_err(|error| chain(&error)))
+}
+
+/// Compiles a component or a core module.
+pub(crate) fn precompile(engine: &Engine, module: &[u8]) -> wasmtime::Result<Vec<u8>> {
+    if module.starts_with(CORE_MODULE) {
+        engine.precompile_module(module)
+    } else {
+        engine.precompile_component(module)
+    }
 }
 
 fn limit(job: &Job) -> io::Result<()> {
@@ -138,12 +147,14 @@ pub(crate) async fn compile_apart(
     program: &Path,
     config: &SandboxConfig,
     component: &[u8],
+    effort: Effort,
     in_background: bool,
 ) -> Result<Bytes, Error> {
     let job = Job {
         size: component.len(),
         memory: config.compile_memory,
         cpu_seconds: config.compile_time.as_secs().max(1),
+        effort,
         in_background,
     };
     let failed = |error: io::Error| Error::Compiler(error.to_string());
@@ -179,7 +190,7 @@ pub(crate) async fn compile_apart(
     match status.code() {
         Some(0) => Ok(answer.into()),
         Some(code) if code == i32::from(REFUSED) => {
-            Err(Error::Compile(String::from_utf8_lossy(&answer).into_owned()))
+            Err(Error::refused(String::from_utf8_lossy(&answer).into_owned()))
         }
         _ => Err(broken(status, &String::from_utf8_lossy(&last_words), &job)),
     }

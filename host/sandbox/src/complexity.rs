@@ -135,7 +135,10 @@ pub(crate) fn check(module: &[u8]) -> Result<(), Error> {
 }
 
 fn invalid(error: wasmparser::Error) -> Error {
-    Error::Compile(error.to_string())
+    match error.to_string() {
+        text if text.contains("unexpected end") => Error::Truncated(text),
+        text => Error::refused(text),
+    }
 }
 
 /// Counts for the whole module.

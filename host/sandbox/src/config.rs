@@ -1,8 +1,6 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use admittance_admission::{ClusterReader, Grants};
-
-use crate::HttpSender;
+use admittance_admission::{ClusterReader, Grants, HttpSender};
 
 /// Configuration of a [`Sandbox`](crate::Sandbox).
 #[derive(Clone, Debug)]
@@ -23,9 +21,11 @@ pub struct SandboxConfig {
     pub compile_memory: u64,
     /// The most processor time that a compiler may take for one component; whole seconds. Default 60 s.
     pub compile_time: Duration,
-    /// The wall-clock limit of one compilation, without waiting for its turn. Default 180 s.
+    /// The wall-clock limit of one compilation, not counting the time that it is queued. A [`compiler`](Self::compiler)
+    /// is limited by its processor time, and this only ends one that hangs: a large module must not fail because the
+    /// machine is busy. Default 1 h.
     pub prepare_timeout: Duration,
-    /// The timeout for each of `describe` and `configure`. Default 10 s.
+    /// The most processor time for each of `describe` and `configure`; ten times as much wall-clock time. Default 10 s.
     pub configure_timeout: Duration,
     /// The implementation of `admittance:plugin/cluster`. Default none: a plugin with the grant gets the
     /// error `unavailable`.
@@ -43,7 +43,7 @@ impl Default for SandboxConfig {
             compiler: None,
             compile_memory: 2 << 30,
             compile_time: Duration::from_secs(60),
-            prepare_timeout: Duration::from_secs(180),
+            prepare_timeout: Duration::from_secs(3600),
             configure_timeout: Duration::from_secs(10),
             cluster: None,
             http: None,

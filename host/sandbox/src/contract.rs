@@ -120,7 +120,7 @@ pub(crate) fn request<'a>(
         subresource: request.subresource.as_deref(),
         name: &request.name,
         namespace: request.namespace.as_deref(),
-        user: types::UserInfo {
+        user: types::UserInfoParam {
             username: &request.user.username,
             uid: &request.user.uid,
             groups: &lists.groups,

@@ -1,6 +1,6 @@
 use std::convert::Infallible;
 
-use admittance_admission::{Deadline, Failure, Hook, Request, Response};
+use admittance_admission::{Deadline, Digest, Failure, Hook, Request, Response};
 use async_trait::async_trait;
 use bytes::Bytes;
 
@@ -18,6 +18,10 @@ pub struct Prepared(Infallible);
 #[derive(Debug)]
 pub struct Plugin(Infallible);
 
+/// What preparations of a module share. Without the feature `engine` there is nothing.
+#[derive(Clone, Debug)]
+pub struct SharedModule(Infallible);
+
 impl Sandbox {
     /// # Errors
     ///
@@ -33,6 +37,11 @@ impl Sandbox {
 
     /// Never called.
     pub fn prepare_in_background(&self) {
+        match self.0 {}
+    }
+
+    /// Never called.
+    pub fn share(&self, _: Digest) -> SharedModule {
         match self.0 {}
     }
 

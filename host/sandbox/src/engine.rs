@@ -3,18 +3,21 @@ use std::{
     num::NonZeroUsize,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     thread,
     time::Duration,
 };
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use wasmtime::{
-    Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, component::Linker,
+    Config, Enabled, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, component::Linker,
 };
 
-use crate::{Error, SandboxConfig, background::Background, imports, prepare, store::CallState};
+use crate::{
+    Error, SandboxConfig, background::Background, imports, prepare, shared::SharedModules, store::CallState,
+};
 
 /// How long a guest runs before it yields, and the precision of its deadline.
 pub(crate) const TICK: Duration = Duration::from_millis(1);
@@ -63,6 +66,9 @@ pub(crate) struct Inner {
     /// One permit for each preparation.
     pub(crate) preparations: Arc<Semaphore>,
     pub(crate) background: Background,
+    pub(crate) shared: SharedModules,
+    /// The number of compilations so far: of modules, and of their instrumented forms and snapshots.
+    pub(crate) compilations: AtomicU64,
     ticker: Ticker,
 }
 
@@ -83,6 +89,8 @@ impl Sandbox {
                 calls: Arc::new(Semaphore::new(config.calls_in_flight as usize)),
                 preparations: Arc::new(Semaphore::new(PREPARATIONS as usize)),
                 background: Background::default(),
+                shared: SharedModules::default(),
+                compilations: AtomicU64::new(0),
                 config,
                 ticker,
             }),
@@ -106,6 +114,11 @@ impl Sandbox {
     /// serving. Before that, plugins are prepared with all cores.
     pub fn prepare_in_background(&self) {
         self.inner.background.begin(self.inner.config.compiler.is_none());
+    }
+
+    /// The number of compilations so far: of modules, and of their instrumented forms and snapshots.
+    pub fn compilations(&self) -> u64 {
+        self.inner.compilations.load(Ordering::Relaxed)
     }
 
     /// The number of free call slots.
@@ -154,15 +167,28 @@ fn engine_config(sandbox: &SandboxConfig) -> Config {
         // Resets only the pages that were written; kernels before 6.7 do without.
         .pagemap_scan(Enabled::Auto);
 
-    let mut config = compile_settings();
+    let mut config = compile_settings(Effort::Full);
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
     config
 }
 
-/// The compiler configuration, in this process or another.
-pub(crate) fn compile_settings() -> Config {
+/// How much time the compiler spends on fast code.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Effort {
+    /// The code runs once, to configure a plugin or to describe it.
+    Least,
+    Full,
+}
+
+/// The compiler configuration, in this process or another. Code of any effort runs in the same engine.
+pub(crate) fn compile_settings(effort: Effort) -> Config {
     let mut config = Config::new();
     config
+        .cranelift_opt_level(match effort {
+            Effort::Least => OptLevel::None,
+            Effort::Full => OptLevel::Speed,
+        })
         .epoch_interruption(true)
         .concurrency_support(false)
         .gc_support(false)

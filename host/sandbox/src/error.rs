@@ -30,15 +30,31 @@ pub enum Error {
         /// The limit in bytes.
         limit: usize,
     },
-    /// The bytes are not WebAssembly.
-    #[error("these bytes are not WebAssembly: a component begins with the bytes 00 61 73 6d 0d 00 01 00")]
-    NotWebAssembly,
-    /// A core module instead of a component.
+    /// The bytes are not WebAssembly. The text says what they are, if that is known, with a semicolon before it.
+    #[error("these bytes are not WebAssembly: a component begins with the bytes 00 61 73 6d 0d 00 01 00{0}")]
+    NotWebAssembly(&'static str),
+    /// The module ends too early.
+    #[error(
+        "the module is cut off: {0}; it is complete only if its build or its download ended without an error: \
+         build or copy it again"
+    )]
+    Truncated(String),
+    /// The component needs component-model async.
+    #[error(
+        "the component needs component-model async, which this host does not support: {0}; build it with \
+         synchronous functions and for WASI 0.2"
+    )]
+    NeedsAsync(String),
+    /// A core module that is not a policy of Kubewarden.
     #[error(
         "this is a WebAssembly core module, but a plugin must be a component; build it for wasm32-wasip2, \
-         or convert it with `wasm-tools component new`"
+         or convert it with `wasm-tools component new`; if it is a policy of Kubewarden, annotate it with \
+         `kwctl annotate`"
     )]
     CoreModule,
+    /// A policy of Kubewarden that this host cannot run.
+    #[error("the Kubewarden policy cannot be used: {0}")]
+    Policy(String),
     /// The component cannot be compiled.
     #[error(
         "the component does not compile: {0}; this host does not support garbage collection, threads, \
@@ -132,6 +148,19 @@ pub enum Error {
     Interrupted(String),
 }
 
+impl Error {
+    /// The error for a component that was refused for this reason.
+    pub(crate) fn refused(reason: String) -> Self {
+        // Validation names the feature; there is no other sign of it.
+        let needs_async = ["component model async", "component-model-async"];
+        if needs_async.iter().any(|text| reason.contains(text)) {
+            Self::NeedsAsync(reason)
+        } else {
+            Self::Compile(reason)
+        }
+    }
+}
+
 /// A step of loading a plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -139,6 +168,10 @@ pub enum Step {
     Describe,
     /// `configure`
     Configure,
+    /// The start-up code of a policy, or `protocol_version`.
+    Start,
+    /// `validate_settings` of a policy.
+    ValidateSettings,
 }
 
 impl fmt::Display for Step {
@@ -146,6 +179,8 @@ impl fmt::Display for Step {
         f.write_str(match self {
             Self::Describe => "describe",
             Self::Configure => "configure",
+            Self::Start => "start",
+            Self::ValidateSettings => "validate_settings",
         })
     }
 }

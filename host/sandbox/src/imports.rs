@@ -1,4 +1,9 @@
-use admittance_admission::{ClusterError, ClusterKind, FailureKind, HttpOrigin};
+use std::{num::NonZeroU32, sync::Arc};
+
+use admittance_admission::{
+    Access, AccessAttributes, ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Deadline,
+    FailureKind, FieldMask, HttpAnswer, HttpError, HttpGrant, HttpOrigin, HttpRequest, Tape, UserInfo,
+};
 use tracing::Level;
 use url::Url;
 use wasmtime::{
@@ -16,7 +21,6 @@ use wasmtime_wasi::{
 
 use crate::{
     Error,
-    capability::{HttpError, HttpRequest},
     contract::{
         ACCEPTED, PACKAGE, accepts,
         bindings::{
@@ -95,7 +99,9 @@ pub(crate) fn link(sandbox: &Inner, component: &Component) -> Result<Linked, Err
             .get_export_index(None, name)
             .ok_or_else(|| Error::NotAPlugin(format!("it does not export `{name}`")))
     };
-    export("describe")?;
+    if component.get_export_index(None, "describe").is_none() {
+        return Err(Error::NotAPlugin(no_exports(component)));
+    }
     let (admit, configure) = (export("admit")?, export("configure")?);
     let pre = linker
         .instantiate_pre(component)
@@ -107,6 +113,21 @@ pub(crate) fn link(sandbox: &Inner, component: &Component) -> Result<Linked, Err
         admit,
         configure,
     })
+}
+
+/// What a component without the exports of a plugin probably is.
+fn no_exports(component: &Component) -> String {
+    let component_type = component.component_type();
+    let is_program = component_type
+        .exports(component.engine())
+        .any(|(name, _)| name.starts_with("wasi:cli/run@"));
+    let why = if is_program {
+        "it is a program with a `main`; in Rust, a plugin is a library: move its code to src/lib.rs, with \
+         `crate-type = [\"cdylib\"]` below `[lib]`"
+    } else {
+        "in Rust, put `#[plugin]` on `impl Plugin for ...`"
+    };
+    format!("it does not export `describe` ({why})")
 }
 
 /// Refuses unknown imports, and defines the parts of WASI that are never granted as functions that fail the
@@ -156,6 +177,12 @@ fn satisfy_imports(linker: &mut Linker<CallState>, component: &Component) -> Res
         return Ok(());
     }
     let names = unknown.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>();
+    let needs_async = unknown
+        .iter()
+        .any(|name| name.starts_with("wasi:") && name.contains("@0.3."));
+    if needs_async {
+        return Err(Error::NeedsAsync(format!("it imports {}", names.join(", "))));
+    }
     Err(Error::UnknownImport(names.join(", ")))
 }
 
@@ -184,9 +211,7 @@ fn define_denials(
                     "the plugin called `{name}#{item}`; plugins have no files, no sockets and no WASI HTTP, \
                      and no stage can grant them"
                 );
-                into.func_new(item, move |_, _, _, _| {
-                    Err(Violation::error(FailureKind::CapabilityDenied, message.clone()))
-                })?;
+                into.func_new(item, move |_, _, _, _| Err(denied(message.clone())))?;
             }
             ComponentItem::Resource(resource) if !resources.contains(&resource) => {
                 let number = u32::try_from(resources.len()).unwrap_or(u32::MAX);
@@ -204,13 +229,14 @@ fn check_parts(component: &Component) -> Result<(), Error> {
     let Some(required) = component.resources_required() else {
         return Err(Error::UnknownImport("a core module or a component".to_owned()));
     };
-    for (what, needed, limit) in [
-        ("memories", required.num_memories, per_call::MEMORIES),
-        ("tables", required.num_tables, per_call::TABLES),
-    ] {
-        if needed > limit {
-            return Err(Error::TooManyParts { what, needed, limit });
-        }
+    check_count("memories", required.num_memories, per_call::MEMORIES)?;
+    check_count("tables", required.num_tables, per_call::TABLES)
+}
+
+/// Refuses a module that needs more than one call's share of these parts.
+pub(crate) fn check_count(what: &'static str, needed: u32, limit: u32) -> Result<(), Error> {
+    if needed > limit {
+        return Err(Error::TooManyParts { what, needed, limit });
     }
     Ok(())
 }
@@ -232,30 +258,146 @@ impl logging::Host for CallState {
 }
 
 impl CallState {
-    /// The kind, if the stage grants it.
-    fn granted_kind(&self, api_version: String, kind: String) -> wasmtime::Result<ClusterKind> {
+    /// The reader of the control plane and the kind, if the stage grants it; or why nothing can be read.
+    fn granted_reader(
+        &self,
+        api_version: String,
+        kind: String,
+    ) -> wasmtime::Result<Result<(Arc<dyn ClusterReader>, ClusterKind), cluster::Error>> {
         let kind = ClusterKind::new(api_version, kind);
+        // The grants are not known yet. A plugin that warms up with a sample gets what it gets in a native build.
         if self.preparing {
-            return Err(denied(
-                "the plugin reads from the control plane while it is configured".to_owned(),
-            ));
+            return Ok(Err(cluster::Error::Unavailable(PREPARING.to_owned())));
         }
-        if self.grants.cluster.contains(&kind) {
-            return Ok(kind);
+        if kind.is_access_review() {
+            return Ok(Err(cluster::Error::Refused(format!(
+                "there are no objects of `{kind}`; call `can-i`"
+            ))));
         }
-        Err(denied(format!(
-            "the plugin reads `{kind}` from the control plane without permission; add `{kind}` to `allow.cluster` \
-             of the stage"
-        )))
+        if !self.grants.cluster.contains(&kind) {
+            return Err(denied(format!(
+                "the plugin reads `{kind}` from the control plane without permission; add `{kind}` to \
+                 `allow.cluster` of the stage"
+            )));
+        }
+        Ok(self.reader().map(|reader| (reader, kind)))
+    }
+
+    fn reader(&self) -> Result<Arc<dyn ClusterReader>, cluster::Error> {
+        let reader = self.sandbox.config.cluster.clone();
+        reader.ok_or_else(|| cluster::Error::Unavailable(NO_CLUSTER.to_owned()))
+    }
+
+    /// The user that a plugin asks about, if the stage grants that.
+    fn asked_user(&self, user: Option<types::UserInfoResult>) -> wasmtime::Result<UserInfo> {
+        let missing = |kind: ClusterKind, who: &str| {
+            denied(format!(
+                "the plugin asks what {who} may do without permission; add `{kind}` to `allow.cluster` of the stage"
+            ))
+        };
+        match user {
+            Some(user) if self.grants.any_access() => Ok(UserInfo {
+                username: user.username,
+                uid: user.uid,
+                groups: user.groups,
+                extra: user.extra.into_iter().collect(),
+            }),
+            Some(_) => Err(missing(ClusterKind::any_access(), "other users")),
+            None if self.grants.own_access() => Ok(self.user.clone()),
+            None => Err(missing(ClusterKind::own_access(), "the user of the request")),
+        }
     }
 }
 
-fn denied(message: String) -> wasmtime::Error {
+/// Waits for an answer of the control plane until the deadline of the call.
+async fn ask<T>(
+    deadline: Deadline,
+    answer: impl Future<Output = Result<T, ClusterError>>,
+) -> Result<T, cluster::Error> {
+    match tokio::time::timeout_at(deadline.instant(), answer).await {
+        Ok(answer) => answer.map_err(Into::into),
+        Err(_) => Err(cluster::Error::Timeout),
+    }
+}
+
+async fn list_of(
+    tape: Option<&Tape>,
+    reader: &dyn ClusterReader,
+    kind: &ClusterKind,
+    query: &ClusterQuery,
+    deadline: Deadline,
+) -> Result<ClusterPage, cluster::Error> {
+    let page = ask(deadline, reader.list(kind, query, deadline)).await?;
+    if let Some(tape) = tape {
+        tape.objects(kind, &page.objects);
+    }
+    Ok(page)
+}
+
+/// Gives way to other calls between large objects that are searched, until the deadline.
+pub(crate) struct Pace {
+    deadline: Deadline,
+    /// Since it last gave way.
+    bytes: usize,
+}
+
+impl Pace {
+    pub(crate) fn new(deadline: Deadline) -> Self {
+        Self { deadline, bytes: 0 }
+    }
+
+    /// To be called before each object.
+    pub(crate) async fn before(&mut self, object: &str) -> Result<(), cluster::Error> {
+        self.bytes += object.len();
+        if self.bytes > BYTES_AT_ONCE {
+            self.bytes = 0;
+            tokio::task::yield_now().await;
+            if self.deadline.has_passed() {
+                return Err(cluster::Error::Timeout);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The wanted parts of objects.
+async fn select(
+    page: &ClusterPage,
+    fields: &FieldMask,
+    deadline: Deadline,
+) -> Result<Vec<String>, cluster::Error> {
+    if fields.is_whole() {
+        return Ok(page.objects.iter().map(|object| object.to_string()).collect());
+    }
+    let mut selected = Vec::with_capacity(page.objects.len());
+    let mut pace = Pace::new(deadline);
+    for object in &page.objects {
+        pace.before(object).await?;
+        let part = fields.apply(object).map_err(|error| {
+            cluster::Error::Unavailable(format!("an object of the control plane is not JSON: {error}"))
+        })?;
+        selected.push(part);
+    }
+    Ok(selected)
+}
+
+/// A call of something that is not granted.
+pub(crate) fn denied(message: String) -> wasmtime::Error {
     Violation::error(FailureKind::CapabilityDenied, message)
 }
 
+pub(crate) const PREPARING: &str = "the plugin is being configured";
 const NO_CLUSTER: &str = "no control plane is configured on this host";
 const NO_HTTP: &str = "outgoing requests of plugins are not enabled on this host";
+
+/// The most objects of a page.
+const PAGE_MAX: NonZeroU32 = NonZeroU32::new(500).unwrap();
+
+/// How many bytes of objects are searched for fields before other work on the thread gets its turn.
+const BYTES_AT_ONCE: usize = 256 << 10;
+
+/// The share of a call's remaining time that one HTTP request may take.
+const TIME_FOR_REQUESTS: f64 = 0.9;
 
 impl From<ClusterError> for cluster::Error {
     fn from(error: ClusterError) -> Self {
@@ -275,17 +417,17 @@ impl cluster::Host for CallState {
         namespace: Option<String>,
         name: String,
     ) -> wasmtime::Result<Result<Option<String>, cluster::Error>> {
-        let kind = self.granted_kind(api_version, kind)?;
-        let Some(reader) = self.sandbox.config.cluster.clone() else {
-            return Ok(Err(cluster::Error::Unavailable(NO_CLUSTER.to_owned())));
+        let (reader, kind) = match self.granted_reader(api_version, kind)? {
+            Ok(granted) => granted,
+            Err(error) => return Ok(Err(error)),
         };
         let answer = reader.get(&kind, namespace.as_deref(), &name, self.deadline);
-        Ok(
-            match tokio::time::timeout_at(self.deadline.instant(), answer).await {
-                Ok(answer) => answer.map_err(Into::into),
-                Err(_) => Err(cluster::Error::Timeout),
-            },
-        )
+        let answer = ask(self.deadline, answer).await;
+        if let (Some(tape), Ok(found)) = (&self.tape, &answer) {
+            let found = found.as_deref().map(Arc::from);
+            tape.objects(&kind, &found);
+        }
+        Ok(answer)
     }
 
     async fn list(
@@ -295,37 +437,107 @@ impl cluster::Host for CallState {
         namespace: Option<String>,
         label_selector: String,
     ) -> wasmtime::Result<Result<Vec<String>, cluster::Error>> {
-        let kind = self.granted_kind(api_version, kind)?;
-        let Some(reader) = self.sandbox.config.cluster.clone() else {
-            return Ok(Err(cluster::Error::Unavailable(NO_CLUSTER.to_owned())));
+        let (reader, kind) = match self.granted_reader(api_version, kind)? {
+            Ok(granted) => granted,
+            Err(error) => return Ok(Err(error)),
         };
-        let answer = reader.list(&kind, namespace.as_deref(), &label_selector, self.deadline);
+        let mut query = ClusterQuery::default();
+        query.namespace = namespace;
+        query.label_selector = label_selector;
         Ok(
-            match tokio::time::timeout_at(self.deadline.instant(), answer).await {
-                Ok(answer) => answer.map_err(Into::into),
-                Err(_) => Err(cluster::Error::Timeout),
+            match list_of(self.tape.as_ref(), &*reader, &kind, &query, self.deadline).await {
+                Ok(page) => select(&page, &query.fields, self.deadline).await,
+                Err(error) => Err(error),
             },
         )
     }
+
+    async fn list_page(
+        &mut self,
+        request: cluster::PageRequest,
+    ) -> wasmtime::Result<Result<cluster::Page, cluster::Error>> {
+        let (reader, kind) = match self.granted_reader(request.api_version, request.kind)? {
+            Ok(granted) => granted,
+            Err(error) => return Ok(Err(error)),
+        };
+        let fields = match FieldMask::new(request.fields.iter().map(String::as_str)) {
+            Ok(fields) => fields,
+            Err(why) => return Ok(Err(cluster::Error::Refused(why))),
+        };
+        let mut query = ClusterQuery::default();
+        query.namespace = request.namespace;
+        query.label_selector = request.label_selector;
+        query.fields = fields;
+        query.limit = Some(NonZeroU32::new(request.limit).map_or(PAGE_MAX, |limit| limit.min(PAGE_MAX)));
+        query.from = request.continue_;
+        let page = match list_of(self.tape.as_ref(), &*reader, &kind, &query, self.deadline).await {
+            Ok(page) => page,
+            Err(error) => return Ok(Err(error)),
+        };
+        let items = select(&page, &query.fields, self.deadline).await;
+        Ok(items.map(|items| cluster::Page {
+            items,
+            continue_: page.rest,
+        }))
+    }
+
+    async fn can_i(
+        &mut self,
+        action: cluster::Action,
+        user: Option<types::UserInfoResult>,
+    ) -> wasmtime::Result<Result<cluster::Access, cluster::Error>> {
+        if self.preparing {
+            return Ok(Err(cluster::Error::Unavailable(PREPARING.to_owned())));
+        }
+        let user = self.asked_user(user)?;
+        let reader = match self.reader() {
+            Ok(reader) => reader,
+            Err(error) => return Ok(Err(error)),
+        };
+        let action = attributes(action);
+        let answer = ask(self.deadline, reader.access(&user, &action, self.deadline)).await;
+        if let (Some(tape), Ok(access)) = (&self.tape, &answer) {
+            tape.access(&user, &action, access.allowed);
+        }
+        Ok(answer.map(|Access { allowed, reason }| cluster::Access { allowed, reason }))
+    }
 }
 
-impl From<HttpError> for http::Error {
-    fn from(error: HttpError) -> Self {
-        match error {
-            HttpError::Unavailable(why) => Self::Unavailable(why),
-            HttpError::Invalid(why) => Self::Invalid(why),
-            HttpError::Unreachable(why) => Self::Unreachable(why),
-            HttpError::Timeout => Self::Timeout,
-            HttpError::TooLarge(limit) => Self::TooLarge(limit),
-        }
+fn attributes(action: cluster::Action) -> AccessAttributes {
+    match action {
+        cluster::Action::Resource(action) => AccessAttributes::Resource {
+            verb: action.verb,
+            group: action.group,
+            version: "*".to_owned(),
+            resource: action.resource,
+            subresource: action.subresource.unwrap_or_default(),
+            namespace: action.namespace.unwrap_or_default(),
+            name: action.name.unwrap_or_default(),
+            field_selector: String::new(),
+            label_selector: String::new(),
+        },
+        cluster::Action::Path(cluster::PathAction { verb, path }) => AccessAttributes::Path { verb, path },
     }
+}
+
+/// What the plugin gets instead of a response; an error if that ends its call.
+fn no_response(error: HttpError) -> wasmtime::Result<http::Error> {
+    Ok(match error {
+        HttpError::Unavailable(why) => http::Error::Unavailable(why),
+        HttpError::Invalid(why) => http::Error::Invalid(why),
+        HttpError::Unreachable(why) => http::Error::Unreachable(why),
+        HttpError::Timeout => http::Error::Timeout,
+        HttpError::TooLarge(limit) => http::Error::TooLarge(limit),
+        HttpError::Denied(message) => return Err(denied(message)),
+    })
 }
 
 /// Parses a URL that a plugin may use.
 fn address(text: &str) -> Result<(Url, HttpOrigin), http::Error> {
     let invalid = |why: &str| http::Error::Invalid(format!("`{text}` {why}"));
     let url = Url::parse(text).map_err(|error| invalid(&format!("is not a valid URL: {error}")))?;
-    let origin = HttpOrigin::of(&url).ok_or_else(|| invalid("is not an https URL"))?;
+    let origin = HttpOrigin::of(&url)
+        .ok_or_else(|| invalid("is neither an https URL, nor an http URL of a loopback address"))?;
     if !url.username().is_empty() || url.password().is_some() {
         return Err(http::Error::Invalid(
             "the URL has a user name or a password".to_owned(),
@@ -343,21 +555,11 @@ impl http::Host for CallState {
         request: http::Request,
     ) -> wasmtime::Result<Result<http::Response, http::Error>> {
         if self.preparing {
-            return Err(denied(
-                "the plugin sends a request while it is configured".to_owned(),
-            ));
+            return Ok(Err(http::Error::Unavailable(PREPARING.to_owned())));
         }
         let (url, origin) = match address(&request.url) {
             Ok(address) => address,
             Err(error) => return Ok(Err(error)),
-        };
-        if !self.grants.http.contains(&origin) {
-            return Err(denied(format!(
-                "the plugin sends a request to `{origin}` without permission; add `{origin}` to `allow.http` of the stage"
-            )));
-        }
-        let Some(sender) = self.sandbox.config.http.clone() else {
-            return Ok(Err(http::Error::Unavailable(NO_HTTP.to_owned())));
         };
         let http::Request {
             method,
@@ -365,25 +567,34 @@ impl http::Host for CallState {
             body,
             ..
         } = request;
-        let answer = sender.send(
-            HttpRequest {
-                method,
-                url,
-                headers,
-                body,
-            },
-            self.deadline,
-        );
-        Ok(
-            match tokio::time::timeout_at(self.deadline.instant(), answer).await {
-                Ok(Ok(answer)) => Ok(http::Response {
-                    status: answer.status,
-                    headers: answer.headers,
-                    body: answer.body,
-                }),
-                Ok(Err(error)) => Err(error.into()),
-                Err(_) => Err(http::Error::Timeout),
-            },
-        )
+        let grant = HttpGrant::of(&self.grants.http, &origin, &method, url.path()).map_err(denied)?;
+        let Some(sender) = self.sandbox.config.http.clone() else {
+            return Ok(Err(http::Error::Unavailable(NO_HTTP.to_owned())));
+        };
+        let mut request = HttpRequest::new(method, url);
+        request.headers = headers;
+        request.body = body;
+        let sent = format!("{} {origin}{}", request.method, request.url.path());
+        let taped = self
+            .tape
+            .clone()
+            .map(|tape| (tape, request.method.clone(), request.url.clone()));
+        // The rest of the time is for the plugin's own answer to an error.
+        let deadline = Deadline::after(self.deadline.remaining().mul_f64(TIME_FOR_REQUESTS));
+        let answer = sender.send(grant, request, deadline);
+        let answer = tokio::time::timeout_at(deadline.instant(), answer).await;
+        let answer = answer.unwrap_or(Err(HttpError::Timeout));
+        if let Some((tape, method, url)) = taped {
+            tape.http(HttpAnswer::recorded(&method, &url, &answer));
+        }
+        self.log.sent(&sent, answer.as_ref().map(|answer| answer.status));
+        match answer {
+            Ok(answer) => Ok(Ok(http::Response {
+                status: answer.status,
+                headers: answer.headers,
+                body: answer.body,
+            })),
+            Err(error) => no_response(error).map(Err),
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! Inspection of a module, without settings.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use wasmtime::component::Component;
@@ -7,7 +9,9 @@ use wasmtime::component::Component;
 use crate::{
     Description, Error, PluginConfig, Sandbox, complexity,
     contract::PACKAGE,
+    engine::Effort,
     imports::{WASI, link},
+    kubewarden::CORE_MODULE,
     prepare::{Preparation, check_bytes, on_blocking_thread},
 };
 
@@ -17,10 +21,15 @@ use crate::{
 pub struct Inspection {
     /// Its own description.
     pub description: Description,
-    /// The version of the contract that it is built for, if it names one.
+    /// How it is called: `admittance:plugin` for a component, `kubewarden:wapc` or `kubewarden:wasi` for a policy.
+    pub interface: String,
+    /// The version of that contract that it is built for, if it names one.
     pub contract: Option<String>,
     /// Its imports, in its own order.
     pub imports: Vec<Import>,
+    /// What else it says of itself, such as its author.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub annotations: BTreeMap<String, String>,
 }
 
 /// An interface that a module imports.
@@ -81,7 +90,10 @@ impl Sandbox {
         let work = Preparation::new(self, "{}", &PluginConfig::default()).await?;
         on_blocking_thread(async move || {
             complexity::check(&module)?;
-            let component = work.component(&work.compile(module).await?)?;
+            if module.starts_with(CORE_MODULE) {
+                return work.inspect_policy(module).await;
+            }
+            let component = work.component(&work.compile(module, Effort::Least).await?)?;
             let linked = link(&work.sandbox, &component)?;
             let description = work.describe(&linked).await?;
             Ok(inspection(&component, description))
@@ -105,6 +117,8 @@ fn inspection(component: &Component, description: Description) -> Inspection {
     };
     Inspection {
         description,
+        interface: PACKAGE.trim_end_matches('/').to_owned(),
+        annotations: BTreeMap::new(),
         contract: imports.iter().find_map(version),
         imports,
     }

@@ -1,4 +1,4 @@
-//! Plugins as stages: WebAssembly components, with an instance per call and limits.
+//! Plugins as stages: WebAssembly components and Kubewarden policies, with an instance per call and limits.
 //!
 //! A [`Sandbox`] is created once per process. It [prepares](Sandbox::prepare) a module, which checks it,
 //! configures it and compiles what `configure` left; and it [loads](Sandbox::load) what was prepared as a
@@ -15,7 +15,6 @@
 
 #[cfg(feature = "engine")]
 mod background;
-mod capability;
 #[cfg(feature = "engine")]
 mod compiler;
 #[cfg(feature = "engine")]
@@ -36,11 +35,15 @@ mod imports;
 #[cfg(feature = "engine")]
 mod inspect;
 #[cfg(feature = "engine")]
+mod kubewarden;
+#[cfg(feature = "engine")]
 mod logging;
 #[cfg(feature = "engine")]
 mod plugin;
 #[cfg(feature = "engine")]
 mod prepare;
+#[cfg(feature = "engine")]
+mod shared;
 #[cfg(feature = "engine")]
 mod snapshot;
 #[cfg(feature = "engine")]
@@ -48,11 +51,10 @@ mod stdio;
 #[cfg(feature = "engine")]
 mod store;
 
-pub use capability::{HttpError, HttpRequest, HttpResponse, HttpSender};
 pub use config::{Limits, LogLimits, PluginConfig, SandboxConfig};
 pub use description::{Capability, Configured, Description, ResourceHint};
 #[cfg(not(feature = "engine"))]
-pub use disabled::{Plugin, Prepared, Sandbox};
+pub use disabled::{Plugin, Prepared, Sandbox, SharedModule};
 pub use error::{Error, SettingsMistake, Step};
 #[cfg(feature = "engine")]
 pub use {
@@ -61,4 +63,5 @@ pub use {
     inspect::{Grant, Import, Inspection},
     plugin::Plugin,
     prepare::Prepared,
+    shared::SharedModule,
 };

@@ -1,5 +1,6 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use admittance_admission::HttpError;
 use tracing::Level;
 
 use crate::LogLimits;
@@ -13,6 +14,9 @@ const TAIL: usize = 4 << 10;
 /// The longest line of a standard stream, in bytes; longer ones are split.
 const LINE: usize = 4 << 10;
 
+/// How many requests of a call are logged.
+const REQUESTS: u32 = 64;
+
 /// The log of one call, shared between its store and the streams in it.
 #[derive(Clone)]
 pub(crate) struct CallLog(Arc<Mutex<Lines>>);
@@ -21,6 +25,7 @@ struct Lines {
     plugin: Arc<str>,
     uid: String,
     left: LogLimits,
+    requests_left: u32,
     dropped: u64,
     out: Vec<u8>,
     err: Vec<u8>,
@@ -65,6 +70,7 @@ impl CallLog {
             plugin,
             uid,
             left: limits,
+            requests_left: REQUESTS,
             dropped: 0,
             out: Vec::new(),
             err: Vec::new(),
@@ -81,6 +87,29 @@ impl CallLog {
     pub(crate) fn line(&self, level: Level, context: &str, message: &str) {
         if enabled(level) {
             self.lines().emit(level, context, message);
+        }
+    }
+
+    /// Logs a request that the host sent for the plugin, without its query and with the status of the answer.
+    pub(crate) fn sent(&self, request: &str, status: Result<u16, &HttpError>) {
+        if !enabled(Level::INFO) {
+            return;
+        }
+        let mut lines = self.lines();
+        if lines.requests_left == 0 {
+            lines.dropped += 1;
+            return;
+        }
+        lines.requests_left -= 1;
+        let (plugin, uid) = (&*lines.plugin, lines.uid.as_str());
+        let request = request
+            .get(..request.floor_char_boundary(LINE))
+            .unwrap_or_default();
+        match status {
+            Ok(status) => tracing::info!(target: TARGET, plugin, uid, request, status, "a request was sent"),
+            Err(error) => {
+                tracing::info!(target: TARGET, plugin, uid, request, %error, "a request was not answered");
+            }
         }
     }
 
@@ -286,6 +315,20 @@ mod tests {
                 ),
             }
         }
+    }
+
+    #[test]
+    fn requests_have_a_limit_of_their_own() {
+        let lines = logged(LogLimits { lines: 0, bytes: 0 }, ALL, |log| {
+            log.sent(&"é".repeat(LINE), Err(&HttpError::Timeout));
+            for _ in 0..REQUESTS + 1 {
+                log.sent("GET https://a.example/", Ok(200));
+            }
+        });
+        let requests = lines.iter().filter(|line| line.starts_with("INFO"));
+        assert_eq!(requests.count(), REQUESTS as usize);
+        assert_eq!(lines[0].matches('é').count(), LINE / 2);
+        assert!(lines.last().unwrap().ends_with("dropped=2"), "{lines:?}");
     }
 
     #[test]

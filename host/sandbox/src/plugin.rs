@@ -11,6 +11,7 @@ use crate::{
     error::{SettingsMistake, join},
     failure::failure,
     imports::Linked,
+    kubewarden::Policy,
     store::{Call, CallState},
 };
 
@@ -22,14 +23,24 @@ const OWN_ERROR: usize = 2000;
 /// Each call gets its own instance, which is discarded afterwards.
 pub struct Plugin {
     pub(crate) sandbox: Arc<Inner>,
-    pub(crate) linked: Linked,
+    pub(crate) guest: Guest,
     pub(crate) name: Arc<str>,
     pub(crate) limits: Limits,
     pub(crate) grants: Arc<Grants>,
     pub(crate) description: Description,
     pub(crate) configured: Configured,
-    /// The settings, if every call needs them again.
-    pub(crate) settings: Option<String>,
+}
+
+/// What is called.
+pub(crate) enum Guest {
+    /// A component that exports the world of the contract.
+    Component {
+        linked: Linked,
+        /// The settings, if every call needs them again.
+        settings: Option<String>,
+    },
+    /// A policy of Kubewarden.
+    Policy(Policy),
 }
 
 impl Plugin {
@@ -49,7 +60,12 @@ impl Plugin {
         request: &Request,
         deadline: Deadline,
     ) -> Result<Response, Failure> {
-        let answer = self.guest(store, request).await;
+        let answer = match &self.guest {
+            Guest::Component { linked, settings } => {
+                component(linked, settings.as_deref(), store, request).await
+            }
+            Guest::Policy(policy) => policy.admit(store, request).await,
+        };
         store.data().log.finish();
         match answer {
             Ok(Ok(response)) => {
@@ -59,37 +75,6 @@ impl Plugin {
             Ok(Err(message)) => Err(self.own_error(message)),
             Err(error) => Err(failure(&error, store.data())),
         }
-    }
-
-    async fn guest(
-        &self,
-        store: &mut Store<CallState>,
-        request: &Request,
-    ) -> wasmtime::Result<Result<types::Response, String>> {
-        let instance = self.linked.pre.instantiate_async(&mut *store).await?;
-        if let Some(settings) = &self.settings {
-            let configure = instance.get_typed_func::<(&str,), (Result<(), Vec<types::SettingsError>>,)>(
-                &mut *store,
-                &self.linked.configure,
-            )?;
-            if let (Err(mistakes),) = configure.call_async(&mut *store, (settings.as_str(),)).await? {
-                return Ok(Err(format!(
-                    "it rejected its settings: {}",
-                    join(&mistakes_of(mistakes))
-                )));
-            }
-            store.data_mut().grant();
-        }
-        let lists = contract::Lists::of(request);
-        let extra = lists.extra();
-        let admit = instance.get_typed_func::<(types::Request<'_>,), (Result<types::Response, String>,)>(
-            &mut *store,
-            &self.linked.admit,
-        )?;
-        let (answer,) = admit
-            .call_async(&mut *store, (contract::request(request, &lists, &extra),))
-            .await?;
-        Ok(answer)
     }
 
     fn timeout(&self, deadline: Deadline, asked: Deadline) -> Failure {
@@ -103,6 +88,39 @@ impl Plugin {
             format!("the plugin gave no verdict within {why}"),
         )
     }
+}
+
+/// The answer of a component.
+async fn component(
+    linked: &Linked,
+    settings: Option<&str>,
+    store: &mut Store<CallState>,
+    request: &Request,
+) -> wasmtime::Result<Result<types::Response, String>> {
+    let instance = linked.pre.instantiate_async(&mut *store).await?;
+    if let Some(settings) = settings {
+        let configure = instance.get_typed_func::<(&str,), (Result<(), Vec<types::SettingsError>>,)>(
+            &mut *store,
+            &linked.configure,
+        )?;
+        if let (Err(mistakes),) = configure.call_async(&mut *store, (settings,)).await? {
+            return Ok(Err(format!(
+                "it rejected its settings: {}",
+                join(&mistakes_of(mistakes))
+            )));
+        }
+        store.data_mut().grant();
+    }
+    let lists = contract::Lists::of(request);
+    let extra = lists.extra();
+    let admit = instance.get_typed_func::<(types::Request<'_>,), (Result<types::Response, String>,)>(
+        &mut *store,
+        &linked.admit,
+    )?;
+    let (answer,) = admit
+        .call_async(&mut *store, (contract::request(request, &lists, &extra),))
+        .await?;
+    Ok(answer)
 }
 
 /// Converts the plugin's mistakes to the types of this crate.
@@ -136,8 +154,17 @@ impl Hook for Plugin {
                 uid: request.uid.as_str().to_owned(),
                 limits: &self.limits,
                 grants: &self.grants,
+                user: &request.user,
+                tape: request.tape.as_ref(),
                 deadline,
-                preparing: self.settings.is_some(),
+                processor_time: None,
+                preparing: matches!(
+                    &self.guest,
+                    Guest::Component {
+                        settings: Some(_),
+                        ..
+                    }
+                ),
             },
         );
         let answer =

@@ -1,59 +1,69 @@
-use std::{convert::Infallible, sync::Arc};
+use std::{
+    convert::Infallible,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
-use admittance_admission::{Deadline, Failure, FailureKind, Grants};
+use admittance_admission::{Deadline, Digest, Failure, FailureKind, Grants, UserInfo};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tokio::{
-    runtime::Handle,
+    runtime::Builder,
     sync::{OwnedSemaphorePermit, oneshot},
     task::spawn_blocking,
     time::timeout,
 };
 use wasmtime::{
-    Store,
+    Engine, Module, Store,
     component::{Component, Instance},
 };
-use wasmtime_wizer::Wizer;
 
 use crate::{
     Configured, Description, Error, PluginConfig, Sandbox, Step,
-    compiler::compile_apart,
+    compiler::{compile_apart, precompile},
     complexity,
     contract::bindings,
-    engine::{Inner, chain},
+    engine::{Effort, Inner, chain, compile_settings},
     failure::failure,
     imports::{Linked, link},
-    plugin::{Plugin, mistakes_of},
-    snapshot,
-    store::{Call, CallState},
+    kubewarden::{self, CORE_MODULE, Mode, Policy},
+    plugin::{Guest, Plugin, mistakes_of},
+    shared::SharedModule,
+    snapshot::Instrumented,
+    store::{Call, CallState, thread_time},
 };
 
 /// The version of [`Prepared`]'s bytes; part of the fingerprint.
-pub(crate) const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 2;
 
 /// The magic bytes of prepared plugins.
 const MAGIC: &[u8; 8] = b"admtplug";
 
-/// The first bytes of a component, and of a core module.
+/// The wall-clock limit of a step is this many times its limit of processor time: other work may occupy most of the
+/// machine.
+const WALL_CLOCK_FACTOR: u32 = 10;
+
+/// The first bytes of a component.
 const COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0";
-const CORE_MODULE: &[u8] = b"\0asm\x01\0\0\0";
 
 /// A plugin that is checked, configured and compiled, as bytes. It does not depend on its process,
 /// so it can be kept on disk under the module's digest, the settings and the
 /// [fingerprint](Sandbox::fingerprint).
 #[derive(Clone)]
 pub struct Prepared {
-    header: Header,
-    artifact: Bytes,
+    pub(crate) header: Header,
+    pub(crate) artifact: Bytes,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Header {
-    fingerprint: String,
-    description: Description,
-    configured: Configured,
+pub(crate) struct Header {
+    pub(crate) fingerprint: String,
+    pub(crate) description: Description,
+    pub(crate) configured: Configured,
     /// Kept if every call needs them.
-    settings: Option<String>,
+    pub(crate) settings: Option<String>,
+    /// How it is called, if it is a policy of Kubewarden and not a component.
+    pub(crate) policy: Option<Mode>,
 }
 
 impl Prepared {
@@ -133,8 +143,9 @@ impl Sandbox {
         let module = module.into();
         check_bytes(&module, self.inner.config.module_size_max)?;
         self.check_limits(config)?;
+        let shared = self.share(Digest::of(&module));
         let work = Preparation::new(self, settings, config).await?;
-        on_blocking_thread(async move || work.run(module).await).await
+        on_blocking_thread(async move || work.run(module, &shared).await).await
     }
 
     /// Loads a prepared plugin. Takes less than a millisecond.
@@ -153,16 +164,27 @@ impl Sandbox {
                 header.fingerprint
             )));
         }
-        let component = component(&self.inner, artifact)?;
+        let guest = match header.policy {
+            None => Guest::Component {
+                linked: link(&self.inner, &component(&self.inner, artifact)?)?,
+                settings: header.settings.clone(),
+            },
+            Some(mode) => Guest::Policy(Policy {
+                pre: kubewarden::link(&self.inner, &core_module(&self.inner, artifact)?, mode)?,
+                mode,
+                is_started: header.configured == Configured::Snapshot,
+                mutates: header.description.mutates,
+                settings: header.settings.clone().unwrap_or_default(),
+            }),
+        };
         Ok(Plugin {
-            linked: link(&self.inner, &component)?,
+            guest,
             sandbox: Arc::clone(&self.inner),
             name: config.name.as_str().into(),
             limits: config.limits.clone(),
             grants: Arc::new(config.grants.clone()),
             description: header.description.clone(),
             configured: header.configured.clone(),
-            settings: header.settings.clone(),
         })
     }
 
@@ -183,45 +205,80 @@ pub(crate) fn check_bytes(module: &[u8], limit: usize) -> Result<(), Error> {
             limit,
         });
     }
-    if module.starts_with(CORE_MODULE) {
-        return Err(Error::CoreModule);
-    }
-    if module.starts_with(COMPONENT) {
-        Ok(())
-    } else {
-        Err(Error::NotWebAssembly)
+    match module {
+        module if module.starts_with(COMPONENT) || module.starts_with(CORE_MODULE) => Ok(()),
+        [] => Err(Error::NotWebAssembly("; the file is empty")),
+        module if COMPONENT.starts_with(module) => {
+            Err(Error::Truncated(format!("it has only {} bytes", module.len())))
+        }
+        module if module.starts_with(b"!<arch>") => Err(Error::NotWebAssembly(
+            "; this is a library of Rust or C: for a plugin in Rust, add `crate-type = [\"cdylib\"]` below `[lib]` \
+             in Cargo.toml, and use the .wasm file that Cargo then makes",
+        )),
+        _ => Err(Error::NotWebAssembly("")),
     }
 }
 
-/// Load compiled code.
+/// Load the compiled code of a component.
 fn component(sandbox: &Inner, artifact: &[u8]) -> Result<Component, Error> {
-    #[expect(
-        unsafe_code,
-        reason = "native code from a trusted place is what this function is for"
-    )]
-    // SAFETY: the bytes must be what the compiler of this very wasmtime made, unchanged. They come from
-    // `Preparation::compile`, which is this program or a compiler that it trusts as itself, or from a cache that
-    // is private to this program and that verifies them before they come here (see `Prepared::from_bytes`); the
-    // fingerprint, and wasmtime itself, refuse those of another version or configuration.
-    unsafe { Component::deserialize(&sandbox.engine, artifact) }
-        .map_err(|error| Error::Artifact(chain(&error)))
+    deserialize(artifact, |artifact| {
+        #[expect(
+            unsafe_code,
+            reason = "native code from a trusted place is what this function is for"
+        )]
+        // SAFETY: see `deserialize`.
+        unsafe {
+            Component::deserialize(&sandbox.engine, artifact)
+        }
+    })
+}
+
+/// Load the compiled code of a core module.
+fn core_module(sandbox: &Inner, artifact: &[u8]) -> Result<Module, Error> {
+    deserialize(artifact, |artifact| {
+        #[expect(
+            unsafe_code,
+            reason = "native code from a trusted place is what this function is for"
+        )]
+        // SAFETY: see `deserialize`.
+        unsafe {
+            Module::deserialize(&sandbox.engine, artifact)
+        }
+    })
+}
+
+/// Load compiled code with a function that trusts it.
+///
+/// The bytes must be what the compiler of this very wasmtime made, unchanged. They come from `Preparation::compile`,
+/// which is this program or a compiler that it trusts as itself, or from a cache that is private to this program and
+/// that verifies them before they come here (see `Prepared::from_bytes`); the fingerprint, and wasmtime itself, refuse
+/// those of another version or configuration.
+fn deserialize<T>(artifact: &[u8], load: impl Fn(&[u8]) -> wasmtime::Result<T>) -> Result<T, Error> {
+    load(artifact).map_err(|error| Error::Artifact(chain(&error)))
 }
 
 /// Runs this on a blocking thread. Dropping the future ends it at its next await, and a guest at its next
 /// yield.
+///
+/// The thread has its own runtime, because the caller's may be shutting down and would then refuse timers. The runtime
+/// also keeps a guest on this thread, whose processor time is measured.
 pub(crate) async fn on_blocking_thread<T: Send + 'static>(
     work: impl AsyncFnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
-    let runtime = Handle::current();
     let (awaited, abandoned) = oneshot::channel::<Infallible>();
     let done = spawn_blocking(move || {
-        runtime.block_on(async {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| Error::Interrupted(error.to_string()))?;
+        let result = runtime.block_on(async {
             tokio::select! {
                 biased;
                 _ = abandoned => Err(Error::Interrupted("its result is no longer needed".to_owned())),
                 result = work() => result,
             }
-        })
+        });
+        // Does not wait for an abandoned compilation in this process, which continues.
+        runtime.shutdown_background();
+        result
     })
     .await;
     drop(awaited);
@@ -233,8 +290,8 @@ pub(crate) struct Preparation {
     pub(crate) sandbox: Arc<Inner>,
     /// An abandoned compilation in this process keeps its permit, so that they cannot pile up.
     place: Arc<OwnedSemaphorePermit>,
-    fingerprint: String,
-    settings: String,
+    pub(crate) fingerprint: String,
+    pub(crate) settings: String,
     config: PluginConfig,
 }
 
@@ -255,24 +312,26 @@ impl Preparation {
         })
     }
 
-    /// The compiled form of a component whose complexity was already checked.
-    pub(crate) async fn compile(&self, component: impl Into<Bytes>) -> Result<Bytes, Error> {
-        let component = component.into();
+    /// The compiled form of a component or core module whose complexity was already checked.
+    pub(crate) async fn compile(&self, module: impl Into<Bytes>, effort: Effort) -> Result<Bytes, Error> {
+        let module = module.into();
         let Inner {
             config, background, ..
         } = &*self.sandbox;
         let turn = background.turn().await;
+        self.sandbox.compilations.fetch_add(1, Ordering::Relaxed);
         let limit = config.prepare_timeout;
         let compiled = match &config.compiler {
             Some(program) => {
-                let work = compile_apart(program, config, &component, turn.is_some());
+                let work = compile_apart(program, config, &module, effort, turn.is_some());
                 timeout(limit, work).await
             }
             None => {
-                let (engine, place) = (self.sandbox.engine.clone(), self.place.clone());
+                let place = self.place.clone();
                 let work = spawn_blocking(move || {
                     let _place = place;
-                    let compile = || engine.precompile_component(&component);
+                    // The effort is a setting of the engine. Nothing runs in this one.
+                    let compile = || precompile(&Engine::new(&compile_settings(effort))?, &module);
                     match turn {
                         Some(turn) => turn.run(compile),
                         None => compile(),
@@ -280,7 +339,7 @@ impl Preparation {
                 });
                 timeout(limit, work).await.map(|done| match done {
                     Ok(Ok(artifact)) => Ok(artifact.into()),
-                    Ok(Err(error)) => Err(Error::Compile(chain(&error))),
+                    Ok(Err(error)) => Err(Error::refused(chain(&error))),
                     Err(error) => Err(Error::Interrupted(error.to_string())),
                 })
             }
@@ -292,36 +351,57 @@ impl Preparation {
         component(&self.sandbox, artifact)
     }
 
-    async fn run(self, module: Bytes) -> Result<Prepared, Error> {
+    pub(crate) fn core_module(&self, artifact: &[u8]) -> Result<Module, Error> {
+        core_module(&self.sandbox, artifact)
+    }
+
+    /// The compiled form of an instrumented module, once for all preparations that share it. The inner error is the
+    /// reason why it does not compile; the original module then gives an error with its own offsets.
+    pub(crate) async fn compile_instrumented(
+        &self,
+        bytes: Vec<u8>,
+        shared: &SharedModule,
+    ) -> Result<Result<Bytes, String>, Error> {
+        let compiled = shared
+            .0
+            .get_or_try_init(|| self.compile(bytes, Effort::Least))
+            .await;
+        match compiled {
+            Ok(artifact) => Ok(Ok(artifact.clone())),
+            Err(Error::Compile(reason)) => Ok(Err(reason)),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn run(self, module: Bytes, shared: &SharedModule) -> Result<Prepared, Error> {
         complexity::check(&module)?;
-        let wizer = Wizer::new();
-        // The instrumented component gives access to its memory, and is otherwise the same. When it does not
-        // compile, the original module gives an error with its own offsets.
-        let instrumented = match wizer.instrument_component(&module) {
-            Ok((context, instrumented)) => match self.compile(instrumented).await {
-                Ok(artifact) => Ok((context, artifact)),
-                Err(Error::Compile(reason)) => Err(reason),
-                Err(error) => return Err(error),
-            },
-            Err(error) => Err(chain(&error)),
+        if module.starts_with(CORE_MODULE) {
+            return self.policy(module, shared).await;
+        }
+        let instrumented = match Instrumented::new(&module) {
+            Ok((instrumented, bytes)) => self
+                .compile_instrumented(bytes, shared)
+                .await?
+                .map(|artifact| (instrumented, artifact)),
+            Err(reason) => Err(reason),
         };
         let (description, configured, artifact) = match instrumented {
-            Ok((context, artifact)) => {
+            Ok((instrumented, artifact)) => {
                 let linked = link(&self.sandbox, &self.component(&artifact)?)?;
                 let description = self.describe(&linked).await?;
                 let (mut store, instance) = self.configure(&linked).await?;
-                let kept = snapshot::take(&wizer, &context, &mut store, instance).await;
+                let kept = instrumented.snapshot(&mut store, instance).await;
                 drop(store);
                 match self.checked_snapshot(kept, &description).await {
                     Ok(artifact) => (description, Configured::Snapshot, artifact),
                     Err(reason) => {
-                        let artifact = self.compile(module.clone()).await?;
+                        let artifact = self.compile(module.clone(), Effort::Full).await?;
                         (description, Configured::PerCall { reason }, artifact)
                     }
                 }
             }
             Err(reason) => {
-                let artifact = self.compile(module.clone()).await?;
+                let artifact = self.compile(module.clone(), Effort::Full).await?;
                 let linked = link(&self.sandbox, &self.component(&artifact)?)?;
                 let description = self.describe(&linked).await?;
                 self.configure(&linked).await?;
@@ -334,6 +414,7 @@ impl Preparation {
             description,
             configured,
             settings,
+            policy: None,
         };
         Ok(Prepared { header, artifact })
     }
@@ -346,7 +427,7 @@ impl Preparation {
         description: &Description,
     ) -> Result<Bytes, String> {
         let text = |error: Error| error.to_string();
-        let artifact = self.compile(snapshot?).await.map_err(text)?;
+        let artifact = self.compile(snapshot?, Effort::Full).await.map_err(text)?;
         let linked = link(&self.sandbox, &self.component(&artifact).map_err(text)?).map_err(text)?;
         let again = self
             .describe(&linked)
@@ -359,7 +440,13 @@ impl Preparation {
         }
     }
 
-    fn store(&self) -> Store<CallState> {
+    /// The wall-clock limit of a step, for a guest that sleeps; one that computes is stopped by its processor time.
+    fn step_timeout(&self) -> Duration {
+        let processor_time = self.sandbox.config.configure_timeout;
+        processor_time.saturating_mul(WALL_CLOCK_FACTOR)
+    }
+
+    pub(crate) fn store(&self) -> Store<CallState> {
         let name = self.config.name.as_str().into();
         CallState::store(
             &self.sandbox,
@@ -368,7 +455,10 @@ impl Preparation {
                 uid: String::new(),
                 limits: &self.config.limits,
                 grants: &Arc::new(Grants::default()),
-                deadline: Deadline::after(self.sandbox.config.configure_timeout),
+                user: &UserInfo::default(),
+                tape: None,
+                deadline: Deadline::after(self.step_timeout()),
+                processor_time: Some(thread_time().saturating_add(self.sandbox.config.configure_timeout)),
                 preparing: true,
             },
         )
@@ -416,7 +506,7 @@ impl Preparation {
     }
 
     /// Runs guest code with the store's deadline.
-    async fn within<T>(
+    pub(crate) async fn within<T>(
         &self,
         store: &mut Store<CallState>,
         step: Step,
@@ -431,7 +521,7 @@ impl Preparation {
             Ok(Err(error)) => failure(&error, store.data()),
             Err(_) => Failure::new(
                 FailureKind::Timeout,
-                format!("no answer within {:?}", self.sandbox.config.configure_timeout),
+                format!("no answer within {:?}", self.step_timeout()),
             ),
         };
         Err(Error::Call { step, failure })

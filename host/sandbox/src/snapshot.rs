@@ -1,3 +1,7 @@
+use wasm_encoder::{Alias, ComponentAliasSection, ComponentExportKind, ComponentExportSection, RawSection};
+use wasmparser::{
+    ComponentAlias, ComponentExternalKind, ComponentInstance, ComponentOuterAliasKind, Parser, Payload,
+};
 use wasmtime::{
     Store,
     component::{Instance, Lift, WasmList},
@@ -6,30 +10,251 @@ use wasmtime_wizer::{ComponentContext, ComponentInstanceState, Wizer};
 
 use crate::{engine::chain, store::CallState};
 
-/// Creates a component from the memory and the globals of a configured instance. An error is the reason why
-/// that is impossible.
-pub(crate) async fn take(
-    wizer: &Wizer,
-    context: &ComponentContext<'_>,
-    store: &mut Store<CallState>,
-    instance: Instance,
-) -> Result<Vec<u8>, String> {
-    // The memory would still refer to them, and they end with this instance.
-    if !store.data().holds_nothing() {
-        return Err("`configure` leaves a host resource open, such as a standard stream".to_owned());
+/// The instance through which wizer reads memories and globals.
+const ACCESS: &str = "wasmtime:wizer/access";
+
+/// A component with access to its memories and globals, and otherwise the same.
+pub(crate) struct Instrumented<'a> {
+    wizer: Wizer,
+    /// What is around the parts; none if the component itself is the only part.
+    shell: Option<Shell<'a>>,
+    /// The components with modules in them. Wizer snapshots those of a component itself, not those of nested ones.
+    parts: Vec<ComponentContext<'a>>,
+}
+
+/// A component without modules of its own, but with nested components that have them, as toolchains of JavaScript
+/// produce it.
+#[derive(Default)]
+struct Shell<'a> {
+    sections: Vec<Section<'a>>,
+    /// The number of its instances.
+    instances: u32,
+}
+
+struct Section<'a> {
+    raw: RawSection<'a>,
+    /// Of a part: its instance.
+    instance: Option<u32>,
+}
+
+/// A component that is nested in a shell.
+struct Nested {
+    section: usize,
+    index: u32,
+    has_modules: bool,
+}
+
+impl<'a> Instrumented<'a> {
+    /// Also returns its bytes. An error is the reason why the component cannot be instrumented.
+    pub(crate) fn new(component: &'a [u8]) -> Result<(Self, Vec<u8>), String> {
+        let wizer = Wizer::new();
+        let shell = Shell::of(component)?;
+        let contents = match &shell {
+            Some(shell) => shell.parts().collect(),
+            None => vec![component],
+        };
+        let instrumented = contents.into_iter().map(|part| wizer.instrument_component(part));
+        let instrumented: wasmtime::Result<(Vec<_>, Vec<_>)> = instrumented.collect();
+        let (parts, instrumented) = instrumented.map_err(|error| chain(&error))?;
+        let bytes = match &shell {
+            Some(shell) => shell.around(&instrumented, true),
+            None => instrumented.concat(),
+        };
+        Ok((Self { wizer, shell, parts }, bytes))
     }
-    store.data_mut().make_room_for_snapshot();
-    // The memory is copied out in one call.
-    store.set_hostcall_fuel(usize::MAX);
-    let mut reader = Reader {
-        store,
-        instance,
-        error: None,
-    };
-    let snapshot = wizer.snapshot_component(context, &mut reader).await;
-    match (snapshot, reader.error) {
-        (Ok(snapshot), None) => Ok(snapshot),
-        (Ok(_), Some(error)) | (Err(error), _) => Err(chain(&error)),
+
+    /// Creates a component from the memories and the globals of a configured instance. An error is the reason why
+    /// that is impossible.
+    pub(crate) async fn snapshot(
+        &self,
+        store: &mut Store<CallState>,
+        instance: Instance,
+    ) -> Result<Vec<u8>, String> {
+        // The memory would still refer to them, and they end with this instance.
+        if !store.data().holds_nothing() {
+            return Err("`configure` leaves a host resource open, such as a standard stream".to_owned());
+        }
+        // Wizer needs a page of each memory, which is copied out in one call.
+        store.data_mut().make_room_for_snapshot();
+        store.set_hostcall_fuel(usize::MAX);
+        let mut snapshots = Vec::new();
+        for (part, context) in self.parts.iter().enumerate() {
+            let mut reader = Reader {
+                store: &mut *store,
+                instance,
+                access: match self.shell {
+                    Some(_) => access_to(part),
+                    None => ACCESS.to_owned(),
+                },
+                error: None,
+            };
+            let snapshot = self.wizer.snapshot_component(context, &mut reader).await;
+            match (snapshot, reader.error) {
+                (Ok(snapshot), None) => snapshots.push(snapshot),
+                (Ok(_), Some(error)) | (Err(error), _) => return Err(chain(&error)),
+            }
+        }
+        Ok(match &self.shell {
+            Some(shell) => shell.around(&snapshots, false),
+            None => snapshots.concat(),
+        })
+    }
+}
+
+/// The name under which a shell exports the access to a part.
+fn access_to(part: usize) -> String {
+    format!("{ACCESS}{part}")
+}
+
+impl<'a> Shell<'a> {
+    /// The shell of a component: none if it has modules of its own, or no nested component has any.
+    fn of(component: &'a [u8]) -> Result<Option<Self>, String> {
+        let mut scan = Scan::default();
+        let mut depth = 0_u32;
+        for payload in Parser::new(0).parse_all(component) {
+            let payload = payload.map_err(|error| error.to_string())?;
+            match (&payload, depth) {
+                (Payload::Version { .. }, _) => depth = depth.saturating_add(1),
+                (Payload::End(_), _) => depth = depth.saturating_sub(1),
+                (Payload::ModuleSection { .. }, 1) => return Ok(None),
+                (Payload::ModuleSection { .. }, _) => {
+                    if let Some(nested) = scan.nested.last_mut() {
+                        nested.has_modules = true;
+                    }
+                }
+                _ => {}
+            }
+            if let (1, Some((id, range))) = (depth, payload.as_section()) {
+                scan.section(payload).map_err(|error| error.to_string())?;
+                let data = component.get(range).unwrap_or_default();
+                let raw = RawSection { id, data };
+                scan.shell.sections.push(Section { raw, instance: None });
+            }
+        }
+        let Scan {
+            mut shell,
+            nested,
+            instantiations,
+            ..
+        } = scan;
+        for nested in nested.iter().filter(|nested| nested.has_modules) {
+            let mut instances = instantiations.iter().filter(|(index, _)| *index == nested.index);
+            let first = instances.next().map(|(_, instance)| *instance);
+            if instances.next().is_some() {
+                return Err("a nested component is instantiated twice".to_owned());
+            }
+            // Without an instance, its modules never run.
+            if let Some(section) = shell.sections.get_mut(nested.section) {
+                section.instance = first;
+            }
+        }
+        let has_parts = shell.parts().next().is_some();
+        Ok(has_parts.then_some(shell))
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &'a [u8]> {
+        let parts = self.sections.iter().filter(|section| section.instance.is_some());
+        parts.map(|section| section.raw.data)
+    }
+
+    /// The component with other bytes for its parts, and with exports for those that give access.
+    fn around(&self, parts: &[Vec<u8>], give_access: bool) -> Vec<u8> {
+        let mut component = wasm_encoder::Component::new();
+        let (mut aliases, mut exports) = (ComponentAliasSection::new(), ComponentExportSection::new());
+        let kind = ComponentExportKind::Instance;
+        let mut replaced = parts.iter().enumerate();
+        for Section { raw, instance } in &self.sections {
+            let replacement = instance.and_then(|instance| Some((instance, replaced.next()?)));
+            let Some((instance, (part, data))) = replacement else {
+                component.section(raw);
+                continue;
+            };
+            component.section(&RawSection { id: raw.id, data });
+            // After all of its other instances.
+            exports.export(
+                access_to(part),
+                kind,
+                self.instances.saturating_add(aliases.len()),
+                None,
+            );
+            aliases.alias(Alias::InstanceExport {
+                instance,
+                kind,
+                name: ACCESS,
+            });
+        }
+        if give_access {
+            component.section(&aliases).section(&exports);
+        }
+        component.finish()
+    }
+}
+
+/// The state of a pass over a component that may be a shell.
+#[derive(Default)]
+struct Scan<'a> {
+    shell: Shell<'a>,
+    /// The number of its components, nested ones and others.
+    components: u32,
+    nested: Vec<Nested>,
+    /// The indices of components, and of their instances.
+    instantiations: Vec<(u32, u32)>,
+}
+
+impl Scan<'_> {
+    /// Counts what a section defines.
+    fn section(&mut self, payload: Payload<'_>) -> wasmparser::Result<()> {
+        match payload {
+            Payload::ComponentSection { .. } => {
+                self.nested.push(Nested {
+                    section: self.shell.sections.len(),
+                    index: self.components,
+                    has_modules: false,
+                });
+                self.define(ComponentExternalKind::Component);
+            }
+            Payload::ComponentInstanceSection(section) => {
+                for instance in section {
+                    if let ComponentInstance::Instantiate { component_index, .. } = instance? {
+                        self.instantiations.push((component_index, self.shell.instances));
+                    }
+                    self.define(ComponentExternalKind::Instance);
+                }
+            }
+            Payload::ComponentAliasSection(section) => {
+                for alias in section {
+                    match alias? {
+                        ComponentAlias::InstanceExport { kind, .. } => self.define(kind),
+                        ComponentAlias::Outer {
+                            kind: ComponentOuterAliasKind::Component,
+                            ..
+                        } => self.define(ComponentExternalKind::Component),
+                        _ => {}
+                    }
+                }
+            }
+            Payload::ComponentImportSection(section) => {
+                for import in section {
+                    self.define(import?.ty.kind());
+                }
+            }
+            Payload::ComponentExportSection(section) => {
+                for export in section {
+                    self.define(export?.kind);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn define(&mut self, kind: ComponentExternalKind) {
+        let count = match kind {
+            ComponentExternalKind::Instance => &mut self.shell.instances,
+            ComponentExternalKind::Component => &mut self.components,
+            _ => return,
+        };
+        *count = count.saturating_add(1);
     }
 }
 
@@ -37,16 +262,18 @@ pub(crate) async fn take(
 struct Reader<'a> {
     store: &'a mut Store<CallState>,
     instance: Instance,
+    /// The name of the instance to read from.
+    access: String,
     /// The first error; values that were read after it are meaningless.
     error: Option<wasmtime::Error>,
 }
 
 impl Reader<'_> {
-    async fn read<R: Lift + Send + Sync + 'static>(&mut self, instance: &str, function: &str) -> Option<R> {
+    async fn read<R: Lift + Send + Sync + 'static>(&mut self, function: &str) -> Option<R> {
         if self.error.is_some() {
             return None;
         }
-        match self.call(instance, function).await {
+        match self.call(function).await {
             Ok(value) => Some(value),
             Err(error) => {
                 self.error = Some(error);
@@ -55,15 +282,11 @@ impl Reader<'_> {
         }
     }
 
-    async fn call<R: Lift + Send + Sync + 'static>(
-        &mut self,
-        instance: &str,
-        function: &str,
-    ) -> wasmtime::Result<R> {
-        let absent = || wasmtime::format_err!("`{instance}#{function}` is absent");
+    async fn call<R: Lift + Send + Sync + 'static>(&mut self, function: &str) -> wasmtime::Result<R> {
+        let absent = || wasmtime::format_err!("`{}#{function}` is absent", self.access);
         let (_, parent) = self
             .instance
-            .get_export(&mut *self.store, None, instance)
+            .get_export(&mut *self.store, None, &self.access)
             .ok_or_else(absent)?;
         let (_, index) = self
             .instance
@@ -77,37 +300,26 @@ impl Reader<'_> {
 }
 
 impl ComponentInstanceState for Reader<'_> {
-    async fn call_func_ret_list_u8(
-        &mut self,
-        instance: &str,
-        func: &str,
-        contents: impl FnOnce(&[u8]) + Send,
-    ) {
-        match self.read::<WasmList<u8>>(instance, func).await {
+    async fn call_func_ret_list_u8(&mut self, _: &str, func: &str, contents: impl FnOnce(&[u8]) + Send) {
+        match self.read::<WasmList<u8>>(func).await {
             Some(list) => contents(list.as_le_slice(&*self.store)),
             None => contents(&[]),
         }
     }
 
-    async fn call_func_ret_s32(&mut self, instance: &str, func: &str) -> i32 {
-        self.read(instance, func).await.unwrap_or_default()
+    async fn call_func_ret_s32(&mut self, _: &str, func: &str) -> i32 {
+        self.read(func).await.unwrap_or_default()
     }
 
-    async fn call_func_ret_s64(&mut self, instance: &str, func: &str) -> i64 {
-        self.read(instance, func).await.unwrap_or_default()
+    async fn call_func_ret_s64(&mut self, _: &str, func: &str) -> i64 {
+        self.read(func).await.unwrap_or_default()
     }
 
-    async fn call_func_ret_f32(&mut self, instance: &str, func: &str) -> u32 {
-        self.read::<f32>(instance, func)
-            .await
-            .unwrap_or_default()
-            .to_bits()
+    async fn call_func_ret_f32(&mut self, _: &str, func: &str) -> u32 {
+        self.read::<f32>(func).await.unwrap_or_default().to_bits()
     }
 
-    async fn call_func_ret_f64(&mut self, instance: &str, func: &str) -> u64 {
-        self.read::<f64>(instance, func)
-            .await
-            .unwrap_or_default()
-            .to_bits()
+    async fn call_func_ret_f64(&mut self, _: &str, func: &str) -> u64 {
+        self.read::<f64>(func).await.unwrap_or_default().to_bits()
     }
 }

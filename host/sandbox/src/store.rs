@@ -1,12 +1,17 @@
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use admittance_admission::{Deadline, FailureKind, Grants};
+use admittance_admission::{Deadline, FailureKind, Grants, Tape, UserInfo};
+use rustix::time::{ClockId, clock_gettime};
 use wasmtime::{ResourceLimiter, Store, UpdateDeadline, component::ResourceTable};
 use wasmtime_wasi::{HostMonotonicClock, WasiCtx, WasiCtxView, WasiView};
 
 use crate::{
     Limits,
     engine::{Inner, per_call},
+    kubewarden::Exchange,
     logging::{CallLog, Stream},
     stdio::StandardStream,
 };
@@ -45,12 +50,18 @@ impl Violation {
 pub(crate) struct CallState {
     pub(crate) sandbox: Arc<Inner>,
     pub(crate) grants: Arc<Grants>,
+    /// The user of the request, if the plugin may ask about them.
+    pub(crate) user: UserInfo,
+    /// Where answers to the plugin are recorded.
+    pub(crate) tape: Option<Tape>,
     /// Whether this is `describe` or `configure`, during which nothing is granted.
     pub(crate) preparing: bool,
     started: Instant,
     pub(crate) deadline: Deadline,
     pub(crate) log: CallLog,
     pub(crate) output: usize,
+    /// What a policy of Kubewarden and the host exchange.
+    pub(crate) exchange: Exchange,
     memory: Memory,
     table: ResourceTable,
     /// Created when the guest first uses WASI; many never do.
@@ -68,7 +79,11 @@ pub(crate) struct Call<'a> {
     pub(crate) uid: String,
     pub(crate) limits: &'a Limits,
     pub(crate) grants: &'a Arc<Grants>,
+    pub(crate) user: &'a UserInfo,
+    pub(crate) tape: Option<&'a Tape>,
     pub(crate) deadline: Deadline,
+    /// The guest is stopped when this thread has used this much processor time; it must stay on the thread.
+    pub(crate) processor_time: Option<Duration>,
     pub(crate) preparing: bool,
 }
 
@@ -80,7 +95,10 @@ impl CallState {
             uid,
             limits,
             grants,
+            user,
+            tape,
             deadline,
+            processor_time,
             preparing,
         } = call;
         let mut table = ResourceTable::new();
@@ -88,11 +106,18 @@ impl CallState {
         let state = Self {
             sandbox: Arc::clone(sandbox),
             grants: Arc::clone(grants),
+            user: if grants.own_access() {
+                user.clone()
+            } else {
+                UserInfo::default()
+            },
+            tape: tape.cloned(),
             preparing,
             started: Instant::now(),
             deadline,
             log: CallLog::new(Arc::clone(plugin), uid, limits.log),
             output: limits.output,
+            exchange: Exchange::default(),
             memory: Memory {
                 limit: limits.memory,
                 used: 0,
@@ -105,7 +130,15 @@ impl CallState {
         store.set_hostcall_fuel(limits.output.saturating_add(COPY_SLACK));
         store.set_max_component_handles(HANDLES);
         store.set_epoch_deadline(1);
-        store.epoch_deadline_callback(|context| {
+        store.epoch_deadline_callback(move |context| {
+            if let Some(limit) = processor_time
+                && thread_time() >= limit
+            {
+                return Err(Violation::error(
+                    FailureKind::Timeout,
+                    "it used all of the processor time that it may use",
+                ));
+            }
             // Timers are late when all workers are busy, so the clock is checked here.
             if context.data().deadline.has_passed() {
                 return Err(out_of_time());
@@ -114,6 +147,16 @@ impl CallState {
             Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
         });
         store
+    }
+
+    /// How long the call has taken.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// The most memory of the guest, in bytes.
+    pub(crate) fn memory_limit(&self) -> usize {
+        self.memory.limit
     }
 
     /// Whether the guest holds no host resource.
@@ -135,6 +178,13 @@ impl CallState {
             .limit
             .saturating_add(usize::from(per_call::MEMORIES as u8) * PAGE);
     }
+}
+
+/// The processor time that this thread has used.
+pub(crate) fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    // It is never negative.
+    Duration::try_from(time).unwrap_or_default()
 }
 
 /// The failure of a call whose deadline passed.

@@ -108,7 +108,7 @@ async fn a_compiler_is_ended() {
     // When its parent is gone, whose end closes the pipe.
     let module = multiplying(200, 3_000);
     let job = format!(
-        r#"{{"size":{},"memory":8589934592,"cpuSeconds":600,"inBackground":true}}"#,
+        r#"{{"size":{},"memory":8589934592,"cpuSeconds":600,"effort":"full","inBackground":true}}"#,
         module.len()
     );
     let mut compiler = Command::new(COMPILER)

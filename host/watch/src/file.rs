@@ -130,6 +130,17 @@ pub enum SecretError {
     WorldReadable,
 }
 
+impl SecretError {
+    /// The error for the operator, with the path and what the file is, such as `the key file`.
+    pub fn describe(&self, path: &Path, what: &str) -> String {
+        let name = path.display();
+        match self {
+            Self::Unreadable(error) => format!("{name}: {error}"),
+            Self::WorldReadable => format!("{name}: {what} is world-readable: chmod o-r {name}"),
+        }
+    }
+}
+
 impl From<io::Error> for SecretError {
     fn from(error: io::Error) -> Self {
         Self::Unreadable(error)

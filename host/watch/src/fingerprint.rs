@@ -1,6 +1,6 @@
 use std::{
     collections::{BTreeMap, HashMap},
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     fs::Metadata,
     io::{self, Read},
     os::unix::fs::MetadataExt as _,
@@ -15,7 +15,27 @@ use crate::file;
 /// Digests of the content of some paths at one moment. If it is taken before the files are read,
 /// [`Watch::since`](crate::Watch::since) misses no change to what was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Fingerprint(pub(crate) BTreeMap<PathBuf, Content>);
+pub struct Fingerprint {
+    pub(crate) contents: BTreeMap<PathBuf, Content>,
+    pub(crate) extensions: Extensions,
+}
+
+/// The extensions of the files in directories that count, ignoring case; hidden files do not count. If it is empty, all
+/// files count, hidden ones too.
+pub type Extensions = &'static [&'static str];
+
+/// Whether an entry of a directory counts, by its name alone. Backups (`a.yaml~`, `#a.yaml#`, `a.yaml.bak`) have another
+/// extension; `.#a.yaml` is hidden.
+pub fn counts(path: &Path, extensions: Extensions) -> bool {
+    let is_hidden = |name: &OsStr| name.as_encoded_bytes().starts_with(b".");
+    let is_known = |extension: &OsStr| {
+        extensions
+            .iter()
+            .any(|known| extension.eq_ignore_ascii_case(known))
+    };
+    extensions.is_empty()
+        || path.file_name().is_some_and(|name| !is_hidden(name)) && path.extension().is_some_and(is_known)
+}
 
 /// The content of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,37 +52,46 @@ pub(crate) enum Content {
 impl Fingerprint {
     /// Reads these paths. This blocks.
     pub fn of(paths: impl IntoIterator<Item = PathBuf>) -> Self {
-        Self::with(paths, &mut Digests::default())
+        Self::of_extensions(paths, &[])
+    }
+
+    /// Reads these paths; of directories only the files with these extensions. This blocks.
+    pub fn of_extensions(paths: impl IntoIterator<Item = PathBuf>, extensions: Extensions) -> Self {
+        Self::with(paths, extensions, &mut Digests::default())
     }
 
     /// A digest of everything: the same for the same paths and content, also in another process.
     pub fn digest(&self) -> [u8; 32] {
         let mut hasher = Sha256::new();
-        for (path, content) in &self.0 {
+        for (path, content) in &self.contents {
             part(&mut hasher, path.as_os_str().as_encoded_bytes());
             content.add_to(&mut hasher);
         }
         hasher.finalize().into()
     }
 
-    pub(crate) fn with(paths: impl IntoIterator<Item = PathBuf>, digests: &mut Digests) -> Self {
+    pub(crate) fn with(
+        paths: impl IntoIterator<Item = PathBuf>,
+        extensions: Extensions,
+        digests: &mut Digests,
+    ) -> Self {
         digests.begin();
-        let found = paths
+        let contents = paths
             .into_iter()
             .map(|path| {
-                let content = Content::of(&path, digests);
+                let content = Content::of(&path, extensions, digests);
                 (path, content)
             })
             .collect();
         digests.end();
-        Self(found)
+        Self { contents, extensions }
     }
 
     /// The paths of this one whose content differs from that one, or is missing there.
     pub(crate) fn differs_from(&self, other: &Self) -> Vec<PathBuf> {
-        self.0
+        self.contents
             .iter()
-            .filter(|(path, content)| other.0.get(*path) != Some(content))
+            .filter(|(path, content)| other.contents.get(*path) != Some(content))
             .map(|(path, _)| path.clone())
             .collect()
     }
@@ -95,15 +124,15 @@ impl Content {
         }
     }
 
-    fn of(path: &Path, digests: &mut Digests) -> Self {
-        Self::read(path, digests).unwrap_or_else(|error| match error.kind() {
+    fn of(path: &Path, extensions: Extensions, digests: &mut Digests) -> Self {
+        Self::read(path, extensions, digests).unwrap_or_else(|error| match error.kind() {
             // Missing, a dangling link, or a file in place of a directory in the path.
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::Absent,
             kind => Self::Unreadable(kind),
         })
     }
 
-    fn read(path: &Path, digests: &mut Digests) -> io::Result<Self> {
+    fn read(path: &Path, extensions: Extensions, digests: &mut Digests) -> io::Result<Self> {
         let metadata = std::fs::metadata(path)?;
         if metadata.is_file() {
             return digests.of(path, &metadata).map(Self::File);
@@ -115,8 +144,9 @@ impl Content {
         let mut entries = BTreeMap::new();
         for entry in std::fs::read_dir(path)? {
             let entry = entry?;
-            if !entry.path().is_dir() {
-                entries.insert(entry.file_name(), Self::of(&entry.path(), digests));
+            let path = entry.path();
+            if counts(&path, extensions) && !path.is_dir() {
+                entries.insert(entry.file_name(), Self::of(&path, extensions, digests));
             }
         }
         Ok(Self::Directory(entries))

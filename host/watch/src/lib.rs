@@ -11,6 +11,7 @@
 pub mod file;
 mod fingerprint;
 mod notices;
+mod reloaded;
 mod trail;
 
 use std::{
@@ -21,10 +22,13 @@ use std::{
 
 use tokio::time::{Instant, timeout_at};
 
-pub use self::fingerprint::{Fingerprint, Stamp};
 use self::{
     fingerprint::Digests,
     notices::{Notices, Notifier},
+};
+pub use self::{
+    fingerprint::{Extensions, Fingerprint, Stamp, counts},
+    reloaded::Reloaded,
 };
 
 /// When a [`Watch`] checks for changes.
@@ -125,7 +129,7 @@ impl Watch {
 
     /// The watched paths.
     pub fn paths(&self) -> impl Iterator<Item = &PathBuf> {
-        self.seen.0.keys()
+        self.seen.contents.keys()
     }
 
     /// Replaces the watched paths by those of this fingerprint, and reports changes since it was taken.
@@ -198,13 +202,14 @@ impl Watch {
 
     async fn look(&self) -> Fingerprint {
         let paths: Vec<PathBuf> = self.paths().cloned().collect();
+        let extensions = self.seen.extensions;
         let scanner = self.scanner.clone();
         blocking(move || {
             let mut scanner = scanner.lock().unwrap_or_else(PoisonError::into_inner);
             let Scanner { notices, digests } = &mut *scanner;
             // First the notifications, then the content, so that no change in between is missed.
-            notices.watch(&paths);
-            Fingerprint::with(paths, digests)
+            notices.watch(&paths, extensions);
+            Fingerprint::with(paths, extensions, digests)
         })
         .await
     }

@@ -15,7 +15,10 @@ use notify::{
 };
 use tokio::sync::Notify;
 
-use crate::trail;
+use crate::{
+    fingerprint::{Extensions, counts},
+    trail,
+};
 
 /// Creates a watcher of the system; the handler is called for each notification.
 pub(crate) type Open = fn(Handler) -> notify::Result<RecommendedWatcher>;
@@ -32,8 +35,16 @@ pub(crate) struct Notifier {
     is_settled: AtomicBool,
     /// Files that are being written, and when they were last written to.
     written: Mutex<HashMap<PathBuf, Instant>>,
-    /// The watched files, and the directories in which every file is watched; other writes are ignored.
-    watched: Mutex<HashSet<PathBuf>>,
+    /// What is watched; other writes are ignored.
+    watched: Mutex<Watched>,
+}
+
+#[derive(Debug, Default)]
+struct Watched {
+    /// Files, and directories whose files are watched.
+    paths: HashSet<PathBuf>,
+    /// Which files in directories are watched.
+    extensions: Extensions,
 }
 
 impl Notifier {
@@ -61,7 +72,8 @@ impl Notifier {
                 let directory = path.parent().and_then(|directory| directory.canonicalize().ok());
                 let is_watched = |directory: PathBuf| {
                     let file = directory.join(path.file_name().unwrap_or_default());
-                    watched.contains(&directory) || watched.contains(&file)
+                    watched.paths.contains(&file)
+                        || watched.paths.contains(&directory) && counts(&file, watched.extensions)
                 };
                 directory.is_some_and(is_watched)
             });
@@ -71,7 +83,7 @@ impl Notifier {
     }
 
     /// Sets the watched files and directories.
-    fn watches(&self, paths: &[PathBuf]) {
+    fn watches(&self, paths: &[PathBuf], extensions: Extensions) {
         let mut now = HashSet::new();
         for path in paths {
             if let Ok(target) = path.canonicalize() {
@@ -84,7 +96,11 @@ impl Notifier {
                 now.insert(directory.join(path.file_name().unwrap_or_default()));
             }
         }
-        *self.watched.lock().unwrap_or_else(PoisonError::into_inner) = now;
+        let watched = Watched {
+            paths: now,
+            extensions,
+        };
+        *self.watched.lock().unwrap_or_else(PoisonError::into_inner) = watched;
     }
 
     fn closed(&self, paths: &[PathBuf]) {
@@ -161,7 +177,7 @@ impl Notices {
     }
 
     /// Registers everything that may change what these paths lead to.
-    pub(crate) fn watch(&mut self, paths: &[PathBuf]) {
+    pub(crate) fn watch(&mut self, paths: &[PathBuf], extensions: Extensions) {
         if self.watcher.is_none() {
             match (self.open)(Handler(self.notifier.clone())) {
                 Ok(watcher) => self.watcher = Some(watcher),
@@ -171,7 +187,7 @@ impl Notices {
         let Some(watcher) = &mut self.watcher else {
             return;
         };
-        self.notifier.watches(paths);
+        self.notifier.watches(paths, extensions);
         // Registered from scratch each time: a watch stays with a directory that was moved or removed, and
         // does not see its replacement.
         for directory in std::mem::take(&mut self.watched) {

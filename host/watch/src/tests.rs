@@ -365,7 +365,7 @@ async fn a_file_is_not_seen_by_halves() {
 #[test]
 fn what_is_no_file_is_not_read() {
     let fingerprint = Fingerprint::of(["/dev/zero".into(), "/dev/null".into()]);
-    for (path, content) in fingerprint.0 {
+    for (path, content) in fingerprint.contents {
         assert_eq!(content, fingerprint::Content::Other, "{}", path.display());
     }
 }

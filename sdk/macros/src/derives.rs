@@ -8,6 +8,7 @@ use syn::{Data, DeriveInput, Result};
 pub(crate) fn settings(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> {
     no_arguments("settings", &arguments)?;
     let item: DeriveInput = syn::parse2(item)?;
+    owned(&item)?;
     let mut attributes = serde_attributes(&item)?;
     // On an enum it also rejects unknown fields of struct variants, as intended; on a unit
     // or tuple struct it has no effect.
@@ -41,6 +42,27 @@ pub(crate) fn view(arguments: TokenStream, item: TokenStream) -> Result<TokenStr
         #[serde(#(#attributes),*)]
         #item
     })
+}
+
+/// Settings outlive their text, so they borrow nothing from it.
+fn owned(item: &DeriveInput) -> Result<()> {
+    const WHY: &str =
+        "settings own their values: use `String` instead of `&str`, and `Vec` instead of a slice";
+    if let Some(lifetime) = item.generics.lifetimes().next() {
+        return Err(syn::Error::new_spanned(lifetime, WHY));
+    }
+    let fields: Vec<&syn::Field> = match &item.data {
+        Data::Struct(data) => data.fields.iter().collect(),
+        Data::Enum(data) => data.variants.iter().flat_map(|variant| &variant.fields).collect(),
+        Data::Union(_) => Vec::new(),
+    };
+    match fields
+        .iter()
+        .find(|field| matches!(field.ty, syn::Type::Reference(_)))
+    {
+        Some(field) => Err(syn::Error::new_spanned(&field.ty, WHY)),
+        None => Ok(()),
+    }
 }
 
 fn no_arguments(name: &str, arguments: &TokenStream) -> Result<()> {
@@ -90,4 +112,62 @@ fn has(item: &DeriveInput, name: &str) -> Result<bool> {
         })?;
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_own_their_values() {
+        for (item, is_right) in [
+            (
+                quote!(
+                    struct A {
+                        name: String,
+                    }
+                ),
+                true,
+            ),
+            (
+                quote!(
+                    struct A<'a> {
+                        name: &'a str,
+                    }
+                ),
+                false,
+            ),
+            (
+                quote!(
+                    struct A {
+                        name: &'static str,
+                    }
+                ),
+                false,
+            ),
+            (
+                quote!(
+                    enum A {
+                        B(&'static str),
+                    }
+                ),
+                false,
+            ),
+            (
+                quote!(
+                    struct A<'a> {
+                        name: Cow<'a, str>,
+                    }
+                ),
+                false,
+            ),
+        ] {
+            let error = settings(TokenStream::new(), item.clone()).err();
+            assert_eq!(error.is_none(), is_right, "{item}: {error:?}");
+            assert!(
+                error.is_none_or(|error| error.to_string().contains("use `String`")),
+                "{item}"
+            );
+        }
+    }
 }

@@ -1,13 +1,23 @@
 //! A fake control plane with a few objects, for tests.
 
 use std::cell::RefCell;
+use std::rc::Rc;
+use std::thread::LocalKey;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::cluster::Error;
+use crate::UserInfo;
+use crate::bindings::admittance::plugin::cluster::{Action, Page, PageRequest};
+use crate::cluster::{Access, Error};
+
+/// Whether a user may do something: the user, the verb, and the target as [`with_access`] describes it.
+type Rule = Rc<dyn Fn(&UserInfo, &str, &str) -> bool>;
 
 thread_local! {
     static OBJECTS: RefCell<Option<Vec<Value>>> = const { RefCell::new(None) };
+    static RULE: RefCell<Option<Rule>> = const { RefCell::new(None) };
+    /// The user of the request that is being admitted.
+    static USER: RefCell<Option<UserInfo>> = const { RefCell::new(None) };
 }
 
 /// Runs `test` on this thread with a control plane that contains these objects.
@@ -26,15 +36,51 @@ thread_local! {
 /// assert!(cluster::get::<Value>("v1", "Node", None, "n1").is_err());
 /// ```
 pub fn with_cluster<R>(objects: impl IntoIterator<Item = Value>, test: impl FnOnce() -> R) -> R {
-    /// Restores the previous objects, also if the test panics.
-    struct Restore(Option<Vec<Value>>);
-    impl Drop for Restore {
+    scoped(&OBJECTS, Some(objects.into_iter().collect()), test)
+}
+
+/// Runs `test` on this thread with a control plane that knows what users may do.
+///
+/// `rule` gets the user, the verb, and the target. That is a path such as `/healthz`, or a resource in the form
+/// `group/resource/subresource in namespace: name` without the parts that the question leaves out: `pods`,
+/// `apps/deployments/scale`, `pods in shop`, `pods in shop: web`.
+///
+/// ```
+/// use admittance_sdk::testing;
+/// use admittance_sdk::cluster::CanI;
+/// # use admittance_sdk::UserInfo;
+/// # let user = UserInfo { username: "jo".into(), uid: String::new(), groups: vec![], extra: vec![] };
+///
+/// let may = |user: &UserInfo, verb: &str, what: &str| user.username == "jo" && verb == "get" && what == "pods in shop";
+/// testing::with_access(may, || {
+///     let question = CanI::new("get", "", "pods").user(user);
+///     assert!(question.clone().namespace("shop").ask().unwrap().allowed);
+///     assert!(!question.ask().unwrap().allowed);
+/// });
+/// ```
+pub fn with_access<R>(rule: impl Fn(&UserInfo, &str, &str) -> bool + 'static, test: impl FnOnce() -> R) -> R {
+    scoped(&RULE, Some(Rc::new(rule)), test)
+}
+
+/// Runs `admit` with this user as the user of the request.
+pub(super) fn with_user<R>(user: &UserInfo, admit: impl FnOnce() -> R) -> R {
+    scoped(&USER, Some(user.clone()), admit)
+}
+
+/// Sets a value while `run` runs, also if it panics.
+fn scoped<T: 'static, R>(
+    place: &'static LocalKey<RefCell<Option<T>>>,
+    value: Option<T>,
+    run: impl FnOnce() -> R,
+) -> R {
+    struct Restore<T: 'static>(&'static LocalKey<RefCell<Option<T>>>, Option<T>);
+    impl<T: 'static> Drop for Restore<T> {
         fn drop(&mut self) {
-            OBJECTS.set(self.0.take());
+            self.0.set(self.1.take());
         }
     }
-    let _restore = Restore(OBJECTS.replace(Some(objects.into_iter().collect())));
-    test()
+    let _restore = Restore(place, place.replace(value));
+    run()
 }
 
 pub(crate) fn get(
@@ -67,6 +113,105 @@ pub(crate) fn list(
                 .and_then(|labels| labels.get(key)?.as_str());
             (label == Some(value)) == *equal
         })
+    })
+}
+
+pub(crate) fn list_page(request: &PageRequest) -> Result<Page, Error> {
+    const PAGE_MAX: u32 = 500;
+    let all = list(
+        &request.api_version,
+        &request.kind,
+        request.namespace.as_deref(),
+        &request.label_selector,
+    )?;
+    let start = request.continue_.as_deref().unwrap_or("0").parse::<usize>();
+    let start = start.map_err(|_| Error::Refused("`continue` is not from a page".to_owned()))?;
+    let limit = match request.limit {
+        1..PAGE_MAX => request.limit,
+        _ => PAGE_MAX,
+    };
+    let end = start.saturating_add(limit as usize);
+    let masks: Vec<Vec<&str>> = match request.fields.as_slice() {
+        [] => Vec::new(),
+        fields => fields
+            .iter()
+            .map(String::as_str)
+            .chain(["/metadata/name", "/metadata/namespace"])
+            .map(|field| field.split('/').skip(1).collect())
+            .collect(),
+    };
+    let masks: Vec<&[&str]> = masks.iter().map(Vec::as_slice).collect();
+    let items = all.iter().skip(start).take(limit as usize).map(|text| {
+        let object: Value = serde_json::from_str(text).unwrap_or_default();
+        select(&object, &masks).unwrap_or_default().to_string()
+    });
+    Ok(Page {
+        items: items.collect(),
+        continue_: (end < all.len()).then(|| end.to_string()),
+    })
+}
+
+/// The part of a value at these keys; all of it if there are none.
+fn select(value: &Value, masks: &[&[&str]]) -> Option<Value> {
+    if masks.is_empty() || masks.iter().any(|mask| mask.is_empty()) {
+        return Some(value.clone());
+    }
+    let below = |key: &str| {
+        let below = masks.iter().filter_map(|mask| match mask.split_first() {
+            Some((first, rest)) if first.replace("~1", "/").replace("~0", "~") == key => Some(rest),
+            _ => None,
+        });
+        Some(below.collect::<Vec<_>>()).filter(|below| !below.is_empty())
+    };
+    match value {
+        Value::Object(fields) => {
+            let parts = fields
+                .iter()
+                .filter_map(|(key, value)| Some((key.clone(), select(value, &below(key)?)?)));
+            Some(Value::Object(parts.collect::<Map<_, _>>()))
+        }
+        Value::Array(elements) => {
+            let below = below("*")?;
+            Some(
+                elements
+                    .iter()
+                    .filter_map(|element| select(element, &below))
+                    .collect(),
+            )
+        }
+        _ => None,
+    }
+}
+
+pub(crate) fn can_i(action: &Action, user: Option<&UserInfo>) -> Result<Access, Error> {
+    let rule = RULE.with_borrow(Clone::clone).ok_or_else(|| {
+        Error::Unavailable("there is no host in a native build; see testing::with_access".to_owned())
+    })?;
+    let user = user.cloned().or_else(|| USER.with_borrow(Clone::clone));
+    let user = user.ok_or_else(|| Error::Refused("there is no request".to_owned()))?;
+    let (verb, what) = match action {
+        Action::Path(action) => (&action.verb, action.path.clone()),
+        Action::Resource(action) => {
+            let parts = [&action.group, &action.resource]
+                .into_iter()
+                .chain(&action.subresource);
+            let parts: Vec<_> = parts
+                .filter(|part| !part.is_empty())
+                .map(String::as_str)
+                .collect();
+            let mut what = parts.join("/");
+            if let Some(namespace) = &action.namespace {
+                what += &format!(" in {namespace}");
+            }
+            if let Some(name) = &action.name {
+                what += &format!(": {name}");
+            }
+            (&action.verb, what)
+        }
+    };
+    Ok(Access {
+        allowed: rule(&user, verb, &what),
+        reason: String::new(),
     })
 }
 
@@ -107,4 +252,58 @@ fn term(term: &str) -> Result<(&str, bool, &str), Error> {
     let (key, equal, value) = split
         .ok_or_else(|| Error::Refused(format!("the selector \"{term}\" is not key=value or key!=value")))?;
     Ok((key.trim(), equal, value.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::cluster::{CanI, List};
+    use crate::testing;
+
+    #[test]
+    fn large_lists_come_page_by_page() {
+        let pod = |name: &str| {
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "uid": "u", "labels": {"a/b": "c"}},
+                   "spec": {"containers": [{"name": "x", "image": "i"}, 7], "nodeName": "n"}})
+        };
+        with_cluster(["a", "b", "c"].map(pod), || {
+            let list = List::of("v1", "Pod").page_size(2);
+            let whole: Result<Vec<Value>, _> = list.clone().objects().collect();
+            assert_eq!(whole, Ok(vec![pod("a"), pod("b"), pod("c")]));
+            let fields = ["/metadata/labels/a~1b", "/spec/containers/*/image"];
+            let parts = list.clone().fields(fields).objects::<Value>().nth(2);
+            let expected = json!({"metadata": {"name": "c", "labels": {"a/b": "c"}},
+                                  "spec": {"containers": [{"image": "i"}]}});
+            assert_eq!(parts, Some(Ok(expected)));
+            let wrong: Vec<_> = list.objects::<u8>().collect();
+            assert!(matches!(wrong.as_slice(), [Err(Error::Read(_))]), "{wrong:?}");
+        });
+        let first = List::of("v1", "Pod").objects::<Value>().next();
+        assert!(matches!(first, Some(Err(Error::Unavailable(_)))));
+    }
+
+    #[test]
+    fn questions_are_about_the_user_of_the_request() {
+        let asks = |_: &crate::Request| {
+            let scale = CanI::new("update", "apps", "deployments/scale")
+                .namespace("shop")
+                .name("web")
+                .ask()?;
+            let health = CanI::path("get", "/healthz").ask()?;
+            Ok(crate::Response::allow().warn(format!("{} {}", scale.allowed, health.allowed)))
+        };
+        let rule = |user: &UserInfo, verb: &str, what: &str| {
+            user.username == "jo" && (verb, what) == ("update", "apps/deployments/scale in shop: web")
+        };
+        for (user, expected) in [("jo", "true false"), ("al", "false false")] {
+            let outcome = with_access(rule, || testing::create("{}").user(user).run(asks));
+            assert_eq!(outcome.expect("it answers").warnings(), [expected]);
+        }
+        assert!(
+            testing::create("{}").run(asks).is_err(),
+            "there are no rules any more"
+        );
+    }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use jsonptr::{Pointer, PointerBuf};
 use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 
-use super::Misspelt;
+use super::{Misspelt, container::Raw};
 use crate::Text;
 
 /// A type with optional fields that records a key in another case, which derived types cannot do, and rejects
@@ -136,6 +136,13 @@ shape! {
         "name" => pub name: Text<'a>,
         /// The reference of its image, unparsed.
         "image" => pub image: Text<'a>,
+        "resources" => pub(super) resources: Raw<'a>,
+        "ports" => pub(super) ports: Raw<'a>,
+        "env" => pub(super) env: Raw<'a>,
+        "securityContext" => pub(super) security_context: Raw<'a>,
+        "livenessProbe" => pub(super) liveness_probe: Raw<'a>,
+        "readinessProbe" => pub(super) readiness_probe: Raw<'a>,
+        "startupProbe" => pub(super) startup_probe: Raw<'a>,
     }
 }
 
@@ -241,11 +248,15 @@ impl<'a> TextMap<'a> {
     }
 }
 
-impl<'de> Deserialize<'de> for TextMap<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Entries;
+impl<'de> TextMap<'de> {
+    /// Reads an object whose values are converted to strings.
+    pub(super) fn with_values<D: Deserializer<'de>, V: Deserialize<'de>>(
+        deserializer: D,
+        text: fn(V) -> Text<'de>,
+    ) -> Result<Self, D::Error> {
+        struct Entries<'de, V>(fn(V) -> Text<'de>);
 
-        impl<'de> Visitor<'de> for Entries {
+        impl<'de, V: Deserialize<'de>> Visitor<'de> for Entries<'de, V> {
             type Value = TextMap<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -256,13 +267,20 @@ impl<'de> Deserialize<'de> for TextMap<'de> {
                 let mut entries = Vec::new();
                 while let Some(key) = map.next_key()? {
                     // Control planes treat `null` as the empty string.
-                    entries.push((key, map.next_value::<Option<_>>()?.unwrap_or_default()));
+                    let value = map.next_value::<Option<V>>()?;
+                    entries.push((key, value.map(self.0).unwrap_or_default()));
                 }
                 Ok(TextMap(entries))
             }
         }
 
-        deserializer.deserialize_map(Entries)
+        deserializer.deserialize_map(Entries(text))
+    }
+}
+
+impl<'de> Deserialize<'de> for TextMap<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::with_values(deserializer, |text: Text<'de>| text)
     }
 }
 

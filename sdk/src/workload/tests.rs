@@ -263,3 +263,112 @@ fn texts_borrow_from_the_request() {
     assert!(secrets[0].name.as_ref().is_some_and(Text::is_borrowed));
     assert_eq!(secrets[1].name, None);
 }
+
+#[test]
+fn parts_of_a_container_are_read_when_they_are_asked_for() {
+    let container = json!({
+        "name": "web",
+        "resources": {"limits": {"memory": "512Mi", "cpu": 1.5}, "requests": null},
+        "ports": [{"containerPort": 8080, "hostPort": 80, "hostIP": "::", "protocol": "TCP"}],
+        "env": [
+            {"name": "A", "value": "with \"quotes\""},
+            {"name": "B", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
+        ],
+        "securityContext": {
+            "privileged": true,
+            "runAsUser": 0,
+            "capabilities": {"add": ["NET_ADMIN"], "drop": null},
+            "seccompProfile": {"type": "RuntimeDefault"},
+            "another": {},
+        },
+        "livenessProbe": {"httpGet": {"path": "/", "port": "http"}, "periodSeconds": 10},
+        "readinessProbe": {"tcpSocket": {"port": 8080}},
+        "startupProbe": {"exec": {"command": ["true"]}},
+    });
+    let pod =
+        json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [container, {"name": "plain"}]}});
+    let request = testing::create(pod).build();
+    let workload = Workload::read(&request).unwrap().unwrap();
+    let [web, plain] = workload.templates()[0].containers.as_deref().unwrap() else {
+        panic!("two containers")
+    };
+
+    let resources = web.resources().unwrap();
+    assert_eq!(
+        (resources.limit("memory"), resources.limit("cpu")),
+        (Some("512Mi"), Some("1.5"))
+    );
+    assert_eq!(
+        (resources.request("memory"), resources.limit("disk")),
+        (None, None)
+    );
+    assert_eq!(resources.limits.unwrap().iter().count(), 2);
+    let ports = web.ports().unwrap();
+    assert_eq!(
+        (ports[0].container_port, ports[0].host_port),
+        (Some(8080), Some(80))
+    );
+    assert_eq!(ports[0].host_ip.as_deref(), Some("::"));
+    let env = web.env().unwrap();
+    assert_eq!(env[0].value.as_deref(), Some("with \"quotes\""));
+    let secret = env[1]
+        .value_from
+        .as_ref()
+        .unwrap()
+        .secret_key_ref
+        .as_ref()
+        .unwrap();
+    assert_eq!(
+        (secret.name.as_deref(), secret.key.as_deref()),
+        (Some("s"), Some("k"))
+    );
+    let context = web.security_context().unwrap();
+    assert_eq!(
+        (context.privileged, context.run_as_user, context.run_as_non_root),
+        (Some(true), Some(0), None)
+    );
+    assert_eq!(context.capabilities.unwrap().add.unwrap(), ["NET_ADMIN"]);
+    assert_eq!(
+        context.seccomp_profile.unwrap().kind.as_deref(),
+        Some("RuntimeDefault")
+    );
+    let probe = web.liveness_probe().unwrap().unwrap();
+    assert_eq!(
+        (
+            probe.period_seconds,
+            probe.http_get.unwrap().port.unwrap().as_str()
+        ),
+        (Some(10), "http")
+    );
+    let probe = web.readiness_probe().unwrap().unwrap();
+    assert_eq!(probe.tcp_socket.unwrap().port.unwrap().as_str(), "8080");
+    let probe = web.startup_probe().unwrap().unwrap();
+    assert_eq!(probe.exec.unwrap().command.unwrap(), ["true"]);
+
+    assert_eq!(plain.resources().unwrap(), Resources::default());
+    assert!(plain.ports().unwrap().is_empty() && plain.env().unwrap().is_empty());
+    assert_eq!(plain.security_context().unwrap(), SecurityContext::default());
+    assert_eq!(plain.liveness_probe().unwrap(), None);
+}
+
+#[test]
+fn a_wrong_part_of_a_container_is_an_error_only_when_it_is_asked_for() {
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{
+        "name": "web", "ports": [{"containerPort": "http"}], "resources": {"limits": {"cpu": {}}},
+    }]}});
+    let request = testing::create(pod).build();
+    let workload = Workload::read(&request).unwrap().unwrap();
+    let web = &workload.templates()[0].containers.as_ref().unwrap()[0];
+    for (error, part) in [
+        (
+            web.ports().unwrap_err(),
+            "container \"web\": ports/0/containerPort: invalid type: string \"http\"",
+        ),
+        (
+            web.resources().unwrap_err(),
+            "container \"web\": resources/limits/cpu: neither a string nor a number",
+        ),
+    ] {
+        assert!(error.to_string().contains(part), "{error}");
+    }
+}

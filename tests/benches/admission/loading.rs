@@ -19,6 +19,10 @@ upstream: { servers: [\"http://127.0.0.1:1\"] }
 definitions: [definitions]
 ";
 
+/// How many settings of one module, and how many chains, a large configuration has.
+const SETTINGS: u32 = 200;
+const CHAINS: u32 = 2000;
+
 /// The files of the program.
 struct Scene {
     directory: TempDir,
@@ -28,8 +32,8 @@ struct Scene {
 }
 
 impl Scene {
-    /// With this number of plugins, each with its own module and chain, all called for the same request.
-    async fn new(plugins: u32) -> Self {
+    /// Without modules and chains.
+    async fn new() -> Self {
         let scene = Self {
             directory: tempfile::tempdir().unwrap(),
             upstream: Upstream::forgetful().await.unwrap(),
@@ -38,13 +42,40 @@ impl Scene {
         };
         fs::create_dir(scene.path("definitions")).unwrap();
         fs::write(scene.path("admittance.yaml"), CONFIG).unwrap();
-        let mut chains = String::new();
+        scene
+    }
+
+    /// With this number of plugins, each with its own module and chain, all called for the same request.
+    async fn of_plugins(plugins: u32) -> Self {
+        let scene = Self::new().await;
         for plugin in 1..=plugins {
             scene.put(plugin, plugin);
-            chains += &chain(plugin, &scene.module(plugin));
         }
-        fs::write(scene.path("definitions/chains.yaml"), chains).unwrap();
+        let chains = (1..=plugins).map(|plugin| chain(plugin, "application", &scene.module(plugin), plugin));
+        scene.write("chains", chains);
         scene
+    }
+
+    fn write(&self, file: &str, chains: impl Iterator<Item = String>) {
+        let path = self.path(&format!("definitions/{file}.yaml"));
+        fs::write(path, chains.collect::<String>()).unwrap();
+    }
+
+    /// Starts the program until it serves. Returns how long that took.
+    async fn measure_start(&self) -> (Admittance, Duration) {
+        let started = Instant::now();
+        let program = self.start().await;
+        let took = started.elapsed();
+        self.until_answered(&program, 1).await;
+        (program, took)
+    }
+
+    /// From the rename of a new version of a plugin to its first answer.
+    async fn measure_change(&self, program: &Admittance, plugin: u32, version: u32) -> Duration {
+        let started = Instant::now();
+        self.put(plugin, version);
+        self.until_answered(program, version).await;
+        started.elapsed()
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -94,17 +125,18 @@ impl Scene {
     }
 }
 
-fn chain(plugin: u32, module: &Path) -> String {
+/// A chain for one kind of objects, of a module with these settings.
+fn chain(number: u32, kind: &str, module: &Path, settings: u32) -> String {
     format!(
         "---
 apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
-metadata: {{ name: chain-{plugin} }}
+metadata: {{ name: chain-{number} }}
 spec:
-  rules: [{{ operations: [CREATE], kinds: [application] }}]
+  rules: [{{ operations: [CREATE], kinds: [{kind}] }}]
   stages:
     - name: stage
-      plugin: {{ source: \"file:{}\", settings: {{ name: \"{plugin}\" }} }}
+      plugin: {{ source: \"file:{}\", settings: {{ name: \"{settings}\" }} }}
 ",
         module.display()
     )
@@ -115,55 +147,86 @@ pub(crate) async fn measure(rounds: u32, plugins: u32) {
     let mut table = Table::new(&format!(
         "what is new is served: modules of {size} kB each, {rounds} rounds"
     ));
-    starts(&mut table, rounds, plugins).await;
+    starts(
+        &mut table,
+        rounds,
+        &format!("{plugins} plugins"),
+        &Scene::of_plugins(plugins).await,
+    )
+    .await;
+    let scene = Scene::new().await;
+    scene.put(1, 1);
+    let chains = (1..=SETTINGS).map(|number| chain(number, "application", &scene.module(1), number));
+    scene.write("chains", chains);
+    let name = format!("{SETTINGS} settings of one module");
+    starts(&mut table, 3, &name, &scene).await;
     changes(&mut table, rounds).await;
+    many_chains(&mut table, rounds).await;
     table.print();
 }
 
-/// From the start of the program until it serves.
-async fn starts(table: &mut Table, rounds: u32, plugins: u32) {
-    let scene = Scene::new(plugins).await;
-    let start = async || {
-        let started = Instant::now();
-        let program = scene.start().await;
-        let took = started.elapsed();
-        scene.until_answered(&program, 1).await;
-        took
-    };
-    let first = start().await;
-    let name = format!("a start with {plugins} plugins, nothing in the store");
-    table.add(&name, None, vec![first]);
+/// From the start of the program until it serves: once with nothing prepared, then with everything.
+async fn starts(table: &mut Table, rounds: u32, what: &str, scene: &Scene) {
+    let (_, first) = scene.measure_start().await;
+    table.add(
+        &format!("a start with {what}, nothing in the store"),
+        None,
+        vec![first],
+    );
     let mut times = Vec::new();
     for _ in 0..rounds {
-        times.push(start().await);
+        times.push(scene.measure_start().await.1);
     }
-    let name = format!("a start with {plugins} plugins, compiled forms in the store");
-    table.add(&name, None, times);
+    table.add(
+        &format!("a start with {what}, compiled forms in the store"),
+        None,
+        times,
+    );
 }
 
 /// From the rename of a module to its first answer.
 async fn changes(table: &mut Table, rounds: u32) {
-    let scene = Scene::new(1).await;
+    let scene = Scene::of_plugins(1).await;
     let program = scene.start().await;
-    let change = async |version| {
-        let started = Instant::now();
-        scene.put(1, version);
-        scene.until_answered(&program, version).await;
-        started.elapsed()
-    };
-    let mut times: Vec<Duration> = Vec::new();
+    let mut times = Vec::new();
     for version in 2..2 + rounds {
-        times.push(change(version).await);
+        times.push(scene.measure_change(&program, 1, version).await);
     }
     table.add("a change, to a module that was never seen", None, times);
     let mut times = Vec::new();
     for round in 0..rounds {
         // The newest two, and the newest is live.
-        times.push(change(rounds + round % 2).await);
+        times.push(scene.measure_change(&program, 1, rounds + round % 2).await);
     }
     table.add(
         "a change, to a module whose compiled form is in the store",
         None,
         times,
     );
+}
+
+/// The same beside many chains for other objects.
+async fn many_chains(table: &mut Table, rounds: u32) {
+    let scene = Scene::new().await;
+    scene.put(1, 1);
+    scene.put(2, 1);
+    let others = (2..=CHAINS).map(|number| chain(number, "service", &scene.module(2), number % 10));
+    scene.write("others", others);
+    scene.write(
+        "chain",
+        [chain(1, "application", &scene.module(1), 1)].into_iter(),
+    );
+    let (program, _) = scene.measure_start().await;
+    for version in [2, 1] {
+        scene.measure_change(&program, 1, version).await;
+    }
+    let mut times = Vec::new();
+    for round in 0..rounds {
+        times.push(scene.measure_change(&program, 1, 2 - round % 2).await);
+    }
+    table.add(&format!("the same, beside {CHAINS} chains"), None, times);
+    let resident = program.resident_memory().unwrap() / 1_000_000;
+    table.note(format!(
+        "resident memory with {CHAINS} chains, after these changes: {resident} MB"
+    ));
 }

@@ -1,9 +1,9 @@
 //! Measures the cost of stages: `cargo task bench`.
 //!
 //! One plugin in a fresh instance, compared with the same code called natively and behind a webhook; a chain of
-//! ten; the whole proxy, compared with its upstream; and the webhook server. Every row is measured in the same
-//! run on the same thread pool, one request after another, so the ratios mean more than the times. Finally, the
-//! duration of starts and changes of the whole program.
+//! ten; the whole proxy, compared with its upstream; and the webhook server. Every row of these is measured in the
+//! same run on the same thread pool, one request after another, so the ratios mean more than the times. Then the
+//! whole program under load, and finally the duration of its starts and changes.
 
 #![expect(
     clippy::unwrap_used,
@@ -12,6 +12,7 @@
     reason = "a benchmark that cannot run should stop"
 )]
 
+mod generator;
 mod loading;
 mod measure;
 mod mesos;
@@ -19,7 +20,10 @@ mod native;
 mod objects;
 mod proxy;
 mod reviews;
+mod throughput;
 mod webhook;
+
+use std::time::Duration;
 
 use admittance::{
     Host,
@@ -65,6 +69,10 @@ async fn main() {
     if is_wanted("mesos") {
         mesos::measure(directory.path(), requests).await;
     }
+    if is_wanted("throughput") {
+        let time = Duration::from_millis(if quick { 100 } else { 3_000 });
+        throughput::measure(directory.path(), time).await;
+    }
     let (rounds, plugins) = if quick { (2, 3) } else { (20, 100) };
     if is_wanted("loading") {
         loading::measure(rounds, plugins).await;
@@ -81,6 +89,8 @@ async fn stages(directory: &std::path::Path, calls: usize) {
         .build()
         .await
         .unwrap();
+    let policy = host_of(policy_file(directory)).await;
+    let expression = host_of(write_chain(directory, "expressions", "Pod", &validation())).await;
     let webhook = webhook::Server::start(SETTINGS).await;
     let remote = webhook.host(directory).await;
 
@@ -103,6 +113,14 @@ async fn stages(directory: &std::path::Path, calls: usize) {
                 async || changed(native_chain.admit(request(&text)).await),
             )
             .await;
+        table
+            .measure(
+                &format!("{name}, a validation in CEL as a stage"),
+                Some(base),
+                calls,
+                async || allowed(expression.admit(request(&text)).await),
+            )
+            .await;
         let plugin = table
             .measure(
                 &format!("{name}, one plugin stage"),
@@ -117,6 +135,14 @@ async fn stages(directory: &std::path::Path, calls: usize) {
                 Some(base),
                 calls / 4,
                 async || changed(ten.admit(request(&text)).await),
+            )
+            .await;
+        table
+            .measure(
+                &format!("{name}, one Kubewarden policy (waPC) that adds a label"),
+                Some(base),
+                calls,
+                async || changed(policy.admit(request(&text)).await),
             )
             .await;
         let webhook = table
@@ -161,11 +187,19 @@ async fn chains(calls: usize) {
 
 /// A host with a chain of this number of sidecar injectors.
 async fn host(directory: &std::path::Path, stages: usize) -> Host {
-    Host::builder()
-        .definitions(chain_file(directory, stages))
-        .build()
-        .await
-        .unwrap()
+    host_of(chain_file(directory, stages)).await
+}
+
+async fn host_of(chains: std::path::PathBuf) -> Host {
+    Host::builder().definitions(chains).build().await.unwrap()
+}
+
+/// A stage that allows no privileged containers.
+fn validation() -> serde_json::Value {
+    serde_json::json!([{"name": "unprivileged", "cel": {"validations": [{
+        "expression": "object.spec.containers.all(c, !c.?securityContext.?privileged.orValue(false))",
+        "message": "privileged containers are not allowed",
+    }]}}])
 }
 
 /// A chain file with this number of sidecar injectors; each stage adds a different container.
@@ -191,6 +225,16 @@ fn chain_file_for(directory: &std::path::Path, kind: &str, stages: usize) -> std
     write_chain(directory, &name, kind, &stages.into())
 }
 
+/// A chain with a Kubewarden policy.
+fn policy_file(directory: &std::path::Path) -> std::path::PathBuf {
+    let policy = Artifacts::find().unwrap().policy("guest_policy").unwrap();
+    let stage = serde_json::json!({
+        "name": "policy",
+        "plugin": {"source": format!("file:{}", policy.display()), "settings": {"add": {"checked": "yes"}}},
+    });
+    write_chain(directory, "policy", "Pod", &serde_json::json!([stage]))
+}
+
 fn write_chain(
     directory: &std::path::Path,
     name: &str,
@@ -213,6 +257,12 @@ fn request(text: &str) -> Request {
     let kind = GroupVersionKind::from_api_version("v1", "Pod");
     let resource = kind.guess_resource();
     Request::new(Operation::Create, kind, resource).with_object(Object::parse(text).unwrap())
+}
+
+/// Checks that a stage that changes nothing works.
+fn allowed(outcome: Outcome) -> Outcome {
+    assert!(outcome.is_allowed(), "{:?}", outcome.trace);
+    outcome
 }
 
 /// Checks that what is measured works.

@@ -1,6 +1,6 @@
 //! The BCS driver in front of a scheduler, and the gateway in front of the driver.
 
-use std::{path::Path, sync::Arc};
+use std::path::Path;
 
 use admittance::Host;
 use admittance_driver::{Config, Connections, Driver, Shutdown};
@@ -95,7 +95,7 @@ async fn start(directory: &Path, host: Host, dialect: &str) -> Running {
     let path = directory.join("admittance.yaml");
     std::fs::write(&path, format!("listen: {{address: '127.0.0.1:0'}}\n{dialect}")).unwrap();
     let config = Config::read(&path).unwrap();
-    let driver = Driver::bind(config, Connections::default(), host, Arc::new(String::new))
+    let driver = Driver::bind(config, Connections::default(), host, None)
         .await
         .unwrap();
     let shutdown = Shutdown::default();

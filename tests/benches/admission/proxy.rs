@@ -1,6 +1,6 @@
 //! The whole proxy, compared with its upstream alone.
 
-use std::{path::Path, sync::Arc};
+use std::path::Path;
 
 use admittance::Host;
 use admittance_driver::{Config, Connections, Driver, Shutdown};
@@ -36,7 +36,7 @@ pub(crate) async fn measure(directory: &Path, calls: usize, object: &str) {
             host = host.definitions(chain_file(directory, stages));
         }
         let host = host.build().await.unwrap();
-        let driver = Driver::bind(config, Connections::default(), host, Arc::new(String::new))
+        let driver = Driver::bind(config, Connections::default(), host, None)
             .await
             .unwrap();
         let url = format!("http://{}", driver.address());

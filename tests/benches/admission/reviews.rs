@@ -1,6 +1,6 @@
 //! The webhook server, called like by kube-apiserver: reviews over TLS, on one connection.
 
-use std::{path::Path, sync::Arc};
+use std::path::Path;
 
 use admittance::Host;
 use admittance_driver::{Config, Connections, Driver, Shutdown};
@@ -32,14 +32,9 @@ pub(crate) async fn measure(directory: &Path, calls: usize, object: &str) {
             host = host.definitions(chain_file(directory, stages));
         }
         let host = host.build().await.unwrap();
-        let driver = Driver::bind(
-            config(directory),
-            Connections::default(),
-            host,
-            Arc::new(String::new),
-        )
-        .await
-        .unwrap();
+        let driver = Driver::bind(config(directory), Connections::default(), host, None)
+            .await
+            .unwrap();
         let url = format!("https://localhost:{}/mutate?timeout=10s", driver.address().port());
         let client = Client::trusting(Trust {
             authorities: &cert.pem(),
@@ -76,7 +71,7 @@ async fn ask(client: &Client, url: &str, review: &str, is_changed: bool) {
 }
 
 /// The review that kube-apiserver sends when the object is created.
-fn review(object: &str) -> String {
+pub(crate) fn review(object: &str) -> String {
     let object: Value = serde_json::from_str(object).unwrap();
     let kind = json!({"group": "", "version": "v1", "kind": "Pod"});
     let resource = json!({"group": "", "version": "v1", "resource": "pods"});

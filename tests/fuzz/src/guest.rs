@@ -102,7 +102,7 @@ fn component() -> Vec<u8> {
     resolve
         .push_path(concat!(env!("CARGO_MANIFEST_DIR"), "/../../wit"))
         .expect("the contract can be read");
-    let world = "package fuzz:guest; world guest { include admittance:plugin/plugin@0.1.0; }";
+    let world = "package fuzz:guest; world guest { include admittance:plugin/plugin@0.1.1; }";
     let package = resolve.push_str("guest.wit", world).expect("the world is right");
     let world = resolve
         .select_world(&[package], Some("guest"))

@@ -1,6 +1,6 @@
 use std::sync::LazyLock;
 
-use admittance::ModuleReference;
+use admittance::{Digest, ModuleReference};
 use admittance_catalog::signature::{
     Blob, FoundSignature, Keyless, Material, PublicKey, PublicKeys, Requirement, Subject, TrustRoot,
     describe, verify,
@@ -71,7 +71,14 @@ fn check(material: &Material) {
     describe(material);
     for requirement in REQUIREMENTS.iter() {
         for reference in [&*FILE, &*ARTIFACT] {
-            let of = |module| verify(requirement, Subject { reference, module }, material);
+            let of = |module| {
+                let subject = Subject {
+                    reference,
+                    module,
+                    digest: Digest::of(module),
+                };
+                verify(requirement, subject, material)
+            };
             let first = of(MODULE);
             assert_eq!(first.is_ok(), of(MODULE).is_ok(), "asked twice, answered twice");
             let other = of(b"another module");

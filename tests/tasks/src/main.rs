@@ -4,16 +4,19 @@
 //! that needs libraries, such as the demo's servers, is a separate program.
 
 mod apt;
+mod bench;
 mod cluster;
 mod command;
 mod folders;
 mod fuzz;
 mod load;
+mod mariadb;
 mod plugins;
 mod registry;
 mod suite;
 mod supply;
 mod target;
+mod toolchains;
 mod zookeeper;
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
@@ -91,11 +94,7 @@ enum Task {
         rest: Vec<OsString>,
     },
     /// Compile the plugins and run the benchmarks.
-    Bench {
-        /// Passed on to `cargo bench`.
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        rest: Vec<OsString>,
-    },
+    Bench(bench::Bench),
     /// Install the compilation target of plugins if it is missing.
     Target,
 }
@@ -122,6 +121,7 @@ fn run(task: Task) -> Result<(), Error> {
         Task::Test { rest } => {
             plugins::build(Guests::With)?;
             build_programs()?;
+            plugins::test()?;
             suite::run(rest, servers_of_tests())
         }
         Task::Load(arguments) => {
@@ -156,18 +156,17 @@ fn run(task: Task) -> Result<(), Error> {
             build_optimised()?;
             command::become_built("release", "admittance-hostile", &rest)
         }
-        Task::Bench { rest } => {
+        Task::Bench(arguments) => {
             plugins::build(Guests::With)?;
             build_optimised()?;
-            say("Compiling and running the benchmarks");
-            cargo(with("bench --workspace --bench admission", rest))
+            bench::measure(&arguments)
         }
-        Task::Target => target::install(),
+        Task::Target => target::install(target::TARGET),
     }
 }
 
-/// The servers that tests start. If one is unavailable, the other tests still run, and those that need it
-/// report it.
+/// The servers that tests start, and the toolchains that they run. If one is unavailable, the other tests still run,
+/// and those that need it report it.
 fn servers_of_tests() -> impl Iterator<Item = (&'static str, PathBuf)> {
     let found = |what, variable, result: Result<PathBuf, Error>| {
         let path = result
@@ -182,6 +181,13 @@ fn servers_of_tests() -> impl Iterator<Item = (&'static str, PathBuf)> {
     let servers = [
         found("registry", registry::VARIABLE, registry::install()),
         found("ZooKeeper", zookeeper::VARIABLE, zookeeper::install()),
+        found("MariaDB", mariadb::VARIABLE, mariadb::install()),
+        found("the toolchain of JavaScript", toolchains::NPM, toolchains::npm()),
+        found(
+            "the toolchain of Python",
+            toolchains::WHEELS,
+            toolchains::wheels(),
+        ),
     ];
     servers.into_iter().flatten()
 }

@@ -1,13 +1,16 @@
 //! Compiles the packages for WebAssembly.
 
 use std::{
-    env, fs,
+    env,
+    ffi::OsString,
+    fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use crate::{
-    command::{Error, cargo, root, say, target_directory},
-    target::{self, TARGET},
+    command::{Error, built, cargo, root, run, say, target_directory},
+    target::{self, OF_POLICIES, TARGET},
 };
 
 /// Whether the guests of the tests are compiled too.
@@ -17,15 +20,16 @@ pub(crate) enum Guests {
     Without,
 }
 
-/// Compiles every package under `plugins/`, and optionally under `tests/guests/`, in one call of Cargo, and copies
-/// the plugins to `target/plugins/`, where the examples' chains expect them.
+/// Compiles every package under `plugins/`, and optionally those under `tests/guests/`, in one call of Cargo; with the
+/// guests, also the policies of `tests/policies`, in another call. Copies the plugins to `target/plugins/`, where the
+/// examples' chains expect them.
 pub(crate) fn build(guests: Guests) -> Result<(), Error> {
-    target::install()?;
+    target::install(TARGET)?;
     let plugins = packages(&root().join("plugins"))?;
     let mut arguments = ["build", "--profile", "plugin", "--target", TARGET, "--config"]
         .map(str::to_owned)
         .to_vec();
-    arguments.push(without_paths_of_this_machine());
+    arguments.push(without_paths_of_this_machine(TARGET));
     for Package { name, .. } in &plugins {
         arguments.extend(["--package".to_owned(), name.clone()]);
     }
@@ -39,6 +43,9 @@ pub(crate) fn build(guests: Guests) -> Result<(), Error> {
         Guests::Without => "Compiling the plugins to WebAssembly",
     });
     cargo(arguments)?;
+    if guests == Guests::With {
+        build_policies()?;
+    }
 
     let from = target_directory().join(TARGET).join("plugin");
     // Not under CARGO_TARGET_DIR: the examples' chains refer to this folder.
@@ -54,9 +61,57 @@ pub(crate) fn build(guests: Guests) -> Result<(), Error> {
     Ok(())
 }
 
+/// Compiles the policies, which are a workspace of their own, into the same target directory.
+fn build_policies() -> Result<(), Error> {
+    target::install(OF_POLICIES)?;
+    let arguments = [
+        "build",
+        "--locked",
+        "--profile",
+        "plugin",
+        "--target",
+        OF_POLICIES,
+        "--config",
+    ];
+    let mut arguments: Vec<OsString> = arguments.map(Into::into).into();
+    arguments.push(without_paths_of_this_machine(OF_POLICIES).into());
+    arguments.extend([
+        "--manifest-path".into(),
+        root().join("tests/policies/Cargo.toml").into(),
+    ]);
+    arguments.extend(["--target-dir".into(), target_directory().into()]);
+    cargo(arguments)
+}
+
+/// Runs the cases of the plugins, in the folders `tests` of their packages, with the program.
+pub(crate) fn test() -> Result<(), Error> {
+    let folder = root().join("plugins");
+    for plugin in packages(&folder)? {
+        let cases = folder.join(&plugin.name).join("tests");
+        if !cases.is_dir() {
+            return Err(Error::Missing(format!(
+                "the plugin has no cases in {}",
+                cases.display()
+            )));
+        }
+        say(&format!("Running the cases of {}", plugin.name));
+        let mut command = Command::new(built("debug", "admittance")?);
+        command
+            .arg("test")
+            .arg(root().join("target/plugins").join(plugin.artifact()))
+            .arg("--cases")
+            .arg(&cases)
+            .arg("--store")
+            // The store of the tests.
+            .arg(target_directory().join("tmp/compiled"));
+        run(&mut command)?;
+    }
+    Ok(())
+}
+
 /// A setting of Cargo that removes the folders of this machine from panic messages, which are part of every
 /// plugin. It is added to the flags of `.cargo/config.toml`.
-fn without_paths_of_this_machine() -> String {
+fn without_paths_of_this_machine(target: &str) -> String {
     let registry = env::var_os("CARGO_HOME")
         .map(PathBuf::from)
         .or_else(|| Some(env::home_dir()?.join(".cargo")));
@@ -70,7 +125,7 @@ fn without_paths_of_this_machine() -> String {
             ))
         })
         .collect();
-    format!("target.{TARGET}.rustflags={flags:?}")
+    format!("target.{target}.rustflags={flags:?}")
 }
 
 struct Package {

@@ -1,4 +1,4 @@
-//! The compilation target of plugins.
+//! The compilation targets of plugins and of Kubewarden policies.
 
 use std::{
     path::Path,
@@ -7,30 +7,33 @@ use std::{
 
 use crate::command::{Error, root, run, say};
 
+/// The target of plugins.
 pub(crate) const TARGET: &str = "wasm32-wasip2";
+/// The target of the policies that tests run.
+pub(crate) const OF_POLICIES: &str = "wasm32-wasip1";
 
-/// Install the target with rustup, unless the compiler has it.
-pub(crate) fn install() -> Result<(), Error> {
-    if is_installed() {
+/// Install a target with rustup, unless the compiler has it.
+pub(crate) fn install(target: &str) -> Result<(), Error> {
+    if is_installed(target) {
         return Ok(());
     }
     say(&format!(
-        "Adding the compilation target {TARGET} to the Rust toolchain"
+        "Adding the compilation target {target} to the Rust toolchain"
     ));
-    run(Command::new("rustup").args(["target", "add", TARGET]).current_dir(root())).map_err(|error| match error {
+    run(Command::new("rustup").args(["target", "add", target]).current_dir(root())).map_err(|error| match error {
         Error::Start { .. } => Error::Missing(format!(
-            "plugins are compiled for {TARGET}, which is missing in this Rust toolchain, and rustup was not found to add \
+            "plugins are compiled for {target}, which is missing in this Rust toolchain, and rustup was not found to add \
              it: install Rust with rustup (https://rustup.rs), or your distribution's package of the standard \
-             library for {TARGET}"
+             library for {target}"
         )),
         error => error,
     })
 }
 
-fn is_installed() -> bool {
+fn is_installed(target: &str) -> bool {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     Command::new(rustc)
-        .args(["--print", "target-libdir", "--target", TARGET])
+        .args(["--print", "target-libdir", "--target", target])
         .current_dir(root())
         .stderr(Stdio::null())
         .output()

@@ -9,7 +9,7 @@ pub(super) use ensemble::{Ensemble, Server};
 
 /// The ensemble and root node of a test.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(crate) struct Place {
     /// `host:port,host:port`
     pub(super) servers: String,
     /// The parent of its paths; empty for the root.
@@ -26,7 +26,7 @@ impl Place {
     }
 
     /// A separate root node in the server that the tests share.
-    pub(super) async fn shared(test: &str) -> Self {
+    pub(crate) async fn shared(test: &str) -> Self {
         // It blocks while the server starts.
         let address = blocking(ensemble::shared).await;
         let folder = format!("/{test}-{:016x}", fastrand::u64(..));
@@ -45,7 +45,7 @@ impl Place {
     }
 
     /// The keys for the configuration.
-    pub(super) fn config(&self) -> String {
+    pub(crate) fn config(&self) -> String {
         let servers: Vec<String> = self
             .servers
             .split(',')

@@ -14,11 +14,14 @@ async fn served() -> Value {
         host: Host::builder().build().await.unwrap(),
         status: Box::new(|| unreachable!("nobody asks for it")),
         health: Box::new(|| None),
+        accounts: None,
         is_stopping: Arc::default(),
         metrics: Arc::new(String::new),
     };
     let access = Access::new(&AdminConfig::new(([127, 0, 0, 1], 0).into()));
-    let AdminService(router) = AdminService::new(access, sources);
+    let service = AdminService::new(Arc::new(String::new));
+    service.start(access, sources);
+    let router = service.started.get().unwrap().clone();
     let request = Request::get("/v1/openapi.json").body(Body::empty()).unwrap();
     let response = router.oneshot(request).await.unwrap();
     assert_eq!(response.status(), 200);

@@ -147,7 +147,8 @@ where
     .await
 }
 
-fn by(caller: Option<Caller>) -> String {
+/// Who makes a change, for the log.
+pub(super) fn by(caller: Option<Caller>) -> String {
     caller.map(|caller| caller.to_string()).unwrap_or_default()
 }
 

@@ -110,10 +110,8 @@ async fn diff(call: Call<Nothing, DiffQuery>) -> Result<Json<Comparison>, ApiErr
 }
 
 async fn definitions(call: Call) -> Result<Json<DefinitionList>, ApiError> {
-    let stored = stored(&call).await?;
-    Ok(Json(DefinitionList {
-        definitions: stored.into_iter().map(Into::into).collect(),
-    }))
+    let definitions = stored(&call).await?;
+    Ok(Json(DefinitionList { definitions }))
 }
 
 /// The definitions, without the texts that the caller must not see.
@@ -137,12 +135,9 @@ pub(super) struct DefinitionPath {
 }
 
 async fn definition(call: Call<DefinitionPath>) -> Result<Json<DefinitionList>, ApiError> {
-    let stored = stored(&call).await?;
+    let mut definitions = stored(&call).await?;
     let DefinitionPath { kind, name } = call.path;
-    let found = stored
-        .into_iter()
-        .filter(|stored| stored.id.name == name && stored.id.kind.eq_ignore_ascii_case(&kind));
-    let definitions: Vec<_> = found.map(Into::into).collect();
+    definitions.retain(|stored| stored.id.name == name && stored.id.kind.eq_ignore_ascii_case(&kind));
     if definitions.is_empty() {
         return Err(ApiError::NotFound(format!("there is no {kind}/{name}")));
     }

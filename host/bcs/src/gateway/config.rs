@@ -7,7 +7,9 @@ use admittance_net::{
 use http::Uri;
 
 use super::{PlainGroups, Statuses, TokenTable};
-use crate::{ClusterId, zookeeper::NodePath};
+use crate::{
+    ClusterId, RegistrationConfig, accounts::AccountsConfig, kubernetes::PeersConfig, zookeeper::NodePath,
+};
 
 /// The gateway to the drivers of one or many clusters.
 #[derive(Clone, Debug)]
@@ -20,6 +22,13 @@ pub struct GatewayConfig {
     pub drivers: UpstreamConfig,
     /// The users and their permissions. None: no token is required, and every request is allowed.
     pub tokens: Option<TokensConfig>,
+    /// Users and clusters of the management API. None: it is not served.
+    pub accounts: Option<Box<AccountsConfig>>,
+    /// How this gateway registers itself. None: it does not.
+    pub registration: Option<RegistrationConfig>,
+    /// How it finds and trusts other gateways; requires a registration. None: each gateway uses only the tunnels that
+    /// agents have opened to it.
+    pub peers: Option<PeersConfig>,
     /// The API groups whose custom resources `Write` may change. Default: none.
     pub plain_groups: PlainGroups,
     /// Whether drivers see the tokens of clients. Default: they do not.
@@ -37,7 +46,9 @@ impl GatewayConfig {
 #[derive(Clone, Debug)]
 pub enum TokensConfig {
     File(TokenTable),
-    Endpoint(EndpointConfig),
+    Endpoint(Box<EndpointConfig>),
+    /// The users of [`GatewayConfig::accounts`].
+    Accounts,
 }
 
 /// A server that checks the permissions of tokens, like bcs-user-manager at

@@ -12,8 +12,13 @@ use metrics::counter;
 
 use self::endpoint::Endpoint;
 pub use self::file::TokenTable;
-use super::{config::TokensConfig, error::GatewayError};
-use crate::{Permission, metric_names};
+use super::{GatewayStartError, config::TokensConfig, error::GatewayError};
+use crate::{
+    Permission,
+    accounts::{Accounts, Denied, Place},
+    kubernetes::Watched,
+    metric_names,
+};
 
 /// bcs-api's own header for tokens.
 const USER_TOKEN: HeaderName = HeaderName::from_static("x-bcs-user-token");
@@ -32,31 +37,54 @@ pub(super) struct AccessRequest<'a> {
 pub(super) enum Tokens {
     File(TokenTable),
     Endpoint(Box<Endpoint>),
+    /// The users of the database, and what was granted to them.
+    Accounts(Accounts),
+}
+
+/// The holder of a token.
+#[derive(Default)]
+pub(super) struct Holder {
+    /// If known.
+    pub(super) name: Option<Arc<str>>,
+    /// The right, if the request has to end when it is lost.
+    pub(super) watched: Option<Watched>,
 }
 
 impl Tokens {
-    pub(super) fn new(config: TokensConfig) -> Self {
-        match config {
+    pub(super) fn new(config: TokensConfig, accounts: Option<&Accounts>) -> Result<Self, GatewayStartError> {
+        Ok(match config {
             TokensConfig::File(table) => Self::File(table),
-            TokensConfig::Endpoint(config) => Self::Endpoint(Box::new(Endpoint::new(config))),
-        }
+            TokensConfig::Endpoint(config) => Self::Endpoint(Box::new(Endpoint::new(*config))),
+            TokensConfig::Accounts => Self::Accounts(accounts.ok_or(GatewayStartError::NoAccounts)?.clone()),
+        })
     }
 
-    /// Check that the holder of the token in these headers may do this. Returns the holder's name, if known.
+    /// Check that the holder of the token in these headers may do this.
     pub(super) async fn admit(
         &self,
         headers: &HeaderMap,
         access: AccessRequest<'_>,
-    ) -> Result<Option<Arc<str>>, GatewayError> {
+    ) -> Result<Holder, GatewayError> {
         let token = token_of(headers)?;
+        let counted = |source, found: &Result<Holder, GatewayError>| {
+            let result = if found.is_ok() { "allowed" } else { "refused" };
+            count_check(source, result);
+        };
         match self {
             Self::File(table) => {
-                let found = table.admit(token, access);
-                let result = if found.is_ok() { "allowed" } else { "refused" };
-                count_check("file", result);
-                found.map(Some)
+                let found = table.admit(token, access).map(|name| Holder {
+                    name: Some(name),
+                    watched: None,
+                });
+                counted("file", &found);
+                found
             }
-            Self::Endpoint(endpoint) => endpoint.admit(token, access).await.map(|()| None),
+            Self::Endpoint(endpoint) => endpoint.admit(token, access).await.map(|()| Holder::default()),
+            Self::Accounts(accounts) => {
+                let found = of_accounts(accounts, token, access);
+                counted("accounts", &found);
+                found
+            }
         }
     }
 
@@ -65,8 +93,37 @@ impl Tokens {
         match self {
             Self::File(table) => table.follow().await,
             Self::Endpoint(endpoint) => endpoint.keep_tls_fresh().await,
+            // The gateway itself follows the database.
+            Self::Accounts(_) => std::future::pending().await,
         }
     }
+}
+
+fn of_accounts(accounts: &Accounts, token: &[u8], access: AccessRequest<'_>) -> Result<Holder, GatewayError> {
+    let unread = "users and clusters have not been read from the database yet";
+    let directory = accounts
+        .now()
+        .map_err(|_| GatewayError::AuthUnavailable(unread))?;
+    let place = Place::Drivers(access.cluster.to_owned());
+    let admitted = directory.authenticate(token).and_then(|session| {
+        directory.may(&session.user, &place, access.needed)?;
+        Ok(session)
+    });
+    let session = admitted.map_err(|denied| match denied {
+        Denied::Forbidden { .. } => GatewayError::Forbidden(denied.to_string()),
+        Denied::Expired(_) => GatewayError::Unauthorized("the token has expired"),
+        Denied::Unknown | Denied::RegisterToken => GatewayError::Unauthorized("unknown token"),
+    })?;
+    Ok(Holder {
+        name: Some(session.user.name.as_str().into()),
+        watched: Some(Watched::new(
+            accounts,
+            &session,
+            place,
+            access.needed,
+            Arc::new(()),
+        )),
+    })
 }
 
 /// `result` is `allowed`, `refused` or `unanswered`.

@@ -99,12 +99,7 @@ impl CustomResourceStore {
         let Some(other) = listed.iter().find(was_first) else {
             return Ok(());
         };
-        let back = FileChange {
-            before: change.after.clone(),
-            after: change.before.clone(),
-            ..change.clone()
-        };
-        match self.write(&back).await {
+        match self.write(&change.reversed()).await {
             Ok(()) | Err(StoreError::ChangedMeanwhile { .. }) => Err(conflict(other)),
             Err(error) => Err(self.unknown(change, error)),
         }

@@ -171,11 +171,11 @@ mod tests {
             (None, Some(r#"{"resourcesRef":{"operation":"Create"}}"#), None),
             (None, Some(r#"{"resourcesRef":{"operation":1,"kind":"a"}}"#), None),
         ] {
-            let change = FileChange {
-                path: "zookeeper:/a/b/c".into(),
-                before: before.map(str::to_owned),
-                after: after.map(str::to_owned),
-            };
+            let change = FileChange::new(
+                "zookeeper:/a/b/c",
+                before.map(str::to_owned),
+                after.map(str::to_owned),
+            );
             let gained = Subject::gained(&change);
             let gained = gained
                 .as_ref()

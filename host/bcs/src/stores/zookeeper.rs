@@ -273,10 +273,8 @@ impl ZooKeeperStore {
         };
         let look = async {
             for change in changes {
-                let written = FileChange {
-                    before: change.after.clone(),
-                    ..change.clone()
-                };
+                let mut written = change.clone();
+                written.before.clone_from(&change.after);
                 self.prepare(&client, &written).await?;
             }
             Ok(())

@@ -59,27 +59,15 @@ pub(crate) fn document_for(subject: usize, namespace: &str, name: &str, hook: &s
 }
 
 pub(crate) fn creation(path: &Path, text: &str) -> FileChange {
-    FileChange {
-        path: path.to_owned(),
-        before: None,
-        after: Some(text.to_owned()),
-    }
+    FileChange::new(path, None, Some(text.to_owned()))
 }
 
 pub(crate) fn replacement(path: &Path, before: &str, after: &str) -> FileChange {
-    FileChange {
-        path: path.to_owned(),
-        before: Some(before.to_owned()),
-        after: Some(after.to_owned()),
-    }
+    FileChange::new(path, Some(before.to_owned()), Some(after.to_owned()))
 }
 
 pub(crate) fn deletion(path: &Path, before: &str) -> FileChange {
-    FileChange {
-        path: path.to_owned(),
-        before: Some(before.to_owned()),
-        after: None,
-    }
+    FileChange::new(path, Some(before.to_owned()), None)
 }
 
 /// Holds what is read to be these, each one definition that can be read and has its name.

@@ -59,7 +59,7 @@ const OPTIONS: [&str; 5] = [
 
 /// Runs the program in its arguments until its own input ends, which it does however this process ends.
 /// Ctrl-C is for this process alone.
-const KEEPER: &str = r#"
+pub(crate) const KEEPER: &str = r#"
 trap '' INT HUP
 exec 3<&0 2>/dev/null
 "$@" <&- 3<&- >"$LOG" 2>&1 &

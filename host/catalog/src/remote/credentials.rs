@@ -44,7 +44,12 @@ impl Network {
                     path.display()
                 ))
             })?;
-        match credential? {
+        // Its output is parsed by a crate that may panic.
+        let credential = credential.map_err(|error| match error {
+            Error::Panicked(message) => failed(format!("reading {} failed: {message}", path.display())),
+            error => error,
+        })?;
+        match credential {
             Ok(credential) => Ok(Some(credential)),
             Err(error) if is_not_found(&error) => Ok(None),
             Err(error) => Err(failed(format!(

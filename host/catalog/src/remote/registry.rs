@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     Digest, Error, OciReference, OnProgress,
-    signature::source::{DEFAULT_PORT, DOCKER_HUB, registry_host, repository_path},
+    signature::source::{self, registry_host, repository_path},
 };
 
 /// The host that serves Docker Hub.
@@ -224,8 +224,8 @@ impl Repository<'_> {
     /// The URL of a path of the repository.
     pub(super) async fn url(&self, path: &str, place: &str) -> Result<Url, Error> {
         let registry = self.artifact.registry();
-        let (host, _) = registry_host(registry);
-        let repository = repository_path(&host, self.artifact);
+        let (host, port) = registry_host(registry);
+        let repository = repository_path(&host, port, self.artifact);
         let base = self.base_url(place).await?;
         base.join(&format!("{repository}/{path}"))
             .map_err(|error| Error::bad_answer(place, error.to_string()))
@@ -267,7 +267,8 @@ impl Network {
 }
 
 pub(super) fn is_docker_hub(registry: &str) -> bool {
-    registry_host(registry) == (DOCKER_HUB.to_owned(), DEFAULT_PORT)
+    let (host, port) = registry_host(registry);
+    source::is_docker_hub(&host, port)
 }
 
 /// Whether a registry is on this machine, so that traffic to it does not leave the machine.

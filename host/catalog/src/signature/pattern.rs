@@ -5,7 +5,7 @@ use url::{Host, Url};
 use super::{
     Source,
     glob::Glob,
-    source::{DOCKER_HUB, Scheme, canonical_host, registry_host},
+    source::{Scheme, canonical_host, is_docker_hub, registry_host},
 };
 
 /// A pattern of module references. As text: `**` for all, or `file:`, `https://`, `oci://` and a path in
@@ -248,9 +248,11 @@ fn oci(rest: &str) -> Result<Sources, Problem> {
     let (name, is_under) = split_wildcard(authority);
     let (host, port) = registry_host(name);
     // As in Docker's tools: without a user it is an official image.
-    let path = match host.as_str() {
-        DOCKER_HUB if !is_under && !path.contains('/') && path != "**" => format!("library/{path}"),
-        _ => path.to_owned(),
+    let is_official = is_docker_hub(&host, port) && !is_under && !path.contains('/') && path != "**";
+    let path = if is_official {
+        format!("library/{path}")
+    } else {
+        path.to_owned()
     };
     Ok(Sources::Hosted {
         scheme: Scheme::Oci,

@@ -29,10 +29,10 @@ pub(super) enum Scheme {
 }
 
 /// The port of https, also for registries.
-pub(crate) const DEFAULT_PORT: u16 = 443;
+const DEFAULT_PORT: u16 = 443;
 
 /// The name of Docker Hub, which has several.
-pub(crate) const DOCKER_HUB: &str = "docker.io";
+const DOCKER_HUB: &str = "docker.io";
 
 impl Source {
     /// The source of a reference. For a file: its current path; read the file [there](Self::path), so that
@@ -72,7 +72,7 @@ impl Source {
                 let (host, port) = registry_host(reference.registry());
                 Self {
                     scheme: Scheme::Oci,
-                    path: repository_path(&host, reference),
+                    path: repository_path(&host, port, reference),
                     authority: Some((host, port)),
                 }
             }
@@ -147,10 +147,15 @@ pub(crate) fn registry_host(registry: &str) -> (String, u16) {
     }
 }
 
+/// Whether a registry, given by [`registry_host`], is Docker Hub.
+pub(crate) fn is_docker_hub(host: &str, port: u16) -> bool {
+    (host, port) == (DOCKER_HUB, DEFAULT_PORT)
+}
+
 /// The path of a repository. In Docker Hub a name without a user is an official image.
-pub(crate) fn repository_path(host: &str, reference: &OciReference) -> String {
+pub(crate) fn repository_path(host: &str, port: u16, reference: &OciReference) -> String {
     let repository = reference.repository();
-    if host == DOCKER_HUB && !repository.contains('/') {
+    if is_docker_hub(host, port) && !repository.contains('/') {
         format!("library/{repository}")
     } else {
         repository.to_owned()
@@ -189,6 +194,11 @@ mod tests {
         );
         assert_ne!(place("https://example.com/a"), place("https://example.com/A"));
         assert_ne!(place("oci://example.com/a"), place("oci://example.com:5000/a"));
+        // Another registry on that host has no official images.
+        assert_ne!(
+            place("oci://docker.io:5000/a"),
+            place("oci://docker.io:5000/library/a")
+        );
     }
 
     #[test]

@@ -14,6 +14,8 @@ use crate::{Digest, ModuleReference, manifest::Layer};
 pub struct Subject<'a> {
     pub reference: &'a ModuleReference,
     pub module: &'a [u8],
+    /// The digest of these bytes.
+    pub digest: Digest,
 }
 
 /// The result of a signature check. Lives with the module.
@@ -112,7 +114,7 @@ impl<'a> Subject<'a> {
         let listed = Layer::of_manifest(reference, manifest)
             .map_err(|error| unrelated(error.to_string()))?
             .digest;
-        let actual = Digest::of(self.module);
+        let actual = self.digest;
         if listed != actual {
             return Err(unrelated(format!(
                 "the manifest lists the module {listed}, but the module is {actual}"

@@ -148,6 +148,7 @@ fn what_is_not_signed_is_told_what_to_do() {
     let subject = Subject {
         reference: &reference,
         module: &module,
+        digest: Digest::of(&module),
     };
     let error = verify(&requirement(&key), subject, &Material::default()).unwrap_err();
     let fix = "and publish the bundle at https://example.com/a.wasm.sigstore.json";

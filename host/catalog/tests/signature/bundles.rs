@@ -1,7 +1,7 @@
 //! Bundles made by other tools, and invalid trust roots.
 
 use admittance_catalog::{
-    ModuleReference,
+    Digest, ModuleReference,
     signature::{Material, SignatureKind, Subject, TrustRoot, Verified, describe, verify},
 };
 use sigstore_verify::trust_root::SIGSTORE_STAGING_TRUSTED_ROOT;
@@ -93,6 +93,7 @@ fn a_bundle_of_sigstores_services() {
     let subject = Subject {
         reference: &reference,
         module: &content,
+        digest: Digest::of(&content),
     };
     let material = Material {
         manifest: None,

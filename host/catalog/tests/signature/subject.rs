@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use admittance_catalog::{
-    ModuleReference,
+    Digest, ModuleReference,
     signature::{
         Blob, FoundSignature, Material, PublicKey, PublicKeys, Requirement, SignatureError, Subject,
         Verified, verify,
@@ -90,7 +90,12 @@ pub(crate) fn check(
 ) -> Result<Verified, SignatureError> {
     let kept = serde_json::to_string(material).unwrap();
     let material: Material = serde_json::from_str(&kept).unwrap();
-    verify(requirement, Subject { reference, module }, &material)
+    let subject = Subject {
+        reference,
+        module,
+        digest: Digest::of(module),
+    };
+    verify(requirement, subject, &material)
 }
 
 /// The result, or why each signature was refused.

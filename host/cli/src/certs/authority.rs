@@ -85,7 +85,7 @@ impl Authority {
     /// wrong with the existing one.
     pub(super) fn succeeding(certificates: &str, key: &str, now: OffsetDateTime) -> Result<Self, String> {
         let (previous, _) = pair(certificates, key)?;
-        let mut new = Self::new(now).map_err(|error| error.to_string())?;
+        let mut new = Self::new(now).map_err(|error| format!("its successor cannot be made: {error}"))?;
         if not_after(&parse(&previous)?)? > now {
             new.pem.push_str(&pem(&previous));
         }

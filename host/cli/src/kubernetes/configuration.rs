@@ -29,6 +29,8 @@ pub(super) struct Configuration {
     pub(super) files: Files,
     /// Whether it named registry credentials, which are not included.
     pub(super) had_credentials: bool,
+    /// Whether it named credentials for requests of plugins, which are not included.
+    pub(super) had_plugin_credentials: bool,
     pub(super) webhook_port: u16,
     pub(super) admin_port: u16,
     /// The longest time from a stop signal to the end.
@@ -97,8 +99,12 @@ impl Configuration {
             given.remove(replaced);
         }
         // A ConfigMap must not contain secrets.
-        let modules = given.get_mut("modules").and_then(Json::as_object_mut);
-        let credentials = modules.and_then(|modules| modules.remove("dockerConfig"));
+        let mut without = |section: &str, key: &str| {
+            let section = given.get_mut(section).and_then(Json::as_object_mut);
+            section.and_then(|section| section.remove(key)).is_some()
+        };
+        let had_credentials = without("modules", "dockerConfig");
+        let had_plugin_credentials = without("pluginHttp", "credentials");
 
         let any_address = |port| SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)).to_string();
         let mut tls = files::own_certificate();
@@ -130,7 +136,8 @@ impl Configuration {
             client_ca,
             admin_files: Files::new(),
             files: Files::new(),
-            had_credentials: credentials.is_some(),
+            had_credentials,
+            had_plugin_credentials,
             webhook_port,
             admin_port,
             shutdown: limits.shutdown_delay + limits.shutdown_timeout,

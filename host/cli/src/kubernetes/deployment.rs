@@ -16,9 +16,6 @@ use super::{
     layout::{ADMIN, ADMIN_PORT, CACHE, CHAINS, CONFIG, CONFIG_FILE, MODULES, STATE, TLS, WEBHOOK_PORT},
 };
 
-/// The user that distroless images call nonroot.
-const USER: u32 = 65532;
-
 /// Added to the time that the program itself needs to stop.
 const SPARE: Duration = Duration::from_secs(5);
 
@@ -32,14 +29,7 @@ pub(super) fn deployment(
         "serviceAccountName": installation.name,
         "automountServiceAccountToken": configuration.uses_cluster(),
         "terminationGracePeriodSeconds": (configuration.shutdown + SPARE).as_secs_f64().ceil() as u64,
-        "securityContext": {
-            "runAsNonRoot": true,
-            "runAsUser": USER,
-            "runAsGroup": USER,
-            // The group that may read the key.
-            "fsGroup": USER,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": pod_restrictions(),
         "topologySpreadConstraints": [{
             "maxSkew": 1,
             "topologyKey": "kubernetes.io/hostname",
@@ -117,12 +107,31 @@ fn container(installation: &Installation, configuration: &Configuration, bundle:
             "httpGet": get("/healthz"), "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": 3,
         },
         "resources": resources,
-        "securityContext": {
-            "allowPrivilegeEscalation": false,
-            "readOnlyRootFilesystem": true,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": restrictions(),
         "volumeMounts": mounts,
+    })
+}
+
+/// The security context of a Pod.
+pub(super) fn pod_restrictions() -> Json {
+    /// The user that distroless images call nonroot.
+    const USER: u32 = 65532;
+    json!({
+        "runAsNonRoot": true,
+        "runAsUser": USER,
+        "runAsGroup": USER,
+        // The group that may read mounted keys and tokens.
+        "fsGroup": USER,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    })
+}
+
+/// The security context of a container.
+pub(super) fn restrictions() -> Json {
+    json!({
+        "allowPrivilegeEscalation": false,
+        "readOnlyRootFilesystem": true,
+        "capabilities": {"drop": ["ALL"]},
     })
 }
 

@@ -12,13 +12,14 @@ use super::layout::{CERTIFICATE_FILE, CLIENT_CA_FILE, CONFIG_FILE, KEY_FILE, REL
 /// Texts by file name.
 pub(super) type Files = BTreeMap<String, String>;
 
-/// The files of the sections `modules` and `signatures`, whose paths in `root` become those in a Pod. They
-/// are mounted next to the configuration.
+/// The files of the sections `modules`, `pluginHttp` and `signatures`, whose paths in `root` become those in a Pod.
+/// They are mounted next to the configuration.
 pub(super) fn of_modules(root: &mut Json, directory: &Path) -> Result<Files, String> {
     let mut files = Files::new();
     let mut take =
         |node: Option<&mut Json>| take(node, directory, |path, text| file_name(&mut files, path, text));
     take(root.pointer_mut("/modules/ca"))?;
+    take(root.pointer_mut("/pluginHttp/ca"))?;
     for rule in entries(root.get_mut("signatures")) {
         for key in entries(rule.get_mut("keys")) {
             take(Some(key))?;

@@ -1,5 +1,7 @@
 //! Permissions that the chains need in the cluster.
 
+use std::collections::BTreeSet;
+
 use admittance::{
     ModuleReference,
     admission::{ClusterKind, GroupVersionKind, GroupVersionResource, NamespaceSelector},
@@ -12,11 +14,9 @@ use super::rewrite;
 /// The permissions and connections that a Pod needs.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Needs {
-    /// A stage selects namespaces by their labels.
-    namespace_labels: bool,
-    /// The kinds that plugins are granted, each once.
-    kinds: Vec<ClusterKind>,
-    /// A match condition uses the authorizer.
+    /// The kinds that plugins are granted, and those that policies and namespace selectors read.
+    kinds: BTreeSet<ClusterKind>,
+    /// An expression uses the authorizer, or a plugin may ask what users may do.
     authorizer: bool,
     /// A stage calls another server.
     pub(super) calls_out: bool,
@@ -24,17 +24,30 @@ pub(super) struct Needs {
 
 impl Needs {
     pub(super) fn of(chains: &[ChainDefinition]) -> Self {
+        let namespace = || ClusterKind::new("v1", "Namespace");
         let mut needs = Self::default();
         for stage in chains.iter().flat_map(|chain| &chain.stages) {
-            if let Some(NamespaceSelector::Labels(selector)) = &stage.spec.namespace_selector {
-                needs.namespace_labels |= !selector.is_empty();
+            if let Some(NamespaceSelector::Labels(selector)) = &stage.spec.namespace_selector
+                && !selector.is_empty()
+            {
+                needs.kinds.insert(namespace());
             }
             needs.authorizer |= stage.spec.match_conditions.uses_authorizer();
             needs.calls_out |= matches!(stage.hook, HookDefinition::Webhook(_));
+            if let HookDefinition::Cel(cel) = &stage.hook {
+                needs.authorizer |= cel.policy.uses_authorizer();
+                let params = cel.binding.params.iter().map(|params| params.kind.clone());
+                needs.kinds.extend(params);
+                if cel.policy.uses_namespace() {
+                    needs.kinds.insert(namespace());
+                }
+            }
             for (_, plugin) in rewrite::plugins(stage) {
                 for kind in &plugin.allow.cluster {
-                    if !needs.kinds.contains(kind) {
-                        needs.kinds.push(kind.clone());
+                    if kind.is_access_review() {
+                        needs.authorizer = true;
+                    } else {
+                        needs.kinds.insert(kind.clone());
                     }
                 }
                 let is_fetched = !matches!(plugin.source, ModuleReference::File(_));
@@ -46,7 +59,7 @@ impl Needs {
 
     /// Whether the API server is used.
     pub(super) fn cluster(&self) -> bool {
-        self.namespace_labels || self.authorizer || !self.kinds.is_empty()
+        self.authorizer || !self.kinds.is_empty()
     }
 
     /// The rules of a role with exactly these permissions.
@@ -74,9 +87,6 @@ impl Needs {
             GroupVersionKind::from_api_version(kind.api_version(), kind.kind()).guess_resource()
         };
         let mut resources: Vec<_> = self.kinds.iter().map(resource).collect();
-        if self.namespace_labels {
-            resources.push(GroupVersionKind::from_api_version("v1", "Namespace").guess_resource());
-        }
         resources.sort_by(|a, b| (&a.group, &a.resource).cmp(&(&b.group, &b.resource)));
         resources.dedup_by(|a, b| (&a.group, &a.resource) == (&b.group, &b.resource));
         resources

@@ -82,6 +82,11 @@ pub(super) fn notes(
         "modules.dockerConfig is omitted, because a ConfigMap must not hold credentials: mount a Secret of \
          the type kubernetes.io/dockerconfigjson as config.json, and name its directory in DOCKER_CONFIG",
     );
+    note(
+        configuration.had_plugin_credentials,
+        "pluginHttp.credentials is omitted, because a ConfigMap must not hold credentials: mount a Secret, and add \
+         the section with the paths of its files",
+    );
     notes
 }
 

@@ -60,7 +60,7 @@ pub(super) fn all(
     manifests
 }
 
-fn namespace(installation: &Installation) -> Json {
+pub(super) fn namespace(installation: &Installation) -> Json {
     let mut labels = installation.labels();
     // Also excluded from the webhooks where namespaces have no label with their name.
     labels[IGNORE_LABEL] = "true".into();
@@ -71,7 +71,7 @@ fn namespace(installation: &Installation) -> Json {
     })
 }
 
-fn service_account(installation: &Installation) -> Json {
+pub(super) fn service_account(installation: &Installation) -> Json {
     // The Deployment decides whether its Pods get a token.
     let fields = [("automountServiceAccountToken", false.into())];
     installation.object("v1", "ServiceAccount", &installation.name, fields)
@@ -85,26 +85,43 @@ fn roles(installation: &Installation, needs: &Needs) -> Vec<Json> {
     }
     // It is cluster-scoped, where another installation may have the same name.
     let name = format!("{}-{}", installation.namespace, installation.name);
-    let metadata = json!({"name": name, "labels": installation.labels()});
     vec![
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "ClusterRole",
-            "metadata": metadata,
-            "rules": rules,
-        }),
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": metadata,
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
-            "subjects": [{
-                "kind": "ServiceAccount",
-                "name": installation.name,
-                "namespace": installation.namespace,
-            }],
-        }),
+        cluster_role(installation, &name, rules.into()),
+        cluster_role_binding(installation, &name, &name, account_subject(installation)),
     ]
+}
+
+pub(super) fn cluster_role(installation: &Installation, name: &str, rules: Json) -> Json {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": name, "labels": installation.labels()},
+        "rules": rules,
+    })
+}
+
+pub(super) fn cluster_role_binding(
+    installation: &Installation,
+    name: &str,
+    role: &str,
+    subject: Json,
+) -> Json {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": name, "labels": installation.labels()},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [subject],
+    })
+}
+
+/// The service account of the Pods, as the subject of a binding.
+pub(super) fn account_subject(installation: &Installation) -> Json {
+    json!({
+        "kind": "ServiceAccount",
+        "name": installation.name,
+        "namespace": installation.namespace,
+    })
 }
 
 fn secret(installation: &Installation, certificates: &Certificates) -> Json {

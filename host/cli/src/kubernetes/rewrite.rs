@@ -20,7 +20,7 @@ pub(super) struct NewSource {
 pub(super) fn plugins(stage: &StageDefinition) -> impl Iterator<Item = (&'static str, &PluginDefinition)> {
     let plugin = match &stage.hook {
         HookDefinition::Plugin(plugin) => Some(("plugin", plugin)),
-        HookDefinition::Webhook(_) => None,
+        HookDefinition::Webhook(_) | HookDefinition::Cel(_) => None,
     };
     let candidate = stage.candidate.as_ref();
     plugin

@@ -24,6 +24,15 @@ pub(super) fn name(text: &str) -> Result<String, &'static str> {
     }
 }
 
+/// A group of users. Those of Kubernetes itself (`system:`) would give users of the gateway more than they may have.
+pub(super) fn group(text: &str) -> Result<String, &'static str> {
+    match !text.is_empty() && !text.starts_with("system:") && text.bytes().all(|byte| byte.is_ascii_graphic())
+    {
+        true => Ok(text.to_owned()),
+        false => Err("write the name of a group that does not begin with system:"),
+    }
+}
+
 /// A directory of the image, as it may appear in a document.
 pub(super) fn directory(text: &str) -> Result<String, &'static str> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_' | '.');

@@ -26,6 +26,9 @@ use crate::{
 /// The module's `describe` runs in the sandbox, without settings and without grants. A tag or URL is resolved
 /// again.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  admittance inspect images.wasm
+  admittance inspect oci://registry.example.com/plugins/images:1.2.0 --key cosign.pub --output json")]
 pub(crate) struct InspectArguments {
     /// A file, an https:// URL, or oci://registry/repository:tag.
     #[arg(value_name = "REFERENCE|FILE", value_parser = module_or_file)]
@@ -48,7 +51,9 @@ struct Inspected {
     reference: String,
     #[serde(flatten)]
     description: Description,
-    /// The version of the contract between plugin and host.
+    /// The contract between plugin and host.
+    interface: String,
+    /// Its version.
     contract: Option<String>,
     imports: Vec<Import>,
     /// In place of the text in the description.
@@ -83,14 +88,17 @@ async fn inspect(reference: &ModuleReference, catalog: &Catalog) -> crate::Resul
     let signatures = catalog.signatures(&module, &on_progress).await?;
     let Inspection {
         mut description,
+        interface,
         contract,
         imports,
+        annotations: own,
     } = inspected(&module).await?;
     let manifest = manifest(catalog, reference);
     let schema = description.settings_schema.take();
     Ok(Inspected {
         reference: module.reference().to_string(),
         description,
+        interface,
         contract,
         imports,
         // A plugin may give any text as its schema.
@@ -98,7 +106,10 @@ async fn inspect(reference: &ModuleReference, catalog: &Catalog) -> crate::Resul
         size: module.bytes().len() as u64,
         digest: module.digest().to_string(),
         manifest: manifest.as_ref().map(|(digest, _)| digest.to_string()),
-        annotations: manifest.map(|(_, bytes)| annotations(&bytes)).unwrap_or_default(),
+        annotations: own
+            .into_iter()
+            .chain(manifest.map(|(_, bytes)| annotations(&bytes)).unwrap_or_default())
+            .collect(),
         verified: module.verified().clone(),
         signatures,
     })
@@ -135,7 +146,7 @@ fn text(inspected: &Inspected) -> String {
     let contract = inspected.contract.iter().map(|version| format!(" {version}"));
     let contract: String = contract.collect();
     line("reference", plain, &inspected.reference);
-    line("contract", plain, &format!("admittance:plugin{contract}"));
+    line("contract", plain, &format!("{}{contract}", inspected.interface));
     line("effect", plain, effect);
     for resource in &description.resources {
         line("resources", plain, &hint(resource));
@@ -235,6 +246,7 @@ mod tests {
                 ],
                 settings_schema: None,
             },
+            interface: "admittance:plugin".to_owned(),
             contract: Some("0.1.0".to_owned()),
             imports: vec![
                 Import {

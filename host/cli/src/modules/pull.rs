@@ -20,6 +20,8 @@ use crate::{
 /// A tag or URL is resolved again, even if it is in the store. Prints the digest, and what to write into a
 /// definition to pin it.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  admittance pull oci://registry.example.com/plugins/images:1.2.0 --key cosign.pub")]
 pub(crate) struct PullArguments {
     /// An https:// URL, oci://registry/repository:tag, or file: and a path.
     reference: ModuleReference,

@@ -24,6 +24,8 @@ use crate::{
 /// plugin with the same annotations is always the same artifact, so its signatures stay valid: its creation
 /// time is 1970-01-01, or SOURCE_DATE_EPOCH.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  admittance push images.wasm oci://registry.example.com/plugins/images:1.2.0")]
 pub(crate) struct PushArguments {
     /// The plugin (.wasm).
     file: PathBuf,

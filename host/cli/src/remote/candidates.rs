@@ -15,6 +15,8 @@ use crate::{
 
 /// Show how often each candidate agreed with the plugin of its stage, and where it did not.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  admittance candidates")]
 pub(crate) struct CandidatesArguments {
     #[command(flatten)]
     query: Query,
@@ -109,63 +111,48 @@ fn answer(text: &mut String, who: &str, answer: &AnswerSample) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::SystemTime;
-
-    use admittance::{CandidateReport, Moment, PluginStatus};
+    use serde_json::json;
 
     use super::*;
     use crate::table::plain;
 
     #[test]
     fn differences_are_shown_with_both_answers() {
-        let moment = Moment(SystemTime::UNIX_EPOCH);
-        let plugin = PluginStatus {
-            name: "images".to_owned(),
-            version: "2.0.0".to_owned(),
-            source: String::new(),
-            digest: "sha256:00".to_owned(),
-            signature: String::new(),
-            configured_per_call: None,
-            cluster: Vec::new(),
-            from_store: false,
-        };
-        let list = CandidateList {
-            candidates: vec![CandidateReport {
-                stage: "Mutating:pods/images".to_owned(),
-                plugin: plugin.clone(),
-                candidate: CandidateStatus {
-                    plugin,
-                    share: "100%".to_owned(),
-                    since: moment,
-                    same: 0,
-                    different: 1,
-                    failed: 0,
-                    passed_over: 0,
-                },
-                samples: vec![DifferenceSample {
-                    at: moment,
-                    uid: "u-1".to_owned(),
-                    operation: "CREATE".to_owned(),
-                    kind: "v1/Pod".to_owned(),
-                    namespace: Some("default".to_owned()),
-                    name: "web".to_owned(),
-                    plugin: AnswerSample {
-                        verdict: "patch".to_owned(),
-                        message: None,
-                        patch: Some("[]".to_owned()),
-                        warnings: vec!["old".to_owned()],
-                        audit_annotations: Vec::new(),
-                    },
-                    candidate: AnswerSample {
-                        verdict: "deny".to_owned(),
-                        message: Some("no\nwhere".to_owned()),
-                        patch: None,
-                        warnings: Vec::new(),
-                        audit_annotations: vec!["a=b".to_owned()],
-                    },
-                }],
-            }],
-        };
+        let moment = "1970-01-01T00:00:00Z";
+        let plugin = json!({
+            "name": "images",
+            "version": "2.0.0",
+            "source": "",
+            "digest": "sha256:00",
+            "signature": "",
+            "fromStore": false,
+        });
+        let candidate = json!({
+            "plugin": plugin,
+            "share": "100%",
+            "since": moment,
+            "same": 0,
+            "different": 1,
+            "failed": 0,
+            "passedOver": 0,
+        });
+        let sample = json!({
+            "at": moment,
+            "uid": "u-1",
+            "operation": "CREATE",
+            "kind": "v1/Pod",
+            "namespace": "default",
+            "name": "web",
+            "plugin": { "verdict": "patch", "patch": "[]", "warnings": ["old"] },
+            "candidate": { "verdict": "deny", "message": "no\nwhere", "auditAnnotations": ["a=b"] },
+        });
+        let report = json!({
+            "stage": "Mutating:pods/images",
+            "plugin": plugin,
+            "candidate": candidate,
+            "samples": [sample],
+        });
+        let list: CandidateList = serde_json::from_value(json!({"candidates": [report]})).unwrap();
         let text = plain(&super::text(&list));
         assert_eq!(
             text.split_once("\n\n").unwrap().1,

@@ -11,7 +11,7 @@ use admittance_definitions::{DefinitionFile, DefinitionId, DefinitionSet, StageI
 use clap::Args;
 use reqwest::Method;
 
-use super::{Query, client::Message, definitions::path_of, history::differences, status::made_by};
+use super::{JSON, Query, client::Message, definitions::path_of, history::differences, status::made_by};
 use crate::{
     arguments::no_definition,
     output::{BAD, BOLD, DIM, GOOD, WARN},
@@ -23,6 +23,9 @@ use crate::{
 /// The driver builds the whole table first, then writes its definition files, then the table goes live; if
 /// anything is wrong, nothing changes. Relative paths in the definitions are relative to the driver's files.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  admittance apply -f chains/pods.yaml --dry-run
+  admittance apply -f chains/")]
 pub(crate) struct ApplyArguments {
     /// A file of definitions, a directory of *.yaml, *.yml and *.json files, or - for standard input. May be
     /// given more than once; all definitions go live together.
@@ -34,6 +37,8 @@ pub(crate) struct ApplyArguments {
 
 /// Remove a definition from the driver's files, and from the live table.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  admittance delete AdmissionChain/pods")]
 pub(crate) struct DeleteArguments {
     /// Kind and name: AdmissionChain/pods.
     #[arg(value_name = "KIND/NAME")]
@@ -44,6 +49,8 @@ pub(crate) struct DeleteArguments {
 
 /// Replace the plugin of a stage with its candidate, in the driver's files and in the live table.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  admittance promote pods/images --dry-run")]
 pub(crate) struct PromoteArguments {
     /// The stage: pods/images, or Mutating:pods/images if both phases have a chain of that name.
     #[arg(value_name = "CHAIN/STAGE")]
@@ -57,6 +64,8 @@ pub(crate) struct PromoteArguments {
 /// The driver's files are not changed: the revision stays live until they, or the modules that they name,
 /// change again.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  admittance rollback 41")]
 pub(crate) struct RollbackArguments {
     /// The number of the revision; `history` lists them.
     revision: u64,
@@ -93,8 +102,6 @@ impl Change {
     }
 }
 
-const JSON: &str = "application/json";
-
 impl ApplyArguments {
     pub(crate) fn run(&self) -> crate::Result<()> {
         let files = read(&self.files, &mut io::stdin())?;
@@ -122,11 +129,6 @@ impl PromoteArguments {
 impl RollbackArguments {
     pub(crate) fn run(&self) -> crate::Result<()> {
         let revision = self.revision;
-        let body = serde_json::to_string(&RollbackRequest { revision })?;
-        let message = Message {
-            body: Some((JSON, body)),
-            ..Message::default()
-        };
         let text = |revision: &Revision| {
             format!(
                 "{GOOD}live{GOOD:#} as revision {}, by {}; it stays live until the definitions change\n",
@@ -135,8 +137,7 @@ impl RollbackArguments {
             )
         };
         self.query
-            .send(Method::POST, &["rollback"], message, text)
-            .map(drop)
+            .post(&["rollback"], &RollbackRequest { revision }, text)
     }
 }
 
@@ -203,8 +204,8 @@ fn text(applied: &Applied) -> String {
 
 #[cfg(test)]
 mod tests {
-    use admittance::{AppliedDefinition, Comparison};
     use clap::Parser;
+    use serde_json::json;
 
     use super::*;
     use crate::table::plain;
@@ -250,26 +251,18 @@ mod tests {
 
     #[test]
     fn effects() {
-        let applied = |dry_run, text: &str| Applied {
-            revision: 4,
-            dry_run,
-            definitions: vec![
-                AppliedDefinition {
-                    id: "AdmissionChain/pods".to_owned(),
-                    effect: AppliedEffect::Changed,
-                },
-                AppliedDefinition {
-                    id: "AdmissionChain/nodes".to_owned(),
-                    effect: AppliedEffect::Unchanged,
-                },
-            ],
-            comparison: Comparison {
-                from: 3,
-                to: 4,
-                text: text.to_owned(),
-                modules: Vec::new(),
-            },
-            warnings: vec!["a.yaml:1:1: chain pods: pods/ephemeralcontainers".to_owned()],
+        let applied = |dry_run: bool, text: &str| -> Applied {
+            let applied = json!({
+                "revision": 4,
+                "dryRun": dry_run,
+                "definitions": [
+                    { "id": "AdmissionChain/pods", "effect": "changed" },
+                    { "id": "AdmissionChain/nodes", "effect": "unchanged" },
+                ],
+                "comparison": { "from": 3, "to": 4, "text": text, "modules": [] },
+                "warnings": ["a.yaml:1:1: chain pods: pods/ephemeralcontainers"],
+            });
+            serde_json::from_value(applied).unwrap()
         };
         assert_eq!(
             plain(&super::text(&applied(false, "-a\n+b\n"))),

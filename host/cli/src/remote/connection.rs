@@ -36,7 +36,7 @@ pub(crate) struct Connection {
     key: Option<PathBuf>,
 }
 
-/// The driver's admin port: scheme, host and port.
+/// The URL of a driver's admin port or of a gateway: scheme, host and port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Server(Url);
 
@@ -80,8 +80,16 @@ impl Server {
         url
     }
 
-    pub(super) fn is_tls(&self) -> bool {
+    pub(crate) fn is_tls(&self) -> bool {
         self.0.scheme() == "https"
+    }
+
+    /// Refuses to send a token over the network without TLS.
+    pub(crate) fn may_get_token(&self) -> Result<(), RemoteError> {
+        if self.is_tls() || self.is_loopback() {
+            return Ok(());
+        }
+        Err(RemoteError::TokenInTheClear(self.to_string()))
     }
 
     /// Whether it is on this machine.
@@ -139,8 +147,8 @@ impl Connection {
                 }
             },
         };
-        if token.is_some() && !self.server.is_tls() && !self.server.is_loopback() {
-            return Err(RemoteError::TokenInTheClear(self.server.to_string()));
+        if token.is_some() {
+            self.server.may_get_token()?;
         }
         Ok(token)
     }

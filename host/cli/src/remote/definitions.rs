@@ -1,7 +1,7 @@
 //! `admittance get`: the definitions in the driver's files.
 
 use admittance::definitions::DefinitionId;
-use admittance_admin::api::{Definition, DefinitionList};
+use admittance_admin::api::{DefinitionList, StoredDefinition};
 use clap::Args;
 
 use super::Query;
@@ -15,6 +15,9 @@ use crate::{
 /// The live definitions may be different, if a definition in the files is invalid or after a rollback:
 /// `status` shows which are live.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  admittance get
+  admittance get AdmissionChain/pods")]
 pub(crate) struct GetArguments {
     /// Print the text of this definition: kind and name, AdmissionChain/pods.
     #[arg(value_name = "KIND/NAME")]
@@ -25,7 +28,7 @@ pub(crate) struct GetArguments {
 
 impl GetArguments {
     pub(crate) fn run(&self) -> crate::Result<()> {
-        let (path, text): (_, fn(&[Definition]) -> String) = match &self.id {
+        let (path, text): (_, fn(&[StoredDefinition]) -> String) = match &self.id {
             Some(id) => (path_of(id), texts),
             None => (vec!["definitions"], table),
         };
@@ -43,25 +46,25 @@ pub(super) fn path_of(id: &DefinitionId) -> Vec<&str> {
 }
 
 /// As in a file.
-fn texts(definitions: &[Definition]) -> String {
-    let text = |definition: &Definition| {
+fn texts(definitions: &[StoredDefinition]) -> String {
+    let text = |definition: &StoredDefinition| {
         let text = harmless_lines(&definition.text);
         format!("{}\n", text.trim_end_matches('\n'))
     };
     definitions.iter().map(text).collect::<Vec<_>>().join("---\n")
 }
 
-fn table(definitions: &[Definition]) -> String {
+fn table(definitions: &[StoredDefinition]) -> String {
     let mut table = Table::new(["DEFINITION", "CHAIN", "FILE"]);
     for definition in definitions {
         let chain = match &definition.chain {
-            Some(chain) => Cell::text(chain),
+            Some(chain) => Cell::text(chain.to_string()),
             None => Cell::text("has mistakes").styled(BAD),
         };
         let in_list = if definition.in_list { " (in a list)" } else { "" };
         let (file, line) = (definition.file.display(), definition.line);
         table.row([
-            Cell::text(format!("{}/{}", definition.kind, definition.name)),
+            Cell::text(definition.id.to_string()),
             chain,
             Cell::text(format!("{file}:{line}{in_list}")),
         ]);
@@ -71,19 +74,25 @@ fn table(definitions: &[Definition]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::table::plain;
 
-    fn definition(kind: &str, name: &str, chain: Option<&str>) -> Definition {
-        Definition {
-            kind: kind.to_owned(),
-            name: name.to_owned(),
-            file: "/etc/chains/a.yaml".into(),
-            line: 3,
-            text: "# why\nkind: AdmissionChain\n\n".to_owned(),
-            chain: chain.map(str::to_owned),
-            in_list: chain.is_none(),
+    /// As the driver writes it.
+    fn definition(kind: &str, name: &str, chain: Option<&str>) -> StoredDefinition {
+        let mut definition = json!({
+            "kind": kind,
+            "name": name,
+            "file": "/etc/chains/a.yaml",
+            "line": 3,
+            "text": "# why\nkind: AdmissionChain\n\n",
+            "inList": chain.is_none(),
+        });
+        if let Some(chain) = chain {
+            definition["chain"] = chain.into();
         }
+        serde_json::from_value(definition).unwrap()
     }
 
     #[test]

@@ -15,6 +15,8 @@ use crate::{
 
 /// List previous tables, the newest first, with the modules that changed.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  admittance history --output json")]
 pub(crate) struct HistoryArguments {
     #[command(flatten)]
     query: Query,
@@ -29,6 +31,8 @@ impl HistoryArguments {
 
 /// Show the differences between two revisions: the texts of the definitions, and the modules.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  admittance diff 41 42")]
 pub(crate) struct DiffArguments {
     /// The older revision.
     #[arg(value_name = "REVISION")]
@@ -138,31 +142,33 @@ fn module(text: &mut String, change: &ModuleChange) {
 mod tests {
     use std::time::{Duration, SystemTime};
 
-    use admittance::Origin;
+    use serde_json::json;
 
     use super::*;
     use crate::table::plain;
 
     fn module(digest: &str, is_candidate: bool) -> RevisionModule {
-        RevisionModule {
-            stage: "Mutating:pods/images".to_owned(),
-            candidate: is_candidate,
-            source: "file:images.wasm".to_owned(),
-            digest: digest.to_owned(),
-            plugin: "images".to_owned(),
-            version: "1.0.0".to_owned(),
-        }
+        let module = json!({
+            "stage": "Mutating:pods/images",
+            "candidate": is_candidate,
+            "source": "file:images.wasm",
+            "digest": digest,
+            "plugin": "images",
+            "version": "1.0.0",
+        });
+        serde_json::from_value(module).unwrap()
     }
 
     fn revision(number: u64, modules: Vec<RevisionModule>) -> Revision {
-        Revision {
-            number,
-            at: Moment(SystemTime::UNIX_EPOCH + Duration::from_secs(number * 60)),
-            origin: Origin::Applied,
-            by: Some("loopback".to_owned()),
-            chains: 1,
-            modules,
-        }
+        let revision = json!({
+            "number": number,
+            "at": Moment(SystemTime::UNIX_EPOCH + Duration::from_secs(number * 60)),
+            "origin": { "type": "applied" },
+            "by": "loopback",
+            "chains": 1,
+            "modules": modules,
+        });
+        serde_json::from_value(revision).unwrap()
     }
 
     #[test]
@@ -188,17 +194,18 @@ REVISION  WHEN                    AGE  BY                CHAINS  PLUGINS  CHANGE
 
     #[test]
     fn texts_and_modules_are_compared() {
-        let comparison = Comparison {
-            from: 1,
-            to: 2,
-            text: "--- a.yaml\n+++ a.yaml\n@@ -1 +1 @@\n-old\n+new\u{1b}\n same\n".to_owned(),
-            modules: vec![ModuleChange {
-                stage: "Mutating:pods/images".to_owned(),
-                candidate: true,
-                from: Some(module("sha256:aa", true)),
-                to: None,
-            }],
-        };
+        let change = json!({
+            "stage": "Mutating:pods/images",
+            "candidate": true,
+            "from": module("sha256:aa", true),
+        });
+        let comparison = json!({
+            "from": 1,
+            "to": 2,
+            "text": "--- a.yaml\n+++ a.yaml\n@@ -1 +1 @@\n-old\n+new\u{1b}\n same\n",
+            "modules": [change],
+        });
+        let mut comparison: Comparison = serde_json::from_value(comparison).unwrap();
         let text = differences(&comparison);
         assert!(text.contains(&format!("{GOOD}+new {GOOD:#}")));
         assert_eq!(
@@ -206,11 +213,8 @@ REVISION  WHEN                    AGE  BY                CHAINS  PLUGINS  CHANGE
             "--- a.yaml\n+++ a.yaml\n@@ -1 +1 @@\n-old\n+new \n same\n\n\
              Mutating:pods/images (candidate)\n- images 1.0.0  sha256:aa  file:images.wasm\n"
         );
-        let same = Comparison {
-            text: String::new(),
-            modules: Vec::new(),
-            ..comparison
-        };
-        assert_eq!(differences(&same), "");
+        comparison.text.clear();
+        comparison.modules.clear();
+        assert_eq!(differences(&comparison), "");
     }
 }

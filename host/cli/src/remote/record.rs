@@ -10,9 +10,11 @@ use std::{
 };
 
 use admittance::{Redaction, definitions::Share};
+use admittance_definitions::document::to_yaml;
 use clap::Args;
 use indicatif::ProgressBar;
 use reqwest::{Method, Response};
+use serde_json::{Map, json};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{
@@ -23,6 +25,7 @@ use crate::{
     files, human,
     output::{DIM, GOOD, WARN},
     progress,
+    replay::recorded,
 };
 
 /// Record requests that pass chains, with their outcomes, for `replay`.
@@ -32,7 +35,8 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance record -o requests.ndjson --for 10m --share 10%
-  admittance record --redact '/spec/containers/*/env/*/value' -o requests.ndjson")]
+  admittance record --redact '/spec/containers/*/env/*/value' -o requests.ndjson
+  admittance record --count 20 --as-tests tests/")]
 pub(crate) struct RecordArguments {
     /// The maximum number of requests.
     #[arg(long, value_name = "NUMBER", default_value = "1000")]
@@ -50,6 +54,10 @@ pub(crate) struct RecordArguments {
     /// The file to write, which must not exist yet [default: standard output].
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Write cases for `test` into this directory: recorded.yaml, which expects the recorded answers, and the requests,
+    /// recorded.ndjson.
+    #[arg(long, value_name = "DIRECTORY", conflicts_with = "output")]
+    as_tests: Option<PathBuf>,
     #[command(flatten)]
     connection: Connection,
 }
@@ -64,6 +72,15 @@ fn whole_seconds(text: &str) -> Result<Duration, String> {
 }
 
 impl RecordArguments {
+    /// The file of the requests; `None` for standard output.
+    fn output(&self) -> Option<PathBuf> {
+        let of_tests = self
+            .as_tests
+            .as_ref()
+            .map(|directory| directory.join("recorded.ndjson"));
+        of_tests.or_else(|| self.output.clone())
+    }
+
     pub(crate) fn run(&self) -> crate::Result<()> {
         let client = Client::new(&self.connection)?;
         crate::block_on(record(self, &client))?
@@ -84,14 +101,15 @@ async fn record(arguments: &RecordArguments, client: &Client) -> crate::Result<(
     };
     let response = client.open(Method::GET, &["requests"], message).await?;
     // Only now, so that a driver that does not reply leaves no empty file.
-    let mut lines = match &arguments.output {
+    let output = arguments.output();
+    let mut lines = match &output {
         Some(path) => Lines::new(create(path)?),
         None => Lines::new(Box::new(io::stdout())),
     };
     let bar = progress(arguments);
     let copied = copy(response, client, &mut lines, &bar).await;
     bar.finish_and_clear();
-    let place = match &arguments.output {
+    let place = match &output {
         Some(path) => format!(" in {}", path.display()),
         None => String::new(),
     };
@@ -103,8 +121,45 @@ async fn record(arguments: &RecordArguments, client: &Client) -> crate::Result<(
     }
     if lines.count == 0 {
         anstream::eprintln!("{WARN}note:{WARN:#} no request passed a chain in this time");
+    } else if let (Some(_), Some(path)) = (&arguments.as_tests, &output) {
+        let cases = path.with_extension("yaml");
+        files::replace(&cases, cases_of(path)?.as_bytes(), files::SECRET)?;
+        anstream::eprintln!("{GOOD}wrote{GOOD:#} their cases in {}", cases.display());
     }
     Ok(())
+}
+
+/// Cases that expect the recorded answers to these requests. A patch or message may depend on redacted values, so with
+/// them only the verdict and the warnings are expected.
+fn cases_of(path: &Path) -> Result<String, String> {
+    let file = path.file_name().unwrap_or_default().to_string_lossy();
+    let mut cases = Vec::new();
+    for recorded in recorded::open(path)? {
+        let recorded = recorded?;
+        let (request, answer) = (&recorded.request, recorded.answer()?);
+        let object = human::object(request.namespace.as_deref(), &request.name);
+        let mut expect = Map::new();
+        expect.insert("allowed".to_owned(), answer.allowed.into());
+        expect.insert("warnings".to_owned(), json!(answer.warnings));
+        if !recorded.is_redacted {
+            if answer.allowed {
+                let patch = answer.patch.unwrap_or_else(|| json!([]));
+                expect.insert("patch".to_owned(), patch);
+            }
+            if let Some(message) = answer.message {
+                expect.insert("message".to_owned(), message.into());
+            }
+            if let Some(code) = answer.code {
+                expect.insert("code".to_owned(), code.into());
+            }
+        }
+        cases.push(json!({
+            "name": format!("{}: {} of {} {object}", recorded.number, request.operation, request.kind),
+            "request": {"recording": file, "number": recorded.number},
+            "expect": expect,
+        }));
+    }
+    Ok(to_yaml(&json!({"cases": cases})))
 }
 
 /// Requests may contain secrets, so the file is readable only by its owner.
@@ -126,7 +181,7 @@ fn create(path: &Path) -> Result<Box<dyn Write + Send>, String> {
 
 fn progress(arguments: &RecordArguments) -> ProgressBar {
     let is_visible =
-        io::stderr().is_terminal() && (arguments.output.is_some() || !io::stdout().is_terminal());
+        io::stderr().is_terminal() && (arguments.output().is_some() || !io::stdout().is_terminal());
     if !is_visible {
         return ProgressBar::hidden();
     }
@@ -247,6 +302,53 @@ mod tests {
         assert!(create(&folder.path().join("none/a")).is_err());
     }
 
+    #[test]
+    fn cases_expect_the_recorded_answers() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("recorded.ndjson");
+        let review = |name: &str, redacted: u64, response: &str| {
+            format!(
+                r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":"u","operation":"CREATE",
+                "kind":{{"group":"","version":"v1","kind":"Pod"}},"name":"{name}","namespace":"shop",
+                "object":{{"kind":"Pod"}}}},"response":{response},
+                "recording":{{"at":"2026-01-01T00:00:00Z","revision":1,"redacted":{redacted}}}}}"#
+            )
+        };
+        let patched =
+            r#"{"uid":"u","allowed":true,"patch":"W3sib3AiOiJhZGQiLCJwYXRoIjoiL2EiLCJ2YWx1ZSI6MX1d"}"#;
+        let refused =
+            r#"{"uid":"u","allowed":false,"status":{"code":403,"message":"no"},"warnings":["old"]}"#;
+        let texts = [
+            review("a", 0, patched),
+            review("b", 0, refused),
+            review("c", 2, patched),
+        ];
+        std::fs::write(&path, texts.join("\n")).unwrap();
+        let cases = cases_of(&path).unwrap();
+        let cases = admittance_definitions::document::to_json("cases.yaml", &cases).unwrap();
+        let case = |number: u64, name: &str, expect: serde_json::Value| {
+            json!({"name": format!("{number}: CREATE of v1/Pod shop/{name}"),
+                   "request": {"recording": "recorded.ndjson", "number": number}, "expect": expect})
+        };
+        assert_eq!(
+            cases["cases"],
+            json!([
+                case(
+                    1,
+                    "a",
+                    json!({"allowed": true, "warnings": [], "patch": [{"op": "add", "path": "/a", "value": 1}]})
+                ),
+                case(
+                    2,
+                    "b",
+                    json!({"allowed": false, "warnings": ["old"], "message": "no", "code": 403})
+                ),
+                // What was left out of the request may matter for the patch.
+                case(3, "c", json!({"allowed": true, "warnings": []})),
+            ])
+        );
+    }
+
     #[derive(Parser)]
     struct Command {
         #[command(flatten)]
@@ -261,6 +363,8 @@ mod tests {
                 "--count 10 --for 5m --share 10% --redact /a/* --redact /b -o a.ndjson",
                 true,
             ),
+            ("--as-tests tests/", true),
+            ("--as-tests tests/ -o a.ndjson", false),
             ("--count 0", false),
             ("--for 0s", false),
             ("--for 2h", false),

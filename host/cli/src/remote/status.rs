@@ -22,6 +22,8 @@ use crate::{
 ///
 /// Exits with 1 when the newest definitions are not live.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  admittance status --server http://127.0.0.1:9090")]
 pub(crate) struct StatusArguments {
     #[command(flatten)]
     query: Query,
@@ -128,6 +130,7 @@ pub(super) fn made_by(origin: &Origin, by: Option<&str>) -> String {
         Origin::Deleted => "delete".to_owned(),
         Origin::Promoted { stage } => format!("promotion of {}", harmless(stage)),
         Origin::RolledBack { to } => format!("rollback to {to}"),
+        _ => "an unknown action".to_owned(),
     };
     match by {
         Some(by) => format!("{change} ({})", harmless(by)),
@@ -172,13 +175,16 @@ fn stage_row(chain: &ChainStatus, stage: &StageStatus) -> [Cell; 14] {
             human::short_digest(&plugin.digest),
         ),
         HookStatus::Webhook { url } => (url.as_str(), "", ""),
+        HookStatus::Cel { expressions } => (expressions.as_str(), "", ""),
         HookStatus::Native => ("native", "", ""),
         HookStatus::Unavailable { source, .. } => (source.as_str(), "", "not fetched"),
+        _ => ("unknown", "", ""),
     };
     let (state, style) = match stage.state {
         StageState::Idle => ("idle", DIM),
         StageState::Healthy => ("healthy", GOOD),
         StageState::Failing => ("failing", BAD),
+        _ => ("unknown", WARN),
     };
     let mode = match stage.mode {
         Mode::Enforce => Cell::text(stage.mode.as_str()),

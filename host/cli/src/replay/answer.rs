@@ -11,16 +11,16 @@ use serde_json::Value;
 /// An answer. Patches are compared by their results.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Answer {
-    pub(super) allowed: bool,
+pub(crate) struct Answer {
+    pub(crate) allowed: bool,
     /// The code of a refusal.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) code: Option<u16>,
+    pub(crate) code: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) message: Option<String>,
-    pub(super) warnings: Vec<String>,
+    pub(crate) message: Option<String>,
+    pub(crate) warnings: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) patch: Option<Value>,
+    pub(crate) patch: Option<Value>,
     /// The patched object; `None` if nothing is changed.
     #[serde(skip)]
     pub(super) object: Option<Value>,

@@ -4,20 +4,20 @@ use std::path::PathBuf;
 
 use admittance::{
     ModuleReference,
-    definitions::{ChainDefinition, HookDefinition, PluginDefinition, StageId},
+    definitions::{ChainDefinition, HookDefinition, StageId},
 };
 
 use crate::arguments;
 
 /// The chains of these files and directories, without candidates, which are not compared here.
-pub(super) fn load(paths: &[PathBuf], may_call_webhooks: bool) -> crate::Result<Vec<ChainDefinition>> {
+pub(crate) fn load(paths: &[PathBuf], may_call_webhooks: bool) -> crate::Result<Vec<ChainDefinition>> {
     let mut chains = arguments::load(paths)?;
     for chain in &mut chains {
         for stage in &mut chain.stages {
             stage.candidate = None;
             if let (HookDefinition::Webhook(_), false) = (&stage.hook, may_call_webhooks) {
                 return Err(format!(
-                    "{}: stage {} of chain {} calls a webhook, which would be sent every recorded request; \
+                    "{}: stage {} of chain {} calls a webhook, which would be sent every request; \
                      give --call-webhooks to allow that, or remove the stage",
                     stage.location, stage.spec.name, chain.name
                 )
@@ -55,14 +55,11 @@ pub(super) fn replace(
         }
     };
     let HookDefinition::Plugin(plugin) = &mut stage.hook else {
-        return Err(format!("--stage: {id} calls a webhook and has no module").into());
+        return Err(format!("--stage: {id} calls no plugin and has no module").into());
     };
     // Its settings and grants stay; the digest was that of the other module.
-    *plugin = PluginDefinition {
-        source: module.clone(),
-        digest: None,
-        refresh: None,
-        ..plugin.clone()
-    };
+    plugin.source = module.clone();
+    plugin.digest = None;
+    plugin.refresh = None;
     Ok(())
 }

@@ -3,21 +3,24 @@
 use std::{fmt::Display, fs::File, io::BufReader, path::Path};
 
 use admittance::{RecordingNote, admission::Request};
+use admittance_cluster::Manifests;
 use admittance_dialect::read_review;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::answer::{Answer, Response};
-use crate::files;
+use crate::{files, surroundings::Surroundings};
 
 /// A recorded request.
 #[derive(Debug)]
-pub(super) struct Recorded {
+pub(crate) struct Recorded {
     /// Its number in the file, from 1.
-    pub(super) number: u64,
-    pub(super) request: Request,
+    pub(crate) number: u64,
+    pub(crate) request: Request,
+    /// What its plugins found then.
+    pub(crate) surroundings: Surroundings,
     /// Whether values of it were redacted.
-    pub(super) is_redacted: bool,
+    pub(crate) is_redacted: bool,
     response: Option<Response>,
     /// File and number, for messages.
     place: String,
@@ -33,7 +36,7 @@ struct ReviewExtras {
 }
 
 /// The requests of a file, one at a time.
-pub(super) fn open(path: &Path) -> Result<impl Iterator<Item = Result<Recorded, String>>, String> {
+pub(crate) fn open(path: &Path) -> Result<impl Iterator<Item = Result<Recorded, String>>, String> {
     let file = File::open(path).map_err(files::at(path))?;
     let texts = serde_json::Deserializer::from_reader(BufReader::new(file)).into_iter::<Box<RawValue>>();
     Ok((1..).zip(texts).map(move |(number, text)| {
@@ -44,10 +47,19 @@ pub(super) fn open(path: &Path) -> Result<impl Iterator<Item = Result<Recorded, 
         let text = text.map_err(|error| invalid(&error))?;
         let review = read_review(text.get().as_bytes()).map_err(|error| invalid(&error))?;
         let extras: ReviewExtras = serde_json::from_str(text.get()).map_err(|error| invalid(&error))?;
+        let mut surroundings = Surroundings::default();
+        let mut is_redacted = false;
+        if let Some(note) = extras.recording {
+            is_redacted = note.redacted > 0;
+            surroundings.http = Some(note.http);
+            let cluster = note.cluster.map(Manifests::new).transpose();
+            surroundings.cluster = cluster.map_err(|error| invalid(&error))?;
+        }
         Ok(Recorded {
             number,
             request: review.request,
-            is_redacted: extras.recording.is_some_and(|note| note.redacted > 0),
+            surroundings,
+            is_redacted,
             response: extras.response,
             place,
         })
@@ -56,7 +68,7 @@ pub(super) fn open(path: &Path) -> Result<impl Iterator<Item = Result<Recorded, 
 
 impl Recorded {
     /// The recorded answer.
-    pub(super) fn answer(&self) -> Result<Answer, String> {
+    pub(crate) fn answer(&self) -> Result<Answer, String> {
         let place = &self.place;
         let response = self.response.as_ref().ok_or_else(|| {
             format!(

@@ -139,7 +139,7 @@ fn differences_between_chains() {
         (format!("{broken} {lax} {common}"), "broken.ndjson: request 1: "),
         (
             format!("{requests} {lax} {common} --module file:a.wasm --stage pods/limits"),
-            "calls a webhook and has no module",
+            "calls no plugin and has no module",
         ),
         (
             format!("{requests} {lax} {common} --module file:a.wasm --stage pods/other"),

@@ -461,7 +461,10 @@ impl Shared {
             // The items of a list carry no type.
             .map(|(_, object)| shown(object, is_partial))
             .collect();
-        let page: Vec<_> = all.iter().skip(first).take(data.page).collect();
+        let limit = query
+            .get("limit")
+            .map_or(usize::MAX, |limit| limit.parse().unwrap());
+        let page: Vec<_> = all.iter().skip(first).take(limit.min(data.page)).collect();
         let next = first + page.len();
         let token = if next < all.len() {
             next.to_string()

@@ -1,6 +1,10 @@
 //! Access reviews.
 
-use admittance_admission::{Access, AccessAttributes, Authorizer, UserInfo};
+use std::time::Duration;
+
+use admittance_admission::{
+    Access, AccessAttributes, Authorizer, ClusterError, ClusterReader, Deadline, UserInfo,
+};
 use serde_json::json;
 
 use crate::setting::Setting;
@@ -33,6 +37,8 @@ async fn the_server_is_asked_every_time() {
         subresource: "scale".into(),
         namespace: "prod".into(),
         name: "web".into(),
+        field_selector: String::new(),
+        label_selector: "app=web".into(),
     };
     for allowed in [true, false] {
         setting
@@ -51,7 +57,8 @@ async fn the_server_is_asked_every_time() {
         spec
     };
     let update = json!({"verb": "update", "group": "apps", "version": "*", "resource": "deployments",
-                        "subresource": "scale", "namespace": "prod", "name": "web"});
+                        "subresource": "scale", "namespace": "prod", "name": "web",
+                        "labelSelector": {"rawSelector": "app=web"}});
     assert_eq!(
         setting.server.reviews(),
         [
@@ -77,6 +84,11 @@ async fn what_cannot_be_told() {
     assert!(setting.server.reviews().is_empty());
 
     setting.server.forbid("create", "subjectaccessreviews");
+    let deadline = Deadline::after(Duration::from_secs(60));
+    let of_plugin = cluster.access(&user(), &path(), deadline).await;
+    let expected = "subjectaccessreviews is forbidden; give this program's account `create` on \
+                    `subjectaccessreviews` of the API group `authorization.k8s.io`";
+    assert_eq!(of_plugin, Err(ClusterError::Refused(expected.to_owned())));
     let error = cluster.authorize(&user(), &path()).await.unwrap_err();
     let url = format!("https://{}", setting.server.address);
     assert_eq!(

@@ -1,8 +1,10 @@
 //! Lookups of objects.
 
-use std::time::Duration;
+use std::{num::NonZeroU32, time::Duration};
 
-use admittance_admission::{ClusterError, ClusterKind, ClusterReader, Deadline};
+use admittance_admission::{
+    ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Deadline, FieldMask,
+};
 use admittance_cluster::{Cluster, WatchState};
 use serde_json::{Value, json};
 
@@ -16,10 +18,30 @@ fn deadline() -> Deadline {
     Deadline::after(Duration::from_secs(60))
 }
 
+fn query(namespace: Option<&str>, selector: &str) -> ClusterQuery {
+    let mut query = ClusterQuery::default();
+    query.namespace = namespace.map(str::to_owned);
+    query.label_selector = selector.to_owned();
+    query
+}
+
+async fn list(
+    cluster: &Cluster,
+    kind: &ClusterKind,
+    namespace: Option<&str>,
+    selector: &str,
+) -> Result<Vec<String>, ClusterError> {
+    let page = cluster
+        .list(kind, &query(namespace, selector), deadline())
+        .await?;
+    assert_eq!(page.rest, None, "there is no limit");
+    Ok(page.objects.iter().map(|object| object.to_string()).collect())
+}
+
 fn state(cluster: &Cluster, name: &str) -> Option<WatchState> {
     let status = cluster.status();
-    let (_, status) = status.kinds.iter().find(|(kind, _)| kind.to_string() == name)?;
-    (status.is_synced || status.state == WatchState::Refused).then_some(status.state)
+    let watch = status.kinds.iter().find(|watch| watch.kind == name)?;
+    Some(watch.state)
 }
 
 async fn comes_to(cluster: &Cluster, name: &str, expected: WatchState) {
@@ -94,7 +116,7 @@ async fn the_same_answers_before_the_first_list_and_after() {
     );
     setting.server.delete("nodes", "", "b");
     eventually("the changes are seen", async || {
-        names(&cluster.list(&node, None, "", deadline()).await.unwrap()) == ["a", "c", "d"]
+        names(&list(&cluster, &node, None, "").await.unwrap()) == ["a", "c", "d"]
     })
     .await;
 }
@@ -124,7 +146,7 @@ async fn lists_choose_by_namespace_and_labels() {
     comes_to(&live, "v1/Pod", WatchState::Refused).await;
     let before = setting.server.count("list", "");
     for (namespace, selector, expected) in table {
-        let objects = live.list(&pod, namespace, selector, deadline()).await.unwrap();
+        let objects = list(&live, &pod, namespace, selector).await.unwrap();
         assert_eq!(names(&objects), expected, "live: {namespace:?} {selector:?}");
     }
     assert!(setting.server.count("list", "") > before, "the server is asked");
@@ -142,13 +164,10 @@ async fn lists_choose_by_namespace_and_labels() {
     comes_to(&cached, "v1/Pod", WatchState::Watching).await;
     let before = setting.server.count("list", "");
     for (namespace, selector, expected) in table {
-        let objects = cached.list(&pod, namespace, selector, deadline()).await.unwrap();
+        let objects = list(&cached, &pod, namespace, selector).await.unwrap();
         assert_eq!(names(&objects), expected, "cached: {namespace:?} {selector:?}");
     }
-    let objects = cached
-        .list(&pod, None, "tier in (db, cache)", deadline())
-        .await
-        .unwrap();
+    let objects = list(&cached, &pod, None, "tier in (db, cache)").await.unwrap();
     assert_eq!(names(&objects), ["x/two"]);
     assert_eq!(setting.server.count("list", ""), before, "from the cache");
     let pod = cached
@@ -157,6 +176,102 @@ async fn lists_choose_by_namespace_and_labels() {
         .unwrap()
         .unwrap();
     assert_eq!(names(&[pod]), ["y/one"]);
+}
+
+/// The names of each page, with these fields.
+async fn pages(cluster: &Cluster, kind: &ClusterKind, limit: u32, fields: &FieldMask) -> Vec<Vec<String>> {
+    let mut query = query(None, "tier=web");
+    query.limit = NonZeroU32::new(limit);
+    query.fields = fields.clone();
+    let mut pages = Vec::new();
+    loop {
+        let ClusterPage { objects, rest } = cluster.list(kind, &query, deadline()).await.unwrap();
+        let objects = objects.iter().map(|object| fields.apply(object).unwrap());
+        pages.push(objects.collect());
+        if rest.is_none() {
+            return pages;
+        }
+        query.from = rest;
+    }
+}
+
+fn four_pods(setting: &Setting) {
+    for (namespace, name, tier) in [
+        ("x", "a", "web"),
+        ("x", "b", "db"),
+        ("x", "c", "web"),
+        ("y", "a", "web"),
+    ] {
+        setting.server.put(
+            "pods",
+            json!({"metadata": {"namespace": namespace, "name": name, "labels": {"tier": tier}},
+                   "spec": {"nodeName": "n", "hostNetwork": true}}),
+        );
+    }
+}
+
+#[tokio::test]
+async fn lists_come_in_pages() {
+    let setting = Setting::new();
+    four_pods(&setting);
+    let pod = kind("v1/Pod");
+    let cluster = setting.cluster().await;
+    let labels = FieldMask::new(["/metadata/labels"]).unwrap();
+    let node = FieldMask::new(["/spec/nodeName"]).unwrap();
+    let with_labels = |namespace: &str, name: &str| json!({"metadata": {"name": name, "namespace": namespace, "labels": {"tier": "web"}}});
+    let with_node = |namespace: &str, name: &str| json!({"metadata": {"name": name, "namespace": namespace}, "spec": {"nodeName": "n"}});
+    let parsed = |pages: Vec<Vec<String>>| {
+        let page = |page: Vec<String>| {
+            page.iter()
+                .map(|text| serde_json::from_str(text).unwrap())
+                .collect()
+        };
+        pages.into_iter().map(page).collect::<Vec<Vec<Value>>>()
+    };
+    let expected = |object: &dyn Fn(&str, &str) -> Value| {
+        [vec![object("x", "a"), object("x", "c")], vec![object("y", "a")]]
+    };
+    setting.server.forbid("watch", "pods");
+    cluster.watch_kinds([&pod]);
+    comes_to(&cluster, "v1/Pod", WatchState::Refused).await;
+    assert_eq!(
+        parsed(pages(&cluster, &pod, 2, &labels).await),
+        expected(&with_labels)
+    );
+    assert_eq!(
+        parsed(pages(&cluster, &pod, 2, &node).await),
+        expected(&with_node)
+    );
+    assert_eq!(setting.server.count("list", "limit=2"), 4, "two pages each");
+    // Only metadata was sent where only metadata is wanted.
+    let mut query = query(None, "tier=web");
+    query.fields = labels.clone();
+    let sent = cluster.list(&pod, &query, deadline()).await.unwrap();
+    assert!(
+        sent.objects
+            .iter()
+            .all(|object| !object.contains("spec") && !object.contains("managedFields"))
+    );
+    query.limit = NonZeroU32::new(1);
+    query.from = Some("cx/a".to_owned());
+    let answer = cluster.list(&pod, &query, deadline()).await;
+    assert!(
+        matches!(&answer, Err(ClusterError::Refused(why)) if why.contains("first page")),
+        "{answer:?}"
+    );
+
+    let setting = Setting::new();
+    four_pods(&setting);
+    let cluster = setting.cluster().await;
+    cluster.watch_kinds([&pod]);
+    comes_to(&cluster, "v1/Pod", WatchState::Watching).await;
+    assert_eq!(
+        parsed(pages(&cluster, &pod, 2, &node).await),
+        expected(&with_node)
+    );
+    assert_eq!(setting.server.count("list", "limit=2"), 0, "from the cache");
+    query.from = Some("nonsense".to_owned());
+    assert!(cluster.list(&pod, &query, deadline()).await.is_err());
 }
 
 #[tokio::test]
@@ -190,11 +305,8 @@ async fn what_is_refused() {
             .await
             .map(|_| ())
     };
-    let list = async |name: &str, namespace: Option<&str>, selector: &str| {
-        cluster
-            .list(&kind(name), namespace, selector, deadline())
-            .await
-            .map(|_| ())
+    let list_of = async |name: &str, namespace: Option<&str>, selector: &str| {
+        list(&cluster, &kind(name), namespace, selector).await.map(|_| ())
     };
     // (answer, how its message must be)
     for (answer, expected) in [
@@ -224,11 +336,11 @@ async fn what_is_refused() {
             "\"..\" is not a valid namespace",
         ),
         (
-            list("v1/Pod", Some("a/b"), "").await,
+            list_of("v1/Pod", Some("a/b"), "").await,
             "\"a/b\" is not a valid namespace",
         ),
         (
-            list("v1/Pod", None, "tier in web").await,
+            list_of("v1/Pod", None, "tier in web").await,
             "the label selector `tier in web` is invalid: `in` needs values in parentheses",
         ),
         (
@@ -237,7 +349,7 @@ async fn what_is_refused() {
              `get`, `list` and `watch` on `nodes` of the core API group",
         ),
         (
-            list("v1/Node", None, "").await,
+            list_of("v1/Node", None, "").await,
             "nodes is forbidden: User \"tester\" cannot list resource \"nodes\"; give this program's account \
              `list` and `watch` on `nodes` of the core API group",
         ),
@@ -280,7 +392,7 @@ async fn a_deadline_that_passes_is_a_timeout() {
         Err(ClusterError::Timeout)
     );
     assert_eq!(
-        cluster.list(&node, None, "", soon()).await,
+        cluster.list(&node, &ClusterQuery::default(), soon()).await,
         Err(ClusterError::Timeout)
     );
 }

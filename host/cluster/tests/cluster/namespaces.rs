@@ -19,8 +19,7 @@ fn tier(value: &str) -> Labels {
 
 async fn is_watching(cluster: &Cluster) {
     eventually("namespaces are watched", async || {
-        let status = cluster.status().namespaces;
-        status.state == WatchState::Watching && status.is_synced
+        cluster.status().namespaces.state == WatchState::Watching
     })
     .await;
 }
@@ -35,7 +34,7 @@ async fn before_the_first_list_the_server_is_asked() {
     assert_eq!(cluster.labels("prod").await, Ok(tier("web")));
     assert_eq!(setting.server.count("get", "/api/v1/namespaces/prod"), 1);
     let status = cluster.status().namespaces;
-    assert_eq!((status.state, status.is_synced), (WatchState::Starting, false));
+    assert_eq!((status.state, status.objects), (WatchState::Starting, 0));
 
     setting.server.release("list", "namespaces");
     is_watching(&cluster).await;
@@ -118,7 +117,7 @@ async fn a_server_that_is_away_may_come_later() {
         cluster.status().namespaces.state == WatchState::Down
     })
     .await;
-    assert!(cluster.status().namespaces.last_error.is_some());
+    assert!(cluster.status().namespaces.problem.is_some());
 
     setting.server.come_back();
     assert_eq!(
@@ -127,7 +126,7 @@ async fn a_server_that_is_away_may_come_later() {
         "the server is asked"
     );
     is_watching(&cluster).await;
-    assert_eq!(cluster.status().namespaces.last_error, None);
+    assert_eq!(cluster.status().namespaces.problem, None);
 }
 
 #[tokio::test]
@@ -251,7 +250,7 @@ async fn without_the_right_to_watch_every_look_up_asks() {
             cluster.status().namespaces.state == WatchState::Refused
         })
         .await;
-        let reason = cluster.status().namespaces.last_error.unwrap();
+        let reason = cluster.status().namespaces.problem.unwrap();
         assert_eq!(
             reason,
             format!(

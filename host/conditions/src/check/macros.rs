@@ -5,10 +5,83 @@ use cel::common::ast::{Expr, IdedExpr};
 use super::{Checker, Mistake, Typed, fail};
 use crate::{
     expression::{Each, EachKind, Expression, WithValue},
-    types::{Type, list, optional},
+    types::{Type, list, map, optional},
 };
 
-impl Checker {
+/// The arguments of a macro.
+struct Shape<'a> {
+    kind: EachKind,
+    variable: &'a IdedExpr,
+    second: Option<&'a IdedExpr>,
+    test: Option<&'a IdedExpr>,
+    result: Option<&'a IdedExpr>,
+}
+
+fn shape<'a>(name: &str, arguments: &'a [IdedExpr]) -> Option<Shape<'a>> {
+    let quantifier = match name {
+        "all" => Some(EachKind::All),
+        "exists" => Some(EachKind::Exists),
+        "exists_one" | "existsOne" => Some(EachKind::ExistsOne),
+        _ => None,
+    };
+    let transform = match name {
+        "transformList" => Some(EachKind::Map),
+        "transformMap" => Some(EachKind::TransformMap),
+        "transformMapEntry" => Some(EachKind::TransformMapEntry),
+        _ => None,
+    };
+    let (kind, variable, second, test, result) = match (name, arguments) {
+        ("map", [variable, result]) => (EachKind::Map, variable, None, None, Some(result)),
+        ("map", [variable, test, result]) => (EachKind::Map, variable, None, Some(test), Some(result)),
+        ("filter", [variable, test]) => (EachKind::Filter, variable, None, Some(test), None),
+        ("sortBy", [variable, key]) => (EachKind::SortBy, variable, None, None, Some(key)),
+        (_, [variable, test]) => (quantifier?, variable, None, Some(test), None),
+        (_, [first, second, last]) => match quantifier {
+            Some(kind) => (kind, first, Some(second), Some(last), None),
+            None => (transform?, first, Some(second), None, Some(last)),
+        },
+        (_, [first, second, test, result]) => (transform?, first, Some(second), Some(test), Some(result)),
+        _ => return None,
+    };
+    Some(Shape {
+        kind,
+        variable,
+        second,
+        test,
+        result,
+    })
+}
+
+/// The type of a macro that transforms, by the type of its result for an item.
+fn transformed(node: u64, kind: EachKind, item: Type, key: Type, result: Type) -> Result<Type, Mistake> {
+    match (kind, result) {
+        (EachKind::TransformMap, result) => Ok(map(key, result)),
+        (EachKind::TransformMapEntry, result @ (Type::Map(..) | Type::Dyn | Type::Free)) => Ok(result),
+        (EachKind::TransformMapEntry, other) => fail(
+            node,
+            format!(
+                "found no matching overload for 'cel.@mapInsert': transformMapEntry must give a map but gives '{other}'"
+            ),
+        ),
+        (
+            EachKind::SortBy,
+            Type::Int
+            | Type::Uint
+            | Type::Double
+            | Type::Bool
+            | Type::Duration
+            | Type::Timestamp
+            | Type::String
+            | Type::Bytes
+            | Type::Dyn
+            | Type::Free,
+        ) => Ok(list(item)),
+        (EachKind::SortBy, other) => fail(node, format!("sortBy cannot sort by a '{other}'")),
+        (_, result) => Ok(list(result)),
+    }
+}
+
+impl Checker<'_> {
     /// A macro; none for other calls.
     pub(super) fn macro_call(
         &mut self,
@@ -17,32 +90,21 @@ impl Checker {
         target: &IdedExpr,
         arguments: &[IdedExpr],
     ) -> Result<Option<(Expression, Type)>, Mistake> {
-        let (variable, test, result) = match (name, arguments) {
-            ("map", [variable, result]) => (variable, None, Some(result)),
-            ("map", [variable, test, result]) => (variable, Some(test), Some(result)),
-            ("all" | "exists" | "exists_one" | "existsOne" | "filter", [variable, test]) => {
-                (variable, Some(test), None)
-            }
-            ("optMap" | "optFlatMap", [variable, body]) => {
-                return self
+        let Some(shape) = shape(name, arguments) else {
+            return match (name, arguments) {
+                ("optMap" | "optFlatMap", [variable, body]) => self
                     .with_value(node, name == "optFlatMap", target, variable, body)
-                    .map(Some);
-            }
-            _ => return Ok(None),
+                    .map(Some),
+                _ => Ok(None),
+            };
         };
-        let kind = match name {
-            "all" => EachKind::All,
-            "exists" => EachKind::Exists,
-            "map" => EachKind::Map,
-            "filter" => EachKind::Filter,
-            _ => EachKind::ExistsOne,
-        };
-        let variable = variable_name(variable)?;
+        let first = variable_name(shape.variable)?;
         let (range, range_kind) = self.check(target)?;
-        let item = match range_kind {
-            Type::Dyn => Type::Dyn,
-            Type::List(item) => *item,
-            Type::Map(key, _) => *key,
+        let is_map = matches!(range_kind, Type::Map(..));
+        let (key, value) = match range_kind {
+            Type::Dyn | Type::Free => (Type::Dyn, Type::Dyn),
+            Type::List(item) => (Type::Int, *item),
+            Type::Map(key, value) => (*key, *value),
             other => {
                 return fail(
                     target.id,
@@ -52,20 +114,35 @@ impl Checker {
                 );
             }
         };
+        let item = if is_map { key.clone() } else { value.clone() };
         let slot = self.locals.len();
-        self.locals.push((variable.to_owned(), item.clone()));
-        let test = test.map(|test| self.logical(name, test)).transpose()?;
-        let result = result.map(|result| self.check(result)).transpose()?;
+        match shape.second {
+            None => self.locals.push((first.to_owned(), item.clone())),
+            Some(second) => {
+                let second_name = variable_name(second)?;
+                if second_name == first {
+                    return fail(second.id, format!("duplicate variable name: {first}"));
+                }
+                self.locals.push((first.to_owned(), key.clone()));
+                self.locals.push((second_name.to_owned(), value));
+            }
+        }
+        let test = shape.test.map(|test| self.logical(name, test)).transpose()?;
+        let result = shape
+            .result
+            .map(|result| Ok((result.id, self.check(result)?)))
+            .transpose()?;
         self.locals.truncate(slot);
         let (result, checked) = match result {
-            Some((result, kind)) => (Some(result), list(kind)),
-            None if kind == EachKind::Filter => (None, list(item)),
+            Some((node, (result, kind))) => (Some(result), transformed(node, shape.kind, item, key, kind)?),
+            None if shape.kind == EachKind::Filter => (None, list(item)),
             None => (None, Type::Bool),
         };
         let each = Each {
-            kind,
+            kind: shape.kind,
             range,
             slot,
+            pairs: shape.second.is_some(),
             test,
             result,
         };
@@ -84,7 +161,7 @@ impl Checker {
         let (operand, kind) = self.check(target)?;
         let inner = match kind {
             Type::Optional(inner) => *inner,
-            Type::Dyn => Type::Dyn,
+            Type::Dyn | Type::Free => Type::Dyn,
             other => {
                 return fail(
                     node,
@@ -98,7 +175,7 @@ impl Checker {
         let (body, kind) = typed?;
         let kind = match (flat, kind) {
             (false, kind) => optional(kind),
-            (true, kind @ (Type::Optional(_) | Type::Dyn)) => kind,
+            (true, kind @ (Type::Optional(_) | Type::Dyn | Type::Free)) => kind,
             (true, other) => {
                 return fail(
                     node,

@@ -57,6 +57,8 @@ impl AccessCheck {
                 subresource: request.subresource.clone().unwrap_or_default(),
                 namespace: request.namespace.clone().unwrap_or_default(),
                 name: request.name.clone(),
+                field_selector: String::new(),
+                label_selector: String::new(),
             }),
         }
     }
@@ -97,11 +99,21 @@ impl AccessCheck {
                 subresource,
                 namespace,
                 name,
+                field_selector,
+                label_selector,
                 ..
-            }) => [group, resource, subresource, namespace, name]
-                .map(String::len)
-                .iter()
-                .sum(),
+            }) => [
+                group,
+                resource,
+                subresource,
+                namespace,
+                name,
+                field_selector,
+                label_selector,
+            ]
+            .map(String::len)
+            .iter()
+            .sum(),
         }
     }
 
@@ -225,23 +237,40 @@ fn register_checks(library: &mut Library) {
                 subresource: String::new(),
                 namespace: String::new(),
                 name: String::new(),
+                field_selector: String::new(),
+                label_selector: String::new(),
             })
         })
     });
-    for field in ["subresource", "namespace", "name"] {
+    for field in [
+        "subresource",
+        "namespace",
+        "name",
+        "fieldSelector",
+        "labelSelector",
+    ] {
         library.member::<(ResourceCheck, Str), ResourceCheck>(field, move |machine, (check, text)| {
+            if field.ends_with("Selector") {
+                // Kubernetes charges for a requirement with every second byte.
+                machine.charge(10)?;
+                machine.charge_items(text.len().saturating_mul(25))?;
+            }
             check.about(machine, &text, || {
                 let mut target = check.target.clone();
                 if let Target::Attributes(AccessAttributes::Resource {
                     subresource,
                     namespace,
                     name,
+                    field_selector,
+                    label_selector,
                     ..
                 }) = &mut target
                 {
                     let value = match field {
                         "subresource" => subresource,
                         "namespace" => namespace,
+                        "fieldSelector" => field_selector,
+                        "labelSelector" => label_selector,
                         _ => name,
                     };
                     *value = text.to_string();

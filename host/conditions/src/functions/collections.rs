@@ -44,7 +44,163 @@ pub(super) fn register(library: &mut Library) {
         }
         Ok(false)
     });
+    reshaped(library);
     optional_values(library);
+}
+
+/// The cost of making a list of this many items.
+fn charge_list(machine: &mut Machine<'_>, items: usize) -> Result<(), Fault> {
+    machine.charge(10)?;
+    machine.charge_items(items)
+}
+
+/// CEL's lists extension: `slice`, `flatten`, `reverse`, `distinct`, `sort` and `lists.range`; `first` and `last`.
+fn reshaped(library: &mut Library) {
+    library.member::<(ListOf<A>, i64, i64), ListOf<A>>("slice", |machine, (list, start, end)| {
+        let wrong = |why: &str| Err(Fault::error(format!("cannot slice({start}, {end}), {why}")));
+        let (Ok(from), Ok(to)) = (usize::try_from(start), usize::try_from(end)) else {
+            return wrong("negative indexes not supported");
+        };
+        if from > to {
+            return wrong("start index must be less than or equal to end index");
+        }
+        if list.len() < to {
+            return wrong(&format!("list is length {}", list.len()));
+        }
+        charge_list(machine, to - from)?;
+        Ok(list.iter().skip(from).take(to - from).collect())
+    });
+    library
+        .member::<(ListOf<ListOf<A>>,), ListOf<A>>("flatten", |machine, (list,)| flatten(machine, &list, 1));
+    library.member::<(ListOf<Dyn>, i64), ListOf<Dyn>>("flatten", |machine, (list, depth)| {
+        let depth = usize::try_from(depth).ok();
+        flatten(machine, &list, some_or(depth, "level must be non-negative")?)
+    });
+    library.member::<(ListOf<A>,), ListOf<A>>("reverse", |machine, (list,)| {
+        charge_list(machine, list.len())?;
+        Ok((0..list.len())
+            .rev()
+            .filter_map(|index| list.get(index))
+            .collect())
+    });
+    library.member::<(ListOf<A>,), ListOf<A>>("distinct", |machine, (list,)| {
+        charge_list(machine, list.len())?;
+        let mut unique: Vec<Value<'_>> = Vec::new();
+        for item in list.iter() {
+            if machine.position(&item, unique.iter().cloned())?.is_none() {
+                unique.push(item);
+            }
+        }
+        Ok(unique.into_iter().collect())
+    });
+    library.global::<(i64,), ListOf<i64>>("lists.range", |machine, (count,)| {
+        let count = count.max(0);
+        charge_list(machine, usize::try_from(count).unwrap_or(usize::MAX))?;
+        Ok((0..count).map(Value::Int).collect())
+    });
+    let comparable = [
+        Type::Int,
+        Type::Uint,
+        Type::Double,
+        Type::Bool,
+        Type::Duration,
+        Type::Timestamp,
+        Type::String,
+        Type::Bytes,
+    ];
+    let signatures = comparable.map(|kind| (vec![list_of(kind.clone())], list_of(kind)));
+    library.polymorphic("sort", Style::Member, signatures, |machine, arguments| {
+        let items: Vec<_> = only_list(arguments)?.iter().collect();
+        let keys = items.clone();
+        Ok(Value::list(sorted(machine, items, &keys)?))
+    });
+    library.member::<(ListOf<A>,), OptionalOf<A>>("first", |_, (list,)| Ok(list.get(0).map(Arc::new)));
+    library.member::<(ListOf<A>,), OptionalOf<A>>("last", |_, (list,)| {
+        Ok(list
+            .len()
+            .checked_sub(1)
+            .and_then(|last| list.get(last))
+            .map(Arc::new))
+    });
+    library.global::<(ListOf<OptionalOf<A>>,), ListOf<A>>("optional.unwrap", |machine, (list,)| {
+        unwrapped(machine, &list)
+    });
+    library.member::<(ListOf<OptionalOf<A>>,), ListOf<A>>("unwrapOpt", |machine, (list,)| {
+        unwrapped(machine, &list)
+    });
+}
+
+fn unwrapped<'a>(machine: &mut Machine<'a>, list: &List<'a>) -> Result<List<'a>, Fault> {
+    machine.charge_items(list.len())?;
+    let mut values = Vec::new();
+    for item in list.iter() {
+        let Value::Optional(value) = item else {
+            return Err(Fault::error("value is not optional"));
+        };
+        values.extend(value.map(|value| (*value).clone()));
+    }
+    Ok(values.into_iter().collect())
+}
+
+/// The lists in a list, so many levels deep, replaced by their items. Without recursion: an object may nest deeply.
+fn flatten<'a>(machine: &mut Machine<'a>, list: &List<'a>, depth: usize) -> Result<List<'a>, Fault> {
+    charge_list(machine, list.len())?;
+    let mut flat = Vec::new();
+    let mut open = vec![(list.clone(), 0)];
+    while let Some((list, next)) = open.pop() {
+        let Some(item) = list.get(next) else { continue };
+        machine.charge(1)?;
+        open.push((list, next + 1));
+        match item {
+            Value::List(inner) if open.len() <= depth => open.push((inner, 0)),
+            item => flat.push(item),
+        }
+    }
+    Ok(flat.into_iter().collect())
+}
+
+/// The items in the order of their keys, which must be of one type that can be compared.
+pub(crate) fn sorted<'a>(
+    machine: &mut Machine<'a>,
+    items: Vec<Value<'a>>,
+    keys: &[Value<'a>],
+) -> Result<Vec<Value<'a>>, Fault> {
+    let Some(first) = keys.first() else {
+        return Ok(items);
+    };
+    if keys.iter().any(|key| key.kind() != first.kind()) {
+        return Err(Fault::error("list elements must have the same type"));
+    }
+    // The worst case, as in kube-apiserver: every item is compared with every other.
+    let size = keys.len().saturating_mul(keys.len());
+    machine.charge_items(10_usize.saturating_add(size.saturating_mul(2)))?;
+    let bytes = keys.iter().map(|key| match key {
+        Value::String(text) => text.len(),
+        Value::Bytes(bytes) => bytes.len(),
+        _ => 0,
+    });
+    machine.charge_bytes(bytes.sum::<usize>().saturating_mul(keys.len()))?;
+    if total_order(first, first).is_none() {
+        return Err(Fault::error("list elements must be comparable"));
+    }
+    let mut pairs: Vec<_> = keys.iter().zip(items).collect();
+    pairs.sort_by(|(one, _), (other, _)| total_order(one, other).unwrap_or(Ordering::Equal));
+    Ok(pairs.into_iter().map(|(_, item)| item).collect())
+}
+
+/// The order of two values of one type; none if values of the type cannot be compared. A total one, which sorting needs.
+fn total_order(one: &Value<'_>, other: &Value<'_>) -> Option<Ordering> {
+    Some(match (one, other) {
+        (Value::Bool(one), Value::Bool(other)) => one.cmp(other),
+        (Value::Int(one), Value::Int(other)) => one.cmp(other),
+        (Value::Uint(one), Value::Uint(other)) => one.cmp(other),
+        (Value::Double(one), Value::Double(other)) => one.total_cmp(other),
+        (Value::String(one), Value::String(other)) => (**one).cmp(&**other),
+        (Value::Bytes(one), Value::Bytes(other)) => one.cmp(other),
+        (Value::Duration(one), Value::Duration(other)) => one.cmp(other),
+        (Value::Timestamp(one), Value::Timestamp(other)) => one.cmp(other),
+        _ => return None,
+    })
 }
 
 /// `isSorted`, `min`, `max` and `sum`. The item types of a dynamic list are known only at evaluation.
@@ -155,7 +311,7 @@ fn optional_values(library: &mut Library) {
     library.global::<(A,), OptionalOf<A>>("optional.ofNonZeroValue", |_, (value,)| {
         Ok((!value.is_zero()).then(|| Arc::new(value)))
     });
-    library.global::<(), OptionalOf<Dyn>>("optional.none", |_, ()| Ok(None));
+    library.global::<(), OptionalOf<A>>("optional.none", |_, ()| Ok(None));
     library.member::<(OptionalOf<A>,), bool>("hasValue", |_, (value,)| Ok(value.is_some()));
     library.member::<(OptionalOf<A>,), A>("value", |_, (value,)| match value {
         Some(value) => Ok((*value).clone()),

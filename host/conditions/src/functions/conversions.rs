@@ -6,11 +6,12 @@ use ::time::OffsetDateTime;
 
 use super::{
     Library, Style, some_or,
+    time::{duration_text, timestamp_text},
     typed::{A, B, Bytes, Dyn, Kind, ListOf, MapOf, Str},
 };
 use crate::{
     machine::{Fault, Machine},
-    value::Text,
+    value::{Text, Value},
 };
 
 const OVERFLOW: &str = "integer overflow";
@@ -42,14 +43,8 @@ pub(super) fn register(library: &mut Library) {
     library.global::<(bool,), Str>("string", |_, (value,)| Ok(value.to_string().into()));
     library.global::<(i64,), Str>("string", |_, (value,)| Ok(value.to_string().into()));
     library.global::<(u64,), Str>("string", |_, (value,)| Ok(value.to_string().into()));
-    library.global::<(f64,), Str>("string", |_, (value,)| Ok(value.to_string().into()));
-    library.global::<(Bytes,), Str>("string", |machine, (bytes,)| {
-        machine.charge_bytes(bytes.len())?;
-        let text = std::str::from_utf8(&bytes)
-            .ok()
-            .map(|text| Text::from(text.to_owned()));
-        some_or(text, "invalid UTF-8 in bytes, cannot convert to string")
-    });
+    library.global::<(f64,), Str>("string", |_, (value,)| Ok(go_float(value).into()));
+    library.global::<(Bytes,), Str>("string", |machine, (bytes,)| utf8(machine, &bytes));
 
     library.global::<(Bytes,), Bytes>("bytes", |_, (bytes,)| Ok(bytes));
     library.global::<(Str,), Bytes>("bytes", |machine, (text,)| {
@@ -75,6 +70,50 @@ pub(super) fn register(library: &mut Library) {
         library.add::<(Bytes,), i64>("size", style, |_, (bytes,)| Ok(bytes.len() as i64));
         library.add::<(ListOf<A>,), i64>("size", style, |_, (list,)| Ok(list.len() as i64));
         library.add::<(MapOf<A, B>,), i64>("size", style, |_, (map,)| Ok(map.len() as i64));
+    }
+}
+
+/// The text of a scalar, as `string` gives it; none for other values.
+pub(super) fn text_of<'a>(machine: &mut Machine<'a>, value: &Value<'a>) -> Result<Option<Text<'a>>, Fault> {
+    Ok(Some(match value {
+        Value::String(text) => text.clone(),
+        Value::Bool(value) => value.to_string().into(),
+        Value::Int(value) => value.to_string().into(),
+        Value::Uint(value) => value.to_string().into(),
+        Value::Double(value) => go_float(*value).into(),
+        Value::Bytes(bytes) => utf8(machine, bytes)?,
+        Value::Timestamp(time) => timestamp_text(*time)?.into(),
+        Value::Duration(duration) => duration_text(*duration).into(),
+        _ => return Ok(None),
+    }))
+}
+
+fn utf8<'a>(machine: &mut Machine<'a>, bytes: &[u8]) -> Result<Text<'a>, Fault> {
+    machine.charge_bytes(bytes.len())?;
+    let text = std::str::from_utf8(bytes).ok();
+    some_or(
+        text.map(|text| text.to_owned().into()),
+        "invalid UTF-8 in bytes, cannot convert to string",
+    )
+}
+
+/// The shortest text of a double, as Go writes it: `1.5`, `1e+06`.
+pub(super) fn go_float(number: f64) -> String {
+    if number.is_nan() {
+        return "NaN".to_owned();
+    }
+    if number.is_infinite() {
+        return if number > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
+    }
+    let text = format!("{number:e}");
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    match exponent.parse::<i32>() {
+        Ok(-4..6) => number.to_string(),
+        Ok(exponent) => {
+            let sign = if exponent < 0 { '-' } else { '+' };
+            format!("{mantissa}e{sign}{:02}", exponent.unsigned_abs())
+        }
+        Err(_) => text,
     }
 }
 

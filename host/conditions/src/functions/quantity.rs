@@ -100,7 +100,8 @@ pub(super) fn register(library: &mut Library) {
         machine.charge_bytes(text.len())?;
         some_or(Quantity::read(&text).map(Arc::new), INVALID)
     });
-    library.member::<(Quantity,), i64>("sign", |_, (amount,)| Ok(amount.0.signum() as i64));
+    // Not a member: Kubernetes declares it so.
+    library.global::<(Quantity,), i64>("sign", |_, (amount,)| Ok(amount.0.signum() as i64));
     library.member::<(Quantity,), bool>("isInteger", |_, (amount,)| Ok(amount.whole().is_some()));
     library.member::<(Quantity,), i64>("asInteger", |_, (amount,)| {
         some_or(amount.whole(), "cannot convert value to integer")

@@ -73,6 +73,11 @@ pub(super) fn register(library: &mut Library) {
     library.member::<(Str, Str, i64), ListOf<Str>>("split", |machine, (text, separator, times)| {
         split(machine, &text, &separator, limit(times))
     });
+    // Only in mutations: the checker sees to that.
+    library.global::<(Str,), Str>("jsonpatch.escapeKey", |machine, (text,)| {
+        machine.charge_bytes(text.len())?;
+        Ok(text.replace('~', "~0").replace('/', "~1").into())
+    });
     library.member::<(ListOf<Str>,), Str>("join", |machine, (list,)| join(machine, &list, ""));
     library.member::<(ListOf<Str>, Str), Str>("join", |machine, (list, separator)| {
         join(machine, &list, &separator)

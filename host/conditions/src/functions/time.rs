@@ -1,12 +1,18 @@
 //! Timestamps and durations.
 
+use std::sync::LazyLock;
+
 use ::time::{OffsetDateTime, UtcOffset, format_description::well_known::Rfc3339};
+use jiff::{Timestamp, tz::TimeZoneDatabase};
 
 use super::{
     Library, some_or,
     typed::{Duration, Str},
 };
 use crate::machine::Fault;
+
+/// The zones that come with the program: those of the machine may be missing or differ between replicas.
+static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -19,20 +25,25 @@ pub(super) fn register(library: &mut Library) {
     });
     library.global::<(Str,), OffsetDateTime>("timestamp", |machine, (text,)| {
         machine.charge_bytes(text.len())?;
-        let time = OffsetDateTime::parse(&text, &Rfc3339).ok();
-        some_or(
-            time.and_then(|time| time.checked_to_offset(UtcOffset::UTC)),
-            NOT_A_TIMESTAMP,
-        )
+        some_or(read_timestamp(&text), NOT_A_TIMESTAMP)
     });
     library.global::<(Duration,), Duration>("duration", |_, (duration,)| Ok(duration));
     library.global::<(Str,), Duration>("duration", |machine, (text,)| {
         machine.charge_bytes(text.len())?;
         read_duration(&text).ok_or_else(|| Fault::error(format!("time: invalid duration {:?}", &*text)))
     });
-    library.global::<(OffsetDateTime,), Str>("string", |_, (time,)| match time.format(&Rfc3339) {
-        Ok(text) => Ok(text.into()),
-        Err(error) => Err(Fault::error(format!("timestamp cannot be shown: {error}"))),
+    library.global::<(OffsetDateTime,), Str>("string", |_, (time,)| Ok(timestamp_text(time)?.into()));
+    // What `google.protobuf.Timestamp` and `Duration` with fields are compiled to.
+    library.global::<(i64, i64), OffsetDateTime>("@timestamp", |_, (seconds, nanos)| {
+        let time = OffsetDateTime::from_unix_timestamp(seconds).ok();
+        let time = time.and_then(|time| time.checked_add(::time::Duration::nanoseconds(nanos)));
+        some_or(time, NOT_A_TIMESTAMP)
+    });
+    library.global::<(i64, i64), Duration>("@duration", |_, (seconds, nanos)| {
+        let duration = seconds
+            .checked_mul(SECOND)
+            .and_then(|seconds| seconds.checked_add(nanos));
+        some_or(duration, "duration overflow")
     });
     library.global::<(Duration,), Str>("string", |_, (duration,)| Ok(duration_text(duration).into()));
     let parts: [(&str, fn(OffsetDateTime) -> i64); 10] = [
@@ -52,12 +63,8 @@ pub(super) fn register(library: &mut Library) {
     for (name, part) in parts {
         library.member::<(OffsetDateTime,), i64>(name, move |_, (time,)| Ok(part(time)));
         library.member::<(OffsetDateTime, Str), i64>(name, move |_, (time, zone)| {
-            let offset = read_zone(&zone).ok_or_else(|| {
-                let zone = &*zone;
-                Fault::error(format!(
-                    "unknown time zone {zone:?}: use UTC or an offset such as +01:00"
-                ))
-            })?;
+            let offset = offset_in(&zone, time)
+                .ok_or_else(|| Fault::error(format!("unknown time zone {}", &*zone)))?;
             Ok(part(some_or(
                 time.checked_to_offset(offset),
                 "timestamp overflow",
@@ -125,7 +132,7 @@ fn read_duration(text: &str) -> Option<i64> {
 }
 
 /// In seconds, as CEL writes it: `90s`, `1.5s`.
-fn duration_text(nanoseconds: i64) -> String {
+pub(super) fn duration_text(nanoseconds: i64) -> String {
     let sign = if nanoseconds < 0 { "-" } else { "" };
     let size = nanoseconds.unsigned_abs();
     let (seconds, part) = (size / 1_000_000_000, size % 1_000_000_000);
@@ -136,20 +143,36 @@ fn duration_text(nanoseconds: i64) -> String {
     )
 }
 
-fn read_zone(zone: &str) -> Option<UtcOffset> {
-    if matches!(zone, "" | "UTC" | "Z") {
+/// The offset of a zone at a time. A zone is a name of the IANA database, in its case, or an offset.
+fn offset_in(zone: &str, time: OffsetDateTime) -> Option<UtcOffset> {
+    if matches!(zone, "" | "UTC" | "Local") {
         return Some(UtcOffset::UTC);
     }
-    let (sign, rest) = match zone.strip_prefix('-') {
-        Some(rest) => (-1, rest),
-        None => (1, zone.strip_prefix('+').unwrap_or(zone)),
+    let Some((hours, minutes)) = zone.split_once(':') else {
+        let zone = ZONES
+            .get(zone)
+            .ok()
+            .filter(|found| found.iana_name() == Some(zone))?;
+        // Its last timestamp is a day before CEL's.
+        let (least, most) = (Timestamp::MIN.as_second(), Timestamp::MAX.as_second());
+        let time = Timestamp::from_second(time.unix_timestamp().clamp(least, most)).ok()?;
+        return UtcOffset::from_whole_seconds(zone.to_offset(time).seconds()).ok();
     };
-    let (hours, minutes) = rest.split_once(':')?;
-    let (hours, minutes): (i8, i8) = (hours.parse().ok()?, minutes.parse().ok()?);
-    if !(0..24).contains(&hours) || !(0..60).contains(&minutes) {
-        return None;
-    }
-    UtcOffset::from_hms(sign * hours, sign * minutes, 0).ok()
+    let sign = if hours.starts_with('-') { -1 } else { 1 };
+    let (hours, minutes): (i32, i32) = (hours.parse().ok()?, minutes.parse().ok()?);
+    let minutes = hours.checked_mul(60)?.checked_add(sign * minutes)?;
+    UtcOffset::from_whole_seconds(minutes.checked_mul(60)?).ok()
+}
+
+/// In RFC 3339; in UTC.
+pub(crate) fn read_timestamp(text: &str) -> Option<OffsetDateTime> {
+    let time = OffsetDateTime::parse(text, &Rfc3339).ok()?;
+    time.checked_to_offset(UtcOffset::UTC)
+}
+
+pub(super) fn timestamp_text(time: OffsetDateTime) -> Result<String, Fault> {
+    time.format(&Rfc3339)
+        .map_err(|error| Fault::error(format!("timestamp cannot be shown: {error}")))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::{marker::PhantomData, net::IpAddr, sync::Arc};
 use ::time::OffsetDateTime;
 use ipnet::IpNet;
 
-use super::{authorizer::Answer, quantity::Quantity};
+use super::{authorizer::Answer, formats::Format, quantity::Quantity, url::Url};
 use crate::{
     types::{self, Type},
     value::{List, Map, Text, Value},
@@ -99,6 +99,9 @@ cel_types! {
     IpNet: IpNet = types::CIDR, Cidr;
     Quantity: Arc<Quantity> = types::QUANTITY, Quantity;
     Decision: Arc<Answer> = types::DECISION, Decision;
+    Named: &'static Format = types::FORMAT, Format;
+    Address: Arc<Url> = types::URL, Url;
+    Semver: Arc<semver::Version> = types::SEMVER, Semver;
     ListOf<T>: List<'a> = types::list(T::cel()), List, [T];
     MapOf<K, V>: Map<'a> = types::map(K::cel(), V::cel()), Map, [K, V];
     OptionalOf<T>: Option<Arc<Value<'a>>> = types::optional(T::cel()), Optional, [T];
@@ -111,6 +114,11 @@ pub(super) struct Duration;
 /// A type as a value.
 pub(super) struct Kind;
 pub(super) struct Decision;
+/// A named format.
+pub(super) struct Named;
+pub(super) struct Semver;
+/// A URL.
+pub(super) struct Address;
 /// Any one type, the same wherever a signature has it.
 pub(super) struct A;
 /// Any other type.

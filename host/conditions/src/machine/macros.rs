@@ -1,30 +1,41 @@
 //! Evaluates macros: `all`, `exists`, `map`, `filter`, `optMap` and the like.
 
-use super::{Fault, Machine, Outcome};
+use super::{Fault, Machine, Outcome, key_text};
 use crate::{
     expression::{Each, EachKind, WithValue},
+    functions::collections::sorted,
     value::Value,
 };
+
+/// The values of a macro's one or two variables.
+type Bound<'a> = (Value<'a>, Option<Value<'a>>);
 
 impl<'a> Machine<'a> {
     #[inline(never)]
     pub(super) fn each(&mut self, each: &'a Each) -> Outcome<'a> {
         let range = self.evaluate(&each.range)?;
         self.charge(1)?;
-        match range {
-            Value::List(list) => self.each_of(each, list.iter()),
-            Value::Map(map) => self.each_of(each, map.keys()),
+        let indexes = (0..).map(Value::Int);
+        match (range, each.pairs) {
+            (Value::List(list), false) => self.each_of(each, list.iter().map(|item| (item, None))),
+            (Value::List(list), true) => self.each_of(each, indexes.zip(list.iter().map(Some))),
+            (Value::Map(map), false) => self.each_of(each, map.keys().map(|key| (key, None))),
+            (Value::Map(map), true) => {
+                self.each_of(each, map.entries().map(|(key, value)| (key, Some(value))))
+            }
             _ => Err(Fault::no_overload()),
         }
     }
 
-    fn each_of(&mut self, each: &'a Each, range: impl Iterator<Item = Value<'a>>) -> Outcome<'a> {
+    fn each_of(&mut self, each: &'a Each, range: impl Iterator<Item = Bound<'a>>) -> Outcome<'a> {
         let slot = self.locals.len();
         let outcome = match each.kind {
             EachKind::All => self.until(each, range, false),
             EachKind::Exists => self.until(each, range, true),
             EachKind::ExistsOne => self.exactly_one(each, range),
             EachKind::Map | EachKind::Filter => self.collect(each, range),
+            EachKind::TransformMap | EachKind::TransformMapEntry => self.collect_map(each, range),
+            EachKind::SortBy => self.sort_by(each, range),
         };
         self.locals.truncate(slot);
         outcome
@@ -34,7 +45,7 @@ impl<'a> Machine<'a> {
     fn until(
         &mut self,
         each: &'a Each,
-        range: impl Iterator<Item = Value<'a>>,
+        range: impl Iterator<Item = Bound<'a>>,
         decisive: bool,
     ) -> Outcome<'a> {
         let mut failed = None;
@@ -53,7 +64,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn exactly_one(&mut self, each: &'a Each, range: impl Iterator<Item = Value<'a>>) -> Outcome<'a> {
+    fn exactly_one(&mut self, each: &'a Each, range: impl Iterator<Item = Bound<'a>>) -> Outcome<'a> {
         let mut found = 0_usize;
         for item in range {
             if self.test(each, item)?.map_err(Fault::Error)? {
@@ -63,24 +74,74 @@ impl<'a> Machine<'a> {
         Ok(Value::Bool(found == 1))
     }
 
-    fn collect(&mut self, each: &'a Each, range: impl Iterator<Item = Value<'a>>) -> Outcome<'a> {
+    fn collect(&mut self, each: &'a Each, range: impl Iterator<Item = Bound<'a>>) -> Outcome<'a> {
         let mut values = Vec::new();
         for item in range {
-            if !self.test(each, item.clone())?.map_err(Fault::Error)? {
+            let (first, _) = item.clone();
+            if !self.test(each, item)?.map_err(Fault::Error)? {
                 continue;
             }
             // The cost of a list with one item, and of its concatenation.
             self.charge(12)?;
             values.push(match &each.result {
                 Some(result) => self.evaluate(result)?,
-                None => item,
+                None => first,
             });
         }
         Ok(Value::list(values))
     }
 
+    fn collect_map(&mut self, each: &'a Each, range: impl Iterator<Item = Bound<'a>>) -> Outcome<'a> {
+        self.charge(30)?;
+        let mut entries: Vec<(Value<'a>, Value<'a>)> = Vec::new();
+        for item in range {
+            let (key, _) = item.clone();
+            if !self.test(each, item)?.map_err(Fault::Error)? {
+                continue;
+            }
+            let Some(result) = &each.result else {
+                return Err(Fault::no_overload());
+            };
+            self.charge(2)?;
+            let result = self.evaluate(result)?;
+            match (each.kind, result) {
+                (EachKind::TransformMapEntry, Value::Map(map)) => {
+                    for (key, value) in map.entries() {
+                        self.charge_items(entries.len() + 1)?;
+                        if entries.iter().any(|(other, _)| other.same_scalar(&key)) {
+                            return Err(Fault::error(format!(
+                                "insert failed: key {} already exists",
+                                key_text(&key)
+                            )));
+                        }
+                        entries.push((key, value));
+                    }
+                }
+                (EachKind::TransformMapEntry, _) => return Err(Fault::no_overload()),
+                // The keys of a map are unique.
+                (_, result) => entries.push((key, result)),
+            }
+        }
+        Ok(Value::map(entries))
+    }
+
+    fn sort_by(&mut self, each: &'a Each, range: impl Iterator<Item = Bound<'a>>) -> Outcome<'a> {
+        let (mut items, mut keys) = (Vec::new(), Vec::new());
+        for item in range {
+            let (first, _) = item.clone();
+            self.charge(14)?;
+            self.bind(each, item);
+            let Some(key) = &each.result else {
+                return Err(Fault::no_overload());
+            };
+            keys.push(self.evaluate(key)?);
+            items.push(first);
+        }
+        Ok(Value::list(sorted(self, items, &keys)?))
+    }
+
     /// Binds the item and tests it; without a test, the result is true.
-    fn test(&mut self, each: &'a Each, item: Value<'a>) -> Result<Result<bool, String>, Fault> {
+    fn test(&mut self, each: &'a Each, item: Bound<'a>) -> Result<Result<bool, String>, Fault> {
         // The cost of a step in addition to its test: reading and writing the accumulator.
         self.charge(2)?;
         self.bind(each, item);
@@ -90,10 +151,12 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn bind(&mut self, each: &'a Each, item: Value<'a>) {
+    fn bind(&mut self, each: &'a Each, item: Bound<'a>) {
         // Replaces the previous item, which comes after all outer variables.
         self.locals.truncate(each.slot);
-        self.locals.push(item);
+        let (first, second) = item;
+        self.locals.push(first);
+        self.locals.extend(second);
     }
 
     #[inline(never)]

@@ -181,7 +181,11 @@ impl StoredDefinition {
                 resource.insert("spec".to_owned(), Json::Object(spec));
                 Some(format!("{:#}\n", Json::Object(resource)))
             }
-            Form::Native | Form::Kubernetes(..) => None,
+            Form::Native
+            | Form::Kubernetes(..)
+            | Form::Policy(_)
+            | Form::Binding(_)
+            | Form::Kubewarden(_) => None,
         })
     }
 
@@ -212,7 +216,9 @@ fn object(form: Form, root: &Node<'_>) -> Option<BcsObject> {
             }
             spec
         }
-        Form::Native | Form::Kubernetes(..) => return None,
+        Form::Native | Form::Kubernetes(..) | Form::Policy(_) | Form::Binding(_) | Form::Kubewarden(_) => {
+            return None;
+        }
     };
     match DEFINITION.spelled(value) {
         Json::Object(value) => Some(BcsObject(value)),

@@ -88,6 +88,7 @@ fn what_bcs_documents_and_prints() {
                 kinds: Matcher::Only(vec!["application".into()]),
                 ..Rule::for_operations([Operation::Create])
             }],
+            warnings: Vec::new(),
             stages: vec![
                 stage("sidecar", "sidecar", FailurePolicy::Ignore, first.0, first.1),
                 stage("images", "image", FailurePolicy::Fail, second.0, second.1),
@@ -171,6 +172,7 @@ fn hooks() {
         assert_eq!(chains[0].rules[0].kinds, Matcher::Only(vec!["deployment".into()]));
         let stage = &chains[0].stages[0];
         let place = match &stage.hook {
+            HookDefinition::Cel(_) => panic!("no form of BCS has expressions"),
             HookDefinition::Plugin(plugin) => plugin.source.to_string(),
             HookDefinition::Webhook(webhook) => match &webhook.target {
                 WebhookTarget::Url(url) => url.to_string(),

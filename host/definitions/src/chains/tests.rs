@@ -202,7 +202,7 @@ fn lists_of_definitions() {
 
 #[test]
 fn documents_that_are_no_definition() {
-    let known = "write an AdmissionChain (admittance.dev/v1alpha1), a MutatingWebhookConfiguration or ValidatingWebhookConfiguration (admissionregistration.k8s.io/v1), an admissionwebhook (v4) or an AdmissionWebhookConfiguration (bkbcs.tencent.com/v2)";
+    let known = "write an AdmissionChain (admittance.dev/v1alpha1), a MutatingWebhookConfiguration, ValidatingWebhookConfiguration, MutatingAdmissionPolicy, ValidatingAdmissionPolicy or a binding of these (admissionregistration.k8s.io/v1), a ClusterAdmissionPolicy or AdmissionPolicy (policies.kubewarden.io/v1), an admissionwebhook (v4) or an AdmissionWebhookConfiguration (bkbcs.tencent.com/v2)";
     let table = [
         ("a: 1", format!("f:1:1: kind: missing; {known}")),
         ("[]", "f:1:1: a list where an object is expected; write `field: value`".to_owned()),
@@ -216,7 +216,7 @@ fn documents_that_are_no_definition() {
         ("apiVersion: admissionregistration.k8s.io/v1alpha1\nkind: MutatingWebhookConfiguration", "f:1:13: apiVersion: \"admissionregistration.k8s.io/v1alpha1\" is not a supported version of MutatingWebhookConfiguration; write `apiVersion: admissionregistration.k8s.io/v1`".to_owned()),
         ("kind: ValidatingWebhookConfiguration", "f:1:1: apiVersion is missing; write `apiVersion: admissionregistration.k8s.io/v1`".to_owned()),
         ("apiVersion: v1\nkind: ValidatingWebhookConfigurationList", "f:1:13: apiVersion: \"v1\" is not a supported version of ValidatingWebhookConfigurationList; write `apiVersion: admissionregistration.k8s.io/v1`".to_owned()),
-        ("apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy", format!("f:2:7: kind: \"ValidatingAdmissionPolicy\" of admissionregistration.k8s.io/v1 is not known here; {known}")),
+        ("apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionThing", format!("f:2:7: kind: \"ValidatingAdmissionThing\" of admissionregistration.k8s.io/v1 is not known here; {known}")),
         ("apiVersion: v1\nkind: List\nitem: []", "f:3:1: item: unknown field; did you mean `items`?".to_owned()),
         ("apiVersion: v1\nkind: List\nitems: {}", "f:3:8: items: an object where a list is expected".to_owned()),
         ("apiVersion: v1\nkind: List\nitems: [ 1, { apiVersion: v1, kind: List }, {} ]", format!(
@@ -232,8 +232,11 @@ fn documents_that_are_no_definition() {
 
 #[test]
 fn a_plugin_alone() {
-    let chain =
-        ChainDefinition::of_plugin(Path::new("target/image_policy.wasm"), serde_json::json!({"a": 1}));
+    let chain = ChainDefinition::of_plugin(
+        Path::new("target/image_policy.wasm"),
+        serde_json::json!({"a": 1}),
+        admittance_admission::Grants::default(),
+    );
     assert_eq!(chain.name, "image_policy");
     let crate::HookDefinition::Plugin(plugin) = &chain.stages[0].hook else {
         panic!("no plugin");

@@ -21,7 +21,7 @@ pub(crate) fn apply(
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let mut mistakes = Mistakes::new();
     let documents = vec![document::read_text(name, text, &mut mistakes)];
-    chains::of_documents(documents.iter().flatten(), mistakes)?;
+    chains::check_each(documents.iter().flatten(), mistakes)?;
     let applied = Applied::all(text, name, &documents)?;
 
     let mut mistakes = Mistakes::new();
@@ -154,7 +154,7 @@ impl<'a> Applied<'a> {
 
 /// Where an applied document goes.
 enum Goal<'d, 'a> {
-    /// It is there.
+    /// In place of this definition, which is the same.
     Keep(&'d Definition<'a>),
     Replace(&'d Definition<'a>),
     /// In place of the entry of this path, which cannot be used.
@@ -230,7 +230,7 @@ fn change(set: &DefinitionSet, applied: &[Applied<'_>], goals: Vec<Goal<'_, '_>>
             }
             Goal::Create(Destination { kind, path }) => {
                 let path = match kind {
-                    StoreKind::Files => free_path(path, |path| files.iter().any(|file| file.path == path)),
+                    StoreKind::Files => free_path(path, &files),
                     StoreKind::Entries => path,
                 };
                 let text = one.text(kind, &path);
@@ -244,7 +244,7 @@ fn change(set: &DefinitionSet, applied: &[Applied<'_>], goals: Vec<Goal<'_, '_>>
     Change::between(set, new, effects)
 }
 
-/// The file for a new definition of this name in this directory: `{kind}-{name}.yaml`.
+/// The file for a new definition of this name in this directory: `{kind}-{name}.yaml`. Another file may have that path.
 pub(crate) fn file_of(id: &DefinitionId, directory: &Path) -> PathBuf {
     const LONGEST: usize = 100;
     // A name that is valid on all file systems and cannot leave the directory.
@@ -255,11 +255,11 @@ pub(crate) fn file_of(id: &DefinitionId, directory: &Path) -> PathBuf {
         .take(LONGEST)
         .map(|c| if is_plain(c) { c } else { '-' })
         .collect();
-    free_path(directory.join(format!("{name}.yaml")), |_| false)
+    directory.join(format!("{name}.yaml"))
 }
 
-/// This path, or the first one with a number behind its name where nothing is.
-fn free_path(path: PathBuf, is_taken: impl Fn(&Path) -> bool) -> PathBuf {
+/// This path, or the first one with a number behind its name where nothing is, neither on disk nor in `files`.
+pub(crate) fn free_path(path: PathBuf, files: &[DefinitionFile]) -> PathBuf {
     let stem = path
         .file_stem()
         .unwrap_or_default()
@@ -267,7 +267,7 @@ fn free_path(path: PathBuf, is_taken: impl Fn(&Path) -> bool) -> PathBuf {
         .into_owned();
     let mut free = path.clone();
     let mut number = 2;
-    while is_taken(&free) || free.symlink_metadata().is_ok() {
+    while files.iter().any(|file| file.path == free) || free.symlink_metadata().is_ok() {
         free = path.with_file_name(format!("{stem}-{number}.yaml"));
         number += 1;
     }

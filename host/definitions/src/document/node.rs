@@ -129,6 +129,27 @@ impl<'a> Node<'a> {
         read_each(&self.filled_list(fix, mistakes)?, read, mistakes)
     }
 
+    /// A list of different words, with at least one. `fix` says what to list, and `twice` that a word is there twice.
+    pub fn different_words<W: Word>(
+        &self,
+        fix: &str,
+        twice: &str,
+        mistakes: &mut Mistakes,
+    ) -> Option<Vec<W>> {
+        let mut words = Vec::new();
+        for entry in self.filled_list(fix, mistakes)? {
+            let Some(word) = entry.word(mistakes) else {
+                continue;
+            };
+            if words.contains(&word) {
+                entry.wrong(twice, "remove one of them", mistakes);
+            } else {
+                words.push(word);
+            }
+        }
+        Some(words)
+    }
+
     /// A list of strings. Other entries are reported and left out.
     pub fn strings(&self, mistakes: &mut Mistakes) -> Option<Vec<String>> {
         let entries = self.list(mistakes)?;

@@ -1,7 +1,9 @@
 //! Readers of values, for [`Fields::get`](super::Fields::get) and its like: a key of an object is one line,
 //! `fields.get("port", 80, readers::integer(1..=u16::MAX), mistakes)`.
 
-use std::{fmt, ops::RangeInclusive, path::Path, time::Duration};
+use std::{fmt, net::IpAddr, ops::RangeInclusive, path::Path, time::Duration};
+
+use admittance_admission::IpNet;
 
 use super::{Mistakes, Node};
 
@@ -29,6 +31,17 @@ where
 /// A duration in this range.
 pub fn duration(range: RangeInclusive<Duration>) -> impl Fn(&Node<'_>, &mut Mistakes) -> Option<Duration> {
     move |node, mistakes| node.duration(range.clone(), mistakes)
+}
+
+/// A network, or one address.
+pub fn network(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<IpNet> {
+    let parse = |text: &str| {
+        let address = || text.parse::<IpAddr>().map(IpNet::from);
+        text.parse()
+            .or_else(|_| address())
+            .map_err(|_| format!("{text:?} is not a network; write `10.0.0.0/8`, or one address"))
+    };
+    node.parse_with(parse, mistakes)
 }
 
 /// A string that is parsed by this function; its error is the message.

@@ -10,15 +10,29 @@ use crate::{
 };
 
 /// The rules of a webhook, which are optional.
-pub(super) fn read(node: &Node<'_>, match_policy: MatchPolicy, mistakes: &mut Mistakes) -> Vec<Rule> {
+pub(crate) fn read(node: &Node<'_>, match_policy: MatchPolicy, mistakes: &mut Mistakes) -> Vec<Rule> {
+    read_all(node, match_policy, false, mistakes)
+}
+
+/// The rules of a policy, which may name objects.
+pub(super) fn read_named(node: &Node<'_>, match_policy: MatchPolicy, mistakes: &mut Mistakes) -> Vec<Rule> {
+    read_all(node, match_policy, true, mistakes)
+}
+
+fn read_all(node: &Node<'_>, match_policy: MatchPolicy, named: bool, mistakes: &mut Mistakes) -> Vec<Rule> {
     node.list(mistakes)
         .unwrap_or_default()
         .iter()
-        .filter_map(|rule| read_one(rule, match_policy, mistakes))
+        .filter_map(|rule| read_one(rule, match_policy, named, mistakes))
         .collect()
 }
 
-fn read_one(node: &Node<'_>, match_policy: MatchPolicy, mistakes: &mut Mistakes) -> Option<Rule> {
+fn read_one(
+    node: &Node<'_>,
+    match_policy: MatchPolicy,
+    named: bool,
+    mistakes: &mut Mistakes,
+) -> Option<Rule> {
     let mut fields = node.object(mistakes)?;
     let mut rule = Rule {
         match_policy,
@@ -38,6 +52,9 @@ fn read_one(node: &Node<'_>, match_policy: MatchPolicy, mistakes: &mut Mistakes)
         rule.resources = read_resources(&resources, mistakes);
     }
     rule.scope = fields.get("scope", rule.scope, Node::word, mistakes);
+    if named {
+        rule.names = fields.get_or_default("resourceNames", Node::strings, mistakes);
+    }
     fields.finish(mistakes);
     Some(rule)
 }

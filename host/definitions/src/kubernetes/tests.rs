@@ -97,6 +97,7 @@ fn pods(operations: &[Operation], match_policy: MatchPolicy) -> Rule {
         scope: Scope::Any,
         kinds: Matcher::Any,
         match_policy,
+        names: Vec::new(),
     }
 }
 
@@ -196,6 +197,7 @@ webhooks:
         phase: Phase::Mutating,
         source: location(1, 1),
         rules: vec![create, update],
+        warnings: Vec::new(),
         stages: vec![
             StageDefinition {
                 spec: sidecar,
@@ -410,10 +412,7 @@ fn mistakes_around_the_webhooks() {
             "",
             "1:1: metadata: missing; name the configuration: `metadata: { name: ... }`",
         ),
-        (
-            "metadata: {}",
-            "3:11: metadata.name: missing; name the configuration",
-        ),
+        ("metadata: {}", "3:11: metadata.name: missing; write its name"),
         (
             "metadata: { name: A, labls: {} }\nwebhook: []",
             "3:19: metadata.name: \"A\" is not a valid name: use lower-case letters, digits, `-` and `.`, beginning and ending with a letter or digit\n\

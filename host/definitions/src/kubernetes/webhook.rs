@@ -3,8 +3,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use admittance_admission::{
-    FailurePolicy, MatchPolicy, Mode, NamespaceSelector, Phase, Protocol, Reinvocation, ReviewVersion,
-    SideEffects, StageSpec,
+    FailurePolicy, MatchPolicy, Mode, Phase, Protocol, Reinvocation, ReviewVersion, SideEffects, StageSpec,
 };
 
 use super::rules;
@@ -78,7 +77,7 @@ pub(super) fn read(
     let namespaces = selectors::labels_of(&mut fields, "namespaceSelector", Syntax::Kubernetes, mistakes);
     let mut spec = StageSpec::new(name.clone().unwrap_or_default());
     spec.rules = rules;
-    spec.namespace_selector = (!namespaces.is_empty()).then_some(NamespaceSelector::Labels(namespaces));
+    spec.namespace_selector = selectors::namespaces_with(namespaces);
     spec.object_selector = selectors::labels_of(&mut fields, "objectSelector", Syntax::Kubernetes, mistakes);
     spec.match_conditions = conditions::read(&mut fields, mistakes);
     spec.failure_policy = fields.get("failurePolicy", version.failure_policy(), Node::word, mistakes);

@@ -1,6 +1,6 @@
 use admittance_admission::{
-    ClusterKind, Grants, LabelOperator, LabelSelector, Matcher, NamespaceSelector, Operation, Requirement,
-    ResourcePattern, Rule, Scope, ServiceNaming, WebhookTarget,
+    ClusterKind, Grants, HttpGrant, HttpOrigin, LabelOperator, LabelSelector, Matcher, NamespaceSelector,
+    Operation, Requirement, ResourcePattern, Rule, Scope, ServiceNaming, WebhookTarget,
 };
 use serde_json::json;
 
@@ -63,7 +63,7 @@ spec:
         source: file:sidecar_injector.wasm
         digest: sha256:{digest}
         settings: {{ containers: [ {{ name: log }} ], limit: 1.5 }}
-        allow: {{ cluster: ["v1/Node", apps/v1/Deployment], http: ["https://policy.example.com"], environment: {{ ZONE: a }} }}
+        allow: {{ cluster: ["v1/Node", apps/v1/Deployment], http: ["https://policy.example.com", {{ origin: "https://scan.example:8443", methods: [GET], paths: [/v1/], networks: [10.0.0.0/8], credential: scan }}], environment: {{ ZONE: a }} }}
         memory: 64MiB
       namespaceSelector: {{ operator: NotIn, values: [kube-system] }}
       objectSelector: {{ matchLabels: {{ inject: "true" }} }}
@@ -110,7 +110,9 @@ spec:
             scope: Scope::Any,
             kinds: Matcher::Any,
             match_policy: MatchPolicy::Equivalent,
+            names: Vec::new(),
         }],
+        warnings: Vec::new(),
         stages: vec![
             StageDefinition {
                 spec: sidecar,
@@ -124,7 +126,16 @@ spec:
                             ClusterKind::new("apps/v1", "Deployment"),
                         ]
                         .into(),
-                        http: ["https://policy.example.com".parse().unwrap()].into(),
+                        http: vec![
+                            HttpGrant::from("https://policy.example.com".parse::<HttpOrigin>().unwrap()),
+                            HttpGrant {
+                                origin: "https://scan.example:8443".parse().unwrap(),
+                                methods: ["GET".to_owned()].into(),
+                                paths: vec!["/v1/".parse().unwrap()],
+                                networks: vec!["10.0.0.0/8".parse().unwrap()],
+                                credential: Some("scan".to_owned()),
+                            },
+                        ],
                         environment: [("ZONE".into(), "a".into())].into(),
                     },
                     memory: Some(64 << 20),

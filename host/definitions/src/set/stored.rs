@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::{DefinitionSet, usable::id_of};
 use crate::{
@@ -9,23 +10,29 @@ use crate::{
     form::{self, Form},
 };
 
-/// A definition as it is written in its file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// A definition in a file. The live one may be different, if a definition in the files is invalid or after a
+/// rollback.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "Definition")]
+#[non_exhaustive]
 pub struct StoredDefinition {
-    /// What it is called.
+    /// Kind and name.
+    #[serde(flatten)]
     pub id: DefinitionId,
     /// The file that it is in, or its place in a store.
     pub file: PathBuf,
-    /// The line of the file on which it begins, counted from 1, below the comment above it.
+    /// The line of the file on which it begins, from 1.
     pub line: u32,
-    /// What is written of it, with its comments: the whole file, or what is between the markers around it. Of an item of
-    /// a list, without the indentation.
+    /// The text, including comments: the whole file, or what is between the markers around it. Of an item of a list,
+    /// without the indentation.
     pub text: String,
-    /// The chain that it makes; none while there are mistakes in it, or it cannot be there beside another.
+    /// Phase and name of its chain, `Mutating:pods`; absent if the definition has mistakes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
     pub chain: Option<ChainId>,
-    /// Whether it is an item of a list, which is edited in its file.
-    pub is_item: bool,
+    /// Whether it is an item of a list. Such a definition can be changed only in its file.
+    pub in_list: bool,
 }
 
 /// A definition in the parsed documents of a set. Lives while it is looked for.
@@ -84,7 +91,7 @@ pub(super) fn all(set: &DefinitionSet) -> Vec<StoredDefinition> {
                 phase: chain.phase,
                 name: chain.name,
             }),
-            is_item: definition.is_item(),
+            in_list: definition.is_item(),
             id: definition.id,
         })
     };
@@ -100,7 +107,7 @@ fn unusable(file: &DefinitionFile) -> Option<StoredDefinition> {
         line: 1,
         text: file.text.clone(),
         chain: None,
-        is_item: false,
+        in_list: false,
     })
 }
 

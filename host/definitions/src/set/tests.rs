@@ -57,7 +57,7 @@ fn definitions_as_they_are_written() {
     assert!(
         stored
             .iter()
-            .all(|stored| !stored.is_item && stored.file == Path::new("chains/a.yaml"))
+            .all(|stored| !stored.in_list && stored.file == Path::new("chains/a.yaml"))
     );
 }
 
@@ -109,7 +109,7 @@ fn names_of_definitions() {
         assert!(
             stored
                 .iter()
-                .all(|stored| stored.is_item == text.contains("items"))
+                .all(|stored| stored.in_list == text.contains("items"))
         );
     }
     // What is shown of an item can be a document of its own.

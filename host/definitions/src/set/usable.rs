@@ -27,22 +27,37 @@ words!(OnBadDefinition, "choice": KeepLast = "keep-last", ServeRest = "serve-res
 
 /// An entry or a file of definitions that cannot be used as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BadDefinition {
-    /// Where it is.
+    /// The path of the file, or the location of the entry.
     pub path: PathBuf,
-    /// What it is called; none when neither its text nor its place tells.
+    /// Kind and name; `None` if neither its text nor its place tells.
     pub id: Option<DefinitionId>,
     /// Every reason, a sentence each.
     pub reasons: Vec<String>,
-    /// What is served of it.
+    /// What is served in its place.
     pub served: Served,
     /// Whether a retry may succeed without a change: its text is right, and a module that it names cannot be fetched now.
     pub is_transient: bool,
 }
 
+impl BadDefinition {
+    /// A definition in this place, without reasons yet.
+    pub fn new(path: impl Into<PathBuf>, served: Served, is_transient: bool) -> Self {
+        Self {
+            path: path.into(),
+            id: None,
+            reasons: Vec::new(),
+            served,
+            is_transient,
+        }
+    }
+}
+
 /// What is served in place of a definition that cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum Served {
     /// Nothing: what it would have checked passes unchecked.
     Nothing,
@@ -107,11 +122,9 @@ impl DefinitionSet {
                 Ok(()) => files.push(entry),
                 Err(mistakes) => {
                     bad.push(BadDefinition {
-                        path: entry.path.clone(),
                         id: id_of(&entry),
                         reasons: mistakes.iter().map(ToString::to_string).collect(),
-                        served: Served::Nothing,
-                        is_transient: false,
+                        ..BadDefinition::new(&entry.path, Served::Nothing, false)
                     });
                     unusable.push(entry);
                 }

@@ -1,13 +1,11 @@
 //! Definitions in files.
 
 use std::{
-    collections::HashSet,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
     time::Duration,
 };
 
-use admittance_admission::Phase;
 use admittance_watch::{Fingerprint, Watch, WatchConfig, Writers};
 use async_trait::async_trait;
 use tokio::{
@@ -17,10 +15,13 @@ use tokio::{
 
 use super::{
     DefinitionStore, StoreError, StoreKind,
-    reading::{Found, QUIET, Reading, is_definition},
+    reading::{EXTENSIONS, Found, QUIET, Reading, Stages, is_definition},
     write::{sweep, write},
 };
-use crate::{DefinitionFile, DefinitionId, DefinitionSet, FileChange, change::file_of};
+use crate::{
+    DefinitionFile, DefinitionId, FileChange,
+    change::{file_of, free_path},
+};
 
 /// How long files must be unchanged before the removal of chains or stages is believed: a file that is being written
 /// may be a valid file with fewer of them, and a directory that is being replaced is empty for a moment.
@@ -83,7 +84,7 @@ impl FileStore {
                     _ => QUIET,
                 };
                 // Taken first, so that changes during the read are noticed.
-                let seen = Fingerprint::of(paths.iter().cloned());
+                let seen = Fingerprint::of_extensions(paths.iter().cloned(), EXTENSIONS);
                 (seen, reading.look(&paths, quiet), reading)
             };
             let (seen, found);
@@ -123,7 +124,7 @@ impl DefinitionStore for FileStore {
 
     fn place_for(&self, id: &DefinitionId) -> Option<PathBuf> {
         let directory = self.paths.iter().find(|path| path.is_dir())?;
-        Some(file_of(id, directory))
+        Some(free_path(file_of(id, directory), &[]))
     }
 
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
@@ -132,17 +133,17 @@ impl DefinitionStore for FileStore {
             let paths = self.paths.clone();
             self.blocking(move || sweep(&paths)).await?;
         }
-        let (seen, Found { mut files, mistakes }) = self.read_complete(last).await?;
+        let (seen, found) = self.read_complete(last).await?;
         self.read.send_replace(Some(seen));
-        files.sort_by(|a, b| a.path.cmp(&b.path));
-        let is_whole = mistakes.is_empty();
         let mut complete = self.complete.lock().await;
         // Cloned, so that nothing is forgotten if the reader is dropped here.
-        let (last, read) = (complete.clone(), files.clone());
-        *complete = self
-            .blocking(move || Some(Complete::after(last, read, is_whole)))
+        let last = complete.clone();
+        let (now, mut found) = self
+            .blocking(move || (Complete::after(last, &found), found))
             .await?;
-        Ok(mistakes.into_result(files)?)
+        *complete = Some(now);
+        found.files.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(found.mistakes.into_result(found.files)?)
     }
 
     async fn commit(&self, changes: &[FileChange]) -> Result<(), StoreError> {
@@ -190,19 +191,21 @@ impl DefinitionStore for FileStore {
 struct Complete {
     files: Vec<DefinitionFile>,
     /// Unknown before there is a read without mistakes.
-    stages: Option<HashSet<(Phase, String, String)>>,
+    stages: Option<Stages>,
 }
 
 impl Complete {
-    fn after(last: Option<Self>, files: Vec<DefinitionFile>, is_whole: bool) -> Self {
+    fn after(last: Option<Self>, found: &Found) -> Self {
         let last = last.unwrap_or_default();
-        let is_known = last.stages.is_some() && last.files == files;
-        if !is_whole || is_known {
+        if last.stages.is_some() && last.files == found.files {
             return last;
         }
-        match stages(&files) {
+        match found.stages() {
             None => last,
-            stages => Self { files, stages },
+            Some(stages) => Self {
+                files: found.files.clone(),
+                stages: Some(stages.clone()),
+            },
         }
     }
 
@@ -214,15 +217,15 @@ impl Complete {
             let written = change.after.as_ref();
             files.extend(written.map(|text| DefinitionFile::file(&change.path, text)));
         }
-        Self::after(Some(self), files, true)
+        Self::after(Some(self), &Found::of_files(files))
     }
 
     /// Whether this removes chains or stages, or a file was emptied. A mistake removes nothing, as it does not go live.
     fn loses(&self, found: &Found) -> bool {
-        if !found.mistakes.is_empty() || found.files == self.files {
+        if found.files == self.files {
             return false;
         }
-        let Some(stages) = stages(&found.files) else {
+        let Some(stages) = found.stages() else {
             return false;
         };
         let is_blank = |file: &&DefinitionFile| file.text.trim().is_empty();
@@ -235,18 +238,8 @@ impl Complete {
             || self
                 .stages
                 .as_ref()
-                .is_none_or(|before| !before.is_subset(&stages))
+                .is_none_or(|before| !before.is_subset(stages))
     }
-}
-
-/// All stages of all chains; `None` if there are mistakes.
-fn stages(files: &[DefinitionFile]) -> Option<HashSet<(Phase, String, String)>> {
-    let chains = DefinitionSet::of_files(files.to_vec()).chains().ok()?;
-    let stages = chains.iter().flat_map(|chain| {
-        let stages = chain.stages.iter();
-        stages.map(|stage| (chain.phase, chain.name.clone(), stage.spec.name.to_string()))
-    });
-    Some(stages.collect())
 }
 
 #[cfg(test)]

@@ -1,21 +1,26 @@
-//! Reads files as they were at one moment, and none half-written.
+//! Reads files as they were at one moment, and no half-written ones.
 
 use std::{
+    cell::OnceCell,
     collections::HashSet,
     fs, io,
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
 
-use admittance_watch::Stamp;
+use admittance_admission::Phase;
+use admittance_watch::{Extensions, Stamp, counts};
 
 use crate::{
-    DefinitionFile,
+    DefinitionFile, DefinitionSet,
     document::{self, Location, Mistake, Mistakes},
 };
 
 /// How many times files that keep changing are read.
 const ATTEMPTS: usize = 10;
+
+/// The extensions of definition files in a directory.
+pub(super) const EXTENSIONS: Extensions = &["yaml", "yml", "json"];
 
 /// How long files must be unchanged until they are taken for complete.
 pub(super) const QUIET: Duration = Duration::from_millis(50);
@@ -54,6 +59,36 @@ pub(crate) fn read(paths: &[PathBuf], mistakes: &mut Mistakes) -> Vec<Definition
 pub(super) struct Found {
     pub(super) files: Vec<DefinitionFile>,
     pub(super) mistakes: Mistakes,
+    /// See [`stages`](Self::stages).
+    stages: OnceCell<Option<Stages>>,
+}
+
+/// Phase, chain and name of each stage.
+pub(super) type Stages = HashSet<(Phase, String, String)>;
+
+impl Found {
+    pub(super) fn of_files(files: Vec<DefinitionFile>) -> Self {
+        Self {
+            files,
+            ..Self::default()
+        }
+    }
+
+    /// All stages of all chains; `None` if there are mistakes. The files are parsed at the first call.
+    pub(super) fn stages(&self) -> Option<&Stages> {
+        let parse = || {
+            let chains = DefinitionSet::of_files(self.files.clone()).chains().ok()?;
+            let stages = chains.iter().flat_map(|chain| {
+                let stages = chain.stages.iter();
+                stages.map(|stage| (chain.phase, chain.name.clone(), stage.spec.name.to_string()))
+            });
+            Some(stages.collect())
+        };
+        match self.mistakes.is_empty() {
+            true => self.stages.get_or_init(parse).as_ref(),
+            false => None,
+        }
+    }
 }
 
 /// An attempt to read files. Lives until they are complete.
@@ -160,8 +195,8 @@ impl Listing {
     /// The texts of the files; `None` if one of them was replaced in the meantime.
     fn read(&self) -> Option<Found> {
         let mut found = Found {
-            files: Vec::new(),
             mistakes: self.mistakes.clone(),
+            ..Found::default()
         };
         for (path, stamp) in &self.files {
             match document::text_of(path) {
@@ -196,18 +231,8 @@ fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// By its name alone. Backups (`a.yaml~`, `#a.yaml#`, `a.yaml.bak`) have another ending; `.#a.yaml` is
-/// hidden.
 pub(super) fn is_definition(file: &Path) -> bool {
-    let hidden = file
-        .file_name()
-        .is_none_or(|name| name.to_string_lossy().starts_with('.'));
-    let known = file.extension().is_some_and(|extension| {
-        ["yaml", "yml", "json"]
-            .iter()
-            .any(|known| extension.eq_ignore_ascii_case(known))
-    });
-    known && !hidden
+    counts(file, EXTENSIONS)
 }
 
 fn of_path(path: &Path, message: String, fix: &str) -> Mistake {

@@ -39,11 +39,7 @@ pub(super) fn write(changes: &[FileChange]) -> Result<(), StoreError> {
 fn undo(changes: &[FileChange]) -> Result<(), (PathBuf, StoreError)> {
     for change in changes.iter().rev() {
         let failed = |error| (change.path.clone(), error);
-        let back = FileChange {
-            path: change.path.clone(),
-            before: change.after.clone(),
-            after: change.before.clone(),
-        };
+        let back = change.reversed();
         match Staged::new(&back) {
             Err(StoreError::ChangedMeanwhile { .. }) => {}
             Err(error) => return Err(failed(error)),

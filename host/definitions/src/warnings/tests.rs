@@ -87,3 +87,64 @@ fn each_webhook_of_a_configuration_has_its_own_rules() {
         "{warning}"
     );
 }
+
+#[test]
+fn rules_that_match_nothing() {
+    for (rule, expected) in [
+        (
+            "resources: [Deployment]",
+            Some(
+                "`Deployment` in `resources` matches no request: resources are in lower case and plural; write deployments, or write Deployment in `kinds`",
+            ),
+        ),
+        (
+            "resources: [Ingress/status]",
+            Some(
+                "`Ingress/status` in `resources` matches no request: resources are in lower case and plural; write ingresses, or write Ingress in `kinds`",
+            ),
+        ),
+        (
+            "resources: [service]",
+            Some("write services, or write service in `kinds`"),
+        ),
+        (
+            "apiVersions: [apps/v1], resources: [deployments]",
+            Some(
+                "`apps/v1` in `apiVersions` matches no request: it is a group and a version; write apps in `apiGroups` and v1 in `apiVersions`",
+            ),
+        ),
+        (
+            "apiGroups: [apps/v1], resources: [deployments]",
+            Some("`apps/v1` in `apiGroups` matches no request"),
+        ),
+        (
+            "apiGroups: [apps], apiVersions: [v1], resources: [deployments/scale]",
+            None,
+        ),
+        ("kinds: [Deployment]", None),
+        ("resources: ['*/scale']", None),
+    ] {
+        for place in ["chain", "stage"] {
+            let (chain, stage) = match place {
+                "chain" => (rule, "kinds: [a]"),
+                _ => ("kinds: [a]", rule),
+            };
+            let text = format!(
+                "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: {{ name: c }}\nspec:\n  \
+                 rules: [{{ operations: [CREATE], {chain} }}]\n  stages: [{{ name: s, rules: [{{ operations: \
+                 [CREATE], {stage} }}], plugin: {{ source: 'file:a.wasm' }} }}]\n"
+            );
+            let chains = load_text("c.yaml", &text).unwrap();
+            let warnings: Vec<_> = chains.iter().flat_map(super::ChainDefinition::warnings).collect();
+            let found = warnings
+                .iter()
+                .map(ToString::to_string)
+                .find(|text| text.contains("matches no request"));
+            match (found, expected) {
+                (None, None) => {}
+                (Some(text), Some(part)) if text.contains(part) => {}
+                (found, _) => panic!("{place}: {rule}: {found:?}"),
+            }
+        }
+    }
+}

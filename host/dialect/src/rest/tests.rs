@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use admittance_admission::{Denial, GroupVersionResource};
 use http::{HeaderName, HeaderValue, Method, header::RETRY_AFTER};
+use serde_json::Value;
 
 use super::*;
 
@@ -308,7 +309,7 @@ fn bodies() {
         let head = head(method, uri);
         let got = match nomad().read(&head, &inspect(&head), &Bytes::from(body)) {
             Ok(Reading::Nothing) => "nothing".to_owned(),
-            Ok(Reading::Admit { request, .. }) => format!(
+            Ok(Reading::Admit { request, .. } | Reading::Fixed { request, .. }) => format!(
                 "{} {} {}",
                 request.namespace.as_deref().unwrap_or("-"),
                 request.name,

@@ -134,8 +134,8 @@ pub fn read_review(text: &[u8]) -> Result<Review, ReviewError> {
     request.namespace = Some(review.namespace).filter(|name| !name.is_empty());
     request.user = review.user_info;
     request.object = object("object", review.object)?;
-    if let Some(raw) = review.object {
-        match request.spelling.canonical(raw.get()) {
+    if let Some(object) = request.object.as_ref().filter(|object| object.is_ambiguous()) {
+        match request.spelling.canonical(object.text()) {
             Ok(None) => {}
             // kube-apiserver reads only the exact spelling, and the patch applies to its own object.
             Ok(Some(_)) => {

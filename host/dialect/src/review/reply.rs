@@ -10,7 +10,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use http::StatusCode;
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::json_reply;
 
@@ -97,6 +97,10 @@ pub fn write_review(version: ReviewVersion, uid: &Uid, outcome: Option<&Outcome>
 pub fn status_reply(status: StatusCode, message: &str) -> http::Response<Bytes> {
     let reason = match status {
         StatusCode::BAD_REQUEST => "BadRequest",
+        StatusCode::UNAUTHORIZED => "Unauthorized",
+        StatusCode::FORBIDDEN => "Forbidden",
+        StatusCode::UNPROCESSABLE_ENTITY => "Invalid",
+        StatusCode::GATEWAY_TIMEOUT => "Timeout",
         StatusCode::NOT_FOUND => "NotFound",
         StatusCode::METHOD_NOT_ALLOWED => "MethodNotAllowed",
         StatusCode::PAYLOAD_TOO_LARGE => "RequestEntityTooLarge",
@@ -105,16 +109,44 @@ pub fn status_reply(status: StatusCode, message: &str) -> http::Response<Bytes> 
         StatusCode::SERVICE_UNAVAILABLE => "ServiceUnavailable",
         _ => "InternalError",
     };
-    let body = json!({
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Failure",
-        "message": message,
-        "reason": reason,
-        "code": status.as_u16(),
-    });
-    json_reply(status, body.to_string())
+    status_with_reason(status, reason, message)
+}
+
+/// As [`status_reply`], with another reason than that of the HTTP status.
+pub fn status_with_reason(status: StatusCode, reason: &str, message: &str) -> http::Response<Bytes> {
+    reply(Status {
+        status: "Failure",
+        message: message.to_owned(),
+        reason,
+        details: None,
+        code: status.as_u16(),
+    })
+}
+
+/// The reply to a refused request of the Kubernetes API: its `Status`.
+pub(crate) fn refusal_reply(refusal: &Refusal) -> http::Response<Bytes> {
+    reply(status(refusal))
+}
+
+fn reply(status: Status<'_>) -> http::Response<Bytes> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Object<'a> {
+        kind: &'static str,
+        api_version: &'static str,
+        metadata: Map<String, Value>,
+        #[serde(flatten)]
+        status: Status<'a>,
+    }
+    let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::FORBIDDEN);
+    let object = Object {
+        kind: "Status",
+        api_version: "v1",
+        metadata: Map::new(),
+        status,
+    };
+    // Serializing strings, numbers and maps of strings does not fail.
+    json_reply(code, serde_json::to_vec(&object).unwrap_or_default())
 }
 
 fn status(refusal: &Refusal) -> Status<'_> {
@@ -186,6 +218,7 @@ fn failed_open(row: &TraceRow) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use admittance_admission::{AuditAnnotation, Denial, Failure, FailureKind, Patch, Phase};
+    use serde_json::json;
 
     use super::*;
 

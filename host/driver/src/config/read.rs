@@ -3,6 +3,7 @@
 //! An invalid value is reported and read as the default of its key, so that the rest of its section is read too: the
 //! result is only used if there were no mistakes.
 
+mod accounts;
 mod admin;
 mod bcs;
 mod definitions;
@@ -11,17 +12,18 @@ mod gateway;
 mod limits;
 mod modules;
 mod namespaces;
+mod outbound;
 mod ports;
 mod rest;
 mod signatures;
 mod upstream;
 mod zookeeper;
 
-use std::{path::Path, time::Duration};
+use std::{net::SocketAddr, path::Path, time::Duration};
 
 use admittance_definitions::{
     Mistakes,
-    document::{self, Node},
+    document::{self, Document, Node},
 };
 
 use self::zookeeper::Ensembles;
@@ -42,8 +44,22 @@ impl Config {
     /// directory.
     pub fn read(path: &Path) -> Result<Self, Mistakes> {
         let mut mistakes = Mistakes::new();
-        let config = document::read_one(path, &mut mistakes)
-            .and_then(|document| config(&document.root(), &mut mistakes));
+        let document = document::read_one(path, &mut mistakes);
+        Self::of_document(document, mistakes)
+    }
+
+    /// The configuration of a webhook server for AdmissionReviews on this address, over plain HTTP; everything else has
+    /// its default.
+    pub fn of_reviews(address: SocketAddr) -> Result<Self, Mistakes> {
+        let text =
+            format!("{{\"listen\": {{\"address\": \"{address}\"}}, \"dialect\": {{\"kubernetes\": {{}}}}}}");
+        let mut mistakes = Mistakes::new();
+        let document = document::read_text("", &text, &mut mistakes).pop();
+        Self::of_document(document, mistakes)
+    }
+
+    fn of_document(document: Option<Document>, mut mistakes: Mistakes) -> Result<Self, Mistakes> {
+        let config = document.and_then(|document| config(&document.root(), &mut mistakes));
         match config {
             Some(config) => mistakes.into_result(config),
             None => Err(mistakes.into_result(()).err().unwrap_or_default()),
@@ -85,6 +101,7 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
     let mut catalog = fields.get_or_default("modules", modules::modules, mistakes);
     catalog.signatures = fields.get_or_default("signatures", signatures::signatures, mistakes);
     let sandbox = fields.get_or_default("sandbox", limits::sandbox, mistakes);
+    let plugin_http = fields.get_or_default("pluginHttp", outbound::plugin_http, mistakes);
     let namespaces = namespaces::namespaces(&mut fields, mistakes);
     let cluster = fields.get_optional("cluster", namespaces::cluster, mistakes);
     let resolve = fields.get_or_default("webhooks", resolve, mistakes);
@@ -102,6 +119,7 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
         history,
         catalog,
         sandbox,
+        plugin_http,
         namespaces,
         cluster,
         resolve,

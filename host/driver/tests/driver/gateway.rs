@@ -1,5 +1,6 @@
 //! A gateway between clients and the drivers of clusters.
 
+mod accounts;
 mod bodies;
 mod discovery;
 mod replies;
@@ -47,6 +48,9 @@ pub(crate) fn gateway(clusters: &[(&str, &[SocketAddr])], change: impl FnOnce(&m
             health: None,
         },
         tokens: None,
+        accounts: None,
+        registration: None,
+        peers: None,
         plain_groups: PlainGroups::default(),
         forward_token: false,
         statuses: Statuses::default(),

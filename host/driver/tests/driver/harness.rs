@@ -12,12 +12,13 @@ use admittance::{
 use admittance_admin::AdminConfig;
 use admittance_bcs::{BcsConfig, SchedulersConfig, UpstreamKind, zookeeper::Ensembles};
 use admittance_driver::{
-    Config, Connections, DefinitionPlace, Driver, FrontConfig, Limits, ListenConfig, LogConfig, Shutdown,
-    Stopped,
+    AdminPort, Config, Connections, DefinitionPlace, Driver, FrontConfig, Limits, ListenConfig, LogConfig,
+    Shutdown, Stopped,
 };
 use admittance_net::{
     tls::{self, ClientTls, ServerTls, Trust},
     upstream::{Server, UpstreamConfig},
+    workers::Workers,
 };
 use axum::{Router, body::Body};
 use bytes::Bytes;
@@ -78,6 +79,8 @@ pub(crate) fn application(name: &str) -> String {
 /// What a driver is to be like, until it is started.
 pub(crate) struct Setup {
     pub(crate) config: Config,
+    /// Whether it serves on the thread of the test, whose metrics and log are its own.
+    is_on_this_thread: bool,
 }
 
 /// A driver that runs.
@@ -124,12 +127,20 @@ impl Setup {
                 history: Default::default(),
                 catalog: Default::default(),
                 sandbox: Default::default(),
+                plugin_http: Default::default(),
                 namespaces: Default::default(),
                 cluster: None,
                 resolve: Vec::new(),
                 log: LogConfig::default(),
             },
+            is_on_this_thread: false,
         }
+    }
+
+    /// Without threads of its own: the metrics and the log of the test's thread get everything.
+    pub(crate) fn on_this_thread(mut self) -> Self {
+        self.is_on_this_thread = true;
+        self
     }
 
     pub(crate) fn limits(mut self, change: impl FnOnce(&mut Limits)) -> Self {
@@ -199,9 +210,11 @@ impl Setup {
             None => None,
         };
         let connections = Connections { ensembles, cluster };
-        let driver = Driver::bind(self.config, connections, host, metrics)
-            .await
-            .unwrap();
+        let admin = AdminPort::open(&self.config, metrics).await.unwrap();
+        let mut driver = Driver::bind(self.config, connections, host, admin).await.unwrap();
+        if !self.is_on_this_thread {
+            driver = driver.workers(Workers::start().unwrap());
+        }
         let shutdown = Shutdown::default();
         Running {
             address: driver.address(),

@@ -269,6 +269,7 @@ async fn health_checks_take_a_server_out_and_bring_it_back() {
                 path: "/health".parse().unwrap(),
                 interval: Duration::from_millis(10),
                 timeout: Duration::from_secs(1),
+                authorization: None,
             });
         })
         .start()

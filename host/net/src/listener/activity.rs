@@ -25,7 +25,8 @@ pub(super) struct Activity(Arc<Inner>);
 struct Inner {
     limits: ConnectionLimits,
     state: Mutex<State>,
-    changed: Notify,
+    /// Notified when the next deadline is earlier than the one that is waited for.
+    is_earlier: Notify,
 }
 
 #[derive(Debug)]
@@ -44,6 +45,8 @@ struct State {
     /// When the first byte of an incomplete head arrived.
     head_since: Option<Instant>,
     idle_since: Instant,
+    /// The deadline that is waited for.
+    wakes_at: Instant,
 }
 
 /// Why a connection is closed.
@@ -78,6 +81,26 @@ impl Inner {
     }
 }
 
+impl State {
+    fn next(&self, head_timeout: Duration) -> Next {
+        if self.busy > 0 {
+            return Next {
+                at: self.next_check,
+                expiry: None,
+            };
+        }
+        let (since, limit, expiry) = match self.head_since {
+            Some(since) => (since, head_timeout, Expiry::Head),
+            None if self.has_served => (self.idle_since, KEEP_ALIVE, Expiry::Idle),
+            None => (self.idle_since, head_timeout, Expiry::Idle),
+        };
+        Next {
+            at: since + limit,
+            expiry: Some(expiry),
+        }
+    }
+}
+
 impl Activity {
     pub(super) fn new(limits: ConnectionLimits) -> Self {
         Self(Arc::new(Inner {
@@ -92,8 +115,9 @@ impl Activity {
                 is_http2: false,
                 head_since: None,
                 idle_since: Instant::now(),
+                wakes_at: Instant::now(),
             }),
-            changed: Notify::new(),
+            is_earlier: Notify::new(),
         }))
     }
 
@@ -109,7 +133,7 @@ impl Activity {
         // Bytes that arrive during a request belong to it, and HTTP/2 sends many frames that are not heads.
         if state.busy == 0 && !state.is_http2 && state.head_since.is_none() {
             state.head_since = Some(Instant::now());
-            self.0.changed.notify_one();
+            self.reschedule(state);
         }
     }
 
@@ -131,8 +155,7 @@ impl Activity {
         let transfer = Transfer::new(client, self.0.limits.transfer, Busy(self.clone()), ended);
         state.transfers.retain(|transfer| transfer.strong_count() > 0);
         state.transfers.push(transfer.watched());
-        drop(state);
-        self.0.changed.notify_one();
+        self.reschedule(state);
         transfer
     }
 
@@ -150,11 +173,11 @@ impl Activity {
     /// Completes when the connection must be closed. Bodies that stall before that are aborted.
     pub(super) async fn expired(&self) -> Expiry {
         loop {
-            let changed = self.0.changed.notified();
+            let is_earlier = self.0.is_earlier.notified();
             let next = self.next();
             if next.at > Instant::now() {
                 tokio::select! {
-                    () = changed => {}
+                    () = is_earlier => {}
                     () = tokio::time::sleep_until(next.at) => {}
                 }
             } else if let Some(expiry) = next.expiry {
@@ -166,22 +189,20 @@ impl Activity {
     }
 
     fn next(&self) -> Next {
-        let state = self.state();
-        let head_timeout = self.0.limits.header_timeout;
-        if state.busy > 0 {
-            return Next {
-                at: state.next_check,
-                expiry: None,
-            };
-        }
-        let (since, limit, expiry) = match state.head_since {
-            Some(since) => (since, head_timeout, Expiry::Head),
-            None if state.has_served => (state.idle_since, KEEP_ALIVE, Expiry::Idle),
-            None => (state.idle_since, head_timeout, Expiry::Idle),
-        };
-        Next {
-            at: since + limit,
-            expiry: Some(expiry),
+        let mut state = self.state();
+        let next = state.next(self.0.limits.header_timeout);
+        state.wakes_at = next.at;
+        next
+    }
+
+    /// To be called after each change of the state. Wakes the connection only if the deadline is earlier now. A later
+    /// one is noticed when the connection wakes at the previous one: most requests end long before that, and waking
+    /// the connection for each of them would cost more.
+    fn reschedule(&self, state: MutexGuard<'_, State>) {
+        let is_earlier = state.next(self.0.limits.header_timeout).at < state.wakes_at;
+        drop(state);
+        if is_earlier {
+            self.0.is_earlier.notify_one();
         }
     }
 
@@ -212,8 +233,7 @@ impl Drop for Busy {
         let mut state = self.0.state();
         state.busy = state.busy.saturating_sub(1);
         state.idle_since = Instant::now();
-        drop(state);
-        self.0.0.changed.notify_one();
+        self.0.reschedule(state);
     }
 }
 

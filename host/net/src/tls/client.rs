@@ -15,18 +15,18 @@ use super::{
 /// The CAs that a client trusts.
 #[derive(Clone, Copy, Debug)]
 pub enum Trust<'a> {
-    /// Those of the operating system. It must have some.
+    /// The CAs of the operating system. It must have some.
     System,
-    /// Those of the operating system, if it has any, and those of a PEM file.
+    /// The CAs of the operating system, if it has any, and the certificates of a PEM file.
     SystemAnd(Option<&'a Path>),
-    /// Those of a PEM file.
+    /// The certificates of a PEM file.
     File(&'a Path),
-    /// These.
+    /// These certificates.
     Only(&'a [CertificateDer<'static>]),
 }
 
 impl<'a> Trust<'a> {
-    /// Those of this file, or else those of the operating system.
+    /// The certificates of this file, or else the CAs of the operating system.
     pub fn file_or_system(file: Option<&'a Path>) -> Self {
         file.map_or(Self::System, Self::File)
     }

@@ -1,11 +1,11 @@
 use std::{
     fmt,
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
-use admittance_watch::{Fingerprint, Watch, WatchConfig, file};
+use admittance_watch::{Reloaded, file};
 use metrics::{counter, gauge};
 use rustls::server::danger::ClientCertVerifier;
 use rustls_pki_types::CertificateDer;
@@ -23,21 +23,10 @@ const REMINDER: Duration = Duration::from_secs(24 * 3600);
 /// TLS material that is reloaded when its files change. Cheap to clone; clones share the material.
 ///
 /// Invalid material is rejected: the last valid one stays in use.
-pub struct Reloading<C>(Arc<Inner<C>>);
-
-struct Inner<C> {
-    current: watch::Sender<Arc<Material<C>>>,
+pub struct Reloading<C> {
+    material: Reloaded<Material<C>>,
     /// `None` if it does not come from files, and never changes.
-    source: Option<Source<C>>,
-}
-
-struct Source<C> {
-    usage: Usage,
-    load: Box<dyn Fn() -> Result<Material<C>, TlsError> + Send + Sync>,
-    /// The fingerprint of the files when they were first read.
-    seen: Fingerprint,
-    /// Why the current content of the files is not in use.
-    problem: Mutex<Option<String>>,
+    usage: Option<Usage>,
 }
 
 /// A configuration, and information about its files.
@@ -113,15 +102,17 @@ impl<C> Material<C> {
 
 impl<C> Clone for Reloading<C> {
     fn clone(&self) -> Self {
-        Self(self.0.clone())
+        Self {
+            material: self.material.clone(),
+            usage: self.usage,
+        }
     }
 }
 
 impl<C> fmt::Debug for Reloading<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let usage = self.0.source.as_ref().map(|source| source.usage);
         f.debug_struct("Reloading")
-            .field("usage", &usage)
+            .field("usage", &self.usage)
             .finish_non_exhaustive()
     }
 }
@@ -129,10 +120,10 @@ impl<C> fmt::Debug for Reloading<C> {
 impl<C> From<C> for Reloading<C> {
     /// Material that never changes.
     fn from(config: C) -> Self {
-        Self(Arc::new(Inner {
-            current: watch::Sender::new(Arc::new(config.into())),
-            source: None,
-        }))
+        Self {
+            material: Reloaded::fixed(config.into()),
+            usage: None,
+        }
     }
 }
 
@@ -142,32 +133,24 @@ impl<C: Send + Sync + 'static> Reloading<C> {
         files: Vec<PathBuf>,
         load: impl Fn() -> Result<Material<C>, TlsError> + Send + Sync + 'static,
     ) -> Result<Self, TlsError> {
-        // Taken before the files are read, so that no change is missed.
-        let seen = Fingerprint::of(files);
-        let material = load()?;
-        Ok(Self(Arc::new(Inner {
-            current: watch::Sender::new(Arc::new(material)),
-            source: Some(Source {
-                usage,
-                load: Box::new(load),
-                seen,
-                problem: Mutex::new(None),
-            }),
-        })))
+        Ok(Self {
+            material: Reloaded::load(files, load)?,
+            usage: Some(usage),
+        })
     }
 
     pub(super) fn subscribe(&self) -> watch::Receiver<Arc<Material<C>>> {
-        self.0.current.subscribe()
+        self.material.subscribe()
     }
 
     /// The configuration for the next connection.
     pub fn current(&self) -> Arc<C> {
-        self.0.current.borrow().config.clone()
+        self.material.current().config.clone()
     }
 
     /// A warning about the file of the private key.
     pub fn warning(&self) -> Option<String> {
-        let material = self.0.current.borrow();
+        let material = self.material.current();
         let path = material.exposed_key.as_ref()?.display();
         Some(format!(
             "{path}: the private key is readable by every user of this machine: chmod o-r {path}"
@@ -176,55 +159,51 @@ impl<C: Send + Sync + 'static> Reloading<C> {
 
     /// The state of the certificate; `None` if it does not come from files.
     pub fn status(&self) -> Option<CertificateStatus> {
-        let source = self.0.source.as_ref()?;
-        let validity = self.0.current.borrow().validity;
-        let problem = source.problem.lock().unwrap_or_else(PoisonError::into_inner);
+        let validity = self.material.current().validity;
         Some(CertificateStatus {
-            certificate: source.usage.as_str(),
+            certificate: self.usage?.as_str(),
             not_after: validity.map(|validity| validity.not_after),
-            problem: problem.clone(),
+            problem: self.material.problem(),
         })
     }
 
     /// Reloads the files whenever they change, and warns before a certificate expires, until this future is
     /// dropped.
     pub async fn keep_fresh(&self) {
-        let Some(source) = &self.0.source else {
+        let Some(usage) = self.usage else {
             return std::future::pending().await;
         };
-        let certificate = source.usage.as_str();
+        let certificate = usage.as_str();
         gauge!(telemetry::CERTIFICATE_RELOADED, "certificate" => certificate).set(1);
         counter!(telemetry::CERTIFICATE_RELOAD_FAILURES, "certificate" => certificate).absolute(0);
-        self.report(source.usage);
-        let mut watch = Watch::since(source.seen.clone(), WatchConfig::default());
-        let mut reminders = tokio::time::interval(REMINDER);
-        reminders.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                _ = watch.changed() => self.reload(source).await,
-                _ = reminders.tick() => self.report_expiry(source.usage),
+        self.report(usage);
+        let remind = async {
+            let mut reminders = tokio::time::interval(REMINDER);
+            reminders.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                reminders.tick().await;
+                self.report_expiry(usage);
             }
+        };
+        let reload = self
+            .material
+            .follow(|loaded| self.report_reload(usage, loaded.map(drop)));
+        tokio::select! {
+            () = reload => {}
+            () = remind => {}
         }
     }
 
-    async fn reload(&self, source: &Source<C>) {
-        let shared = self.clone();
-        let load = move || shared.0.source.as_ref().map(|source| (source.load)());
-        // Otherwise the runtime is stopping.
-        let Ok(Some(loaded)) = tokio::task::spawn_blocking(load).await else {
-            return;
-        };
-        let certificate = source.usage.as_str();
-        let problem = match loaded {
-            Ok(material) => {
-                self.0.current.send_replace(Arc::new(material));
+    fn report_reload(&self, usage: Usage, loaded: Result<(), &str>) {
+        let certificate = usage.as_str();
+        match loaded {
+            Ok(()) => {
                 tracing::info!(
                     certificate,
                     "changed TLS files were loaded; new connections use them"
                 );
-                self.report(source.usage);
-                self.report_expiry(source.usage);
-                None
+                self.report(usage);
+                self.report_expiry(usage);
             }
             Err(error) => {
                 tracing::warn!(
@@ -232,12 +211,10 @@ impl<C: Send + Sync + 'static> Reloading<C> {
                     "changed TLS files are invalid; the previous ones stay in use"
                 );
                 counter!(telemetry::CERTIFICATE_RELOAD_FAILURES, "certificate" => certificate).increment(1);
-                Some(error.to_string())
             }
-        };
-        let is_good = f64::from(u8::from(problem.is_none()));
+        }
+        let is_good = f64::from(u8::from(loaded.is_ok()));
         gauge!(telemetry::CERTIFICATE_RELOADED, "certificate" => certificate).set(is_good);
-        *source.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
     }
 
     fn report(&self, usage: Usage) {
@@ -245,7 +222,7 @@ impl<C: Send + Sync + 'static> Reloading<C> {
         if let Some(warning) = self.warning() {
             tracing::warn!(certificate, "{warning}");
         }
-        let Some(validity) = self.0.current.borrow().validity else {
+        let Some(validity) = self.material.current().validity else {
             return;
         };
         gauge!(telemetry::CERTIFICATE_EXPIRY, "certificate" => certificate).set(validity.not_after_seconds());
@@ -259,7 +236,7 @@ impl<C: Send + Sync + 'static> Reloading<C> {
     }
 
     fn report_expiry(&self, usage: Usage) {
-        let validity = self.0.current.borrow().validity;
+        let validity = self.material.current().validity;
         let Some((validity, expiry)) = validity.and_then(|it| Some((it, it.expiry(SystemTime::now())?)))
         else {
             return;

@@ -1,16 +1,28 @@
-use std::{sync::Arc, time::Duration};
+use std::{
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use http::{Request, Response, Uri};
-use hyper::body::Incoming;
+use hyper::{
+    body::Incoming,
+    rt::{Read, ReadBufCursor, Write},
+};
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream, ResolveServerName};
 use hyper_util::{
-    client::legacy::{Client, Error, connect::HttpConnector},
+    client::legacy::{
+        Client, Error,
+        connect::{Connected, Connection, HttpConnector, dns::GaiResolver},
+    },
     rt::{TokioExecutor, TokioIo, TokioTimer},
 };
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tower::{BoxError, ServiceExt, service_fn, timeout::Timeout, util::BoxCloneSyncService};
 
-use crate::{body::ReplayBody, tls::ClientTls};
+use crate::{body::ReplayBody, tls::ClientTls, workers};
 
 /// Upstreams usually close idle connections after a minute or more; closing them earlier avoids sending a
 /// request on a connection that is being closed.
@@ -19,15 +31,97 @@ const IDLE: Duration = Duration::from_secs(30);
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// Connects to servers, with TLS if their URL says so.
-pub type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, BoxError>;
+pub type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<Wire>, BoxError>;
 
-/// The pooled connections to the upstream.
+/// Connects to the server at a URL, without TLS: by TCP, or in another way.
+pub type Dial = BoxCloneSyncService<Uri, Wire, BoxError>;
+
+/// The bytes of a connection, however it was made.
+pub struct Wire(Box<dyn Bytes>);
+
+trait Bytes: Read + Write + Send + Unpin {}
+
+impl<T: Read + Write + Send + Unpin> Bytes for T {}
+
+impl Wire {
+    pub fn new(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> Self {
+        Self(Box::new(TokioIo::new(stream)))
+    }
+}
+
+impl std::fmt::Debug for Wire {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Wire")
+    }
+}
+
+impl Connection for Wire {
+    fn connected(&self) -> Connected {
+        Connected::new()
+    }
+}
+
+impl Read for Wire {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buffer)
+    }
+}
+
+impl Write for Wire {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.0.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write_vectored(cx, bytes)
+    }
+}
+
+/// By TCP.
+fn tcp() -> Dial {
+    let tcp = tcp_connector();
+    let dial = service_fn(move |server: Uri| {
+        let connecting = tcp.clone().oneshot(server);
+        async move { Ok::<_, BoxError>(Wire(Box::new(connecting.await?))) }
+    });
+    BoxCloneSyncService::new(dial)
+}
+
+/// The pooled connections to the upstream: a pool for each of the workers, and one for other threads.
 #[derive(Clone, Debug)]
-pub(super) struct Pool(Client<Connector, ReplayBody>);
+pub(super) struct Pool {
+    of_workers: Vec<Client<Connector, ReplayBody>>,
+    of_others: Client<Connector, ReplayBody>,
+}
 
-/// For connections to which TLS may be added.
+/// Makes TCP connections, to which a layer above may add TLS.
 pub fn tcp_connector() -> HttpConnector {
-    let mut tcp = HttpConnector::new();
+    tcp_connector_with(GaiResolver::new())
+}
+
+/// The same with another way to resolve host names.
+pub fn tcp_connector_with<R>(resolver: R) -> HttpConnector<R> {
+    let mut tcp = HttpConnector::new_with_resolver(resolver);
     // The TLS layer above decides about the scheme.
     tcp.enforce_http(false);
     // A request is one small write and one read, so Nagle's algorithm would only add latency.
@@ -36,31 +130,41 @@ pub fn tcp_connector() -> HttpConnector {
     tcp
 }
 
-/// `connect_timeout` is for DNS, connection and TLS handshake together.
+/// By TCP. `connect_timeout` is for DNS, connection and TLS handshake together.
 pub fn connector(tls: ClientTls, connect_timeout: Duration) -> Connector {
-    let tcp = tcp_connector();
+    over(tcp(), tls, connect_timeout)
+}
+
+fn over(dial: Dial, tls: ClientTls, connect_timeout: Duration) -> Connector {
     // The current configuration at each connection. Sessions are resumed as long as it stays the same.
     let names: Arc<dyn ResolveServerName + Send + Sync> = {
         let tls = tls.clone();
         Arc::new(move |server: &Uri| tls.server_name(server))
     };
     let connector = service_fn(move |server: Uri| {
-        HttpsConnector::new(tcp.clone(), tls.current(), false, names.clone()).oneshot(server)
+        HttpsConnector::new(dial.clone(), tls.current(), false, names.clone()).oneshot(server)
     });
     BoxCloneSyncService::new(Timeout::new(connector, connect_timeout))
 }
 
 impl Pool {
-    /// `connect_timeout` is for DNS, connection and TLS handshake together.
-    pub(super) fn new(tls: ClientTls, connect_timeout: Duration) -> Self {
-        let client = Client::builder(TokioExecutor::new())
-            .pool_idle_timeout(IDLE)
-            .pool_timer(TokioTimer::new())
-            .build(connector(tls, connect_timeout));
-        Self(client)
+    /// Without `dial`, by TCP. `connect_timeout` is for DNS, connection and TLS handshake together.
+    pub(super) fn new(dial: Option<Dial>, tls: ClientTls, connect_timeout: Duration) -> Self {
+        let connector = over(dial.unwrap_or_else(tcp), tls, connect_timeout);
+        let client = || {
+            Client::builder(TokioExecutor::new())
+                .pool_idle_timeout(IDLE)
+                .pool_timer(TokioTimer::new())
+                .build(connector.clone())
+        };
+        Self {
+            of_workers: (0..workers::count()).map(|_| client()).collect(),
+            of_others: client(),
+        }
     }
 
     pub(super) async fn request(&self, request: Request<ReplayBody>) -> Result<Response<Incoming>, Error> {
-        self.0.request(request).await
+        let of_worker = workers::index().and_then(|index| self.of_workers.get(index));
+        of_worker.unwrap_or(&self.of_others).request(request).await
     }
 }

@@ -5,7 +5,7 @@ use std::{
 
 use axum::body::Body;
 use futures_util::future::join_all;
-use http::{Request, Version};
+use http::{Request, Version, header::AUTHORIZATION};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::{HealthCheck, Pool, Server, ServerSet};
@@ -63,6 +63,9 @@ async fn probe(server: &Server, pool: &Pool, check: &HealthCheck) -> Result<(), 
     let mut request = Request::new(ReplayBody::new(Body::empty()).0);
     *request.uri_mut() = server.uri(check.path.clone());
     *request.version_mut() = Version::HTTP_11;
+    if let Some(value) = &check.authorization {
+        request.headers_mut().insert(AUTHORIZATION, value.clone());
+    }
     match tokio::time::timeout(check.timeout, pool.request(request)).await {
         Ok(Ok(response)) if response.status().is_success() => Ok(()),
         Ok(Ok(response)) => Err(format!("{} replied {}", check.path, response.status())),

@@ -8,8 +8,9 @@ use crate::Moment;
 /// A table that is or was live. Exists as long as the history keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Revision {
-    /// Counts up from 1.
+    /// Its number, from 1.
     pub number: u64,
     /// When it first went live.
     pub at: Moment,
@@ -18,15 +19,16 @@ pub struct Revision {
     /// The user who requested it; absent if no user did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// How many chains it has.
+    /// The number of its chains.
     pub chains: usize,
-    /// The plugins in it, and which module each is.
+    /// Its plugins, with their modules.
     pub modules: Vec<RevisionModule>,
 }
 
 /// The action that created a revision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum Origin {
     /// The program's start.
     Start,
@@ -45,7 +47,7 @@ pub enum Origin {
     },
     /// `rollback`: an earlier revision went live again. It stays until the files change.
     RolledBack {
-        /// Which.
+        /// The earlier revision.
         to: u64,
     },
 }
@@ -53,23 +55,24 @@ pub enum Origin {
 /// A plugin of a revision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct RevisionModule {
     /// Phase, chain and stage: `Mutating:pods/images`.
     pub stage: String,
     /// Whether it is the stage's candidate.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub candidate: bool,
-    /// Where the module was.
+    /// The source of the module.
     pub source: String,
     /// The sha256 digest of the module.
     pub digest: String,
-    /// What the plugin calls itself.
+    /// The plugin's own name.
     pub plugin: String,
-    /// Its own version.
+    /// The plugin's own version.
     pub version: String,
 }
 
-/// A revision with the definitions that it was made of.
+/// A revision with its definitions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -93,19 +96,20 @@ impl RevisionDetail {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct RevisionFile {
-    /// Where it was.
+    /// Its path.
     pub path: PathBuf,
-    /// What it said.
+    /// Its text.
     pub text: String,
 }
 
 /// The differences between two revisions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Comparison {
-    /// The older one, usually.
+    /// The number of the first revision, usually the older one.
     pub from: u64,
-    /// The newer one.
+    /// The number of the second revision.
     pub to: u64,
     /// The definition files, as a unified diff; empty when they are the same.
     pub text: String,
@@ -116,6 +120,7 @@ pub struct Comparison {
 /// A plugin that was changed, added or removed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct ModuleChange {
     /// Phase, chain and stage.
     pub stage: String,

@@ -76,18 +76,7 @@ pub(super) fn apply(
     answered: &mut Value,
 ) -> usize {
     let is_secret = request.kind.group.is_empty() && request.kind.kind == "Secret";
-    let own = if is_secret {
-        [
-            "/data/*",
-            "/stringData/*",
-            "/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration",
-        ]
-        .iter()
-        .filter_map(|text| text.parse().ok())
-        .collect()
-    } else {
-        Vec::new()
-    };
+    let own = own(is_secret);
     let mut count = 0;
     for redaction in redactions.iter().chain(&own) {
         for name in ["object", "oldObject"] {
@@ -107,6 +96,28 @@ pub(super) fn apply(
         }
     }
     count
+}
+
+/// Redacts these values, and secrets, in another value. Returns the number of redacted values.
+pub(super) fn apply_to(value: &mut Value, is_secret: bool, redactions: &[Redaction]) -> usize {
+    let own = own(is_secret);
+    let all = redactions.iter().chain(&own);
+    all.map(|redaction| redact(value, &redaction.0)).sum()
+}
+
+/// What is always redacted.
+fn own(is_secret: bool) -> Vec<Redaction> {
+    if !is_secret {
+        return Vec::new();
+    }
+    [
+        "/data/*",
+        "/stringData/*",
+        "/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration",
+    ]
+    .iter()
+    .filter_map(|text| text.parse().ok())
+    .collect()
 }
 
 /// Replaces the values at the path.

@@ -2,7 +2,11 @@
 
 use admittance::Origin;
 
-use crate::scene::{Scene, by, chain, live};
+use crate::{
+    scene::{Scene, by, chain, live},
+    shelf::Shelf,
+    stores::{bcs, builder},
+};
 
 #[tokio::test]
 async fn a_rollback_holds_until_the_files_change() {
@@ -77,4 +81,29 @@ async fn going_back_to_what_is_gone_is_refused() {
     // In memory too one can go back.
     host.rollback(1, None).await.unwrap();
     assert_eq!(live(&host), "3 a=1");
+}
+
+/// A rollback replaces what was read before it. Only the next reading tells what the stores hold, so a change that is
+/// being read counts as a later one.
+#[tokio::test]
+async fn a_change_that_is_being_read_follows_a_rollback() {
+    let (scene, shelf) = (Scene::new(), Shelf::new("a"));
+    shelf.put("n/x", &bcs("x", "Application", "1"));
+    let host = builder(&scene, &shelf).build().await.unwrap();
+    shelf.put("n/x", &bcs("x", "Application", "2"));
+    host.reload().await.unwrap();
+    // The same as before, and another change.
+    for (change, expected) in [("2", "3 n/x=1"), ("3", "5 n/x=3")] {
+        shelf.put("n/x", &bcs("x", "Application", change));
+        let (has_read, release) = shelf.hold_reading();
+        let reading = {
+            let host = host.clone();
+            tokio::spawn(async move { host.reload().await.map(drop) })
+        };
+        has_read.await.unwrap();
+        host.rollback(1, None).await.unwrap();
+        drop(release);
+        reading.await.unwrap().unwrap();
+        assert_eq!(live(&host), expected);
+    }
 }

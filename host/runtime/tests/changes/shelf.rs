@@ -14,7 +14,7 @@ use admittance::{
     definitions::{DefinitionFile, DefinitionId, DefinitionStore, FileChange, StoreError},
 };
 use serde_json::Value;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 /// Definitions in memory, which others may change and which can be lost. Like a store of resources it
 /// writes JSON in its own way. Its clones are of one store.
@@ -37,6 +37,8 @@ struct State {
     is_lost: bool,
     /// Another writer is faster than the next commit.
     conflicts: bool,
+    /// The next reading signals that it has the content, and waits.
+    hold: Option<(oneshot::Sender<()>, oneshot::Receiver<()>)>,
     commits: usize,
 }
 
@@ -67,6 +69,13 @@ impl Shelf {
 
     pub(crate) fn is_lost(&self, is_lost: bool) {
         self.happen(|state| state.is_lost = is_lost);
+    }
+
+    /// Holds the next reading: the receiver tells when it has read the content, which it gives once the sender is dropped.
+    pub(crate) fn hold_reading(&self) -> (oneshot::Receiver<()>, oneshot::Sender<()>) {
+        let ((reached, has_read), (release, released)) = (oneshot::channel(), oneshot::channel());
+        self.0.state.lock().unwrap().hold = Some((reached, released));
+        (has_read, release)
     }
 
     pub(crate) fn conflict_once(&self) {
@@ -103,6 +112,21 @@ impl Shelf {
             reason: "it is away".to_owned(),
         }
     }
+
+    /// What a reading gives.
+    fn files(&self, state: &State) -> Result<Vec<DefinitionFile>, StoreError> {
+        if state.is_lost {
+            return Err(self.unreachable());
+        }
+        let entry = |(path, text): (&PathBuf, &String)| {
+            let place = path.strip_prefix(self.location()).ok().map(|name| DefinitionId {
+                kind: "admissionwebhook".to_owned(),
+                name: name.display().to_string(),
+            });
+            DefinitionFile::entry(path, text, place)
+        };
+        Ok(state.texts.iter().map(entry).collect())
+    }
 }
 
 #[async_trait]
@@ -123,18 +147,15 @@ impl DefinitionStore for Shelf {
 
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
         self.0.read.store(*self.0.version.borrow(), Ordering::SeqCst);
-        let state = self.0.state.lock().unwrap();
-        if state.is_lost {
-            return Err(self.unreachable());
-        }
-        let entry = |(path, text): (&PathBuf, &String)| {
-            let place = path.strip_prefix(self.location()).ok().map(|name| DefinitionId {
-                kind: "admissionwebhook".to_owned(),
-                name: name.display().to_string(),
-            });
-            DefinitionFile::entry(path, text, place)
+        let (files, hold) = {
+            let mut state = self.0.state.lock().unwrap();
+            (self.files(&state), state.hold.take())
         };
-        Ok(state.texts.iter().map(entry).collect())
+        if let Some((reached, released)) = hold {
+            let _ = reached.send(());
+            let _ = released.await;
+        }
+        files
     }
 
     async fn commit(&self, changes: &[FileChange]) -> Result<(), StoreError> {

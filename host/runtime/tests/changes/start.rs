@@ -2,7 +2,11 @@
 
 use std::fs;
 
-use admittance::{Digest, Error, definitions::FileChange};
+use admittance::{
+    Digest, Error, Host,
+    admission::{FailurePolicy, Operation, Protocol, ReviewVersion, Rule, WebhookTarget},
+    definitions::{ChainDefinition, FileChange, HookDefinition, StageDefinition, WebhookDefinition},
+};
 use serde_json::{Value, json};
 
 use crate::scene::{Scene, by, chain, live};
@@ -77,10 +81,9 @@ async fn interrupted(scene: &Scene, written: usize) -> Vec<FileChange> {
     drop(host);
     let changes: Vec<_> = [("a", "a.yaml"), ("b", "b.yaml"), ("c", "AdmissionChain-c.yaml")]
         .into_iter()
-        .map(|(name, file)| FileChange {
-            path: scene.chains().join(file),
-            before: (name != "c").then(|| chain(name, "1")),
-            after: Some(chain(name, "2")),
+        .map(|(name, file)| {
+            let before = (name != "c").then(|| chain(name, "1"));
+            FileChange::new(scene.chains().join(file), before, Some(chain(name, "2")))
         })
         .collect();
     for change in &changes {
@@ -140,4 +143,30 @@ async fn a_change_that_cannot_be_completed_is_told() {
     );
     fs::remove_dir(scene.chains().join("AdmissionChain-c.yaml")).unwrap();
     assert_eq!(live(&scene.start().await.unwrap()), "2 a=2 b=2 c=2");
+}
+
+/// Its definition is not parsed from a document.
+#[tokio::test]
+async fn a_chain_that_the_program_defines() {
+    let protocol = Protocol::AdmissionReview {
+        versions: vec![ReviewVersion::V1],
+    };
+    let define = |url: &str| {
+        let target = WebhookTarget::Url(url.parse().unwrap());
+        let hook = HookDefinition::Webhook(WebhookDefinition::new(protocol.clone(), target));
+        let mut stage = StageDefinition::new("hook", hook);
+        stage.spec.failure_policy = FailurePolicy::Ignore;
+        let rules = vec![Rule::for_operations([Operation::Create])];
+        Host::builder().definition(ChainDefinition::new("owners", rules, vec![stage]))
+    };
+    let host = define("https://127.0.0.1:1/1").build().await.unwrap();
+    assert_eq!(live(&host), "1 owners=1");
+    let stage = &host.status().chains[0].stages[0];
+    assert_eq!(stage.failure_policy, FailurePolicy::Ignore);
+    let error = define("http://127.0.0.1:1/1")
+        .build()
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(error.starts_with("stage hook: "), "{error}");
 }

@@ -210,3 +210,25 @@ async fn a_store_is_changed_without_a_history() {
     assert!(matches!(error, ChangeError::NoHistory), "{error}");
     assert_eq!(scene.read("a.yaml"), chain("a", "1"));
 }
+
+/// What was read while a change was prepared is not forgotten, even if the change writes nothing.
+#[tokio::test]
+async fn a_problem_that_is_found_meanwhile_stays() {
+    let (scene, shelf) = (Scene::new(), Shelf::new("a"));
+    let [x, y] = [bcs("x", "Application", "1"), bcs("y", "Secret", "1")];
+    shelf.put("n/x", &x);
+    shelf.put("n/y", &y);
+    let host = builder(&scene, &shelf).build().await.unwrap();
+    let (has_read, release) = shelf.hold_reading();
+    let applying = {
+        let host = host.clone();
+        tokio::spawn(async move { host.apply(&y, "new", &by("ci")).await })
+    };
+    has_read.await.unwrap();
+    shelf.put("n/x", "nonsense");
+    host.reload().await.unwrap();
+    assert_eq!(live(&host), "1 n/x=1 n/y=1 !");
+    drop(release);
+    assert_eq!(applying.await.unwrap().unwrap().revision, 1);
+    assert_eq!(live(&host), "1 n/x=1 n/y=1 !");
+}

@@ -8,6 +8,7 @@ use admittance_sandbox::{Configured, Limits, PluginConfig};
 use crate::{
     guest::{ANSWER, Answer, CONFIGURED, Guest, SCRATCH, TEXT, data},
     harness::{answer, call, config, load, load_with, request, sandbox, small},
+    shell::in_a_shell,
 };
 
 fn verdict(response: &Response) -> String {
@@ -199,6 +200,39 @@ async fn settings_are_kept_in_a_snapshot() {
     for _ in 0..3 {
         assert_eq!(verdict(&call(&plugin).await.unwrap()), "deny 407  ");
     }
+}
+
+#[tokio::test]
+async fn settings_are_kept_in_a_snapshot_of_nested_components() {
+    let component = keeps_settings().component();
+    for (times, why) in [(1, None), (2, Some("instantiated twice"))] {
+        let sandbox = sandbox();
+        let prepared = sandbox
+            .prepare(in_a_shell(&component, times), "7", &config())
+            .await
+            .unwrap();
+        let reason = match prepared.configured() {
+            Configured::Snapshot => None,
+            Configured::PerCall { reason } => Some(reason.as_str()),
+        };
+        assert_eq!(reason.is_some(), why.is_some(), "{reason:?}");
+        assert!(
+            reason.unwrap_or_default().contains(why.unwrap_or_default()),
+            "{reason:?}"
+        );
+        let plugin = sandbox.load(&prepared, &config()).unwrap();
+        for _ in 0..3 {
+            assert_eq!(verdict(&call(&plugin).await.unwrap()), "deny 407  ");
+        }
+    }
+    // Deeper ones are not snapshotted.
+    let prepared = sandbox()
+        .prepare(in_a_shell(&in_a_shell(&component, 1), 1), "7", &config())
+        .await;
+    let Configured::PerCall { reason } = prepared.unwrap().configured().clone() else {
+        panic!("a component in a component in a component has a snapshot")
+    };
+    assert!(reason.contains("nested components with modules"), "{reason}");
 }
 
 #[tokio::test]

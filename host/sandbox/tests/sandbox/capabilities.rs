@@ -3,11 +3,10 @@
 use std::sync::{Arc, Mutex};
 
 use admittance_admission::{
-    ClusterError, ClusterKind, ClusterReader, Deadline, FailureKind, Grants, Hook, Verdict,
+    ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Deadline, FailureKind, Grants, Hook,
+    HttpError, HttpGrant, HttpOrigin, HttpRequest, HttpResponse, HttpSender, Verdict,
 };
-use admittance_sandbox::{
-    Configured, Error, HttpError, HttpRequest, HttpResponse, HttpSender, PluginConfig, Step,
-};
+use admittance_sandbox::{Configured, PluginConfig};
 use async_trait::async_trait;
 
 use crate::{
@@ -19,7 +18,7 @@ fn with(grants: Grants) -> PluginConfig {
     PluginConfig { grants, ..config() }
 }
 
-const GET: &str = r#"(import "admittance:plugin/cluster@0.1.0" "get"
+const GET: &str = r#"(import "admittance:plugin/cluster@0.1.1" "get"
     (func $get (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32)))"#;
 
 /// Reads `v1/Node` `a`; the answer is at `SCRATCH`.
@@ -72,17 +71,24 @@ impl ClusterReader for Echo {
     async fn list(
         &self,
         _kind: &ClusterKind,
-        _namespace: Option<&str>,
-        _label_selector: &str,
+        _query: &ClusterQuery,
         _deadline: Deadline,
-    ) -> Result<Vec<String>, ClusterError> {
+    ) -> Result<ClusterPage, ClusterError> {
         Err(ClusterError::Timeout)
     }
 }
 
 #[async_trait]
 impl HttpSender for Echo {
-    async fn send(&self, request: HttpRequest, _deadline: Deadline) -> Result<HttpResponse, HttpError> {
+    async fn send(
+        &self,
+        _grant: &HttpGrant,
+        request: HttpRequest,
+        _deadline: Deadline,
+    ) -> Result<HttpResponse, HttpError> {
+        if request.url.path() == "/private" {
+            return Err(HttpError::Denied("that is a private address".to_owned()));
+        }
         self.asked
             .lock()
             .unwrap()
@@ -97,7 +103,12 @@ struct Silent;
 
 #[async_trait]
 impl HttpSender for Silent {
-    async fn send(&self, _request: HttpRequest, _deadline: Deadline) -> Result<HttpResponse, HttpError> {
+    async fn send(
+        &self,
+        _grant: &HttpGrant,
+        _request: HttpRequest,
+        _deadline: Deadline,
+    ) -> Result<HttpResponse, HttpError> {
         std::future::pending().await
     }
 }
@@ -135,7 +146,7 @@ async fn the_cluster_is_read_when_it_is_granted() {
     }
 }
 
-const SEND: &str = r#"(import "admittance:plugin/http@0.1.0" "send"
+const SEND: &str = r#"(import "admittance:plugin/http@0.1.1" "send"
     (func $send (param i32 i32 i32 i32 i32 i32 i32 i32 i32)))"#;
 
 /// Sends a `GET` to this address. A granted one that is answered gives a denial with its status; any
@@ -158,19 +169,47 @@ fn sender(url: &str) -> Guest {
         .with_data(TEXT, format!("GET{url}").as_bytes())
 }
 
+fn granted(origin: &str) -> HttpGrant {
+    origin.parse::<HttpOrigin>().unwrap().into()
+}
+
 #[tokio::test]
 async fn requests_go_to_granted_origins() {
     let echo = Arc::new(Echo::default());
     let http: Arc<dyn HttpSender> = echo.clone();
     let sandbox = sandbox_with(|config| config.http = Some(http));
+    let narrow = HttpGrant {
+        paths: vec!["/v1/".parse().unwrap()],
+        ..granted("https://c.example")
+    };
+    let posts = HttpGrant {
+        methods: ["POST".to_owned()].into(),
+        ..granted("https://d.example")
+    };
     let grants = Grants {
-        http: ["https://a.example".parse().unwrap()].into(),
+        http: vec![
+            granted("https://a.example"),
+            granted("http://127.0.0.1:81"),
+            narrow,
+            posts,
+        ],
         ..Grants::default()
     };
     for (url, expected) in [
         ("https://a.example/x?y", Ok("504")),
         ("https://A.example:443/", Ok("504")),
         ("http://a.example/", Ok("allow")),
+        ("http://127.0.0.1:81/x", Ok("504")),
+        ("https://c.example/v1/x", Ok("504")),
+        (
+            "https://c.example/v2/x",
+            Err("add the path to `paths` of `https://c.example` in `allow.http`"),
+        ),
+        (
+            "https://d.example/",
+            Err("add `GET` to `methods` of `https://d.example` in `allow.http`"),
+        ),
+        ("https://a.example/private", Err("that is a private address")),
         ("https://u:p@a.example/", Ok("allow")),
         ("https://a.example/#f", Ok("allow")),
         ("nothing", Ok("allow")),
@@ -207,51 +246,76 @@ async fn requests_go_to_granted_origins() {
     }
     assert_eq!(
         *echo.asked.lock().unwrap(),
-        ["GET https://a.example/x?y", "GET https://a.example/"]
+        [
+            "GET https://a.example/x?y",
+            "GET https://a.example/",
+            "GET http://127.0.0.1:81/x",
+            "GET https://c.example/v1/x"
+        ]
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_host_function_that_does_not_answer_ends_at_the_deadline() {
+async fn a_host_function_that_does_not_answer_leaves_time_for_the_plugin() {
     let sandbox = sandbox_with(|config| config.http = Some(Arc::new(Silent)));
     let grants = Grants {
-        http: ["https://a.example".parse().unwrap()].into(),
+        http: vec![granted("https://a.example")],
         ..Grants::default()
     };
     let plugin = load_with(&sandbox, &sender("https://a.example/"), "{}", &with(grants))
         .await
         .unwrap();
-    let deadline = Deadline::after(std::time::Duration::from_secs(5));
-    // The guest gets the timeout error, and may still answer if it is quick.
-    match plugin.admit(&request(), deadline).await {
-        Ok(_) => {}
-        Err(failure) => assert_eq!(failure.kind, FailureKind::Timeout, "{failure}"),
-    }
-    assert!(deadline.has_passed());
+    let deadline = Deadline::after(std::time::Duration::from_secs(1));
+    // The guest gets the error `timeout`, and allows.
+    plugin.admit(&request(), deadline).await.unwrap();
+    let left = deadline.remaining().as_millis();
+    assert!((1..=100).contains(&left), "{left}");
     assert_eq!(sandbox.free_slots(), 1);
 }
 
 #[tokio::test]
 async fn nothing_is_granted_to_configure() {
+    let echo = Arc::new(Echo::default());
+    let (reader, http): (Arc<dyn ClusterReader>, Arc<dyn HttpSender>) = (echo.clone(), echo.clone());
+    let sandbox = sandbox_with(|config| {
+        config.cluster = Some(reader);
+        config.http = Some(http);
+    });
     let grants = Grants {
         cluster: [ClusterKind::new("v1", "Node")].into(),
+        http: vec![granted("https://a.example")],
         ..Grants::default()
     };
-    let guest = Guest::default()
-        .with_items(GET)
-        .with_data(TEXT, b"v1Nodea")
-        .with_configure(&get());
-    let error = load_with(sandbox(), &guest, "{}", &with(grants))
-        .await
-        .unwrap_err();
-    let Error::Call {
-        step: Step::Configure,
-        failure,
-    } = error
-    else {
-        panic!("{error}")
+    // `err(unavailable(...))`, or else a trap: the tag of the result, and that of the error.
+    let unavailable = |call: String, error: u32| {
+        format!(
+            "{call} (if (i32.or (i32.ne (i32.load8_u (i32.const {SCRATCH})) (i32.const 1))
+                 (i32.load8_u (i32.const {}))) (then unreachable))",
+            SCRATCH + error
+        )
     };
-    assert_eq!(failure.kind, FailureKind::CapabilityDenied);
+    let (get, text) = (unavailable(get(), 4), "v1Nodea");
+    let reads = Guest::default()
+        .with_items(GET)
+        .with_data(TEXT, text.as_bytes())
+        .with_configure(&get);
+    let url = "https://a.example/";
+    let send = format!(
+        "(call $send (i32.const {TEXT}) (i32.const 3) (i32.const {}) (i32.const {})
+            (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const {SCRATCH}))",
+        TEXT + 3,
+        url.len()
+    );
+    let sends = Guest::default()
+        .with_items(SEND)
+        .with_data(TEXT, format!("GET{url}").as_bytes())
+        .with_configure(&unavailable(send, 8));
+    for guest in [reads, sends] {
+        load_with(&sandbox, &guest, "{}", &with(grants.clone()))
+            .await
+            .unwrap();
+    }
+    assert!(echo.asked.lock().unwrap().is_empty());
 }
 
 #[tokio::test]

@@ -173,7 +173,7 @@ impl Guest {
             .push_path(concat!(env!("CARGO_MANIFEST_DIR"), "/../../wit"))
             .unwrap();
         let world = format!(
-            "package test:guest;\nworld guest {{\n include admittance:plugin/plugin@0.1.0;\n{}\n}}\n{WASI}",
+            "package test:guest;\nworld guest {{\n include admittance:plugin/plugin@0.1.1;\n{}\n}}\n{WASI}",
             self.world
         );
         let package = resolve.push_str("guest.wit", &world).unwrap();

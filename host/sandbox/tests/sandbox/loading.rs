@@ -1,8 +1,14 @@
 //! Which modules are loaded, and why others are refused.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
-use admittance_admission::FailureKind;
+use admittance_admission::{Digest, FailureKind};
 use admittance_sandbox::{Configured, Error, Limits, PluginConfig, Prepared, Step};
 
 use crate::{
@@ -51,10 +57,42 @@ async fn what_is_not_a_plugin() {
         .with_items(r#"(import "wasi:cli/exit@0.2.3" "no-such-exit" (func $it))"#)
         .component();
     for (case, module, says) in [
-        ("nothing", Vec::new(), "not WebAssembly"),
+        ("nothing", Vec::new(), "the file is empty"),
+        (
+            "a library",
+            b"!<arch>\nlib.rmeta".to_vec(),
+            "add `crate-type = [\"cdylib\"]`",
+        ),
+        (
+            "a beginning",
+            component[..5].to_vec(),
+            "the module is cut off: it has only 5 bytes",
+        ),
+        (
+            "half",
+            component[..component.len() / 2].to_vec(),
+            "the module is cut off: unexpected end-of-file",
+        ),
+        (
+            "async",
+            text("(component (core func (canon task.cancel)))"),
+            "needs component-model async, which this host does not support",
+        ),
+        (
+            "a program",
+            text(
+                r#"(component
+                    (core module $m (func (export "run") (result i32) i32.const 0))
+                    (core instance $i (instantiate $m))
+                    (func $run (result (result)) (canon lift (core func $i "run")))
+                    (instance $it (export "run" (func $run)))
+                    (export "wasi:cli/run@0.2.3" (instance $it)))"#,
+            ),
+            "it is a program with a `main`",
+        ),
         ("text", b"hello".to_vec(), "not WebAssembly"),
         ("a core module", text("(module)"), "core module"),
-        ("cut off", cut_off, "does not compile"),
+        ("cut off", cut_off, "the module is cut off"),
         (
             "an empty component",
             text("(component)"),
@@ -75,7 +113,7 @@ async fn what_is_not_a_plugin() {
             "another version",
             replaced(
                 &component,
-                "admittance:plugin/types@0.1.0",
+                "admittance:plugin/types@0.1.1",
                 "admittance:plugin/types@0.9.0",
             ),
             "version 0.9.0 of admittance:plugin, and this host accepts 0.1.x",
@@ -106,10 +144,36 @@ async fn what_is_not_a_plugin() {
 async fn a_patch_version_of_the_contract_is_accepted() {
     let component = replaced(
         &Guest::default().component(),
-        "admittance:plugin/types@0.1.0",
+        "admittance:plugin/types@0.1.1",
         "admittance:plugin/types@0.1.9",
     );
     sandbox().prepare(component, "{}", &config()).await.unwrap();
+}
+
+#[tokio::test]
+async fn settings_of_one_module_share_what_does_not_depend_on_them() {
+    let sandbox = sandbox_with(|_| {});
+    let module = Guest::default().component();
+    let prepare = async |settings: &str| {
+        sandbox
+            .prepare(module.clone(), settings, &config())
+            .await
+            .unwrap();
+    };
+    let shared = sandbox.share(Digest::of(&module));
+    for settings in ["{}", r#"{"a":1}"#, r#"{"b":2}"#] {
+        prepare(settings).await;
+    }
+    assert_eq!(sandbox.compilations(), 4, "the module once, and three snapshots");
+    drop(shared);
+    prepare("{}").await;
+    assert_eq!(sandbox.compilations(), 6, "nothing is kept");
+    tokio::join!(prepare("{}"), prepare("[]"), prepare("7"));
+    assert_eq!(
+        sandbox.compilations(),
+        10,
+        "preparations at the same time share too"
+    );
 }
 
 #[tokio::test]
@@ -140,6 +204,35 @@ async fn a_memory_limit_above_the_maximum() {
         .await
         .unwrap_err();
     assert!(matches!(error, Error::MemoryLimit { .. }), "{error}");
+}
+
+/// A runtime that shuts down must not make the thread that prepares panic.
+#[test]
+fn preparing_can_be_given_up_at_any_time() {
+    let sandbox = sandbox_with(|config| config.configure_timeout = Duration::from_secs(3600));
+    let guest = Guest::default()
+        .with_configure("(loop $again (br $again))")
+        .component();
+    let panicked = Arc::new(AtomicBool::new(false));
+    let hook = std::panic::take_hook();
+    let seen = panicked.clone();
+    std::panic::set_hook(Box::new(move |info| {
+        // Other tests panic too, if they fail.
+        if info.to_string().contains("being shutdown") {
+            seen.store(true, Ordering::SeqCst);
+        }
+        hook(info);
+    }));
+    for wait in [0, 20, 200] {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let (sandbox, guest) = (sandbox.clone(), guest.clone());
+        let preparing = runtime.spawn(async move { sandbox.prepare(guest, "{}", &config()).await });
+        std::thread::sleep(Duration::from_millis(wait));
+        // Waits for the thread, so the guest was stopped.
+        drop(runtime);
+        assert!(preparing.is_finished());
+    }
+    assert!(!panicked.load(Ordering::SeqCst));
 }
 
 #[tokio::test]

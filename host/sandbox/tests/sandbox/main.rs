@@ -9,7 +9,11 @@
 
 mod guest;
 mod harness;
+mod shell;
 
 mod calls;
 mod capabilities;
+mod kept;
 mod loading;
+mod lookups;
+mod policies;

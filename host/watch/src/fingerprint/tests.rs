@@ -36,14 +36,14 @@ fn a_file_is_read_again_when_its_stamp_is_another() {
     let kept = [7; 32];
     digests.last.insert(path.clone(), (stamp, kept));
     for _ in 0..2 {
-        let found = Fingerprint::with([path.clone()], &mut digests);
-        assert_eq!(found.0[&path], Content::File(kept));
+        let found = Fingerprint::with([path.clone()], &[], &mut digests);
+        assert_eq!(found.contents[&path], Content::File(kept));
     }
     std::fs::write(&path, "22").unwrap();
     let expected = Content::File(Sha256::digest("22").into());
     for _ in 0..2 {
-        let found = Fingerprint::with([path.clone()], &mut digests);
-        assert_eq!(found.0[&path], expected);
+        let found = Fingerprint::with([path.clone()], &[], &mut digests);
+        assert_eq!(found.contents[&path], expected);
     }
 }
 
@@ -89,6 +89,35 @@ fn a_young_file_is_read_each_time() {
     let path = directory.path().join("file");
     std::fs::write(&path, "1").unwrap();
     let mut digests = Digests::default();
-    Fingerprint::with([path.clone()], &mut digests);
+    Fingerprint::with([path.clone()], &[], &mut digests);
     assert!(digests.last.is_empty());
+}
+
+#[test]
+fn files_of_other_extensions_do_not_count() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let of = || {
+        Fingerprint::of_extensions(
+            [directory.path().to_owned(), path("named.log")],
+            &["yaml", "json"],
+        )
+    };
+    let mut before = of();
+    for (name, expected) in [
+        ("a.yaml", true),
+        ("A.JSON", true),
+        ("a.yaml~", false),
+        (".#a.yaml", false),
+        ("a.yaml.bak", false),
+        ("yaml", false),
+        ("app.log", false),
+        // A path that is named itself counts.
+        ("named.log", true),
+    ] {
+        std::fs::write(path(name), "1").unwrap();
+        let now = of();
+        assert_eq!(now != before, expected, "{name}");
+        before = now;
+    }
 }

@@ -1,8 +1,15 @@
-//! A guest that opens a file or a connection, as any library might. The sandbox supports neither.
+//! A guest that opens a file or a connection, as any library might, although the sandbox supports neither; or that sends
+//! a request, lists Nodes or asks what a user may do, as a plugin with the capability does.
 
 use std::{fs, net::TcpStream};
 
-use admittance_sdk::prelude::*;
+use admittance_sdk::{
+    UserInfo,
+    cluster::{self, CanI, List},
+    http,
+    prelude::*,
+    serde_json::Value,
+};
 
 /// The settings.
 #[settings]
@@ -10,6 +17,8 @@ use admittance_sdk::prelude::*;
 pub struct Settings {
     /// What to open.
     pub target: Target,
+    /// The URL for the target `http`.
+    pub url: Option<String>,
 }
 
 /// What the guest opens.
@@ -20,23 +29,45 @@ pub enum Target {
     File,
     /// The port of a local SSH server.
     Socket,
+    /// The server of `url`.
+    Http,
+    /// Two pages of Nodes, with the field `spec.providerID` alone.
+    Nodes,
+    /// The access of the user `jo` to the Secrets of the namespace `shop`.
+    Access,
 }
 
 /// The plugin.
 #[derive(Debug)]
-pub struct ReachesOut(Target);
+pub struct ReachesOut(Settings);
 
-#[plugin]
+#[plugin(capabilities = [
+    http("*"),
+    cluster("v1/Node"),
+    cluster("authorization.k8s.io/v1/SubjectAccessReview"),
+])]
 impl Plugin for ReachesOut {
     type Settings = Settings;
 
-    fn configure(Settings { target }: Settings) -> Result<Self, SettingsErrors> {
-        Ok(Self(target))
+    fn configure(settings: Settings) -> Result<Self, SettingsErrors> {
+        Ok(Self(settings))
     }
 
     fn admit(&self, _: &Request) -> Result<Response, Error> {
-        let reached = match self.0 {
+        let reached = match self.0.target {
             Target::File => fs::read_to_string("/etc/passwd").map(|text| format!("{} bytes", text.len())),
+            Target::Http => {
+                let url = self.0.url.as_deref().unwrap_or_default();
+                return Ok(match http::Request::get(url).send() {
+                    Ok(response) => {
+                        let body = String::from_utf8_lossy(&response.body);
+                        Response::deny(format!("{} {body}", response.status))
+                    }
+                    Err(error) => Response::allow().warn(error.to_string()),
+                });
+            }
+            Target::Nodes => return Ok(answer(nodes())),
+            Target::Access => return Ok(answer(access())),
             Target::Socket => TcpStream::connect("127.0.0.1:22").map(|stream| format!("{stream:?}")),
         };
         Ok(match reached {
@@ -44,4 +75,37 @@ impl Plugin for ReachesOut {
             Err(error) => Response::allow().warn(format!("nothing there: {error}")),
         })
     }
+}
+
+fn answer(found: Result<String, cluster::Error>) -> Response {
+    match found {
+        Ok(text) => Response::deny(text),
+        Err(error) => Response::allow().warn(error.to_string()),
+    }
+}
+
+fn nodes() -> Result<String, cluster::Error> {
+    let nodes = List::of("v1", "Node").fields(["/spec/providerID"]).page_size(1);
+    let nodes: Vec<_> = nodes.objects::<Value>().collect::<Result<_, _>>()?;
+    Ok(Value::Array(nodes).to_string())
+}
+
+fn access() -> Result<String, cluster::Error> {
+    let user = UserInfo {
+        username: "jo".to_owned(),
+        uid: String::new(),
+        groups: Vec::new(),
+        extra: Vec::new(),
+    };
+    let may = |verb: &str| {
+        CanI::new(verb, "", "secrets")
+            .namespace("shop")
+            .user(user.clone())
+            .ask()
+    };
+    Ok(format!(
+        "get {}, delete {}",
+        may("get")?.allowed,
+        may("delete")?.allowed
+    ))
 }

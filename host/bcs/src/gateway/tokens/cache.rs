@@ -1,13 +1,11 @@
 //! The cache of an endpoint's answers.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Mutex, time::Duration};
 
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
+
+use crate::lock::lock;
 
 /// The capacity. Bounds the memory that a client can use by trying tokens.
 const CAPACITY: usize = 10_000;
@@ -41,7 +39,7 @@ impl AnswerCache {
 
     /// The cached answer, unless it has expired.
     pub(super) fn get(&self, key: &CacheKey) -> Option<bool> {
-        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = lock(&self.entries);
         let (allowed, until) = entries.get(key)?;
         (Instant::now() < *until).then_some(*allowed)
     }
@@ -51,7 +49,7 @@ impl AnswerCache {
             return;
         }
         let now = Instant::now();
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = lock(&self.entries);
         if entries.len() >= CAPACITY {
             entries.retain(|_, (_, until)| now < *until);
         }

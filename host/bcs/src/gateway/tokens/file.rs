@@ -2,8 +2,8 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    path::Path,
+    sync::Arc,
 };
 
 use admittance_definitions::{
@@ -11,8 +11,7 @@ use admittance_definitions::{
     document::{self, Node},
 };
 use admittance_net::bearer::TokenDigest;
-use admittance_watch::{Watch, WatchConfig};
-use arc_swap::ArcSwap;
+use admittance_watch::Reloaded;
 use metrics::gauge;
 
 use super::AccessRequest;
@@ -26,15 +25,7 @@ const ANY_CLUSTER: &str = "*";
 ///
 /// The file holds only digests of tokens. If it becomes invalid or is removed, the last valid content stays in use.
 #[derive(Clone, Debug)]
-pub struct TokenTable(Arc<Inner>);
-
-#[derive(Debug)]
-struct Inner {
-    path: PathBuf,
-    holders: ArcSwap<Vec<Holder>>,
-    /// Why the current content of the file is not in use.
-    problem: Mutex<Option<String>>,
-}
+pub struct TokenTable(Reloaded<Vec<Holder>>);
 
 #[derive(Clone, Debug)]
 struct Holder {
@@ -53,17 +44,14 @@ impl Holder {
 
 impl TokenTable {
     pub fn read(path: &Path) -> Result<Self, Mistakes> {
-        Ok(Self(Arc::new(Inner {
-            path: path.to_owned(),
-            holders: ArcSwap::from_pointee(read(path)?),
-            problem: Mutex::default(),
-        })))
+        let path = path.to_owned();
+        Reloaded::load([path.clone()], move || read(&path)).map(Self)
     }
 
     /// The holder of this token, if the access is allowed. Takes constant time over all tokens.
     pub(super) fn admit(&self, token: &[u8], access: AccessRequest<'_>) -> Result<Arc<str>, GatewayError> {
         let digest = TokenDigest::of(token);
-        let holders = self.0.holders.load();
+        let holders = self.0.current();
         let mut found = None;
         for holder in holders.iter() {
             if holder.digest.is(&digest).into() {
@@ -87,49 +75,27 @@ impl TokenTable {
 
     /// Reload the file when it changes. Never returns.
     pub(super) async fn follow(&self) {
-        gauge!(metric_names::TOKENS_RELOADED).set(1);
-        let mut watch = Watch::new([self.0.path.clone()], WatchConfig::default()).await;
-        loop {
-            // The first check finds changes made since the start.
-            let path = self.0.path.clone();
-            // An error: the runtime is stopping.
-            if let Ok(read) = tokio::task::spawn_blocking(move || read(&path)).await {
-                self.take(read);
-            }
-            watch.changed().await;
-        }
-    }
-
-    fn take(&self, read: Result<Vec<Holder>, Mistakes>) {
-        let file = self.0.path.display();
-        let problem = match read {
-            Ok(holders) => {
-                tracing::debug!(%file, tokens = holders.len(), "tokens loaded");
-                self.0.holders.store(Arc::new(holders));
-                None
-            }
-            Err(mistakes) => {
-                tracing::error!(
+        let reloaded = gauge!(metric_names::TOKENS_RELOADED);
+        reloaded.set(1);
+        let report = |loaded: Result<&Vec<Holder>, &str>| {
+            reloaded.set(f64::from(u8::from(loaded.is_ok())));
+            match loaded {
+                Ok(holders) => tracing::debug!(tokens = holders.len(), "tokens loaded"),
+                Err(mistakes) => tracing::error!(
                     "the changed tokens are invalid, so the previous tokens stay in use: {mistakes}"
-                );
-                Some(mistakes.to_string())
+                ),
             }
         };
-        gauge!(metric_names::TOKENS_RELOADED).set(f64::from(u8::from(problem.is_none())));
-        *self.0.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
+        self.0.follow(report).await;
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.holders.load().len()
+        self.0.current().len()
     }
 
     /// Why the current content of the file is not in use.
     pub(crate) fn problem(&self) -> Option<String> {
-        self.0
-            .problem
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.0.problem()
     }
 }
 

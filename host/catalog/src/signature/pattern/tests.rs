@@ -61,6 +61,8 @@ fn what_a_pattern_is_for() {
         ("oci://[::1]:5000/**", "oci://[::1]:5000/a", true),
         ("oci://docker.io/**", "oci://registry-1.docker.io/a", true),
         ("oci://docker.io/a", "oci://index.docker.io/library/a", true),
+        ("oci://docker.io:5000/a", "oci://docker.io:5000/a", true),
+        ("oci://docker.io:5000/a", "oci://docker.io:5000/library/a", false),
     ] {
         let source = Source::of(&reference.parse().unwrap()).unwrap();
         let pattern: SourcePattern = pattern.parse().unwrap();

@@ -1,7 +1,9 @@
 //! The dependencies of the driver: a line for each server, session and certificate.
 
 use admittance::Moment;
-use admittance_admin::api::{CertificateStatus, ClusterWatch, DriverStatus, GatewayStatus, ServerHealth};
+use admittance_admin::api::{
+    CertificateStatus, ClusterWatch, DriverStatus, GatewayStatus, PeersStatus, ServerHealth, WatchState,
+};
 use anstyle::Style;
 
 use crate::{
@@ -98,13 +100,55 @@ impl Lines {
             };
             self.add("tokens", GOOD, &state, tokens.problem.as_deref());
         }
+        if let Some(accounts) = &gateway.accounts {
+            let (users, clusters) = (
+                human::count(accounts.users, "user"),
+                human::count(accounts.clusters, "cluster"),
+            );
+            let style = if accounts.read { GOOD } else { BAD };
+            let state = format!("{users}, {clusters}");
+            self.add("users and clusters", style, &state, accounts.problem.as_deref());
+        }
+        for cluster in &gateway.kubernetes {
+            let tunnels = human::count(cluster.tunnels, "tunnel");
+            let (style, state) = match (cluster.tunnels, cluster.gateways, cluster.reported) {
+                (1.., _, _) => (GOOD, tunnels),
+                (0, 1.., _) => (GOOD, "through another gateway".to_owned()),
+                (0, 0, Some(_)) => (GOOD, "direct".to_owned()),
+                (0, 0, None) => (BAD, "not connected".to_owned()),
+            };
+            let what = format!("cluster {}", cluster.cluster);
+            self.add(&what, style, &state, cluster.problem.as_deref());
+        }
+        if let Some(peers) = &gateway.peers {
+            self.peers(peers);
+        }
+    }
+
+    fn peers(&mut self, peers: &PeersStatus) {
+        let problem = peers.problem.as_deref().or(peers.discovery.problem.as_deref());
+        let state = format!(
+            "{}, {} to this one",
+            human::count(peers.gateways.len(), "gateway"),
+            human::count(peers.accepted, "tunnel")
+        );
+        let what = format!("other gateways below {}", peers.discovery.path);
+        self.add(&what, GOOD, &state, problem);
+        for gateway in &peers.gateways {
+            let (style, state) = match gateway.problem {
+                None => (GOOD, "has a tunnel from this one"),
+                Some(_) => (BAD, "has no tunnel from this one"),
+            };
+            let what = format!("gateway {}", gateway.server);
+            self.add(&what, style, state, gateway.problem.as_deref());
+        }
     }
 
     fn watch(&mut self, server: &str, watch: &ClusterWatch, now: Moment) {
-        let style = match &*watch.state {
-            "watching" => GOOD,
-            "idle" | "starting" => WARN,
-            _ => BAD,
+        let style = match watch.state {
+            WatchState::Watching => GOOD,
+            WatchState::Idle | WatchState::Starting => WARN,
+            WatchState::Down | WatchState::Refused => BAD,
         };
         let (age, objects) = (
             human::age(watch.since, now),

@@ -1,11 +1,10 @@
-use admittance::{
-    CallStatus, CandidateStatus, HistoryStatus, PluginStatus, Problem,
-    admission::{FailurePolicy, Phase},
-};
 use admittance_admin::api::{
-    CertificateStatus, ClusterStatus, ClusterWatch, DiscoveryStatus, EnsembleStatus, GatewayCluster,
-    GatewayStatus, RegisteredNode, ServerHealth, TokensStatus,
+    AccountsStatus, CertificateStatus, ClusterStatus, ClusterWatch, DiscoveryStatus, EnsembleStatus,
+    GatewayCluster, GatewayStatus, KubernetesCluster, Peer, PeersStatus, RegisteredNode, ServerHealth,
+    TokensStatus, WatchState,
 };
+use serde::de::DeserializeOwned;
+use serde_json::{Value as Json, json};
 use std::time::SystemTime;
 
 use super::*;
@@ -15,39 +14,32 @@ fn at(seconds: u64) -> Moment {
     Moment(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
 }
 
-fn plugin(version: &str) -> PluginStatus {
-    PluginStatus {
-        name: "image-policy".to_owned(),
-        version: version.to_owned(),
-        source: "file:image_policy.wasm".to_owned(),
-        digest: "sha256:0123456789abcdef".to_owned(),
-        signature: "unrequired".to_owned(),
-        configured_per_call: None,
-        cluster: Vec::new(),
-        from_store: false,
-    }
+/// As the driver writes it.
+fn read<T: DeserializeOwned>(json: Json) -> T {
+    serde_json::from_value(json).unwrap()
 }
 
-fn stage(name: &str, hook: HookStatus) -> StageStatus {
-    StageStatus {
-        name: name.to_owned(),
-        hook,
-        mode: Mode::Enforce,
-        failure_policy: FailurePolicy::Fail,
-        state: StageState::Idle,
-        calls: CallStatus {
-            since: at(0),
-            total: 0,
-            allowed: 0,
-            changed: 0,
-            denied: 0,
-            failed: 0,
-            p50_microseconds: None,
-            p99_microseconds: None,
-        },
-        last_failure: None,
-        candidate: None,
-    }
+fn plugin(version: &str) -> Json {
+    json!({
+        "type": "plugin",
+        "name": "image-policy",
+        "version": version,
+        "source": "file:image_policy.wasm",
+        "digest": "sha256:0123456789abcdef",
+        "signature": "unrequired",
+        "fromStore": false,
+    })
+}
+
+fn stage(name: &str, hook: &Json) -> StageStatus {
+    read(json!({
+        "name": name,
+        "hook": hook,
+        "mode": "Enforce",
+        "failurePolicy": "Fail",
+        "state": "Idle",
+        "calls": { "since": at(0), "total": 0, "allowed": 0, "changed": 0, "denied": 0, "failed": 0 },
+    }))
 }
 
 fn status(stages: Vec<StageStatus>) -> DriverStatus {
@@ -65,52 +57,31 @@ fn status(stages: Vec<StageStatus>) -> DriverStatus {
 }
 
 fn table(stages: Vec<StageStatus>) -> Status {
-    Status {
-        version: "0.1.0".to_owned(),
-        revision: 5,
-        live_since: at(1000),
-        origin: Origin::Files,
-        by: None,
-        problem: None,
-        building: false,
-        tables: 1,
-        plugins: 2,
-        history: HistoryStatus {
-            directory: Some("/var/lib/admittance".into()),
-            revisions: 5,
-            problem: None,
-        },
-        chains: vec![ChainStatus {
-            name: "pods".to_owned(),
-            phase: Phase::Mutating,
-            stages,
-        }],
-    }
+    read(json!({
+        "version": "0.1.0",
+        "revision": 5,
+        "liveSince": at(1000),
+        "origin": { "type": "files" },
+        "building": false,
+        "tables": 1,
+        "plugins": 2,
+        "history": { "directory": "/var/lib/admittance", "revisions": 5 },
+        "chains": [ { "name": "pods", "phase": "Mutating", "stages": stages } ],
+    }))
 }
 
 #[test]
 fn a_row_for_each_stage() {
-    let mut images = stage("images", HookStatus::Plugin(plugin("1.2.0")));
+    let mut images = stage("images", &plugin("1.2.0"));
     images.state = StageState::Failing;
-    images.calls = CallStatus {
-        total: 1200,
-        denied: 7,
-        failed: 2,
-        p50_microseconds: Some(26),
-        p99_microseconds: Some(1500),
-        ..images.calls
-    };
-    images.last_failure = Some(FailureStatus {
-        at: at(1040),
-        kind: "timeout".to_owned(),
-        message: "no verdict\nin 1s".to_owned(),
-    });
-    let mut remote = stage(
-        "remote",
-        HookStatus::Webhook {
-            url: "https://hook.ns.svc/a".to_owned(),
-        },
-    );
+    images.calls.total = 1200;
+    images.calls.denied = 7;
+    images.calls.failed = 2;
+    images.calls.p50_microseconds = Some(26);
+    images.calls.p99_microseconds = Some(1500);
+    images.last_failure = read(json!({"at": at(1040), "kind": "timeout", "message": "no verdict\nin 1s"}));
+    let webhook = json!({"type": "webhook", "url": "https://hook.ns.svc/a"});
+    let mut remote = stage("remote", &webhook);
     remote.mode = Mode::Audit;
     remote.state = StageState::Healthy;
     let status = status(vec![images, remote]);
@@ -134,13 +105,12 @@ fn problems_come_first_and_in_red() {
     status.table.by = Some("token ci".to_owned());
     status.table.building = true;
     status.table.history.directory = None;
-    status.table.problem = Some(Problem {
-        since: at(1000),
-        attempts: 2,
-        next_attempt: Some(at(1075)),
-        mistakes: vec!["chains/pods.yaml:3: spec.\u{1b}[2Jrules is missing".to_owned()],
-        bad_definitions: Vec::new(),
-    });
+    status.table.problem = read(json!({
+        "since": at(1000),
+        "attempts": 2,
+        "nextAttempt": at(1075),
+        "mistakes": ["chains/pods.yaml:3: spec.\u{1b}[2Jrules is missing"],
+    }));
     let text = super::text(&status, at(1060));
     assert!(text.contains(&format!(
         "{BAD}chains/pods.yaml:3: spec. [2Jrules is missing{BAD:#}"
@@ -162,16 +132,16 @@ fn problems_come_first_and_in_red() {
 
 #[test]
 fn candidates_are_below() {
-    let mut images = stage("images", HookStatus::Plugin(plugin("1.2.0")));
-    images.candidate = Some(CandidateStatus {
-        plugin: plugin("1.3.0"),
-        share: "10%".to_owned(),
-        since: at(0),
-        same: 90,
-        different: 10,
-        failed: 1,
-        passed_over: 0,
-    });
+    let mut images = stage("images", &plugin("1.2.0"));
+    images.candidate = read(json!({
+        "plugin": plugin("1.3.0"),
+        "share": "10%",
+        "since": at(0),
+        "same": 90,
+        "different": 10,
+        "failed": 1,
+        "passedOver": 0,
+    }));
     let text = plain(&super::text(&status(vec![images]), at(1060)));
     let below = text.split("\n\n").last().unwrap();
     assert_eq!(
@@ -190,9 +160,9 @@ fn each_dependency_has_a_line() {
         server: format!("http://127.0.0.1:{number}"),
         is_up,
     };
-    let watch = |kind: &str, state: &str, problem: Option<&str>| ClusterWatch {
+    let watch = |kind: &str, state: WatchState, problem: Option<&str>| ClusterWatch {
         kind: kind.to_owned(),
-        state: state.to_owned(),
+        state,
         since: at(1000),
         objects: 3,
         heard: None,
@@ -232,11 +202,43 @@ fn each_dependency_has_a_line() {
             count: Some(2),
             problem: None,
         }),
+        accounts: Some(AccountsStatus {
+            read: true,
+            users: 1,
+            clusters: 2,
+            problem: Some("away".to_owned()),
+        }),
+        kubernetes: [(2, 0), (0, 1), (0, 0)]
+            .into_iter()
+            .zip(["plain-a", "plain-b", "plain-c"])
+            .map(|((tunnels, gateways), id)| KubernetesCluster {
+                cluster: id.to_owned(),
+                tunnels,
+                gateways,
+                reported: None,
+                servers: Vec::new(),
+                problem: None,
+            })
+            .collect(),
+        peers: Some(PeersStatus {
+            discovery: DiscoveryStatus {
+                path: "/bcs/gateways".to_owned(),
+                known: true,
+                registrations: Vec::new(),
+                problem: None,
+            },
+            gateways: vec![Peer {
+                server: "https://10.0.0.6:8443".to_owned(),
+                problem: Some("refused".to_owned()),
+            }],
+            accepted: 1,
+            problem: None,
+        }),
     });
     status.cluster = Some(ClusterStatus {
         server: "https://api".to_owned(),
-        namespaces: watch("v1/Namespace", "watching", None),
-        kinds: vec![watch("v1/Node", "down", Some("refused"))],
+        namespaces: watch("v1/Namespace", WatchState::Watching, None),
+        kinds: vec![watch("v1/Node", WatchState::Down, Some("refused"))],
     });
     status.certificates = ["listen", "admin"]
         .into_iter()
@@ -260,6 +262,12 @@ ZooKeeper cluster (127.0.0.1:2181): lost for 1m0s
 registration below /bcs/driver: missing
 cluster BCS-1, driver http://127.0.0.1:3: up
 tokens: 2 tokens
+users and clusters: 1 user, 2 clusters; away
+cluster plain-a: 2 tunnels
+cluster plain-b: through another gateway
+cluster plain-c: not connected
+other gateways below /bcs/gateways: 1 gateway, 1 tunnel to this one
+gateway https://10.0.0.6:8443: has no tunnel from this one; refused
 watch of v1/Namespace at https://api: watching for 1m0s, 3 objects
 watch of v1/Node at https://api: down for 1m0s, 3 objects; refused
 certificate of listen: expired at 1970-01-01T00:17:40Z

@@ -138,11 +138,27 @@ fn mistakes_in_plugins() {
         ),
         (
             "{ source: file:a, allow: { http: ['http://x.example'] } }",
-            "8:60: .allow.http[0]: this is not a valid origin: write https, the host, and the port if it is not 443, `https://policy.example.com`",
+            "8:60: .allow.http[0]: this is not a valid origin: write https, the host, and the port if it is not 443, `https://policy.example.com`; http is for loopback addresses, `http://127.0.0.1:8181`",
         ),
         (
             "{ source: file:a, allow: { http: ['https://x.example/path'] } }",
-            "8:60: .allow.http[0]: this is not a valid origin: write https, the host, and the port if it is not 443, `https://policy.example.com`",
+            "8:60: .allow.http[0]: this is not a valid origin: write https, the host, and the port if it is not 443, `https://policy.example.com`; http is for loopback addresses, `http://127.0.0.1:8181`",
+        ),
+        (
+            "{ source: file:a, allow: { http: [{ methods: [GET] }] } }",
+            "8:60: .allow.http[0].origin: missing; write scheme and host, `https://policy.example.com`",
+        ),
+        (
+            "{ source: file:a, allow: { http: [{ origin: 'https://x.example', methods: [get] }] } }",
+            "8:101: .allow.http[0].methods[0]: \"get\" is not a method that a plugin can send; write it in upper case: `GET`",
+        ),
+        (
+            "{ source: file:a, allow: { http: [{ origin: 'https://x.example', paths: [v1] }] } }",
+            "8:99: .allow.http[0].paths[0]: \"v1\" is not a valid path: write it as it is in URLs, beginning with `/`, without query, `//` and `..`",
+        ),
+        (
+            "{ source: file:a, allow: { http: [{ origin: 'https://x.example', networks: [10.0.0.0] }, { origin: 'https://x.example', networks: [ten] }] } }",
+            "8:157: .allow.http[1].networks[0]: \"ten\" is not a network; write `10.0.0.0/8`, or one address",
         ),
         (
             "{ source: file:a, allow: { environment: { A: 1 } } }",
@@ -337,7 +353,7 @@ fn mistakes_in_stages() {
         ),
         (
             "timeoutSeconds: 10",
-            "8:46: spec.stages[0].timeoutSeconds: unknown field; known here: candidate, failurePolicy, matchConditions, mode, name, namespaceSelector, objectSelector, plugin, reinvocationPolicy, rules, sideEffects, timeout, webhook",
+            "8:46: spec.stages[0].timeoutSeconds: unknown field; known here: candidate, cel, failurePolicy, matchConditions, mode, name, namespaceSelector, objectSelector, plugin, reinvocationPolicy, rules, sideEffects, timeout, webhook",
         ),
         (
             "mode: Off",
@@ -420,7 +436,21 @@ fn mistakes_in_stages() {
     let table = [
         (
             "{}",
-            "8:7: spec.stages[0]: the stage calls nothing; write `plugin` or `webhook`\n8:7: spec.stages[0].name: missing; name the stage",
+            "8:7: spec.stages[0]: the stage calls nothing; write `plugin`, `webhook` or `cel`\n8:7: spec.stages[0].name: missing; name the stage",
+        ),
+        (
+            "{ name: a, cel: {} }",
+            "8:23: spec.stages[0].cel: it evaluates nothing; write `validations` or `mutations`",
+        ),
+        (
+            "{ name: a, plugin: { source: file:a }, cel: { validations: [ { expression: 'true' } ] } }",
+            "8:7: spec.stages[0]: the stage has a plugin and a cel; keep one of them, or make two stages",
+        ),
+        (
+            "{ name: a, cel: { validations: [ { expression: limit } ] } }",
+            "8:54: spec.stages[0].cel.validations[0].expression: compilation failed at line 1, column 1: undeclared \
+             reference to 'limit': an expression can use object, oldObject, request, authorizer, namespaceObject and \
+             variables here",
         ),
         (
             "{ name: A_b, plugin: { source: file:a } }",

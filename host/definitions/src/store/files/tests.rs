@@ -251,6 +251,37 @@ async fn a_file_that_is_being_written_is_waited_for() {
     assert_eq!(read, "chains/a.yaml=12 more.yaml=more");
 }
 
+/// Only files that are definitions by their name are waited for.
+#[tokio::test]
+async fn a_log_beside_the_definitions_is_not_waited_for() {
+    const PAUSE: Duration = Duration::from_millis(5);
+    let place = Place::new();
+    place.read().await;
+    let mut log = fs::File::create(place.path("chains/app.log")).unwrap();
+    let logging = async {
+        loop {
+            log.write_all(b"a line\n").unwrap();
+            tokio::time::sleep(PAUSE).await;
+        }
+    };
+    let reading = async {
+        // The log alone is no change.
+        let changed = tokio::time::timeout(100 * PAUSE, place.store.changed()).await;
+        assert!(changed.is_err(), "nothing has changed");
+        let started = tokio::time::Instant::now();
+        place.write("chains/a.yaml", "1");
+        place.changed().await;
+        let read = place.read().await;
+        (read, started.elapsed())
+    };
+    let (read, took) = tokio::select! {
+        read = reading => read,
+        () = logging => unreachable!(),
+    };
+    assert_eq!(read, "chains/a.yaml=1 more.yaml=more");
+    assert!(took < Duration::from_secs(10), "{took:?}");
+}
+
 #[tokio::test]
 async fn what_a_killed_commit_left_is_removed() {
     let place = Place::new();

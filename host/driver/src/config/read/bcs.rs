@@ -8,7 +8,6 @@ use admittance_definitions::{
     Mistakes,
     document::{Node, readers},
 };
-use ipnet::IpNet;
 
 use super::zookeeper::{Ensembles, path};
 use crate::config::ListenConfig;
@@ -54,7 +53,7 @@ pub(super) fn dialect(node: &Node<'_>, has_cluster: bool, mistakes: &mut Mistake
 /// `dialect.bcs.console`.
 fn console(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ConsoleConfig> {
     let mut fields = node.object(mistakes)?;
-    let networks = readers::list_of(readers::parse_with(network));
+    let networks = readers::list_of(readers::network);
     let console = ConsoleConfig {
         port: fields.get("port", ConsoleConfig::DEFAULT_PORT, port, mistakes),
         scheme: fields.get_or_default("scheme", Node::word, mistakes),
@@ -66,12 +65,6 @@ fn console(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ConsoleConfig> {
 
 fn port(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<u16> {
     node.integer(1..=u16::MAX, mistakes)
-}
-
-fn network(text: &str) -> Result<IpNet, String> {
-    let network = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
-    network
-        .map_err(|_| format!("{text:?} is not a valid network: write one such as 10.0.0.0/8, or an address"))
 }
 
 /// `upstream.discover`.

@@ -38,11 +38,15 @@ pub(super) fn front(
     let dialect = fields.get_required(
         "dialect",
         "write `dialect: { bcs: { cluster: ... } }`, `rest: ...`, `kubernetes: {}` or `gateway: ...`",
-        |node, mistakes| dialect(node, ensembles, has_cluster, mistakes),
+        |node, mistakes| dialect(node, listen, ensembles, has_cluster, mistakes),
         mistakes,
     );
-    if !matches!(dialect, None | Some(DialectConfig::Proxy(ProxyDialect::Bcs(_)))) {
-        let why = "only drivers of the dialect `bcs` are registered";
+    let is_registered = matches!(
+        dialect,
+        None | Some(DialectConfig::Proxy(ProxyDialect::Bcs(_)) | DialectConfig::Gateway(_))
+    );
+    if !is_registered {
+        let why = "only drivers of the dialect `bcs` and gateways are registered";
         fields.refuse("registration", why, "remove it", mistakes);
     }
     match dialect {
@@ -55,9 +59,22 @@ pub(super) fn front(
             let why = "a gateway finds drivers by their clusters";
             let fix = "write `dialect.gateway.clusters` or `discover`";
             fields.refuse("upstream", why, fix, mistakes);
-            let why = "a gateway runs no chains";
-            fields.refuse("definitions", why, "give them to the drivers behind it", mistakes);
-            Some(FrontConfig::Gateway(*gateway))
+            if gateway.accounts.is_none() {
+                let why = "a gateway without `dialect.gateway.accounts` runs no chains";
+                fields.refuse("definitions", why, "give them to the drivers behind it", mistakes);
+            }
+            let mut gateway = *gateway;
+            gateway.registration = fields.get_optional(
+                "registration",
+                |node, mistakes| bcs::registration(node, None, listen, ensembles, mistakes),
+                mistakes,
+            );
+            if gateway.peers.is_some() && !fields.has("registration") {
+                let message = "other gateways find this one by its registration, which `dialect.gateway.peers` requires";
+                let fix = "write `registration: { ip: 10.0.0.5 }`";
+                fields.node().wrong(message, fix, mistakes);
+            }
+            Some(FrontConfig::Gateway(gateway))
         }
         Some(DialectConfig::Proxy(dialect)) => proxy(fields, Some(dialect), listen, ensembles, mistakes),
         // The other sections are read nevertheless, for their mistakes.
@@ -140,6 +157,7 @@ fn refuse_discovery(
 
 fn dialect(
     node: &Node<'_>,
+    listen: &ListenConfig,
     ensembles: Ensembles,
     has_cluster: bool,
     mistakes: &mut Mistakes,
@@ -161,7 +179,7 @@ fn dialect(
             Some(DialectConfig::Kubernetes)
         }
         [("gateway", node)] => {
-            let gateway = gateway(node, ensembles, mistakes)?;
+            let gateway = gateway(node, listen, ensembles, mistakes)?;
             Some(DialectConfig::Gateway(Box::new(gateway)))
         }
         [] => {

@@ -5,24 +5,29 @@ use std::{
 };
 
 use admittance_bcs::{
-    ApiGroup, ClusterId, EndpointConfig, GatewayConfig, PlainGroups, TokenTable, TokensConfig,
+    ApiGroup, ClusterId, EndpointConfig, GatewayConfig, PeerSecrets, PeersConfig, PlainGroups, TokenTable,
+    TokensConfig,
 };
 use admittance_definitions::{
     Mistakes,
     document::{Node, readers},
 };
 use admittance_net::upstream::Server;
-use admittance_watch::file::{self, SecretError};
+use admittance_watch::file;
 use http::{HeaderValue, Uri};
 
 use super::{
-    HOUR, duration, upstream,
+    HOUR,
+    accounts::accounts,
+    duration, upstream,
     zookeeper::{Ensembles, path},
 };
+use crate::config::ListenConfig;
 
 /// The content of `dialect.gateway`.
 pub(super) fn gateway(
     node: &Node<'_>,
+    listen: &ListenConfig,
     ensembles: Ensembles,
     mistakes: &mut Mistakes,
 ) -> Option<GatewayConfig> {
@@ -37,13 +42,27 @@ pub(super) fn gateway(
         },
         mistakes,
     );
-    if !fields.has("clusters") && !fields.has("discover") {
-        let fix = "write `clusters: { BCS-MESOS-10001: [ \"http://10.0.0.5:8090\" ] }`, or `discover: {}`";
+    if !fields.has("clusters") && !fields.has("discover") && !fields.has("accounts") {
+        let fix = "write `clusters: { BCS-MESOS-10001: [ \"http://10.0.0.5:8090\" ] }`, or `discover: {}`, or \
+                   `accounts: { sqlite: accounts.db }` for users and clusters of Kubernetes alone";
         node.wrong("no drivers are configured", fix, mistakes);
     }
     let needs_authorities = clusters.values().flatten().any(Server::is_tls);
     let drivers = upstream::reached(&mut fields, needs_authorities, mistakes);
-    let tokens = fields.get_optional("tokens", tokens, mistakes);
+    let has_accounts = fields.has("accounts");
+    let tokens = fields.get_optional(
+        "tokens",
+        |node, mistakes| tokens(node, has_accounts, mistakes),
+        mistakes,
+    );
+    let accounts = fields.get_optional("accounts", accounts, mistakes);
+    let peers = fields.get_optional("peers", |node, mistakes| peers(node, listen, mistakes), mistakes);
+    if let Some(node) = fields.optional("peers")
+        && !has_accounts
+    {
+        let message = "gateways share the tunnels of agents, and there are none without `accounts`";
+        node.wrong(message, "remove it, or write `accounts`", mistakes);
+    }
     let groups = readers::list_of(Node::parse::<ApiGroup>);
     let plain_groups = fields.get_or_default("customResourceGroups", groups, mistakes);
     let forward_token = fields.get_or_default("forwardToken", Node::boolean, mistakes);
@@ -54,9 +73,31 @@ pub(super) fn gateway(
         discovery,
         drivers: drivers?,
         tokens,
+        accounts: accounts.map(Box::new),
+        // It is not a part of this section.
+        registration: None,
+        peers,
         plain_groups: PlainGroups::from_iter(plain_groups),
         forward_token,
         statuses,
+    })
+}
+
+/// `dialect.gateway.peers`.
+fn peers(node: &Node<'_>, listen: &ListenConfig, mistakes: &mut Mistakes) -> Option<PeersConfig> {
+    let mut fields = node.object(mistakes)?;
+    let fix = "write a secret with `openssl rand -base64 32 > peers.secret`, and name the file";
+    let secrets = readers::file_with(PeerSecrets::read);
+    let secrets = fields.get_required("secretFile", fix, secrets, mistakes);
+    let tls = upstream::client_tls(&mut fields, listen.tls.is_some(), mistakes);
+    fields.finish(mistakes);
+    if listen.tls.is_none() && !listen.address.ip().is_loopback() {
+        let message = "other machines' gateways connect only with TLS";
+        node.wrong(message, "configure `listen.tls`", mistakes);
+    }
+    Some(PeersConfig {
+        secrets: secrets?,
+        tls: tls?,
     })
 }
 
@@ -71,9 +112,9 @@ fn clusters(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<BTreeMap<Cluster
     Some(clusters)
 }
 
-fn tokens(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<TokensConfig> {
+fn tokens(node: &Node<'_>, has_accounts: bool, mistakes: &mut Mistakes) -> Option<TokensConfig> {
     let mut fields = node.object(mistakes)?;
-    let sources = fields.present(&["file", "endpoint"]);
+    let sources = fields.present(&["file", "endpoint", "accounts"]);
     fields.finish(mistakes);
     match sources.as_slice() {
         [("file", node)] => match TokenTable::read(&node.file(mistakes)?) {
@@ -83,10 +124,23 @@ fn tokens(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<TokensConfig> {
                 None
             }
         },
-        [("endpoint", node)] => endpoint(node, mistakes).map(TokensConfig::Endpoint),
+        [("endpoint", node)] => endpoint(node, mistakes).map(Box::new).map(TokensConfig::Endpoint),
+        [("accounts", node)] => {
+            node.object(mistakes)?.finish(mistakes);
+            if !has_accounts {
+                let message = "there are no users without `dialect.gateway.accounts`";
+                node.wrong(message, "write it, or another source of tokens", mistakes);
+                return None;
+            }
+            Some(TokensConfig::Accounts)
+        }
         _ => {
             let message = "exactly one source of tokens is required";
-            node.wrong(message, "write one of `file` and `endpoint`", mistakes);
+            node.wrong(
+                message,
+                "write one of `file`, `endpoint` and `accounts`",
+                mistakes,
+            );
             None
         }
     }
@@ -143,12 +197,8 @@ fn token_file(path: &Path) -> Result<PathBuf, String> {
     /// It must fit into a header.
     const MOST: u64 = 4096;
     let name = path.display();
-    let text = file::read_secret_to_string(path, MOST).map_err(|error| match error {
-        SecretError::Unreadable(error) => format!("{name}: {error}"),
-        SecretError::WorldReadable => {
-            format!("{name}: the token file is world-readable: chmod o-r {name}")
-        }
-    })?;
+    let text =
+        file::read_secret_to_string(path, MOST).map_err(|error| error.describe(path, "the token file"))?;
     let token = text.trim();
     if token.is_empty() || HeaderValue::from_str(token).is_err() || token.contains(char::is_whitespace) {
         return Err(format!("{name}: it contains no token: write it on one line"));

@@ -54,10 +54,11 @@ pub(super) fn sandbox(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Sandbo
     let memory = readers::size(64 * MIB..=64 * GIB);
     config.compile_memory = fields.get("compileMemory", config.compile_memory, memory, mistakes);
     let time = readers::duration(Duration::from_secs(1)..=HOUR);
-    if let Some(time) = fields.get_optional("compileTime", time, mistakes) {
+    if let Some(time) = fields.get_optional("compileTime", &time, mistakes) {
         config.compile_time = time;
-        config.prepare_timeout = time.saturating_mul(3);
+        config.prepare_timeout = config.prepare_timeout.max(time.saturating_mul(10));
     }
+    config.configure_timeout = fields.get("configureTime", config.configure_timeout, &time, mistakes);
     fields.finish(mistakes);
     Some(config)
 }

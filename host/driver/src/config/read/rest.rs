@@ -13,15 +13,14 @@ pub(super) fn dialect(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Rest> 
     let spellings = fields.get_or_default("spellings", readers::list_of(Node::parse::<Pattern>), mistakes);
     let unmatched = fields.get_or_default("unmatched", Node::word, mistakes);
     let fix = "list the routes that chains may be for";
-    let routes = |list: &Node<'_>, mistakes: &mut Mistakes| list.filled_list_of(fix, route, mistakes);
-    let routes = fields.get_required("routes", fix, routes, mistakes);
-    let nodes = fields.get_or_default("routes", Node::list, mistakes);
+    let routes = fields.get_required("routes", fix, readers::filled_list_of(fix, route), mistakes);
     fields.finish(mistakes);
     // The rules of the dialect are for routes that are complete.
     if mistakes.len() > before {
         return None;
     }
-    let mut config = RestConfig::new(routes?);
+    let (routes, nodes): (_, Vec<_>) = routes?.into_iter().unzip();
+    let mut config = RestConfig::new(routes);
     config.unmatched = unmatched;
     for route in &mut config.routes {
         route.spellings.extend(spellings.iter().cloned());
@@ -39,7 +38,8 @@ pub(super) fn dialect(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Rest> 
     }
 }
 
-fn route(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Route> {
+/// Reads a route, and returns its node too, for mistakes that are found later.
+fn route<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Option<(Route, Node<'a>)> {
     let mut fields = node.object(mistakes)?;
     let methods = fields.get_required("method", METHODS, methods, mistakes);
     let fix = "write /v1/jobs or /v1/job/{id}";
@@ -67,7 +67,7 @@ fn route(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Route> {
     route.dry_run = dry_run;
     route.identity = identity;
     route.spellings = spellings;
-    Some(route)
+    Some((route, node.clone()))
 }
 
 const METHODS: &str = "write [PUT, POST]";

@@ -180,6 +180,11 @@ modules:
   attempts: 2
 signatures: [{ source: "**", accept: Unsigned }]
 sandbox: { callsInFlight: 10, memory: 11MiB }
+pluginHttp:
+  responseLimit: 2MiB
+  cacheSize: 0
+  credentials: { scanner: { file: scanner.token, origins: ["https://scanner.example.com"], header: X-Api-Key } }
+  resolve: { scanner.example.com: "10.0.0.7" }
 namespaces: { prod: { team: a } }
 webhooks: { resolve: { "sidecar.ns": "127.0.0.1:9443" } }
 log: { level: debug, format: json }
@@ -202,6 +207,7 @@ log: { level: debug, format: json }
             path: "/healthz?x=1".parse().unwrap(),
             interval: Duration::from_secs(4),
             timeout: Duration::from_millis(250),
+            authorization: None,
         })
     );
     assert_eq!(
@@ -256,6 +262,15 @@ log: { level: debug, format: json }
     assert_eq!(config.catalog.signatures.rules().len(), 1);
     assert_eq!(config.sandbox.calls_in_flight, 10);
     assert_eq!(config.sandbox.memory_limit_max, 11 << 20);
+    assert_eq!(config.plugin_http.response_limit, 2 << 20);
+    assert_eq!(config.plugin_http.cache_size, 0);
+    let credential = &config.plugin_http.credentials["scanner"];
+    assert!(credential.file.is_absolute() && credential.file.ends_with("scanner.token"));
+    assert_eq!(credential.header.as_ref().unwrap(), "x-api-key");
+    assert_eq!(
+        config.plugin_http.resolve["scanner.example.com"].to_string(),
+        "10.0.0.7"
+    );
     assert!(matches!(config.namespaces, NamespacesConfig::Listed(_)));
     assert_eq!(config.cluster, None);
     assert_eq!(
@@ -284,6 +299,7 @@ upstream:
   health: { path: healthz }
 limits: { body: 1, concurrency: 0, headerTimeout: forever, other: 1 }
 sandbox: { callsInFlight: -1 }
+pluginHttp: { responseLimit: 1, credentials: { a: { origins: [], header: "a b" } }, resolve: { b: "10.0.0.7:1" } }
 log: { level: loud }
 listening: {}
 "#,
@@ -305,6 +321,11 @@ listening: {}
         "limits.headerTimeout: \"forever\" is not a valid duration",
         "limits.other: unknown field",
         "sandbox.callsInFlight: ",
+        "pluginHttp.responseLimit: 1 is out of range",
+        "pluginHttp.credentials.a.file: missing",
+        "pluginHttp.credentials.a.origins: the list is empty",
+        "pluginHttp.credentials.a.header: \"a b\" is not a valid name of a header",
+        "pluginHttp.resolve.b: \"10.0.0.7:1\" is not an IP address",
         "log.level: \"loud\" is not a valid log level",
         "listening: unknown field",
     ] {
@@ -313,7 +334,7 @@ listening: {}
             "{expected} is not in {mistakes:#?}"
         );
     }
-    assert_eq!(mistakes.len(), 17, "{mistakes:#?}");
+    assert_eq!(mistakes.len(), 22, "{mistakes:#?}");
 }
 
 #[test]
@@ -398,7 +419,7 @@ fn the_example_for_nomad() {
         };
         match proxy(&config).0.read(&head, &inspection, &body.to_owned().into()) {
             Ok(Reading::Nothing) => "nothing".to_owned(),
-            Ok(Reading::Admit { request, .. }) => format!(
+            Ok(Reading::Admit { request, .. } | Reading::Fixed { request, .. }) => format!(
                 "{} {} {}/{}{} {}",
                 request.operation,
                 request.resource,

@@ -123,6 +123,7 @@ fn health(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<HealthCheck> {
         path: path?,
         interval,
         timeout,
+        authorization: None,
     })
 }
 

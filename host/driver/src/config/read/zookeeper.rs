@@ -122,7 +122,7 @@ fn user(text: &str) -> Result<String, String> {
     }
 }
 
-fn password(path: &Path, may_be_empty: bool) -> Result<String, String> {
+pub(super) fn password(path: &Path, may_be_empty: bool) -> Result<String, String> {
     let name = path.display();
     let most = u64::try_from(LONGEST_PASSWORD).unwrap_or(u64::MAX);
     let text = file::read_secret_to_string(path, most).map_err(|error| match error {

@@ -22,6 +22,7 @@ async fn who_changed_what_is_told() {
     let directory = TempDir::new().unwrap();
     let driver = Setup::new(&[echo().await])
         .steered(directory.path())
+        .on_this_thread()
         .start()
         .await;
     let body = definition("w", "https://h.example").to_string();

@@ -188,6 +188,7 @@ async fn what_operators_count() {
         &[(CLUSTER, &[driver.address]), ("BCS-DOWN", &[refusing().await])],
         |_| {},
     )
+    .on_this_thread()
     .start()
     .await;
     let path = format!("{OUTER}/a");
@@ -239,6 +240,7 @@ async fn the_access_log_names_cluster_and_holder() {
     let gateway = gateway(&[(CLUSTER, &[driver.address])], |config| {
         config.tokens = Some(TokensConfig::File(table));
     })
+    .on_this_thread()
     .start()
     .await;
     let ask = async |method: &str| {

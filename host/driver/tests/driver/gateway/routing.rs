@@ -283,6 +283,7 @@ async fn the_operator_sees_the_clusters() {
                 {"cluster": "BCS-1", "drivers": [{"server": format!("http://{}", driver.address), "up": true}]},
                 {"cluster": "BCS-2", "drivers": [{"server": format!("http://{down}"), "up": false}]},
             ],
+            "kubernetes": [],
         })
     );
     assert_eq!(detail["upstream"], json!([]));

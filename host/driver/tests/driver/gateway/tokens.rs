@@ -318,7 +318,7 @@ fn endpoint(url: &str) -> EndpointConfig {
 
 async fn with_endpoint(driver: &Driver, endpoint: EndpointConfig) -> Running {
     gateway(&[(CLUSTER, &[driver.address])], |config| {
-        config.tokens = Some(TokensConfig::Endpoint(endpoint));
+        config.tokens = Some(TokensConfig::Endpoint(Box::new(endpoint)));
     })
     .start()
     .await

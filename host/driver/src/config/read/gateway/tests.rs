@@ -13,6 +13,7 @@ fn read(text: &str) -> Result<GatewayConfig, Vec<String>> {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("tokens.yaml"), "tokens: []\n").unwrap();
     file(&directory, "own", "gateways-own\n", 0o600);
+    file(&directory, "peers", "0123456789abcdef0123456789abcdef\n", 0o600);
     file(&directory, "open", "gateways-own\n", 0o644);
     file(&directory, "spaced", "gateways own\n", 0o600);
     let path = directory.path().join("admittance.yaml");
@@ -56,6 +57,55 @@ fn the_least_that_is_needed() {
 
     let listed = read("dialect: { gateway: { clusters: { BCS-1: [\"http://127.0.0.1:1\"] } } }").unwrap();
     assert!(listed.discovery.is_none());
+}
+
+#[test]
+fn gateways_that_share_tunnels() {
+    const ACCOUNTS: &str = "accounts: { sqlite: accounts.db }";
+    let gateway = |peers: &str| format!("dialect: {{ gateway: {{ {ACCOUNTS}, peers: {peers} }} }}");
+    let registered = format!("{ZOOKEEPER}\nregistration: {{ ip: 10.0.0.5 }}\n");
+    let peers = "{ secretFile: peers }";
+    let found = read(&format!("{registered}{}", gateway(peers))).unwrap();
+    assert!(found.peers.is_some() && found.registration.is_some());
+    for (text, expected) in [
+        (
+            format!("{ZOOKEEPER}\n{}", gateway(peers)),
+            "other gateways find this one by its registration",
+        ),
+        (
+            format!("registration: {{}}\n{}", gateway(peers)),
+            "registration: `zookeeper` is not configured",
+        ),
+        (
+            format!("{registered}{}", gateway("{}")),
+            "dialect.gateway.peers.secretFile: missing",
+        ),
+        (
+            format!("{registered}{}", gateway("{ secretFile: own }")),
+            "at least 32 characters",
+        ),
+        (
+            format!("{registered}{}", gateway("{ secretFile: open }")),
+            "world-readable",
+        ),
+        (
+            format!(
+                "{registered}listen: {{ address: \"10.0.0.5:8080\" }}\n{}",
+                gateway(peers)
+            ),
+            "dialect.gateway.peers: other machines' gateways connect only with TLS",
+        ),
+        (
+            format!("{registered}{}", gateway(peers).replace(ACCOUNTS, "discover: {}")),
+            "there are none without `accounts`",
+        ),
+    ] {
+        let told = read(&text).unwrap_err();
+        assert!(
+            told.iter().any(|told| told.contains(expected)),
+            "{text}: {told:?}"
+        );
+    }
 }
 
 #[test]
@@ -239,9 +289,18 @@ fn mistakes() {
         (
             listed,
             "definitions: [ chains/ ]",
-            "definitions: a gateway runs no chains",
+            "definitions: a gateway without `dialect.gateway.accounts` runs no chains",
         ),
-        (listed, "registration: {}", "registration: only drivers"),
+        (
+            listed,
+            "registration: {}",
+            "registration: `zookeeper` is not configured",
+        ),
+        (
+            &format!("{listed}, tokens: {{ accounts: {{}} }}"),
+            "",
+            "dialect.gateway.tokens.accounts: there are no users without `dialect.gateway.accounts`",
+        ),
     ] {
         let text = format!("dialect: {{ gateway: {{ {gateway} }} }}\n{more}\n");
         let mistakes = read(&text).unwrap_err();

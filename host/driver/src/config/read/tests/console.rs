@@ -72,7 +72,7 @@ fn mistakes_about_consoles() {
         ),
         (
             "behind: scheduler, console: { hosts: [console.example.com] }",
-            "dialect.bcs.console.hosts[0]: \"console.example.com\" is not a valid network: write one such as 10.0.0.0/8, or an address",
+            "dialect.bcs.console.hosts[0]: \"console.example.com\" is not a network; write `10.0.0.0/8`, or one address",
         ),
         (
             "behind: scheduler, console: { host: 10.0.0.1 }",

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 pub struct Moment(pub SystemTime);
 
 impl Moment {
-    /// What the clock says.
+    /// The current time.
     pub fn now() -> Self {
         Self(SystemTime::now())
     }

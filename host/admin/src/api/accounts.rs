@@ -1,0 +1,245 @@
+//! Users and clusters of a gateway.
+
+use std::sync::Arc;
+
+use admittance::Moment;
+pub use admittance_bcs::accounts::Imported;
+use admittance_bcs::accounts::{Cluster, Directory, User};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// `GET /v1/users`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UserList {
+    /// In the order in which they were created.
+    pub users: Vec<UserEntry>,
+}
+
+/// A user of a gateway.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UserEntry {
+    /// The number that `POST /rest/users/{id}/tokens` needs.
+    pub id: i64,
+    /// `plain:alice`.
+    pub name: String,
+    /// Whether the user may do everything with every cluster, and manage users.
+    pub super_user: bool,
+    /// The groups of the user in clusters.
+    pub groups: Vec<String>,
+    /// When the user was created.
+    pub created_at: Moment,
+    /// The user's tokens; their values are shown only when they are created.
+    pub tokens: Vec<TokenEntry>,
+}
+
+/// A token of a user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TokenEntry {
+    /// Its number.
+    pub id: i64,
+    /// When it was created.
+    pub created_at: Moment,
+    /// When it expires.
+    pub expires_at: Moment,
+}
+
+/// `POST /v1/users`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NewUser {
+    /// `alice`, which stands for `plain:alice`.
+    pub name: String,
+    /// Whether the user may do everything.
+    #[serde(default)]
+    pub super_user: bool,
+    /// The groups of the user in clusters. None may begin with `system:`.
+    #[serde(default)]
+    pub groups: Vec<String>,
+}
+
+/// `POST /v1/users/{name}/tokens`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NewToken {
+    /// The time until it expires, in seconds; at most ten years.
+    pub expires_in: u64,
+}
+
+/// A new token, which is not shown again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct IssuedToken {
+    /// The number of a user's token; absent for a register token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<i64>,
+    /// The token itself.
+    pub token: String,
+    /// When it expires; a register token that an agent has used before does not.
+    pub expires_at: Moment,
+}
+
+/// `GET /v1/clusters`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterList {
+    /// In the order of their ids.
+    pub clusters: Vec<ClusterEntry>,
+}
+
+/// A cluster that users reach through a gateway.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterEntry {
+    /// `plain-dev`.
+    pub id: String,
+    /// The name in `/tunnels/clusters/{identifier}/`.
+    pub identifier: String,
+    /// `plain` or `bcs`.
+    pub provider: String,
+    /// The user who created it; absent if it was an administrator, or the user was deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub creator: Option<String>,
+    /// When it was created.
+    pub created_at: Moment,
+    /// How the platform refers to it; absent for `plain`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bcs: Option<BcsCluster>,
+    /// The API servers that its agent reported; empty before that.
+    pub servers: Vec<String>,
+    /// When its agent last reported a change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reported_at: Option<Moment>,
+    /// Its register token; absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub register_token: Option<RegisterTokenEntry>,
+    /// The permissions of users, apart from those of super users and the creator.
+    pub permissions: Vec<PermissionEntry>,
+}
+
+/// How the platform refers to a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct BcsCluster {
+    /// The project.
+    pub project_id: String,
+    /// `BCS-K8S-15091`.
+    pub cluster_id: String,
+    /// `k8s`, `mesos` or `tke`.
+    #[serde(rename = "type")]
+    pub kind: String,
+}
+
+/// The register token of a cluster, without its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RegisterTokenEntry {
+    /// When it was created.
+    pub created_at: Moment,
+    /// Until when an agent has to use it first.
+    pub expires_at: Moment,
+    /// When an agent used it first; from then on it does not expire.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used_at: Option<Moment>,
+}
+
+/// The permission of a user for a cluster. Also `POST /v1/clusters/{id}/permissions`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PermissionEntry {
+    /// `plain:alice`.
+    pub user: String,
+    /// `Read`, `Write` or `Hooks`.
+    pub permission: String,
+}
+
+/// `POST /v1/clusters`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NewCluster {
+    /// `dev`, which becomes `plain-dev`; or, with a project, `BCS-K8S-15091`.
+    pub id: String,
+    /// The user who may manage it, as if that user had created it.
+    #[serde(default)]
+    pub creator: Option<String>,
+    /// The project, if the platform manages the cluster.
+    #[serde(default)]
+    pub project_id: Option<String>,
+    /// `k8s`, `mesos` or `tke`; used only with a project. Default: `k8s`.
+    #[serde(default, rename = "type")]
+    pub kind: Option<String>,
+}
+
+/// What was removed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Removed {
+    /// Its kind and name.
+    pub removed: String,
+}
+
+/// `POST /v1/accounts/reencrypt`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Reencrypted {
+    /// How many tokens of clusters are now encrypted with the first key.
+    pub tokens: usize,
+}
+
+impl UserEntry {
+    pub(crate) fn of(user: &User, directory: &Directory) -> Self {
+        let tokens = directory.tokens_of(user.id);
+        Self {
+            id: user.id.0,
+            name: user.name.to_string(),
+            super_user: user.is_super_user,
+            groups: user.groups.clone(),
+            created_at: user.created_at,
+            tokens: tokens
+                .map(|(id, created_at, expires_at)| TokenEntry {
+                    id: id.0,
+                    created_at,
+                    expires_at,
+                })
+                .collect(),
+        }
+    }
+}
+
+impl ClusterEntry {
+    pub(crate) fn of(cluster: &Cluster, directory: &Directory) -> Self {
+        let name = |id| directory.user(id).map(|user: &Arc<User>| user.name.to_string());
+        let credentials = cluster.credentials.as_ref();
+        let servers = credentials.map(|known| known.servers().collect());
+        let grants = cluster.grants.iter();
+        Self {
+            id: cluster.id.clone(),
+            identifier: cluster.identifier.clone(),
+            provider: cluster.provider.to_string(),
+            creator: name(cluster.creator),
+            created_at: cluster.created_at,
+            bcs: cluster.bcs.as_ref().map(|info| BcsCluster {
+                project_id: info.project_id.clone(),
+                cluster_id: info.cluster_id.clone(),
+                kind: info.kind.to_string(),
+            }),
+            servers: servers.unwrap_or_default(),
+            reported_at: credentials.map(|known| known.reported_at),
+            register_token: cluster.register_token.as_ref().map(|token| RegisterTokenEntry {
+                created_at: token.created_at,
+                expires_at: token.expires_at,
+                used_at: token.used_at,
+            }),
+            permissions: grants
+                .filter_map(|(user, permission)| {
+                    Some(PermissionEntry {
+                        user: name(*user)?,
+                        permission: permission.to_string(),
+                    })
+                })
+                .collect(),
+        }
+    }
+}

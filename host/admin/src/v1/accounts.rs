@@ -1,0 +1,296 @@
+//! Routes for users and clusters of a gateway. Every change is in the audit log, with its user.
+
+use std::{sync::Arc, time::Duration};
+
+use admittance_bcs::{
+    Permission,
+    accounts::{Accounts, AccountsError, ClusterKind, ClusterName, Imported, TokenId, User, UserName},
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::changes;
+use crate::{
+    api::accounts::{
+        ClusterEntry, ClusterList, IssuedToken, NewCluster, NewToken, NewUser, PermissionEntry, Reencrypted,
+        Removed, UserEntry, UserList,
+    },
+    config::Role,
+    error::ApiError,
+    route::{
+        Call, Json,
+        Method::{Delete, Get, Post},
+        Nothing, Route,
+    },
+};
+
+const LONGEST_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+const SHORTEST_LIFETIME: Duration = Duration::from_secs(60);
+
+const REFUSALS: &[u16] = &[404, 408, 409, 413, 415, 503];
+
+#[rustfmt::skip]
+pub(super) fn routes() -> Vec<Route> {
+    let (read, admin) = (Some(Role::Read), Some(Role::Admin));
+    let users = "/v1/users/{name}";
+    let clusters = "/v1/clusters/{id}";
+    let tokens = "/v1/users/{name}/tokens";
+    let token = "/v1/users/{name}/tokens/{id}";
+    let register_token = "/v1/clusters/{id}/register-token";
+    let permissions = "/v1/clusters/{id}/permissions";
+    let permission = "/v1/clusters/{id}/permissions/{user}";
+    let (reencrypt_path, import_path) = ("/v1/accounts/reencrypt", "/v1/accounts/import");
+    let routes = [
+        Route::new(Get, read, "/v1/users", "listUsers", "The users of a gateway", list_users),
+        Route::new(Post, admin, "/v1/users", "createUser", "Create a user", create_user),
+        Route::new(Get, read, users, "getUser", "A user of a gateway", get_user),
+        Route::new(Delete, admin, users, "deleteUser", "Delete a user", delete_user)
+            .description("With the user's tokens and permissions. Clusters that the user created stay."),
+        Route::new(Post, admin, tokens, "createToken", "Create a token of a user", create_token)
+            .description("The value is shown only in this reply."),
+        Route::new(Delete, admin, token, "revokeToken", "Revoke a token of a user", revoke_token)
+            .description("Requests and watches that use it end within seconds."),
+        Route::new(Get, read, "/v1/clusters", "listClusters", "The clusters that users of a gateway reach", list_clusters),
+        Route::new(Post, admin, "/v1/clusters", "createCluster", "Register a cluster", create_cluster),
+        Route::new(Delete, admin, clusters, "deleteCluster", "Delete a cluster", delete_cluster)
+            .description("With its credentials, its register token and the permissions for it."),
+        Route::new(Post, admin, register_token, "createRegisterToken", "Create or rotate a register token", create_register_token)
+            .description("A previous one is no longer valid. The value is shown only in this reply."),
+        Route::new(Delete, admin, register_token, "revokeRegisterToken", "Revoke a register token", revoke_register_token),
+        Route::new(Post, admin, permissions, "grantPermission", "Grant a permission for a cluster", grant)
+            .description("It replaces another one of the same user."),
+        Route::new(Delete, admin, permission, "withdrawPermission", "Withdraw a permission for a cluster", withdraw),
+        Route::new(Post, admin, reencrypt_path, "reencrypt", "Encrypt the tokens of clusters with the first key of the key file", reencrypt)
+            .description("The file is read again first."),
+        Route::new(Post, admin, import_path, "importAccounts", "Copy users and clusters of bcs-api from the same database", import)
+            .description("In one transaction. What was copied before is not copied again, and bcs-api's tables stay as they are."),
+    ];
+    routes.into_iter().map(|route| route.refusals(REFUSALS)).collect()
+}
+
+/// The parameter of a user.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct UserPath {
+    /// `alice`, or `plain:alice`.
+    name: String,
+}
+
+/// The parameters of a token.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct TokenPath {
+    /// `alice`, or `plain:alice`.
+    name: String,
+    /// The number of the token.
+    id: i64,
+}
+
+/// The parameter of a cluster.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct ClusterPath {
+    /// `plain-dev`.
+    id: String,
+}
+
+/// The parameters of a permission.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct PermissionPath {
+    /// `plain-dev`.
+    id: String,
+    /// `alice`, or `plain:alice`.
+    user: String,
+}
+
+impl From<AccountsError> for ApiError {
+    fn from(error: AccountsError) -> Self {
+        let text = error.to_string();
+        match error {
+            AccountsError::Invalid(_) | AccountsError::Denied(_) => Self::Malformed(text),
+            AccountsError::Unknown(..) => Self::NotFound(text),
+            AccountsError::Exists(..) => Self::Conflict(text),
+            AccountsError::TooSoon(_) | AccountsError::Unavailable(_) => Self::Unavailable(text),
+        }
+    }
+}
+
+impl<P, Q, B> Call<P, Q, B> {
+    fn accounts(&self) -> Result<&Accounts, ApiError> {
+        self.api.sources.accounts.as_ref().ok_or_else(|| {
+            ApiError::NotFound(
+                "this driver has no users and clusters: configure `dialect.gateway.accounts`".to_owned(),
+            )
+        })
+    }
+
+    fn by(&self) -> String {
+        changes::by(self.caller.clone())
+    }
+}
+
+fn user(accounts: &Accounts, name: &str) -> Result<Arc<User>, ApiError> {
+    Ok(accounts.user(user_name(name)?.as_str())?)
+}
+
+fn user_name(name: &str) -> Result<UserName, ApiError> {
+    UserName::plain(name).map_err(|error| ApiError::Malformed(error.to_string()))
+}
+
+fn removed(what: &str, name: &str) -> Json<Removed> {
+    Json(Removed {
+        removed: format!("{what} {name}"),
+    })
+}
+
+async fn list_users(call: Call) -> Result<Json<UserList>, ApiError> {
+    let directory = call.accounts()?.now()?;
+    let users = directory.users().map(|user| UserEntry::of(user, &directory));
+    Ok(Json(UserList {
+        users: users.collect(),
+    }))
+}
+
+async fn get_user(call: Call<UserPath>) -> Result<Json<UserEntry>, ApiError> {
+    let accounts = call.accounts()?;
+    let user = user(accounts, &call.path.name)?;
+    Ok(Json(UserEntry::of(&user, &*accounts.now()?)))
+}
+
+async fn create_user(call: Call<Nothing, Nothing, Json<NewUser>>) -> Result<Json<UserEntry>, ApiError> {
+    let (accounts, by) = (call.accounts()?, call.by());
+    let Json(NewUser {
+        name,
+        super_user,
+        groups,
+    }) = &call.body;
+    let name = user_name(name)?;
+    let user = accounts.create_user(&by, &name, *super_user, groups).await?;
+    Ok(Json(UserEntry::of(&user, &*accounts.now()?)))
+}
+
+async fn delete_user(call: Call<UserPath>) -> Result<Json<Removed>, ApiError> {
+    let name = user_name(&call.path.name)?;
+    call.accounts()?.delete_user(&call.by(), name.as_str()).await?;
+    Ok(removed("user", name.as_str()))
+}
+
+async fn create_token(call: Call<UserPath, Nothing, Json<NewToken>>) -> Result<Json<IssuedToken>, ApiError> {
+    let accounts = call.accounts()?;
+    let user = user(accounts, &call.path.name)?;
+    let Json(NewToken { expires_in }) = call.body;
+    let lifetime = Duration::from_secs(expires_in);
+    if !(SHORTEST_LIFETIME..=LONGEST_LIFETIME).contains(&lifetime) {
+        let (least, most) = (SHORTEST_LIFETIME.as_secs(), LONGEST_LIFETIME.as_secs());
+        return Err(ApiError::Malformed(format!(
+            "expiresIn is {expires_in}: write a number of seconds from {least} to {most}"
+        )));
+    }
+    let token = accounts.create_token(&call.by(), &user, lifetime).await?;
+    Ok(Json(IssuedToken {
+        id: Some(token.id.0),
+        token: token.value.0,
+        expires_at: token.expires_at,
+    }))
+}
+
+async fn revoke_token(call: Call<TokenPath>) -> Result<Json<Removed>, ApiError> {
+    let accounts = call.accounts()?;
+    let TokenPath { name, id } = &call.path;
+    let user = user(accounts, name)?;
+    accounts.revoke_token(&call.by(), &user, TokenId(*id)).await?;
+    Ok(removed("token", &format!("{id} of {}", user.name)))
+}
+
+async fn list_clusters(call: Call) -> Result<Json<ClusterList>, ApiError> {
+    let directory = call.accounts()?.now()?;
+    let clusters = directory
+        .clusters()
+        .map(|cluster| ClusterEntry::of(cluster, &directory));
+    Ok(Json(ClusterList {
+        clusters: clusters.collect(),
+    }))
+}
+
+async fn create_cluster(
+    call: Call<Nothing, Nothing, Json<NewCluster>>,
+) -> Result<Json<ClusterEntry>, ApiError> {
+    let accounts = call.accounts()?;
+    let Json(NewCluster {
+        id,
+        creator,
+        project_id,
+        kind,
+    }) = &call.body;
+    let creator = creator.as_ref().map(|name| user(accounts, name)).transpose()?;
+    let kind = match kind {
+        None => ClusterKind::Kubernetes,
+        Some(text) => text
+            .parse()
+            .map_err(|error| ApiError::Malformed(format!("type: {error}")))?,
+    };
+    let bcs = project_id.as_ref().map(|project| (project.as_str(), kind));
+    let name = ClusterName::new(id, bcs)?;
+    let cluster = accounts
+        .create_cluster(&call.by(), creator.as_deref(), &name)
+        .await?;
+    Ok(Json(ClusterEntry::of(&cluster, &*accounts.now()?)))
+}
+
+async fn delete_cluster(call: Call<ClusterPath>) -> Result<Json<Removed>, ApiError> {
+    let id = &call.path.id;
+    call.accounts()?.delete_cluster(&call.by(), id).await?;
+    Ok(removed("cluster", id))
+}
+
+async fn create_register_token(call: Call<ClusterPath>) -> Result<Json<IssuedToken>, ApiError> {
+    let accounts = call.accounts()?;
+    let cluster = accounts.cluster(&call.path.id)?;
+    let token = accounts.create_register_token(&call.by(), &cluster, true).await?;
+    Ok(Json(IssuedToken {
+        id: None,
+        token: token.value.0,
+        expires_at: token.expires_at,
+    }))
+}
+
+async fn revoke_register_token(call: Call<ClusterPath>) -> Result<Json<Removed>, ApiError> {
+    let accounts = call.accounts()?;
+    let cluster = accounts.cluster(&call.path.id)?;
+    accounts.revoke_register_token(&call.by(), &cluster).await?;
+    Ok(removed("register token of", &cluster.id))
+}
+
+async fn grant(
+    call: Call<ClusterPath, Nothing, Json<PermissionEntry>>,
+) -> Result<Json<ClusterEntry>, ApiError> {
+    let accounts = call.accounts()?;
+    let cluster = accounts.cluster(&call.path.id)?;
+    let Json(PermissionEntry {
+        user: name,
+        permission,
+    }) = &call.body;
+    let user = user(accounts, name)?;
+    let permission: Permission = permission
+        .parse()
+        .map_err(|error| ApiError::Malformed(format!("permission: {error}")))?;
+    accounts
+        .grant(&call.by(), &user, &cluster, Some(permission))
+        .await?;
+    let cluster = accounts.cluster(&cluster.id)?;
+    Ok(Json(ClusterEntry::of(&cluster, &*accounts.now()?)))
+}
+
+async fn withdraw(call: Call<PermissionPath>) -> Result<Json<Removed>, ApiError> {
+    let accounts = call.accounts()?;
+    let PermissionPath { id, user: name } = &call.path;
+    let (cluster, user) = (accounts.cluster(id)?, user(accounts, name)?);
+    accounts.grant(&call.by(), &user, &cluster, None).await?;
+    Ok(removed("permission of", &format!("{} for {id}", user.name)))
+}
+
+async fn reencrypt(call: Call) -> Result<Json<Reencrypted>, ApiError> {
+    let tokens = call.accounts()?.reencrypt(&call.by()).await?;
+    Ok(Json(Reencrypted { tokens }))
+}
+
+async fn import(call: Call) -> Result<Json<Imported>, ApiError> {
+    Ok(Json(call.accounts()?.import(&call.by()).await?))
+}

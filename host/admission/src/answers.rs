@@ -1,0 +1,318 @@
+//! Answers to HTTP requests of plugins that are known beforehand, for tests and recordings.
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    sync::{Mutex, PoisonError},
+};
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::Value;
+use url::Url;
+
+use crate::{Deadline, HttpError, HttpGrant, HttpRequest, HttpResponse, HttpSender};
+
+/// What a server answers to a request of a plugin.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HttpAnswer {
+    /// The absolute URL of the request, with its query.
+    #[serde(serialize_with = "write_url", deserialize_with = "read_url")]
+    #[schemars(with = "String")]
+    pub url: Url,
+    /// The method of the request. Default: `GET`.
+    #[serde(default = "get")]
+    pub method: String,
+    /// Default: 200.
+    #[serde(default = "ok")]
+    #[schemars(range(min = 100, max = 599))]
+    pub status: u16,
+    /// Names and values.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// A text; any other value is sent as JSON. Default: empty.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub body: Value,
+    /// The error that the plugin gets instead of a response. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<HttpAnswerError>,
+}
+
+/// Why a server does not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum HttpAnswerError {
+    /// The host cannot send the request.
+    Unavailable,
+    /// The connection failed.
+    Unreachable,
+    /// No response in time.
+    Timeout,
+    /// The response is too large.
+    TooLarge,
+}
+
+fn write_url<S: Serializer>(url: &Url, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(url.as_str())
+}
+
+fn read_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Url, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse().map_err(|error| {
+        de::Error::custom(format!(
+            "{text:?} is not a URL: {error}; write `https://host/path`"
+        ))
+    })
+}
+
+fn get() -> String {
+    "GET".to_owned()
+}
+
+fn ok() -> u16 {
+    200
+}
+
+/// Headers of responses that are recorded. Any other may hold a secret, such as `set-cookie`.
+const RECORDED_HEADERS: [&str; 10] = [
+    "age",
+    "cache-control",
+    "content-language",
+    "content-type",
+    "date",
+    "etag",
+    "expires",
+    "last-modified",
+    "location",
+    "retry-after",
+];
+
+impl HttpAnswer {
+    /// The answer to a request, without headers that may be secret. A body that is not UTF-8 is left out.
+    pub fn recorded(method: &str, url: &Url, answer: &Result<HttpResponse, HttpError>) -> Self {
+        let mut recorded = Self {
+            url: url.clone(),
+            method: method.to_owned(),
+            status: ok(),
+            headers: BTreeMap::new(),
+            body: Value::Null,
+            error: None,
+        };
+        match answer {
+            Ok(response) => {
+                recorded.status = response.status;
+                for (name, value) in &response.headers {
+                    let name = name.to_ascii_lowercase();
+                    if RECORDED_HEADERS.contains(&name.as_str()) {
+                        recorded.headers.insert(name, value.clone());
+                    }
+                }
+                recorded.body = read_body(&response.body);
+            }
+            Err(error) => {
+                recorded.error = Some(match error {
+                    HttpError::Unavailable(_) | HttpError::Invalid(_) | HttpError::Denied(_) => {
+                        HttpAnswerError::Unavailable
+                    }
+                    HttpError::Unreachable(_) => HttpAnswerError::Unreachable,
+                    HttpError::Timeout => HttpAnswerError::Timeout,
+                    HttpError::TooLarge(_) => HttpAnswerError::TooLarge,
+                });
+            }
+        }
+        recorded
+    }
+
+    fn response(&self) -> Result<HttpResponse, HttpError> {
+        let why = || {
+            format!(
+                "the listed answer to `{} {}` is this error",
+                self.method, self.url
+            )
+        };
+        match self.error {
+            None => {
+                let body = match &self.body {
+                    Value::Null => Vec::new(),
+                    Value::String(text) => text.clone().into_bytes(),
+                    value => value.to_string().into_bytes(),
+                };
+                let mut response = HttpResponse::new(self.status, body);
+                response.headers = self.headers.clone().into_iter().collect();
+                Ok(response)
+            }
+            Some(HttpAnswerError::Unavailable) => Err(HttpError::Unavailable(why())),
+            Some(HttpAnswerError::Unreachable) => Err(HttpError::Unreachable(why())),
+            Some(HttpAnswerError::Timeout) => Err(HttpError::Timeout),
+            Some(HttpAnswerError::TooLarge) => Err(HttpError::TooLarge(0)),
+        }
+    }
+}
+
+/// A body as JSON if it is an object or a list, so that values in it can be redacted; otherwise its text.
+fn read_body(body: &[u8]) -> Value {
+    match serde_json::from_slice::<Value>(body) {
+        Ok(value) if value.is_object() || value.is_array() => value,
+        _ => match std::str::from_utf8(body) {
+            Ok("") | Err(_) => Value::Null,
+            Ok(text) => Value::String(text.to_owned()),
+        },
+    }
+}
+
+/// Sends nothing: answers from a list. Of several answers to the same method and URL, each is given once, in order, and
+/// the last one from then on.
+#[derive(Debug, Default)]
+pub struct HttpAnswers(Mutex<HashMap<(String, Url), VecDeque<HttpAnswer>>>);
+
+impl FromIterator<HttpAnswer> for HttpAnswers {
+    fn from_iter<T: IntoIterator<Item = HttpAnswer>>(answers: T) -> Self {
+        let mut all: HashMap<_, VecDeque<_>> = HashMap::new();
+        for answer in answers {
+            let key = (answer.method.clone(), answer.url.clone());
+            all.entry(key).or_default().push_back(answer);
+        }
+        Self(Mutex::new(all))
+    }
+}
+
+impl HttpAnswers {
+    /// The next answer to this method and URL.
+    fn answer_to(&self, request: &(String, Url)) -> Option<HttpAnswer> {
+        let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = answers.get_mut(request)?;
+        match left.len() {
+            0 | 1 => left.front().cloned(),
+            _ => left.pop_front(),
+        }
+    }
+}
+
+#[async_trait]
+impl HttpSender for HttpAnswers {
+    async fn send(
+        &self,
+        _: &HttpGrant,
+        request: HttpRequest,
+        _: Deadline,
+    ) -> Result<HttpResponse, HttpError> {
+        let request = (request.method, request.url);
+        let answer = self.answer_to(&request).ok_or_else(|| {
+            let (method, url) = &request;
+            HttpError::Unavailable(format!(
+                "no answer to `{method} {url}` is listed; add one under `http`"
+            ))
+        })?;
+        answer.response()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::HttpOrigin;
+
+    fn answer(value: Value) -> HttpAnswer {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[tokio::test]
+    async fn requests_are_answered_from_the_list() {
+        let answers: HttpAnswers = [
+            json!({"url": "https://a.example/x?y", "body": {"a": [1]}}),
+            json!({"url": "https://a.example/x?y", "status": 404, "body": "gone"}),
+            json!({"url": "https://a.example/x", "method": "POST", "headers": {"etag": "1"}}),
+            json!({"url": "https://a.example/slow", "error": "timeout"}),
+        ]
+        .map(answer)
+        .into_iter()
+        .collect();
+        let grant = HttpGrant::from("https://a.example".parse::<HttpOrigin>().unwrap());
+        let send = async |method: &str, url: &str| {
+            let request = HttpRequest::new(method, url.parse().unwrap());
+            let deadline = Deadline::after(Duration::from_secs(1));
+            let response = answers.send(&grant, request, deadline).await?;
+            Ok::<_, HttpError>((response.status, String::from_utf8(response.body).unwrap()))
+        };
+        let of = |status: u16, body: &str| Ok((status, body.to_owned()));
+        assert_eq!(
+            send("GET", "https://a.example/x?y").await,
+            of(200, r#"{"a":[1]}"#)
+        );
+        assert_eq!(send("GET", "https://a.example/x?y").await, of(404, "gone"));
+        assert_eq!(send("GET", "https://a.example/x?y").await, of(404, "gone"));
+        assert_eq!(send("POST", "https://a.example/x").await, of(200, ""));
+        assert_eq!(
+            send("GET", "https://a.example/slow").await,
+            Err(HttpError::Timeout)
+        );
+        let unknown = send("GET", "https://a.example/x").await;
+        assert!(
+            matches!(&unknown, Err(HttpError::Unavailable(why)) if why.contains("`GET https://a.example/x`")),
+            "{unknown:?}"
+        );
+    }
+
+    #[test]
+    fn a_recorded_answer_has_no_secret_headers() {
+        let url: Url = "https://a.example/x".parse().unwrap();
+        let mut response = HttpResponse::new(201, br#"{"b": 1.50, "a": 2}"#.to_vec());
+        response.headers = [
+            ("Content-Type", "application/json"),
+            ("set-cookie", "secret"),
+            ("x-token", "secret"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .to_vec();
+        let recorded = HttpAnswer::recorded("PUT", &url, &Ok(response));
+        assert_eq!(
+            serde_json::to_value(&recorded).unwrap(),
+            json!({"url": "https://a.example/x", "method": "PUT", "status": 201,
+                   "headers": {"content-type": "application/json"}, "body": {"b": 1.5, "a": 2}})
+        );
+        for (answer, expected) in [
+            (
+                Ok(HttpResponse::new(200, b"text".to_vec())),
+                (json!("text"), None),
+            ),
+            (Ok(HttpResponse::new(200, b"7".to_vec())), (json!("7"), None)),
+            (Ok(HttpResponse::new(200, vec![0xff])), (Value::Null, None)),
+            (
+                Err(HttpError::Timeout),
+                (Value::Null, Some(HttpAnswerError::Timeout)),
+            ),
+            (
+                Err(HttpError::Unreachable("secret.internal".to_owned())),
+                (Value::Null, Some(HttpAnswerError::Unreachable)),
+            ),
+        ] {
+            let recorded = HttpAnswer::recorded("GET", &url, &answer);
+            assert_eq!((recorded.body, recorded.error), expected, "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn unknown_fields_are_mistakes() {
+        let read = |value| serde_json::from_value::<HttpAnswer>(value).map_err(|error| error.to_string());
+        for (value, expected) in [
+            (json!({"url": "/x"}), "is not a URL"),
+            (
+                json!({"url": "https://a.example", "state": 200}),
+                "unknown field `state`",
+            ),
+            (
+                json!({"url": "https://a.example", "error": "slow"}),
+                "unknown variant `slow`",
+            ),
+            (json!({"status": 200}), "missing field `url`"),
+        ] {
+            let error = read(value).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

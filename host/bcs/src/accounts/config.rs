@@ -1,0 +1,47 @@
+use std::{path::PathBuf, time::Duration};
+
+use ipnet::IpNet;
+
+use super::Secret;
+
+/// Users and clusters of a gateway.
+#[derive(Clone, Debug)]
+pub struct AccountsConfig {
+    pub database: DatabaseConfig,
+    /// The file with the keys that encrypt the tokens of clusters.
+    pub key_file: PathBuf,
+    /// Whether the file is created if it is missing.
+    pub creates_key: bool,
+    /// The time within which an agent has to use a new register token for the first time.
+    pub register_token_lifetime: Duration,
+    /// Loopback and link-local networks in which API servers may be. Reports of other such addresses are refused,
+    /// because agents could make the gateway connect to what only its machine can reach. Default: none.
+    pub local_servers: Vec<IpNet>,
+}
+
+impl AccountsConfig {
+    pub const DEFAULT_REGISTER_TOKEN_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
+}
+
+#[derive(Clone, Debug)]
+pub enum DatabaseConfig {
+    /// A file, for one gateway.
+    Sqlite(PathBuf),
+    /// A server, for several gateways.
+    MySql(MySqlConfig),
+}
+
+#[derive(Clone, Debug)]
+pub struct MySqlConfig {
+    pub host: String,
+    pub port: u16,
+    pub database: String,
+    pub user: String,
+    pub password: Option<Secret>,
+    /// The PEM file of the authorities to trust. None: the connection is not encrypted.
+    pub ca: Option<PathBuf>,
+}
+
+impl MySqlConfig {
+    pub const DEFAULT_PORT: u16 = 3306;
+}

@@ -1,0 +1,44 @@
+use std::fmt::Display;
+
+use super::Denied;
+
+/// Why users and clusters cannot be read or changed. `Display` is for the client.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AccountsError {
+    #[error(transparent)]
+    Denied(#[from] Denied),
+    #[error("{0}")]
+    Invalid(String),
+    /// The kind of thing, and its name.
+    #[error("there is no {0} `{1}`")]
+    Unknown(&'static str, String),
+    #[error("the {0} `{1}` already exists")]
+    Exists(&'static str, String),
+    #[error("the cluster reported a change less than {0:?} ago; try again later")]
+    TooSoon(std::time::Duration),
+    /// The database is unavailable, or has an invalid value.
+    #[error("the database of users and clusters cannot be used: {0}")]
+    Unavailable(String),
+}
+
+impl From<sqlx::Error> for AccountsError {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Unavailable(error.to_string())
+    }
+}
+
+/// The error of an INSERT: a thing of the kind `what` has this name already, or something that it belongs to, a `parent`,
+/// was deleted meanwhile.
+pub(super) fn violation(
+    what: &'static str,
+    parent: &'static str,
+    name: impl Display,
+) -> impl FnOnce(sqlx::Error) -> AccountsError {
+    move |error| match error.as_database_error() {
+        Some(violation) if violation.is_unique_violation() => AccountsError::Exists(what, name.to_string()),
+        Some(violation) if violation.is_foreign_key_violation() => {
+            AccountsError::Unknown(parent, name.to_string())
+        }
+        _ => error.into(),
+    }
+}

@@ -1,0 +1,250 @@
+//! Encryption of secrets in the database, with AES-256-GCM.
+
+use std::path::{Path, PathBuf};
+
+use admittance_watch::file;
+use arc_swap::ArcSwap;
+use base64::{Engine, prelude::BASE64_STANDARD};
+use ring::{
+    aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey},
+    digest,
+    rand::{SecureRandom, SystemRandom},
+};
+
+use super::types::Secret;
+
+const KEY_LENGTH: usize = 32;
+/// Much more than a key file with many old keys.
+const LONGEST_FILE: u64 = 64 * 1024;
+
+/// The keys in a file, one on each line; the first one seals, the others open what was sealed earlier. Lives as long as
+/// the gateway.
+#[derive(Debug)]
+pub struct KeyFile {
+    path: PathBuf,
+    keys: ArcSwap<Vec<Key>>,
+}
+
+struct Key {
+    /// The beginning of its digest.
+    name: String,
+    key: LessSafeKey,
+}
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Key")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl KeyFile {
+    /// Read a file that has to have at least one key.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        Ok(Self {
+            path: path.to_owned(),
+            keys: ArcSwap::from_pointee(read(path)?),
+        })
+    }
+
+    /// Write a file with a new key that only the current user can read.
+    pub fn create(path: &Path) -> Result<Self, String> {
+        use std::{fs::OpenOptions, io::Write, os::unix::fs::OpenOptionsExt};
+
+        let cannot = |error: &dyn std::fmt::Display| format!("{} cannot be written: {error}", path.display());
+        let mut key = [0; KEY_LENGTH];
+        let random = SystemRandom::new();
+        random.fill(&mut key).map_err(|error| cannot(&error))?;
+        let text = BASE64_STANDARD.encode(key) + "\n";
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path);
+        file.and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
+            .map_err(|error| cannot(&error))?;
+        Self::read(path)
+    }
+
+    /// Read the file again. If it is invalid, the keys stay as they were.
+    pub(super) fn reload(&self) -> Result<(), String> {
+        self.keys.store(read(&self.path)?.into());
+        Ok(())
+    }
+
+    /// The secret, encrypted for this place: it can be opened for no other one.
+    pub(super) fn seal(&self, secret: &Secret, place: &str) -> Result<String, String> {
+        let keys = self.keys.load();
+        let key = keys.first().ok_or("there is no key")?;
+        let mut nonce = [0; NONCE_LEN];
+        let random = SystemRandom::new();
+        random
+            .fill(&mut nonce)
+            .map_err(|_| "there are no random numbers")?;
+        let mut sealed = secret.0.clone().into_bytes();
+        key.key
+            .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::from(place), &mut sealed)
+            .map_err(|_| "it cannot be encrypted")?;
+        let bytes = [nonce.as_slice(), &sealed].concat();
+        Ok(format!("{}:{}", key.name, BASE64_STANDARD.encode(bytes)))
+    }
+
+    /// The opposite of [`seal`](Self::seal).
+    pub(super) fn open(&self, sealed: &str, place: &str) -> Result<Secret, String> {
+        let (name, text) = sealed.split_once(':').ok_or("it is not an encrypted value")?;
+        let keys = self.keys.load();
+        let key = keys.iter().find(|key| key.name == name).ok_or_else(|| {
+            let file = self.path.display();
+            format!("it is encrypted with the key {name}, which is not in {file}: add that key")
+        })?;
+        let broken = || "it was changed in the database".to_owned();
+        let bytes = BASE64_STANDARD.decode(text).map_err(|_| broken())?;
+        let (nonce, rest) = bytes.split_first_chunk::<NONCE_LEN>().ok_or_else(broken)?;
+        let mut rest = rest.to_vec();
+        let nonce = Nonce::assume_unique_for_key(*nonce);
+        let text = key
+            .key
+            .open_in_place(nonce, Aad::from(place), &mut rest)
+            .map_err(|_| broken())?;
+        String::from_utf8(text.to_vec()).map(Secret).map_err(|_| broken())
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<Key>, String> {
+    let name = path.display();
+    let text = file::read_secret_to_string(path, LONGEST_FILE)
+        .map_err(|error| error.describe(path, "the key file"))?;
+    let mut keys = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        if line.trim().is_empty() {
+            continue;
+        }
+        keys.push(key(line.trim()).ok_or_else(|| {
+            format!("{name}: line {number} is not a key: write 32 bytes in base64, as `openssl rand -base64 32` prints")
+        })?);
+    }
+    if keys.is_empty() {
+        return Err(format!(
+            "{name}: it contains no key: write one, as `openssl rand -base64 32` prints"
+        ));
+    }
+    Ok(keys)
+}
+
+fn key(line: &str) -> Option<Key> {
+    let bytes = BASE64_STANDARD.decode(line).ok()?;
+    let bytes: [u8; KEY_LENGTH] = bytes.try_into().ok()?;
+    let digest = digest::digest(&digest::SHA256, &bytes);
+    let name = hex::encode(digest.as_ref().get(..4)?);
+    let key = LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &bytes).ok()?);
+    Some(Key { name, key })
+}
+
+/// The characters of random tokens.
+const ALPHANUMERIC: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+/// How many of these are used for the random parts of IDs: digits and lower-case letters.
+const LOWER: usize = 36;
+
+/// A random token of this many letters and digits.
+pub(super) fn random_token(length: usize) -> Result<Secret, String> {
+    random(length, ALPHANUMERIC.len()).map(Secret)
+}
+
+/// The random part of an ID: lower-case letters and digits.
+pub(super) fn random_suffix(length: usize) -> Result<String, String> {
+    random(length, LOWER)
+}
+
+fn random(length: usize, letters: usize) -> Result<String, String> {
+    let source = SystemRandom::new();
+    let mut text = String::with_capacity(length);
+    // Bytes beyond the last multiple are not used, so that every character has the same probability.
+    let usable = 256 / letters * letters;
+    while text.len() < length {
+        let mut bytes = [0; 64];
+        source
+            .fill(&mut bytes)
+            .map_err(|_| "there are no random numbers")?;
+        let bytes = bytes.map(usize::from);
+        let chosen = bytes
+            .iter()
+            .filter(|byte| **byte < usable)
+            .filter_map(|byte| ALPHANUMERIC.get(byte % letters));
+        text.extend(chosen.take(length - text.len()).map(|byte| char::from(*byte)));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt};
+
+    use super::*;
+
+    fn secret() -> Secret {
+        Secret("a service account's token".to_owned())
+    }
+
+    #[test]
+    fn secrets_are_sealed_for_their_place() {
+        let directory = tempfile::tempdir().unwrap();
+        let keys = KeyFile::create(&directory.path().join("key")).unwrap();
+        let sealed = keys.seal(&secret(), "a").unwrap();
+        assert_ne!(sealed, keys.seal(&secret(), "a").unwrap());
+        assert_eq!(keys.open(&sealed, "a").unwrap(), secret());
+        assert!(keys.open(&sealed, "b").is_err());
+        let changed = sealed.replacen(':', ":AAAA", 1);
+        assert!(keys.open(&changed, "a").unwrap_err().contains("changed"));
+    }
+
+    #[test]
+    fn old_keys_open_what_they_sealed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key");
+        let keys = KeyFile::create(&path).unwrap();
+        let sealed = keys.seal(&secret(), "a").unwrap();
+        let old = fs::read_to_string(&path).unwrap();
+        let new = BASE64_STANDARD.encode([7; 32]);
+        fs::write(&path, format!("{new}\n{old}")).unwrap();
+        keys.reload().unwrap();
+        assert_eq!(keys.open(&sealed, "a").unwrap(), secret());
+        let renewed = keys.seal(&secret(), "a").unwrap();
+        fs::write(&path, new).unwrap();
+        keys.reload().unwrap();
+        assert_eq!(keys.open(&renewed, "a").unwrap(), secret());
+        assert!(keys.open(&sealed, "a").unwrap_err().contains("add that key"));
+    }
+
+    #[test]
+    fn invalid_files_are_explained() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key");
+        for (text, mode, expected) in [
+            ("", 0o600, "contains no key"),
+            ("short", 0o600, "line 1 is not a key"),
+            ("\nAAAA", 0o600, "line 2 is not a key"),
+            ("", 0o644, "chmod o-r"),
+        ] {
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let error = KeyFile::read(&path).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+        assert!(KeyFile::create(&path).is_err(), "it would overwrite a key");
+    }
+
+    #[test]
+    fn random_texts() {
+        let token = random_token(128).unwrap();
+        assert_eq!(token.0.len(), 128);
+        assert!(token.0.bytes().all(|byte| byte.is_ascii_alphanumeric()));
+        assert_ne!(token, random_token(128).unwrap());
+        let suffix = random_suffix(16).unwrap();
+        assert!(
+            suffix
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+        );
+    }
+}

@@ -1,0 +1,95 @@
+//! Why a request does not reach a cluster, and the `Status` that kubectl shows.
+
+use admittance_dialect::{status_reply, status_with_reason};
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header::WWW_AUTHENTICATE};
+
+use crate::accounts::{AccountsError, Denied};
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum KubernetesError {
+    #[error(
+        "there is no such path: write /tunnels/clusters/IDENTIFIER/ before the path of the cluster's API"
+    )]
+    NoRoute,
+    /// Servers could read the path differently.
+    #[error("{0}")]
+    Path(String),
+    #[error("{0}")]
+    Unauthenticated(String),
+    #[error("{0}")]
+    Forbidden(Denied),
+    #[error("there is no cluster with the identifier {0:?}")]
+    NoCluster(String),
+    /// No agent has reported credentials or opened a tunnel.
+    #[error("no cluster session of {0}: its agent has not reported credentials, and has no tunnel open")]
+    NotConnected(String),
+    #[error("the credentials of {cluster} cannot be used: {reason}")]
+    Credentials { cluster: String, reason: String },
+    #[error("{0}")]
+    Unavailable(String),
+    /// An agent or another gateway cannot open a tunnel.
+    #[error("{0}")]
+    Tunnel(String),
+}
+
+impl KubernetesError {
+    /// One word for logs and metrics.
+    pub(super) fn as_str(&self) -> &'static str {
+        match self {
+            Self::NoRoute | Self::Path(_) => "no-route",
+            Self::Unauthenticated(_) => "unauthorized",
+            Self::Forbidden(_) => "forbidden",
+            Self::NoCluster(_) => "unknown-cluster",
+            Self::NotConnected(_) => "not-connected",
+            Self::Credentials { .. } => "credentials",
+            Self::Unavailable(_) => "accounts-unavailable",
+            Self::Tunnel(_) => "rejected",
+        }
+    }
+
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::NoRoute | Self::NoCluster(_) => StatusCode::NOT_FOUND,
+            Self::Path(_) | Self::Tunnel(_) => StatusCode::BAD_REQUEST,
+            Self::Unauthenticated(_) => StatusCode::UNAUTHORIZED,
+            Self::Forbidden(_) => StatusCode::FORBIDDEN,
+            Self::NotConnected(_) | Self::Credentials { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    pub(super) fn reply(&self) -> Response<Bytes> {
+        let (status, message) = (self.status(), self.to_string());
+        let mut reply = match self {
+            // As bcs-api has it.
+            Self::NotConnected(_) | Self::Credentials { .. } => {
+                status_with_reason(status, "CREATE_TUNNEL_ERROR", &message)
+            }
+            _ => status_reply(status, &message),
+        };
+        if status == StatusCode::UNAUTHORIZED {
+            let challenge = HeaderValue::from_static("Bearer");
+            reply.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+        }
+        reply
+    }
+}
+
+impl From<Denied> for KubernetesError {
+    fn from(denied: Denied) -> Self {
+        match denied {
+            Denied::Forbidden { .. } => Self::Forbidden(denied),
+            denied => Self::Unauthenticated(denied.to_string()),
+        }
+    }
+}
+
+impl From<AccountsError> for KubernetesError {
+    fn from(error: AccountsError) -> Self {
+        match error {
+            AccountsError::Denied(denied) => denied.into(),
+            error => Self::Unavailable(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,499 @@
+//! Other gateways. Each announces to all others which clusters' agents have opened tunnels to it, and connects to these
+//! clusters on their behalf.
+//!
+//! TLS between a gateway and an API server passes the other gateway unread, so a request is authorized and inspected by
+//! the gateway that the client has reached, and by no other.
+
+mod secrets;
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    net::IpAddr,
+    sync::{
+        Arc, Mutex, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use admittance_net::{
+    listener::{Client, is_loopback},
+    tls::ClientTls,
+    upstream::{Connector, FollowedServers, Server, TunnelGuard, connector},
+};
+use axum::body::Body;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri, header::SEC_WEBSOCKET_KEY};
+use metrics::gauge;
+use tokio::{sync::watch, task::JoinSet, time::Instant};
+use tokio_tungstenite::tungstenite::handshake::client::generate_key;
+
+pub use self::secrets::PeerSecrets;
+use self::secrets::{Occasion, PeerSecret, Role};
+use super::{
+    Entered, Kubernetes, OtherGateways,
+    agents::{Accepted, CLOSED, STOPPING, closed, credentials, header, params, switch},
+    error::KubernetesError,
+    headers::{ID, PATH, TOKEN},
+    routes::{OpenTunnel, Route, Routes, Way},
+};
+use crate::{
+    discovery::{Discovery, ServerKind},
+    lock::lock,
+    metric_names,
+    status::{Peer, PeersStatus},
+    tunnel::{
+        Accepts, Announcement, Session,
+        connect::{ConnectError, LONGEST_PAUSE, Pauses, TIMEOUT, at_path, websocket},
+    },
+};
+
+/// The most clusters that one gateway may announce.
+const MOST_CLUSTERS: usize = 16 * 1024;
+/// The most tunnels that other gateways may have open to this one. Each has one, and while it reconnects also the
+/// previous one.
+const MOST_GATEWAYS: usize = 256;
+
+/// How gateways find and trust one another.
+#[derive(Clone, Debug)]
+pub struct PeersConfig {
+    pub secrets: PeerSecrets,
+    /// Verifies the certificates of other gateways.
+    pub tls: ClientTls,
+}
+
+/// The other gateways. Lives as long as the gateway.
+#[derive(Debug)]
+pub(super) struct Peers {
+    /// Different after every start.
+    id: String,
+    /// The URL that this gateway registers.
+    own: Server,
+    secrets: PeerSecrets,
+    tls: ClientTls,
+    connector: Connector,
+    discovery: Discovery,
+    /// The URLs of the other registered gateways. Each has the reason why no tunnel to it is open; None if one is open.
+    links: Mutex<BTreeMap<String, Option<String>>>,
+    /// How many tunnels to this gateway others have opened.
+    accepted: Arc<AtomicUsize>,
+}
+
+/// Why there is no tunnel to another gateway; for the log and the status.
+#[derive(Debug, thiserror::Error)]
+enum PeerError {
+    #[error("it has no TLS: only gateways on the same machine may do without")]
+    Plain,
+    #[error("the secret cannot be read")]
+    NoSecret,
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    #[error("it does not know the secret")]
+    Unproven,
+}
+
+impl Peers {
+    /// Finds the other gateways. Needs a runtime.
+    pub(super) fn new(others: OtherGateways<'_>) -> Self {
+        let OtherGateways {
+            config,
+            own,
+            zookeeper,
+            path,
+        } = others;
+        Self {
+            id: uuid::Uuid::new_v4().simple().to_string(),
+            own,
+            connector: connector(config.tls.clone(), TIMEOUT),
+            secrets: config.secrets,
+            tls: config.tls,
+            discovery: Discovery::start(zookeeper, path, ServerKind::Gateways),
+            links: Mutex::default(),
+            accepted: Arc::default(),
+        }
+    }
+
+    pub(super) fn status(&self) -> PeersStatus {
+        let links = lock(&self.links);
+        PeersStatus {
+            discovery: self.discovery.status(),
+            gateways: links
+                .iter()
+                .map(|(server, problem)| Peer {
+                    server: server.clone(),
+                    problem: problem.clone(),
+                })
+                .collect(),
+            accepted: self.accepted.load(Ordering::Relaxed),
+            problem: self.secrets.problem(),
+        }
+    }
+
+    /// Holds a tunnel to every registered gateway open. Never returns.
+    pub(super) async fn follow(self: &Arc<Self>, kubernetes: &Kubernetes) {
+        tokio::join!(
+            self.secrets.follow(),
+            self.tls.keep_fresh(),
+            self.hold_all(kubernetes)
+        );
+    }
+
+    async fn hold_all(self: &Arc<Self>, kubernetes: &Kubernetes) {
+        let mut found = self.discovery.servers();
+        // One for each server, also while its tunnel outlives its registration: it may register again.
+        let mut held: HashSet<String> = HashSet::new();
+        let mut links = JoinSet::new();
+        loop {
+            let servers = found.borrow_and_update().servers.clone();
+            let is_stopping = kubernetes.0.stop.is_cancelled();
+            let others = servers
+                .into_iter()
+                .map(|followed| followed.server)
+                .filter(|server| !is_stopping && *server != self.own);
+            for server in others {
+                let name = server.to_string();
+                if held.insert(name.clone()) {
+                    let (peers, kubernetes, found) = (self.clone(), kubernetes.clone(), found.clone());
+                    links.spawn(async move {
+                        peers.hold(&server, &kubernetes, found).await;
+                        name
+                    });
+                }
+            }
+            tokio::select! {
+                changed = found.changed() => if changed.is_err() {
+                    return std::future::pending().await;
+                },
+                Some(ended) = links.join_next() => if let Ok(name) = ended {
+                    held.remove(&name);
+                },
+            }
+        }
+    }
+
+    /// Holds a tunnel to another gateway open as long as it is listed. A tunnel that is open then goes on.
+    async fn hold(
+        &self,
+        server: &Server,
+        kubernetes: &Kubernetes,
+        mut found: watch::Receiver<Arc<FollowedServers>>,
+    ) {
+        let mut pauses = Pauses::default();
+        while is_listed(server, &found.borrow()) && !kubernetes.0.stop.is_cancelled() {
+            let begun = Instant::now();
+            let why = match self.open(server, kubernetes).await {
+                Ok(why) => why,
+                Err(error) => error.to_string(),
+            };
+            self.report(server, Some(why));
+            if begun.elapsed() > LONGEST_PAUSE {
+                pauses = Pauses::default();
+            }
+            let unlisted = async {
+                if found.wait_for(|found| !is_listed(server, found)).await.is_err() {
+                    // The sender lives as long as `self`.
+                    std::future::pending::<()>().await;
+                }
+            };
+            tokio::select! {
+                () = tokio::time::sleep(pauses.next()) => {}
+                () = unlisted => {}
+                () = kubernetes.0.stop.cancelled() => {}
+            }
+        }
+        lock(&self.links).remove(&server.to_string());
+    }
+
+    /// Records why there is no tunnel, or that there is one.
+    fn report(&self, server: &Server, problem: Option<String>) {
+        let mut links = lock(&self.links);
+        let before = links.insert(server.to_string(), problem.clone());
+        let connected = links.values().filter(|problem| problem.is_none()).count();
+        gauge!(metric_names::GATEWAY_PEERS).set(u32::try_from(connected).unwrap_or(u32::MAX));
+        drop(links);
+        match problem {
+            None => tracing::info!(%server, "the tunnel to another gateway is open"),
+            // Each reason once.
+            Some(why) if before != Some(Some(why.clone())) => {
+                tracing::warn!(%server, why, "there is no tunnel to another gateway; trying again");
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Opens a tunnel and carries it to its end. Returns why it ended.
+    async fn open(&self, server: &Server, kubernetes: &Kubernetes) -> Result<String, PeerError> {
+        let text = server.to_string();
+        let uri: Uri = text.parse().map_err(|_| ConnectError::Header)?;
+        if !server.is_tls() && !is_local(&uri) {
+            return Err(PeerError::Plain);
+        }
+        let secret = self.secrets.first().ok_or(PeerError::NoSecret)?;
+        let key = generate_key();
+        let occasion = Occasion {
+            id: &self.id,
+            key: &key,
+            server: &text,
+        };
+        let headers = vec![
+            (ID, self.id.clone()),
+            (TOKEN, secret.proof(Role::Opens, occasion)),
+        ];
+        let (socket, reply) = websocket(&self.connector, at_path(&uri, PATH)?, &key, headers).await?;
+        let proof = reply.get(TOKEN).and_then(|proof| proof.to_str().ok());
+        if !proof.is_some_and(|proof| secret.accepts(proof, Role::Accepts, occasion)) {
+            return Err(PeerError::Unproven);
+        }
+        self.report(server, None);
+        let (session, outgoing) = Session::new();
+        let routes = kubernetes.0.routes.clone();
+        let accepts = Accepts::Through(Box::new(move |cluster| routes.tunnel(cluster)));
+        Ok(tokio::select! {
+            why = session.run(socket, outgoing, &accepts) => why,
+            () = announce(&session, kubernetes) => String::new(),
+            () = kubernetes.stopped(|| !session.is_used()) => STOPPING.to_owned(),
+            () = self.secrets.until_removed(&secret) => REMOVED.to_owned(),
+        })
+    }
+}
+
+const REMOVED: &str = "the secret was changed";
+
+fn is_listed(server: &Server, found: &FollowedServers) -> bool {
+    found.servers.iter().any(|followed| followed.server == *server)
+}
+
+/// Whether a server is on this machine.
+fn is_local(uri: &Uri) -> bool {
+    let host = uri.host().unwrap_or_default();
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    bare.parse().is_ok_and(|ip: IpAddr| is_loopback((ip, 0).into()))
+}
+
+/// Tells another gateway of the tunnels to this one, and of every change. Never returns.
+async fn announce(session: &Session, kubernetes: &Kubernetes) {
+    let routes = &kubernetes.0.routes;
+    let mut changes = routes.changes();
+    let mut announced: HashMap<String, Weak<Route>> = HashMap::new();
+    loop {
+        changes.mark_unchanged();
+        let is_stopping = kubernetes.0.stop.is_cancelled();
+        // None while the gateway stops, so that others no longer use them.
+        let mut current = match is_stopping {
+            true => HashMap::new(),
+            false => routes.of_agents(),
+        };
+        let gone: Vec<_> = announced
+            .keys()
+            .filter(|cluster| !current.contains_key(*cluster))
+            .cloned()
+            .collect();
+        for cluster in gone {
+            announced.remove(&cluster);
+            session.announce(Announcement::Removed(cluster)).await;
+        }
+        for (cluster, route) in current.drain() {
+            let is_known = announced
+                .get(&cluster)
+                .is_some_and(|known| Weak::as_ptr(known) == Arc::as_ptr(&route));
+            if !is_known {
+                let text = format!("{cluster}\n{}", params(&route.credentials));
+                announced.insert(cluster, Arc::downgrade(&route));
+                // Before the wait, because a tunnel is in use while its route is held.
+                drop(route);
+                session.announce(Announcement::Added(Bytes::from(text))).await;
+            }
+        }
+        tokio::select! {
+            // An error: the sender lives as long as the gateway.
+            _ = changes.changed() => {}
+            () = kubernetes.0.stop.cancelled(), if !is_stopping => {}
+        }
+    }
+}
+
+/// Counts a tunnel of another gateway until it is dropped.
+struct Counted(Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Kubernetes {
+    /// The reply to another gateway that opens a tunnel to this one.
+    pub(super) fn accept_gateway(&self, request: Request<Body>) -> Result<Entered, KubernetesError> {
+        let peers = self.0.peers.clone().ok_or_else(|| {
+            let message = "this gateway knows no others: configure `dialect.gateway.peers`";
+            KubernetesError::Tunnel(message.to_owned())
+        })?;
+        let client = request.extensions().get::<Client>();
+        if !client.is_some_and(|client| client.is_tls || is_loopback(client.address)) {
+            let message = "gateways connect with TLS: configure `listen.tls`";
+            return Err(KubernetesError::Tunnel(message.to_owned()));
+        }
+        let (secret, proof) = peers.check(request.headers())?;
+        let counted = Counted(peers.accepted.clone());
+        if peers.accepted.fetch_add(1, Ordering::Relaxed) >= MOST_GATEWAYS {
+            let message = "too many gateways have tunnels to this one";
+            return Err(KubernetesError::Tunnel(message.to_owned()));
+        }
+        let kubernetes = self.clone();
+        let id = header(request.headers(), ID)?.to_owned();
+        let mut response = switch(request, async move |socket, guard| {
+            let _counted = counted;
+            kubernetes
+                .carry_gateway(&id, &peers, &secret, socket, guard)
+                .await;
+        });
+        let proof = HeaderValue::from_str(&proof).ok();
+        response
+            .headers_mut()
+            .extend(proof.map(|proof| (HeaderName::from_static(TOKEN), proof)));
+        Ok(Entered {
+            response,
+            recipient: None,
+        })
+    }
+
+    /// Carries the tunnel of another gateway to its end: requests here use the tunnels that it announces.
+    async fn carry_gateway(
+        &self,
+        id: &str,
+        peers: &Peers,
+        secret: &PeerSecret,
+        socket: Accepted,
+        guard: Option<TunnelGuard>,
+    ) {
+        tracing::info!(gateway = id, "another gateway has opened a tunnel");
+        let (session, outgoing) = Session::new();
+        let announced = Arc::new(Mutex::new(HashMap::new()));
+        let accepts = {
+            let (routes, session, announced) = (self.0.routes.clone(), session.clone(), announced.clone());
+            Accepts::Announcements(Box::new(move |announcement| {
+                learn(announcement, &routes, &session, &mut lock(&announced))
+            }))
+        };
+        let is_idle = || lock(&announced).values().all(OpenTunnel::is_idle);
+        let why = tokio::select! {
+            why = session.run(socket, outgoing, &accepts) => why,
+            () = closed(guard.as_ref()) => CLOSED.to_owned(),
+            () = self.stopped(is_idle) => STOPPING.to_owned(),
+            () = peers.secrets.until_removed(secret) => REMOVED.to_owned(),
+        };
+        tracing::info!(gateway = id, why, "the tunnel of another gateway has ended");
+    }
+}
+
+impl Peers {
+    /// Checks the proof of a gateway that opens a tunnel. Returns the secret that both know, and the proof of this
+    /// gateway.
+    fn check(&self, headers: &HeaderMap) -> Result<(PeerSecret, String), KubernetesError> {
+        let id = header(headers, ID)?;
+        if id == self.id {
+            let message = "this is the gateway that opens the tunnel";
+            return Err(KubernetesError::Tunnel(message.to_owned()));
+        }
+        let key = headers.get(SEC_WEBSOCKET_KEY);
+        let own = self.own.to_string();
+        let occasion = Occasion {
+            id,
+            key: key.and_then(|key| key.to_str().ok()).unwrap_or_default(),
+            server: &own,
+        };
+        let proof = header(headers, TOKEN)?;
+        let secret = self.secrets.accept(proof, Role::Opens, occasion).ok_or_else(|| {
+            let message = format!(
+                "the gateway does not know the secret, or connects to another address than {own}, which is registered"
+            );
+            KubernetesError::Unauthenticated(message)
+        })?;
+        let own_proof = secret.proof(Role::Accepts, occasion);
+        Ok((secret, own_proof))
+    }
+}
+
+/// Applies an announcement of another gateway. An error ends the tunnel to that gateway.
+fn learn(
+    announcement: Announcement,
+    routes: &Arc<Routes>,
+    session: &Session,
+    announced: &mut HashMap<String, OpenTunnel>,
+) -> Result<(), String> {
+    let bytes = match announcement {
+        Announcement::Removed(cluster) => {
+            announced.remove(&cluster);
+            return Ok(());
+        }
+        Announcement::Added(bytes) => bytes,
+    };
+    let text = std::str::from_utf8(&bytes).ok();
+    let (cluster, params) = text
+        .and_then(|text| text.split_once('\n'))
+        .ok_or("it announced a tunnel in an unknown form")?;
+    if announced.len() >= MOST_CLUSTERS && !announced.contains_key(cluster) {
+        return Err(format!("it announced more than {MOST_CLUSTERS} clusters"));
+    }
+    let opened = credentials(params)
+        .and_then(|credentials| Route::new(cluster, credentials.into(), Way::Gateway(session.clone())));
+    match opened {
+        Ok(route) => {
+            // The previous one is removed first, so that the limit does not count it.
+            announced.remove(cluster);
+            let open = routes.open(cluster, route.into());
+            announced.extend(open.map(|open| (cluster.to_owned(), open)));
+        }
+        Err(error) => tracing::warn!(cluster, "a tunnel of another gateway cannot be used: {error}"),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::routes::credentials_of_a_test, *};
+
+    #[tokio::test]
+    async fn announcements_of_an_ended_tunnel_leave_those_of_its_successor() {
+        let routes = Arc::new(Routes::default());
+        let added = |cluster: &str| {
+            let text = format!("{cluster}\n{}", params(&credentials_of_a_test()));
+            Announcement::Added(Bytes::from(text))
+        };
+        let known = || routes.state("a").gateways;
+        let (mut before, mut after) = (HashMap::new(), HashMap::new());
+        let (old, new) = (Session::new().0, Session::new().0);
+        learn(added("a"), &routes, &old, &mut before).unwrap();
+        // Another tunnel of the same agent takes the place of its own.
+        learn(added("a"), &routes, &old, &mut before).unwrap();
+        assert_eq!(known(), 1);
+        // The other gateway has connected again, and this one does not know yet that the old connection is gone.
+        learn(added("a"), &routes, &new, &mut after).unwrap();
+        drop(before);
+        assert_eq!(known(), 1);
+        learn(Announcement::Removed("b".to_owned()), &routes, &new, &mut after).unwrap();
+        assert_eq!(known(), 1);
+        learn(Announcement::Removed("a".to_owned()), &routes, &new, &mut after).unwrap();
+        assert_eq!(known(), 0);
+
+        // What cannot be used is left out; what cannot be read ends the tunnel.
+        let broken = Announcement::Added(Bytes::from_static(b"a\n?"));
+        assert!(learn(broken, &routes, &new, &mut after).is_ok() && after.is_empty());
+        for text in [&b"a"[..], b"\xff\n"] {
+            let unreadable = Announcement::Added(Bytes::copy_from_slice(text));
+            assert!(learn(unreadable, &routes, &new, &mut after).is_err());
+        }
+    }
+
+    #[test]
+    fn only_gateways_of_this_machine_may_do_without_tls() {
+        for (uri, is_here) in [
+            ("http://127.0.0.1:8080", true),
+            ("http://[::1]:8080", true),
+            ("http://[::ffff:127.0.0.1]:8080", true),
+            ("http://10.0.0.5:8080", false),
+            ("http://localhost.example.com:8080", false),
+        ] {
+            assert_eq!(is_local(&uri.parse().unwrap()), is_here, "{uri}");
+        }
+    }
+}

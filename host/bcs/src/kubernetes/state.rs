@@ -1,0 +1,211 @@
+//! Asks the API server what the chains need to know of a request: the stored object, and the result of a patch.
+
+use admittance::{BodyLimits, Passage};
+use admittance_admission::{Object, Operation};
+use admittance_dialect::{Class, Dialect, End, Inspection, KubernetesApi, ResourceTarget, StoredState};
+use admittance_net::upstream::Upstream;
+use axum::body::Body;
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri,
+    header::{
+        ACCEPT, ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT,
+        IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, RANGE, TE, TRANSFER_ENCODING,
+        UPGRADE,
+    },
+    request::Parts,
+};
+
+use super::end_reply;
+
+const APPLY: &str = "application/apply-patch";
+
+/// Headers of a client's request that are not copied to the requests to ask about it.
+const NOT_ASKED: [HeaderName; 13] = [
+    ACCEPT_ENCODING,
+    CONNECTION,
+    CONTENT_ENCODING,
+    CONTENT_LENGTH,
+    EXPECT,
+    IF_MATCH,
+    IF_MODIFIED_SINCE,
+    IF_NONE_MATCH,
+    IF_UNMODIFIED_SINCE,
+    RANGE,
+    TE,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+
+/// Asks the API server of a cluster about a request before the chains see it.
+pub(super) struct Question<'a> {
+    pub(super) upstream: &'a Upstream,
+    pub(super) limits: BodyLimits,
+}
+
+/// The reply that ends a request before it is forwarded.
+type Replied = Box<Response<Body>>;
+
+impl Question<'_> {
+    /// Adds the [`StoredState`] that the chains need, if any of them may match; `may_match` says so. Returns the body,
+    /// or the reply that ends the request: that of the API server if it refuses, and so would refuse the request.
+    ///
+    /// Everything is asked with the rights of the user, and nothing of it is stored.
+    pub(super) async fn settle(
+        &self,
+        head: &mut Parts,
+        body: Body,
+        may_match: impl Fn(&Inspection) -> bool,
+    ) -> Result<Body, Replied> {
+        let Class::Inspect(mut inspection) = KubernetesApi.classify(head) else {
+            return Ok(body);
+        };
+        let is_patch = head.method == Method::PATCH;
+        let is_asked = is_patch || [Method::PUT, Method::DELETE].contains(&head.method);
+        let target = inspection.detail.get::<ResourceTarget>().cloned();
+        let Some(target) = target.filter(|target| is_asked && target.name.is_some() && !target.is_connect())
+        else {
+            return Ok(body);
+        };
+        let matches = may_match(&inspection) || {
+            inspection.operation = Operation::Create;
+            head.method != Method::DELETE && may_match(&inspection)
+        };
+        if !matches {
+            return Ok(body);
+        }
+        let may_create = head.method == Method::PUT || (is_patch && is_apply(&head.headers));
+        let object = self.stored(head, &target, may_create).await?;
+        if !is_patch {
+            head.extensions.insert(StoredState {
+                object,
+                patched: None,
+            });
+            return Ok(body);
+        }
+        let bytes = self.limits.collect(head, body).await;
+        let bytes = bytes.map_err(|error| ended(&error.end()))?;
+        let reply = self
+            .ask(Method::PATCH, dry_run(&head.uri), head, Body::from(bytes.clone()))
+            .await?;
+        let patched = Some(self.object_in(reply).await?);
+        head.extensions.insert(StoredState { object, patched });
+        Ok(Body::from(bytes))
+    }
+
+    /// The object before the request; none if there is none, and the request may create it.
+    async fn stored(
+        &self,
+        head: &Parts,
+        target: &ResourceTarget,
+        may_create: bool,
+    ) -> Result<Option<Object>, Replied> {
+        let path = head.uri.path();
+        let mut reply = self
+            .ask(Method::GET, path.to_owned(), head, Body::empty())
+            .await?;
+        if reply.status() == StatusCode::METHOD_NOT_ALLOWED
+            && target.subresource.is_some()
+            && let Some((resource, _)) = path.trim_end_matches('/').rsplit_once('/')
+        {
+            // A subresource that can only be written, such as `finalize`.
+            reply = self
+                .ask(Method::GET, resource.to_owned(), head, Body::empty())
+                .await?;
+        }
+        if reply.status() == StatusCode::NOT_FOUND && may_create {
+            return Ok(None);
+        }
+        self.object_in(reply).await.map(Some)
+    }
+
+    async fn ask(
+        &self,
+        method: Method,
+        uri: String,
+        head: &Parts,
+        body: Body,
+    ) -> Result<Response<Body>, Replied> {
+        let mut headers = head.headers.clone();
+        for name in NOT_ASKED {
+            headers.remove(name);
+        }
+        if method == Method::GET {
+            headers.remove(CONTENT_TYPE);
+        }
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        let mut request = Request::new(body);
+        *request.method_mut() = method;
+        // It is made of parts of the request's URI, so it is valid.
+        *request.uri_mut() = uri.parse::<Uri>().unwrap_or_default();
+        *request.headers_mut() = headers;
+        let sent = self.upstream.send(request).await;
+        sent.map_err(|error| ended(&End::from(error)))
+    }
+
+    /// The object in a reply. Any reply without one is for the client.
+    async fn object_in(&self, reply: Response<Body>) -> Result<Object, Replied> {
+        if !reply.status().is_success() {
+            return Err(Box::new(Passage::Ended("refused-by-cluster").mark(reply)));
+        }
+        let unreadable = |reason: &str| {
+            tracing::warn!(reason, "a reply of an API server that chains need cannot be read");
+            let reason = "the API server's reply, which the chains need, cannot be read";
+            ended(&End::UpstreamUnreachable { reason })
+        };
+        let (head, ()) = Request::new(()).into_parts();
+        let bytes = self.limits.collect(&head, reply.into_body()).await;
+        let bytes = bytes.map_err(|error| unreadable(&error.end().to_string()))?;
+        let object = Object::parse(&bytes).map_err(|error| unreadable(&error.to_string()))?;
+        // The client would take the reply to the dry run for its own: nothing has been stored.
+        match object.head().kind.as_deref() == Some("Status") {
+            true => Err(unreadable("it is a Status instead of the object")),
+            false => Ok(object),
+        }
+    }
+}
+
+fn ended(end: &End<'_>) -> Replied {
+    tracing::info!(end = end.as_str(), "the request ends here: {end}");
+    Box::new(end_reply(end))
+}
+
+fn is_apply(headers: &HeaderMap) -> bool {
+    let mut types = headers.get_all(CONTENT_TYPE).iter();
+    types.any(|value| value.as_bytes().starts_with(APPLY.as_bytes()))
+}
+
+/// The URI of a request, as a dry run.
+fn dry_run(uri: &Uri) -> String {
+    let path = uri.path();
+    match uri.query() {
+        None | Some("") => format!("{path}?dryRun=All"),
+        Some(query) => {
+            let is_dry = form_urlencoded::parse(query.as_bytes())
+                .any(|(key, value)| key == "dryRun" && value == "All");
+            match is_dry {
+                true => format!("{path}?{query}"),
+                false => format!("{path}?{query}&dryRun=All"),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dry_runs() {
+        for (uri, expected) in [
+            ("/a", "/a?dryRun=All"),
+            ("/a?", "/a?dryRun=All"),
+            ("/a?fieldManager=x", "/a?fieldManager=x&dryRun=All"),
+            ("/a?dryRun=All", "/a?dryRun=All"),
+            ("/a?dry%52un=All", "/a?dry%52un=All"),
+            // The API server refuses other values.
+            ("/a?dryRun=None", "/a?dryRun=None&dryRun=All"),
+        ] {
+            assert_eq!(dry_run(&uri.parse().unwrap()), expected, "{uri}");
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What one side of a tunnel does when the other asks for a connection, or announces tunnels.
+
+use std::{any::Any, sync::Arc, time::Duration};
+
+use tokio::net::TcpStream;
+
+use super::{
+    frame::{Announcement, Destination},
+    session::Session,
+};
+
+const DIAL_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// What a side accepts from the other one.
+pub(crate) enum Accepts {
+    /// The gateway of an agent opens no connections.
+    Nothing,
+    /// An agent opens those to its API server, each `host:port`.
+    Only(Vec<String>),
+    /// A gateway opens those to a cluster in the tunnel of the cluster's agent.
+    Through(FindTunnel),
+    /// A gateway takes the announcements of another, and opens no connections. An error ends the tunnel.
+    Announcements(TakeAnnouncement),
+}
+
+/// The tunnel of a cluster, and what to hold as long as a connection in it is open.
+pub(crate) type FindTunnel = Box<dyn Fn(&str) -> Option<(Session, Guard)> + Send + Sync>;
+pub(crate) type TakeAnnouncement = Box<dyn Fn(Announcement) -> Result<(), String> + Send + Sync>;
+pub(crate) type Guard = Arc<dyn Any + Send + Sync>;
+
+/// A connection that the other side may have.
+pub(super) enum Wanted {
+    /// To `host:port`.
+    Tcp(String),
+    /// In this tunnel. The guard is held as long as the connection is open.
+    Tunnel(Session, Guard, Destination),
+}
+
+impl Accepts {
+    /// An error is the reason for the other side.
+    pub(super) fn wanted(&self, to: Destination) -> Result<Wanted, String> {
+        match (self, to.cluster) {
+            (Self::Only(addresses), None) if addresses.contains(&to.address) => Ok(Wanted::Tcp(to.address)),
+            (Self::Through(find), Some(cluster)) => {
+                let (session, guard) =
+                    find(&cluster).ok_or_else(|| format!("there is no tunnel of {cluster}"))?;
+                let to = Destination {
+                    cluster: None,
+                    address: to.address,
+                };
+                Ok(Wanted::Tunnel(session, guard, to))
+            }
+            _ => Err(format!("connections to {} are not allowed", to.address)),
+        }
+    }
+
+    pub(super) fn announced(&self, announcement: Announcement) -> Result<(), String> {
+        match self {
+            Self::Announcements(take) => take(announcement),
+            // Of no use here.
+            Self::Nothing | Self::Only(_) | Self::Through(_) => Ok(()),
+        }
+    }
+}
+
+/// Connects to an API server. An error is the reason for the other side.
+pub(super) async fn connect(address: &str) -> Result<TcpStream, String> {
+    let connecting = tokio::time::timeout(DIAL_TIMEOUT, TcpStream::connect(address));
+    let why = match connecting.await {
+        Ok(Ok(stream)) => {
+            // A request is one small write.
+            let _ = stream.set_nodelay(true);
+            return Ok(stream);
+        }
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => format!("no connection within {DIAL_TIMEOUT:?}"),
+    };
+    tracing::warn!(address, why, "the API server cannot be reached");
+    Err(why)
+}

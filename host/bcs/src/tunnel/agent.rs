@@ -1,0 +1,259 @@
+//! The agent in a cluster: reports the cluster's credentials to a gateway, and holds a tunnel open.
+
+use std::{fmt, path::PathBuf, time::Duration};
+
+use admittance_net::{
+    causes,
+    tls::ClientTls,
+    upstream::{Connector, connector},
+};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Uri, header::CONTENT_TYPE};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+use serde_json::json;
+use tokio::{sync::watch, time::Instant};
+use tokio_tungstenite::tungstenite::handshake::client::generate_key;
+
+use super::{
+    connect::{ConnectError, LONGEST_PAUSE, Pauses, TIMEOUT, at_path, shortened, websocket},
+    serve_agent,
+};
+use crate::{
+    accounts::Secret,
+    kubernetes::headers::{CLUSTER, MODULE, MODULES, PARAMS, PATH, TOKEN},
+};
+
+/// Of a reply, for the log.
+const LONGEST_REPLY: usize = 64 << 10;
+/// A tunnel of the previous credentials stays for requests that use it.
+const PREVIOUS_TUNNEL: Duration = Duration::from_secs(600);
+
+/// Where an agent reports, and what.
+#[derive(Clone, Debug)]
+pub struct AgentConfig {
+    /// `https://{host}:{port}`.
+    pub gateway: Uri,
+    pub tls: ClientTls,
+    /// The ID of the cluster at the gateway.
+    pub cluster: String,
+    pub register_token: Secret,
+    /// The addresses of the API server, each `https://{host}:{port}`.
+    pub servers: Vec<Uri>,
+    /// The token of the service account and the CA of the API server. The token is replaced while the agent runs.
+    pub token_file: PathBuf,
+    pub ca_file: PathBuf,
+    /// How often the credentials are read and reported.
+    pub period: Duration,
+    /// Whether to hold a tunnel open. Without one, the gateway connects to the addresses.
+    pub has_tunnel: bool,
+}
+
+/// What the agent reports.
+#[derive(Clone, PartialEq, Eq)]
+struct Current {
+    token: String,
+    ca: String,
+}
+
+/// Why an agent could not reach its gateway; for the log.
+#[derive(Debug, thiserror::Error)]
+enum AgentError {
+    #[error("{file}: {reason}", file = file.display())]
+    File { file: PathBuf, reason: String },
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+}
+
+/// Runs an agent. It never returns: whatever fails is tried again.
+pub async fn run(config: AgentConfig) {
+    let (sender, current) = watch::channel(None);
+    let agent = Agent {
+        connector: connector(config.tls.clone(), TIMEOUT),
+        config,
+    };
+    tokio::join!(
+        agent.report(sender),
+        agent.hold(current),
+        agent.config.tls.keep_fresh()
+    );
+}
+
+struct Agent {
+    config: AgentConfig,
+    connector: Connector,
+}
+
+impl Agent {
+    fn read(&self) -> Result<Current, AgentError> {
+        let read = |file: &PathBuf| {
+            std::fs::read_to_string(file).map_err(|error| AgentError::File {
+                file: file.clone(),
+                reason: error.to_string(),
+            })
+        };
+        Ok(Current {
+            token: read(&self.config.token_file)?.trim().to_owned(),
+            ca: read(&self.config.ca_file)?,
+        })
+    }
+
+    /// Reads the credentials and reports them, forever.
+    async fn report(&self, current: watch::Sender<Option<Current>>) {
+        let client = Client::builder(TokioExecutor::new()).build(self.connector.clone());
+        let mut pauses = Pauses::default();
+        let mut was_reported = None;
+        loop {
+            let reported = match self.read() {
+                Ok(read) => {
+                    current.send_if_modified(|current| {
+                        let is_new = current.as_ref() != Some(&read);
+                        *current = Some(read.clone());
+                        is_new
+                    });
+                    self.put(&client, &read).await
+                }
+                Err(error) => Err(error),
+            };
+            let is_reported = reported.is_ok();
+            match reported {
+                Ok(()) if was_reported != Some(true) => {
+                    tracing::info!(
+                        cluster = self.config.cluster,
+                        "the gateway has the cluster's credentials"
+                    );
+                }
+                Ok(()) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "the cluster's credentials were not reported; trying again")
+                }
+            }
+            was_reported = Some(is_reported);
+            let pause = match is_reported {
+                true => {
+                    pauses = Pauses::default();
+                    self.config.period
+                }
+                false => pauses.next(),
+            };
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    async fn put(
+        &self,
+        client: &Client<Connector, Full<Bytes>>,
+        current: &Current,
+    ) -> Result<(), AgentError> {
+        let body = json!({
+            "register_token": self.config.register_token.0,
+            "server_addresses": self.addresses(),
+            "cacert_data": current.ca,
+            "user_token": current.token,
+        });
+        let path = format!("/rest/clusters/{}/credentials", self.config.cluster);
+        let mut request = Request::new(Full::new(Bytes::from(body.to_string())));
+        *request.method_mut() = Method::PUT;
+        *request.uri_mut() = at_path(&self.config.gateway, &path)?;
+        let json = HeaderValue::from_static("application/json");
+        request.headers_mut().insert(CONTENT_TYPE, json);
+        let replied = tokio::time::timeout(TIMEOUT, client.request(request)).await;
+        let reply = replied
+            .map_err(|_| ConnectError::Timeout)?
+            .map_err(|error| ConnectError::Unreachable(causes::chain(&error)))?;
+        let status = reply.status();
+        if status.is_success() {
+            return Ok(());
+        }
+        let text = Limited::new(reply.into_body(), LONGEST_REPLY).collect();
+        let text = tokio::time::timeout(TIMEOUT, text)
+            .await
+            .map_err(|_| ConnectError::Timeout)?;
+        let text = text.map(|text| text.to_bytes()).unwrap_or_default();
+        Err(ConnectError::Refused(status, shortened(&text)).into())
+    }
+
+    /// Holds a tunnel open, forever.
+    async fn hold(&self, mut current: watch::Receiver<Option<Current>>) {
+        if !self.config.has_tunnel {
+            return std::future::pending().await;
+        }
+        let mut pauses = Pauses::default();
+        loop {
+            // An error: the sender lives as long as this.
+            let Ok(read) = current
+                .wait_for(Option::is_some)
+                .await
+                .map(|current| current.clone())
+            else {
+                return std::future::pending().await;
+            };
+            current.mark_unchanged();
+            let Some(read) = read else { continue };
+            let opened = Instant::now();
+            match self.open(&read).await {
+                Ok(tunnel) => {
+                    tracing::info!(cluster = self.config.cluster, "the tunnel to the gateway is open");
+                    let mut tunnel = Box::pin(tunnel);
+                    tokio::select! {
+                        why = &mut tunnel => {
+                            tracing::warn!(why, "the tunnel to the gateway has ended; opening another");
+                        }
+                        _ = current.changed() => {
+                            tokio::spawn(tokio::time::timeout(PREVIOUS_TUNNEL, tunnel));
+                            pauses = Pauses::default();
+                            continue;
+                        }
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the tunnel to the gateway was not opened; trying again")
+                }
+            }
+            if opened.elapsed() > LONGEST_PAUSE {
+                pauses = Pauses::default();
+            }
+            tokio::time::sleep(pauses.next()).await;
+        }
+    }
+
+    /// Opens a tunnel. The result carries it to its end, and returns why it ended.
+    async fn open(
+        &self,
+        current: &Current,
+    ) -> Result<impl Future<Output = String> + Send + use<>, AgentError> {
+        let params = json!({
+            "address": self.addresses(),
+            "userToken": current.token,
+            "caCert": BASE64_STANDARD.encode(&current.ca),
+        });
+        let uri = at_path(&self.config.gateway, PATH)?;
+        let headers = vec![
+            (MODULE, MODULES[0].to_owned()),
+            (CLUSTER, self.config.cluster.clone()),
+            (TOKEN, self.config.register_token.0.clone()),
+            (PARAMS, BASE64_STANDARD.encode(params.to_string())),
+        ];
+        let (socket, _) = websocket(&self.connector, uri, &generate_key(), headers).await?;
+        let allowed = self.config.servers.iter().map(|server| {
+            let port = server.port_u16().unwrap_or(443);
+            format!("{}:{port}", server.host().unwrap_or_default())
+        });
+        Ok(serve_agent(socket, allowed.collect()))
+    }
+
+    fn addresses(&self) -> String {
+        let addresses = self.config.servers.iter().map(|server| server.to_string());
+        let addresses: Vec<_> = addresses
+            .map(|text| text.trim_end_matches('/').to_owned())
+            .collect();
+        addresses.join(";")
+    }
+}
+
+impl fmt::Debug for Current {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Current")
+    }
+}

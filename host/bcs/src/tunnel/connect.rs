@@ -1,0 +1,122 @@
+//! How agents and gateways open the WebSocket of a tunnel, and try again.
+
+use std::time::Duration;
+
+use admittance_net::{causes, upstream::Connector};
+use http::{
+    HeaderMap, HeaderValue, StatusCode, Uri,
+    header::{HOST, SEC_WEBSOCKET_KEY},
+};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_tungstenite::{
+    WebSocketStream, client_async_with_config,
+    tungstenite::{Error as WsError, client::IntoClientRequest},
+};
+use tower::ServiceExt;
+
+use super::websocket_config;
+
+/// For a connection, and for a reply.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
+/// Between two attempts: the first and the longest pause.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(3);
+
+/// Why the other side could not be reached; for the log.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ConnectError {
+    #[error("the gateway cannot be reached: {0}")]
+    Unreachable(String),
+    #[error("the gateway replied {0}: {1}")]
+    Refused(StatusCode, String),
+    #[error("the gateway did not reply within {TIMEOUT:?}")]
+    Timeout,
+    #[error("the register token, the ID of the cluster or the credentials cannot be sent in a header")]
+    Header,
+}
+
+/// Opens a WebSocket with this random key, and sends these headers. Returns the headers of the reply, too.
+pub(crate) async fn websocket(
+    connector: &Connector,
+    uri: Uri,
+    key: &str,
+    headers: Vec<(&'static str, String)>,
+) -> Result<
+    (
+        WebSocketStream<impl AsyncRead + AsyncWrite + Send + Unpin + use<>>,
+        HeaderMap,
+    ),
+    ConnectError,
+> {
+    let websocket = uri.to_string().replacen("http", "ws", 1);
+    let mut request = websocket
+        .into_client_request()
+        .map_err(|_| ConnectError::Header)?;
+    request.headers_mut().insert(SEC_WEBSOCKET_KEY, header(key)?);
+    for (name, value) in headers {
+        request.headers_mut().insert(name, header(&value)?);
+    }
+    if let Some(authority) = uri.authority() {
+        request.headers_mut().insert(HOST, header(authority.as_str())?);
+    }
+    let stream = connector.clone().oneshot(uri).await;
+    let stream = stream.map_err(|error| ConnectError::Unreachable(causes::chain(&*error)))?;
+    let opening = client_async_with_config(request, TokioIo::new(stream), Some(websocket_config()));
+    let opened = tokio::time::timeout(TIMEOUT, opening)
+        .await
+        .map_err(|_| ConnectError::Timeout)?;
+    let (socket, reply) = opened.map_err(|error| match error {
+        WsError::Http(reply) => {
+            let text = reply.body().clone().unwrap_or_default();
+            ConnectError::Refused(reply.status(), shortened(&text))
+        }
+        error => ConnectError::Unreachable(causes::chain(&error)),
+    })?;
+    Ok((socket, reply.into_parts().0.headers))
+}
+
+/// The URL of a server with this path.
+pub(crate) fn at_path(server: &Uri, path: &str) -> Result<Uri, ConnectError> {
+    let mut parts = server.clone().into_parts();
+    parts.path_and_query = Some(path.parse().map_err(|_| ConnectError::Header)?);
+    Uri::from_parts(parts).map_err(|_| ConnectError::Header)
+}
+
+fn header(text: &str) -> Result<HeaderValue, ConnectError> {
+    let mut value = HeaderValue::from_str(text).map_err(|_| ConnectError::Header)?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+pub(crate) fn shortened(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).chars().take(300).collect()
+}
+
+/// Growing pauses between attempts, a part of each by chance: agents do not come back all at once.
+#[derive(Debug, Default)]
+pub(crate) struct Pauses(u32);
+
+impl Pauses {
+    pub(crate) fn next(&mut self) -> Duration {
+        let pause = FIRST_PAUSE.saturating_mul(1 << self.0.min(8)).min(LONGEST_PAUSE);
+        self.0 += 1;
+        pause.mul_f64(0.5 + fastrand::f64() / 2.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_a_limit() {
+        let mut pauses = Pauses::default();
+        let all: Vec<_> = (0..40).map(|_| pauses.next()).collect();
+        assert!(
+            all.iter()
+                .all(|pause| *pause <= LONGEST_PAUSE && *pause >= FIRST_PAUSE / 2)
+        );
+        assert!(all[0] <= FIRST_PAUSE && all[39] >= LONGEST_PAUSE / 2);
+    }
+}

@@ -1,0 +1,284 @@
+//! Frames of the tunnel protocol, as bcs-api's agents write them: one in each binary message.
+//!
+//! Zigzag varints: the number of the frame, of its connection, its kind, and of some kinds a deadline in milliseconds;
+//! the payload is the rest.
+
+use std::fmt;
+
+use bytes::{Buf, Bytes, BytesMut};
+
+/// Before every address.
+const TCP: &str = "tcp/";
+/// The longest `tcp/host:port`, and the longest ID of a cluster.
+const LONGEST_ADDRESS: usize = 100;
+const LONGEST_CLUSTER: usize = 128;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Frame {
+    /// The number of the connection.
+    pub(super) connection: i64,
+    pub(super) content: Content,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Content {
+    Data(Bytes),
+    /// Open a connection.
+    Connect(Destination),
+    /// The connection ends. `EOF`: as it should.
+    Error(String),
+    /// Send no more data, until `Resume`. Older peers ignore both.
+    Pause,
+    Resume,
+    /// Of another gateway.
+    Announcement(Announcement),
+    /// Unknown.
+    Other,
+}
+
+/// What a gateway tells another of the tunnels to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Announcement {
+    /// A cluster's agent has opened a tunnel: the ID of the cluster, a line feed, and how its API server is reached. It
+    /// replaces the cluster's previous tunnel.
+    Added(Bytes),
+    /// The cluster with this ID has no tunnel any more.
+    Removed(String),
+}
+
+/// Where a connection leads: `tcp/host:port`, or `{cluster}::tcp/host:port` at another gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Destination {
+    /// The cluster whose tunnel the other side uses. None: it connects itself.
+    pub(crate) cluster: Option<String>,
+    /// `host:port`.
+    pub(crate) address: String,
+}
+
+/// The text of an error that is none.
+pub(super) const EOF: &str = "EOF";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a message of the tunnel is not a frame: {0}")]
+pub(super) struct InvalidFrame(&'static str);
+
+mod kind {
+    pub(super) const DATA: i64 = 1;
+    pub(super) const CONNECT: i64 = 2;
+    pub(super) const ERROR: i64 = 3;
+    pub(super) const ADDED: i64 = 4;
+    pub(super) const REMOVED: i64 = 5;
+    pub(super) const PAUSE: i64 = 6;
+    pub(super) const RESUME: i64 = 7;
+}
+
+/// How long the other side may take to connect, in milliseconds.
+const DIAL_DEADLINE: i64 = 15_000;
+
+impl Frame {
+    pub(super) fn new(connection: i64, content: Content) -> Self {
+        Self { connection, content }
+    }
+
+    pub(super) fn write(&self, number: i64) -> Bytes {
+        let (kind, deadline, payload): (_, _, Vec<u8>) = match &self.content {
+            Content::Data(bytes) => return data(number, self.connection, bytes),
+            Content::Connect(to) => (kind::CONNECT, Some(DIAL_DEADLINE), to.to_string().into()),
+            Content::Error(text) => (kind::ERROR, None, text.clone().into()),
+            Content::Pause => (kind::PAUSE, None, Vec::new()),
+            Content::Announcement(Announcement::Added(bytes)) => (kind::ADDED, None, bytes.to_vec()),
+            Content::Announcement(Announcement::Removed(cluster)) => {
+                (kind::REMOVED, None, cluster.clone().into())
+            }
+            Content::Resume | Content::Other => (kind::RESUME, None, Vec::new()),
+        };
+        let mut frame = BytesMut::with_capacity(40 + payload.len());
+        for value in [number, self.connection, kind].into_iter().chain(deadline) {
+            put(&mut frame, value);
+        }
+        frame.extend_from_slice(&payload);
+        frame.freeze()
+    }
+
+    pub(super) fn read(mut message: Bytes) -> Result<Self, InvalidFrame> {
+        let _number = take(&mut message)?;
+        let connection = take(&mut message)?;
+        let kind = take(&mut message)?;
+        if matches!(kind, kind::DATA | kind::CONNECT) {
+            let _deadline = take(&mut message)?;
+        }
+        let content = match kind {
+            kind::DATA => Content::Data(message),
+            kind::CONNECT => Content::Connect(Destination::read(&message)?),
+            kind::ERROR => Content::Error(String::from_utf8_lossy(&message).into_owned()),
+            kind::ADDED => Content::Announcement(Announcement::Added(message)),
+            kind::REMOVED => {
+                let cluster = String::from_utf8_lossy(&message).into_owned();
+                Content::Announcement(Announcement::Removed(cluster))
+            }
+            kind::PAUSE => Content::Pause,
+            kind::RESUME => Content::Resume,
+            _ => Content::Other,
+        };
+        Ok(Self { connection, content })
+    }
+}
+
+fn data(number: i64, connection: i64, bytes: &[u8]) -> Bytes {
+    let mut frame = BytesMut::with_capacity(40 + bytes.len());
+    for value in [number, connection, kind::DATA, 0] {
+        put(&mut frame, value);
+    }
+    frame.extend_from_slice(bytes);
+    frame.freeze()
+}
+
+impl Destination {
+    /// Whether the other side can read it. It would end the whole tunnel otherwise.
+    pub(super) fn fits(&self) -> bool {
+        let is_cluster = |cluster: &String| (1..=LONGEST_CLUSTER).contains(&cluster.len());
+        TCP.len() + self.address.len() <= LONGEST_ADDRESS && self.cluster.as_ref().is_none_or(is_cluster)
+    }
+
+    fn read(payload: &[u8]) -> Result<Self, InvalidFrame> {
+        let parsed = std::str::from_utf8(payload).ok().and_then(|text| {
+            let (cluster, tcp) = match text.split_once("::") {
+                // An IPv6 address has colons too, behind the first slash.
+                Some((cluster, tcp)) if !cluster.contains('/') => (Some(cluster), tcp),
+                _ => (None, text),
+            };
+            let to = Self {
+                cluster: cluster.map(ToOwned::to_owned),
+                address: tcp.strip_prefix(TCP)?.to_owned(),
+            };
+            to.fits().then_some(to)
+        });
+        parsed.ok_or(InvalidFrame("it does not name an address as tcp/host:port"))
+    }
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(cluster) = &self.cluster {
+            write!(f, "{cluster}::")?;
+        }
+        write!(f, "{TCP}{}", self.address)
+    }
+}
+
+fn put(frame: &mut BytesMut, value: i64) {
+    let mut rest = (value.cast_unsigned() << 1) ^ (value >> 63).cast_unsigned();
+    while rest >= 0x80 {
+        frame.extend_from_slice(&[rest.to_le_bytes()[0] | 0x80]);
+        rest >>= 7;
+    }
+    frame.extend_from_slice(&[rest.to_le_bytes()[0]]);
+}
+
+fn take(message: &mut Bytes) -> Result<i64, InvalidFrame> {
+    let mut value = 0_u64;
+    for shift in (0..64).step_by(7) {
+        if !message.has_remaining() {
+            return Err(InvalidFrame("it ends within its head"));
+        }
+        let byte = message.get_u8();
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Ok((value >> 1).cast_signed() ^ -((value & 1).cast_signed()));
+        }
+    }
+    Err(InvalidFrame("a number in its head is too large"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connect(cluster: Option<&str>, address: &str) -> Content {
+        Content::Connect(Destination {
+            cluster: cluster.map(ToOwned::to_owned),
+            address: address.to_owned(),
+        })
+    }
+
+    #[test]
+    fn frames_are_those_of_the_original() {
+        for (frame, number, bytes) in [
+            (
+                Frame::new(1, Content::Data(Bytes::from_static(b"ab"))),
+                2,
+                &b"\x04\x02\x02\x00ab"[..],
+            ),
+            (
+                Frame::new(300, connect(None, "h:1")),
+                -1,
+                b"\x01\xd8\x04\x04\xb0\xea\x01tcp/h:1",
+            ),
+            (
+                Frame::new(300, connect(Some("plain-a"), "[::1]:1")),
+                -1,
+                b"\x01\xd8\x04\x04\xb0\xea\x01plain-a::tcp/[::1]:1",
+            ),
+            (
+                Frame::new(300, connect(None, "[::1]:1")),
+                -1,
+                b"\x01\xd8\x04\x04\xb0\xea\x01tcp/[::1]:1",
+            ),
+            (
+                Frame::new(
+                    0,
+                    Content::Announcement(Announcement::Added(Bytes::from_static(b"plain-a"))),
+                ),
+                0,
+                b"\x00\x00\x08plain-a",
+            ),
+            (
+                Frame::new(
+                    0,
+                    Content::Announcement(Announcement::Removed("plain-a".to_owned())),
+                ),
+                0,
+                b"\x00\x00\x0aplain-a",
+            ),
+            (
+                Frame::new(1, Content::Error(EOF.to_owned())),
+                0,
+                b"\x00\x02\x06EOF",
+            ),
+            (Frame::new(1, Content::Pause), 0, b"\x00\x02\x0c"),
+            (Frame::new(1, Content::Resume), 0, b"\x00\x02\x0e"),
+        ] {
+            assert_eq!(frame.write(number), bytes, "{frame:?}");
+            assert_eq!(Frame::read(Bytes::from_static(bytes)), Ok(frame));
+        }
+        for value in [0, 1, -1, 63, 64, -65, i64::MAX, i64::MIN] {
+            let mut bytes = BytesMut::new();
+            put(&mut bytes, value);
+            assert_eq!(take(&mut bytes.freeze()), Ok(value));
+        }
+    }
+
+    #[test]
+    fn messages_that_are_no_frames() {
+        for message in [
+            &b""[..],
+            b"\x04",
+            b"\x04\x02\x02",
+            b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+            b"\x00\x02\x04\x00udp/h:1",
+            b"\x00\x02\x04\x00tcp/\xff",
+            b"\x00\x02\x04\x00::tcp/h:1",
+            b"\x00\x02\x04\x00a::b::tcp/h:1",
+        ] {
+            assert!(
+                Frame::read(Bytes::copy_from_slice(message)).is_err(),
+                "{message:?}"
+            );
+        }
+        let long = [&b"\x00\x02\x04\x00tcp/"[..], &[b'a'; 100]].concat();
+        assert!(Frame::read(Bytes::from(long)).is_err());
+        // Of the future.
+        let other = Frame::read(Bytes::from_static(b"\x00\x02\x10x")).unwrap();
+        assert_eq!(other.content, Content::Other);
+    }
+}

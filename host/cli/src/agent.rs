@@ -1,0 +1,188 @@
+//! `admittance agent`: connects a Kubernetes cluster to a gateway.
+
+use std::{env, path::PathBuf, time::Duration};
+
+use admittance_bcs::{
+    accounts::Secret,
+    tunnel::agent::{self, AgentConfig},
+};
+use admittance_driver::LogFormat;
+use admittance_net::tls::{self, ClientTls, Trust};
+use clap::Args;
+use http::Uri;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::{arguments::word, files, logging, remote::Server};
+
+/// Connect the Kubernetes cluster that this runs in to a gateway: report its credentials, and open a tunnel.
+///
+/// `admittance kubernetes manifests --agent` prints what installs it. The gateway gets the token of the service account,
+/// which needs to be allowed to impersonate users and groups, and nothing else.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  admittance agent --gateway https://gateway.example.com --cluster-id plain-dev --register-token-file token")]
+pub(crate) struct Arguments {
+    /// The gateway.
+    #[arg(
+        long,
+        visible_alias = "bke-address",
+        value_name = "URL",
+        env = "ADMITTANCE_GATEWAY"
+    )]
+    gateway: Server,
+    /// The ID of the cluster at the gateway.
+    #[arg(long, value_name = "ID")]
+    cluster_id: String,
+    /// A file with the register token of the cluster; the environment variable REGISTER_TOKEN may contain the token
+    /// itself.
+    #[arg(long, value_name = "FILE")]
+    register_token_file: Option<PathBuf>,
+    /// Trust the CAs in this PEM file for the gateway instead of the system's; the environment variable SERVER_CERT may
+    /// contain the PEM itself.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// The API server, as the gateway or, with the tunnel, this agent reaches it. May be given more than once [default:
+    /// that of the Pod's environment].
+    #[arg(long, value_name = "URL", value_parser = server)]
+    api_server: Vec<Uri>,
+    /// The directory with `token` and `ca.crt` of the service account.
+    #[arg(
+        long,
+        value_name = "DIRECTORY",
+        default_value = "/var/run/secrets/kubernetes.io/serviceaccount"
+    )]
+    service_account: PathBuf,
+    /// How often the credentials are read and reported: a duration, or a number of seconds.
+    #[arg(long, visible_alias = "periodsync", value_name = "DURATION", default_value = "60s", value_parser = period)]
+    period: Duration,
+    /// Open no tunnel: the gateway connects to the addresses of --api-server.
+    #[arg(long)]
+    no_tunnel: bool,
+    /// The level of log lines, or a filter (`info,admittance=debug`).
+    #[arg(long, value_name = "LEVEL", default_value = "info", env = "ADMITTANCE_LOG")]
+    log: String,
+    /// The format of log lines: auto is pretty on a terminal, and json otherwise.
+    #[arg(long, value_name = "FORMAT", default_value = "auto", value_parser = word::<LogFormat>(), env = "ADMITTANCE_LOG_FORMAT")]
+    log_format: LogFormat,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
+    logging::start(&arguments.log, arguments.log_format)?;
+    let config = arguments.config()?;
+    crate::block_on(async {
+        let mut terminated = signal(SignalKind::terminate())?;
+        let mut interrupted = signal(SignalKind::interrupt())?;
+        tokio::select! {
+            () = agent::run(config) => {}
+            _ = terminated.recv() => {}
+            _ = interrupted.recv() => {}
+        }
+        tracing::info!("stopped");
+        Ok::<_, std::io::Error>(())
+    })??;
+    Ok(())
+}
+
+impl Arguments {
+    fn config(&self) -> crate::Result<AgentConfig> {
+        self.gateway.may_get_token()?;
+        let register_token = match &self.register_token_file {
+            Some(path) => files::read(path)?,
+            None => env::var("REGISTER_TOKEN").map_err(
+                |_| "no register token: write `--register-token-file FILE`, or set REGISTER_TOKEN",
+            )?,
+        };
+        let servers = match self.api_server.as_slice() {
+            [] => vec![of_pod()?],
+            servers => servers.to_vec(),
+        };
+        Ok(AgentConfig {
+            gateway: self.gateway.to_string().parse()?,
+            tls: self.tls()?,
+            cluster: self.cluster_id.clone(),
+            register_token: Secret(register_token.trim().to_owned()),
+            servers,
+            token_file: self.service_account.join("token"),
+            ca_file: self.service_account.join("ca.crt"),
+            period: self.period,
+            has_tunnel: !self.no_tunnel,
+        })
+    }
+
+    fn tls(&self) -> crate::Result<ClientTls> {
+        let pem = env::var("SERVER_CERT").ok().filter(|pem| !pem.trim().is_empty());
+        match (&self.ca, pem) {
+            (None, Some(pem)) => {
+                let certificates =
+                    tls::certificates_in(pem.as_bytes()).map_err(|error| format!("SERVER_CERT: {error}"))?;
+                Ok(tls::client(Trust::Only(&certificates), None)?.into())
+            }
+            (ca, _) => Ok(ClientTls::of_files(ca.clone(), None)?),
+        }
+    }
+}
+
+/// The API server of the cluster of this Pod.
+fn of_pod() -> crate::Result<Uri> {
+    let variable = |name: &str| {
+        env::var(name).map_err(|_| {
+            format!("{name} is not set, so this is no Pod: name the API server with --api-server")
+        })
+    };
+    let (host, port) = (
+        variable("KUBERNETES_SERVICE_HOST")?,
+        variable("KUBERNETES_SERVICE_PORT")?,
+    );
+    let host = if host.contains(':') {
+        format!("[{host}]")
+    } else {
+        host
+    };
+    Ok(server(&format!("https://{host}:{port}"))?)
+}
+
+fn server(text: &str) -> Result<Uri, String> {
+    let server: admittance_net::upstream::Server = text.parse().map_err(|error| format!("{error}"))?;
+    if !server.is_tls() {
+        return Err("write https://, a host and a port: https://10.0.0.1:6443".to_owned());
+    }
+    text.parse().map_err(|error| format!("{error}"))
+}
+
+fn period(text: &str) -> Result<Duration, String> {
+    let period = match text.parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => humantime::parse_duration(text).map_err(|error| error.to_string())?,
+    };
+    match period.is_zero() {
+        true => Err("write at least a second, such as 60s".to_owned()),
+        false => Ok(period),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_arguments() {
+        for (text, expected) in [
+            ("60", Some(60)),
+            ("90s", Some(90)),
+            ("2m", Some(120)),
+            ("0", None),
+            ("x", None),
+        ] {
+            assert_eq!(period(text).ok(), expected.map(Duration::from_secs), "{text}");
+        }
+        for (text, is_right) in [
+            ("https://10.0.0.1:6443", true),
+            ("https://[fd00::1]:443", true),
+            ("http://10.0.0.1:6443", false),
+            ("10.0.0.1:6443", false),
+            ("https://a/b", false),
+        ] {
+            assert_eq!(server(text).is_ok(), is_right, "{text}");
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! `admittance bench`: measures hooks in the sandbox, and compares two versions.
+
+use std::{
+    path::PathBuf,
+    process::ExitCode,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use admittance::{
+    Table,
+    admission::{Decision, Refusal, Request},
+};
+use admittance_driver::LogFormat;
+use clap::Args;
+use serde::Serialize;
+
+use crate::{
+    files, human, logging,
+    output::{BAD, DIM, GOOD, Output},
+    request_file::Found,
+    run::{HookArguments, RequestArguments},
+    table::{Cell, Table as TextTable},
+};
+
+/// Measure a plugin or a chain in the sandbox, without a server.
+///
+/// Requests pass the hooks one after the other, on one core; each call of a plugin has its own instance, as under
+/// `serve`. With --compare, rounds of the two versions alternate, and the verdict says whether the difference is more
+/// than noise.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  admittance bench images.wasm pod.yaml --settings '{\"refuseLatest\": true}'
+  admittance bench chains/ objects/ --for 30s
+  admittance bench images.wasm pod.yaml --compare images-2.wasm --output json")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    hooks: HookArguments,
+    #[command(flatten)]
+    requests: RequestArguments,
+    /// Another version to compare with: a plugin that gets the same settings and grants, or another chain.
+    #[arg(long, value_name = "CHAIN|PLUGIN")]
+    compare: Option<PathBuf>,
+    /// How long each version is measured: 5s, 1m.
+    #[arg(long = "for", value_name = "DURATION", default_value = "5s", value_parser = humantime::parse_duration)]
+    time: Duration,
+    /// The output format.
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Output,
+    /// Show log lines of this level and above, including those of plugins.
+    #[arg(long, value_name = "LEVEL", default_value = "error", env = "ADMITTANCE_LOG")]
+    log: String,
+}
+
+/// Long enough for thousands of calls, and short enough that two versions meet the same disturbances.
+const ROUND: Duration = Duration::from_millis(50);
+
+/// The fewest rounds of each version; with fewer, a comparison says nothing.
+const LEAST_ROUNDS: u32 = 12;
+
+/// A version, and the times of its calls so far.
+struct Version {
+    hooks: String,
+    table: Arc<Table>,
+    times: Vec<Duration>,
+    /// The median of each round.
+    medians: Vec<Duration>,
+}
+
+/// The measurements of one version. Its JSON form is part of the program's interface: fields are only added.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Measured {
+    hooks: String,
+    requests: usize,
+    calls_per_second: f64,
+    p50_microseconds: f64,
+    p99_microseconds: f64,
+}
+
+/// The result.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Report {
+    measured: Vec<Measured>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    comparison: Option<Comparison>,
+}
+
+/// The time of the second version relative to that of the first: 0.9 is 10% less.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Comparison {
+    ratio: f64,
+    /// The ratio is between these with a probability of 99%.
+    least: f64,
+    most: f64,
+    verdict: Verdict,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+enum Verdict {
+    Faster,
+    Slower,
+    /// No difference beyond noise.
+    Same,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
+    logging::start(&arguments.log, LogFormat::Auto)?;
+    let config = arguments.hooks.config()?;
+    let requests = arguments.requests.read(config.as_ref())?;
+    let first = &arguments.hooks.hooks;
+    if let Some(other) = arguments
+        .compare
+        .as_deref()
+        .filter(|other| files::is_module(other) != files::is_module(first))
+    {
+        let error = format!(
+            "--compare {}: compare a plugin with a plugin, or a chain with a chain",
+            other.display()
+        );
+        return Err(error.into());
+    }
+    let report = crate::block_on(async {
+        let mut versions = Vec::new();
+        for hooks in [Some(first), arguments.compare.as_ref()].into_iter().flatten() {
+            let builder = arguments.hooks.builder(hooks, config.as_ref())?;
+            let table = builder.build().await?.table();
+            for found in &requests {
+                check(&table, found)
+                    .await
+                    .map_err(|why| format!("{}: {why}", hooks.display()))?;
+            }
+            versions.push(Version {
+                hooks: hooks.display().to_string(),
+                table,
+                times: Vec::new(),
+                medians: Vec::new(),
+            });
+        }
+        let requests: Vec<_> = requests.into_iter().map(|found| found.request).collect();
+        measure(&mut versions, &requests, arguments.time).await;
+        Ok::<_, crate::Error>(Report::new(versions))
+    })??;
+    arguments.output.print(&report, Report::text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A request that fails, or that no chain matches, is an error: its time would say nothing about the hooks.
+async fn check(table: &Table, found: &Found) -> Result<(), String> {
+    let place = &found.place;
+    let outcome = table.admit(found.request.clone()).await;
+    if outcome.trace.is_empty() {
+        return Err(format!(
+            "no chain is for the request in {place}; `admittance run` says why"
+        ));
+    }
+    match outcome.decision {
+        Decision::Refused(refusal @ Refusal::Failed { .. }) => Err(format!("{place}: {refusal}")),
+        _ => Ok(()),
+    }
+}
+
+/// Each version takes its turn in every round, in alternating order. The first rounds only warm up.
+async fn measure(versions: &mut [Version], requests: &[Request], time: Duration) {
+    const WARM_UP: u32 = 4;
+    let rounds = u32::try_from(time.as_nanos() / ROUND.as_nanos())
+        .unwrap_or(u32::MAX)
+        .max(LEAST_ROUNDS);
+    for round in 0..WARM_UP.saturating_add(rounds) {
+        for version in versions.iter_mut() {
+            let mut times = turn(&version.table, requests).await;
+            if round >= WARM_UP {
+                times.sort_unstable();
+                version.medians.extend(quantile(&times, 0.5));
+                version.times.append(&mut times);
+            }
+        }
+        versions.reverse();
+    }
+    // Back in their order.
+    if WARM_UP.saturating_add(rounds) % 2 == 1 {
+        versions.reverse();
+    }
+}
+
+/// The times of the requests of one round.
+async fn turn(table: &Table, requests: &[Request]) -> Vec<Duration> {
+    let started = Instant::now();
+    let mut times = Vec::new();
+    for request in requests.iter().cycle() {
+        let request = request.clone();
+        let sent = Instant::now();
+        let outcome = table.admit(request).await;
+        times.push(sent.elapsed());
+        drop(outcome);
+        if started.elapsed() >= ROUND {
+            break;
+        }
+    }
+    times
+}
+
+/// Of sorted values.
+fn quantile<T: Copy>(sorted: &[T], share: f64) -> Option<T> {
+    let last = sorted.len().checked_sub(1)?;
+    sorted.get((last as f64 * share).round() as usize).copied()
+}
+
+impl From<Version> for Measured {
+    fn from(version: Version) -> Self {
+        let mut times = version.times;
+        times.sort_unstable();
+        let micros = |share| quantile(&times, share).unwrap_or_default().as_nanos() as f64 / 1e3;
+        let total: Duration = times.iter().sum();
+        Self {
+            hooks: version.hooks,
+            requests: times.len(),
+            calls_per_second: (times.len() as f64 / total.as_secs_f64()).round(),
+            p50_microseconds: micros(0.5),
+            p99_microseconds: micros(0.99),
+        }
+    }
+}
+
+impl Comparison {
+    /// Of the medians of both versions, in pairs of the same round. The bounds are a confidence interval of the median
+    /// ratio: the number of ratios below the true median has a binomial distribution, like that of heads in coin tosses.
+    fn of(first: &[Duration], second: &[Duration]) -> Option<Self> {
+        let ratios = first.iter().zip(second);
+        let ratios = ratios.map(|(first, second)| second.as_secs_f64() / first.as_secs_f64());
+        let mut ratios: Vec<_> = ratios.filter(|ratio| ratio.is_finite()).collect();
+        ratios.sort_unstable_by(f64::total_cmp);
+        let count = ratios.len() as f64;
+        // 2.576 standard deviations of a binomial distribution with the probability 1/2.
+        let below = (count / 2.0 - 2.576 * count.sqrt() / 2.0).floor();
+        let index = below.max(0.0) as usize;
+        let least = *ratios.get(index)?;
+        let most = *ratios.get(ratios.len().checked_sub(index + 1)?)?;
+        Some(Self {
+            ratio: quantile(&ratios, 0.5)?,
+            least,
+            most,
+            verdict: match (least, most) {
+                (_, most) if most < 1.0 => Verdict::Faster,
+                (least, _) if least > 1.0 => Verdict::Slower,
+                _ => Verdict::Same,
+            },
+        })
+    }
+}
+
+impl Report {
+    fn new(versions: Vec<Version>) -> Self {
+        let comparison = match versions.as_slice() {
+            [first, second] => Comparison::of(&first.medians, &second.medians),
+            _ => None,
+        };
+        Self {
+            measured: versions.into_iter().map(Measured::from).collect(),
+            comparison,
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut table = TextTable::new(["HOOKS", "REQUESTS", "PER SECOND", "P50", "P99"]);
+        let micros = |micros: f64| human::duration(Duration::from_secs_f64(micros / 1e6));
+        for measured in &self.measured {
+            table.row([
+                Cell::text(&measured.hooks),
+                Cell::number(measured.requests),
+                Cell::number(measured.calls_per_second),
+                Cell::number(micros(measured.p50_microseconds)),
+                Cell::number(micros(measured.p99_microseconds)),
+            ]);
+        }
+        let mut text = table.text();
+        if let (Some(comparison), [_, second]) = (&self.comparison, self.measured.as_slice()) {
+            let percent = |ratio: f64| format!("{:+.1}%", (ratio - 1.0) * 100.0);
+            let (style, verdict) = match comparison.verdict {
+                Verdict::Faster => (GOOD, "takes less time"),
+                Verdict::Slower => (BAD, "takes more time"),
+                Verdict::Same => (DIM, "the difference is not more than noise"),
+            };
+            text += &format!(
+                "\n{}: {style}{verdict}{style:#}: {} ({} to {} with 99%)\n",
+                second.hooks,
+                percent(comparison.ratio),
+                percent(comparison.least),
+                percent(comparison.most)
+            );
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_counts_if_it_is_more_than_noise() {
+        let rounds = |times: &[u64]| -> Vec<Duration> {
+            times
+                .iter()
+                .cycle()
+                .take(40)
+                .map(|time| Duration::from_micros(*time))
+                .collect()
+        };
+        for (first, second, verdict) in [
+            (&[100][..], &[100][..], Verdict::Same),
+            (&[100], &[90], Verdict::Faster),
+            (&[100], &[110], Verdict::Slower),
+            // Noise of a tenth hides a hundredth, but not a fifth.
+            (&[95, 105, 100, 110, 90], &[101, 96, 111, 91, 106], Verdict::Same),
+            (
+                &[95, 105, 100, 110, 90],
+                &[120, 125, 119, 130, 118],
+                Verdict::Slower,
+            ),
+            // A few disturbed rounds do not matter.
+            (&[100], &[90, 90, 90, 90, 500], Verdict::Faster),
+        ] {
+            let comparison = Comparison::of(&rounds(first), &rounds(second)).unwrap();
+            assert_eq!(
+                comparison.verdict, verdict,
+                "{first:?} {second:?}: {comparison:?}"
+            );
+            assert!(comparison.least <= comparison.ratio && comparison.ratio <= comparison.most);
+        }
+        assert_eq!(Comparison::of(&[], &[]), None);
+    }
+
+    #[test]
+    fn quantiles_are_values() {
+        let values: Vec<_> = (0..=100).collect();
+        assert_eq!(quantile(&values, 0.5), Some(50));
+        assert_eq!(quantile(&values, 0.99), Some(99));
+        assert_eq!(quantile::<u8>(&[], 0.5), None);
+    }
+}

@@ -1,0 +1,183 @@
+//! `admittance dev`: builds and tests a project after every change, and serves its chain.
+
+use std::{
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::ExitStatus,
+};
+
+use admittance_driver::{Config, Connections, Driver, LogFormat, Shutdown};
+use admittance_net::causes;
+use admittance_watch::{Watch, WatchConfig};
+use clap::Args;
+use tokio::process::Command;
+
+use crate::{
+    host, logging,
+    output::{BAD, DIM, GOOD},
+    project::Project,
+};
+
+/// Build and test a plugin's project after every change, and serve its chain to AdmissionReviews.
+///
+/// Each time that a file of the project has changed, the command does what `test` does. The chain is served with the
+/// plugin as it was last built: POST AdmissionReviews to /admit. It ends with Ctrl-C.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  admittance dev
+  admittance dev --chain chains/ --listen 127.0.0.1:9000
+  curl -H 'Content-Type: application/json' --data @review.json http://127.0.0.1:9980/admit")]
+pub(crate) struct Arguments {
+    /// The directory of the plugin's project.
+    #[arg(value_name = "PROJECT", default_value = ".")]
+    project: PathBuf,
+    /// The chain that is served: a file, or a directory of them [default: chain.yaml in the project].
+    #[arg(long, value_name = "FILE|DIRECTORY")]
+    chain: Option<PathBuf>,
+    /// The address to serve on; with port 0, the system chooses one.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9980")]
+    listen: SocketAddr,
+    /// Where modules and their compiled forms are kept [default: the user's cache directory].
+    #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_STORE")]
+    store: Option<PathBuf>,
+    /// Show log lines of this level and above, including those of plugins.
+    #[arg(long, value_name = "LEVEL", default_value = "info", env = "ADMITTANCE_LOG")]
+    log: String,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
+    logging::start(&arguments.log, LogFormat::Auto)?;
+    let directory = &arguments.project;
+    let Some(project) = Project::at(directory) else {
+        let error = format!(
+            "{} has none of {}; name the directory of a plugin's project, or create one with `admittance new`",
+            directory.display(),
+            Project::manifests()
+        );
+        return Err(error.into());
+    };
+    let chain = arguments
+        .chain
+        .clone()
+        .unwrap_or_else(|| directory.join("chain.yaml"));
+    if !chain.exists() {
+        let error = format!(
+            "{} does not exist; name the chain to serve with --chain",
+            chain.display()
+        );
+        return Err(error.into());
+    }
+    crate::block_on(async {
+        tokio::select! {
+            ended = develop(arguments, &project, &chain) => ended,
+            interrupted = tokio::signal::ctrl_c() => Ok(interrupted?),
+        }
+    })?
+}
+
+async fn develop(arguments: &Arguments, project: &Project, chain: &Path) -> crate::Result<()> {
+    let mut is_serving = false;
+    loop {
+        // Before the files are read, so that changes in the meantime are noticed.
+        let mut watch = Watch::new(
+            watched(&arguments.project, project.files(), chain),
+            WatchConfig::default(),
+        )
+        .await;
+        let is_passed = test(arguments).await?.success();
+        if !is_serving {
+            // A chain that cannot be used is reported, and tried again after the next change.
+            match serve(arguments, chain).await {
+                Ok(()) => is_serving = true,
+                Err(error) => anstream::eprintln!("{BAD}error:{BAD:#} {}", causes::chain(&*error)),
+            }
+        }
+        let (style, result) = if is_passed {
+            (GOOD, "passed")
+        } else {
+            (BAD, "failed")
+        };
+        anstream::eprintln!("{style}{result}{style:#} {DIM}waiting for a change (Ctrl-C ends it){DIM:#}");
+        watch.changed().await;
+    }
+}
+
+/// In a process of its own, since it starts others and may run for long.
+async fn test(arguments: &Arguments) -> crate::Result<ExitStatus> {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg("test").arg(&arguments.project).kill_on_drop(true);
+    if let Some(store) = &arguments.store {
+        command.arg("--store").arg(store);
+    }
+    Ok(command.status().await?)
+}
+
+/// Starts to serve. The host follows the chain's files and modules.
+async fn serve(arguments: &Arguments, chain: &Path) -> crate::Result<()> {
+    let config = Config::of_reviews(arguments.listen)?;
+    let host = host::builder_for_requests(&config, arguments.store.clone())
+        .definitions(chain)
+        .build()
+        .await?;
+    let driver = Driver::bind(config, Connections::default(), host, None).await?;
+    let address = driver.address();
+    anstream::eprintln!("POST AdmissionReviews to http://{address}/admit");
+    tokio::spawn(async move { driver.run(Shutdown::default()).await });
+    Ok(())
+}
+
+/// The chain, these files, and the directories of code and tests, which may have been added since the last round.
+fn watched(project: &Path, files: impl Iterator<Item = PathBuf>, chain: &Path) -> Vec<PathBuf> {
+    let mut paths: Vec<_> = files.chain([chain.to_owned()]).collect();
+    let mut directories = vec![project.join("src"), project.join("tests")];
+    while let Some(directory) = directories.pop() {
+        let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
+        // Links could lead in circles, and Python writes into `__pycache__`.
+        let below = entries.filter(|entry| {
+            entry.file_type().is_ok_and(|kind| kind.is_dir()) && entry.file_name() != "__pycache__"
+        });
+        directories.extend(below.map(|entry| entry.path()));
+        paths.push(directory);
+    }
+    paths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_directories_of_code_and_tests_are_watched() {
+        let folder = tempfile::tempdir().unwrap();
+        for directory in ["src/a/b", "src/__pycache__", "tests/cases", "target/debug"] {
+            fs::create_dir_all(folder.path().join(directory)).unwrap();
+        }
+        fs::write(folder.path().join("Cargo.toml"), "").unwrap();
+        let project = Project::at(folder.path()).unwrap();
+        let paths = watched(folder.path(), project.files(), Path::new("chains"));
+        let mut names: Vec<_> = paths
+            .iter()
+            .map(|path| {
+                path.strip_prefix(folder.path())
+                    .unwrap_or(path)
+                    .display()
+                    .to_string()
+            })
+            .collect();
+        names.sort();
+        assert_eq!(
+            names,
+            [
+                "Cargo.toml",
+                "build.rs",
+                "chains",
+                "src",
+                "src/a",
+                "src/a/b",
+                "tests",
+                "tests/cases"
+            ]
+        );
+    }
+}

@@ -1,0 +1,217 @@
+//! `admittance new`: writes the project of a plugin.
+
+mod sdk;
+mod template;
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+
+use self::{sdk::Sdk, template::Lang};
+use crate::{
+    files,
+    output::{BOLD, write},
+};
+
+/// Write a small, finished project of a plugin: its code, tests, a chain, and a file for CI.
+///
+/// The directory must not exist yet, or be empty.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  admittance new require-label
+  admittance new require-label --lang python
+  admittance new plugins/require-label --sdk ../admittance
+  admittance new require-label --sdk https://git.example.com/admittance.git")]
+pub(crate) struct Arguments {
+    /// The directory to create. Its name is that of the package.
+    #[arg(value_name = "NAME")]
+    directory: PathBuf,
+    /// The language of the plugin.
+    #[arg(long, value_enum, default_value_t)]
+    lang: Lang,
+    /// Where the SDK for Rust is: a clone of Admittance's repository, or its URL [default: the clone that this program
+    /// was built in, or that contains the directory]. Projects in other languages contain their package.
+    #[arg(long, value_name = "DIRECTORY|URL")]
+    sdk: Option<Sdk>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
+    let Arguments { directory, lang, sdk } = arguments;
+    let name = name(directory, *lang)?;
+    let dependency = match (lang, sdk) {
+        (Lang::Rust, Some(sdk)) => sdk.dependency()?,
+        (Lang::Rust, None) => Sdk::found(directory)?.dependency()?,
+        (_, None) => String::new(),
+        (_, Some(_)) => {
+            return Err("--sdk is for projects in Rust; those in other languages contain their package, so leave it out".into());
+        }
+    };
+    let is_free = match fs::read_dir(directory) {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+        Err(error) => return Err(files::at(directory)(error).into()),
+    };
+    if !is_free {
+        let error = format!("{} is not empty; name another directory", directory.display());
+        return Err(error.into());
+    }
+    let template = lang.template();
+    for (path, text) in template.files() {
+        let text = text
+            .replace("{{module}}", template.module)
+            .replace("{{setup}}", template.setup)
+            .replace("{{name}}", name)
+            .replace("{{crate}}", &name.replace('-', "_"))
+            .replace("{{sdk}}", &dependency);
+        let path = directory.join(path);
+        fs::create_dir_all(files::directory(&path)).map_err(files::at(&path))?;
+        files::replace(&path, text.as_bytes(), files::PUBLIC)?;
+    }
+    let place = directory.display();
+    Ok(write(&format!(
+        "created {place}\n\n  {BOLD}cd {place} && admittance test{BOLD:#}    builds and tests it\n  \
+         {BOLD}admittance dev{BOLD:#}    does so after every change, and serves it\n"
+    ))?)
+}
+
+/// The name of the package, which is also the name of the chain.
+fn name(directory: &Path, lang: Lang) -> Result<&str, String> {
+    /// Names that Rust and Cargo keep for themselves.
+    const RESERVED: [&str; 56] = [
+        "abstract",
+        "alloc",
+        "as",
+        "async",
+        "await",
+        "become",
+        "box",
+        "break",
+        "build",
+        "const",
+        "continue",
+        "core",
+        "crate",
+        "deps",
+        "do",
+        "dyn",
+        "else",
+        "enum",
+        "examples",
+        "extern",
+        "false",
+        "final",
+        "fn",
+        "for",
+        "if",
+        "impl",
+        "in",
+        "incremental",
+        "let",
+        "loop",
+        "macro",
+        "match",
+        "mod",
+        "move",
+        "mut",
+        "override",
+        "priv",
+        "proc-macro",
+        "pub",
+        "ref",
+        "return",
+        "self",
+        "static",
+        "std",
+        "struct",
+        "super",
+        "test",
+        "trait",
+        "true",
+        "try",
+        "type",
+        "typeof",
+        "unsafe",
+        "use",
+        "where",
+        "while",
+    ];
+    let name = directory
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default();
+    let is_valid = name.starts_with(|first: char| first.is_ascii_lowercase())
+        && !name.ends_with('-')
+        && name.len() <= 63
+        && name
+            .chars()
+            .all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-');
+    if !is_valid {
+        return Err(format!(
+            "`{name}` is not a name for a plugin; write lower-case letters, digits and `-`, as in `require-label`"
+        ));
+    }
+    match lang == Lang::Rust && RESERVED.contains(&name) {
+        true => Err(format!(
+            "`{name}` is reserved in Rust; choose another name, as in `require-label`"
+        )),
+        false => Ok(name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn clone() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+    }
+
+    #[test]
+    fn names() {
+        for (path, expected) in [
+            ("require-label", Some("require-label")),
+            ("a/b2", Some("b2")),
+            ("Label", None),
+            ("require_label", None),
+            ("2fa", None),
+            ("label-", None),
+            ("..", None),
+            ("match", None),
+        ] {
+            assert_eq!(name(Path::new(path), Lang::Rust).ok(), expected, "{path}");
+        }
+        assert_eq!(name(Path::new("match"), Lang::Python), Ok("match"));
+    }
+
+    #[test]
+    fn a_project_replaces_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        for lang in [Lang::Rust, Lang::Python, Lang::Javascript] {
+            let directory = folder.path().join(format!("{lang:?}").to_lowercase());
+            let sdk = (lang == Lang::Rust).then(|| clone().to_str().unwrap().parse().unwrap());
+            let arguments = Arguments { directory, lang, sdk };
+            run(&arguments).unwrap();
+            for (path, _) in lang.template().files() {
+                let text = files::read(&arguments.directory.join(path)).unwrap();
+                // GitHub's own.
+                assert!(!text.replace("${{", "").contains("{{"), "{path}");
+            }
+            let error = run(&arguments).unwrap_err();
+            assert!(error.to_string().contains("is not empty"), "{error}");
+        }
+        let manifest = files::read(&folder.path().join("rust/Cargo.toml")).unwrap();
+        let (_, rest) = manifest.split_once("admittance-sdk = { path = \"").unwrap();
+        let (dependency, _) = rest.split_once('"').unwrap();
+        assert!(Path::new(dependency).join("src/lib.rs").exists());
+        let arguments = Arguments {
+            directory: folder.path().join("other"),
+            lang: Lang::Python,
+            sdk: Some(clone().to_str().unwrap().parse().unwrap()),
+        };
+        let error = run(&arguments).unwrap_err().to_string();
+        assert!(error.starts_with("--sdk is for projects in Rust"), "{error}");
+    }
+}

@@ -1,0 +1,422 @@
+//! The project of a plugin, in any language.
+
+use std::{
+    env,
+    ffi::OsString,
+    fs,
+    io::{self, BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Command, ExitStatus, Stdio},
+};
+
+use serde::Deserialize;
+
+use crate::{
+    files,
+    output::{BOLD, harmless},
+};
+
+/// How projects in a language are recognized, built and tested. Commands run in the project's directory.
+#[derive(Debug)]
+struct Language {
+    /// Files beside the directories `src` and `tests`. A project has at least the first.
+    files: &'static [&'static str],
+    /// What is installed once: a file that is there afterwards, and the command.
+    setup: &'static [(&'static str, &'static [&'static str])],
+    build: &'static [&'static str],
+    component: Component,
+    test: &'static [&'static str],
+    /// The exit code of `test` if the project has no tests.
+    no_tests: Option<i32>,
+    environment: &'static [(&'static str, &'static str)],
+}
+
+impl Language {
+    fn manifest(&self) -> &'static str {
+        self.files.first().copied().unwrap_or_default()
+    }
+}
+
+/// Where a build writes the component.
+#[derive(Debug)]
+enum Component {
+    /// At the path that Cargo prints.
+    OfCargo,
+    File(&'static str),
+}
+
+const TARGET: &str = "wasm32-wasip2";
+
+const LANGUAGES: [Language; 3] = [
+    Language {
+        files: &["Cargo.toml", "build.rs"],
+        setup: &[],
+        build: &[
+            "cargo",
+            "build",
+            "--release",
+            "--target",
+            TARGET,
+            "--message-format",
+            "json-render-diagnostics",
+        ],
+        component: Component::OfCargo,
+        test: &["cargo", "test"],
+        no_tests: None,
+        environment: &[],
+    },
+    Language {
+        files: &["package.json"],
+        setup: &[("node_modules", &["npm", "install", "--no-audit", "--no-fund"])],
+        build: &["npm", "run", "build"],
+        component: Component::File("plugin.wasm"),
+        test: &["npm", "test", "--if-present"],
+        no_tests: None,
+        environment: &[],
+    },
+    Language {
+        files: &["pyproject.toml", "requirements.txt"],
+        setup: &[
+            (".venv", &["python3", "-m", "venv", ".venv"]),
+            (
+                ".venv/bin/componentize-py",
+                &[
+                    ".venv/bin/python",
+                    "-m",
+                    "pip",
+                    "install",
+                    "--quiet",
+                    "-r",
+                    "requirements.txt",
+                ],
+            ),
+        ],
+        build: &[
+            ".venv/bin/componentize-py",
+            "--quiet",
+            "--wit-path",
+            "vendor/admittance/wit",
+            "--world",
+            "plugin",
+            "componentize",
+            "--python-path",
+            "src",
+            "--python-path",
+            "vendor",
+            "plugin",
+            "--output",
+            "plugin.wasm",
+        ],
+        component: Component::File("plugin.wasm"),
+        test: &[".venv/bin/python", "-m", "unittest", "discover", "-s", "tests"],
+        no_tests: Some(5),
+        environment: &[("PYTHONPATH", "src:vendor"), ("PYTHONDONTWRITEBYTECODE", "1")],
+    },
+];
+
+/// Programs that must be installed, the variables that may name others, and what to do if they are missing.
+const TOOLS: [(&str, &str, &str); 3] = [
+    ("cargo", "CARGO", "install Rust with rustup (https://rustup.rs)"),
+    ("npm", "NPM", "install Node.js 20 or newer (https://nodejs.org)"),
+    (
+        "python3",
+        "PYTHON",
+        "install Python 3.10 or newer (https://www.python.org)",
+    ),
+];
+
+/// A directory with the manifest of a language.
+#[derive(Debug)]
+pub(crate) struct Project {
+    directory: PathBuf,
+    language: &'static Language,
+}
+
+/// A line that Cargo prints with `--message-format json`.
+#[derive(Deserialize)]
+struct Message {
+    reason: String,
+    #[serde(default)]
+    manifest_path: PathBuf,
+    #[serde(default)]
+    filenames: Vec<PathBuf>,
+}
+
+impl Project {
+    /// The project in this directory, if it is one.
+    pub(crate) fn at(directory: &Path) -> Option<Self> {
+        let is_own = |language: &&Language| directory.join(language.manifest()).is_file();
+        Some(Self {
+            directory: directory.to_owned(),
+            language: LANGUAGES.iter().find(is_own)?,
+        })
+    }
+
+    /// The manifests of all languages, for messages.
+    pub(crate) fn manifests() -> String {
+        LANGUAGES.each_ref().map(Language::manifest).join(", ")
+    }
+
+    /// The file that shows its language.
+    pub(crate) fn manifest(&self) -> &'static str {
+        self.language.manifest()
+    }
+
+    /// The files beside the directories `src` and `tests` that its plugin depends on.
+    pub(crate) fn files(&self) -> impl Iterator<Item = PathBuf> {
+        self.language.files.iter().map(|file| self.directory.join(file))
+    }
+
+    /// The command of the native tests.
+    pub(crate) fn test_command(&self) -> String {
+        self.language.test.join(" ")
+    }
+
+    /// Installs what it needs the first time, and compiles it. Returns the path of the component.
+    pub(crate) fn build(&self) -> crate::Result<PathBuf> {
+        for (result, command) in self.language.setup {
+            if !self.directory.join(result).exists() && !self.run(command)?.success() {
+                let command = command.join(" ");
+                return Err(format!("`{command}` failed; its output is above").into());
+            }
+        }
+        match self.language.component {
+            Component::OfCargo => self.build_with_cargo(),
+            Component::File(file) => {
+                let command = self.language.build.join(" ");
+                if !self.run(self.language.build)?.success() {
+                    return Err(does_not_compile(&command).into());
+                }
+                let path = self.directory.join(file);
+                match path.is_file() {
+                    true => Ok(path),
+                    false => {
+                        Err(format!("`{command}` writes no {file}; let it write the component there").into())
+                    }
+                }
+            }
+        }
+    }
+
+    fn build_with_cargo(&self) -> crate::Result<PathBuf> {
+        let words = self.language.build;
+        let manifest = fs::canonicalize(self.directory.join(self.language.manifest()))?;
+        let mut command = self.command(words);
+        let mut cargo = command
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| not_started(words, &error))?;
+        let mut component = None;
+        if let Some(output) = cargo.stdout.take() {
+            for line in BufReader::new(output).lines() {
+                component = component_in(&line?, &manifest).or(component);
+            }
+        }
+        if !cargo.wait()?.success() {
+            return Err(match self.lacks_target() {
+                true => format!(
+                    "the target {TARGET} is not installed for this toolchain; run `rustup target add {TARGET}`"
+                ),
+                false => does_not_compile("cargo build"),
+            }
+            .into());
+        }
+        Ok(component.ok_or_else(|| {
+            format!(
+                "{}: the package builds no component; write `crate-type = [\"cdylib\", \"rlib\"]` under `[lib]`",
+                manifest.display()
+            )
+        })?)
+    }
+
+    /// Runs its native tests; what they print goes to standard error. Returns whether they pass.
+    pub(crate) fn test(&self) -> crate::Result<bool> {
+        let status = self.run(self.language.test)?;
+        let has_none = status.code().is_some() && status.code() == self.language.no_tests;
+        Ok(status.success() || has_none)
+    }
+
+    /// Runs a command; what it prints goes to standard error.
+    fn run(&self, words: &[&str]) -> Result<ExitStatus, String> {
+        let mut command = self.command(words);
+        let status = command.stdout(io::stderr()).status();
+        status.map_err(|error| not_started(words, &error))
+    }
+
+    /// A command, which is also announced on standard error.
+    fn command(&self, words: &[&str]) -> Command {
+        anstream::eprintln!("{BOLD}{}{BOLD:#}", harmless(&words.join(" ")));
+        let (name, rest) = words.split_first().unwrap_or((&"", &[]));
+        let variable = TOOLS.iter().find(|(tool, ..)| tool == name);
+        let mut command = Command::new(match variable {
+            Some((_, variable, _)) => program(variable, name),
+            // Relative to the project; a relative program would be looked up in the directory of this process.
+            None if name.contains('/') => std::path::absolute(self.directory.join(name))
+                .unwrap_or_else(|_| self.directory.join(name))
+                .into(),
+            None => name.into(),
+        });
+        command
+            .args(rest)
+            .envs(self.language.environment.iter().copied())
+            .current_dir(&self.directory)
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Whether the standard library of the target is missing.
+    fn lacks_target(&self) -> bool {
+        let mut command = Command::new(program("RUSTC", "rustc"));
+        command
+            .args(["--print", "target-libdir", "--target", TARGET])
+            .current_dir(&self.directory);
+        let output = command.output().ok().filter(|output| output.status.success());
+        let directory = output.and_then(|output| String::from_utf8(output.stdout).ok());
+        directory.is_some_and(|directory| !Path::new(directory.trim()).is_dir())
+    }
+}
+
+/// The component in a message of Cargo, if it is of the project with this manifest and not of a dependency.
+fn component_in(line: &str, manifest: &Path) -> Option<PathBuf> {
+    let message: Message = serde_json::from_str(line).ok()?;
+    let is_own = message.reason == "compiler-artifact"
+        && fs::canonicalize(&message.manifest_path).is_ok_and(|path| path == manifest);
+    let mut outputs = message.filenames.into_iter();
+    outputs.find(|file| is_own && files::is_module(file))
+}
+
+fn program(variable: &str, default: &str) -> OsString {
+    env::var_os(variable).unwrap_or_else(|| default.into())
+}
+
+fn does_not_compile(command: &str) -> String {
+    format!("the plugin does not compile: `{command}` failed, and its output is above")
+}
+
+fn not_started(words: &[&str], error: &io::Error) -> String {
+    let name = words.first().copied().unwrap_or_default();
+    let tool = TOOLS.iter().find(|(tool, ..)| *tool == name);
+    match (error.kind(), tool) {
+        (io::ErrorKind::NotFound, Some((_, variable, fix))) => {
+            format!("{name} was not found; {fix}, or name it in {variable}")
+        }
+        _ => format!("{name} cannot be started: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_component_is_that_of_the_project() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["own", "other"] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+            fs::write(folder.path().join(name).join("Cargo.toml"), "").unwrap();
+        }
+        let own = fs::canonicalize(folder.path().join("own/Cargo.toml")).unwrap();
+        let line = |reason: &str, package: &str, file: &str| {
+            let manifest = folder.path().join(package).join("Cargo.toml");
+            serde_json::json!({"reason": reason, "manifest_path": manifest, "filenames": ["a.rlib", file]})
+                .to_string()
+        };
+        for (line, expected) in [
+            (line("compiler-artifact", "own", "a.wasm"), Some("a.wasm")),
+            (line("compiler-artifact", "own", "a.so"), None),
+            (line("compiler-artifact", "other", "a.wasm"), None),
+            (line("build-script-executed", "own", "a.wasm"), None),
+            (
+                "{\"reason\":\"build-finished\",\"success\":true}".to_owned(),
+                None,
+            ),
+            ("not JSON".to_owned(), None),
+        ] {
+            assert_eq!(
+                component_in(&line, &own).as_deref(),
+                expected.map(Path::new),
+                "{line}"
+            );
+        }
+        assert!(Project::at(folder.path()).is_none());
+    }
+
+    /// The commands run in the directory of the project, with its environment, and errors name what is missing.
+    #[test]
+    fn projects_are_built_with_their_commands() {
+        const PROJECT: Language = Language {
+            files: &["manifest"],
+            setup: &[("ready", &["sh", "-c", "echo 1 >> ready"])],
+            build: &["sh", "-c", "test -f ready && echo \"$WORD\" > a.wasm"],
+            component: Component::File("a.wasm"),
+            test: &["sh", "-c", "exit 5"],
+            no_tests: None,
+            environment: &[("WORD", "word")],
+        };
+        const OTHERS: [(Language, &str); 4] = [
+            (
+                Language {
+                    setup: &[("none", &["false"])],
+                    ..PROJECT
+                },
+                "`false` failed; its output is above",
+            ),
+            (
+                Language {
+                    build: &["false"],
+                    ..PROJECT
+                },
+                "does not compile: `false` failed",
+            ),
+            (
+                Language {
+                    component: Component::File("b.wasm"),
+                    ..PROJECT
+                },
+                "writes no b.wasm; let it write the component there",
+            ),
+            (
+                Language {
+                    build: &["./none"],
+                    ..PROJECT
+                },
+                "./none cannot be started: No such file",
+            ),
+        ];
+        let folder = tempfile::tempdir().unwrap();
+        let project = |language| Project {
+            directory: folder.path().to_owned(),
+            language,
+        };
+        for _ in 0..2 {
+            let component = project(&PROJECT).build().unwrap();
+            assert_eq!(files::read(&component).unwrap(), "word\n");
+        }
+        assert_eq!(files::read(&folder.path().join("ready")).unwrap(), "1\n");
+        assert!(!project(&PROJECT).test().unwrap());
+        const NO_TESTS: Language = Language {
+            no_tests: Some(5),
+            ..PROJECT
+        };
+        assert!(project(&NO_TESTS).test().unwrap());
+        for (language, told) in &OTHERS {
+            let error = project(language).build().unwrap_err().to_string();
+            assert!(error.contains(told), "{error}");
+        }
+        let missing = io::Error::from(io::ErrorKind::NotFound);
+        for (program, told) in [
+            (
+                "npm",
+                "npm was not found; install Node.js 20 or newer (https://nodejs.org), or name it in NPM",
+            ),
+            ("python3", "python3 was not found; install Python 3.10"),
+            (
+                "cargo",
+                "cargo was not found; install Rust with rustup (https://rustup.rs), or name it in CARGO",
+            ),
+        ] {
+            let error = not_started(&[program], &missing);
+            assert!(error.starts_with(told), "{error}");
+        }
+    }
+}

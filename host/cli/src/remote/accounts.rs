@@ -1,0 +1,366 @@
+//! `admittance users`, `tokens`, `clusters`, `register-tokens` and `permissions`: who reaches which cluster through a
+//! gateway.
+
+mod text;
+
+use std::time::Duration;
+
+use admittance_admin::api::accounts::{
+    ClusterEntry, ClusterList, NewCluster, NewToken, NewUser, PermissionEntry, Reencrypted, Removed,
+    UserEntry, UserList,
+};
+use clap::{Args, Subcommand};
+use reqwest::Method;
+
+use self::text::{clusters, imported, issued, permissions, register_tokens, tokens, users};
+use super::{Query, client::Message};
+use crate::{human, output::harmless};
+
+/// Manage the users of a gateway.
+#[derive(Debug, Args)]
+pub(crate) struct UsersArguments {
+    #[command(subcommand)]
+    command: UsersCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum UsersCommand {
+    /// List users.
+    #[command(after_help = "Examples:
+  admittance users list --output json")]
+    List {
+        #[command(flatten)]
+        query: Query,
+    },
+    /// Create a user.
+    #[command(after_help = "Examples:
+  admittance users create alice --group developers")]
+    Create {
+        /// The name: `alice`, which stands for plain:alice.
+        name: String,
+        /// The user may do everything with every cluster, and manage users.
+        #[arg(long)]
+        super_user: bool,
+        /// A group of the user in clusters. May be given more than once.
+        #[arg(long, value_name = "GROUP")]
+        group: Vec<String>,
+        #[command(flatten)]
+        query: Query,
+    },
+    /// Delete a user, with the user's tokens and permissions.
+    #[command(after_help = "Examples:
+  admittance users delete alice")]
+    Delete {
+        name: String,
+        #[command(flatten)]
+        query: Query,
+    },
+    /// Copy users, tokens and clusters of bcs-api, whose tables are in the gateway's MySQL database.
+    #[command(after_help = "Examples:
+  admittance users import")]
+    Import {
+        #[command(flatten)]
+        query: Query,
+    },
+}
+
+/// Manage the tokens of users.
+#[derive(Debug, Args)]
+pub(crate) struct TokensArguments {
+    #[command(subcommand)]
+    command: TokensCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum TokensCommand {
+    /// List the tokens of a user, without their values.
+    #[command(after_help = "Examples:
+  admittance tokens list alice")]
+    List {
+        user: String,
+        #[command(flatten)]
+        query: Query,
+    },
+    /// Create a token, and print it. It is not shown again.
+    #[command(after_help = "Examples:
+  admittance tokens create alice --expires-in 90d")]
+    Create {
+        user: String,
+        /// The time until it expires: `12h`, `90d`.
+        #[arg(long, value_name = "TIME", default_value = "365d", value_parser = humantime::parse_duration)]
+        expires_in: Duration,
+        #[command(flatten)]
+        query: Query,
+    },
+    /// Revoke a token. Watches and connections that use it end within seconds.
+    #[command(after_help = "Examples:
+  admittance tokens revoke alice 3")]
+    Revoke {
+        user: String,
+        /// The number of the token.
+        id: i64,
+        #[command(flatten)]
+        query: Query,
+    },
+}
+
+/// Manage the clusters that users reach through a gateway.
+#[derive(Debug, Args)]
+pub(crate) struct ClustersArguments {
+    #[command(subcommand)]
+    command: ClustersCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ClustersCommand {
+    /// List clusters.
+    #[command(after_help = "Examples:
+  admittance clusters list")]
+    List {
+        #[command(flatten)]
+        query: Query,
+    },
+    /// Register a cluster.
+    #[command(after_help = "Examples:
+  admittance clusters create dev --creator alice
+  admittance clusters create BCS-K8S-15091 --project demo --type k8s")]
+    Create {
+        /// The name: `dev`, which becomes plain-dev; or, with --project, the platform's: `BCS-K8S-15091`.
+        id: String,
+        /// The user who may manage the cluster.
+        #[arg(long, value_name = "USER")]
+        creator: Option<String>,
+        /// The project, if the platform manages the cluster.
+        #[arg(long)]
+        project: Option<String>,
+        /// What the cluster is: k8s, mesos or tke [default: k8s].
+        #[arg(long = "type", value_name = "TYPE", requires = "project")]
+        kind: Option<String>,
+        #[command(flatten)]
+        query: Query,
+    },
+    /// Delete a cluster, with its credentials, its register token and the permissions for it.
+    #[command(after_help = "Examples:
+  admittance clusters delete plain-dev")]
+    Delete {
+        id: String,
+        #[command(flatten)]
+        query: Query,
+    },
+    /// Encrypt the credentials of all clusters with the first key of the gateway's key file.
+    #[command(after_help = "Examples:
+  admittance clusters reencrypt")]
+    Reencrypt {
+        #[command(flatten)]
+        query: Query,
+    },
+}
+
+/// Manage the tokens that agents of clusters register with.
+#[derive(Debug, Args)]
+pub(crate) struct RegisterTokensArguments {
+    #[command(subcommand)]
+    command: RegisterTokensCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum RegisterTokensCommand {
+    /// List clusters with their register tokens, without values.
+    #[command(after_help = "Examples:
+  admittance register-tokens list")]
+    List {
+        #[command(flatten)]
+        query: Query,
+    },
+    /// Create the register token of a cluster, or replace it, and print it. It is not shown again.
+    #[command(after_help = "Examples:
+  admittance register-tokens create plain-dev")]
+    Create {
+        cluster: String,
+        #[command(flatten)]
+        query: Query,
+    },
+    /// Revoke the register token of a cluster.
+    #[command(after_help = "Examples:
+  admittance register-tokens revoke plain-dev")]
+    Revoke {
+        cluster: String,
+        #[command(flatten)]
+        query: Query,
+    },
+}
+
+/// Manage the permissions of users for clusters.
+#[derive(Debug, Args)]
+pub(crate) struct PermissionsArguments {
+    #[command(subcommand)]
+    command: PermissionsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum PermissionsCommand {
+    /// List permissions.
+    #[command(after_help = "Examples:
+  admittance permissions list")]
+    List {
+        #[command(flatten)]
+        query: Query,
+    },
+    /// Grant a user a permission for a cluster, instead of the user's previous one.
+    #[command(after_help = "Examples:
+  admittance permissions grant alice plain-dev Write")]
+    Grant {
+        user: String,
+        cluster: String,
+        /// Read, Write or Hooks; each includes the ones before.
+        permission: String,
+        #[command(flatten)]
+        query: Query,
+    },
+    /// Withdraw the permission of a user for a cluster.
+    #[command(after_help = "Examples:
+  admittance permissions revoke alice plain-dev")]
+    Revoke {
+        user: String,
+        cluster: String,
+        #[command(flatten)]
+        query: Query,
+    },
+}
+
+impl UsersArguments {
+    pub(crate) fn run(&self) -> crate::Result<()> {
+        match &self.command {
+            UsersCommand::List { query } => query
+                .show(&["users"], &[], |list: &UserList| users(&list.users))
+                .map(drop),
+            UsersCommand::Create {
+                name,
+                super_user,
+                group,
+                query,
+            } => {
+                let body = NewUser {
+                    name: name.clone(),
+                    super_user: *super_user,
+                    groups: group.clone(),
+                };
+                query.post(&["users"], &body, |user: &UserEntry| {
+                    users(std::slice::from_ref(user))
+                })
+            }
+            UsersCommand::Delete { name, query } => query.remove(&["users", name]),
+            UsersCommand::Import { query } => query.post(&["accounts", "import"], &(), imported),
+        }
+    }
+}
+
+impl TokensArguments {
+    pub(crate) fn run(&self) -> crate::Result<()> {
+        match &self.command {
+            TokensCommand::List { user, query } => {
+                let of_user = |user: &UserEntry| tokens(&user.tokens);
+                query.show(&["users", user], &[], of_user).map(drop)
+            }
+            TokensCommand::Create {
+                user,
+                expires_in,
+                query,
+            } => {
+                let body = NewToken {
+                    expires_in: expires_in.as_secs(),
+                };
+                query.post(&["users", user, "tokens"], &body, issued)
+            }
+            TokensCommand::Revoke { user, id, query } => {
+                query.remove(&["users", user, "tokens", &id.to_string()])
+            }
+        }
+    }
+}
+
+impl ClustersArguments {
+    pub(crate) fn run(&self) -> crate::Result<()> {
+        match &self.command {
+            ClustersCommand::List { query } => query.list_clusters(clusters),
+            ClustersCommand::Create {
+                id,
+                creator,
+                project,
+                kind,
+                query,
+            } => {
+                let body = NewCluster {
+                    id: id.clone(),
+                    creator: creator.clone(),
+                    project_id: project.clone(),
+                    kind: kind.clone(),
+                };
+                let text = |cluster: &ClusterEntry| clusters(std::slice::from_ref(cluster));
+                query.post(&["clusters"], &body, text)
+            }
+            ClustersCommand::Delete { id, query } => query.remove(&["clusters", id]),
+            ClustersCommand::Reencrypt { query } => {
+                let text = |done: &Reencrypted| {
+                    format!(
+                        "encrypted the credentials of {}\n",
+                        human::count(done.tokens, "cluster")
+                    )
+                };
+                query.post(&["accounts", "reencrypt"], &(), text)
+            }
+        }
+    }
+}
+
+impl RegisterTokensArguments {
+    pub(crate) fn run(&self) -> crate::Result<()> {
+        match &self.command {
+            RegisterTokensCommand::List { query } => query.list_clusters(register_tokens),
+            RegisterTokensCommand::Create { cluster, query } => {
+                query.post(&["clusters", cluster, "register-token"], &(), issued)
+            }
+            RegisterTokensCommand::Revoke { cluster, query } => {
+                query.remove(&["clusters", cluster, "register-token"])
+            }
+        }
+    }
+}
+
+impl PermissionsArguments {
+    pub(crate) fn run(&self) -> crate::Result<()> {
+        match &self.command {
+            PermissionsCommand::List { query } => query.list_clusters(permissions),
+            PermissionsCommand::Grant {
+                user,
+                cluster,
+                permission,
+                query,
+            } => {
+                let body = PermissionEntry {
+                    user: user.clone(),
+                    permission: permission.clone(),
+                };
+                let text = |cluster: &ClusterEntry| permissions(std::slice::from_ref(cluster));
+                query.post(&["clusters", cluster, "permissions"], &body, text)
+            }
+            PermissionsCommand::Revoke { user, cluster, query } => {
+                query.remove(&["clusters", cluster, "permissions", user])
+            }
+        }
+    }
+}
+
+impl Query {
+    /// Gets the clusters, and prints what `table` makes of them.
+    fn list_clusters(&self, table: fn(&[ClusterEntry]) -> String) -> crate::Result<()> {
+        let text = |list: &ClusterList| table(&list.clusters);
+        self.show(&["clusters"], &[], text).map(drop)
+    }
+
+    fn remove(&self, path: &[&str]) -> crate::Result<()> {
+        let text = |done: &Removed| format!("removed: {}\n", harmless(&done.removed));
+        self.send(Method::DELETE, path, Message::default(), text)
+            .map(drop)
+    }
+}

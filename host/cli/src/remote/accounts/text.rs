@@ -1,0 +1,168 @@
+//! Users, clusters and what belongs to them as text.
+
+use admittance_admin::api::accounts::{ClusterEntry, Imported, IssuedToken, TokenEntry, UserEntry};
+
+use crate::{
+    human,
+    output::harmless,
+    table::{Cell, Table},
+};
+
+pub(super) fn users(users: &[UserEntry]) -> String {
+    let mut table = Table::new(["ID", "NAME", "SUPER USER", "GROUPS", "TOKENS", "CREATED"]);
+    for user in users {
+        table.row([
+            Cell::number(user.id),
+            Cell::text(&user.name),
+            Cell::text(if user.super_user { "yes" } else { "" }),
+            Cell::text(user.groups.join(" ")),
+            Cell::number(user.tokens.len()),
+            Cell::text(human::clock(user.created_at)),
+        ]);
+    }
+    table.text()
+}
+
+pub(super) fn tokens(tokens: &[TokenEntry]) -> String {
+    let mut table = Table::new(["ID", "CREATED", "EXPIRES"]);
+    for token in tokens {
+        table.row([
+            Cell::number(token.id),
+            Cell::text(human::clock(token.created_at)),
+            Cell::text(human::clock(token.expires_at)),
+        ]);
+    }
+    table.text()
+}
+
+/// Only the token, so that it can be redirected to a file.
+pub(super) fn issued(token: &IssuedToken) -> String {
+    format!("{}\n", harmless(&token.token))
+}
+
+pub(super) fn clusters(clusters: &[ClusterEntry]) -> String {
+    let mut table = Table::new(["ID", "IDENTIFIER", "CREATOR", "PROJECT", "SERVERS", "REPORTED"]);
+    for cluster in clusters {
+        let project = cluster.bcs.as_ref().map(|bcs| bcs.project_id.as_str());
+        table.row([
+            Cell::text(&cluster.id),
+            Cell::text(&cluster.identifier),
+            Cell::text(cluster.creator.as_deref().unwrap_or_default()),
+            Cell::text(project.unwrap_or_default()),
+            Cell::text(cluster.servers.join(" ")),
+            Cell::text(cluster.reported_at.map(human::clock).unwrap_or_default()),
+        ]);
+    }
+    table.text()
+}
+
+pub(super) fn register_tokens(clusters: &[ClusterEntry]) -> String {
+    let mut table = Table::new(["CLUSTER", "CREATED", "FIRST USE UNTIL", "USED"]);
+    for cluster in clusters {
+        let Some(token) = &cluster.register_token else {
+            continue;
+        };
+        table.row([
+            Cell::text(&cluster.id),
+            Cell::text(human::clock(token.created_at)),
+            Cell::text(human::clock(token.expires_at)),
+            Cell::text(token.used_at.map(human::clock).unwrap_or_default()),
+        ]);
+    }
+    table.text()
+}
+
+pub(super) fn permissions(clusters: &[ClusterEntry]) -> String {
+    let mut table = Table::new(["CLUSTER", "USER", "PERMISSION"]);
+    for cluster in clusters {
+        for granted in &cluster.permissions {
+            table.row([
+                Cell::text(&cluster.id),
+                Cell::text(&granted.user),
+                Cell::text(&granted.permission),
+            ]);
+        }
+    }
+    table.text()
+}
+
+pub(super) fn imported(done: &Imported) -> String {
+    let counts = [
+        (done.users, "user"),
+        (done.tokens, "token"),
+        (done.clusters, "cluster"),
+        (done.credentials, "credential"),
+        (done.register_tokens, "register token"),
+        (done.permissions, "permission"),
+    ];
+    let counts = counts.map(|(number, noun)| human::count(number, noun));
+    let mut text = format!("copied {}\n", counts.join(", "));
+    for reason in &done.skipped {
+        text += &format!("not copied: {}\n", harmless(reason));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use admittance::Moment;
+    use admittance_admin::api::accounts::{PermissionEntry, RegisterTokenEntry};
+
+    use super::*;
+    use crate::table::plain;
+
+    const START: Moment = Moment(SystemTime::UNIX_EPOCH);
+
+    fn cluster() -> ClusterEntry {
+        ClusterEntry {
+            id: "plain-dev".to_owned(),
+            identifier: "plain-dev-x".to_owned(),
+            provider: "plain".to_owned(),
+            creator: None,
+            created_at: START,
+            bcs: None,
+            servers: vec!["https://10.0.0.1:6443".to_owned()],
+            reported_at: Some(START),
+            register_token: Some(RegisterTokenEntry {
+                created_at: START,
+                expires_at: START,
+                used_at: None,
+            }),
+            permissions: vec![PermissionEntry {
+                user: "plain:alice".to_owned(),
+                permission: "Read".to_owned(),
+            }],
+        }
+    }
+
+    #[test]
+    fn tables() {
+        let cluster = [cluster()];
+        assert_eq!(
+            plain(&clusters(&cluster)),
+            "ID         IDENTIFIER   CREATOR  PROJECT  SERVERS                REPORTED\n\
+             plain-dev  plain-dev-x  -        -        https://10.0.0.1:6443  1970-01-01T00:00:00Z\n"
+        );
+        assert_eq!(
+            plain(&register_tokens(&cluster)),
+            "CLUSTER    CREATED               FIRST USE UNTIL       USED\n\
+             plain-dev  1970-01-01T00:00:00Z  1970-01-01T00:00:00Z  -\n"
+        );
+        assert_eq!(
+            plain(&permissions(&cluster)),
+            "CLUSTER    USER         PERMISSION\nplain-dev  plain:alice  Read\n"
+        );
+    }
+
+    #[test]
+    fn a_token_is_printed_alone() {
+        let token = IssuedToken {
+            id: Some(1),
+            token: "abc".to_owned(),
+            expires_at: START,
+        };
+        assert_eq!(issued(&token), "abc\n");
+    }
+}

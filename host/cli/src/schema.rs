@@ -1,0 +1,183 @@
+//! `admittance schema`: JSON Schemas for editors.
+
+use clap::{Args, ValueEnum};
+use serde_json::{Map, Value, json};
+
+use crate::output::write;
+
+pub(crate) const CHAIN: &str = include_str!("schema/chain.json");
+pub(crate) const TEST: &str = include_str!("schema/test.json");
+
+/// Lists the keys of the configuration with their meaning. A test compares it with the keys that are read.
+const CONFIGURATION: &str = include_str!("../../../docs/configuration.md");
+
+/// Print the JSON Schema of a document, with which editors complete and check it.
+///
+/// The YAML language server uses the schema that the document's first line names:
+/// `# yaml-language-server: $schema=schemas/chain.json`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  admittance schema chain > schemas/chain.json
+  admittance schema test > schemas/test.json
+  admittance schema config > schemas/config.json")]
+pub(crate) struct Arguments {
+    /// The document.
+    document: Document,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Document {
+    /// A chain of `admittance.dev/v1alpha1`.
+    Chain,
+    /// The configuration of `admittance serve`.
+    Config,
+    /// Cases of `admittance test`.
+    Test,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
+    let text = match arguments.document {
+        Document::Chain => CHAIN.to_owned(),
+        Document::Config => format!("{:#}\n", configuration()),
+        Document::Test => TEST.to_owned(),
+    };
+    Ok(write(&text)?)
+}
+
+/// The schema of the configuration: its keys and what they mean. Their values are checked by `check`.
+fn configuration() -> Value {
+    let mut schema = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Configuration of admittance serve",
+    });
+    let section = CONFIGURATION
+        .split("\n## ")
+        .find(|section| section.starts_with("Every key\n"));
+    let rows = section
+        .unwrap_or_default()
+        .lines()
+        .filter(|line| line.starts_with("| `"));
+    for row in rows {
+        let mut cells = row.trim_matches('|').split(" | ").map(str::trim);
+        let (Some(keys), Some(meaning)) = (cells.next(), cells.next()) else {
+            continue;
+        };
+        let mut description = plain(meaning);
+        if let Some(default) = cells.next().map(plain) {
+            description += &format!(". Default: {default}");
+        }
+        for key in keys.split(", ") {
+            if let Some(field) = field(&mut schema, key.trim_matches('`')).as_object_mut() {
+                field.insert("description".to_owned(), description.clone().into());
+            }
+        }
+    }
+    schema
+}
+
+/// The schema of a key, which is created together with those that contain it: `a.b`, `list[].c`, `map.<name>`.
+fn field<'s>(schema: &'s mut Value, key: &str) -> &'s mut Value {
+    let mut place = schema;
+    for part in key.split('.') {
+        let is_list = part.ends_with("[]");
+        let name = part.trim_end_matches("[]");
+        if name.starts_with('<') {
+            place = member(place, "additionalProperties");
+            continue;
+        }
+        // It applies only to objects, so a key may also have values of other types.
+        if place.get("properties").is_none() && place.get("additionalProperties").is_none() {
+            *member(place, "additionalProperties") = false.into();
+        }
+        place = member(member(place, "properties"), name);
+        if is_list {
+            place = member(place, "items");
+        }
+    }
+    place
+}
+
+/// A member of an object; both are created if they are missing.
+fn member<'v>(value: &'v mut Value, name: &str) -> &'v mut Value {
+    if !value.is_object() {
+        *value = Map::new().into();
+    }
+    match value {
+        Value::Object(members) => members.entry(name).or_insert_with(|| Map::new().into()),
+        // It is an object now.
+        other => other,
+    }
+}
+
+/// Markdown without its links and marks.
+fn plain(markdown: &str) -> String {
+    let mut text = String::new();
+    let mut rest = markdown;
+    while let Some((before, link)) = rest.split_once('[') {
+        text += before;
+        match link
+            .split_once("](")
+            .and_then(|(label, target)| Some((label, target.split_once(')')?)))
+        {
+            Some((label, (_, after))) => {
+                text += label;
+                rest = after;
+            }
+            None => {
+                text.push('[');
+                rest = link;
+            }
+        }
+    }
+    (text + rest).replace('`', "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_nested_with_their_meaning() {
+        let schema = configuration();
+        for (pointer, expected) in [
+            ("/properties/listen/additionalProperties", json!(false)),
+            (
+                "/properties/listen/properties/address/description",
+                json!(
+                    "IP address and port that clients connect to; with port 0, the system chooses one. Default: 127.0.0.1:8080"
+                ),
+            ),
+            (
+                "/properties/admin/properties/tokens/items/properties/role/description",
+                json!("Read or Admin: roles. Default: required"),
+            ),
+            (
+                "/properties/namespaces/additionalProperties/description",
+                json!(
+                    "labels of a namespace, for label selectors. Default: only kubernetes.io/metadata.name"
+                ),
+            ),
+            (
+                "/properties/registration/properties/external/properties/port/description",
+                json!(
+                    "the address under which bcs-api and gateways should connect instead; both or neither. Default: none"
+                ),
+            ),
+        ] {
+            assert_eq!(
+                schema.pointer(pointer),
+                Some(&expected),
+                "{pointer} in {schema:#}"
+            );
+        }
+        assert_eq!(plain("a [b](c#d) `e` [f] g"), "a b e [f] g");
+    }
+
+    #[test]
+    fn schemas_are_json() {
+        for text in [CHAIN, TEST] {
+            let schema: Value = serde_json::from_str(text).unwrap();
+            assert_eq!(schema["type"], "object");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! `admittance completions` and `admittance man`: files for shells and for `man`.
+
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+
+use crate::{files, output::write};
+
+/// Print the completions for a shell.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  admittance completions bash > ~/.local/share/bash-completion/completions/admittance
+  admittance completions fish > ~/.config/fish/completions/admittance.fish
+  admittance completions zsh > \"${fpath[1]}/_admittance\"
+  admittance completions powershell >> $PROFILE")]
+pub(crate) struct CompletionsArguments {
+    /// The shell.
+    shell: Shell,
+}
+
+/// Write the man pages: one for the program, and one for each command.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  admittance man ~/.local/share/man/man1 && man admittance-test")]
+pub(crate) struct ManArguments {
+    /// An existing directory, whose name usually is man1.
+    directory: PathBuf,
+}
+
+const PROGRAM: &str = "admittance";
+
+impl CompletionsArguments {
+    pub(crate) fn run(&self) -> crate::Result<()> {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut crate::Arguments::command(), PROGRAM, &mut script);
+        Ok(write(&String::from_utf8(script)?)?)
+    }
+}
+
+impl ManArguments {
+    pub(crate) fn run(&self) -> crate::Result<()> {
+        let mut program = crate::Arguments::command().name(PROGRAM);
+        program.build();
+        self.write(&program, PROGRAM.to_owned())
+    }
+
+    /// The page of a command, and those of its commands.
+    fn write(&self, command: &clap::Command, name: String) -> crate::Result<()> {
+        let mut page = Vec::new();
+        let man = clap_mangen::Man::new(command.clone()).title(name.clone());
+        man.render(&mut page)?;
+        let path = self.directory.join(format!("{name}.1"));
+        files::replace(&path, &page, files::PUBLIC)?;
+        let commands = command.get_subcommands();
+        for command in commands.filter(|command| !command.is_hide_set() && command.get_name() != "help") {
+            self.write(command, format!("{name}-{}", command.get_name()))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::ValueEnum;
+
+    use super::*;
+
+    /// The commands that people use, with their full names.
+    fn commands(of: &clap::Command, name: &str) -> Vec<(String, clap::Command)> {
+        let own = of.get_subcommands().filter(|command| !command.is_hide_set());
+        own.flat_map(|command| {
+            let name = format!("{name} {}", command.get_name());
+            let mut all = commands(command, &name);
+            if all.is_empty() {
+                all.push((name, command.clone()));
+            }
+            all
+        })
+        .collect()
+    }
+
+    #[test]
+    fn the_help_of_every_command_has_examples() {
+        for (name, command) in commands(&crate::Arguments::command(), PROGRAM) {
+            let help = command
+                .get_after_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            let examples = help.lines().skip(1).filter(|line| line.contains(&name)).count();
+            assert!(help.starts_with("Examples:\n") && examples > 0, "{name}: {help}");
+        }
+    }
+
+    #[test]
+    fn every_command_has_a_page_and_completions() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path().to_owned();
+        ManArguments { directory }.run().unwrap();
+        for (name, _) in commands(&crate::Arguments::command(), PROGRAM) {
+            let page = folder.path().join(format!("{}.1", name.replace(' ', "-")));
+            let text = files::read(&page).unwrap();
+            assert!(
+                text.contains(".SH NAME") && text.contains("Examples"),
+                "{}",
+                page.display()
+            );
+        }
+        for shell in Shell::value_variants() {
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut crate::Arguments::command(), PROGRAM, &mut script);
+            let script = String::from_utf8(script).unwrap();
+            assert!(script.contains("call-webhooks"), "{shell}");
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! What plugins find outside of the sandbox when no server runs: objects of a cluster, and answers to HTTP requests.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use admittance::{
+    SandboxConfig,
+    admission::{
+        Access, AccessAttributes, ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader,
+        Deadline, HttpAnswer, HttpAnswerError, HttpAnswers, HttpError, HttpGrant, HttpRequest, HttpResponse,
+        HttpSender, Labels, NamespaceLookupError, NamespaceSource, UserInfo, async_trait,
+    },
+};
+use admittance_cluster::Manifests;
+use admittance_definitions::{
+    Mistakes,
+    document::{self, Node, readers},
+};
+use admittance_driver::Config;
+
+use crate::host;
+
+/// Enough for requests that are run one at a time.
+const CALLS_IN_FLIGHT: u32 = 4;
+
+/// What the plugins of one request find.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Surroundings {
+    /// `None`: there is no cluster.
+    pub(crate) cluster: Option<Manifests>,
+    /// `None`: nothing is sent.
+    pub(crate) http: Option<Vec<HttpAnswer>>,
+}
+
+impl Surroundings {
+    /// These surroundings; what is `None` is taken from `other`.
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self {
+            cluster: self.cluster.or(other.cluster),
+            http: self.http.or(other.http),
+        }
+    }
+}
+
+/// The surroundings of the current request; requests are run one at a time. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Current(Arc<RwLock<Found>>);
+
+#[derive(Clone, Debug, Default)]
+struct Found {
+    cluster: Option<Manifests>,
+    http: Option<Arc<HttpAnswers>>,
+}
+
+impl Current {
+    /// From now on, plugins find this.
+    pub(crate) fn set(&self, surroundings: Surroundings) {
+        let Surroundings { cluster, http } = surroundings;
+        let http = http.map(|answers| Arc::new(answers.into_iter().collect()));
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Found { cluster, http };
+    }
+
+    /// The configuration of a sandbox whose plugins find what is here.
+    pub(crate) fn sandbox(&self, config: Option<&Config>) -> SandboxConfig {
+        let mut sandbox = host::sandbox(config);
+        sandbox.calls_in_flight = CALLS_IN_FLIGHT;
+        sandbox.cluster = Some(Arc::new(self.clone()));
+        sandbox.http = Some(Arc::new(self.clone()));
+        sandbox
+    }
+
+    fn found(&self) -> Found {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn objects(&self) -> Result<Manifests, ClusterError> {
+        self.found().cluster.ok_or_else(|| {
+            ClusterError::Unavailable(
+                "what the cluster contains is not known; list its objects under `cluster`".to_owned(),
+            )
+        })
+    }
+}
+
+#[async_trait]
+impl ClusterReader for Current {
+    async fn get(
+        &self,
+        kind: &ClusterKind,
+        namespace: Option<&str>,
+        name: &str,
+        deadline: Deadline,
+    ) -> Result<Option<String>, ClusterError> {
+        self.objects()?.get(kind, namespace, name, deadline).await
+    }
+
+    async fn list(
+        &self,
+        kind: &ClusterKind,
+        query: &ClusterQuery,
+        deadline: Deadline,
+    ) -> Result<ClusterPage, ClusterError> {
+        self.objects()?.list(kind, query, deadline).await
+    }
+
+    async fn access(
+        &self,
+        user: &UserInfo,
+        action: &AccessAttributes,
+        deadline: Deadline,
+    ) -> Result<Access, ClusterError> {
+        self.objects()?.access(user, action, deadline).await
+    }
+}
+
+#[async_trait]
+impl NamespaceSource for Current {
+    async fn labels(&self, namespace: &str) -> Result<Labels, NamespaceLookupError> {
+        self.found().cluster.unwrap_or_default().labels(namespace).await
+    }
+}
+
+#[async_trait]
+impl HttpSender for Current {
+    async fn send(
+        &self,
+        grant: &HttpGrant,
+        request: HttpRequest,
+        deadline: Deadline,
+    ) -> Result<HttpResponse, HttpError> {
+        let answers = self.found().http.ok_or_else(|| {
+            HttpError::Unavailable("what servers answer is not known; list it under `http`".to_owned())
+        })?;
+        answers.send(grant, request, deadline).await
+    }
+}
+
+/// Reads a list of answers, and of files with such lists.
+pub(crate) fn http_answers(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<HttpAnswer>> {
+    let read = |entry: &Node<'_>, mistakes: &mut Mistakes| {
+        if entry.json().is_string() {
+            answers_in(&entry.file(mistakes)?, mistakes)
+        } else {
+            Some(vec![answer(entry, mistakes)?])
+        }
+    };
+    Some(node.list_of(read, mistakes)?.concat())
+}
+
+/// Reads the list of answers in a file.
+fn answers_in(path: &Path, mistakes: &mut Mistakes) -> Option<Vec<HttpAnswer>> {
+    document::read_one(path, mistakes)?
+        .root()
+        .list_of(answer, mistakes)
+}
+
+fn answer(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<HttpAnswer> {
+    let mut fields = node.object(mistakes)?;
+    let fix = "write the URL of the request, `https://policy.example.com/v1/rules`";
+    let url = readers::parse_with(|text: &str| text.parse());
+    let url = fields.get_required("url", fix, url, mistakes);
+    let method = fields.get("method", "GET".to_owned(), readers::text, mistakes);
+    let status = fields.get("status", 200, readers::integer(100..=599), mistakes);
+    let headers = fields.get_or_default("headers", Node::string_map, mistakes);
+    let body = fields.optional("body").map(|body| body.json());
+    let error = |node: &Node<'_>, mistakes: &mut Mistakes| {
+        let words = [
+            ("unavailable", HttpAnswerError::Unavailable),
+            ("unreachable", HttpAnswerError::Unreachable),
+            ("timeout", HttpAnswerError::Timeout),
+            ("tooLarge", HttpAnswerError::TooLarge),
+        ];
+        node.one_of("error", &words, mistakes)
+    };
+    let error = fields.get_optional("error", error, mistakes);
+    fields.finish(mistakes);
+    Some(HttpAnswer {
+        url: url?,
+        method,
+        status,
+        headers,
+        body: body.unwrap_or_default(),
+        error,
+    })
+}
+
+/// The answers in files; `None` without files.
+pub(crate) fn http_files(paths: &[PathBuf]) -> Result<Option<Vec<HttpAnswer>>, Mistakes> {
+    let mut mistakes = Mistakes::new();
+    let mut answers = Vec::new();
+    for path in paths {
+        answers.extend(answers_in(path, &mut mistakes).unwrap_or_default());
+    }
+    mistakes.into_result((!paths.is_empty()).then_some(answers))
+}

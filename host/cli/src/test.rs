@@ -1,0 +1,155 @@
+//! `admittance test`: runs the declarative cases of a plugin or a chain.
+
+mod case;
+mod judge;
+mod pattern;
+mod report;
+mod request;
+mod stand;
+
+use std::{
+    path::{Component, Path, PathBuf},
+    process::ExitCode,
+    time::Instant,
+};
+
+use admittance_definitions::Mistakes;
+use admittance_driver::{Config, LogFormat};
+use clap::Args;
+
+use self::{
+    case::{Case, Subject},
+    pattern::Pattern,
+    report::{Format, Tested},
+    stand::Stand,
+};
+use crate::{files, logging, project::Project, request_file};
+
+/// Run the cases of a plugin or a chain in the sandbox.
+///
+/// A project in Rust, JavaScript or Python is built first, and its native tests run afterwards. Cases are YAML: a
+/// request, the settings, the objects of a cluster, and what is expected. Exits with 0 when all pass, with 1 when one
+/// fails, and with 2 when a case cannot be read.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  admittance test
+  admittance test chains/pods.yaml
+  admittance test images.wasm --cases cases/ --run 'latest' --output junit")]
+pub(crate) struct Arguments {
+    /// The directory of a plugin's project, a plugin (.wasm), a chain file, or a directory of them.
+    #[arg(value_name = "PROJECT|PLUGIN|CHAIN", default_value = ".")]
+    subject: PathBuf,
+    /// A file of cases, or a directory of them [default: the directory `tests` beside the plugin or chain, or in the
+    /// project]. May be given more than once.
+    #[arg(long, value_name = "FILE|DIRECTORY")]
+    cases: Vec<PathBuf>,
+    /// Run only cases whose name contains this text, or matches this regular expression between slashes, and no native
+    /// tests.
+    #[arg(long, value_name = "PATTERN")]
+    run: Option<Pattern>,
+    /// Call the webhooks of chains. Chains with webhooks are refused without it.
+    #[arg(long)]
+    call_webhooks: bool,
+    /// A configuration of `serve`, for its settings of modules and signatures, and its dialect.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where modules and their compiled forms are kept [default: the user's cache directory].
+    #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_STORE")]
+    store: Option<PathBuf>,
+    /// The output format.
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Format,
+    /// Show log lines of this level and above, including those of plugins.
+    #[arg(long, value_name = "LEVEL", default_value = "error", env = "ADMITTANCE_LOG")]
+    log: String,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
+    logging::start(&arguments.log, LogFormat::Auto)?;
+    let config = arguments.config.as_deref().map(Config::read).transpose()?;
+    let project = Project::at(&arguments.subject);
+    let subject = match &project {
+        Some(project) => Subject::Plugin(project.build()?),
+        None if files::is_module(&arguments.subject) => Subject::Plugin(arguments.subject.clone()),
+        None => Subject::Chains(arguments.subject.clone()),
+    };
+    let mut cases = read(&files_of_cases(arguments)?, &subject, config.as_ref())?;
+    if let Some(pattern) = &arguments.run {
+        cases.retain(|case| pattern.is_in(&case.name));
+    }
+    if cases.is_empty() && (project.is_none() || arguments.run.is_some()) {
+        return Err(no_case(arguments).into());
+    }
+    let mut stand = Stand::new(config, arguments.store.clone(), arguments.call_webhooks);
+    let mut tested = crate::block_on(async {
+        let mut tested = Vec::new();
+        for case in cases {
+            stand.prepare(&case).await;
+            let started = Instant::now();
+            let failures = match stand.admit(&case).await {
+                Ok(outcome) => judge::judge(&case, &outcome),
+                Err(failure) => vec![failure],
+            };
+            tested.push(Tested::new(&case, started.elapsed(), failures));
+        }
+        tested
+    })?;
+    if let (Some(project), None) = (&project, &arguments.run) {
+        let started = Instant::now();
+        let are_passed = project.test()?;
+        tested.push(Tested::native(project, started, are_passed));
+    }
+    report::print(arguments.output, &tested)?;
+    Ok(if tested.iter().all(Tested::is_passed) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// The default is `tests` beside the file, or in the directory; it may be missing in a project.
+fn files_of_cases(arguments: &Arguments) -> Result<Vec<PathBuf>, String> {
+    if !arguments.cases.is_empty() {
+        return request_file::files_of(&arguments.cases);
+    }
+    let directory = default_cases(&arguments.subject);
+    match directory.is_dir() {
+        true => request_file::files_of(&[directory]),
+        false => Ok(Vec::new()),
+    }
+}
+
+fn default_cases(subject: &Path) -> PathBuf {
+    let beside = if subject.is_dir() {
+        subject
+    } else {
+        files::directory(subject)
+    };
+    let path = beside.join("tests");
+    // Without the `.` of the default.
+    path.components()
+        .filter(|part| *part != Component::CurDir)
+        .collect()
+}
+
+fn no_case(arguments: &Arguments) -> String {
+    let place = match arguments.cases.as_slice() {
+        [] => format!("{}/*.yaml", default_cases(&arguments.subject).display()),
+        paths => files::list(paths),
+    };
+    match &arguments.run {
+        Some(pattern) => format!("no case in {place} has `{pattern}` in its name"),
+        None => format!("there is no case in {place}; write one, or name files with --cases"),
+    }
+}
+
+/// All mistakes of all files are reported together.
+fn read(paths: &[PathBuf], subject: &Subject, config: Option<&Config>) -> Result<Vec<Case>, Mistakes> {
+    let dialect = config.and_then(|config| config.front.dialect());
+    let mut mistakes = Mistakes::new();
+    let cases = paths
+        .iter()
+        .flat_map(|path| case::read(path, subject, dialect.as_deref(), &mut mistakes))
+        .collect();
+    mistakes.into_result(cases)
+}

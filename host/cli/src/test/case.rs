@@ -1,0 +1,299 @@
+//! Cases in files.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use admittance::admission::{FailureKind, Grants, Request};
+use admittance_cluster::Manifests;
+use admittance_definitions::{
+    Location, Mistakes,
+    document::{self, Fields, Node, readers},
+    read_allow,
+};
+use admittance_dialect::Dialect;
+use serde_json::{Map, Value};
+
+use super::{pattern::Pattern, request};
+use crate::{
+    request_file,
+    surroundings::{Surroundings, http_answers},
+};
+
+/// A request, what it meets, and what is expected.
+#[derive(Debug)]
+pub(super) struct Case {
+    pub(super) name: String,
+    pub(super) location: Location,
+    pub(super) hooks: Hooks,
+    pub(super) surroundings: Surroundings,
+    pub(super) request: Request,
+    pub(super) expected: Expected,
+}
+
+/// What is tested, unless a case names something else.
+#[derive(Debug)]
+pub(super) enum Subject {
+    Plugin(PathBuf),
+    /// A file, or a directory.
+    Chains(PathBuf),
+}
+
+/// The hooks of a case.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Hooks {
+    Plugin {
+        module: PathBuf,
+        settings: Value,
+        allow: Grants,
+    },
+    Chains(Vec<PathBuf>),
+}
+
+/// The expectations of a case. What is `None` is not checked.
+#[derive(Debug)]
+pub(super) struct Expected {
+    pub(super) allowed: bool,
+    pub(super) message: Option<Pattern>,
+    pub(super) code: Option<u16>,
+    /// The failure of a stage.
+    pub(super) failure: Option<FailureKind>,
+    /// One for each warning.
+    pub(super) warnings: Option<Vec<Pattern>>,
+    /// The stages that are called, in order: `stage` or `chain/stage`.
+    pub(super) stages: Option<Vec<String>>,
+    pub(super) patch: Option<Vec<Value>>,
+    /// The whole resulting object.
+    pub(super) object: Option<Value>,
+    /// Fields of the resulting object; `null` for one that is absent.
+    pub(super) fields: Option<Value>,
+}
+
+/// Reads the cases of a file.
+pub(super) fn read(
+    path: &Path,
+    subject: &Subject,
+    dialect: Option<&dyn Dialect>,
+    mistakes: &mut Mistakes,
+) -> Vec<Case> {
+    let mut reader = Reader {
+        subject,
+        dialect,
+        names: BTreeMap::new(),
+        mistakes,
+    };
+    let documents = document::read_file(path, reader.mistakes);
+    let cases = documents
+        .iter()
+        .filter_map(|document| reader.file(&document.root()));
+    cases.flatten().collect()
+}
+
+/// The fields that a file sets for all of its cases, and that a case may replace.
+#[derive(Clone, Default)]
+struct Scene {
+    plugin: Option<PathBuf>,
+    settings: Option<Value>,
+    allow: Option<Grants>,
+    chains: Option<Vec<PathBuf>>,
+    surroundings: Surroundings,
+}
+
+struct Reader<'a> {
+    subject: &'a Subject,
+    dialect: Option<&'a dyn Dialect>,
+    /// The names so far.
+    names: BTreeMap<String, Location>,
+    mistakes: &'a mut Mistakes,
+}
+
+impl Reader<'_> {
+    fn file(&mut self, root: &Node<'_>) -> Option<Vec<Case>> {
+        let mut fields = root.object(self.mistakes)?;
+        let scene = self.scene(&mut fields, &Scene::default());
+        let fix = "list the cases, each with `name`, `request` and `expect`";
+        let cases = fields.required("cases", fix, self.mistakes);
+        fields.finish(self.mistakes);
+        let cases = cases?.filled_list(fix, self.mistakes)?;
+        Some(cases.iter().filter_map(|case| self.case(case, &scene)).collect())
+    }
+
+    fn case(&mut self, node: &Node<'_>, outer: &Scene) -> Option<Case> {
+        let mut fields = node.object(self.mistakes)?;
+        let name = fields.required("name", "say what the case shows", self.mistakes);
+        let name = name.and_then(|name| self.name(&name));
+        let scene = self.scene(&mut fields, outer);
+        let hooks = self.hooks(&scene, node);
+        let fix = "write the object that is sent: `request: { object: ... }`";
+        let request = fields.required("request", fix, self.mistakes);
+        let request = request.and_then(|node| request::read(&node, self.dialect, self.mistakes));
+        let (request, recorded) = request.unzip();
+        let recorded = recorded.unwrap_or_default();
+        let fix = "say what is expected: `expect: { allowed: true }`";
+        let expected = fields.get_required("expect", fix, expected, self.mistakes);
+        fields.finish(self.mistakes);
+        Some(Case {
+            name: name?,
+            location: node.location(),
+            hooks: hooks?,
+            surroundings: scene.surroundings.or(recorded),
+            request: request?,
+            expected: expected?,
+        })
+    }
+
+    fn name(&mut self, node: &Node<'_>) -> Option<String> {
+        let name = node.text(self.mistakes)?.to_owned();
+        if let Some(first) = self.names.get(&name) {
+            let message = format!("the case on line {} has the same name", first.line);
+            node.wrong(message, "give each case its own name", self.mistakes);
+            return None;
+        }
+        self.names.insert(name.clone(), node.location());
+        Some(name)
+    }
+
+    fn scene(&mut self, fields: &mut Fields<'_>, outer: &Scene) -> Scene {
+        let mistakes = &mut *self.mistakes;
+        let plugin = fields.get_optional("plugin", Node::file, mistakes);
+        let settings = fields.get_optional("settings", any_object, mistakes);
+        let allow = fields.optional("allow").map(|allow| read_allow(&allow, mistakes));
+        let chain = fields.optional("chain");
+        let chains = chain
+            .as_ref()
+            .and_then(|chain| one_or_more_files(chain, mistakes));
+        let surroundings = Surroundings {
+            cluster: fields.get_optional("cluster", cluster, mistakes),
+            http: fields.get_optional("http", http_answers, mistakes),
+        };
+        let is_plugin = plugin.is_some() || settings.is_some() || allow.is_some();
+        if let (Some(chain), true) = (chain, is_plugin) {
+            let message = "a chain has its own plugins, settings and grants";
+            chain.wrong(
+                message,
+                "remove `chain`, or `plugin`, `settings` and `allow`",
+                mistakes,
+            );
+        }
+        let mut scene = Scene {
+            surroundings: surroundings.or(outer.surroundings.clone()),
+            ..outer.clone()
+        };
+        if chains.is_some() {
+            scene.chains = chains;
+        } else if is_plugin {
+            scene.chains = None;
+        }
+        scene.plugin = plugin.or(scene.plugin);
+        scene.settings = settings.or(scene.settings);
+        scene.allow = allow.or(scene.allow);
+        scene
+    }
+
+    fn hooks(&mut self, scene: &Scene, case: &Node<'_>) -> Option<Hooks> {
+        if let Some(chains) = &scene.chains {
+            return Some(Hooks::Chains(chains.clone()));
+        }
+        let module = match (&scene.plugin, self.subject) {
+            (Some(plugin), _) | (None, Subject::Plugin(plugin)) => plugin.clone(),
+            (None, Subject::Chains(path)) if scene.settings.is_none() && scene.allow.is_none() => {
+                return Some(Hooks::Chains(vec![path.clone()]));
+            }
+            (None, Subject::Chains(path)) => {
+                let message = format!(
+                    "`settings` and `allow` are for a plugin, and {} is tested",
+                    path.display()
+                );
+                case.wrong(
+                    message,
+                    "remove them, or name the plugin: `plugin: FILE`",
+                    self.mistakes,
+                );
+                return None;
+            }
+        };
+        Some(Hooks::Plugin {
+            module,
+            settings: scene.settings.clone().unwrap_or_else(|| Map::new().into()),
+            allow: scene.allow.clone().unwrap_or_default(),
+        })
+    }
+}
+
+/// An object with any fields.
+fn any_object(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Value> {
+    node.object(mistakes).map(|_| node.json())
+}
+
+/// The value itself, or the content of the file that it names.
+pub(super) fn value_of(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Value> {
+    if !node.json().is_string() {
+        return Some(node.json());
+    }
+    let path = node.file(mistakes)?;
+    Some(document::read_one(&path, mistakes)?.root().json())
+}
+
+fn one_or_more_files(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<PathBuf>> {
+    match node.json() {
+        Value::Array(_) => node.filled_list_of("name chain files", Node::file, mistakes),
+        _ => Some(vec![node.file(mistakes)?]),
+    }
+}
+
+/// Objects, and files and directories of them.
+fn cluster(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Manifests> {
+    let mut objects = Vec::new();
+    for entry in node.list(mistakes)? {
+        if entry.json().is_string() {
+            let path = entry.file(mistakes)?;
+            objects.extend(entry.accept(request_file::manifests(&[path]), mistakes)?);
+        } else {
+            objects.push(entry.json());
+        }
+    }
+    node.accept(Manifests::new(objects), mistakes)
+}
+
+fn expected(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Expected> {
+    let mut fields = node.object(mistakes)?;
+    let allowed = fields.get_required("allowed", "write true or false", Node::boolean, mistakes);
+    let failure = |node: &Node<'_>, mistakes: &mut Mistakes| {
+        let words: Vec<_> = FailureKind::ALL
+            .iter()
+            .map(|kind| (kind.as_str(), *kind))
+            .collect();
+        node.one_of("failure", &words, mistakes)
+    };
+    let (of_refusal, of_result) = (["message", "code"], ["patch", "object", "fields"]);
+    let unusable: &[&str] = if allowed == Some(true) {
+        &of_refusal
+    } else {
+        &of_result
+    };
+    if let (Some(allowed), Some(name)) = (allowed, unusable.iter().find(|name| fields.has(name))) {
+        let (what, fix) = match allowed {
+            true => ("an allowed request", "expect `allowed: false`"),
+            false => ("a refused request", "expect `allowed: true`"),
+        };
+        fields.node().wrong(
+            format!("{what} has no `{name}`"),
+            format!("remove it, or {fix}"),
+            mistakes,
+        );
+    }
+    let expected = Expected {
+        allowed: allowed.unwrap_or_default(),
+        message: fields.get_optional("message", Node::parse, mistakes),
+        code: fields.get_optional("code", readers::integer(400..=599), mistakes),
+        failure: fields.get_optional("failure", failure, mistakes),
+        warnings: fields.get_optional("warnings", readers::list_of(Node::parse), mistakes),
+        stages: fields.get_optional("stages", Node::strings, mistakes),
+        patch: fields.get_optional("patch", readers::list_of(any_object), mistakes),
+        object: fields.get_optional("object", value_of, mistakes),
+        fields: fields.get_optional("fields", any_object, mistakes),
+    };
+    fields.finish(mistakes);
+    Some(expected)
+}

@@ -1,0 +1,280 @@
+//! Compares outcomes with expectations.
+
+use admittance::admission::{Decision, Object, Outcome, StageResult, TraceRow};
+use serde_json::{Map, Value};
+
+use super::case::{Case, Expected};
+use crate::output::diff;
+
+/// An expectation that is not met.
+#[derive(Debug)]
+pub(super) struct Failure {
+    /// The field of `expect`.
+    pub(super) what: &'static str,
+    pub(super) message: String,
+    /// Coloured lines.
+    pub(super) diff: Vec<String>,
+}
+
+impl Failure {
+    pub(super) fn new(what: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            what,
+            message: message.into(),
+            diff: Vec::new(),
+        }
+    }
+
+    /// Of a JSON value.
+    fn of_values(what: &'static str, message: &str, expected: &Value, found: &Value) -> Self {
+        Self {
+            diff: diff(Some(expected), Some(found), 3).concat(),
+            ..Self::new(what, message)
+        }
+    }
+}
+
+/// The expectations that are not met.
+pub(super) fn judge(case: &Case, outcome: &Outcome) -> Vec<Failure> {
+    let Expected {
+        allowed,
+        message,
+        code,
+        failure,
+        warnings,
+        stages,
+        patch,
+        object,
+        fields,
+    } = &case.expected;
+    let mut failures: Vec<_> = decision(*allowed, outcome).into_iter().collect();
+    if let (Decision::Refused(refusal), false) = (&outcome.decision, *allowed) {
+        let text = refusal.to_string();
+        if let Some(pattern) = message.as_ref().filter(|pattern| !pattern.is_in(&text)) {
+            let message = format!("`{pattern}` is not in the message: {text}");
+            failures.push(Failure::new("message", message));
+        }
+        if let Some(code) = code.filter(|code| *code != refusal.code()) {
+            let message = format!("expected {code}, and it is {}", refusal.code());
+            failures.push(Failure::new("code", message));
+        }
+    }
+    if let Some(kind) = failure {
+        let found: Vec<_> = outcome.trace.iter().filter_map(failure_of).collect();
+        if !found.contains(&kind.as_str()) {
+            failures.push(Failure::new(
+                "failure",
+                format!("expected {kind}, found {}", listed(&found)),
+            ));
+        }
+    }
+    failures.extend(called(stages.as_deref(), outcome));
+    if let Some(patterns) = warnings {
+        let found = &outcome.warnings;
+        let are_met = patterns.len() == found.len()
+            && patterns
+                .iter()
+                .zip(found)
+                .all(|(pattern, warning)| pattern.is_in(warning));
+        if !are_met {
+            let expected: Vec<_> = patterns.iter().map(ToString::to_string).collect();
+            let (expected, found) = (Value::from(expected), Value::from(found.clone()));
+            failures.push(Failure::of_values("warnings", "they differ", &expected, &found));
+        }
+    }
+    if *allowed && outcome.is_allowed() {
+        failures.extend(result(
+            patch.as_deref(),
+            object.as_ref(),
+            fields.as_ref(),
+            outcome,
+        ));
+    }
+    failures
+}
+
+fn decision(allowed: bool, outcome: &Outcome) -> Option<Failure> {
+    match &outcome.decision {
+        Decision::Allowed if !allowed => Some(Failure::new("allowed", "the request is allowed")),
+        Decision::Refused(refusal) if allowed => Some(Failure::new(
+            "allowed",
+            format!("the request is refused: {refusal}"),
+        )),
+        _ => None,
+    }
+}
+
+fn failure_of(row: &TraceRow) -> Option<&'static str> {
+    match &row.result {
+        StageResult::Failed { failure, .. } => Some(failure.kind.as_str()),
+        _ => None,
+    }
+}
+
+/// The stages that were called; a case that calls none must expect that.
+fn called(expected: Option<&[String]>, outcome: &Outcome) -> Option<Failure> {
+    let is_called =
+        |row: &&TraceRow| !matches!(row.result, StageResult::Skipped(_) | StageResult::NotReached);
+    let called: Vec<_> = outcome.trace.iter().filter(is_called).collect();
+    let Some(expected) = expected else {
+        if !called.is_empty() {
+            return None;
+        }
+        let rows = outcome.trace.iter().map(|row| match &row.result {
+            StageResult::Skipped(reason) => format!("{}: {reason}", row.stage),
+            result => format!("{}: {}", row.stage, result.as_str()),
+        });
+        let rows: Vec<_> = rows.collect();
+        let message = format!(
+            "no stage is called ({}); if that is right, expect `stages: []`",
+            listed(&rows)
+        );
+        return Some(Failure::new("stages", message));
+    };
+    let is_it =
+        |row: &TraceRow, name: &str| *row.stage == *name || format!("{}/{}", row.chain, row.stage) == name;
+    let are_met =
+        called.len() == expected.len() && called.iter().zip(expected).all(|(row, name)| is_it(row, name));
+    (!are_met).then(|| {
+        let called: Vec<_> = called.iter().map(|row| &*row.stage).collect();
+        let message = format!(
+            "expected {}, and {} are called",
+            listed(expected),
+            listed(&called)
+        );
+        Failure::new("stages", message)
+    })
+}
+
+fn listed<T: AsRef<str>>(names: &[T]) -> String {
+    match names {
+        [] => "none".to_owned(),
+        names => names.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// The expectations of the patch and of the resulting object that are not met.
+fn result(
+    patch: Option<&[Value]>,
+    object: Option<&Value>,
+    fields: Option<&Value>,
+    outcome: &Outcome,
+) -> Vec<Failure> {
+    let mut failures = Vec::new();
+    if let Some(patch) = patch {
+        let expected = Value::from(patch.to_vec());
+        let found = serde_json::to_value(&outcome.patch).unwrap_or_default();
+        if expected != found {
+            failures.push(Failure::of_values("patch", "it differs", &expected, &found));
+        }
+    }
+    let found = outcome
+        .object
+        .as_ref()
+        .map(Object::value)
+        .cloned()
+        .unwrap_or_default();
+    for (what, expected, keep) in [("object", object, Keep::All), ("fields", fields, Keep::Expected)] {
+        let Some(expected) = expected else { continue };
+        let found = arranged(expected, &found, keep);
+        if *expected != found {
+            failures.push(Failure::of_values(
+                what,
+                "the resulting object differs",
+                expected,
+                &found,
+            ));
+        }
+    }
+    failures
+}
+
+/// The fields that are kept when a value is compared.
+#[derive(Clone, Copy, PartialEq)]
+enum Keep {
+    All,
+    /// Those that the expected value names; an absent one is `null`.
+    Expected,
+}
+
+/// A value with its fields in the order of the expected value, so that the difference of their texts is that of their
+/// values.
+fn arranged(expected: &Value, found: &Value, keep: Keep) -> Value {
+    match (expected, found) {
+        (Value::Object(expected), Value::Object(found)) => {
+            let mut fields = Map::new();
+            for (key, expected) in expected {
+                match found.get(key) {
+                    Some(found) => drop(fields.insert(key.clone(), arranged(expected, found, keep))),
+                    None if keep == Keep::Expected && expected.is_null() => {
+                        fields.insert(key.clone(), Value::Null);
+                    }
+                    None => {}
+                }
+            }
+            let others = found
+                .iter()
+                .filter(|(key, _)| keep == Keep::All && !expected.contains_key(*key));
+            fields.extend(others.map(|(key, value)| (key.clone(), value.clone())));
+            Value::Object(fields)
+        }
+        (Value::Array(expected), Value::Array(found)) => {
+            let paired = expected
+                .iter()
+                .zip(found)
+                .map(|(expected, found)| arranged(expected, found, keep));
+            paired.chain(found.iter().skip(expected.len()).cloned()).collect()
+        }
+        (_, found) => found.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn fields_that_are_not_expected_do_not_matter() {
+        let found = json!({"a": 1, "b": {"c": [{"d": 1, "e": 2}, {"d": 3}], "f": null}});
+        for (expected, matches) in [
+            (json!({}), true),
+            (json!({"a": 1}), true),
+            (json!({"a": 2}), false),
+            (json!({"z": null}), true),
+            (json!({"a": null}), false),
+            (json!({"b": {"f": null}}), true),
+            (json!({"z": 1}), false),
+            (json!({"b": {"c": [{"d": 1}, {"d": 3}]}}), true),
+            (json!({"b": {"c": [{"d": 1}, {"d": 3, "e": null}]}}), true),
+            // Lists have the same length.
+            (json!({"b": {"c": [{"d": 1}]}}), false),
+            (json!({"b": {"c": [{"d": 1}, {"d": 3}, {}]}}), false),
+            (json!({"b": [1]}), false),
+        ] {
+            assert_eq!(
+                arranged(&expected, &found, Keep::Expected) == expected,
+                matches,
+                "{expected}"
+            );
+        }
+    }
+
+    #[test]
+    fn whole_objects_are_compared_whatever_their_order() {
+        for (expected, found, matches) in [
+            (json!({"a": 1, "b": 2}), json!({"b": 2, "a": 1}), true),
+            (json!({"a": 1}), json!({"a": 1, "b": null}), false),
+            (json!({"a": null}), json!({}), false),
+            (json!([{"a": 1, "b": 2}]), json!([{"b": 2, "a": 1}]), true),
+            (json!([1]), json!([1, 2]), false),
+        ] {
+            let arranged = arranged(&expected, &found, Keep::All);
+            assert_eq!(arranged == expected, matches, "{expected} {found}");
+            if matches {
+                assert_eq!(arranged.to_string(), expected.to_string());
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Patterns for names, messages and warnings.
+
+use std::{fmt, str::FromStr};
+
+use regex::Regex;
+
+/// A part of a text, or a regular expression between slashes: `is missing`, `/^spec\..* is missing/`.
+#[derive(Clone, Debug)]
+pub(crate) enum Pattern {
+    Part(String),
+    Expression(Regex),
+}
+
+impl Pattern {
+    /// Whether the text contains it.
+    pub(crate) fn is_in(&self, text: &str) -> bool {
+        match self {
+            Self::Part(part) => text.contains(part.as_str()),
+            Self::Expression(expression) => expression.is_match(text),
+        }
+    }
+}
+
+impl FromStr for Pattern {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let expression = text
+            .strip_prefix('/')
+            .and_then(|text| text.strip_suffix('/'))
+            .filter(|text| !text.is_empty());
+        match expression {
+            None => Ok(Self::Part(text.to_owned())),
+            Some(expression) => match Regex::new(expression) {
+                Ok(expression) => Ok(Self::Expression(expression)),
+                Err(regex::Error::Syntax(error)) => {
+                    // The library shows the place below the expression, on lines of its own.
+                    let why = error.lines().last().unwrap_or_default();
+                    let why = why.trim_start_matches("error: ");
+                    Err(format!("`{text}` is not a valid regular expression: {why}"))
+                }
+                Err(error) => Err(format!("`{text}` is not a valid regular expression: {error}")),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Part(part) => f.write_str(part),
+            Self::Expression(expression) => write!(f, "/{expression}/"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_and_expressions() {
+        for (pattern, text, expected) in [
+            ("containers[0]", "spec.containers[0].image", true),
+            ("containers[1]", "spec.containers[0].image", false),
+            ("/containers\\[\\d\\]/", "spec.containers[0].image", true),
+            ("/^containers/", "spec.containers[0].image", false),
+            ("/spec", "/spec/containers", true),
+            ("/", "a/b", true),
+            ("//", "a//b", true),
+        ] {
+            let parsed: Pattern = pattern.parse().unwrap();
+            assert_eq!(parsed.is_in(text), expected, "{pattern}");
+            assert_eq!(parsed.to_string(), pattern);
+        }
+        let error = "/a(/".parse::<Pattern>().unwrap_err();
+        assert_eq!(error, "`/a(/` is not a valid regular expression: unclosed group");
+    }
+}

@@ -1,0 +1,279 @@
+//! The results of cases, for people, for scripts and for CI.
+
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use serde_json::{Value, json};
+
+use super::{case::Case, judge::Failure};
+use crate::{
+    human,
+    output::{BAD, BOLD, DIM, GOOD, harmless, harmless_lines, write},
+    project::Project,
+    table::plain,
+};
+
+/// The values of `--output`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// Human-readable, coloured on a terminal.
+    #[default]
+    Text,
+    /// One JSON document.
+    Json,
+    /// The XML of JUnit, which CI services read.
+    Junit,
+    /// The Test Anything Protocol, version 14.
+    Tap,
+}
+
+/// A case that was run, or the native tests of a project.
+#[derive(Debug)]
+pub(super) struct Tested {
+    file: String,
+    line: u32,
+    name: String,
+    time: Duration,
+    failures: Vec<Failure>,
+}
+
+impl Tested {
+    pub(super) fn new(case: &Case, time: Duration, failures: Vec<Failure>) -> Self {
+        Self {
+            file: case.location.file.clone(),
+            line: case.location.line,
+            name: case.name.clone(),
+            time,
+            failures,
+        }
+    }
+
+    /// The native tests, whose own output is on standard error.
+    pub(super) fn native(project: &Project, started: Instant, are_passed: bool) -> Self {
+        let failure = Failure::new("native", "the native tests failed; their output is above");
+        Self {
+            file: project.manifest().to_owned(),
+            line: 0,
+            name: project.test_command(),
+            time: started.elapsed(),
+            failures: if are_passed { Vec::new() } else { vec![failure] },
+        }
+    }
+
+    pub(super) fn is_passed(&self) -> bool {
+        self.failures.is_empty()
+    }
+
+    /// What failed, without colours.
+    fn why(&self) -> String {
+        let whys = self.failures.iter().map(|failure| {
+            let mut text = format!("{}: {}", failure.what, failure.message);
+            for line in &failure.diff {
+                text += &format!("\n{}", plain(line));
+            }
+            text
+        });
+        whys.collect::<Vec<_>>().join("\n")
+    }
+}
+
+pub(super) fn print(format: Format, tested: &[Tested]) -> crate::Result<()> {
+    let text = match format {
+        Format::Text => text(tested),
+        Format::Json => serde_json::to_string_pretty(&to_json(tested))? + "\n",
+        Format::Junit => junit(tested),
+        Format::Tap => tap(tested),
+    };
+    Ok(write(&text)?)
+}
+
+fn counts(tested: &[Tested]) -> (usize, usize) {
+    let passed = tested.iter().filter(|case| case.is_passed()).count();
+    (passed, tested.len() - passed)
+}
+
+fn text(tested: &[Tested]) -> String {
+    let mut text = String::new();
+    for (file, cases) in by_file(tested) {
+        text += &format!("{BOLD}{}{BOLD:#}\n", harmless(file));
+        for case in cases {
+            let (style, word) = if case.is_passed() {
+                (GOOD, "ok  ")
+            } else {
+                (BAD, "FAIL")
+            };
+            let (name, time) = (harmless(&case.name), human::duration(case.time));
+            text += &format!("  {style}{word}{style:#}  {name}  {DIM}{time}{DIM:#}\n");
+            for failure in &case.failures {
+                let message = harmless_lines(&failure.message).replace('\n', "\n          ");
+                text += &format!("        {}: {message}\n", failure.what);
+                for line in &failure.diff {
+                    text += &format!("          {line}\n");
+                }
+            }
+        }
+    }
+    let (passed, failed) = counts(tested);
+    text + &format!("\n{passed} passed, {failed} failed\n")
+}
+
+/// Cases of a file follow one another.
+fn by_file(tested: &[Tested]) -> impl Iterator<Item = (&str, &[Tested])> {
+    let files = tested.chunk_by(|case, next| case.file == next.file);
+    files.filter_map(|cases| Some((cases.first()?.file.as_str(), cases)))
+}
+
+/// Its form is part of the program's interface: fields are only added.
+fn to_json(tested: &[Tested]) -> Value {
+    let (passed, failed) = counts(tested);
+    let cases = tested.iter().map(|case| {
+        let failures = case.failures.iter().map(|failure| {
+            let diff: Vec<_> = failure.diff.iter().map(|line| plain(line)).collect();
+            json!({"what": failure.what, "message": failure.message, "diff": diff})
+        });
+        json!({
+            "file": case.file,
+            "line": case.line,
+            "name": case.name,
+            "passed": case.is_passed(),
+            "milliseconds": case.time.as_micros() as f64 / 1e3,
+            "failures": failures.collect::<Vec<_>>(),
+        })
+    });
+    json!({"passed": passed, "failed": failed, "cases": cases.collect::<Vec<_>>()})
+}
+
+fn junit(tested: &[Tested]) -> String {
+    let mut text = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n".to_owned();
+    let seconds = |cases: &[Tested]| cases.iter().map(|case| case.time).sum::<Duration>().as_secs_f64();
+    let totals = |cases: &[Tested]| {
+        let (passed, failed) = counts(cases);
+        format!(
+            "tests=\"{}\" failures=\"{failed}\" time=\"{:.6}\"",
+            passed + failed,
+            seconds(cases)
+        )
+    };
+    text += &format!("<testsuites name=\"admittance\" {}>\n", totals(tested));
+    for (file, cases) in by_file(tested) {
+        let suite = escaped(file);
+        text += &format!("  <testsuite name=\"{suite}\" {}>\n", totals(cases));
+        for case in cases {
+            let (name, time) = (escaped(&case.name), case.time.as_secs_f64());
+            text += &format!("    <testcase classname=\"{suite}\" name=\"{name}\" time=\"{time:.6}\"");
+            match case.failures.first() {
+                None => text += "/>\n",
+                Some(first) => {
+                    let message = escaped(&format!("{}: {}", first.what, first.message));
+                    text += &format!(
+                        ">\n      <failure message=\"{message}\">{}</failure>\n",
+                        escaped(&case.why())
+                    );
+                    text += "    </testcase>\n";
+                }
+            }
+        }
+        text += "  </testsuite>\n";
+    }
+    text + "</testsuites>\n"
+}
+
+/// For XML: most control characters cannot be written in it at all.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => escaped += "&amp;",
+            '<' => escaped += "&lt;",
+            '>' => escaped += "&gt;",
+            '"' => escaped += "&quot;",
+            '\n' => escaped += "&#10;",
+            letter if letter.is_control() || matches!(letter, '\u{fffe}' | '\u{ffff}') => escaped.push(' '),
+            letter => escaped.push(letter),
+        }
+    }
+    escaped
+}
+
+fn tap(tested: &[Tested]) -> String {
+    let mut text = format!("TAP version 14\n1..{}\n", tested.len());
+    for (number, case) in (1..).zip(tested) {
+        let word = if case.is_passed() { "ok" } else { "not ok" };
+        // `#` begins a directive.
+        let name = harmless(&format!("{}: {}", case.file, case.name))
+            .replace('\\', "\\\\")
+            .replace('#', "\\#");
+        text += &format!("{word} {number} - {name}\n");
+        if !case.is_passed() {
+            text += "  ---\n  message: |\n";
+            for line in harmless_lines(&case.why()).lines() {
+                text += &format!("    {line}\n");
+            }
+            text += "  ...\n";
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tested() -> Vec<Tested> {
+        let case = |file: &str, name: &str, failures| Tested {
+            file: file.to_owned(),
+            line: 3,
+            name: name.to_owned(),
+            time: Duration::from_micros(1500),
+            failures,
+        };
+        let differs = Failure {
+            diff: vec![format!("{BAD}- 1{BAD:#}"), format!("{GOOD}+ 2{GOOD:#}")],
+            ..Failure::new("object", "it \"differs\" <here>\u{1b}")
+        };
+        vec![
+            case("tests/a.yaml", "first", vec![]),
+            case("tests/a.yaml", "second #2", vec![differs]),
+            case("tests/b.yaml", "third", vec![]),
+        ]
+    }
+
+    #[test]
+    fn people() {
+        let expected = "tests/a.yaml\n  ok    first  1.50ms\n  FAIL  second #2  1.50ms\n        \
+                        object: it \"differs\" <here> \n          - 1\n          + 2\ntests/b.yaml\n  ok    third  1.50ms\n\n\
+                        2 passed, 1 failed\n";
+        assert_eq!(plain(&text(&tested())), expected);
+    }
+
+    #[test]
+    fn scripts() {
+        let report = to_json(&tested());
+        assert_eq!((&report["passed"], &report["failed"]), (&json!(2), &json!(1)));
+        let second = &report["cases"][1];
+        assert_eq!((&second["line"], &second["passed"]), (&json!(3), &json!(false)));
+        assert_eq!(second["failures"][0]["diff"], json!(["- 1", "+ 2"]));
+    }
+
+    #[test]
+    fn ci() {
+        let expected = r#"<?xml version="1.0" encoding="UTF-8"?>
+<testsuites name="admittance" tests="3" failures="1" time="0.004500">
+  <testsuite name="tests/a.yaml" tests="2" failures="1" time="0.003000">
+    <testcase classname="tests/a.yaml" name="first" time="0.001500"/>
+    <testcase classname="tests/a.yaml" name="second #2" time="0.001500">
+      <failure message="object: it &quot;differs&quot; &lt;here&gt; ">object: it &quot;differs&quot; &lt;here&gt; &#10;- 1&#10;+ 2</failure>
+    </testcase>
+  </testsuite>
+  <testsuite name="tests/b.yaml" tests="1" failures="0" time="0.001500">
+    <testcase classname="tests/b.yaml" name="third" time="0.001500"/>
+  </testsuite>
+</testsuites>
+"#;
+        assert_eq!(junit(&tested()), expected);
+        let expected = "TAP version 14\n1..3\nok 1 - tests/a.yaml: first\nnot ok 2 - tests/a.yaml: second \\#2\n  \
+                        ---\n  message: |\n    object: it \"differs\" <here> \n    - 1\n    + 2\n  ...\n\
+                        ok 3 - tests/b.yaml: third\n";
+        assert_eq!(tap(&tested()), expected);
+    }
+}

@@ -1,0 +1,88 @@
+//! The environment of cases: the tables of their hooks, and what the plugins of the current case find.
+
+use std::{path::PathBuf, sync::Arc};
+
+use admittance::{HostBuilder, Table, admission::Outcome, definitions::ChainDefinition};
+use admittance_driver::Config;
+use admittance_net::causes;
+
+use super::{
+    case::{Case, Hooks},
+    judge::Failure,
+};
+use crate::{host, replay, report::Unmatched, surroundings::Current};
+
+/// The tables of the hooks that were needed so far. Cases run one at a time.
+pub(super) struct Stand {
+    config: Option<Config>,
+    store: Option<PathBuf>,
+    may_call_webhooks: bool,
+    surroundings: Current,
+    tables: Vec<(Hooks, Result<Arc<Table>, String>)>,
+}
+
+impl Stand {
+    pub(super) fn new(config: Option<Config>, store: Option<PathBuf>, may_call_webhooks: bool) -> Self {
+        Self {
+            config,
+            store,
+            may_call_webhooks,
+            surroundings: Current::default(),
+            tables: Vec::new(),
+        }
+    }
+
+    /// Compiles and configures the hooks of a case, unless an earlier case has the same; [`admit`](Self::admit) reports
+    /// what is wrong with them.
+    pub(super) async fn prepare(&mut self, case: &Case) {
+        let _ = self.table(&case.hooks).await;
+    }
+
+    /// The outcome of a case's request.
+    pub(super) async fn admit(&mut self, case: &Case) -> Result<Outcome, Failure> {
+        let table = self.table(&case.hooks).await;
+        let table = table.map_err(|message| Failure::new("hooks", message))?;
+        self.surroundings.set(case.surroundings.clone());
+        let is_expected = case.expected.stages.as_ref().is_some_and(Vec::is_empty);
+        if !is_expected && !table.chains().any(|chain| chain.matches(&case.request)) {
+            let whys = table
+                .chains()
+                .map(|chain| Unmatched::new(chain, &case.request).to_string());
+            let whys = whys.collect::<Vec<_>>().join("; ");
+            let message =
+                format!("no chain is for the request ({whys}); if that is right, expect `stages: []`");
+            return Err(Failure::new("stages", message));
+        }
+        Ok(table.admit(case.request.clone()).await)
+    }
+
+    async fn table(&mut self, hooks: &Hooks) -> Result<Arc<Table>, String> {
+        if let Some((_, table)) = self.tables.iter().find(|(known, _)| known == hooks) {
+            return table.clone();
+        }
+        let table = self.build(hooks).await.map_err(|error| causes::chain(&*error));
+        self.tables.push((hooks.clone(), table.clone()));
+        table
+    }
+
+    async fn build(&self, hooks: &Hooks) -> crate::Result<Arc<Table>> {
+        let definitions = match hooks {
+            Hooks::Plugin {
+                module,
+                settings,
+                allow,
+            } => vec![ChainDefinition::of_plugin(
+                module,
+                settings.clone(),
+                allow.clone(),
+            )],
+            Hooks::Chains(paths) => replay::load(paths, self.may_call_webhooks)?,
+        };
+        let config = self.config.as_ref();
+        let builder = host::builder(config, self.store.clone())
+            .sandbox(self.surroundings.sandbox(config))
+            .namespaces(self.surroundings.clone());
+        let builder = definitions.into_iter().fold(builder, HostBuilder::definition);
+        Ok(builder.build().await?.table())
+    }
+}

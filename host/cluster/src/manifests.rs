@@ -1,0 +1,199 @@
+//! A cluster that consists of plain manifests, for tests of plugins.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use admittance_admission::{
+    Access, AccessAttributes, ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Deadline,
+    Labels, NamespaceLookupError, NamespaceSource, StaticNamespaces, UserInfo, async_trait,
+};
+use kube::core::{ApiResource, GroupVersionKind};
+use serde_json::Value;
+
+use crate::{
+    authorize::NOBODY,
+    cache::{Cache, Key},
+    item::{Item, Stored},
+    kinds::{Start, restart},
+    roles::Roles,
+    selector::TextSelector,
+};
+
+/// The objects that look-ups find, and the labels of namespaces: those of a `v1` `Namespace` among the objects; any
+/// other namespace has only the label with its name. Users may do what the roles among the objects allow. Cheap to
+/// clone.
+#[derive(Clone, Debug, Default)]
+pub struct Manifests(Arc<Contents>);
+
+#[derive(Debug, Default)]
+struct Contents {
+    kinds: BTreeMap<ClusterKind, Cache<Stored>>,
+    roles: Roles,
+}
+
+impl Manifests {
+    /// The cluster with these objects. Of two with the same kind, namespace and name, the later one counts.
+    ///
+    /// # Errors
+    ///
+    /// A sentence about the first value that is no object with `apiVersion`, `kind` and `metadata.name`.
+    pub fn new(objects: impl IntoIterator<Item = Value>) -> Result<Self, String> {
+        let Contents { mut kinds, mut roles } = Contents::default();
+        for object in objects {
+            let text = |pointer: &str| {
+                let text = object.pointer(pointer).and_then(Value::as_str);
+                text.filter(|text| !text.is_empty()).map(str::to_owned)
+            };
+            let missing = |field: &str| format!("an object of the cluster has no `{field}`; write it");
+            let api_version = text("/apiVersion").ok_or_else(|| missing("apiVersion"))?;
+            let kind = text("/kind").ok_or_else(|| missing("kind"))?;
+            text("/metadata/name").ok_or_else(|| missing("metadata.name"))?;
+            let (group, version) = api_version.rsplit_once('/').unwrap_or(("", &api_version));
+            let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, &kind));
+            roles.add(&object)?;
+            let item: Item = serde_json::from_value(object).map_err(|error| error.to_string())?;
+            let objects = kinds.entry(ClusterKind::new(api_version, kind)).or_default();
+            objects.insert(item.key(), item.into_stored(&resource));
+        }
+        Ok(Self(Arc::new(Contents { kinds, roles })))
+    }
+
+    fn find(&self, kind: &ClusterKind, namespace: Option<&str>, name: &str) -> Option<Stored> {
+        self.0.kinds.get(kind)?.get(&Key::new(namespace, name))
+    }
+}
+
+#[async_trait]
+impl ClusterReader for Manifests {
+    async fn get(
+        &self,
+        kind: &ClusterKind,
+        namespace: Option<&str>,
+        name: &str,
+        _: Deadline,
+    ) -> Result<Option<String>, ClusterError> {
+        let found = self.find(kind, namespace, name);
+        Ok(found.map(|object| object.json.to_string()))
+    }
+
+    async fn list(
+        &self,
+        kind: &ClusterKind,
+        query: &ClusterQuery,
+        _: Deadline,
+    ) -> Result<ClusterPage, ClusterError> {
+        let selector = TextSelector::parse(&query.label_selector).map_err(ClusterError::Refused)?;
+        let after = match query.from.as_deref().map(Start::parse).transpose()? {
+            Some(Start::OfServer(_)) => return Err(restart()),
+            Some(Start::After(key)) => Some(key),
+            None => None,
+        };
+        let objects = self.0.kinds.get(kind);
+        Ok(objects.map_or_else(ClusterPage::default, |objects| {
+            Start::page(objects, query, after.as_ref(), &selector)
+        }))
+    }
+
+    async fn access(
+        &self,
+        user: &UserInfo,
+        action: &AccessAttributes,
+        _: Deadline,
+    ) -> Result<Access, ClusterError> {
+        if user.username.is_empty() && user.groups.is_empty() {
+            return Err(ClusterError::Refused(NOBODY.to_owned()));
+        }
+        Ok(self.0.roles.access(user, action))
+    }
+}
+
+#[async_trait]
+impl NamespaceSource for Manifests {
+    async fn labels(&self, namespace: &str) -> Result<Labels, NamespaceLookupError> {
+        let found = self.find(&ClusterKind::new("v1", "Namespace"), None, namespace);
+        let known = found.map(|found| (namespace.to_owned(), (*found.labels).clone()));
+        StaticNamespaces::new(known).labels(namespace).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn look_ups_find_the_objects() {
+        let object = |kind: &str, namespace: Option<&str>, name: &str, zone: &str| {
+            json!({"apiVersion": "v1", "kind": kind,
+                   "metadata": {"namespace": namespace, "name": name, "labels": {"zone": zone}}})
+        };
+        let cluster = Manifests::new([
+            object("Node", None, "n1", "a"),
+            object("Node", None, "n2", "b"),
+            object("Pod", Some("shop"), "web", "a"),
+            object("Pod", Some("ops"), "web", "b"),
+            object("Namespace", None, "shop", "a"),
+        ])
+        .unwrap();
+        let deadline = Deadline::after(Duration::from_secs(1));
+        let query = |namespace: Option<&str>, selector: &str| {
+            let mut query = ClusterQuery::default();
+            query.namespace = namespace.map(str::to_owned);
+            query.label_selector = selector.to_owned();
+            query
+        };
+        let name = |text: &str| {
+            let object: Value = serde_json::from_str(text).unwrap();
+            let at = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or("-");
+            format!("{}/{}", at("/metadata/namespace"), at("/metadata/name"))
+        };
+        for (kind, namespace, selector, expected) in [
+            ("Node", None, "", vec!["-/n1", "-/n2"]),
+            ("Node", None, "zone notin (a)", vec!["-/n2"]),
+            ("Pod", None, "", vec!["ops/web", "shop/web"]),
+            ("Pod", Some("shop"), "", vec!["shop/web"]),
+            ("Pod", Some("shop"), "zone=b", vec![]),
+            ("Service", None, "", vec![]),
+        ] {
+            let kind = ClusterKind::new("v1", kind);
+            let listed = cluster
+                .list(&kind, &query(namespace, selector), deadline)
+                .await
+                .unwrap();
+            let listed: Vec<_> = listed.objects.iter().map(|text| name(text)).collect();
+            assert_eq!(listed, expected, "{kind} {namespace:?} {selector}");
+        }
+        let pods = ClusterKind::new("v1", "Pod");
+        assert!(matches!(
+            cluster.list(&pods, &query(None, "a b"), deadline).await,
+            Err(ClusterError::Refused(_))
+        ));
+        for (namespace, found) in [(Some("shop"), true), (Some("none"), false), (None, false)] {
+            let object = cluster.get(&pods, namespace, "web", deadline).await.unwrap();
+            assert_eq!(object.is_some(), found, "{namespace:?}");
+        }
+        for (namespace, zone) in [("shop", Some("a")), ("other", None)] {
+            let labels = cluster.labels(namespace).await.unwrap();
+            assert_eq!(labels.get("zone").map(String::as_str), zone);
+            assert_eq!(
+                labels.get("kubernetes.io/metadata.name").map(String::as_str),
+                Some(namespace)
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_object_is_an_error() {
+        for (object, expected) in [
+            (json!({"kind": "Node", "metadata": {"name": "a"}}), "`apiVersion`"),
+            (json!({"apiVersion": "v1", "metadata": {"name": "a"}}), "`kind`"),
+            (json!({"apiVersion": "v1", "kind": "Node"}), "`metadata.name`"),
+            (json!(["a"]), "`apiVersion`"),
+        ] {
+            let error = Manifests::new([object]).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! What users may do, by the roles among manifests, as Kubernetes' RBAC decides it.
+
+use admittance_admission::{Access, AccessAttributes, UserInfo};
+use k8s_openapi::api::rbac::v1::{
+    ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject,
+};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// The API group and version of roles.
+const RBAC: &str = "rbac.authorization.k8s.io/v1";
+
+/// The group that may do everything.
+const MASTERS: &str = "system:masters";
+
+/// Roles and who has them. Lives as long as its manifests.
+#[derive(Debug, Default)]
+pub(crate) struct Roles {
+    rules: Vec<(Name, Vec<PolicyRule>)>,
+    bindings: Vec<Binding>,
+}
+
+/// The name of a role or a binding, with its namespace if it is for one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Name {
+    namespace: Option<String>,
+    name: String,
+}
+
+#[derive(Debug)]
+struct Binding {
+    name: Name,
+    role: Name,
+    subjects: Vec<Subject>,
+}
+
+impl Roles {
+    /// Adds an object if it is one of RBAC.
+    ///
+    /// # Errors
+    ///
+    /// When it is one, and cannot be read.
+    pub(crate) fn add(&mut self, object: &Value) -> Result<(), String> {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+        if text("/apiVersion") != Some(RBAC) {
+            return Ok(());
+        }
+        let name = Name {
+            namespace: text("/metadata/namespace").map(str::to_owned),
+            name: text("/metadata/name").unwrap_or_default().to_owned(),
+        };
+        match text("/kind") {
+            Some("Role") => self.add_role(name, read::<Role>(object)?.rules),
+            Some("ClusterRole") => self.add_role(name, read::<ClusterRole>(object)?.rules),
+            Some("RoleBinding") => {
+                let binding = read::<RoleBinding>(object)?;
+                self.bind(name, binding.role_ref, binding.subjects);
+            }
+            Some("ClusterRoleBinding") => {
+                let binding = read::<ClusterRoleBinding>(object)?;
+                self.bind(name, binding.role_ref, binding.subjects);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn add_role(&mut self, name: Name, rules: Option<Vec<PolicyRule>>) {
+        self.rules.push((name, rules.unwrap_or_default()));
+    }
+
+    fn bind(&mut self, name: Name, role: RoleRef, subjects: Option<Vec<Subject>>) {
+        let is_local = role.kind == "Role";
+        let role = Name {
+            namespace: name.namespace.clone().filter(|_| is_local),
+            name: role.name,
+        };
+        self.bindings.push(Binding {
+            name,
+            role,
+            subjects: subjects.unwrap_or_default(),
+        });
+    }
+
+    /// Whether a user may do this. Nobody may do what no role allows, but [`MASTERS`].
+    pub(crate) fn access(&self, user: &UserInfo, action: &AccessAttributes) -> Access {
+        let allowed = |reason: String| Access {
+            allowed: true,
+            reason,
+        };
+        if user.groups.iter().any(|group| group == MASTERS) {
+            return allowed(format!("the group {MASTERS} may do everything"));
+        }
+        let place = match action {
+            AccessAttributes::Resource { namespace, .. } => namespace.as_str(),
+            AccessAttributes::Path { .. } => "",
+        };
+        for Binding { name, role, subjects } in &self.bindings {
+            let namespace = name.namespace.as_deref();
+            if namespace.is_some_and(|namespace| namespace != place) {
+                continue;
+            }
+            let Some(subject) = subjects.iter().find(|subject| is_user(subject, user, namespace)) else {
+                continue;
+            };
+            let mut rules = self
+                .rules
+                .iter()
+                .filter(|(name, _)| name == role)
+                .flat_map(|(_, rules)| rules);
+            if rules.any(|rule| allows(rule, action)) {
+                let kind = |kind: &str, name: &Name| match name.namespace {
+                    Some(_) => kind.to_owned(),
+                    None => format!("Cluster{kind}"),
+                };
+                return allowed(format!(
+                    "RBAC: allowed by {} {:?} of {} {:?} to {} {:?}",
+                    kind("RoleBinding", name),
+                    name.name,
+                    kind("Role", role),
+                    role.name,
+                    subject.kind,
+                    subject.name
+                ));
+            }
+        }
+        Access::default()
+    }
+}
+
+fn read<T: DeserializeOwned>(object: &Value) -> Result<T, String> {
+    let name = object.pointer("/metadata/name").unwrap_or(&Value::Null);
+    serde_json::from_value(object.clone())
+        .map_err(|error| format!("the {} {name} cannot be read: {error}", object["kind"]))
+}
+
+/// Whether a subject of a binding in this namespace is, or contains, a user.
+fn is_user(subject: &Subject, user: &UserInfo, namespace: Option<&str>) -> bool {
+    match subject.kind.as_str() {
+        "User" => subject.name == user.username,
+        "Group" => user.groups.contains(&subject.name),
+        "ServiceAccount" => subject
+            .namespace
+            .as_deref()
+            .or(namespace)
+            .is_some_and(|namespace| {
+                user.username == format!("system:serviceaccount:{namespace}:{}", subject.name)
+            }),
+        _ => false,
+    }
+}
+
+/// `RuleAllows` of Kubernetes' RBAC authorizer.
+fn allows(rule: &PolicyRule, action: &AccessAttributes) -> bool {
+    let contains = |list: &[String], text: &str| list.iter().any(|entry| entry == "*" || entry == text);
+    let is_verb = |verb: &str| contains(&rule.verbs, verb);
+    match action {
+        AccessAttributes::Resource {
+            verb,
+            group,
+            resource,
+            subresource,
+            name,
+            ..
+        } => {
+            let names = rule.resource_names.as_deref().unwrap_or_default();
+            let resources = rule.resources.as_deref().unwrap_or_default();
+            let is_resource = match subresource.as_str() {
+                "" => contains(resources, resource),
+                subresource => {
+                    contains(resources, &format!("{resource}/{subresource}"))
+                        || contains(resources, &format!("*/{subresource}"))
+                }
+            };
+            is_verb(verb)
+                && contains(rule.api_groups.as_deref().unwrap_or_default(), group)
+                && is_resource
+                && (names.is_empty() || names.contains(name))
+        }
+        AccessAttributes::Path { verb, path } => {
+            let mut urls = rule.non_resource_urls.iter().flatten();
+            is_verb(verb)
+                && urls.any(|url| match url.strip_suffix('*') {
+                    Some(start) => path.starts_with(start),
+                    None => url == path,
+                })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn roles() -> Roles {
+        let mut roles = Roles::default();
+        let role = |kind: &str, namespace: Option<&str>, name: &str, rules: Value| {
+            json!({"apiVersion": RBAC, "kind": kind, "metadata": {"name": name, "namespace": namespace},
+                   "rules": rules})
+        };
+        let binding = |kind: &str, namespace: Option<&str>, role: (&str, &str), subjects: Value| {
+            json!({"apiVersion": RBAC, "kind": kind, "metadata": {"name": "b", "namespace": namespace},
+                   "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role.0, "name": role.1},
+                   "subjects": subjects})
+        };
+        let pods = json!([{"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods", "pods/log"]}]);
+        for object in [
+            role("ClusterRole", None, "pods", pods),
+            role(
+                "ClusterRole",
+                None,
+                "scaler",
+                json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*/scale"]},
+                       {"verbs": ["get"], "nonResourceURLs": ["/healthz", "/logs/*"]}]),
+            ),
+            role(
+                "Role",
+                Some("shop"),
+                "web",
+                json!([{"verbs": ["update"], "apiGroups": ["apps"], "resources": ["deployments"],
+                        "resourceNames": ["web"]}]),
+            ),
+            binding(
+                "RoleBinding",
+                Some("shop"),
+                ("Role", "web"),
+                json!([{"kind": "User", "name": "jo"}]),
+            ),
+            binding(
+                "RoleBinding",
+                Some("ops"),
+                ("ClusterRole", "pods"),
+                json!([{"kind": "ServiceAccount", "name": "ci"}]),
+            ),
+            binding(
+                "ClusterRoleBinding",
+                None,
+                ("ClusterRole", "scaler"),
+                json!([{"kind": "Group", "name": "dev"}]),
+            ),
+            // A role of another namespace, and one that does not exist.
+            binding(
+                "RoleBinding",
+                Some("ops"),
+                ("Role", "web"),
+                json!([{"kind": "User", "name": "jo"}]),
+            ),
+            binding(
+                "RoleBinding",
+                Some("ops"),
+                ("Role", "gone"),
+                json!([{"kind": "User", "name": "jo"}]),
+            ),
+            json!({"apiVersion": "v1", "kind": "Role", "metadata": {"name": "not one of RBAC"}, "rules": 7}),
+        ] {
+            roles.add(&object).unwrap();
+        }
+        roles
+    }
+
+    #[test]
+    fn roles_decide() {
+        let roles = roles();
+        // user, group, action (verb, group, resource or path, subresource, namespace, name), whether it is allowed.
+        for (user, group, action, expected) in [
+            (
+                "jo",
+                "",
+                ["update", "apps", "deployments", "", "shop", "web"],
+                true,
+            ),
+            (
+                "jo",
+                "",
+                ["update", "apps", "deployments", "", "shop", "api"],
+                false,
+            ),
+            ("jo", "", ["update", "apps", "deployments", "", "shop", ""], false),
+            (
+                "jo",
+                "",
+                ["update", "apps", "deployments", "", "ops", "web"],
+                false,
+            ),
+            ("jo", "", ["update", "apps", "deployments", "", "", "web"], false),
+            ("jo", "", ["*", "apps", "deployments", "", "shop", "web"], false),
+            ("jo", "", ["update", "", "deployments", "", "shop", "web"], false),
+            (
+                "al",
+                "",
+                ["update", "apps", "deployments", "", "shop", "web"],
+                false,
+            ),
+            (
+                "system:serviceaccount:ops:ci",
+                "",
+                ["get", "", "pods", "", "ops", "a"],
+                true,
+            ),
+            (
+                "system:serviceaccount:ops:ci",
+                "",
+                ["get", "", "pods", "log", "ops", "a"],
+                true,
+            ),
+            (
+                "system:serviceaccount:ops:ci",
+                "",
+                ["get", "", "pods", "exec", "ops", "a"],
+                false,
+            ),
+            (
+                "system:serviceaccount:shop:ci",
+                "",
+                ["get", "", "pods", "", "ops", "a"],
+                false,
+            ),
+            (
+                "al",
+                "dev",
+                ["patch", "apps", "deployments", "scale", "any", "web"],
+                true,
+            ),
+            (
+                "al",
+                "dev",
+                ["patch", "apps", "deployments", "", "any", "web"],
+                false,
+            ),
+            ("al", "dev", ["get", "", "/healthz", "", "", ""], true),
+            ("al", "dev", ["get", "", "/logs/a", "", "", ""], true),
+            ("al", "dev", ["get", "", "/healthz/x", "", "", ""], false),
+            ("al", "dev", ["post", "", "/healthz", "", "", ""], false),
+            ("al", MASTERS, ["delete", "", "nodes", "", "", ""], true),
+        ] {
+            let user = UserInfo {
+                username: user.to_owned(),
+                groups: vec![group.to_owned()],
+                ..UserInfo::default()
+            };
+            let [verb, group, resource, subresource, namespace, name] = action.map(str::to_owned);
+            let attributes = if resource.starts_with('/') {
+                AccessAttributes::Path { verb, path: resource }
+            } else {
+                AccessAttributes::Resource {
+                    verb,
+                    group,
+                    version: "*".to_owned(),
+                    resource,
+                    subresource,
+                    namespace,
+                    name,
+                    field_selector: String::new(),
+                    label_selector: String::new(),
+                }
+            };
+            let access = roles.access(&user, &attributes);
+            assert_eq!(access.allowed, expected, "{user:?} {action:?}");
+            assert_eq!(access.reason.is_empty(), !expected, "{access:?}");
+        }
+    }
+
+    #[test]
+    fn a_role_that_cannot_be_read() {
+        let role = json!({"apiVersion": RBAC, "kind": "Role", "metadata": {"name": "a"}, "rules": 7});
+        let error = Roles::default().add(&role).unwrap_err();
+        assert!(error.starts_with(r#"the "Role" "a" cannot be read: "#), "{error}");
+    }
+}

@@ -1,0 +1,213 @@
+//! Checks variables, fields and indexes.
+
+use cel::common::ast::{Expr, IdedExpr};
+
+use super::{Checker, MAX_DEPTH, Mistake, Typed, fail};
+use crate::{
+    expression::{Expression, Index, Select, Variable},
+    functions::{Style, find},
+    types::{AUTHORIZER, RESOURCE_CHECK, Record, Type, join, optional},
+    value::Value,
+};
+
+impl Checker<'_> {
+    pub(super) fn name(&mut self, node: u64, name: &str) -> Typed {
+        let global = name.strip_prefix('.');
+        if let (None, Some((index, kind))) = (global, self.local(name)) {
+            return Ok((Expression::Local(index), kind.clone()));
+        }
+        let name = global.unwrap_or(name);
+        let (variable, kind) = match name {
+            "object" => (Variable::Object, Type::Dyn),
+            "oldObject" => (Variable::OldObject, Type::Dyn),
+            "request" => {
+                self.uses.request = true;
+                (Variable::Request, Type::Record(Record::Request))
+            }
+            "namespaceObject" => {
+                self.uses.namespace = true;
+                (Variable::NamespaceObject, Type::Record(Record::Namespace))
+            }
+            "params" if self.scope.params => (Variable::Params, Type::Dyn),
+            "authorizer" => {
+                self.uses.authorizer = true;
+                (Variable::Authorizer, AUTHORIZER)
+            }
+            _ => {
+                return match type_named(name) {
+                    Some(name) => Ok((Expression::Constant(Value::Type(name)), Type::Kind)),
+                    None => fail(node, self.undeclared(name)),
+                };
+            }
+        };
+        Ok((Expression::Variable(variable), kind))
+    }
+
+    fn undeclared(&self, name: &str) -> String {
+        let more = match (&self.scope.variables, self.scope.params) {
+            (Some(_), true) => ", params and variables",
+            (Some(_), false) => " and variables",
+            (None, _) => "",
+        };
+        let and = if more.is_empty() { " and" } else { "," };
+        format!(
+            "undeclared reference to '{name}': an expression can use object, oldObject, request, authorizer{and} \
+             namespaceObject{more} here"
+        )
+    }
+
+    /// `variables.x`.
+    fn composed(&mut self, node: u64, name: &str) -> Option<Typed> {
+        let variables = self.scope.variables.as_ref()?;
+        let found = variables
+            .iter()
+            .enumerate()
+            .find(|(_, known)| *known.name == *name);
+        let Some((index, known)) = found else {
+            let message = format!(
+                "undefined field '{name}': no variable of this name is defined before this expression"
+            );
+            return Some(fail(node, message));
+        };
+        // It is evaluated from here.
+        let height = self.depth + known.height;
+        if height > MAX_DEPTH {
+            return Some(Err(Mistake::TooDeep { limit: MAX_DEPTH }));
+        }
+        self.height = self.height.max(height);
+        Some(Ok((Expression::Composed(index), known.kind.clone())))
+    }
+
+    /// Whether the node is this global variable, not shadowed by a macro's.
+    pub(super) fn is_global(&self, node: &IdedExpr, wanted: &str) -> bool {
+        matches!(&node.expr, Expr::Ident(name) if name == wanted) && self.local(wanted).is_none()
+    }
+
+    pub(super) fn select(
+        &mut self,
+        node: u64,
+        operand: &IdedExpr,
+        field: &str,
+        optional_select: bool,
+    ) -> Typed {
+        if !optional_select && field == "requestResource" && self.is_global(operand, "authorizer") {
+            self.uses.authorizer = true;
+            return Ok((Expression::Variable(Variable::RequestResource), RESOURCE_CHECK));
+        }
+        if self.is_global(operand, "variables")
+            && let Some(typed) = self.composed(node, field)
+        {
+            let (expression, kind) = typed?;
+            return Ok(if optional_select {
+                let none = find("optional.of", Style::Global);
+                let call = none.map(|of| Expression::Call(of, [expression].into()));
+                (call.unwrap_or(Expression::Constant(Value::Null)), optional(kind))
+            } else {
+                (expression, kind)
+            });
+        }
+        if let Some(name) = self.qualified(operand, field) {
+            return Ok((Expression::Constant(Value::Type(name)), Type::Kind));
+        }
+        let (operand, kind) = self.check(operand)?;
+        let mut field_kind = field_type(node, &kind, field)?;
+        if optional_select && !matches!(field_kind, Type::Optional(_)) {
+            field_kind = optional(field_kind);
+        }
+        let select = Select {
+            operand,
+            field: field.into(),
+            optional: optional_select,
+        };
+        Ok((Expression::Select(Box::new(select)), field_kind))
+    }
+
+    pub(super) fn has(&mut self, node: u64, only: &IdedExpr) -> Typed {
+        let (operand, field) = match &only.expr {
+            Expr::Select(select) => (&select.operand, &select.field),
+            _ => {
+                return fail(
+                    node,
+                    "invalid argument to has() macro: name a field, as in has(object.spec)",
+                );
+            }
+        };
+        if self.is_global(operand, "variables")
+            && let Some(typed) = self.composed(only.id, field)
+        {
+            typed?;
+            return Ok((Expression::Constant(Value::Bool(true)), Type::Bool));
+        }
+        let (operand, kind) = self.check(operand)?;
+        field_type(only.id, &kind, field)?;
+        let select = Select {
+            operand,
+            field: field.as_str().into(),
+            optional: false,
+        };
+        Ok((Expression::Has(Box::new(select)), Type::Bool))
+    }
+
+    pub(super) fn index(
+        &mut self,
+        node: u64,
+        operand: &IdedExpr,
+        key: &IdedExpr,
+        optional_index: bool,
+    ) -> Typed {
+        let (operand, kind) = self.check(operand)?;
+        let (key, key_kind) = self.check(key)?;
+        let (inner, is_optional) = match &kind {
+            Type::Optional(inner) => (inner.as_ref(), true),
+            kind => (kind, optional_index),
+        };
+        let item = match (inner, &key_kind) {
+            (Type::Dyn | Type::Free, _) => Some(Type::Dyn),
+            (Type::List(item), Type::Int | Type::Dyn | Type::Free) => Some(item.as_ref().clone()),
+            (Type::Map(wanted, value), given) => join(wanted, given).map(|_| value.as_ref().clone()),
+            _ => None,
+        };
+        let Some(item) = item else {
+            return fail(
+                node,
+                format!("found no matching overload for '_[_]' applied to '({kind}, {key_kind})'"),
+            );
+        };
+        let index = Index {
+            operand,
+            index: key,
+            optional: optional_index,
+        };
+        Ok((
+            Expression::Index(Box::new(index)),
+            if is_optional { optional(item) } else { item },
+        ))
+    }
+}
+
+/// The types that an expression may name.
+fn type_named(name: &str) -> Option<&'static str> {
+    "bool int uint double string bytes list map null_type type optional_type"
+        .split(' ')
+        .find(|known| *known == name)
+}
+
+/// The type of a field of a value of this type.
+fn field_type(node: u64, of: &Type, field: &str) -> Result<Type, Mistake> {
+    match of {
+        Type::Dyn | Type::Free | Type::Part(_) => Ok(Type::Dyn),
+        Type::Map(_, value) => Ok(value.as_ref().clone()),
+        Type::Optional(inner) => match field_type(node, inner, field)? {
+            kind @ Type::Optional(_) => Ok(kind),
+            kind => Ok(optional(kind)),
+        },
+        Type::Record(record) => match record.field(field) {
+            Some(kind) => Ok(kind),
+            None => fail(node, format!("undefined field '{field}': {of} has no such field")),
+        },
+        other => fail(
+            node,
+            format!("type '{other}' does not support field selection: it has no field '{field}'"),
+        ),
+    }
+}

@@ -1,0 +1,218 @@
+//! Checks objects that an expression makes, `Type{field: value}`, and names of types with dots.
+
+use std::sync::Arc;
+
+use cel::common::ast::{EntryExpr, Expr, IdedExpr, StructExpr};
+
+use super::{Checker, Mistake, Typed, fail, without_optional};
+use crate::{
+    expression::{Entry, Expression},
+    functions::{Style, find},
+    types::{JSON_PATCH, Type, join, list, map},
+    value::{Map, Text, Value},
+};
+
+/// The types with a dot in their name that an expression may name.
+const QUALIFIED: [&str; 9] = [
+    "google.protobuf.Timestamp",
+    "google.protobuf.Duration",
+    "net.IP",
+    "net.CIDR",
+    "kubernetes.Quantity",
+    "kubernetes.URL",
+    "kubernetes.NamedFormat",
+    "kubernetes.Semver",
+    "kubernetes.authorization.Decision",
+];
+
+/// The root of an object to apply.
+const OBJECT: &str = "Object";
+
+/// A field of an object that an expression makes.
+struct Field<'a> {
+    node: u64,
+    name: &'a str,
+    value: Expression,
+    optional: bool,
+}
+
+impl Checker<'_> {
+    /// The type that `operand.field` names.
+    pub(super) fn qualified(&self, operand: &IdedExpr, field: &str) -> Option<&'static str> {
+        let name = format!("{}.{field}", self.dotted(operand)?);
+        QUALIFIED.into_iter().find(|known| **known == name)
+    }
+
+    fn dotted(&self, node: &IdedExpr) -> Option<String> {
+        match &node.expr {
+            Expr::Ident(name) if self.local(name).is_none() => Some(name.clone()),
+            Expr::Select(select) => Some(format!("{}.{}", self.dotted(&select.operand)?, select.field)),
+            _ => None,
+        }
+    }
+
+    pub(super) fn object(&mut self, node: u64, object: &StructExpr) -> Typed {
+        let name = object.type_name.strip_prefix('.').unwrap_or(&object.type_name);
+        let is_part = name == OBJECT
+            || name
+                .strip_prefix(OBJECT)
+                .is_some_and(|rest| rest.starts_with('.'));
+        if self.scope.mutates && is_part {
+            let fields = self.object_fields(object, |_, _| Ok(None))?;
+            return Ok((part(name, fields), Type::Part(name.into())));
+        }
+        if self.scope.mutates && name == "JSONPatch" {
+            let fields = self.object_fields(object, |node, field| match field {
+                "op" | "path" | "from" => Ok(Some(Type::String)),
+                "value" => Ok(Some(Type::Dyn)),
+                _ => fail(
+                    node,
+                    format!("undefined field '{field}': JSONPatch has op, path, from and value"),
+                ),
+            })?;
+            return Ok((part(name, fields), JSON_PATCH));
+        }
+        match name.strip_prefix("google.protobuf.") {
+            Some(name) => self.well_known(node, name, object),
+            None => fail(
+                node,
+                format!("undeclared reference to '{name}': objects of this type cannot be made here"),
+            ),
+        }
+    }
+
+    /// The fields, each with the type that `wanted` says; any type if it says none.
+    fn object_fields<'a>(
+        &mut self,
+        object: &'a StructExpr,
+        wanted: impl Fn(u64, &str) -> Result<Option<Type>, Mistake>,
+    ) -> Result<Vec<Field<'a>>, Mistake> {
+        let mut fields: Vec<Field<'a>> = Vec::with_capacity(object.entries.len());
+        for entry in &object.entries {
+            let EntryExpr::StructField(field) = &entry.expr else {
+                return fail(entry.id, "this cannot be read");
+            };
+            if fields.iter().any(|other| other.name == field.field) {
+                return fail(entry.id, format!("field '{}' is set twice", field.field));
+            }
+            let wanted = wanted(entry.id, &field.field)?;
+            let (value, kind) = self.check(&field.value)?;
+            let kind = without_optional(field.value.id, kind, field.optional)?;
+            if let Some(wanted) = wanted
+                && join(&wanted, &kind).is_none()
+            {
+                return fail(
+                    field.value.id,
+                    format!(
+                        "expected type of field '{}' is '{wanted}' but provided type is '{kind}'",
+                        field.field
+                    ),
+                );
+            }
+            fields.push(Field {
+                node: entry.id,
+                name: &field.field,
+                value,
+                optional: field.optional,
+            });
+        }
+        Ok(fields)
+    }
+
+    /// A message of protobuf that is a value of CEL.
+    fn well_known(&mut self, node: u64, name: &str, object: &StructExpr) -> Typed {
+        let known = |kind: Type| (kind.clone(), vec![("value", kind)]);
+        let moment = || vec![("seconds", Type::Int), ("nanos", Type::Int)];
+        let members = || map(Type::String, Type::Dyn);
+        let (kind, declared) = match name {
+            "BoolValue" => known(Type::Bool),
+            "BytesValue" => known(Type::Bytes),
+            "DoubleValue" | "FloatValue" => known(Type::Double),
+            "Int32Value" | "Int64Value" => known(Type::Int),
+            "UInt32Value" | "UInt64Value" => known(Type::Uint),
+            "StringValue" => known(Type::String),
+            "Duration" => (Type::Duration, moment()),
+            "Timestamp" => (Type::Timestamp, moment()),
+            "Struct" => (members(), vec![("fields", members())]),
+            "ListValue" => (list(Type::Dyn), vec![("values", list(Type::Dyn))]),
+            "Value" => (
+                Type::Dyn,
+                vec![
+                    ("null_value", Type::Dyn),
+                    ("number_value", Type::Double),
+                    ("string_value", Type::String),
+                    ("bool_value", Type::Bool),
+                    ("struct_value", members()),
+                    ("list_value", list(Type::Dyn)),
+                ],
+            ),
+            _ => {
+                return fail(
+                    node,
+                    format!(
+                        "undeclared reference to 'google.protobuf.{name}': objects of this type cannot be made here"
+                    ),
+                );
+            }
+        };
+        let mut fields = self.object_fields(object, |node, field| {
+            match declared.iter().find(|(known, _)| *known == field) {
+                Some((_, kind)) => Ok(Some(kind.clone())),
+                None => fail(
+                    node,
+                    format!("undefined field '{field}': google.protobuf.{name} has no such field"),
+                ),
+            }
+        })?;
+        if let Some(field) = fields.iter().find(|field| field.optional) {
+            return fail(field.node, "an optional field cannot be set here");
+        }
+        let constructor = match kind {
+            Type::Duration => find("@duration", Style::Global),
+            Type::Timestamp => find("@timestamp", Style::Global),
+            _ => None,
+        };
+        let Some(constructor) = constructor else {
+            let null = name == "Value" && fields.iter().any(|field| field.name == "null_value");
+            let value = fields.pop().map(|field| field.value);
+            let value = value
+                .filter(|_| !null)
+                .unwrap_or_else(|| Expression::Constant(zero(&kind)));
+            return Ok((value, kind));
+        };
+        let mut arguments = [
+            Expression::Constant(Value::Int(0)),
+            Expression::Constant(Value::Int(0)),
+        ];
+        for field in fields {
+            if let Some(argument) = arguments.get_mut(usize::from(field.name == "nanos")) {
+                *argument = field.value;
+            }
+        }
+        Ok((Expression::Call(constructor, arguments.into()), kind))
+    }
+}
+
+fn part(path: &str, fields: Vec<Field<'_>>) -> Expression {
+    let entry = |field: Field<'_>| Entry {
+        key: Expression::Constant(Value::string(field.name)),
+        value: field.value,
+        optional: field.optional,
+    };
+    Expression::Part(path.into(), fields.into_iter().map(entry).collect())
+}
+
+/// The value of a message without fields.
+fn zero(kind: &Type) -> Value<'static> {
+    match kind {
+        Type::Bool => Value::Bool(false),
+        Type::Bytes => Value::Bytes(Arc::from([])),
+        Type::Double => Value::Double(0.0),
+        Type::Int => Value::Int(0),
+        Type::Uint => Value::Uint(0),
+        Type::String => Value::String(Text::Borrowed("")),
+        Type::List(_) => Value::list(Vec::new()),
+        Type::Map(..) => Value::Map(Map::Shared(Arc::from([]))),
+        _ => Value::Null,
+    }
+}

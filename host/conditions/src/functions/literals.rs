@@ -1,0 +1,101 @@
+//! Numbers as Go's printer for English writes them, and quoted texts.
+
+use std::{fmt::Write, iter::repeat_n};
+
+/// No double has more decimals than these; Rust's formatter has a limit.
+const EXACT: usize = 1100;
+
+/// With a comma between thousands.
+pub(super) fn fixed(number: f64, precision: usize) -> String {
+    if let Some(text) = not_finite(number) {
+        return text;
+    }
+    let exact = precision.min(EXACT);
+    let mut text = format!("{:.exact$}", number.abs());
+    text.extend(repeat_n('0', precision - exact));
+    let (whole, decimals) = match text.split_once('.') {
+        Some((whole, decimals)) => (whole, format!(".{decimals}")),
+        None => (text.as_str(), String::new()),
+    };
+    let mut grouped = String::new();
+    for (place, digit) in whole.chars().enumerate() {
+        if place > 0 && (whole.len() - place).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    let sign = if number.is_sign_negative() { "-" } else { "" };
+    format!("{sign}{grouped}{decimals}")
+}
+
+/// As `1.052033 × 10⁰³`.
+pub(super) fn scientific(number: f64, precision: usize) -> String {
+    if let Some(text) = not_finite(number) {
+        return text;
+    }
+    let exact = precision.min(EXACT);
+    let text = format!("{number:.exact$e}");
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let zeros = "0".repeat(precision - exact);
+    let (sign, digits) = match exponent.strip_prefix('-') {
+        Some(digits) => ("\u{207b}", digits),
+        None => ("", exponent),
+    };
+    let raised: String = format!("{digits:0>2}")
+        .chars()
+        .map(|digit| match digit {
+            '1' => '\u{b9}',
+            '2' => '\u{b2}',
+            '3' => '\u{b3}',
+            '4' => '\u{2074}',
+            '5' => '\u{2075}',
+            '6' => '\u{2076}',
+            '7' => '\u{2077}',
+            '8' => '\u{2078}',
+            '9' => '\u{2079}',
+            _ => '\u{2070}',
+        })
+        .collect();
+    format!("{mantissa}{zeros}\u{202f}\u{d7}\u{202f}10{sign}{raised}")
+}
+
+/// What is written for a number that is not finite.
+fn not_finite(number: f64) -> Option<String> {
+    if number.is_nan() {
+        Some("NaN".to_owned())
+    } else if number.is_infinite() {
+        Some(if number > 0.0 { "∞" } else { "-∞" }.to_owned())
+    } else {
+        None
+    }
+}
+
+/// In double quotes. Go's `%q` escapes whatever cannot be printed; `strings.quote` only what has an escape of a letter.
+pub(super) fn quote(text: &str, as_go: bool) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for character in text.chars() {
+        match character {
+            '\u{7}' => quoted.push_str("\\a"),
+            '\u{8}' => quoted.push_str("\\b"),
+            '\u{c}' => quoted.push_str("\\f"),
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '\t' => quoted.push_str("\\t"),
+            '\u{b}' => quoted.push_str("\\v"),
+            '\\' => quoted.push_str("\\\\"),
+            '"' => quoted.push_str("\\\""),
+            other if as_go && other.escape_debug().len() > 1 && other != '\'' => {
+                let code = u32::from(other);
+                let _ = match code {
+                    0..0x80 => write!(quoted, "\\x{code:02x}"),
+                    0x80..0x10000 => write!(quoted, "\\u{code:04x}"),
+                    _ => write!(quoted, "\\U{code:08x}"),
+                };
+            }
+            other => quoted.push(other),
+        }
+    }
+    quoted.push('"');
+    quoted
+}

@@ -1,0 +1,380 @@
+//! A policy as the hook of a stage.
+
+use std::{fmt, sync::Arc};
+
+use admittance_admission::{
+    Authorizer, ClusterError, ClusterKind, ClusterReader, Deadline, Failure, FailureKind, FailurePolicy,
+    GroupVersionKind, Hook, Object, Patch, Request, Response, async_trait, words,
+};
+use serde_json::Value as Json;
+
+use self::findings::{Findings, Objection};
+pub use self::params::{Params, ParamsMissing, Which};
+use crate::{
+    ConditionFailure, Policy, PolicyExpression, TOTAL_COST, Validation, apply,
+    error::because,
+    first_false,
+    machine::{Fault, Halt, Machine},
+    value::Value,
+    variables::Variables,
+};
+
+mod findings;
+mod params;
+
+/// The cost limit of all validations of a policy together, of all its audit annotations, and of each of its mutations:
+/// kube-apiserver's limit.
+const POLICY_COST: u64 = 10_000_000;
+/// The longest message that an expression may give, in bytes; a longer one is not used.
+const MAX_MESSAGE: usize = 5 << 10;
+
+/// A validation action: what is done about an object that is not valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// The request is denied.
+    Deny,
+    /// The client is warned.
+    Warn,
+    /// The failure is noted in the audit log.
+    Audit,
+}
+
+words!(Action, "validation action": Deny = "Deny", Warn = "Warn", Audit = "Audit");
+
+/// How a policy is applied.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Binding {
+    /// The names of policy and binding, for messages; none for a stage of a native chain. Its messages have no names, and
+    /// an expression that fails is a failure of the stage.
+    pub names: Option<(String, String)>,
+    /// What is done about an object that is not valid. A stage of a native chain denies it.
+    pub actions: Vec<Action>,
+    /// What is done if an expression fails. For a stage of a native chain, its own failure policy decides.
+    pub failure_policy: FailurePolicy,
+    /// Where the parameters come from.
+    pub params: Option<Params>,
+}
+
+/// A policy that is applied to the requests of a stage.
+pub struct PolicyHook {
+    policy: Arc<Policy>,
+    binding: Binding,
+    authorizer: Arc<dyn Authorizer>,
+    cluster: Option<Arc<dyn ClusterReader>>,
+}
+
+impl PolicyHook {
+    /// With what its expressions may ask.
+    pub fn new(
+        policy: Arc<Policy>,
+        binding: Binding,
+        authorizer: Arc<dyn Authorizer>,
+        cluster: Option<Arc<dyn ClusterReader>>,
+    ) -> Self {
+        Self {
+            policy,
+            binding,
+            authorizer,
+            cluster,
+        }
+    }
+}
+
+impl fmt::Debug for PolicyHook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PolicyHook")
+            .field("policy", &self.policy)
+            .field("binding", &self.binding)
+            .finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Hook for PolicyHook {
+    async fn admit(&self, request: &Request, deadline: Deadline) -> Result<Response, Failure> {
+        let mut findings = Findings::default();
+        let params = match self.params(request, deadline).await? {
+            Ok(params) => params,
+            Err(why) => {
+                let why = format!("failed to configure binding: {why}");
+                findings.refusals.push(Objection::failed(why));
+                Vec::new()
+            }
+        };
+        if params.is_empty() {
+            return self.respond(request, findings, None);
+        }
+        let namespace = match self.namespace(request, deadline).await {
+            Ok(namespace) => namespace,
+            Err(why) => return self.without_namespace(request, why),
+        };
+        let mut object = request.object.clone();
+        for params in &params {
+            let inputs = Inputs {
+                request,
+                namespace: namespace.as_ref(),
+                params: params.as_ref(),
+                deadline,
+            };
+            match self.applies(inputs).await? {
+                Ok(false) => continue,
+                Ok(true) if self.policy.mutations.is_empty() => self.validate(inputs, &mut findings).await?,
+                Ok(true) => {
+                    if let Err(objection) = self.mutate(inputs, &mut object).await? {
+                        findings.refusals.push(objection);
+                    }
+                }
+                Err(objection) => findings.objections.push(objection),
+            }
+        }
+        self.respond(request, findings, object)
+    }
+}
+
+/// What the expressions of a policy see.
+#[derive(Clone, Copy)]
+struct Inputs<'a> {
+    request: &'a Request,
+    namespace: Option<&'a Json>,
+    params: Option<&'a Json>,
+    deadline: Deadline,
+}
+
+impl PolicyHook {
+    /// The parameters; one that is null if the policy is bound without. The inner error: why there are none.
+    async fn params(
+        &self,
+        request: &Request,
+        deadline: Deadline,
+    ) -> Result<Result<Vec<Option<Json>>, String>, Failure> {
+        let Some(params) = &self.binding.params else {
+            return Ok(Ok(vec![None]));
+        };
+        let Some(cluster) = &self.cluster else {
+            return Ok(Err(format!(
+                "its parameters ({}) are looked up in a cluster, and none is configured; write `cluster: {{}}`",
+                params.kind
+            )));
+        };
+        let found = params
+            .find(&**cluster, request.namespace.as_deref(), deadline)
+            .await;
+        let found = match found {
+            Ok(found) => found,
+            Err(ClusterError::Timeout) => {
+                return Err(Failure::new(FailureKind::Timeout, "no parameters in time"));
+            }
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        let mut objects = Vec::with_capacity(found.len());
+        for text in found {
+            match serde_json::from_str(&text) {
+                Ok(object) => objects.push(Some(object)),
+                Err(error) => return Ok(Err(format!("a parameter is not valid: {error}"))),
+            }
+        }
+        Ok(match (objects.is_empty(), params.missing) {
+            (true, ParamsMissing::Deny) => {
+                Err("no params found for policy binding with `Deny` parameterNotFoundAction".to_owned())
+            }
+            _ => Ok(objects),
+        })
+    }
+
+    /// The object of the request's namespace, if an expression uses it. A Namespace is in none, as in kube-apiserver.
+    /// The error says why it cannot be read.
+    async fn namespace(&self, request: &Request, deadline: Deadline) -> Result<Option<Json>, String> {
+        let (true, Some(cluster), Some(name)) =
+            (self.policy.uses_namespace(), &self.cluster, &request.namespace)
+        else {
+            return Ok(None);
+        };
+        if request.kind == GroupVersionKind::from_api_version("v1", "Namespace") {
+            return Ok(None);
+        }
+        let kind = ClusterKind::new("v1", "Namespace");
+        let found = cluster.get(&kind, None, name, deadline).await;
+        let found = found.map_err(|error| format!("namespace {name}: {error}"))?;
+        let text = found.ok_or_else(|| format!("namespace {name} not found"))?;
+        serde_json::from_str(&text)
+            .map(Some)
+            .map_err(|error| format!("namespace {name}: {error}"))
+    }
+
+    /// The answer if the namespace cannot be read. kube-apiserver then refuses the request whatever the failure policy
+    /// is.
+    fn without_namespace(&self, request: &Request, why: String) -> Result<Response, Failure> {
+        match &self.binding.names {
+            Some(names) if self.binding.failure_policy == FailurePolicy::Ignore => Ok(Response::deny(
+                self.denial(names, request, Objection::failed(why)),
+            )),
+            _ => Err(Failure::new(FailureKind::NamespaceUnknown, why)),
+        }
+    }
+
+    /// Whether the match conditions are true.
+    async fn applies(&self, inputs: Inputs<'_>) -> Result<Result<bool, Objection>, Failure> {
+        let policy = &*self.policy;
+        if policy.conditions.is_empty() {
+            return Ok(Ok(true));
+        }
+        let variables = Variables::new(inputs.request, policy.uses).with(inputs.namespace, inputs.params);
+        let mut machine = Machine::new(&variables, &[], TOTAL_COST, inputs.deadline);
+        match first_false(
+            &mut machine,
+            &policy.conditions,
+            inputs.request,
+            &*self.authorizer,
+        )
+        .await
+        {
+            Ok(first_false) => Ok(Ok(first_false.is_none())),
+            Err(_) if inputs.deadline.has_passed() => Err(too_late()),
+            Err(failed) => Ok(Err(Objection::failed(ConditionFailure::new(failed).message()))),
+        }
+    }
+
+    async fn validate(&self, inputs: Inputs<'_>, findings: &mut Findings) -> Result<(), Failure> {
+        let policy = &*self.policy;
+        let variables = Variables::new(inputs.request, policy.uses).with(inputs.namespace, inputs.params);
+        let mut machine = Machine::new(&variables, &policy.definitions, POLICY_COST, inputs.deadline);
+        for (index, validation) in policy.validations.iter().enumerate() {
+            let expression = &validation.expression;
+            match machine
+                .settle(expression.expression(), inputs.request, &*self.authorizer)
+                .await
+            {
+                Ok(Value::Bool(true)) => continue,
+                Ok(_) => {}
+                Err(fault) => {
+                    findings.objections.push(Objection {
+                        index,
+                        ..Objection::failed(reported(expression, &fault)?)
+                    });
+                    if fault == Fault::Halt(Halt::TotalCost) {
+                        return Ok(());
+                    }
+                    continue;
+                }
+            }
+            let message = self.message(&mut machine, validation, inputs).await;
+            findings.objections.push(Objection {
+                message,
+                reason: validation.reason,
+                index,
+                failed: false,
+            });
+        }
+        machine.allow(POLICY_COST);
+        for (key, expression) in &policy.audit_annotations {
+            match machine
+                .settle(expression.expression(), inputs.request, &*self.authorizer)
+                .await
+            {
+                Ok(Value::String(value)) => {
+                    let value = value.trim().to_owned();
+                    match findings.annotations.iter_mut().find(|(known, _)| known == key) {
+                        Some((_, values)) if values.contains(&value) => {}
+                        Some((_, values)) => values.push(value),
+                        None => findings.annotations.push((key.clone(), vec![value])),
+                    }
+                }
+                Ok(_) => {}
+                Err(fault) => findings
+                    .refusals
+                    .push(Objection::failed(reported(expression, &fault)?)),
+            }
+        }
+        Ok(())
+    }
+
+    /// What the message expression of a validation gives, if that is usable; else its message, or the expression.
+    async fn message<'a>(
+        &self,
+        machine: &mut Machine<'a>,
+        validation: &'a Validation,
+        inputs: Inputs<'_>,
+    ) -> String {
+        let said = match &validation.message_expression {
+            Some(said) => machine
+                .settle(said.expression(), inputs.request, &*self.authorizer)
+                .await
+                .ok(),
+            None => None,
+        };
+        if let Some(Value::String(said)) = said {
+            let said = said.trim();
+            if !said.is_empty() && said.len() <= MAX_MESSAGE && !said.contains('\n') {
+                return said.to_owned();
+            }
+        }
+        match validation.message.as_deref().map(str::trim) {
+            Some(message) if !message.is_empty() => message.to_owned(),
+            _ => format!("failed expression: {}", validation.expression.text().trim()),
+        }
+    }
+
+    /// Makes the changes one after another: each sees the object as the previous one left it.
+    async fn mutate(
+        &self,
+        inputs: Inputs<'_>,
+        object: &mut Option<Object>,
+    ) -> Result<Result<(), Objection>, Failure> {
+        let policy = &*self.policy;
+        let Some(mut current) = object.clone() else {
+            return Ok(Ok(()));
+        };
+        for mutation in &policy.mutations {
+            let next = {
+                let variables = Variables::new(inputs.request, policy.uses)
+                    .with_object(Some(&current))
+                    .with(inputs.namespace, inputs.params);
+                let mut machine = Machine::new(&variables, &policy.definitions, POLICY_COST, inputs.deadline);
+                match machine
+                    .settle(mutation.expression(), inputs.request, &*self.authorizer)
+                    .await
+                {
+                    Ok(value) => changed(&current, &value),
+                    Err(fault) => Err(reported(mutation, &fault)?),
+                }
+            };
+            match next {
+                Ok(next) => current = next,
+                Err(why) => return Ok(Err(Objection::failed(why))),
+            }
+        }
+        *object = Some(current);
+        Ok(Ok(()))
+    }
+}
+
+/// The object with the change that a mutation gives.
+fn changed(object: &Object, change: &Value<'_>) -> Result<Object, String> {
+    match change {
+        Value::List(operations) => {
+            let operations: Result<Vec<Json>, String> = operations
+                .iter()
+                .map(|operation| apply::operation(&operation))
+                .collect();
+            let patch =
+                Patch::parse(Json::Array(operations?).to_string()).map_err(|error| error.to_string())?;
+            patch.apply(object).map_err(|error| error.to_string())
+        }
+        change => {
+            let merged = apply::merged(object.value(), change)?;
+            Object::from_value(merged).ok_or_else(|| "the result is not an object".to_owned())
+        }
+    }
+}
+
+/// Why an expression failed; the outer error if that is the time.
+fn reported(expression: &PolicyExpression, fault: &Fault) -> Result<String, Failure> {
+    if *fault == Fault::Halt(Halt::Deadline) {
+        return Err(too_late());
+    }
+    Ok(because(expression.text().trim(), fault))
+}
+
+fn too_late() -> Failure {
+    Failure::new(FailureKind::Timeout, "the expressions were not evaluated in time")
+}

@@ -1,0 +1,105 @@
+//! The parameters of a policy.
+
+use admittance_admission::{
+    ClusterError, ClusterKind, ClusterQuery, ClusterReader, Deadline, LabelSelector, words,
+};
+use serde_json::Value as Json;
+
+/// The parameters of a policy: objects of the cluster. It is evaluated for each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Params {
+    /// Their kind.
+    pub kind: ClusterKind,
+    /// Their namespace; none for that of the request, or if the kind has none.
+    pub namespace: Option<String>,
+    /// Which objects they are.
+    pub which: Which,
+    /// What is done if there are none.
+    pub missing: ParamsMissing,
+}
+
+/// Which objects are parameters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// The one of this name.
+    Name(String),
+    /// Those with these labels.
+    Labels(LabelSelector),
+}
+
+/// What is done if there are no parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParamsMissing {
+    /// The policy does not apply.
+    Allow,
+    /// It has failed.
+    Deny,
+}
+
+words!(ParamsMissing, "action": Allow = "Allow", Deny = "Deny");
+
+impl Params {
+    /// The objects, as JSON.
+    pub(super) async fn find(
+        &self,
+        cluster: &dyn ClusterReader,
+        of_request: Option<&str>,
+        deadline: Deadline,
+    ) -> Result<Vec<String>, ClusterError> {
+        let namespace = self.namespace.as_deref().or(of_request);
+        let found = self.find_in(cluster, namespace, deadline).await;
+        if self.namespace.is_some() {
+            return found;
+        }
+        if namespace.is_none() {
+            let found = found?;
+            if found.iter().any(|text| has_namespace(text)) {
+                let why =
+                    "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources";
+                return Err(ClusterError::Refused(why.to_owned()));
+            }
+            return Ok(found);
+        }
+        match found {
+            Ok(found) if !found.is_empty() => Ok(found),
+            Err(error) if !matches!(error, ClusterError::Refused(_)) => Err(error),
+            // Perhaps the kind has no namespaces.
+            first => match self.find_in(cluster, None, deadline).await {
+                Err(ClusterError::Refused(_)) => first,
+                second if matches!(self.which, Which::Name(_)) => second,
+                // A list without a namespace has the objects of all namespaces.
+                second => second.map(|found| found.into_iter().filter(|text| !has_namespace(text)).collect()),
+            },
+        }
+    }
+
+    async fn find_in(
+        &self,
+        cluster: &dyn ClusterReader,
+        namespace: Option<&str>,
+        deadline: Deadline,
+    ) -> Result<Vec<String>, ClusterError> {
+        match &self.which {
+            Which::Name(name) => {
+                let found = cluster.get(&self.kind, namespace, name, deadline).await?;
+                Ok(found.into_iter().collect())
+            }
+            Which::Labels(selector) => {
+                let mut query = ClusterQuery::default();
+                query.namespace = namespace.map(str::to_owned);
+                query.label_selector = selector.to_string();
+                let page = cluster.list(&self.kind, &query, deadline).await?;
+                Ok(page.objects.iter().map(|object| object.to_string()).collect())
+            }
+        }
+    }
+}
+
+fn has_namespace(object: &str) -> bool {
+    let object: Result<Json, _> = serde_json::from_str(object);
+    object.is_ok_and(|object| {
+        object
+            .pointer("/metadata/namespace")
+            .is_some_and(|namespace| !namespace.is_null())
+    })
+}

@@ -1,0 +1,97 @@
+//! Evaluates whole expressions: with the answers of the authorizer, and the variables of a policy.
+
+use std::mem;
+
+use admittance_admission::{Authorizer, Request};
+
+use super::{Fault, Halt, Machine, Meter, Outcome};
+use crate::expression::Expression;
+
+/// A machine yields to other tasks after an expression of this cost.
+const YIELD_COST: u64 = 100_000;
+
+impl<'a> Machine<'a> {
+    /// Evaluates an expression. If it calls the authorizer, it is evaluated again when the answer has arrived, so no
+    /// thread is blocked; the cost limits allow two calls in an expression.
+    pub(crate) async fn settle(
+        &mut self,
+        expression: &'a Expression,
+        request: &Request,
+        authorizer: &dyn Authorizer,
+    ) -> Outcome<'a> {
+        let before = self.budget;
+        let outcome = loop {
+            match self.run(expression) {
+                Err(Fault::Halt(Halt::Question(question))) => {
+                    let user = question.user.as_ref().unwrap_or(&request.user);
+                    let answer = authorizer.authorize(user, &question.attributes);
+                    match tokio::time::timeout_at(self.deadline.instant(), answer).await {
+                        Ok(answer) => self.answers.insert(*question, answer),
+                        Err(_) => break Err(Fault::Halt(Halt::Deadline)),
+                    }
+                }
+                outcome => break outcome,
+            }
+        };
+        if before.saturating_sub(self.budget) >= YIELD_COST {
+            tokio::task::yield_now().await;
+        }
+        outcome
+    }
+
+    /// Evaluates an expression with a limit of its own. The cost is taken from the budget, unless it has to be evaluated
+    /// again.
+    pub(crate) fn run(&mut self, expression: &'a Expression) -> Outcome<'a> {
+        let outer = mem::replace(&mut self.meter, Meter::within(self.budget));
+        let locals = mem::take(&mut self.locals);
+        let outcome = self.evaluate(expression);
+        self.locals = locals;
+        let inner = mem::replace(&mut self.meter, outer);
+        if !matches!(outcome, Err(Fault::Halt(Halt::Question(_)))) {
+            self.budget = self.budget.saturating_sub(inner.cost);
+        }
+        outcome
+    }
+
+    /// Sets what the following expressions may cost together.
+    pub(crate) fn allow(&mut self, budget: u64) {
+        self.budget = budget;
+    }
+
+    /// A variable of the policy: evaluated when it is first used, with a cost limit of its own.
+    #[inline(never)]
+    pub(super) fn composed(&mut self, index: usize) -> Outcome<'a> {
+        self.charge(1)?;
+        if let Some(Some(known)) = self.composed.get(index) {
+            return known.clone().map_err(Fault::Error);
+        }
+        let definitions = self.definitions;
+        let Some(definition) = definitions.get(index) else {
+            return Err(Fault::error("no such attribute"));
+        };
+        let outer = self.meter.cost;
+        self.budget = self.budget.saturating_sub(outer);
+        let outcome = self.run(&definition.expression);
+        self.budget = self.budget.saturating_add(outer);
+        if self.budget < self.meter.limit {
+            self.meter.limit = self.budget;
+            self.meter.exceeded = Halt::TotalCost;
+        }
+        let because = |why: &str| {
+            format!(
+                "composited variable {:?} fails to evaluate: {why}",
+                definition.name
+            )
+        };
+        let value = match outcome {
+            Ok(value) => Ok(value),
+            Err(Fault::Error(why)) => Err(because(&why)),
+            Err(Fault::Halt(Halt::Cost)) => Err(because("operation cancelled: actual cost limit exceeded")),
+            Err(halt) => return Err(halt),
+        };
+        if let Some(slot) = self.composed.get_mut(index) {
+            *slot = Some(value.clone());
+        }
+        value.map_err(Fault::Error)
+    }
+}

@@ -1,0 +1,248 @@
+//! Policies: validations and mutations of an object, as Kubernetes' ValidatingAdmissionPolicy and
+//! MutatingAdmissionPolicy have them.
+
+use admittance_admission::words;
+
+use crate::{
+    ConditionError, MatchCondition,
+    check::{Checked, Known, Scope},
+    compile,
+    expression::{Definition, Expression},
+    types::{JSON_PATCH, Type, list},
+    variables::Uses,
+};
+
+/// A compiled policy. Its parts are compiled with a [`PolicyCompiler`], in the order in which they are written.
+#[derive(Debug, Default, PartialEq)]
+pub struct Policy {
+    pub(crate) definitions: Vec<Definition>,
+    pub(crate) uses: Uses,
+    /// The policy applies to a request if all of these are true.
+    pub conditions: Vec<MatchCondition>,
+    /// What must be true of an object.
+    pub validations: Vec<Validation>,
+    /// Notes for the audit log: the key, and an expression that gives a string, or null for none.
+    pub audit_annotations: Vec<(String, PolicyExpression)>,
+    /// The changes, made one after another.
+    pub mutations: Vec<PolicyExpression>,
+}
+
+/// One validation.
+#[derive(Debug, PartialEq)]
+pub struct Validation {
+    /// What must be true.
+    pub expression: PolicyExpression,
+    /// The message of the denial; without it, the expression.
+    pub message: Option<String>,
+    /// An expression for the message. `message` is used if its value is empty, too long or has several lines.
+    pub message_expression: Option<PolicyExpression>,
+    /// The reason and the status of the denial.
+    pub reason: DenialReason,
+}
+
+/// The reason of a denial.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DenialReason {
+    /// 401.
+    Unauthorized,
+    /// 403.
+    Forbidden,
+    /// 422.
+    #[default]
+    Invalid,
+    /// 413.
+    RequestEntityTooLarge,
+}
+
+words!(DenialReason, "reason": Unauthorized = "Unauthorized", Forbidden = "Forbidden", Invalid = "Invalid",
+    RequestEntityTooLarge = "RequestEntityTooLarge");
+
+impl DenialReason {
+    /// The HTTP status.
+    pub fn code(self) -> u16 {
+        match self {
+            Self::Unauthorized => 401,
+            Self::Forbidden => 403,
+            Self::Invalid => 422,
+            Self::RequestEntityTooLarge => 413,
+        }
+    }
+}
+
+/// What an expression of a policy gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// A value of any type: a variable.
+    Variable,
+    /// A bool.
+    Validation,
+    /// A string.
+    Message,
+    /// A string or null.
+    Annotation,
+    /// `Object{...}`, which is merged into the object as server-side apply does.
+    ApplyConfiguration,
+    /// `[JSONPatch{op: ..., path: ...}]`.
+    JsonPatch,
+}
+
+/// One compiled expression of a policy; equal to one with the same text.
+#[derive(Debug)]
+pub struct PolicyExpression {
+    text: Box<str>,
+    checked: Checked,
+}
+
+impl PolicyExpression {
+    /// As it was written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(crate) fn expression(&self) -> &Expression {
+        &self.checked.expression
+    }
+}
+
+impl PartialEq for PolicyExpression {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text && self.checked.kind == other.checked.kind
+    }
+}
+
+/// Compiles the parts of one policy.
+#[derive(Debug)]
+pub struct PolicyCompiler {
+    scope: Scope,
+    policy: Policy,
+}
+
+impl PolicyCompiler {
+    /// For a policy with or without `params`.
+    pub fn new(params: bool) -> Self {
+        Self {
+            scope: Scope {
+                variables: Some(Vec::new()),
+                params,
+                mutates: false,
+            },
+            policy: Policy::default(),
+        }
+    }
+
+    /// Compile a match condition. It sees `params`, and no variables.
+    ///
+    /// # Errors
+    ///
+    /// As [`MatchCondition::compile`].
+    pub fn condition(&mut self, name: &str, expression: &str) -> Result<MatchCondition, ConditionError> {
+        let scope = Scope {
+            params: self.scope.params,
+            ..Scope::default()
+        };
+        let condition = MatchCondition::compile_in(name, expression, &scope)?;
+        self.policy.uses = self.policy.uses.or(condition.checked.uses);
+        Ok(condition)
+    }
+
+    /// Compile another expression. It sees the variables that were defined before.
+    ///
+    /// # Errors
+    ///
+    /// Syntax and type errors, unknown names, a type that its role does not have.
+    pub fn compile(&mut self, role: Role, text: &str) -> Result<PolicyExpression, ConditionError> {
+        let wanted = match role {
+            Role::Variable => vec![],
+            Role::Validation => vec![Type::Bool],
+            Role::Message => vec![Type::String],
+            Role::Annotation => vec![Type::String, Type::Null],
+            Role::ApplyConfiguration => vec![Type::Part("Object".into())],
+            Role::JsonPatch => vec![list(JSON_PATCH), list(Type::Free)],
+        };
+        self.scope.mutates = matches!(role, Role::ApplyConfiguration | Role::JsonPatch);
+        let checked = compile::compile(text, &self.scope, &wanted)?;
+        self.policy.uses = self.policy.uses.or(checked.uses);
+        Ok(PolicyExpression {
+            text: text.into(),
+            checked,
+        })
+    }
+
+    /// Whether a variable of this name is defined.
+    pub fn is_defined(&self, name: &str) -> bool {
+        self.policy.definitions.iter().any(|known| &*known.name == name)
+    }
+
+    /// Define `variables.name` for the expressions that are compiled from now on.
+    pub fn define(&mut self, name: &str, value: PolicyExpression) {
+        if let Some(variables) = &mut self.scope.variables {
+            variables.push(Known {
+                name: name.into(),
+                kind: value.checked.kind,
+                height: value.checked.height,
+            });
+        }
+        self.policy.definitions.push(Definition {
+            name: name.into(),
+            text: value.text,
+            expression: value.checked.expression,
+        });
+    }
+
+    /// The policy with these parts, which this compiler has compiled.
+    pub fn finish(
+        self,
+        conditions: Vec<MatchCondition>,
+        validations: Vec<Validation>,
+        audit_annotations: Vec<(String, PolicyExpression)>,
+        mutations: Vec<PolicyExpression>,
+    ) -> Policy {
+        Policy {
+            conditions,
+            validations,
+            audit_annotations,
+            mutations,
+            ..self.policy
+        }
+    }
+}
+
+impl Policy {
+    /// Whether an expression may use the authorizer, so that the stage needs a cluster.
+    pub fn uses_authorizer(&self) -> bool {
+        self.uses.authorizer
+    }
+
+    /// Whether an expression reads the object of the request's namespace, which comes from the cluster.
+    pub fn uses_namespace(&self) -> bool {
+        self.uses.namespace
+    }
+
+    /// How many validations and mutations it has, as a short text.
+    pub fn summary(&self) -> String {
+        let count = |number: usize, what: &str| match number {
+            0 => None,
+            1 => Some(format!("1 {what}")),
+            _ => Some(format!("{number} {what}s")),
+        };
+        let parts = [
+            count(self.validations.len(), "validation"),
+            count(self.mutations.len(), "mutation"),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        parts.join(", ")
+    }
+
+    /// A text that is the same for equal policies.
+    pub fn identity(&self) -> String {
+        let definitions = self.definitions.iter().map(|known| &*known.text);
+        let conditions = self.conditions.iter().map(MatchCondition::expression);
+        let validations = self
+            .validations
+            .iter()
+            .map(|validation| validation.expression.text());
+        let mutations = self.mutations.iter().map(PolicyExpression::text);
+        let all = definitions.chain(conditions).chain(validations).chain(mutations);
+        all.collect::<Vec<_>>().join("\n")
+    }
+}

@@ -1,0 +1,417 @@
+//! Policies as hooks. Sources of the expectations: Kubernetes' documentation of its policies, and the dispatchers, validators
+//! and patchers of kube-apiserver.
+
+use admittance_admission::{
+    ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Failure, FailureKind, FailurePolicy,
+    Hook, LabelSelector, Requirement, Response, Verdict,
+};
+
+use super::*;
+
+/// A policy of these parts: `name = variable`, `validate expression | message | message expression`, `when condition`,
+/// `note expression`, `apply expression`, `patch expression`.
+fn policy(parts: &[&str]) -> Policy {
+    let mut compiler = PolicyCompiler::new(true);
+    let (mut conditions, mut validations, mut notes, mut mutations) = (vec![], vec![], vec![], vec![]);
+    for part in parts {
+        let (word, rest) = part.split_once(' ').unwrap();
+        let mut compile = |role, text: &str| {
+            compiler
+                .compile(role, text)
+                .unwrap_or_else(|error| panic!("{text}: {error}"))
+        };
+        match word {
+            "validate" => {
+                let mut texts = rest.split(" | ");
+                validations.push(Validation {
+                    expression: compile(Role::Validation, texts.next().unwrap()),
+                    message: texts.next().filter(|text| !text.is_empty()).map(str::to_owned),
+                    message_expression: texts.next().map(|text| compile(Role::Message, text)),
+                    reason: DenialReason::Forbidden,
+                });
+            }
+            "when" => conditions.push(compiler.condition("when", rest).unwrap()),
+            "note" => notes.push(("replicas".to_owned(), compile(Role::Annotation, rest))),
+            "apply" => mutations.push(compile(Role::ApplyConfiguration, rest)),
+            "patch" => mutations.push(compile(Role::JsonPatch, rest)),
+            name => {
+                let value = compile(Role::Variable, rest.strip_prefix("= ").unwrap());
+                compiler.define(name, value);
+            }
+        }
+    }
+    compiler.finish(conditions, validations, notes, mutations)
+}
+
+async fn admit(parts: &[&str], binding: Binding) -> Result<Response, Failure> {
+    let cluster = Arc::new(Shelf);
+    let hook = PolicyHook::new(
+        Arc::new(policy(parts)),
+        binding,
+        Arc::new(NoAuthorizer),
+        Some(cluster),
+    );
+    hook.admit(&pod(), minute()).await
+}
+
+/// Two ConfigMaps of one namespace, and a Namespace.
+#[derive(Debug)]
+struct Shelf;
+
+#[async_trait]
+impl ClusterReader for Shelf {
+    async fn get(
+        &self,
+        kind: &ClusterKind,
+        namespace: Option<&str>,
+        name: &str,
+        _: Deadline,
+    ) -> Result<Option<String>, ClusterError> {
+        Ok(match (kind.kind(), namespace, name) {
+            ("Namespace", None, "shop") => Some(
+                json!({"metadata": {"name": "shop", "labels": {"tier": "gold"},
+                       "creationTimestamp": "2024-02-29T00:00:00Z"}})
+                .to_string(),
+            ),
+            ("ConfigMap", Some("shop"), "few" | "many") => {
+                let most = if name == "few" { "2" } else { "9" };
+                Some(
+                    json!({"metadata": {"name": name, "namespace": "shop"}, "data": {"most": most}})
+                        .to_string(),
+                )
+            }
+            ("ConfigMap", None, _) => return Err(ClusterError::Refused("it is namespaced".to_owned())),
+            _ => None,
+        })
+    }
+
+    async fn list(
+        &self,
+        kind: &ClusterKind,
+        query: &ClusterQuery,
+        deadline: Deadline,
+    ) -> Result<ClusterPage, ClusterError> {
+        assert_eq!(query.label_selector, "limits in (yes)");
+        let mut page = ClusterPage::default();
+        // Without a namespace, the objects of all namespaces.
+        let namespace = query.namespace.as_deref().unwrap_or("shop");
+        for name in ["many", "few"] {
+            let found = self.get(kind, Some(namespace), name, deadline).await?;
+            page.objects.extend(found.map(Into::into));
+        }
+        Ok(page)
+    }
+}
+
+fn bound(actions: &[Action]) -> Binding {
+    Binding {
+        names: Some(("p".to_owned(), "b".to_owned())),
+        actions: actions.to_vec(),
+        ..Binding::default()
+    }
+}
+
+fn with_params(which: Which, missing: ParamsMissing) -> Binding {
+    Binding {
+        params: Some(Params {
+            kind: ClusterKind::new("v1", "ConfigMap"),
+            namespace: None,
+            which,
+            missing,
+        }),
+        ..bound(&[Action::Deny])
+    }
+}
+
+/// Verdict, warnings and annotations in one line.
+fn shown(answer: Result<Response, Failure>) -> String {
+    let response = match answer {
+        Ok(response) => response,
+        Err(failure) => return failure.to_string(),
+    };
+    let verdict = match response.verdict {
+        Verdict::Allow => "allow".to_owned(),
+        Verdict::Deny(denial) => format!("{} {}: {}", denial.code(), denial.reason, denial.message),
+        Verdict::Replace(object) => format!(
+            "{} {}",
+            object.value()["metadata"]["labels"],
+            object.value()["spec"]["containers"]
+        ),
+        Verdict::Patch(_) => unreachable!(),
+    };
+    let notes = response
+        .audit_annotations
+        .iter()
+        .map(|(key, value)| format!("{key}={value}"));
+    let extras: Vec<String> = response.warnings.iter().cloned().chain(notes).collect();
+    [vec![verdict], extras].concat().join("; ")
+}
+
+const DENIED: &str = "403 Forbidden: pods \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: ";
+
+#[tokio::test]
+async fn validations() {
+    let deny = || bound(&[Action::Deny]);
+    let ignore = || Binding {
+        failure_policy: FailurePolicy::Ignore,
+        ..deny()
+    };
+    let few = || with_params(Which::Name("few".to_owned()), ParamsMissing::Deny);
+    let none = |missing| with_params(Which::Name("none".to_owned()), missing);
+    let labelled = LabelSelector::new(vec![Requirement::equals("limits", "yes").unwrap()]);
+    let limit = [
+        "most = int(params.data.most)",
+        "validate object.spec.replicas <= variables.most |  | 'at most %d'.format([variables.most])",
+    ];
+    let table: Vec<(&[&str], Binding, String)> = vec![
+        (&["validate object.spec.replicas == 3"], deny(), "allow".into()),
+        (&["validate object.spec.replicas < 3"], deny(), format!("{DENIED}failed expression: object.spec.replicas < 3")),
+        (&["validate false | no way "], deny(), format!("{DENIED}no way")),
+        (&["validate false | no way | 'because'"], deny(), format!("{DENIED}because")),
+        // A message that fails, is empty or has several lines is not used.
+        (&["validate false | no way | string(object.nope)"], deny(), format!("{DENIED}no way")),
+        (&["validate false | no way | ' '"], deny(), format!("{DENIED}no way")),
+        (&["validate false | no way | 'a\\nb'"], deny(), format!("{DENIED}no way")),
+        (&["validate true", "validate false | second", "validate false | third"], deny(), format!("{DENIED}second")),
+        // Errors are denials too, with the reason that is usual.
+        (&["validate object.nope == 1"], deny(), "422 Invalid: pods \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: expression 'object.nope == 1' resulted in error: no such key: nope".into()),
+        (&["validate object.nope == 1"], ignore(), "allow".into()),
+        (&["validate object.nope == 1", "validate false | no"], ignore(), format!("{DENIED}no")),
+        // Variables are evaluated when they are used.
+        (&["a = object.nope", "b = 2", "c = variables.b + 1", "validate variables.c == 3 && (true || variables.a == 1)"], deny(), "allow".into()),
+        (&["a = object.nope", "validate variables.a == 1"], ignore(), "allow".into()),
+        (&["a = object.nope.x", "validate variables.a == 1"], deny(), "422 Invalid: pods \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: expression 'variables.a == 1' resulted in error: composited variable \"a\" fails to evaluate: no such key: nope".into()),
+        // Conditions.
+        (&["when object.kind == 'Service'", "validate false"], deny(), "allow".into()),
+        (&["when object.nope == 1", "validate true"], deny(), "422 Invalid: pods \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: expression 'object.nope == 1' resulted in error: no such key: nope".into()),
+        (&["when object.nope == 1", "validate false"], ignore(), "allow".into()),
+        // Actions.
+        (&["validate false | no"], bound(&[Action::Warn]), "allow; Validation failed for ValidatingAdmissionPolicy 'p' with binding 'b': no".into()),
+        (&["validate false | no"], bound(&[Action::Audit, Action::Deny]), format!("{DENIED}no; validation_failure=[{{\"message\":\"no\",\"policy\":\"p\",\"binding\":\"b\",\"expressionIndex\":0,\"validationActions\":[\"Audit\",\"Deny\"]}}]")),
+        // Audit annotations.
+        (&["note string(object.spec.replicas)"], deny(), "allow; replicas=3".into()),
+        // Parameters.
+        (&limit, few(), format!("{DENIED}at most 2")),
+        (&limit, with_params(Which::Name("many".to_owned()), ParamsMissing::Deny), "allow".into()),
+        (&limit, with_params(Which::Labels(labelled), ParamsMissing::Deny), format!("{DENIED}at most 2")),
+        (&limit, none(ParamsMissing::Allow), "allow".into()),
+        (&limit, none(ParamsMissing::Deny), "422 Invalid: pods \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction".into()),
+        (&["validate params == null"], deny(), "allow".into()),
+        // The namespace.
+        (&["validate namespaceObject.metadata.labels['tier'] == 'gold' && namespaceObject.metadata.creationTimestamp < timestamp('2024-03-01T00:00:00Z')"], deny(), "allow".into()),
+        // Without names, as a stage of a native chain.
+        (&["validate false | no"], Binding::default(), "403 Forbidden: no".into()),
+        (&["validate object.nope == 1", "validate false | no"], Binding::default(), "403 Forbidden: no".into()),
+        (&["validate object.nope == 1"], Binding::default(), "error: expression 'object.nope == 1' resulted in error: no such key: nope".into()),
+    ];
+    for (parts, binding, expected) in table {
+        assert_eq!(shown(admit(parts, binding).await), expected, "{parts:?}");
+    }
+}
+
+#[tokio::test]
+async fn requests_whose_namespace_or_parameters_cannot_be_found() {
+    let labelled = LabelSelector::new(vec![Requirement::equals("limits", "yes").unwrap()]);
+    let refused = |why: &str| {
+        format!(
+            "422 Invalid: pods \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: {why}"
+        )
+    };
+    let unknown = "namespace nowhere not found";
+    let ignored = Binding {
+        failure_policy: FailurePolicy::Ignore,
+        ..bound(&[Action::Warn])
+    };
+    // (kind and namespace of the object, binding, what comes of it)
+    for (kind, namespace, binding, expected) in [
+        (
+            "Pod",
+            Some("nowhere"),
+            bound(&[Action::Warn]),
+            format!("namespace-unknown: {unknown}"),
+        ),
+        (
+            "Pod",
+            Some("nowhere"),
+            Binding::default(),
+            format!("namespace-unknown: {unknown}"),
+        ),
+        // The failure policy of a policy does not apply.
+        ("Pod", Some("nowhere"), ignored, refused(unknown)),
+        // A Namespace is in none.
+        (
+            "Namespace",
+            Some("nowhere"),
+            bound(&[Action::Deny]),
+            "allow".to_owned(),
+        ),
+        ("Pod", None, bound(&[Action::Deny]), "allow".to_owned()),
+        (
+            "Pod",
+            None,
+            with_params(Which::Labels(labelled), ParamsMissing::Allow),
+            refused(
+                "failed to configure binding: refused: cannot use namespaced paramRef in policy binding that matches \
+                 cluster-scoped resources",
+            ),
+        ),
+    ] {
+        let hook = PolicyHook::new(
+            Arc::new(policy(&["validate namespaceObject == null"])),
+            binding,
+            Arc::new(NoAuthorizer),
+            Some(Arc::new(Shelf)),
+        );
+        let mut request = pod();
+        request.kind.kind = kind.to_owned();
+        request.namespace = namespace.map(str::to_owned);
+        let shown = shown(hook.admit(&request, minute()).await);
+        assert_eq!(shown, expected, "{kind} in {namespace:?}");
+    }
+}
+
+#[tokio::test]
+async fn mutations() {
+    const OLD: &str = r#"{"app":"web","tier":"front"}"#;
+    let container = r#"{"name":"a","image":"one","resources":{"limits":{"memory":"2Gi"}}}"#;
+    let table: Vec<(&[&str], String)> = vec![
+        (
+            &["apply Object{metadata: Object.metadata{labels: {'team': request.userInfo.username}}}"],
+            format!(r#"{{"app":"web","tier":"front","team":"alice"}} [{container},{{"name":"b","image":"two"}}]"#),
+        ),
+        // Items with the same key are merged, others are added.
+        (
+            &["apply Object{spec: Object.spec{containers: [Object.spec.containers{name: 'b', image: 'three'}, Object.spec.containers{name: 'c'}]}}"],
+            format!(r#"{OLD} [{container},{{"name":"b","image":"three"}},{{"name":"c"}}]"#),
+        ),
+        // Each sees what the previous one made.
+        (
+            &[
+                "n = size(object.metadata.labels)",
+                "apply Object{metadata: Object.metadata{labels: {'n': string(variables.n)}}}",
+                "patch [JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('a/b'), value: string(variables.n)}, JSONPatch{op: 'remove', path: '/spec/containers/1'}]",
+            ],
+            format!(r#"{{"app":"web","tier":"front","n":"2","a/b":"3"}} [{container}]"#),
+        ),
+        (&["patch object.kind == 'Job' ? [JSONPatch{op: 'remove', path: '/spec'}] : []"], "allow".into()),
+        (&["apply Object{metadata: Object.metadata{?labels: object.?nope}}"], "allow".into()),
+        (&["apply Object{}"], "allow".into()),
+        (&["when false", "apply Object{kind: 'Job'}"], "allow".into()),
+        (&["patch [JSONPatch{op: 'remove', path: '/nope'}]"], "422 Invalid: pods \"web\" is forbidden: policy 'p' with binding 'b' denied request: ".into()),
+        (&["apply Object{kind: 'Job'}"], "422 Invalid: pods \"web\" is forbidden: policy 'p' with binding 'b' denied request: the ApplyConfiguration may not change kind".into()),
+        (&["apply Object{spec: Object.metadata{name: 'a'}}"], "422 Invalid: pods \"web\" is forbidden: policy 'p' with binding 'b' denied request: unexpected type name \"Object.metadata\", expected \"Object.spec\"".into()),
+        (&["apply Object{spec: Object.spec{tolerations: [Object.spec.tolerations{key: 'a'}]}}"], "422 Invalid: pods \"web\" is forbidden: policy 'p' with binding 'b' denied request: invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: .spec.tolerations".into()),
+        (&["apply Object{spec: Object.spec{nodeSelector: {'a': 'b'}}}"], "422 Invalid: pods \"web\" is forbidden: policy 'p' with binding 'b' denied request: invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: .spec.nodeSelector".into()),
+        (&["apply Object{metadata: Object.metadata{name: string(object.nope)}}"], "422 Invalid: pods \"web\" is forbidden: policy 'p' with binding 'b' denied request: expression 'Object{metadata: Object.metadata{name: string(object.nope)}}' resulted in error: no such key: nope".into()),
+    ];
+    for (parts, expected) in table {
+        let shown = shown(admit(parts, bound(&[])).await);
+        assert!(shown.starts_with(&expected), "{parts:?}: {shown}");
+    }
+}
+
+#[test]
+fn types_of_parts() {
+    let mut compiler = PolicyCompiler::new(false);
+    let value = compiler.compile(Role::Variable, "[1, 2]").unwrap();
+    compiler.define("numbers", value);
+    for (role, text, expected) in [
+        (Role::Validation, "1", "must evaluate to bool but got int"),
+        (Role::Message, "1", "must evaluate to string but got int"),
+        (Role::Message, "object.x", "must evaluate to string but got dyn"),
+        (
+            Role::Annotation,
+            "1",
+            "must evaluate to string or null but got int",
+        ),
+        (
+            Role::ApplyConfiguration,
+            "Object.spec{}",
+            "must evaluate to Object but got Object.spec",
+        ),
+        (
+            Role::ApplyConfiguration,
+            "{'a': 1}",
+            "must evaluate to Object but got map(string, int)",
+        ),
+        (Role::JsonPatch, "[1]", "must evaluate to list(JSONPatch)"),
+        (
+            Role::JsonPatch,
+            "[JSONPatch{op: 1}]",
+            "expected type of field 'op' is 'string'",
+        ),
+        (
+            Role::JsonPatch,
+            "[JSONPatch{verb: 'add'}]",
+            "undefined field 'verb'",
+        ),
+        (Role::Validation, "variables.nope == 1", "undefined field 'nope'"),
+        (
+            Role::Validation,
+            "variables.numbers == 'a'",
+            "'_==_' applied to '(list(int), string)'",
+        ),
+        (
+            Role::Validation,
+            "params.x == 1",
+            "undeclared reference to 'params'",
+        ),
+        (
+            Role::Validation,
+            "Object{} != null",
+            "undeclared reference to 'Object'",
+        ),
+    ] {
+        let error = compiler.compile(role, text).map(drop).unwrap_err().to_string();
+        assert!(error.contains(expected), "{text}: {error}");
+    }
+    assert!(compiler.condition("a", "variables.numbers == []").is_err());
+}
+
+#[test]
+fn variables_do_not_nest_without_end() {
+    let mut compiler = PolicyCompiler::new(false);
+    let mut last = "1".to_owned();
+    let mut refused = None;
+    for number in 0..64 {
+        match compiler.compile(Role::Variable, &format!("{last}{}", "+1".repeat(20))) {
+            Ok(value) => compiler.define(&format!("v{number}"), value),
+            Err(error) => {
+                refused = Some((number, error));
+                break;
+            }
+        }
+        last = format!("variables.v{number}");
+    }
+    assert_eq!(refused, Some((9, ConditionError::TooDeep { limit: 200 })));
+}
+
+#[tokio::test]
+async fn expressions_of_a_policy_have_a_limit_together() {
+    // About 800,000 each.
+    let costly = "validate lists.range(100).all(x, lists.range(1000).all(y, x + y >= 0))";
+    let expected =
+        "validation failed due to running out of cost budget, no further validation rules will be run";
+    let shown_of =
+        |parts: Vec<&'static str>| async move { shown(admit(&parts, bound(&[Action::Deny])).await) };
+    assert_eq!(shown_of(vec![costly; 5]).await, "allow");
+    let shown = shown_of(vec![costly; 20]).await;
+    assert!(shown.ends_with(expected), "{shown}");
+}
+
+#[tokio::test]
+async fn a_deadline_ends_a_policy() {
+    let hook = PolicyHook::new(
+        Arc::new(policy(&[
+            "validate lists.range(900).all(x, lists.range(900).all(y, true))",
+        ])),
+        bound(&[Action::Deny]),
+        Arc::new(NoAuthorizer),
+        None,
+    );
+    let failure = hook
+        .admit(&pod(), Deadline::after(Duration::ZERO))
+        .await
+        .unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Timeout);
+}

@@ -1,0 +1,306 @@
+//! `ValidatingAdmissionPolicy`, `MutatingAdmissionPolicy` and their bindings.
+
+use std::{sync::Arc, time::Duration};
+
+use admittance_admission::{
+    ClusterKind, FailurePolicy, LabelSelector, MatchPolicy, Phase, Reinvocation, Rule, StageSpec,
+};
+use admittance_conditions::{Action, Binding, Params, ParamsMissing, Policy, Which};
+
+use super::{read_kind, read_name, rules};
+use crate::{
+    Location, cel,
+    document::{Fields, Mistake, Mistakes, Node, quoted, readers},
+    model::{CelDefinition, ChainDefinition, HookDefinition, StageDefinition},
+    names,
+    selectors::{self, Syntax},
+};
+
+#[cfg(test)]
+mod tests;
+
+/// The timeout of a stage: that of a webhook.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A policy.
+#[derive(Debug)]
+pub(crate) struct PolicyDocument {
+    pub(crate) name: String,
+    pub(crate) source: Location,
+    phase: Phase,
+    policy: Arc<Policy>,
+    params: Option<ClusterKind>,
+    constraints: Constraints,
+    failure_policy: FailurePolicy,
+    reinvocation: Reinvocation,
+}
+
+/// The binding of a policy.
+#[derive(Debug)]
+pub(crate) struct BindingDocument {
+    pub(crate) name: String,
+    pub(crate) source: Location,
+    phase: Phase,
+    policy: String,
+    /// Where the policy is named.
+    at: (Location, String),
+    params: Option<ParamRef>,
+    constraints: Constraints,
+    actions: Vec<Action>,
+}
+
+#[derive(Clone, Debug)]
+struct ParamRef {
+    namespace: Option<String>,
+    which: Which,
+    missing: ParamsMissing,
+}
+
+/// `matchConstraints` of a policy, `matchResources` of a binding.
+#[derive(Clone, Debug, Default)]
+struct Constraints {
+    rules: Vec<Rule>,
+    exclude: Vec<Rule>,
+    namespaces: LabelSelector,
+    objects: LabelSelector,
+}
+
+/// A policy, as far as it could be read.
+pub(crate) fn read_policy(root: &Node<'_>, phase: Phase, mistakes: &mut Mistakes) -> Option<PolicyDocument> {
+    let (name, mut spec) = read_head(root, mistakes)?;
+    let params = spec.get_optional("paramKind", read_kind, mistakes);
+    let has_params = spec.has("paramKind");
+    let fix = "say which requests the policy is for: `matchConstraints: { resourceRules: [...] }`";
+    let constraints = spec.required("matchConstraints", fix, mistakes);
+    let constraints = constraints.and_then(|node| read_constraints(&node, true, mistakes));
+    let failure_policy = spec.get("failurePolicy", FailurePolicy::default(), Node::word, mistakes);
+    let foreign: &[&'static str] = match phase {
+        Phase::Validating => &["mutations", "reinvocationPolicy"],
+        Phase::Mutating => &["validations", "auditAnnotations"],
+    };
+    for &field in foreign {
+        spec.refuse(
+            field,
+            "a policy of this kind has no such field",
+            "remove it",
+            mistakes,
+        );
+    }
+    let reinvocation = match phase {
+        Phase::Mutating => {
+            let fix = "write Never or IfNeeded";
+            let policy = spec.get_required("reinvocationPolicy", fix, Node::word, mistakes);
+            policy.unwrap_or_default()
+        }
+        Phase::Validating => Reinvocation::Never,
+    };
+    let before = mistakes.len();
+    let policy = cel::read_policy(&mut spec, has_params, mistakes);
+    let has_expressions = !policy.validations.is_empty()
+        || !policy.audit_annotations.is_empty()
+        || !policy.mutations.is_empty();
+    if mistakes.len() == before && !has_expressions {
+        let fix = match phase {
+            Phase::Validating => "write `validations` or `auditAnnotations`",
+            Phase::Mutating => "write `mutations`",
+        };
+        spec.node().wrong("the policy has no expressions", fix, mistakes);
+    }
+    spec.finish(mistakes);
+    Some(PolicyDocument {
+        name: name?,
+        source: root.location(),
+        phase,
+        policy: Arc::new(policy),
+        params,
+        constraints: constraints?,
+        failure_policy,
+        reinvocation,
+    })
+}
+
+/// A binding, as far as it could be read.
+pub(crate) fn read_binding(
+    root: &Node<'_>,
+    phase: Phase,
+    mistakes: &mut Mistakes,
+) -> Option<BindingDocument> {
+    let (name, mut spec) = read_head(root, mistakes)?;
+    let policy_node = spec.required("policyName", "name the policy", mistakes);
+    let policy = policy_node
+        .as_ref()
+        .and_then(|node| node.parse_with(names::subdomain, mistakes));
+    let params = spec.get_optional("paramRef", read_param_ref, mistakes);
+    let read = |node: &Node<'_>, mistakes: &mut Mistakes| read_constraints(node, false, mistakes);
+    let constraints = spec.get_or_default("matchResources", read, mistakes);
+    let actions = match phase {
+        Phase::Validating => {
+            let fix = "list Deny, Warn, Audit, or Audit with one of the others";
+            spec.get_required("validationActions", fix, read_actions, mistakes)
+        }
+        Phase::Mutating => Some(Vec::new()),
+    };
+    spec.finish(mistakes);
+    let node = policy_node?;
+    Some(BindingDocument {
+        name: name?,
+        source: root.location(),
+        phase,
+        policy: policy?,
+        at: (node.location(), node.path().to_owned()),
+        params,
+        constraints,
+        actions: actions?,
+    })
+}
+
+/// The name of a document, and its `spec`.
+fn read_head<'a>(root: &Node<'a>, mistakes: &mut Mistakes) -> Option<(Option<String>, Fields<'a>)> {
+    let mut fields = root.object(mistakes)?;
+    fields.ignore(&["apiVersion", "kind", "status"]);
+    let name = fields.get_required("metadata", "write `metadata: { name: ... }`", read_name, mistakes);
+    let spec = fields.get_required("spec", "write what it does", Node::object, mistakes);
+    fields.finish(mistakes);
+    Some((name, spec?))
+}
+
+fn read_constraints(node: &Node<'_>, needs_rules: bool, mistakes: &mut Mistakes) -> Option<Constraints> {
+    let mut fields = node.object(mistakes)?;
+    let match_policy = fields.get("matchPolicy", MatchPolicy::default(), Node::word, mistakes);
+    let read =
+        |node: &Node<'_>, mistakes: &mut Mistakes| Some(rules::read_named(node, match_policy, mistakes));
+    let rules = if needs_rules {
+        let fix = "list the rules of the requests that the policy is for";
+        let read = |node: &Node<'_>, mistakes: &mut Mistakes| {
+            node.filled_list(fix, mistakes)?;
+            read(node, mistakes)
+        };
+        fields
+            .get_required("resourceRules", fix, read, mistakes)
+            .unwrap_or_default()
+    } else {
+        fields.get_or_default("resourceRules", read, mistakes)
+    };
+    let exclude = fields.get_or_default("excludeResourceRules", read, mistakes);
+    let namespaces = selectors::labels_of(&mut fields, "namespaceSelector", Syntax::Kubernetes, mistakes);
+    let objects = selectors::labels_of(&mut fields, "objectSelector", Syntax::Kubernetes, mistakes);
+    fields.finish(mistakes);
+    Some(Constraints {
+        rules,
+        exclude,
+        namespaces,
+        objects,
+    })
+}
+
+fn read_param_ref(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ParamRef> {
+    let mut fields = node.object(mistakes)?;
+    let name = fields.get_optional("name", readers::text, mistakes);
+    let has_selector = fields.has("selector");
+    let selector = selectors::labels_of(&mut fields, "selector", Syntax::Kubernetes, mistakes);
+    let namespace = fields.get_optional("namespace", readers::parse_with(names::subdomain), mistakes);
+    let fix = "write Allow or Deny";
+    let missing = fields.get_required("parameterNotFoundAction", fix, Node::word, mistakes);
+    if fields.has("name") == has_selector {
+        let message = "the parameters are named by one of `name` and `selector`";
+        node.wrong(message, "write one of the two", mistakes);
+    }
+    fields.finish(mistakes);
+    Some(ParamRef {
+        namespace,
+        which: match name {
+            Some(name) => Which::Name(name),
+            None => Which::Labels(selector),
+        },
+        missing: missing?,
+    })
+}
+
+fn read_actions(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Action>> {
+    let twice = "the action is listed twice";
+    let actions: Vec<Action> = node.different_words("list Deny, Warn or Audit", twice, mistakes)?;
+    if actions.contains(&Action::Deny) && actions.contains(&Action::Warn) {
+        let message = "Deny and Warn exclude each other: the client would get the same message twice";
+        node.wrong(message, "remove one of them", mistakes);
+    }
+    Some(actions)
+}
+
+impl BindingDocument {
+    /// Pushes a mistake if its policy is not among these.
+    pub(crate) fn check(&self, policies: &[PolicyDocument], mistakes: &mut Mistakes) {
+        if policies.iter().any(|policy| self.binds(policy)) {
+            return;
+        }
+        let kind = match self.phase {
+            Phase::Validating => "ValidatingAdmissionPolicy",
+            Phase::Mutating => "MutatingAdmissionPolicy",
+        };
+        let (location, path) = self.at.clone();
+        mistakes.push(Mistake {
+            location,
+            path,
+            message: format!("there is no {kind} {}", quoted(&self.policy)),
+            fix: "add its document, or correct the name".to_owned(),
+        });
+    }
+
+    fn binds(&self, policy: &PolicyDocument) -> bool {
+        (self.phase, &self.policy) == (policy.phase, &policy.name)
+    }
+}
+
+impl PolicyDocument {
+    /// The chain of the policy. Its bindings among these are its stages, by their names.
+    pub(crate) fn chain(&self, bindings: &[BindingDocument]) -> ChainDefinition {
+        let mut bindings: Vec<_> = bindings.iter().filter(|binding| binding.binds(self)).collect();
+        bindings.sort_by(|one, other| one.name.cmp(&other.name));
+        ChainDefinition {
+            name: self.name.clone(),
+            phase: self.phase,
+            source: self.source.clone(),
+            rules: self.constraints.rules.clone(),
+            stages: bindings.into_iter().map(|binding| self.stage(binding)).collect(),
+            warnings: Vec::new(),
+        }
+    }
+
+    fn stage(&self, binding: &BindingDocument) -> StageDefinition {
+        let Constraints {
+            rules,
+            exclude,
+            namespaces,
+            objects,
+        } = binding.constraints.clone();
+        let namespaces = self.constraints.namespaces.clone().and(namespaces);
+        let mut spec = StageSpec::new(binding.name.as_str());
+        spec.rules = rules;
+        spec.exclude_rules = [self.constraints.exclude.clone(), exclude].concat();
+        spec.namespace_selector = selectors::namespaces_with(namespaces);
+        spec.object_selector = self.constraints.objects.clone().and(objects);
+        spec.failure_policy = self.failure_policy;
+        spec.timeout = TIMEOUT;
+        spec.reinvocation = self.reinvocation;
+        let params = self.params.clone().zip(binding.params.clone());
+        let hook = HookDefinition::Cel(CelDefinition {
+            policy: Arc::clone(&self.policy),
+            binding: Binding {
+                names: Some((self.name.clone(), binding.name.clone())),
+                actions: binding.actions.clone(),
+                failure_policy: self.failure_policy,
+                params: params.map(|(kind, at)| Params {
+                    kind,
+                    namespace: at.namespace,
+                    which: at.which,
+                    missing: at.missing,
+                }),
+            },
+        });
+        StageDefinition {
+            spec,
+            hook,
+            candidate: None,
+            location: binding.source.clone(),
+        }
+    }
+}

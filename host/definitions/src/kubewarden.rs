@@ -1,0 +1,196 @@
+//! Policies of Kubewarden: `ClusterAdmissionPolicy` and `AdmissionPolicy`.
+//!
+//! Each is a chain with one stage, as each is a webhook of its own in Kubewarden, and has its webhook's name.
+
+use std::time::Duration;
+
+use admittance_admission::{
+    FailurePolicy, MatchPolicy, Mode, ModuleReference, NamespaceSelector, Phase, Reinvocation, SideEffects,
+    StageSpec,
+};
+use serde_json::{Map, Value as Json};
+
+use crate::{
+    Mistake, conditions,
+    document::{Fields, Mistakes, Node, readers},
+    kubernetes::{KEPT_METADATA, read_kind, rules},
+    model::{ChainDefinition, HookDefinition, PluginDefinition, StageDefinition},
+    names, plugin,
+    selectors::{self, Syntax},
+};
+
+/// The policies that are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Policy {
+    /// `ClusterAdmissionPolicy`
+    Cluster,
+    /// `AdmissionPolicy`, for one namespace
+    Namespaced,
+}
+
+/// The default of Kubewarden's policy server for one evaluation.
+const EVALUATION: Duration = Duration::from_secs(2);
+/// The default of `timeoutSeconds`.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The registry scheme may be left out.
+const REGISTRY: &str = "registry://";
+
+/// The values of `mode`.
+const MODES: [(&str, Mode); 2] = [("protect", Mode::Enforce), ("monitor", Mode::Audit)];
+
+/// A chain, as far as it could be read; missing parts were reported.
+pub(crate) fn read(root: &Node<'_>, policy: Policy, mistakes: &mut Mistakes) -> Option<ChainDefinition> {
+    let mut fields = root.object(mistakes)?;
+    fields.ignore(&["apiVersion", "kind", "status"]);
+    let fix = "name the policy: `metadata: { name: ... }`";
+    let read_names = |node: &Node<'_>, mistakes: &mut Mistakes| read_metadata(node, policy, mistakes);
+    let names = fields.get_required("metadata", fix, read_names, mistakes);
+    let spec = fields.get_required(
+        "spec",
+        "write the policy's module and rules",
+        Node::object,
+        mistakes,
+    );
+    fields.finish(mistakes);
+    let (stage_name, namespace) = names.clone().unwrap_or_default();
+    let mut warnings = Vec::new();
+    let (phase, mut stage) = read_spec(spec?, stage_name, policy, &mut warnings, mistakes)?;
+    let name = match names? {
+        (name, Some(namespace)) => format!("namespaced-{namespace}-{name}"),
+        (name, None) => format!("clusterwide-{name}"),
+    };
+    stage.location = root.location();
+    if let Some(namespace) = namespace {
+        stage.spec.namespace_selector = Some(NamespaceSelector::In(vec![namespace]));
+    }
+    let rules = stage.spec.rules.clone();
+    Some(ChainDefinition {
+        name,
+        phase,
+        source: root.location(),
+        // Without rules it is never called; without rules here it would always be.
+        stages: if rules.is_empty() { Vec::new() } else { vec![stage] },
+        rules,
+        warnings,
+    })
+}
+
+/// The name, and the namespace of a policy for one.
+fn read_metadata(
+    metadata: &Node<'_>,
+    policy: Policy,
+    mistakes: &mut Mistakes,
+) -> Option<(String, Option<String>)> {
+    let mut fields = metadata.object(mistakes)?;
+    let read = || readers::parse_with(names::subdomain);
+    let name = fields.get_required("name", "name the policy", read(), mistakes);
+    let namespace = match policy {
+        Policy::Namespaced => {
+            let fix = "name the namespace whose objects it is for";
+            fields.get_required("namespace", fix, read(), mistakes).map(Some)
+        }
+        Policy::Cluster => {
+            fields.ignore(&["namespace"]);
+            Some(None)
+        }
+    };
+    fields.ignore(&KEPT_METADATA);
+    fields.finish(mistakes);
+    Some((name?, namespace?))
+}
+
+/// The phase, and the stage.
+fn read_spec(
+    mut fields: Fields<'_>,
+    name: String,
+    policy: Policy,
+    warnings: &mut Vec<Mistake>,
+    mistakes: &mut Mistakes,
+) -> Option<(Phase, StageDefinition)> {
+    fields.ignore(&["backgroundAudit"]);
+    if let Some(server) = fields.optional("policyServer")
+        && server.string(mistakes).is_some_and(|server| server != "default")
+    {
+        let message =
+            format!("policy {name}: `policyServer` has no meaning here: this program runs every policy");
+        warnings.push(Mistake {
+            location: server.location(),
+            path: server.path().to_owned(),
+            message,
+            fix: "remove it, or give the policies of a server a program of their own".to_owned(),
+        });
+    }
+    let phase = match fields.get("mutating", false, Node::boolean, mistakes) {
+        true => Phase::Mutating,
+        false => Phase::Validating,
+    };
+    let fix = "write where the policy is, `registry://ghcr.io/kubewarden/policies/pod-privileged:v1.0.0`";
+    let source = fields.get_required("module", fix, read_module, mistakes);
+    let settings = fields.get("settings", Json::Object(Map::new()), read_settings, mistakes);
+    let kinds = fields.get("contextAwareResources", Vec::new(), Node::list, mistakes);
+    let kinds: Vec<_> = kinds
+        .iter()
+        .filter_map(|kind| read_kind(kind, mistakes))
+        .collect();
+    let match_policy = fields.get("matchPolicy", MatchPolicy::Equivalent, Node::word, mistakes);
+    let read_rules =
+        |node: &Node<'_>, mistakes: &mut Mistakes| Some(rules::read(node, match_policy, mistakes));
+    let mut spec = StageSpec::new(name);
+    let rules = fields.get_required("rules", "say which requests it is for", read_rules, mistakes);
+    if policy == Policy::Cluster {
+        let namespaces = selectors::labels_of(&mut fields, "namespaceSelector", Syntax::Kubernetes, mistakes);
+        spec.namespace_selector = selectors::namespaces_with(namespaces);
+    }
+    spec.object_selector = selectors::labels_of(&mut fields, "objectSelector", Syntax::Kubernetes, mistakes);
+    spec.match_conditions = conditions::read(&mut fields, mistakes);
+    spec.failure_policy = fields.get("failurePolicy", FailurePolicy::Fail, Node::word, mistakes);
+    spec.timeout = read_timeout(&mut fields, mistakes);
+    let read_mode = |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of("mode", &MODES, mistakes);
+    spec.mode = fields.get("mode", Mode::Enforce, read_mode, mistakes);
+    spec.side_effects = fields.get("sideEffects", SideEffects::None, Node::word, mistakes);
+    spec.reinvocation = Reinvocation::Never;
+    spec.message = fields
+        .get_optional("message", readers::text, mistakes)
+        .map(Into::into);
+    fields.finish(mistakes);
+    spec.rules = rules?;
+    let mut plugin = PluginDefinition::new(source?);
+    plugin.settings = settings;
+    plugin.allow.cluster.extend(kinds);
+    Some((
+        phase,
+        StageDefinition {
+            spec,
+            ..StageDefinition::new("", HookDefinition::Plugin(plugin))
+        },
+    ))
+}
+
+/// `timeoutEvalSeconds`, within `timeoutSeconds`.
+fn read_timeout(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Duration {
+    let mut seconds = |name: &'static str, range, default: Duration| {
+        let read = readers::integer::<u8>(range);
+        let seconds = fields.get_optional(name, read, mistakes);
+        seconds.map_or(default, |seconds| Duration::from_secs(seconds.into()))
+    };
+    let evaluation = seconds("timeoutEvalSeconds", 1..=30, EVALUATION);
+    evaluation.min(seconds("timeoutSeconds", 2..=30, TIMEOUT))
+}
+
+/// A reference; one without a scheme names an artifact in a registry.
+fn read_module(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ModuleReference> {
+    let text = node.text(mistakes)?;
+    if text.contains("://") {
+        return plugin::read_source(node, mistakes);
+    }
+    node.accept(format!("{REGISTRY}{text}").parse(), mistakes)
+}
+
+fn read_settings(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Json> {
+    node.object(mistakes)?;
+    Some(node.json())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,256 @@
+//! The API of Kubernetes itself, for a front door in front of API servers.
+
+mod options;
+mod target;
+
+use admittance_admission::{GroupVersionKind, Object, Operation, Request, SpellingError, UserInfo};
+use bytes::Bytes;
+use http::{
+    Method, Response,
+    header::{CONTENT_TYPE, UPGRADE},
+    request::Parts,
+};
+
+pub use self::target::{ResourceTarget, Target};
+use crate::{
+    Class, Dialect, End, Inspection, Reading, Rejection, RejectionKind,
+    review::{is_never_hooked, refusal_reply},
+    status_reply,
+};
+
+/// The dialect of the Kubernetes API. Lives as long as the front door.
+///
+/// A request is identified by its method and path. Creations and updates are read from the body. What is not in the body
+/// comes from extensions of the request: the user ([`UserInfo`]), and for updates, patches and deletions the object that
+/// the API server has stored ([`StoredState`]).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KubernetesApi;
+
+/// The object of a request as the API server has stored it: an extension of the request.
+#[derive(Clone, Debug, Default)]
+pub struct StoredState {
+    /// The object before the request. None: there is none yet.
+    pub object: Option<Object>,
+    /// Of a patch: the object that would result from it.
+    pub patched: Option<Object>,
+}
+
+impl KubernetesApi {
+    /// The operation of a request that changes or connects to a resource; `None` for a read.
+    fn operation(head: &Parts, target: &ResourceTarget) -> Result<Option<Operation>, Rejection> {
+        if target.is_connect() {
+            return Ok(Some(Operation::Connect));
+        }
+        let is_upgrade = head.headers.contains_key(UPGRADE) && target.subresource.is_some();
+        Ok(Some(match head.method {
+            Method::GET | Method::HEAD | Method::OPTIONS => {
+                return Ok(is_upgrade.then_some(Operation::Connect));
+            }
+            // An API server writes the subresource; one behind it may open a connection.
+            _ if is_upgrade => {
+                let message = "a write to a subresource must not ask to switch protocols";
+                return Err(Rejection::new(RejectionKind::Ambiguous, message));
+            }
+            Method::POST => Operation::Create,
+            Method::DELETE => Operation::Delete,
+            // Both may create an object.
+            Method::PUT | Method::PATCH => match head.extensions.get::<StoredState>() {
+                Some(StoredState { object: None, .. }) => Operation::Create,
+                _ => Operation::Update,
+            },
+            _ => {
+                let message = format!("the Kubernetes API has no method {}", head.method);
+                return Err(Rejection::new(RejectionKind::Malformed, message));
+            }
+        }))
+    }
+}
+
+impl Dialect for KubernetesApi {
+    fn classify(&self, head: &Parts) -> Class {
+        let target = match Target::of(head.uri.path()) {
+            Ok(Target::Resource(target)) => target,
+            Ok(Target::Other) => return Class::Pass,
+            Err(rejection) => return Class::Refuse(rejection),
+        };
+        match Self::operation(head, &target) {
+            Err(rejection) => Class::Refuse(rejection),
+            Ok(Some(operation)) if !is_never_hooked(&target.resource) => {
+                let mut inspection = Inspection::new(operation);
+                inspection.resource = Some(target.resource.clone().into());
+                inspection.detail.insert(target);
+                Class::Inspect(inspection)
+            }
+            Ok(_) => Class::Pass,
+        }
+    }
+
+    fn read(&self, head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<Reading, Rejection> {
+        let target = inspection.detail.get::<ResourceTarget>();
+        // Never: `classify` has put it there.
+        let target = target.ok_or_else(|| unsettled("its target"))?;
+        let query = head.uri.query().unwrap_or_default();
+        let is_patch = head.method == Method::PATCH;
+        if inspection.operation == Operation::Delete && target.name.is_none() {
+            let message = format!(
+                "chains inspect deletions of {}, so they cannot be deleted all at once: delete each by its name",
+                target.resource.resource
+            );
+            return Err(Rejection::new(RejectionKind::Unmatched, message));
+        }
+        let mut stored = StoredState::default();
+        if inspection.operation != Operation::Connect && head.method != Method::POST {
+            let state = head.extensions.get::<StoredState>();
+            stored = state.cloned().ok_or_else(|| unsettled("the stored object"))?;
+        }
+        let (kind, object, options) = match inspection.operation {
+            Operation::Connect => {
+                let (kind, options) = options::of_connection(target, head.uri.path(), query);
+                (kind, options, None)
+            }
+            Operation::Delete => {
+                let options = delete_options(head, body);
+                let of = stored
+                    .object
+                    .as_ref()
+                    .ok_or_else(|| unsettled("the stored object"))?;
+                (kind_of(of)?, None, options)
+            }
+            Operation::Create | Operation::Update => {
+                let object = match stored.patched.take() {
+                    Some(patched) => patched,
+                    None if is_patch => return Err(unsettled("the result of the patch")),
+                    None => object_of(head, body)?,
+                };
+                let kind = match inspection.operation {
+                    Operation::Create => "CreateOptions",
+                    _ => "UpdateOptions",
+                };
+                (kind_of(&object)?, Some(object), options::of_query(kind, query))
+            }
+        };
+        let mut request = Request::new(inspection.operation, kind, target.resource.clone());
+        request.dry_run = match inspection.operation {
+            // The API server opens a connection in any case.
+            Operation::Connect => false,
+            // The API server ignores the query if there is a body.
+            Operation::Delete if !body.is_empty() => options.as_ref().is_some_and(|options| {
+                let dry_run = options.value().pointer("/dryRun/0");
+                dry_run.is_some_and(|value| value == "All")
+            }),
+            _ => options::is_dry_run(query),
+        };
+        request.subresource = target.subresource.clone();
+        let named = object.as_ref().filter(|_| target.name.is_none());
+        let of_object = named.and_then(|object| object.head().name.clone());
+        request.name = target.name.clone().or(of_object).unwrap_or_default();
+        request.namespace = target.namespace.clone();
+        request.user = head.extensions.get::<UserInfo>().cloned().unwrap_or_default();
+        request.object = object;
+        request.old_object = stored.object;
+        request.options = options;
+        let request = Box::new(request);
+        Ok(match inspection.operation {
+            Operation::Create | Operation::Update if !is_patch => Reading::Admit {
+                request,
+                canonical: None,
+            },
+            _ => Reading::Fixed {
+                request,
+                rejection: unchangeable(is_patch),
+            },
+        })
+    }
+
+    fn write(&self, _: &Inspection, _: &Bytes, object: &Object) -> Bytes {
+        Bytes::copy_from_slice(object.text().as_bytes())
+    }
+
+    fn reply(&self, end: &End<'_>) -> Response<Bytes> {
+        end.with_retry_after(match end {
+            End::Refused(refusal) => refusal_reply(refusal),
+            end => status_reply(end.status(), &end.to_string()),
+        })
+    }
+}
+
+/// The object in a body.
+fn object_of(head: &Parts, body: &Bytes) -> Result<Object, Rejection> {
+    if !is_json(head) {
+        let sent = head.headers.get(CONTENT_TYPE);
+        let sent = sent.map(|value| String::from_utf8_lossy(value.as_bytes()));
+        let message = format!(
+            "chains inspect this request, and read JSON; its Content-Type is `{}`: send application/json",
+            sent.unwrap_or_default()
+        );
+        return Err(Rejection::new(RejectionKind::MediaType, message));
+    }
+    let malformed = |error: &dyn std::fmt::Display| {
+        Rejection::new(
+            RejectionKind::Malformed,
+            format!("the body of the request: {error}"),
+        )
+    };
+    let object = Object::parse_unique(body).map_err(|error| malformed(&error))?;
+    // The API server ignores keys in another case, and a hook may not.
+    match admittance_admission::Spelling::kubernetes().canonical(object.text()) {
+        Ok(None) => Ok(object),
+        Ok(Some(_)) => {
+            let message = "a key of the object's identity is not spelled as documented";
+            Err(Rejection::new(RejectionKind::Ambiguous, message))
+        }
+        Err(SpellingError::Json(error) | SpellingError::Ambiguous(error)) => Err(malformed(&error)),
+    }
+}
+
+/// The kind of an object. The API server would take one without a kind for what the path says.
+fn kind_of(object: &Object) -> Result<GroupVersionKind, Rejection> {
+    let head = object.head();
+    match (&head.api_version, &head.kind) {
+        (Some(version), Some(kind)) if !version.is_empty() && !kind.is_empty() => {
+            Ok(GroupVersionKind::from_api_version(version, kind.clone()))
+        }
+        _ => {
+            let message = "chains inspect this request, and need `apiVersion` and `kind` in its object";
+            Err(Rejection::new(RejectionKind::Malformed, message))
+        }
+    }
+}
+
+/// The options in the body. Go clients may send them in another encoding, which no hook reads.
+fn delete_options(head: &Parts, body: &Bytes) -> Option<Object> {
+    let readable = is_json(head) && !body.is_empty();
+    readable.then(|| Object::parse(body).ok()).flatten()
+}
+
+/// Without a type, the API server reads JSON.
+fn is_json(head: &Parts) -> bool {
+    let mut values = head.headers.get_all(CONTENT_TYPE).iter();
+    let Some(value) = values.next() else { return true };
+    let essence = value
+        .to_str()
+        .unwrap_or_default()
+        .split(';')
+        .next()
+        .unwrap_or_default();
+    values.next().is_none() && essence.trim().eq_ignore_ascii_case("application/json")
+}
+
+/// For a request about which the API server was not asked, because no chain matched it then.
+fn unsettled(what: &str) -> Rejection {
+    let message = format!("chains inspect this request, and {what} is not known: send the request again");
+    Rejection::new(RejectionKind::Malformed, message)
+}
+
+fn unchangeable(is_patch: bool) -> Rejection {
+    let message = if is_patch {
+        "a chain would change the result of this patch, which only an update can carry: send the whole object with \
+         an update (PUT, `kubectl replace`)"
+    } else {
+        "a chain would change this request, which cannot be changed"
+    };
+    Rejection::new(RejectionKind::Unchangeable, message)
+}
+
+#[cfg(test)]
+mod tests;

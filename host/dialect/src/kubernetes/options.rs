@@ -1,0 +1,119 @@
+//! The options of operations, which kube-apiserver takes from the query.
+
+use admittance_admission::{GroupVersionKind, Object};
+use form_urlencoded::parse;
+use serde_json::{Map, Value, json};
+
+use super::target::ResourceTarget;
+
+/// The types of the values of a query.
+#[derive(Clone, Copy, Debug)]
+enum Form {
+    Text,
+    Texts,
+    Flag,
+    Numbers,
+}
+
+/// The kind of the options of a connection, and its fields.
+const CONNECT: [(&str, &str, &str, &[(&str, Form)]); 6] = [
+    ("pods", "exec", "PodExecOptions", &STREAMS_AND_COMMAND),
+    ("pods", "attach", "PodAttachOptions", &STREAMS),
+    (
+        "pods",
+        "portforward",
+        "PodPortForwardOptions",
+        &[("ports", Form::Numbers)],
+    ),
+    ("pods", "proxy", "PodProxyOptions", &[]),
+    ("services", "proxy", "ServiceProxyOptions", &[]),
+    ("nodes", "proxy", "NodeProxyOptions", &[]),
+];
+
+const STREAMS: [(&str, Form); 5] = [
+    ("stdin", Form::Flag),
+    ("stdout", Form::Flag),
+    ("stderr", Form::Flag),
+    ("tty", Form::Flag),
+    ("container", Form::Text),
+];
+
+const STREAMS_AND_COMMAND: [(&str, Form); 6] = [
+    STREAMS[0],
+    STREAMS[1],
+    STREAMS[2],
+    STREAMS[3],
+    STREAMS[4],
+    ("command", Form::Texts),
+];
+
+/// The options of a connection as an object of their kind.
+pub(super) fn of_connection(
+    target: &ResourceTarget,
+    path: &str,
+    query: &str,
+) -> (GroupVersionKind, Option<Object>) {
+    let subresource = target.subresource.as_deref().unwrap_or_default();
+    let known = CONNECT
+        .iter()
+        .find(|(resource, name, ..)| *resource == target.resource.resource && *name == subresource);
+    let Some((_, _, kind, fields)) = known.filter(|_| target.resource.group.is_empty()) else {
+        let group = target.resource.group.clone();
+        let version = target.resource.version.clone();
+        let kind = subresource.to_owned();
+        return (GroupVersionKind { group, version, kind }, None);
+    };
+    let mut object = Map::new();
+    object.insert("kind".to_owned(), json!(kind));
+    object.insert("apiVersion".to_owned(), json!("v1"));
+    for (name, form) in *fields {
+        let values = parse(query.as_bytes()).filter(|(key, _)| key == name);
+        let values: Vec<String> = values.map(|(_, value)| value.into_owned()).collect();
+        object.extend(read(&values, *form).map(|value| ((*name).to_owned(), value)));
+    }
+    // Like kube-apiserver, which ignores a parameter of the same name.
+    if subresource == "proxy" && !target.subpath.is_empty() {
+        let slash = if path.ends_with('/') { "/" } else { "" };
+        object.insert("path".to_owned(), json!(format!("{}{slash}", target.subpath)));
+    }
+    let kind = GroupVersionKind::from_api_version("v1", *kind);
+    (kind, Object::from_value(Value::Object(object)))
+}
+
+fn read(values: &[String], form: Form) -> Option<Value> {
+    let first = values.first()?;
+    Some(match form {
+        Form::Text => json!(first),
+        Form::Texts => json!(values),
+        // As Kubernetes converts query parameters: anything but these is true.
+        Form::Flag => json!(!matches!(first.to_ascii_lowercase().as_str(), "false" | "0")),
+        Form::Numbers => {
+            let numbers = values.iter().flat_map(|value| value.split(','));
+            json!(
+                numbers
+                    .filter_map(|number| number.parse::<u16>().ok())
+                    .collect::<Vec<_>>()
+            )
+        }
+    })
+}
+
+/// `CreateOptions` and `UpdateOptions` of a query.
+pub(super) fn of_query(kind: &str, query: &str) -> Option<Object> {
+    let mut object = Map::new();
+    object.insert("kind".to_owned(), json!(kind));
+    object.insert("apiVersion".to_owned(), json!("meta.k8s.io/v1"));
+    for (key, value) in parse(query.as_bytes()) {
+        match &*key {
+            "dryRun" => drop(object.insert("dryRun".to_owned(), json!([value]))),
+            "fieldManager" | "fieldValidation" => drop(object.insert(key.into_owned(), json!(value))),
+            _ => {}
+        }
+    }
+    Object::from_value(Value::Object(object))
+}
+
+/// Whether the result will not be stored.
+pub(super) fn is_dry_run(query: &str) -> bool {
+    parse(query.as_bytes()).any(|(key, value)| key == "dryRun" && value == "All")
+}

@@ -1,0 +1,193 @@
+//! What a request to the Kubernetes API is about, by its method and path.
+
+use admittance_admission::GroupVersionResource;
+use percent_encoding::percent_decode_str;
+
+use crate::{Rejection, RejectionKind};
+
+/// What a path of the Kubernetes API names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A resource, or a collection of them.
+    Resource(ResourceTarget),
+    /// Something else: discovery, `/version`, `/healthz`.
+    Other,
+}
+
+/// The parts of a path below `/api/{version}` or `/apis/{group}/{version}`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourceTarget {
+    /// With the version of the path.
+    pub resource: GroupVersionResource,
+    /// As in the path: of a namespace its own name.
+    pub namespace: Option<String>,
+    /// `None` for a collection.
+    pub name: Option<String>,
+    /// `status`, `exec` and so on.
+    pub subresource: Option<String>,
+    /// The decoded path after the subresource, to which `proxy` connects; empty if there is none.
+    pub subpath: String,
+}
+
+/// Subresources of namespaces, which stand where the resources in a namespace do.
+const OF_NAMESPACES: [&str; 2] = ["status", "finalize"];
+
+/// Subresources of the core group that open a connection.
+const CONNECTS: [(&str, &[&str]); 3] = [
+    ("pods", &["exec", "attach", "portforward", "proxy"]),
+    ("services", &["proxy"]),
+    ("nodes", &["proxy"]),
+];
+
+impl Target {
+    /// Of the path of a URI, as it is written.
+    ///
+    /// # Errors
+    ///
+    /// When servers may read the path differently: with empty or dot segments, encoded slashes, or characters that are
+    /// encoded twice.
+    pub fn of(path: &str) -> Result<Self, Rejection> {
+        let segments = segments(path)?;
+        let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
+        let (group, version, parts) = match parts.as_slice() {
+            ["api", version, parts @ ..] => ("", *version, parts),
+            ["apis", group, version, parts @ ..] => (*group, *version, parts),
+            _ => return Ok(Self::Other),
+        };
+        // The old form of watches.
+        let parts = match parts {
+            ["watch", parts @ ..] => parts,
+            parts => parts,
+        };
+        let (namespace, parts) = match parts {
+            ["namespaces", namespace] => (Some(*namespace), parts),
+            ["namespaces", namespace, next, ..] if OF_NAMESPACES.contains(next) => (Some(*namespace), parts),
+            ["namespaces", namespace, parts @ ..] => (Some(*namespace), parts),
+            parts => (None, parts),
+        };
+        let Some((resource, parts)) = parts.split_first() else {
+            return Ok(Self::Other);
+        };
+        let part = |index: usize| parts.get(index).map(|part| (*part).to_owned());
+        Ok(Self::Resource(ResourceTarget {
+            resource: GroupVersionResource {
+                group: group.to_owned(),
+                version: version.to_owned(),
+                resource: (*resource).to_owned(),
+            },
+            namespace: namespace.map(ToOwned::to_owned),
+            name: part(0),
+            subresource: part(1),
+            subpath: parts.get(2..).unwrap_or_default().join("/"),
+        }))
+    }
+}
+
+impl ResourceTarget {
+    /// Whether it opens a connection, whatever the method.
+    pub fn is_connect(&self) -> bool {
+        let subresource = self.subresource.as_deref().unwrap_or_default();
+        self.resource.group.is_empty()
+            && CONNECTS.iter().any(|(resource, subresources)| {
+                self.resource.resource == *resource && subresources.contains(&subresource)
+            })
+    }
+}
+
+/// The decoded segments. A slash at the end does not matter.
+fn segments(path: &str) -> Result<Vec<String>, Rejection> {
+    let ambiguous = |what: &str| {
+        let message = format!("the path {path:?} {what}: servers may read it differently");
+        Rejection::new(RejectionKind::Ambiguous, message)
+    };
+    let inner = path.strip_prefix('/').unwrap_or(path);
+    let inner = inner.strip_suffix('/').unwrap_or(inner);
+    if inner.is_empty() {
+        return Ok(Vec::new());
+    }
+    let segment = |written: &str| {
+        let decoded = percent_decode_str(written)
+            .decode_utf8()
+            .map_err(|_| ambiguous("is not UTF-8"))?;
+        match &*decoded {
+            "" => Err(ambiguous("has an empty segment")),
+            "." | ".." => Err(ambiguous("has a dot segment")),
+            text if text.contains(['/', '\\', '%', '?', '#']) || text.contains(char::is_control) => {
+                Err(ambiguous("has an encoded separator"))
+            }
+            _ => Ok(decoded.into_owned()),
+        }
+    };
+    inner.split('/').map(segment).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(target: &ResourceTarget) -> String {
+        let or = |part: &Option<String>| part.clone().unwrap_or("-".to_owned());
+        let ResourceTarget {
+            resource,
+            namespace,
+            name,
+            subresource,
+            ..
+        } = target;
+        format!("{resource} {} {} {}", or(namespace), or(name), or(subresource))
+    }
+
+    #[test]
+    #[rustfmt::skip]
+    fn paths() {
+        for (path, expected) in [
+            ("/api/v1/pods", "v1/pods - - -"),
+            ("/api/v1/namespaces/a/pods", "v1/pods a - -"),
+            ("/api/v1/namespaces/a/pods/", "v1/pods a - -"),
+            ("/api/v1/namespaces/a/pods/b", "v1/pods a b -"),
+            ("/api/v1/namespaces/a/pods/b/exec", "v1/pods a b exec"),
+            ("/api/v1/namespaces/a/pods/b/proxy/x/y", "v1/pods a b proxy"),
+            ("/api/v1/namespaces/a/%70ods/b%3Ac", "v1/pods a b:c -"),
+            ("/api/v1/namespaces", "v1/namespaces - - -"),
+            ("/api/v1/namespaces/a", "v1/namespaces a a -"),
+            ("/api/v1/namespaces/a/status", "v1/namespaces a a status"),
+            ("/api/v1/namespaces/a/finalize", "v1/namespaces a a finalize"),
+            ("/api/v1/watch/namespaces/a/pods", "v1/pods a - -"),
+            ("/apis/apps/v1/namespaces/a/deployments/b/scale", "apps/v1/deployments a b scale"),
+            ("/apis/rbac.authorization.k8s.io/v1/clusterroles/system:x", "rbac.authorization.k8s.io/v1/clusterroles - system:x -"),
+        ] {
+            match Target::of(path) {
+                Ok(Target::Resource(target)) => assert_eq!(written(&target), expected, "{path}"),
+                other => panic!("{path}: {other:?}"),
+            }
+        }
+        for path in ["/", "", "/api", "/api/v1", "/apis", "/apis/apps", "/apis/apps/v1", "/version", "/API/v1/pods", "/openapi/v3/apis/apps/v1"] {
+            assert_eq!(Target::of(path), Ok(Target::Other), "{path}");
+        }
+        for path in [
+            "//api/v1/pods", "/api//v1/pods", "/api/v1/pods//", "/api/v1/./pods", "/version/../api/v1/pods",
+            "/version/%2e%2e/api/v1/pods", "/version/%2E./api", "/api/v1%2Fpods", "/api/v1/pods%5Cb", "/api/v1/pods%00",
+            "/api/v1/%2570ods", "/api/v1/pods%3Fx", "/api/v1/pods/%0a", "/api/v1/%ff",
+        ] {
+            let rejection = Target::of(path).unwrap_err();
+            assert_eq!(rejection.kind, RejectionKind::Ambiguous, "{path}");
+        }
+    }
+
+    #[test]
+    fn connections() {
+        for (path, expected) in [
+            ("/api/v1/namespaces/a/pods/b/exec", true),
+            ("/api/v1/namespaces/a/services/b/proxy/x", true),
+            ("/api/v1/nodes/b/proxy", true),
+            ("/api/v1/nodes/b/exec", false),
+            ("/apis/x/v1/pods/b/exec", false),
+            ("/api/v1/namespaces/a/pods/exec", false),
+        ] {
+            let Ok(Target::Resource(target)) = Target::of(path) else {
+                panic!("{path}")
+            };
+            assert_eq!(target.is_connect(), expected, "{path}");
+        }
+    }
+}

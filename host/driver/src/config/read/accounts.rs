@@ -1,0 +1,141 @@
+use std::{
+    ops::RangeInclusive,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use admittance_bcs::accounts::{AccountsConfig, DatabaseConfig, KeyFile, MySqlConfig, Secret};
+use admittance_definitions::{
+    Mistakes,
+    document::{Node, readers},
+};
+use admittance_net::tls;
+
+use super::zookeeper::password;
+
+/// A register token has to reach the one who installs the agent.
+const REGISTER_TOKEN_LIFETIMES: RangeInclusive<Duration> =
+    Duration::from_secs(60)..=Duration::from_secs(30 * 24 * 60 * 60);
+
+/// The content of `dialect.gateway.accounts`.
+pub(super) fn accounts(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<AccountsConfig> {
+    let mut fields = node.object(mistakes)?;
+    let sources = fields.present(&["sqlite", "mysql"]);
+    let database = match sources.as_slice() {
+        [("sqlite", node)] => sqlite(node, mistakes).map(DatabaseConfig::Sqlite),
+        [("mysql", node)] => mysql(node, mistakes).map(DatabaseConfig::MySql),
+        _ => {
+            let fix = "write one of `sqlite: accounts.db` and `mysql: { ... }`";
+            node.wrong("exactly one database is required", fix, mistakes);
+            None
+        }
+    };
+    let key_node = fields.optional("keyFile");
+    let register_token_lifetime = fields.get(
+        "registerTokenLifetime",
+        AccountsConfig::DEFAULT_REGISTER_TOKEN_LIFETIME,
+        readers::duration(REGISTER_TOKEN_LIFETIMES),
+        mistakes,
+    );
+    let networks = readers::list_of(readers::network);
+    let local_servers = fields.get_or_default("localServers", networks, mistakes);
+    fields.finish(mistakes);
+    let database = database?;
+    let creates_key = key_node.is_none();
+    let key_file = match (key_node, &database) {
+        (Some(node), _) => {
+            let path = node.file(mistakes)?;
+            node.accept(KeyFile::read(&path).map(drop), mistakes)?;
+            path
+        }
+        (None, DatabaseConfig::Sqlite(path)) => {
+            let mut name = path.clone().into_os_string();
+            name.push(".key");
+            let path = PathBuf::from(name);
+            if path.exists() {
+                node.accept(KeyFile::read(&path).map(drop), mistakes)?;
+            }
+            path
+        }
+        (None, DatabaseConfig::MySql(_)) => {
+            let fix = "write a key with `openssl rand -base64 32 > accounts.key`, and name the file";
+            node.wrong(
+                "`keyFile` is required, because all gateways need the same keys",
+                fix,
+                mistakes,
+            );
+            return None;
+        }
+    };
+    Some(AccountsConfig {
+        database,
+        key_file,
+        creates_key,
+        register_token_lifetime,
+        local_servers,
+    })
+}
+
+fn sqlite(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<PathBuf> {
+    let path = node.file(mistakes)?;
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    if let Some(directory) = directory.filter(|directory| !directory.is_dir()) {
+        let message = format!("the directory {} does not exist", directory.display());
+        let fix = format!("create it: mkdir -m 700 -p {}", directory.display());
+        node.wrong(message, fix, mistakes);
+        return None;
+    }
+    Some(path)
+}
+
+fn mysql(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<MySqlConfig> {
+    let mut fields = node.object(mistakes)?;
+    let fix = "write 10.0.0.5:3306";
+    let server = fields.get_required("server", fix, readers::parse_with(server), mistakes);
+    let database = fields.get_required(
+        "database",
+        "write the name of the database",
+        readers::text,
+        mistakes,
+    );
+    let user = fields.get_required("user", "write the name of the user", readers::text, mistakes);
+    let password = readers::file_with(|path| password(path, false));
+    let password = fields.get_optional("passwordFile", password, mistakes);
+    let ca = fields.get_optional("ca", readers::file_with(authorities), mistakes);
+    fields.finish(mistakes);
+    let (host, port) = server?;
+    Some(MySqlConfig {
+        host,
+        port,
+        database: database?,
+        user: user?,
+        password: password.map(Secret),
+        ca,
+    })
+}
+
+/// The file, if it has certificates.
+fn authorities(path: &Path) -> Result<PathBuf, String> {
+    tls::certificates(path).map_err(|error| error.to_string())?;
+    Ok(path.to_owned())
+}
+
+/// A host, and a port if it is another than MySQL's.
+fn server(text: &str) -> Result<(String, u16), String> {
+    let wrong =
+        || format!("{text:?} is not a valid server: write a host, or a host and a port, 10.0.0.5:3306");
+    let authority: http::uri::Authority = text.parse().map_err(|_| wrong())?;
+    if authority.as_str().contains('@') || authority.host().is_empty() {
+        return Err(wrong());
+    }
+    let has_port = authority.as_str().len() > authority.host().len();
+    let port = match (authority.port_u16(), has_port) {
+        (Some(port), _) => port,
+        (None, false) => MySqlConfig::DEFAULT_PORT,
+        (None, true) => return Err(wrong()),
+    };
+    Ok((authority.host().to_owned(), port))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,467 @@
+//! The management API of bcs-api, and the admin API for the same users and clusters.
+
+use admittance_bcs::{
+    Statuses,
+    accounts::{AccountsConfig, DatabaseConfig},
+};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::gateway;
+use crate::{harness::*, tls::until};
+
+/// A gateway with users and clusters in a file.
+struct Scene {
+    gateway: Running,
+    /// The token of a super user.
+    root: String,
+    _directory: TempDir,
+}
+
+impl Scene {
+    async fn start(statuses: Statuses) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let gateway = gateway(&[], |config| {
+            config.statuses = statuses;
+            config.accounts = Some(Box::new(AccountsConfig {
+                database: DatabaseConfig::Sqlite(directory.path().join("accounts.db")),
+                key_file: directory.path().join("key"),
+                creates_key: true,
+                register_token_lifetime: AccountsConfig::DEFAULT_REGISTER_TOKEN_LIFETIME,
+                local_servers: Vec::new(),
+            }));
+        });
+        let gateway = gateway.start().await;
+        until("the database", async || gateway.ask("/v1/users").await.0 == 200).await;
+        let mut scene = Self {
+            gateway,
+            root: String::new(),
+            _directory: directory,
+        };
+        scene.root = scene.with_token("root", true).await;
+        scene
+    }
+
+    async fn admin(&self, method: &str, path: &str, body: Value) -> (u16, Value) {
+        let body = if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        };
+        let response = self.gateway.send_to_admin(request(method, path, body)).await;
+        let (status, text) = text(response).await;
+        (status, serde_json::from_str(&text).unwrap())
+    }
+
+    /// Create a user, and return a token of that user.
+    async fn with_token(&self, name: &str, super_user: bool) -> String {
+        let (status, user) = self
+            .admin(
+                "POST",
+                "/v1/users",
+                json!({"name": name, "superUser": super_user}),
+            )
+            .await;
+        assert_eq!(status, 200, "{user}");
+        let path = format!("/v1/users/{name}/tokens");
+        let (status, token) = self.admin("POST", &path, json!({"expiresIn": 3600})).await;
+        assert_eq!(status, 200, "{token}");
+        token["token"].as_str().unwrap().to_owned()
+    }
+
+    /// The reply to a request with this value of `Authorization`, unless it is empty.
+    async fn rest(&self, authorization: &str, method: &str, path: &str, body: Value) -> (u16, Value) {
+        let mut request = request(method, &format!("/rest/{path}"), body.to_string());
+        if !authorization.is_empty() {
+            let value = authorization.parse().unwrap();
+            request.headers_mut().insert("authorization", value);
+        }
+        let (status, text) = text(self.gateway.send(request).await).await;
+        let reply = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+        (status, reply)
+    }
+
+    async fn as_root(&self, method: &str, path: &str, body: Value) -> (u16, Value) {
+        self.rest(&format!("Bearer {}", self.root), method, path, body)
+            .await
+    }
+}
+
+fn credentials(token: &Value) -> Value {
+    json!({
+        "register_token": token,
+        "server_addresses": "https://10.0.0.1:6443",
+        "cacert_data": "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+        "user_token": "service-account",
+    })
+}
+
+#[tokio::test]
+async fn a_platform_manages_users_and_clusters() {
+    let scene = Scene::start(Statuses::Driver).await;
+    let (status, user) = scene
+        .as_root("POST", "users/", json!({"user_name": "alice"}))
+        .await;
+    assert_eq!(
+        (status, &user["Name"], &user["IsSuperUser"]),
+        (200, &json!("plain:alice"), &json!(false))
+    );
+    let (status, again) = scene.as_root("GET", "users/alice", Value::Null).await;
+    assert_eq!((status, &again), (200, &user));
+    let (status, token) = scene
+        .as_root("POST", &format!("users/{}/tokens", user["ID"]), Value::Null)
+        .await;
+    assert_eq!(
+        (status, &token["UserId"], &token["Type"]),
+        (200, &user["ID"], &json!(3))
+    );
+    let alice = format!("Bearer {}", token["Value"].as_str().unwrap());
+
+    let (status, cluster) = scene
+        .rest(&alice, "POST", "clusters/", json!({"id": "Dev"}))
+        .await;
+    assert_eq!(
+        (status, &cluster["id"], &cluster["provider"]),
+        (200, &json!("plain-dev"), &json!(1))
+    );
+    assert_eq!(cluster["creator_id"], user["ID"]);
+    let path = |rest: &str| format!("clusters/plain-dev/{rest}");
+    let (status, tokens) = scene
+        .rest(&alice, "POST", &path("register_tokens"), Value::Null)
+        .await;
+    let register_token = tokens[0]["token"].clone();
+    assert_eq!((status, register_token.as_str().unwrap().len()), (200, 128));
+    let (status, second) = scene
+        .rest(&alice, "POST", &path("register_tokens"), Value::Null)
+        .await;
+    assert_eq!(
+        (status, &second["code_name"]),
+        (500, &json!("CANNOT_CREATE_RTOKEN"))
+    );
+    let (status, shown) = scene
+        .rest(&alice, "GET", &path("register_tokens"), Value::Null)
+        .await;
+    assert_eq!((status, &shown[0]["token"]), (200, &json!("")));
+
+    let (status, none) = scene
+        .rest(&alice, "GET", &path("client_credentials"), Value::Null)
+        .await;
+    assert_eq!(
+        (status, &none["code_name"]),
+        (400, &json!("CREDENTIALS_NOT_FOUND"))
+    );
+    let (status, done) = scene
+        .rest("", "PUT", &path("credentials"), credentials(&register_token))
+        .await;
+    assert_eq!((status, done), (200, json!({})));
+    let (status, found) = scene
+        .rest(&alice, "GET", &path("client_credentials"), Value::Null)
+        .await;
+    let identifier = cluster["identifier"].as_str().unwrap();
+    assert_eq!(status, 200, "{found}");
+    assert_eq!(
+        found["server_address_path"],
+        format!("/tunnels/clusters/{identifier}/")
+    );
+    assert_eq!(format!("Bearer {}", found["user_token"].as_str().unwrap()), alice);
+    // The token of the cluster never leaves.
+    let (status, stored) = scene.as_root("GET", &path("credentials"), Value::Null).await;
+    assert_eq!((status, &stored["UserToken"]), (200, &json!("")));
+    assert_eq!(stored["ServerAddresses"], "https://10.0.0.1:6443");
+    let (_, listed) = scene.admin("GET", "/v1/clusters", Value::Null).await;
+    assert_eq!(listed["clusters"][0]["servers"], json!(["https://10.0.0.1:6443"]));
+    assert!(!listed.to_string().contains("service-account"));
+}
+
+#[tokio::test]
+async fn who_may_do_what() {
+    let scene = Scene::start(Statuses::Driver).await;
+    let alice = format!("Bearer {}", scene.with_token("alice", false).await);
+    let bob = format!("Bearer {}", scene.with_token("bob", false).await);
+    let root = format!("Bearer {}", scene.root);
+    let password = BASE64_STANDARD.encode(format!("anybody:{}", scene.root));
+    let password = format!("Basic {password}");
+    let bcs = json!({"id": "BCS-K8S-1", "project_id": "p1", "cluster_type": "k8s"});
+    let (status, cluster) = scene.rest(&alice, "POST", "clusters/bcs", bcs.clone()).await;
+    assert_eq!((status, &cluster["provider"]), (200, &json!(2)), "{cluster}");
+    let id = cluster["id"].as_str().unwrap();
+    let (status, again) = scene.rest(&bob, "POST", "clusters/bcs", bcs).await;
+    assert_eq!(
+        (status, &again["code_name"]),
+        (400, &json!("CLUSTER_ALREADY_EXISTS"))
+    );
+    let tokens = format!("clusters/{id}/register_tokens");
+    let client = format!("clusters/{id}/client_credentials");
+    let stored = format!("clusters/{id}/credentials");
+    let query = "clusters/bcs/query_by_id/?project_id=p1&cluster_id=BCS-K8S-1";
+    let query_by_cluster = "clusters/bcs/query_by_cluster_id/?cluster_id=BCS-K8S-1";
+    let url_token = format!("{query}&access_token={}", scene.root);
+    let (unknown, nobody) = ("Bearer unknown", "");
+    for (who, method, path, status, name) in [
+        (nobody, "POST", "users/", 401, "UNAUTHORIZED"),
+        (unknown, "POST", "users/", 401, "UNAUTHORIZED"),
+        (nobody, "GET", &url_token, 401, "UNAUTHORIZED"),
+        (&alice, "POST", "users/", 403, "FORBIDDEN"),
+        (&alice, "GET", "users/root", 403, "FORBIDDEN"),
+        (&root, "GET", "users/nobody", 404, "USER_NOT_FOUND"),
+        (&password, "GET", "users/nobody", 404, "USER_NOT_FOUND"),
+        (&root, "POST", "users/99/tokens", 400, "USER_ID_INVALID"),
+        (&root, "POST", "users/x/tokens", 400, "USER_ID_INVALID"),
+        (&alice, "GET", query, 200, ""),
+        (&root, "GET", query_by_cluster, 200, ""),
+        // As if it did not exist.
+        (&bob, "GET", query, 404, "CLUSTER_NOT_FOUND"),
+        (&bob, "GET", query_by_cluster, 404, "CLUSTER_NOT_FOUND"),
+        (nobody, "GET", query_by_cluster, 401, "UNAUTHORIZED"),
+        (&bob, "POST", &tokens, 404, "CLUSTER_NOT_FOUND"),
+        (&bob, "GET", &client, 404, "CLUSTER_NOT_FOUND"),
+        (&alice, "GET", &tokens, 400, "RTOKEN_NOT_FOUND"),
+        (&alice, "GET", &stored, 403, "FORBIDDEN"),
+        (&alice, "DELETE", &tokens, 405, "METHOD_NOT_ALLOWED"),
+        (&alice, "GET", "tke/cidr", 404, "NOT_FOUND"),
+    ] {
+        let (found, reply) = scene.rest(who, method, path, json!({"user_name": "x"})).await;
+        let found_name = reply["code_name"].as_str().unwrap_or_default();
+        assert_eq!(
+            (found, found_name),
+            (status, name),
+            "{who} {method} {path}: {reply}"
+        );
+        let message = reply["message"].as_str().unwrap_or_default();
+        let beginning = if status == 401 {
+            "errcode\u{ff1a}1"
+        } else {
+            "errcode: 1"
+        };
+        assert!(status == 200 || message.starts_with(beginning), "{message}");
+    }
+    // To read in a cluster is not enough to create a register token for it.
+    let grant = json!({"user": "bob", "permission": "Read"});
+    let (status, _) = scene
+        .admin("POST", &format!("/v1/clusters/{id}/permissions"), grant)
+        .await;
+    assert_eq!(status, 200);
+    let (status, _) = scene.rest(&bob, "GET", query, Value::Null).await;
+    assert_eq!(status, 200);
+    let (status, reply) = scene.rest(&bob, "POST", &tokens, Value::Null).await;
+    assert_eq!((status, &reply["code_name"]), (403, &json!("FORBIDDEN")));
+}
+
+#[tokio::test]
+async fn the_same_id_in_another_project_hides_no_cluster() {
+    let scene = Scene::start(Statuses::Driver).await;
+    let mut created = Vec::new();
+    for (name, project) in [("alice", "p1"), ("bob", "p2")] {
+        let user = format!("Bearer {}", scene.with_token(name, false).await);
+        let bcs = json!({"id": "BCS-K8S-1", "project_id": project});
+        let (status, cluster) = scene.rest(&user, "POST", "clusters/bcs", bcs).await;
+        assert_eq!(status, 200, "{cluster}");
+        created.push((user, cluster));
+    }
+    for (user, cluster) in created {
+        let query = "clusters/bcs/query_by_cluster_id/?cluster_id=BCS-K8S-1";
+        let found = scene.rest(&user, "GET", query, Value::Null).await;
+        assert_eq!(found, (200, cluster));
+    }
+}
+
+#[tokio::test]
+async fn invalid_input_has_the_status_that_is_configured() {
+    for (statuses, expected) in [(Statuses::Ok, 200), (Statuses::Driver, 400)] {
+        let scene = Scene::start(statuses).await;
+        for (method, path, body, part) in [
+            ("POST", "users/", json!({}), "user_name is required"),
+            ("POST", "users/", json!("text"), "user_name is required"),
+            (
+                "POST",
+                "users/",
+                json!({"user_name": "a/b"}),
+                "is not a name of a user",
+            ),
+            ("POST", "clusters/", json!({"id": "../x"}), "is not a valid ID"),
+            (
+                "POST",
+                "clusters/bcs",
+                json!({"id": "x"}),
+                "project_id is required",
+            ),
+            (
+                "PUT",
+                "clusters/plain-x/credentials",
+                json!({}),
+                "register_token is required",
+            ),
+        ] {
+            let (status, reply) = scene.as_root(method, path, body).await;
+            assert_eq!(
+                (status, &reply["code_name"]),
+                (expected, &json!("VALIDATION_ERROR")),
+                "{reply}"
+            );
+            assert!(reply["message"].as_str().unwrap().contains(part), "{reply}");
+        }
+        // The statuses of other errors do not depend on the configuration.
+        let bcs = json!({"id": "x", "project_id": "p", "cluster_type": "nomad"});
+        let (status, reply) = scene.as_root("POST", "clusters/bcs", bcs).await;
+        assert_eq!(
+            (status, &reply["code_name"]),
+            (400, &json!("CLUSTER_TYPE_INVALID"))
+        );
+        let put = scene
+            .rest(
+                "",
+                "PUT",
+                "clusters/plain-x/credentials",
+                credentials(&json!("guess")),
+            )
+            .await;
+        assert_eq!((put.0, &put.1["code_name"]), (400, &json!("INVALID_RTOKEN")));
+    }
+}
+
+#[tokio::test]
+async fn an_administrator_steers_the_same_users_and_clusters() {
+    let scene = Scene::start(Statuses::Driver).await;
+    let user = json!({"name": "alice", "groups": ["dev"]});
+    // (method, path, body, status, part of the reply)
+    for (method, path, body, status, part) in [
+        ("POST", "/v1/users", user.clone(), 200, "plain:alice"),
+        ("POST", "/v1/users", user, 409, "already exists"),
+        (
+            "POST",
+            "/v1/users",
+            json!({"name": "a b"}),
+            400,
+            "is not a name of a user",
+        ),
+        (
+            "POST",
+            "/v1/users",
+            json!({"name": "x", "groups": ["system:masters"]}),
+            400,
+            "system:",
+        ),
+        (
+            "GET",
+            "/v1/users/plain:alice",
+            Value::Null,
+            200,
+            "\"groups\":[\"dev\"]",
+        ),
+        ("GET", "/v1/users/bob", Value::Null, 404, "there is no user"),
+        (
+            "POST",
+            "/v1/users/alice/tokens",
+            json!({"expiresIn": 1}),
+            400,
+            "from 60",
+        ),
+        (
+            "DELETE",
+            "/v1/users/alice/tokens/99",
+            Value::Null,
+            404,
+            "there is no token",
+        ),
+        (
+            "POST",
+            "/v1/clusters",
+            json!({"id": "dev", "creator": "alice"}),
+            200,
+            "plain-dev-",
+        ),
+        (
+            "POST",
+            "/v1/clusters",
+            json!({"id": "dev"}),
+            409,
+            "already exists",
+        ),
+        (
+            "POST",
+            "/v1/clusters",
+            json!({"id": "x", "projectId": "p", "type": "nomad"}),
+            400,
+            "type: ",
+        ),
+        (
+            "POST",
+            "/v1/clusters/plain-dev/register-token",
+            Value::Null,
+            200,
+            "token",
+        ),
+        (
+            "POST",
+            "/v1/clusters/plain-dev/register-token",
+            Value::Null,
+            200,
+            "token",
+        ),
+        (
+            "DELETE",
+            "/v1/clusters/plain-dev/register-token",
+            Value::Null,
+            200,
+            "plain-dev",
+        ),
+        (
+            "DELETE",
+            "/v1/clusters/plain-dev/register-token",
+            Value::Null,
+            404,
+            "there is no",
+        ),
+        (
+            "POST",
+            "/v1/clusters/plain-dev/permissions",
+            json!({"user": "alice", "permission": "Hooks"}),
+            200,
+            "Hooks",
+        ),
+        (
+            "POST",
+            "/v1/clusters/plain-dev/permissions",
+            json!({"user": "alice", "permission": "All"}),
+            400,
+            "permission: ",
+        ),
+        (
+            "DELETE",
+            "/v1/clusters/plain-dev/permissions/alice",
+            Value::Null,
+            200,
+            "plain:alice",
+        ),
+        ("POST", "/v1/accounts/reencrypt", Value::Null, 200, "\"tokens\":0"),
+        ("POST", "/v1/accounts/import", Value::Null, 400, "accounts.mysql"),
+        (
+            "DELETE",
+            "/v1/clusters/plain-dev",
+            Value::Null,
+            200,
+            "cluster plain-dev",
+        ),
+        ("DELETE", "/v1/users/alice", Value::Null, 200, "user plain:alice"),
+    ] {
+        let (found, reply) = scene.admin(method, path, body).await;
+        assert_eq!(found, status, "{method} {path}: {reply}");
+        assert!(reply.to_string().contains(part), "{method} {path}: {reply}");
+    }
+    // A revoked token is refused at once.
+    let (_, users) = scene.admin("GET", "/v1/users/root", Value::Null).await;
+    let path = format!("/v1/users/root/tokens/{}", users["tokens"][0]["id"]);
+    assert_eq!(scene.admin("DELETE", &path, Value::Null).await.0, 200);
+    assert_eq!(scene.as_root("GET", "users/root", Value::Null).await.0, 401);
+}
+
+#[tokio::test]
+async fn without_accounts_there_is_no_management_api() {
+    let gateway = gateway(&[], |_| {}).start().await;
+    let (status, _) = text(gateway.send(request("GET", "/rest/users/root", "")).await).await;
+    assert_eq!(status, 404);
+    let (status, reply) = gateway.ask("/v1/users").await;
+    assert_eq!(status, 404);
+    assert!(reply.contains("dialect.gateway.accounts"), "{reply}");
+}

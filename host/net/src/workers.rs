@@ -1,0 +1,154 @@
+//! Threads that serve connections: one for each core, each with a runtime of its own.
+//!
+//! A connection stays on its thread, together with its calls of plugins and its connections to upstreams, so
+//! that no other thread has to be woken for a request.
+
+use std::{
+    cell::Cell,
+    io,
+    num::NonZero,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use hyper::rt::Executor;
+use tokio::{
+    runtime::{Builder, Handle},
+    sync::oneshot,
+};
+
+thread_local! {
+    static INDEX: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// The index of this thread among the workers; `None` if it is not one.
+pub(crate) fn index() -> Option<usize> {
+    INDEX.get()
+}
+
+/// The number of workers.
+pub(crate) fn count() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get)
+}
+
+/// The threads. Cheap to clone. They end when the last clone is dropped, and drop what they still run.
+#[derive(Clone, Debug)]
+pub struct Workers(Arc<[Arc<Worker>]>);
+
+#[derive(Debug)]
+struct Worker {
+    index: usize,
+    runtime: Handle,
+    connections: AtomicUsize,
+    /// Requests in flight of HTTP/2 connections.
+    streams: AtomicUsize,
+    /// Ends the thread when it is dropped.
+    _stop: oneshot::Sender<()>,
+}
+
+/// A place on a worker for a connection. It is free again when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Place(Arc<Worker>);
+
+impl Workers {
+    pub fn start() -> io::Result<Self> {
+        let workers = (0..count()).map(|index| Worker::start(index).map(Arc::new));
+        workers.collect::<io::Result<_>>().map(Self)
+    }
+
+    /// A place on the worker with the fewest connections.
+    pub(crate) fn place(&self) -> Option<Place> {
+        let worker = self
+            .0
+            .iter()
+            .min_by_key(|worker| worker.connections.load(Ordering::Relaxed))?;
+        worker.connections.fetch_add(1, Ordering::Relaxed);
+        Some(Place(worker.clone()))
+    }
+}
+
+impl Worker {
+    fn start(index: usize) -> io::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let handle = runtime.handle().clone();
+        let (stop, stopped) = oneshot::channel::<()>();
+        thread::Builder::new()
+            .name(format!("connections-{index}"))
+            .spawn(move || {
+                INDEX.set(Some(index));
+                // An error means that the sender was dropped.
+                let _ = runtime.block_on(stopped);
+                runtime.shutdown_background();
+            })?;
+        Ok(Self {
+            index,
+            runtime: handle,
+            connections: AtomicUsize::new(0),
+            streams: AtomicUsize::new(0),
+            _stop: stop,
+        })
+    }
+}
+
+impl Place {
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.0.runtime
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Runs the requests of one HTTP/2 connection, such as that of kube-apiserver, on all workers.
+#[derive(Clone, Debug)]
+pub(crate) struct StreamExecutor(pub(crate) Option<Workers>);
+
+impl StreamExecutor {
+    /// The worker with the fewest requests: this thread, unless another one has fewer.
+    fn worker(&self) -> Option<&Arc<Worker>> {
+        let Self(Some(workers)) = self else {
+            return None;
+        };
+        let load = |worker: &&Arc<Worker>| {
+            (
+                worker.streams.load(Ordering::Relaxed),
+                Some(worker.index) != index(),
+            )
+        };
+        workers.0.iter().min_by_key(load)
+    }
+}
+
+impl<F> Executor<F> for StreamExecutor
+where
+    F: Future<Output: Send + 'static> + Send + 'static,
+{
+    fn execute(&self, stream: F) {
+        let Some(worker) = self.worker().cloned() else {
+            tokio::spawn(stream);
+            return;
+        };
+        worker.streams.fetch_add(1, Ordering::Relaxed);
+        let runtime = worker.runtime.clone();
+        let counted = Counted(worker);
+        runtime.spawn(async move {
+            let _counted = counted;
+            stream.await
+        });
+    }
+}
+
+/// A request that is in flight until this is dropped.
+struct Counted(Arc<Worker>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.streams.fetch_sub(1, Ordering::Relaxed);
+    }
+}

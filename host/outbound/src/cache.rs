@@ -1,0 +1,293 @@
+//! Responses that are kept as their `Cache-Control` allows.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use admittance_admission::IpNet;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header, request, response};
+use http_cache_semantics::{AfterResponse, BeforeRequest, CacheOptions, CachePolicy};
+
+use crate::sender::Answer;
+
+/// What a response may depend on. A stage never gets what was fetched from an address, or with a credential, that only
+/// another stage is granted; nor, as any header may hold a credential, what was fetched with other headers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    networks: Vec<IpNet>,
+    credential: Option<String>,
+    uri: Uri,
+    /// Those of the plugin's request.
+    headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Key {
+    pub(crate) fn new(networks: Vec<IpNet>, credential: Option<String>, request: &request::Parts) -> Self {
+        let headers = request.headers.iter();
+        Self {
+            networks,
+            credential,
+            uri: request.uri.clone(),
+            headers: headers
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect(),
+        }
+    }
+}
+
+/// A response, and when it may be used.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    policy: CachePolicy,
+    body: Bytes,
+    size: u64,
+}
+
+/// Bounded by the size of its responses: the least recently used ones make room for others. Lives as long as the
+/// program.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    limit: u64,
+    entries: Mutex<Entries>,
+}
+
+#[derive(Debug, Default)]
+struct Entries {
+    /// With the number of their last use.
+    by_key: HashMap<Arc<Key>, (u64, Arc<Stored>)>,
+    by_use: BTreeMap<u64, Arc<Key>>,
+    uses: u64,
+    size: u64,
+}
+
+impl Entries {
+    fn get(&mut self, key: &Key) -> Option<Arc<Stored>> {
+        let (last, stored) = self.by_key.get_mut(key)?;
+        let key = self.by_use.remove(last)?;
+        self.uses += 1;
+        *last = self.uses;
+        self.by_use.insert(self.uses, key);
+        Some(stored.clone())
+    }
+
+    fn remove(&mut self, key: &Key) {
+        if let Some((last, stored)) = self.by_key.remove(key) {
+            self.by_use.remove(&last);
+            self.size -= stored.size;
+        }
+    }
+
+    fn insert(&mut self, key: Key, stored: Stored, limit: u64) {
+        self.remove(&key);
+        if stored.size > limit {
+            return;
+        }
+        while self.size + stored.size > limit {
+            match self.by_use.first_key_value().map(|(_, key)| key.clone()) {
+                Some(oldest) => self.remove(&oldest),
+                None => break,
+            }
+        }
+        let key = Arc::new(key);
+        self.uses += 1;
+        self.size += stored.size;
+        self.by_use.insert(self.uses, key.clone());
+        self.by_key.insert(key, (self.uses, Arc::new(stored)));
+    }
+}
+
+/// What to do for a request.
+pub(crate) enum Lookup {
+    Answer(Answer),
+    /// Send it, with these headers: if the stored response is still valid, the server may say only that.
+    Revalidate(Arc<Stored>, HeaderMap),
+    Send,
+}
+
+/// Without heuristic freshness, and as a private cache: no response is shared between keys.
+const OPTIONS: CacheOptions = CacheOptions {
+    shared: false,
+    cache_heuristic: 0.0,
+    immutable_min_time_to_live: Duration::from_secs(24 * 3600),
+    ignore_cargo_cult: false,
+};
+
+/// What a response takes besides its texts, and what each header takes besides its name and value, in bytes.
+const OVERHEAD: usize = 1 << 10;
+const HEADER_OVERHEAD: usize = 1 << 8;
+
+/// The largest `Age` of a response that is kept, in seconds. The arithmetic of the policy would overflow with a value
+/// near the largest one.
+const OLDEST: u64 = 365 * 24 * 3600;
+
+impl Cache {
+    /// `None` for the size 0.
+    pub(crate) fn new(limit: u64) -> Option<Self> {
+        (limit > 0).then(|| Self {
+            limit,
+            entries: Mutex::default(),
+        })
+    }
+
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        // Nothing panics halfway through a change.
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the request may be answered from the cache: the plugin's own credentials, conditions and ranges are
+    /// between it and the server.
+    pub(crate) fn is_for(request: &request::Parts) -> bool {
+        let own = [
+            header::AUTHORIZATION,
+            header::COOKIE,
+            header::RANGE,
+            header::IF_MATCH,
+            header::IF_NONE_MATCH,
+            header::IF_MODIFIED_SINCE,
+            header::IF_UNMODIFIED_SINCE,
+        ];
+        request.method == Method::GET && !own.iter().any(|name| request.headers.contains_key(name))
+    }
+
+    pub(crate) fn look_up(&self, key: &Key, request: &request::Parts) -> Lookup {
+        let Some(stored) = self.entries().get(key) else {
+            return Lookup::Send;
+        };
+        match stored.policy.before_request(request, SystemTime::now()) {
+            BeforeRequest::Fresh(head) => Lookup::Answer(Answer::new(&head, stored.body.clone(), true)),
+            BeforeRequest::Stale {
+                request,
+                matches: true,
+            } => Lookup::Revalidate(stored, request.headers),
+            BeforeRequest::Stale { .. } => Lookup::Send,
+        }
+    }
+
+    /// Removes the responses of this URI: a request that may change what is there is sent to it.
+    pub(crate) fn invalidate(&self, uri: &Uri) {
+        let mut entries = self.entries();
+        let keys: Vec<_> = entries
+            .by_key
+            .keys()
+            .filter(|key| key.uri == *uri)
+            .cloned()
+            .collect();
+        for key in keys {
+            entries.remove(&key);
+        }
+    }
+
+    /// Keeps the response if it may be kept.
+    pub(crate) fn keep(&self, key: Key, request: &request::Parts, head: &response::Parts, body: &Bytes) {
+        let policy = CachePolicy::new_options(request, head, SystemTime::now(), OPTIONS);
+        self.keep_with(key, request, &head.headers, policy, body);
+    }
+
+    /// The answer to a request for which the server said that the stored response is valid; `None` if it means another
+    /// response.
+    pub(crate) fn validated(
+        &self,
+        key: Key,
+        stored: &Stored,
+        request: &request::Parts,
+        head: &response::Parts,
+    ) -> Option<Answer> {
+        match stored.policy.after_response(request, head, SystemTime::now()) {
+            AfterResponse::NotModified(policy, head) => {
+                let answer = Answer::new(&head, stored.body.clone(), true);
+                self.keep_with(key, request, &head.headers, policy, &stored.body);
+                Some(answer)
+            }
+            AfterResponse::Modified(..) => {
+                self.entries().remove(&key);
+                None
+            }
+        }
+    }
+
+    fn keep_with(
+        &self,
+        key: Key,
+        request: &request::Parts,
+        headers: &HeaderMap,
+        policy: CachePolicy,
+        body: &Bytes,
+    ) {
+        let age = headers
+            .get(header::AGE)
+            .and_then(|age| age.to_str().ok()?.parse().ok());
+        let is_old = age.is_some_and(|age: u64| age > OLDEST);
+        if is_old || !policy.is_storable() || !is_reusable(&policy, headers) {
+            return;
+        }
+        let texts = |headers: &HeaderMap| -> usize {
+            let sizes = headers
+                .iter()
+                .map(|(name, value)| name.as_str().len() + value.len() + HEADER_OVERHEAD);
+            sizes.sum()
+        };
+        let path = key.uri.path_and_query().map_or(0, |path| path.as_str().len());
+        let size = body.len() + path + texts(&request.headers) + texts(headers) + OVERHEAD;
+        let stored = Stored {
+            policy,
+            // A part of a larger buffer would keep all of it.
+            body: Bytes::copy_from_slice(body),
+            size: size as u64,
+        };
+        self.entries().insert(key, stored, self.limit);
+    }
+}
+
+/// Whether the response can be used again, at least after the server has validated it. Most are neither fresh for any
+/// time nor have a validator, and would only take the place of others.
+fn is_reusable(policy: &CachePolicy, headers: &HeaderMap) -> bool {
+    !policy.is_stale(SystemTime::now())
+        || headers.contains_key(header::ETAG)
+        || headers.contains_key(header::LAST_MODIFIED)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Request, Response};
+
+    use super::*;
+
+    fn stored(size: u64) -> Stored {
+        let (request, ()) = Request::new(()).into_parts();
+        let (response, ()) = Response::new(()).into_parts();
+        Stored {
+            policy: CachePolicy::new_options(&request, &response, SystemTime::UNIX_EPOCH, OPTIONS),
+            body: Bytes::new(),
+            size,
+        }
+    }
+
+    #[test]
+    fn the_least_recently_used_make_room() {
+        let key = |path: &'static str| Key {
+            networks: Vec::new(),
+            credential: None,
+            uri: Uri::from_static(path),
+            headers: Vec::new(),
+        };
+        let mut entries = Entries::default();
+        for path in ["/a", "/b", "/c"] {
+            entries.insert(key(path), stored(30), 100);
+        }
+        assert!(entries.get(&key("/a")).is_some());
+        entries.insert(key("/d"), stored(40), 100);
+        let kept = ["/a", "/b", "/c", "/d"].map(|path| entries.get(&key(path)).is_some());
+        assert_eq!((kept, entries.size), ([true, false, true, true], 100));
+        // A replaced entry counts once, and one that does not fit takes no other's place.
+        entries.insert(key("/a"), stored(10), 100);
+        assert_eq!(entries.size, 80);
+        entries.insert(key("/e"), stored(101), 100);
+        assert_eq!(
+            (entries.size, entries.by_key.len(), entries.by_use.len()),
+            (80, 3, 3)
+        );
+    }
+}

@@ -1,0 +1,41 @@
+//! The metrics of this crate, through the `metrics` facade: the embedding program chooses the exporter.
+
+use std::time::Duration;
+
+use admittance_admission::{HttpError, HttpOrigin};
+use admittance_net::status_class;
+use metrics::{Unit, counter, describe_counter, describe_histogram, histogram};
+
+use crate::sender::Answer;
+
+const REQUESTS: &str = "admittance_plugin_http_requests_total";
+const DURATION: &str = "admittance_plugin_http_duration_seconds";
+
+/// Describes the metrics of plugins' requests to the exporter. Call it once, after the exporter is installed.
+pub fn describe_metrics() {
+    describe_counter!(
+        REQUESTS,
+        "HTTP requests of plugins, by origin and result: 2xx and so on, cached, unavailable, invalid, unreachable, \
+         timeout, too-large, denied"
+    );
+    describe_histogram!(
+        DURATION,
+        Unit::Seconds,
+        "Time of an HTTP request of a plugin, including those that failed or were answered from the cache"
+    );
+}
+
+pub(crate) fn count(origin: &HttpOrigin, answer: &Result<Answer, HttpError>, took: Duration) {
+    let result = match answer {
+        Ok(Answer { is_cached: true, .. }) => "cached",
+        Ok(answer) => status_class(answer.status),
+        Err(HttpError::Unavailable(_)) => "unavailable",
+        Err(HttpError::Invalid(_)) => "invalid",
+        Err(HttpError::Unreachable(_)) => "unreachable",
+        Err(HttpError::Timeout) => "timeout",
+        Err(HttpError::TooLarge(_)) => "too-large",
+        Err(HttpError::Denied(_)) => "denied",
+    };
+    counter!(REQUESTS, "origin" => origin.to_string(), "result" => result).increment(1);
+    histogram!(DURATION, "origin" => origin.to_string()).record(took);
+}

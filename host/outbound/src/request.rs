@@ -1,0 +1,149 @@
+//! Requests as plugins write them.
+
+use admittance_admission::{HttpError, HttpRequest};
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Method, Request, Uri, header, request};
+
+const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("admittance/", env!("CARGO_PKG_VERSION")));
+
+/// The largest body, in bytes: the sandbox lets no more out of a plugin by default.
+const BODY_LIMIT: usize = 1 << 20;
+
+/// The most headers, and their size in bytes: what servers commonly accept.
+const HEADERS_LIMIT: usize = 64;
+const HEADERS_SIZE_LIMIT: usize = 16 << 10;
+
+/// Headers of the connection, which the host sets.
+const OF_THE_HOST: [HeaderName; 11] = [
+    header::CONNECTION,
+    header::CONTENT_LENGTH,
+    header::EXPECT,
+    header::HOST,
+    HeaderName::from_static("keep-alive"),
+    header::PROXY_AUTHORIZATION,
+    HeaderName::from_static("proxy-connection"),
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// The request as it is sent, but for a credential. `credential` is the header in which there will be one.
+pub(crate) fn parse(
+    request: HttpRequest,
+    credential: Option<&HeaderName>,
+) -> Result<(request::Parts, Bytes), HttpError> {
+    let invalid = |why: String| HttpError::Invalid(why);
+    let (mut parts, ()) = Request::new(()).into_parts();
+    parts.method = Method::from_bytes(request.method.as_bytes())
+        .ok()
+        .filter(|method| method != Method::CONNECT)
+        .ok_or_else(|| invalid(format!("the method {:?} cannot be sent", request.method)))?;
+    parts.uri = request
+        .url
+        .as_str()
+        .parse::<Uri>()
+        .map_err(|error| invalid(format!("the URL cannot be sent: {error}")))?;
+    if request.body.len() > BODY_LIMIT {
+        return Err(invalid(format!(
+            "the body has {} bytes; the limit is {BODY_LIMIT}",
+            request.body.len()
+        )));
+    }
+    let size: usize = request
+        .headers
+        .iter()
+        .map(|(name, value)| name.len() + value.len())
+        .sum();
+    if request.headers.len() > HEADERS_LIMIT || size > HEADERS_SIZE_LIMIT {
+        return Err(invalid(format!(
+            "the limit is {HEADERS_LIMIT} headers with {HEADERS_SIZE_LIMIT} bytes"
+        )));
+    }
+    parts.headers.insert(header::USER_AGENT, USER_AGENT);
+    for (name, value) in &request.headers {
+        let parsed = HeaderName::from_bytes(name.as_bytes());
+        let parsed = parsed.map_err(|_| invalid(format!("{name:?} is not a valid name of a header")))?;
+        if OF_THE_HOST.contains(&parsed) {
+            return Err(invalid(format!("the host sets the header `{parsed}`; remove it")));
+        }
+        if Some(&parsed) == credential {
+            let why = "the stage has a credential for it";
+            return Err(invalid(format!(
+                "the host sets the header `{parsed}`: {why}; remove it"
+            )));
+        }
+        let value = HeaderValue::from_str(value)
+            .map_err(|_| invalid(format!("the value of the header `{parsed}` is not valid")))?;
+        if parsed == header::USER_AGENT {
+            parts.headers.insert(parsed, value);
+        } else {
+            parts.headers.append(parsed, value);
+        }
+    }
+    Ok((parts, request.body.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_sent() {
+        let url = || "https://a.example/".parse().unwrap();
+        let with = |name: &str, value: &str| {
+            let mut request = HttpRequest::new("GET", url());
+            request.headers.push((name.to_owned(), value.to_owned()));
+            request
+        };
+        let mut large = HttpRequest::new("POST", url());
+        large.body = vec![0; BODY_LIMIT + 1];
+        let mut many = HttpRequest::new("GET", url());
+        many.headers = vec![("a".to_owned(), "b".to_owned()); HEADERS_LIMIT + 1];
+        for (request, expected) in [
+            (HttpRequest::new("GET", url()), None),
+            (HttpRequest::new("PURGE", url()), None),
+            (with("X-Api-Version", "1"), None),
+            (
+                HttpRequest::new("CONNECT", url()),
+                Some("the method \"CONNECT\" cannot be sent"),
+            ),
+            (
+                HttpRequest::new("G T", url()),
+                Some("the method \"G T\" cannot be sent"),
+            ),
+            (with("Host", "b.example"), Some("the host sets the header `host`")),
+            (
+                with("transfer-encoding", "chunked"),
+                Some("the host sets the header `transfer-encoding`"),
+            ),
+            (
+                with("Keep-Alive", "1"),
+                Some("the host sets the header `keep-alive`"),
+            ),
+            (
+                with("authorization", "x"),
+                Some("the stage has a credential for it"),
+            ),
+            (with("a b", "x"), Some("\"a b\" is not a valid name of a header")),
+            (
+                with("a", "x\r\nb: c"),
+                Some("the value of the header `a` is not valid"),
+            ),
+            (
+                with("a", &"x".repeat(HEADERS_SIZE_LIMIT)),
+                Some("the limit is 64 headers"),
+            ),
+            (many, Some("the limit is 64 headers")),
+            (large, Some("the body has 1048577 bytes; the limit is 1048576")),
+        ] {
+            let case = format!("{} {:?}", request.method, request.headers.first());
+            let parsed = parse(request, Some(&header::AUTHORIZATION));
+            match (parsed, expected) {
+                (Ok(_), None) => {}
+                (Err(HttpError::Invalid(why)), Some(part)) if why.contains(part) => {}
+                (parsed, _) => panic!("{case}: {parsed:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,246 @@
+use std::{borrow::Cow, error::Error, time::Instant};
+
+use admittance_admission::{
+    Deadline, HttpError, HttpGrant, HttpOrigin, HttpRequest, HttpResponse, HttpSender,
+};
+use admittance_net::{
+    causes::{chain, find},
+    tls::{TlsAdvice, TlsError},
+};
+use admittance_watch::file::{SecretError, read_secret_to_string};
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, header, request, response};
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper::body::Body as _;
+
+use crate::{
+    Credential, OutboundConfig,
+    address::{self, NotPublic},
+    cache::{Cache, Key, Lookup},
+    client::{Pool, Pools},
+    metrics,
+    request::parse,
+};
+
+const ADVICE: TlsAdvice<'static> = TlsAdvice {
+    trust: Cow::Borrowed("add the PEM of the CA that signed it to `pluginHttp.ca`"),
+    name: "",
+    identity: "requests of plugins have no client certificate",
+    plain: "check that it is not an http port",
+};
+
+/// The largest content of a credential's file, in bytes.
+const CREDENTIAL_LIMIT: usize = 8 << 10;
+
+/// Sends requests of plugins. Lives as long as the program.
+#[derive(Debug)]
+pub struct Outbound {
+    config: OutboundConfig,
+    pools: Pools,
+    cache: Option<Cache>,
+}
+
+/// A response, and whether it was in the cache.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    headers: HeaderMap,
+    body: Bytes,
+    pub(crate) is_cached: bool,
+}
+
+impl Answer {
+    pub(crate) fn new(head: &response::Parts, body: Bytes, is_cached: bool) -> Self {
+        Self {
+            status: head.status,
+            headers: head.headers.clone(),
+            body,
+            is_cached,
+        }
+    }
+}
+
+impl Outbound {
+    /// Connects at the first request.
+    ///
+    /// # Errors
+    ///
+    /// When the file of CAs cannot be used.
+    pub fn new(config: OutboundConfig) -> Result<Self, TlsError> {
+        Ok(Self {
+            pools: Pools::new(&config)?,
+            cache: Cache::new(config.cache_size),
+            config,
+        })
+    }
+
+    async fn answer(&self, grant: &HttpGrant, request: HttpRequest) -> Result<Answer, HttpError> {
+        let credential = self.credential(grant)?;
+        let header = credential.map(Credential::name);
+        let (parts, body) = parse(request, header.as_ref())?;
+        let networks = address::networks(grant);
+        let key = Key::new(networks.clone(), grant.credential.clone(), &parts);
+        let cache = self.cache.as_ref().filter(|_| Cache::is_for(&parts));
+        let mut sent = parts.clone();
+        let mut stored = None;
+        match cache.map_or(Lookup::Send, |cache| cache.look_up(&key, &parts)) {
+            Lookup::Answer(answer) => return Ok(answer),
+            Lookup::Revalidate(found, headers) => {
+                sent.headers = headers;
+                stored = Some(found);
+            }
+            Lookup::Send => {}
+        }
+        if let Some(credential) = credential {
+            let value = read(credential, grant).await?;
+            sent.headers.insert(credential.name(), value);
+        }
+        let pool = self.pools.of(networks);
+        let changes = self.cache.as_ref().filter(|_| !parts.method.is_safe());
+        // Before too: the request may take effect although its response does not arrive in time.
+        if let Some(cache) = changes {
+            cache.invalidate(&parts.uri);
+        }
+        let (head, body) = self.exchange(&pool, grant, sent, body).await?;
+        if let Some(cache) = changes {
+            cache.invalidate(&parts.uri);
+        }
+        let Some(cache) = cache else {
+            return Ok(Answer::new(&head, body, false));
+        };
+        match stored {
+            Some(stored) if head.status == StatusCode::NOT_MODIFIED => {
+                cache.validated(key, &stored, &parts, &head).ok_or_else(|| {
+                    let origin = &grant.origin;
+                    HttpError::Unreachable(format!("{origin} answered {} about another version", head.status))
+                })
+            }
+            _ => {
+                cache.keep(key, &parts, &head, &body);
+                Ok(Answer::new(&head, body, false))
+            }
+        }
+    }
+
+    /// Sends the request, and reads the whole response.
+    async fn exchange(
+        &self,
+        pool: &Pool,
+        grant: &HttpGrant,
+        parts: request::Parts,
+        body: Bytes,
+    ) -> Result<(response::Parts, Bytes), HttpError> {
+        let host = parts.uri.host().unwrap_or_default().to_owned();
+        let broken = |error: &(dyn Error + 'static)| no_answer(error, &grant.origin, &host);
+        let request = Request::from_parts(parts, Full::new(body));
+        let response = pool.request(request).await.map_err(|error| broken(&error))?;
+        let (head, body) = response.into_parts();
+        let limit = self.config.response_limit;
+        let too_large = || HttpError::TooLarge(limit as u64);
+        // A body whose announced size is too large is not read.
+        if body.size_hint().lower() > limit as u64 {
+            return Err(too_large());
+        }
+        match Limited::new(body, limit).collect().await {
+            Ok(body) => Ok((head, body.to_bytes())),
+            Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
+            Err(error) => Err(broken(&*error)),
+        }
+    }
+
+    /// The credential that the grant names, if its origin may have it.
+    fn credential(&self, grant: &HttpGrant) -> Result<Option<&Credential>, HttpError> {
+        let Some(name) = &grant.credential else {
+            return Ok(None);
+        };
+        let origin = &grant.origin;
+        let found = self.config.credentials.get(name);
+        match found {
+            Some(credential) if credential.origins.contains(origin) => Ok(found),
+            Some(_) => Err(HttpError::Denied(format!(
+                "the credential `{name}` of `allow.http` is not for `{origin}`; add `{origin}` to \
+                 `pluginHttp.credentials.{name}.origins` of the configuration"
+            ))),
+            None => Err(HttpError::Denied(format!(
+                "the configuration has no credential `{name}`, which `allow.http` names for `{origin}`; add \
+                 `pluginHttp.credentials.{name}`"
+            ))),
+        }
+    }
+}
+
+impl Credential {
+    fn name(&self) -> HeaderName {
+        self.header.clone().unwrap_or(header::AUTHORIZATION)
+    }
+}
+
+/// The value of the header. The plugin learns only that there is none.
+async fn read(credential: &Credential, grant: &HttpGrant) -> Result<HeaderValue, HttpError> {
+    let unusable = |reason: &dyn std::fmt::Display| {
+        let (file, origin) = (credential.file.display(), &grant.origin);
+        tracing::warn!(%file, %origin, "a credential for requests of plugins cannot be used: {reason}");
+        HttpError::Unavailable(format!(
+            "the host's credential for {origin} cannot be used; its log says why"
+        ))
+    };
+    let file = credential.file.clone();
+    // One byte more shows that there are more.
+    let limit = CREDENTIAL_LIMIT as u64 + 1;
+    let text = tokio::task::spawn_blocking(move || read_secret_to_string(&file, limit)).await;
+    let text = text
+        .map_err(|error| unusable(&error))?
+        .map_err(|error| match error {
+            SecretError::Unreadable(error) => unusable(&error),
+            SecretError::WorldReadable => unusable(&"every user may read it; `chmod o-r` it"),
+        })?;
+    let text = match (text.trim(), &credential.header) {
+        _ if text.len() > CREDENTIAL_LIMIT => {
+            return Err(unusable(&format_args!(
+                "it has more than {CREDENTIAL_LIMIT} bytes"
+            )));
+        }
+        ("", _) => return Err(unusable(&"it is empty")),
+        (text, Some(_)) => text.to_owned(),
+        (token, None) => format!("Bearer {token}"),
+    };
+    let mut value =
+        HeaderValue::try_from(text).map_err(|_| unusable(&"it is not one line that a header can hold"))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+fn no_answer(error: &(dyn Error + 'static), origin: &HttpOrigin, host: &str) -> HttpError {
+    if let Some(refused) = find::<NotPublic>(error) {
+        return HttpError::Denied(format!("the plugin sends a request to `{origin}`: {refused}"));
+    }
+    let reason = match find::<rustls::Error>(error) {
+        Some(error) => format!("no TLS connection: {}", ADVICE.explain(error, host)),
+        None => chain(error),
+    };
+    HttpError::Unreachable(format!("{origin}: {reason}"))
+}
+
+#[async_trait]
+impl HttpSender for Outbound {
+    async fn send(
+        &self,
+        grant: &HttpGrant,
+        request: HttpRequest,
+        deadline: Deadline,
+    ) -> Result<HttpResponse, HttpError> {
+        let started = Instant::now();
+        let answer = tokio::time::timeout_at(deadline.instant(), self.answer(grant, request)).await;
+        let answer = answer.unwrap_or(Err(HttpError::Timeout));
+        metrics::count(&grant.origin, &answer, started.elapsed());
+        let answer = answer?;
+        let mut response = HttpResponse::new(answer.status.as_u16(), answer.body.into());
+        let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+        let headers = answer.headers.iter();
+        response.headers = headers
+            .map(|(name, value)| (name.to_string(), text(value)))
+            .collect();
+        Ok(response)
+    }
+}

@@ -1,0 +1,497 @@
+//! Requests of plugins over real sockets and real TLS.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "clippy takes only the functions marked #[test] for tests, not what helps them"
+)]
+
+use std::{
+    convert::Infallible,
+    fs,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    os::unix::fs::PermissionsExt as _,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use admittance_admission::{Deadline, HttpError, HttpGrant, HttpRequest, HttpResponse, HttpSender as _};
+use admittance_outbound::{Credential, Outbound, OutboundConfig};
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full, combinators::BoxBody};
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    server::conn::auto,
+};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::ServerConfig;
+use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpListener,
+};
+use tokio_rustls::TlsAcceptor;
+
+/// The name in the server's certificate.
+const HOST: &str = "policy.example.com";
+
+/// A name that a loopback address is configured for.
+const ALIAS: &str = "other.example.com";
+
+type Answer = Response<BoxBody<Bytes, Infallible>>;
+
+/// Requests as they arrived: method, path and headers that matter.
+type Seen = Arc<Mutex<Vec<String>>>;
+
+/// A server, and a sender that trusts it.
+struct Scene {
+    directory: TempDir,
+    address: SocketAddr,
+    seen: Seen,
+    config: OutboundConfig,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        Self::with_tls(true).await
+    }
+
+    async fn with_tls(tls: bool) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let ca = directory.path().join("ca.pem");
+        fs::write(&ca, authority.pem()).unwrap();
+        let acceptor = tls.then(|| {
+            let key = KeyPair::generate().unwrap();
+            let params = CertificateParams::new(vec![HOST.to_owned(), "localhost".to_owned()]).unwrap();
+            let certificate = params.signed_by(&key, &authority).unwrap();
+            let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+            let mut config = ServerConfig::builder_with_provider(admittance_net::tls::provider())
+                .with_safe_default_protocol_versions()
+                .unwrap()
+                .with_no_client_auth()
+                .with_single_cert(vec![certificate.der().clone()], key)
+                .unwrap();
+            config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+            TlsAcceptor::from(Arc::new(config))
+        });
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let seen = Seen::default();
+        tokio::spawn(accept(listener, acceptor, seen.clone()));
+        let loopback = IpAddr::from(Ipv4Addr::LOCALHOST);
+        let config = OutboundConfig {
+            ca: Some(ca),
+            resolve: [(HOST.to_owned(), loopback), (ALIAS.to_owned(), loopback)].into(),
+            ..OutboundConfig::default()
+        };
+        Self {
+            directory,
+            address,
+            seen,
+            config,
+        }
+    }
+
+    fn sender(&self) -> Outbound {
+        Outbound::new(self.config.clone()).unwrap()
+    }
+
+    /// The origin of the server under this name.
+    fn origin(&self, scheme: &str, host: &str) -> String {
+        format!("{scheme}://{host}:{}", self.address.port())
+    }
+
+    /// Everything on the server under its own name, and the address that it has.
+    fn grant(&self) -> HttpGrant {
+        HttpGrant {
+            networks: vec!["127.0.0.0/8".parse().unwrap()],
+            ..HttpGrant::from(
+                self.origin("https", HOST)
+                    .parse::<admittance_admission::HttpOrigin>()
+                    .unwrap(),
+            )
+        }
+    }
+
+    fn get(&self, path: &str) -> HttpRequest {
+        HttpRequest::new(
+            "GET",
+            format!("{}{path}", self.origin("https", HOST)).parse().unwrap(),
+        )
+    }
+
+    fn seen(&self) -> Vec<String> {
+        std::mem::take(&mut self.seen.lock().unwrap())
+    }
+
+    /// A credential for the server, with this text in its file.
+    fn credential(&self, text: &str) -> (Credential, PathBuf) {
+        let file = self.directory.path().join("token");
+        fs::write(&file, text).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        let credential = Credential {
+            file: file.clone(),
+            origins: [self.grant().origin].into(),
+            header: None,
+        };
+        (credential, file)
+    }
+}
+
+async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>, seen: Seen) {
+    while let Ok((stream, _)) = listener.accept().await {
+        let (acceptor, seen) = (acceptor.clone(), seen.clone());
+        tokio::spawn(async move {
+            match acceptor {
+                // A client that does not trust the certificate closes the connection.
+                Some(acceptor) => {
+                    if let Ok(stream) = acceptor.accept(stream).await {
+                        serve(stream, seen).await;
+                    }
+                }
+                None => serve(stream, seen).await,
+            }
+        });
+    }
+}
+
+async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, seen: Seen) {
+    let service = service_fn(move |request| answer(request, seen.clone()));
+    // The result only says how the client left.
+    let _ = auto::Builder::new(TokioExecutor::new())
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+}
+
+async fn answer(request: Request<Incoming>, seen: Seen) -> Result<Answer, Infallible> {
+    let header = |name: &str| {
+        request
+            .headers()
+            .get(name)
+            .and_then(|value| value.to_str().ok().map(str::to_owned))
+    };
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let (authorization, condition) = (header("authorization"), header("if-none-match"));
+    let mut row = format!("{method} {path}");
+    for part in [&authorization, &condition].into_iter().flatten() {
+        row.push_str(&format!(" {part}"));
+    }
+    let body = request.into_body().collect().await.map(|body| body.to_bytes());
+    seen.lock().unwrap().push(row);
+    let full = |status: u16, body: Bytes| {
+        let mut answer = Response::new(Full::new(body).boxed());
+        *answer.status_mut() = status.try_into().unwrap();
+        answer
+    };
+    let with = |mut answer: Answer, name: &'static str, value: &str| {
+        answer.headers_mut().insert(name, value.parse().unwrap());
+        answer
+    };
+    Ok(match path.as_str() {
+        "/silent" => std::future::pending().await,
+        "/large" => full(200, vec![b' '; 2 << 20].into()),
+        "/redirect" => with(full(302, Bytes::new()), "location", "/elsewhere"),
+        "/minute" => with(full(200, "kept".into()), "cache-control", "max-age=60"),
+        "/private" => with(full(200, "not kept".into()), "cache-control", "no-store"),
+        "/forever" => {
+            let answer = with(full(200, "old".into()), "cache-control", "max-age=60");
+            with(answer, "age", &u64::MAX.to_string())
+        }
+        "/checked" if condition.as_deref() == Some("\"1\"") => with(full(304, Bytes::new()), "etag", "\"1\""),
+        "/checked" => {
+            let answer = with(full(200, "checked".into()), "etag", "\"1\"");
+            with(answer, "cache-control", "no-cache")
+        }
+        _ => full(200, body.unwrap()),
+    })
+}
+
+async fn send(sender: &Outbound, grant: &HttpGrant, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+    sender
+        .send(grant, request, Deadline::after(Duration::from_secs(30)))
+        .await
+}
+
+fn denied(answer: Result<HttpResponse, HttpError>) -> String {
+    match answer {
+        Err(HttpError::Denied(message)) => message,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_request_is_sent_over_tls() {
+    let scene = Scene::new().await;
+    let mut request = scene.get("/v1/rules?x=y");
+    request.method = "POST".to_owned();
+    request.body = b"what is allowed?".to_vec();
+    let response = send(&scene.sender(), &scene.grant(), request).await.unwrap();
+    assert_eq!(response.status, 200);
+    assert_eq!(response.body, b"what is allowed?");
+    assert_eq!(scene.seen(), ["POST /v1/rules"]);
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_not_trusted_is_refused() {
+    let mut scene = Scene::new().await;
+    let other = HttpRequest::new("GET", scene.origin("https", ALIAS).parse().unwrap());
+    let grant = HttpGrant {
+        origin: scene.origin("https", ALIAS).parse().unwrap(),
+        ..scene.grant()
+    };
+    let wrong_name = send(&scene.sender(), &grant, other).await.unwrap_err();
+    scene.config.ca = None;
+    let unknown = send(&scene.sender(), &scene.grant(), scene.get("/"))
+        .await
+        .unwrap_err();
+    for (error, part) in [
+        (wrong_name, "its certificate is for policy.example.com"),
+        (unknown, "`pluginHttp.ca`"),
+    ] {
+        assert!(
+            matches!(&error, HttpError::Unreachable(why) if why.contains(part)),
+            "{error:?}"
+        );
+    }
+    assert!(scene.seen().is_empty());
+}
+
+#[tokio::test]
+async fn a_name_that_resolves_to_a_private_address_is_refused() {
+    let scene = Scene::new().await;
+    let sender = scene.sender();
+    let narrow = HttpGrant {
+        networks: vec!["10.0.0.0/8".parse().unwrap()],
+        ..scene.grant()
+    };
+    let open = HttpGrant {
+        networks: Vec::new(),
+        ..scene.grant()
+    };
+    // The same origin with a grant that includes the address: the connection of one is not used for another.
+    send(&sender, &scene.grant(), scene.get("/")).await.unwrap();
+    for grant in [&narrow, &open] {
+        let message = denied(send(&sender, grant, scene.get("/")).await);
+        assert!(
+            message.contains("`policy.example.com` resolves to 127.0.0.1, which is not a public address"),
+            "{message}"
+        );
+        assert!(
+            message.contains("add `127.0.0.1` or its network to `networks`"),
+            "{message}"
+        );
+    }
+    assert_eq!(scene.seen(), ["GET /"]);
+}
+
+#[tokio::test]
+async fn what_was_cached_for_one_grant_is_not_for_another() {
+    let scene = Scene::new().await;
+    let sender = scene.sender();
+    send(&sender, &scene.grant(), scene.get("/minute")).await.unwrap();
+    let open = HttpGrant {
+        networks: Vec::new(),
+        ..scene.grant()
+    };
+    denied(send(&sender, &open, scene.get("/minute")).await);
+}
+
+#[tokio::test]
+async fn a_post_discards_what_was_cached_of_its_uri() {
+    let scene = Scene::new().await;
+    let sender = scene.sender();
+    let get = async |path: &str| send(&sender, &scene.grant(), scene.get(path)).await.unwrap();
+    let post = async |path: &str| {
+        let mut request = scene.get(path);
+        request.method = "POST".to_owned();
+        send(&sender, &scene.grant(), request).await.unwrap()
+    };
+    get("/minute").await;
+    get("/minute?other").await;
+    get("/minute").await;
+    post("/minute").await;
+    get("/minute").await;
+    get("/minute?other").await;
+    assert_eq!(
+        scene.seen(),
+        ["GET /minute", "GET /minute", "POST /minute", "GET /minute"]
+    );
+}
+
+#[tokio::test]
+async fn a_loopback_address_is_used_when_the_grant_names_it() {
+    let scene = Scene::with_tls(false).await;
+    for host in ["127.0.0.1", "localhost"] {
+        let origin = scene.origin("http", host);
+        let grant = HttpGrant::from(origin.parse::<admittance_admission::HttpOrigin>().unwrap());
+        let request = HttpRequest::new("GET", format!("{origin}/here").parse().unwrap());
+        assert_eq!(
+            send(&scene.sender(), &grant, request).await.unwrap().status,
+            200,
+            "{host}"
+        );
+    }
+    assert_eq!(scene.seen(), ["GET /here", "GET /here"]);
+}
+
+#[tokio::test]
+async fn redirects_are_not_followed() {
+    let scene = Scene::new().await;
+    let response = send(&scene.sender(), &scene.grant(), scene.get("/redirect"))
+        .await
+        .unwrap();
+    assert_eq!(response.status, 302);
+    assert!(
+        response
+            .headers
+            .contains(&("location".to_owned(), "/elsewhere".to_owned()))
+    );
+    assert_eq!(scene.seen(), ["GET /redirect"]);
+}
+
+#[tokio::test]
+async fn a_slow_or_large_answer_is_given_up() {
+    let scene = Scene::new().await;
+    let sender = scene.sender();
+    let soon = Deadline::after(Duration::from_millis(200));
+    let slow = sender.send(&scene.grant(), scene.get("/silent"), soon).await;
+    assert_eq!(slow, Err(HttpError::Timeout));
+    assert!(soon.has_passed());
+    let large = send(&sender, &scene.grant(), scene.get("/large")).await;
+    assert_eq!(large, Err(HttpError::TooLarge(1 << 20)));
+    // The next request finds a connection that works.
+    assert_eq!(
+        send(&sender, &scene.grant(), scene.get("/"))
+            .await
+            .unwrap()
+            .status,
+        200
+    );
+}
+
+#[tokio::test]
+async fn nobody_listens() {
+    let scene = Scene::new().await;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let origin = format!("https://{HOST}:{}", listener.local_addr().unwrap().port());
+    drop(listener);
+    let grant = HttpGrant {
+        origin: origin.parse().unwrap(),
+        ..scene.grant()
+    };
+    let request = HttpRequest::new("GET", origin.parse().unwrap());
+    let error = send(&scene.sender(), &grant, request).await.unwrap_err();
+    assert!(
+        matches!(&error, HttpError::Unreachable(why) if why.contains(&origin) && why.contains("refused")),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_credential_is_added_where_it_may_be_sent() {
+    let mut scene = Scene::new().await;
+    let (credential, file) = scene.credential("secret-1\n");
+    scene.config.credentials.insert("policy".to_owned(), credential);
+    let sender = scene.sender();
+    let grant = |name: &str| HttpGrant {
+        credential: Some(name.to_owned()),
+        ..scene.grant()
+    };
+    send(&sender, &grant("policy"), scene.get("/")).await.unwrap();
+    // A changed file is read again.
+    fs::write(&file, "secret-2").unwrap();
+    send(&sender, &grant("policy"), scene.get("/")).await.unwrap();
+    assert_eq!(scene.seen(), ["GET / Bearer secret-1", "GET / Bearer secret-2"]);
+
+    let unknown = denied(send(&sender, &grant("other"), scene.get("/")).await);
+    assert!(
+        unknown.contains("add `pluginHttp.credentials.other`"),
+        "{unknown}"
+    );
+    let elsewhere = HttpGrant {
+        origin: scene.origin("https", ALIAS).parse().unwrap(),
+        ..grant("policy")
+    };
+    let request = HttpRequest::new("GET", scene.origin("https", ALIAS).parse().unwrap());
+    let elsewhere = denied(send(&sender, &elsewhere, request).await);
+    assert!(
+        elsewhere.contains("`pluginHttp.credentials.policy.origins`"),
+        "{elsewhere}"
+    );
+
+    let mut own = scene.get("/");
+    own.headers
+        .push(("Authorization".to_owned(), "Bearer own".to_owned()));
+    let own = send(&sender, &grant("policy"), own).await.unwrap_err();
+    assert!(matches!(own, HttpError::Invalid(_)), "{own:?}");
+
+    let large = "s".repeat(9 << 10);
+    for (mode, text) in [
+        (0o644, "readable"),
+        (0o600, ""),
+        (0o600, "two\nlines"),
+        (0o600, large.as_str()),
+    ] {
+        fs::write(&file, text).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        let error = send(&sender, &grant("policy"), scene.get("/")).await.unwrap_err();
+        assert!(
+            matches!(&error, HttpError::Unavailable(why) if !why.contains("token")),
+            "{text}: {error:?}"
+        );
+    }
+    assert!(scene.seen().is_empty());
+}
+
+#[tokio::test]
+async fn responses_are_kept_as_their_headers_allow() {
+    let mut scene = Scene::new().await;
+    let (credential, _) = scene.credential("secret");
+    scene.config.credentials.insert("policy".to_owned(), credential);
+    let sender = scene.sender();
+    for (path, requests) in [
+        ("/minute", &["GET /minute"][..]),
+        ("/private", &["GET /private", "GET /private"]),
+        ("/checked", &["GET /checked", "GET /checked \"1\""]),
+        ("/forever", &["GET /forever", "GET /forever"]),
+    ] {
+        let first = send(&sender, &scene.grant(), scene.get(path)).await.unwrap();
+        let second = send(&sender, &scene.grant(), scene.get(path)).await.unwrap();
+        assert_eq!((second.status, second.body), (200, first.body), "{path}");
+        assert_eq!(scene.seen(), requests, "{path}");
+    }
+    // What is sent with other headers, any of which may be the plugin's own credential, is not answered with it.
+    for (name, value) in [
+        ("authorization", "Bearer own"),
+        ("range", "bytes=0-1"),
+        ("x-api-key", "own"),
+    ] {
+        let mut request = scene.get("/minute");
+        request.headers.push((name.to_owned(), value.to_owned()));
+        send(&sender, &scene.grant(), request).await.unwrap();
+        assert_eq!(scene.seen().len(), 1, "{name}");
+    }
+    let with_credential = HttpGrant {
+        credential: Some("policy".to_owned()),
+        ..scene.grant()
+    };
+    send(&sender, &with_credential, scene.get("/minute"))
+        .await
+        .unwrap();
+    assert_eq!(scene.seen(), ["GET /minute Bearer secret"]);
+    scene.config.cache_size = 0;
+    let without_cache = scene.sender();
+    for _ in 0..2 {
+        send(&without_cache, &scene.grant(), scene.get("/minute"))
+            .await
+            .unwrap();
+    }
+    assert_eq!(scene.seen().len(), 2);
+}

@@ -1,0 +1,135 @@
+//! The order in which plugins are compiled and configured: small modules first.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::oneshot;
+
+/// A limit of concurrent work that prefers small items. Cheap to clone; lives as long as the host.
+#[derive(Clone, Debug)]
+pub(crate) struct SmallestFirst(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    limit: usize,
+    working: usize,
+    /// The items that wait, by their size and their number in the order of arrival.
+    waiting: BTreeMap<(usize, u64), oneshot::Sender<Turn>>,
+    arrivals: u64,
+}
+
+/// Permission to work, which is passed to the next item when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Turn(SmallestFirst);
+
+impl SmallestFirst {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self(Arc::new(Mutex::new(State {
+            limit,
+            working: 0,
+            waiting: BTreeMap::new(),
+            arrivals: 0,
+        })))
+    }
+
+    /// From now on, limits the items that are worked on at a time to this number.
+    pub(crate) fn set_limit(&self, limit: usize) {
+        self.state().limit = limit;
+    }
+
+    pub(crate) fn limit(&self) -> usize {
+        self.state().limit
+    }
+
+    /// Waits for permission to work on an item of this size. Of the items that wait, the smallest is next.
+    pub(crate) async fn turn(&self, size: usize) -> Turn {
+        let (turn, given) = oneshot::channel();
+        {
+            let mut state = self.state();
+            state.arrivals += 1;
+            let order = (size, state.arrivals);
+            state.waiting.insert(order, turn);
+        }
+        self.give();
+        match given.await {
+            Ok(turn) => turn,
+            // Never happens: a sender is dropped unused only if its receiver is gone.
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// Lets items that wait begin, as far as the limit allows.
+    fn give(&self) {
+        loop {
+            let next = {
+                let mut state = self.state();
+                if state.working >= state.limit {
+                    return;
+                }
+                let Some((_, next)) = state.waiting.pop_first() else {
+                    return;
+                };
+                if next.is_closed() {
+                    continue;
+                }
+                state.working += 1;
+                next
+            };
+            // If the receiver was dropped just now, so is the turn, which takes the lock again.
+            drop(next.send(Turn(self.clone())));
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing panics halfway through a change.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.state().working -= 1;
+        self.0.give();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_smallest_is_next() {
+        let limit = SmallestFirst::new(1);
+        let first = limit.turn(100).await;
+        let mut large = Box::pin(limit.turn(50));
+        let mut small = Box::pin(limit.turn(10));
+        let mut also_small = Box::pin(limit.turn(10));
+        let mut gone = Box::pin(limit.turn(1));
+        for waiting in [&mut large, &mut small, &mut also_small, &mut gone] {
+            assert!(waiting.now_or_never().is_none());
+        }
+        drop(gone);
+        drop(first);
+        assert!((&mut large).now_or_never().is_none());
+        assert!((&mut also_small).now_or_never().is_none());
+        drop(small.await);
+        drop(also_small.await);
+        drop(large.await);
+    }
+
+    #[tokio::test]
+    async fn a_lower_limit_applies_to_the_next() {
+        let limit = SmallestFirst::new(2);
+        let (first, second) = (limit.turn(1).await, limit.turn(1).await);
+        limit.set_limit(1);
+        let mut third = Box::pin(limit.turn(1));
+        drop(first);
+        assert!((&mut third).now_or_never().is_none());
+        drop(second);
+        third.await;
+    }
+}

@@ -1,0 +1,132 @@
+//! Kubewarden policies: core modules for WASI preview 1, as a second kind of guest.
+//!
+//! A policy speaks [waPC](wapc), or is a [WASI program](program) that reads standard input and writes standard
+//! output; the messages are the same. Its custom section [`metadata`] describes it. Engine, limits, deadlines, slots
+//! and grants are those of components: the rest of this crate distinguishes the two only where a guest is linked,
+//! prepared or called.
+
+mod capabilities;
+mod exchange;
+mod inspect;
+mod messages;
+mod metadata;
+mod prepare;
+mod preview1;
+mod program;
+mod wapc;
+
+use admittance_admission::{FailureKind, Request};
+use serde::{Deserialize, Serialize};
+use wasmtime::{Engine, ExternType, InstancePre, Linker, Module, Store, UnknownImportError};
+
+pub(crate) use self::exchange::Exchange;
+use crate::{
+    Error,
+    contract::bindings::admittance::plugin::types,
+    engine::{Inner, chain, per_call},
+    imports::check_count,
+    store::{CallState, Violation},
+};
+
+/// The first bytes of a core module.
+pub(crate) const CORE_MODULE: &[u8] = b"\0asm\x01\0\0\0";
+
+/// How a policy is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Mode {
+    /// By waPC: functions that exchange messages.
+    Wapc,
+    /// As a WASI program: a run per call.
+    Program,
+}
+
+/// A policy that is ready for calls. Lives as long as its plugin.
+pub(crate) struct Policy {
+    pub(crate) pre: InstancePre<CallState>,
+    pub(crate) mode: Mode,
+    /// Whether its memory is that of a started instance.
+    pub(crate) is_started: bool,
+    pub(crate) mutates: bool,
+    /// JSON; part of every message.
+    pub(crate) settings: String,
+}
+
+impl Policy {
+    /// The verdict on a request; or the error that the policy returned.
+    pub(crate) async fn admit(
+        &self,
+        store: &mut Store<CallState>,
+        request: &Request,
+    ) -> wasmtime::Result<Result<types::Response, String>> {
+        let message = messages::request(request, &self.settings)?;
+        let answer = match self.mode {
+            Mode::Wapc => {
+                let instance = wapc::instance(store, &self.pre, self.is_started).await?;
+                wapc::call(store, instance, "validate", message).await?
+            }
+            Mode::Program => Ok(program::run(store, &self.pre, "validate", message).await?),
+        };
+        match answer {
+            Ok(answer) => messages::response(&answer, request, self.mutates).map(Ok),
+            Err(error) => Ok(Err(error)),
+        }
+    }
+}
+
+/// Links a policy with its imports, and checks that it exports what its mode needs.
+pub(crate) fn link(sandbox: &Inner, module: &Module, mode: Mode) -> Result<InstancePre<CallState>, Error> {
+    let required = module.resources_required();
+    check_count("memories", required.num_memories, per_call::MEMORIES)?;
+    check_count("tables", required.num_tables, per_call::TABLES)?;
+    let (function, meaning) = match mode {
+        Mode::Wapc => (wapc::GUEST_CALL, "by which a waPC policy is called"),
+        Mode::Program => (wapc::START, "with which a WASI policy begins"),
+    };
+    if !matches!(module.get_export(function), Some(ExternType::Func(_))) {
+        return Err(Error::Policy(format!(
+            "it does not export the function `{function}`, {meaning}"
+        )));
+    }
+    if !matches!(module.get_export(exchange::MEMORY), Some(ExternType::Memory(_))) {
+        return Err(Error::Policy(
+            "it does not export its memory as `memory`".to_owned(),
+        ));
+    }
+    let linker = linker(&sandbox.engine, module).map_err(|error| Error::WrongImport(chain(&error)))?;
+    linker
+        .instantiate_pre(module)
+        .map_err(|error| match error.downcast_ref::<UnknownImportError>() {
+            Some(unknown) => Error::UnknownImport(format!("`{}.{}`", unknown.module(), unknown.name())),
+            None => Error::WrongImport(chain(&error)),
+        })
+}
+
+/// What this host provides to this policy.
+fn linker(engine: &Engine, module: &Module) -> wasmtime::Result<Linker<CallState>> {
+    let mut linker = Linker::new(engine);
+    // What is provided takes the place of what is denied, and a module may import a function twice.
+    linker.allow_shadowing(true);
+    for import in module.imports() {
+        if let ExternType::Func(function) = import.ty() {
+            match import.module() {
+                preview1::MODULE => preview1::deny(&mut linker, import.name(), function)?,
+                from => program::define_host_call(&mut linker, from, import.name(), function)?,
+            }
+        }
+    }
+    provide(&mut linker)?;
+    Ok(linker)
+}
+
+fn provide(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
+    preview1::define(linker)?;
+    wapc::define(linker)
+}
+
+/// A violation of a policy's rules, for which its call fails.
+fn invalid(message: impl Into<String>) -> wasmtime::Error {
+    Violation::error(
+        FailureKind::InvalidResponse,
+        format!("the policy's response is not valid: {}", message.into()),
+    )
+}

@@ -1,0 +1,404 @@
+//! What a policy may ask the host for, within the grants of its stage.
+
+use std::collections::BTreeMap;
+
+use admittance_admission::HttpOrigin;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value, json, value::RawValue};
+use tokio::{net::lookup_host, time::timeout_at};
+use tracing::Level;
+use url::Url;
+use wasmtime::Caller;
+
+use super::exchange::{take, take_text};
+use crate::{
+    contract::bindings::admittance::plugin::{cluster, types},
+    imports::{PREPARING, Pace, denied},
+    store::CallState,
+};
+
+/// The only binding.
+const BINDING: &str = "kubewarden";
+
+/// Where the binding, the namespace, the operation and the payload are, and how long each is.
+pub(super) type Arguments = (u32, u32, u32, u32, u32, u32, u32, u32);
+
+/// Answers a call of the host; the answer is left in the exchange. `false`: it is an error.
+///
+/// # Errors
+///
+/// When the call must end, because the policy may not ask for this.
+pub(super) async fn call(guest: &mut Caller<'_, CallState>, arguments: Arguments) -> wasmtime::Result<bool> {
+    let (binding, binding_length, namespace, namespace_length, operation, operation_length, payload, length) =
+        arguments;
+    let binding = take_text(guest, binding, binding_length)?;
+    let namespace = take_text(guest, namespace, namespace_length)?;
+    let operation = take_text(guest, operation, operation_length)?;
+    let payload = take(guest, payload, length)?;
+    let answer = answer(guest.data_mut(), &binding, &namespace, &operation, &payload).await?;
+    let exchange = &mut guest.data_mut().exchange;
+    exchange.host_failed = answer.is_err();
+    exchange.host_answer = answer.unwrap_or_else(String::into_bytes);
+    Ok(!exchange.host_failed)
+}
+
+type Answer = Result<Vec<u8>, String>;
+
+async fn answer(
+    state: &mut CallState,
+    binding: &str,
+    namespace: &str,
+    operation: &str,
+    payload: &[u8],
+) -> wasmtime::Result<Answer> {
+    match (binding, namespace, operation) {
+        (BINDING, "tracing", "log") => {
+            log(state, payload);
+            Ok(Ok(Vec::new()))
+        }
+        (BINDING, "kubernetes", "get_resource") => match parse(payload) {
+            Ok(get) => get_resource(state, get).await,
+            Err(error) => Ok(Err(error)),
+        },
+        (BINDING, "kubernetes", "list_resources_all" | "list_resources_by_namespace") => match parse(payload)
+        {
+            Ok(list) => list_resources(state, list).await,
+            Err(error) => Ok(Err(error)),
+        },
+        (BINDING, "kubernetes", "can_i") => match parse(payload) {
+            Ok(question) => can_i(state, question).await,
+            Err(error) => Ok(Err(error)),
+        },
+        (BINDING, "net", "v1/dns_lookup_host") => match parse::<String>(payload) {
+            Ok(host) => look_up(state, &host).await,
+            Err(error) => Ok(Err(error)),
+        },
+        _ => Err(denied(format!(
+            "the policy called `{binding}/{namespace}/{operation}`, which this host does not have, and no stage can \
+             grant it"
+        ))),
+    }
+}
+
+fn parse<T: DeserializeOwned>(payload: &[u8]) -> Result<T, String> {
+    serde_json::from_slice(payload).map_err(|error| format!("the request cannot be read: {error}"))
+}
+
+/// Logs an event: a level, a message, and whatever the policy adds.
+fn log(state: &CallState, payload: &[u8]) {
+    let Ok(mut event) = serde_json::from_slice::<Map<String, Value>>(payload) else {
+        state
+            .log
+            .line(Level::WARN, "policy", &String::from_utf8_lossy(payload));
+        return;
+    };
+    let mut text = |key: &str| match event.remove(key) {
+        Some(Value::String(text)) => text,
+        _ => String::new(),
+    };
+    let level = match text("level").to_ascii_lowercase().as_str() {
+        "trace" => Level::TRACE,
+        "debug" => Level::DEBUG,
+        "warn" | "warning" => Level::WARN,
+        "error" | "critical" => Level::ERROR,
+        _ => Level::INFO,
+    };
+    let mut message = text("message");
+    for place in ["file", "line", "column"] {
+        event.remove(place);
+    }
+    if !event.is_empty() {
+        message += &format!(" {}", Value::Object(event));
+    }
+    state.log.line(level, "policy", &message);
+}
+
+#[derive(Deserialize)]
+struct Get {
+    api_version: String,
+    kind: String,
+    name: String,
+    namespace: Option<String>,
+    field_masks: Option<Vec<String>>,
+}
+
+async fn get_resource(state: &mut CallState, get: Get) -> wasmtime::Result<Answer> {
+    let what = format!("{}/{} `{}`", get.api_version, get.kind, get.name);
+    let namespace = get.namespace.filter(|namespace| !namespace.is_empty());
+    let found = cluster::Host::get(state, get.api_version, get.kind, namespace, get.name).await?;
+    Ok(match found {
+        Ok(Some(object)) => Ok(masked(object, get.field_masks.as_deref()).into_bytes()),
+        Ok(None) => Err(format!("{what} does not exist")),
+        Err(error) => Err(explain(error)),
+    })
+}
+
+#[derive(Deserialize)]
+struct List {
+    api_version: String,
+    kind: String,
+    /// Of one namespace, for `list_resources_by_namespace`.
+    namespace: Option<String>,
+    label_selector: Option<String>,
+    field_selector: Option<String>,
+    field_masks: Option<Vec<String>>,
+}
+
+async fn list_resources(state: &mut CallState, list: List) -> wasmtime::Result<Answer> {
+    let selector = list.field_selector.as_deref().unwrap_or_default();
+    let fields = match FieldSelector::parse(selector) {
+        Ok(fields) => fields,
+        Err(error) => return Ok(Err(error)),
+    };
+    let (api_version, kind) = (list.api_version.clone(), format!("{}List", list.kind));
+    let labels = list.label_selector.unwrap_or_default();
+    let found = cluster::Host::list(state, list.api_version, list.kind, list.namespace, labels).await?;
+    let found = match found {
+        Ok(found) => found,
+        Err(error) => return Ok(Err(explain(error))),
+    };
+    let mut items = Vec::new();
+    let mut pace = Pace::new(state.deadline);
+    for item in found {
+        if let Err(error) = pace.before(&item).await {
+            return Ok(Err(explain(error)));
+        }
+        if fields.selects(&item) {
+            let item = masked(item, list.field_masks.as_deref());
+            items.push(RawValue::from_string(item)?);
+        }
+    }
+    Ok(Ok(serde_json::to_vec(&ObjectList {
+        api_version,
+        kind,
+        metadata: Map::new(),
+        items,
+    })?))
+}
+
+#[derive(Deserialize)]
+struct CanI {
+    subject_access_review: AccessReview,
+}
+
+#[derive(Deserialize)]
+struct AccessReview {
+    user: String,
+    groups: Option<Vec<String>>,
+    resource_attributes: ResourceAttributes,
+}
+
+#[derive(Deserialize)]
+struct ResourceAttributes {
+    verb: String,
+    group: Option<String>,
+    resource: String,
+    subresource: Option<String>,
+    namespace: Option<String>,
+    name: Option<String>,
+}
+
+async fn can_i(state: &mut CallState, question: CanI) -> wasmtime::Result<Answer> {
+    let AccessReview {
+        user,
+        groups,
+        resource_attributes: action,
+    } = question.subject_access_review;
+    let user = types::UserInfoResult {
+        username: user,
+        uid: String::new(),
+        groups: groups.unwrap_or_default(),
+        extra: Vec::new(),
+    };
+    let given = |text: Option<String>| text.filter(|text| !text.is_empty());
+    let action = cluster::Action::Resource(cluster::ResourceAction {
+        verb: action.verb,
+        group: action.group.unwrap_or_default(),
+        resource: action.resource,
+        subresource: given(action.subresource),
+        namespace: given(action.namespace),
+        name: given(action.name),
+    });
+    Ok(match cluster::Host::can_i(state, action, Some(user)).await? {
+        Ok(access) => Ok(serde_json::to_vec(&json!({
+            "allowed": access.allowed,
+            "reason": access.reason,
+        }))?),
+        Err(error) => Err(explain(error)),
+    })
+}
+
+/// The answer to a list: a list of Kubernetes.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ObjectList {
+    api_version: String,
+    kind: String,
+    metadata: Map<String, Value>,
+    items: Vec<Box<RawValue>>,
+}
+
+/// The addresses of a host to which the stage grants requests.
+async fn look_up(state: &mut CallState, host: &str) -> wasmtime::Result<Answer> {
+    if state.preparing {
+        return Ok(Err(PREPARING.to_owned()));
+    }
+    let is_of = |origin: &HttpOrigin| {
+        Url::parse(origin.as_str())
+            .is_ok_and(|url| url.host_str().is_some_and(|of| of.eq_ignore_ascii_case(host)))
+    };
+    if !state.grants.http.iter().any(|grant| is_of(&grant.origin)) {
+        return Err(denied(format!(
+            "the policy looks up the addresses of `{host}` without permission; add `https://{host}` to `allow.http` of \
+             the stage"
+        )));
+    }
+    let found = timeout_at(state.deadline.instant(), lookup_host((host, 443))).await;
+    Ok(match found {
+        Ok(Ok(addresses)) => {
+            let addresses: Vec<String> = addresses.map(|address| address.ip().to_string()).collect();
+            Ok(serde_json::to_vec(&BTreeMap::from([("ips", addresses)]))?)
+        }
+        Ok(Err(error)) => Err(format!("`{host}` cannot be looked up: {error}")),
+        Err(_) => Err(format!("`{host}` was not looked up in time")),
+    })
+}
+
+fn explain(error: cluster::Error) -> String {
+    match error {
+        cluster::Error::Unavailable(why) => format!("the control plane is not available: {why}"),
+        cluster::Error::Timeout => "the control plane did not answer in time".to_owned(),
+        cluster::Error::Refused(why) => format!("the control plane refused: {why}"),
+    }
+}
+
+/// Conditions on fields, `metadata.name=a,spec.nodeName!=b`: of any field that is a text, a number or a boolean.
+struct FieldSelector(Vec<(String, bool, String)>);
+
+impl FieldSelector {
+    fn parse(text: &str) -> Result<Self, String> {
+        let parts = text.split(',').filter(|part| !part.trim().is_empty());
+        let parts = parts.map(|part| {
+            let (field, value) = part
+                .split_once('=')
+                .ok_or_else(|| format!("the field selector `{part}` has no `=`"))?;
+            let (field, is_equal) = field
+                .strip_suffix('!')
+                .map_or((field, true), |field| (field, false));
+            let value = value.strip_prefix('=').unwrap_or(value);
+            Ok((field.trim().to_owned(), is_equal, value.trim().to_owned()))
+        });
+        parts.collect::<Result<_, String>>().map(Self)
+    }
+
+    fn selects(&self, object: &str) -> bool {
+        if self.0.is_empty() {
+            return true;
+        }
+        let object: Value = serde_json::from_str(object).unwrap_or_default();
+        self.0.iter().all(|(field, is_equal, expected)| {
+            let value = field.split('.').try_fold(&object, |value, key| value.get(key));
+            let text = match value {
+                Some(Value::String(text)) => text.clone(),
+                Some(value @ (Value::Bool(_) | Value::Number(_))) => value.to_string(),
+                _ => String::new(),
+            };
+            (text == *expected) == *is_equal
+        })
+    }
+}
+
+/// The object with only these fields, besides those that say what it is. A mask is a path: `metadata.labels`; in a list
+/// it applies to every item.
+fn masked(object: String, masks: Option<&[String]>) -> String {
+    let Some(masks) = masks.filter(|masks| !masks.is_empty()) else {
+        return object;
+    };
+    let Ok(mut value) = serde_json::from_str::<Value>(&object) else {
+        return object;
+    };
+    let always = ["apiVersion", "kind", "metadata.name", "metadata.namespace"];
+    let paths = always.into_iter().chain(masks.iter().map(String::as_str));
+    let paths: Vec<Vec<&str>> = paths.map(|path| path.split('.').collect()).collect();
+    retain(&mut value, &paths.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    value.to_string()
+}
+
+fn retain(value: &mut Value, paths: &[&[&str]]) {
+    match value {
+        Value::Object(fields) => fields.retain(|key, value| {
+            let below: Vec<&[&str]> = paths
+                .iter()
+                .filter_map(|path| {
+                    path.split_first()
+                        .filter(|(first, _)| *first == key)
+                        .map(|(_, rest)| rest)
+                })
+                .collect();
+            let is_whole = below.iter().any(|rest| rest.is_empty());
+            if !is_whole && !below.is_empty() {
+                retain(value, &below);
+            }
+            !below.is_empty()
+        }),
+        Value::Array(items) => items.iter_mut().for_each(|item| retain(item, paths)),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn fields_are_selected() {
+        let object = r#"{"metadata":{"name":"a"},"spec":{"nodeName":"n","hostNetwork":true}}"#;
+        for (selector, selected) in [
+            ("", true),
+            ("metadata.name=a", true),
+            ("metadata.name==a,spec.hostNetwork=true", true),
+            ("metadata.name!=a", false),
+            ("spec.nodeName = n, metadata.name != b", true),
+            ("status.phase!=Running", true),
+            ("status.phase=Running", false),
+        ] {
+            let fields = FieldSelector::parse(selector).unwrap();
+            assert_eq!(fields.selects(object), selected, "{selector}");
+        }
+        assert!(FieldSelector::parse("metadata.name").is_err());
+    }
+
+    #[test]
+    fn masks_keep_the_named_fields() {
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "a", "uid": "1", "labels": {"x": "y"}},
+            "spec": {"containers": [{"name": "c", "image": "i"}], "nodeName": "n"},
+        });
+        for (masks, expected) in [
+            (vec![], pod.clone()),
+            (
+                vec!["metadata.labels", "spec.containers.image"],
+                json!({
+                    "apiVersion": "v1", "kind": "Pod",
+                    "metadata": {"name": "a", "labels": {"x": "y"}},
+                    "spec": {"containers": [{"image": "i"}]},
+                }),
+            ),
+            (
+                vec!["spec", "spec.nodeName"],
+                json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": pod["spec"]}),
+            ),
+        ] {
+            let masks: Vec<String> = masks.into_iter().map(str::to_owned).collect();
+            let masked = masked(pod.to_string(), Some(&masks));
+            assert_eq!(
+                serde_json::from_str::<Value>(&masked).unwrap(),
+                expected,
+                "{masks:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What host and policy exchange during a call, and the access to the policy's memory.
+
+use admittance_admission::FailureKind;
+use bytes::BytesMut;
+use wasmtime::{Caller, Extern, Memory, Trap};
+
+use crate::store::{CallState, Violation};
+
+/// The export that is a policy's memory.
+pub(super) const MEMORY: &str = "memory";
+
+/// The messages of a call. Lives as long as its instance.
+#[derive(Default)]
+pub(crate) struct Exchange {
+    /// What the host asks of a waPC policy: the operation and its payload.
+    pub(super) operation: &'static str,
+    pub(super) message: Vec<u8>,
+    /// The policy's answer.
+    pub(super) response: Option<Vec<u8>>,
+    pub(super) error: Option<String>,
+    /// The answer to the policy's last call of the host: the result, or the text of an error.
+    pub(super) host_answer: Vec<u8>,
+    pub(super) host_failed: bool,
+    /// The arguments of a WASI policy.
+    pub(super) arguments: Vec<&'static str>,
+    /// What is left of its standard input.
+    pub(super) input: BytesMut,
+    /// Its standard output. `None`: it goes to the log.
+    pub(super) output: Option<Vec<u8>>,
+}
+
+fn memory(caller: &mut Caller<'_, CallState>) -> wasmtime::Result<Memory> {
+    caller
+        .get_export(MEMORY)
+        .and_then(Extern::into_memory)
+        .ok_or_else(|| wasmtime::format_err!("the policy's memory is not exported"))
+}
+
+/// The policy's memory, and the state of its call.
+pub(super) fn parts<'a>(
+    caller: &'a mut Caller<'_, CallState>,
+) -> wasmtime::Result<(&'a mut [u8], &'a mut CallState)> {
+    let memory = memory(caller)?;
+    Ok(memory.data_and_store_mut(caller))
+}
+
+fn range(at: u32, length: usize) -> std::ops::Range<usize> {
+    at as usize..(at as usize).saturating_add(length)
+}
+
+/// Writes into a policy's memory.
+pub(super) fn put(memory: &mut [u8], at: u32, bytes: &[u8]) -> wasmtime::Result<()> {
+    memory
+        .get_mut(range(at, bytes.len()))
+        .ok_or(Trap::MemoryOutOfBounds)?
+        .copy_from_slice(bytes);
+    Ok(())
+}
+
+/// Reads a policy's memory.
+pub(super) fn slice(memory: &[u8], at: u32, length: u32) -> wasmtime::Result<&[u8]> {
+    Ok(memory
+        .get(range(at, length as usize))
+        .ok_or(Trap::MemoryOutOfBounds)?)
+}
+
+/// Reads a number of a policy's memory.
+pub(super) fn number(memory: &[u8], at: u32) -> wasmtime::Result<u32> {
+    let bytes = slice(memory, at, 4)?
+        .first_chunk()
+        .ok_or(Trap::MemoryOutOfBounds)?;
+    Ok(u32::from_le_bytes(*bytes))
+}
+
+/// Copies what a policy passes to the host, which has the size limit of an answer.
+pub(super) fn take(caller: &mut Caller<'_, CallState>, at: u32, length: u32) -> wasmtime::Result<Vec<u8>> {
+    let (memory, state) = parts(caller)?;
+    fits(length as usize, state.output)?;
+    Ok(slice(memory, at, length)?.to_vec())
+}
+
+/// As [`take`], for a text.
+pub(super) fn take_text(
+    caller: &mut Caller<'_, CallState>,
+    at: u32,
+    length: u32,
+) -> wasmtime::Result<String> {
+    let bytes = take(caller, at, length)?;
+    Ok(String::from_utf8(bytes)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+}
+
+/// Refuses what is larger than this limit.
+pub(super) fn fits(length: usize, limit: usize) -> wasmtime::Result<()> {
+    if length <= limit {
+        return Ok(());
+    }
+    Err(Violation::error(
+        FailureKind::OutputTooLarge,
+        format!("the plugin passed more than the limit of {limit} bytes to the host"),
+    ))
+}

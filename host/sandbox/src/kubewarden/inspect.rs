@@ -1,0 +1,71 @@
+//! Inspection of a policy.
+
+use bytes::Bytes;
+use wasmtime::{Linker, Module};
+
+use super::{
+    Mode, link,
+    metadata::{Metadata, PROTOCOL},
+    preview1, provide,
+};
+use crate::{
+    Error, Grant, Import, Inspection,
+    engine::{Effort, chain},
+    prepare::Preparation,
+};
+
+impl Preparation {
+    /// What a policy says of itself. One of waPC is started, to ask for its protocol.
+    pub(crate) async fn inspect_policy(&self, module: Bytes) -> Result<Inspection, Error> {
+        let metadata = Metadata::of(&module)?;
+        let artifact = self.compile(module, Effort::Least).await?;
+        let module = self.core_module(&artifact)?;
+        let interface = match metadata.mode {
+            Mode::Wapc => {
+                self.start(&module, false).await?;
+                "kubewarden:wapc"
+            }
+            Mode::Program => {
+                link(&self.sandbox, &module, Mode::Program)?;
+                "kubewarden:wasi"
+            }
+        };
+        let imports = self
+            .imports(&module)
+            .map_err(|error| Error::WrongImport(chain(&error)))?;
+        Ok(Inspection {
+            description: metadata.description,
+            interface: interface.to_owned(),
+            contract: Some(PROTOCOL.to_owned()),
+            imports,
+            annotations: metadata.annotations,
+        })
+    }
+
+    /// The modules from which it imports, and each function that would end its call.
+    fn imports(&self, module: &Module) -> wasmtime::Result<Vec<Import>> {
+        let mut provided = Linker::new(module.engine());
+        provide(&mut provided)?;
+        let mut store = self.store();
+        let mut imports: Vec<Import> = Vec::new();
+        for import in module.imports() {
+            let (from, name) = (import.module(), import.name());
+            let is_denied = from == preview1::MODULE && provided.get(&mut store, from, name).is_err();
+            let import = if is_denied {
+                Import {
+                    name: format!("{from}/{name}"),
+                    grant: Grant::Never,
+                }
+            } else {
+                Import {
+                    name: from.to_owned(),
+                    grant: Grant::None,
+                }
+            };
+            if !imports.contains(&import) {
+                imports.push(import);
+            }
+        }
+        Ok(imports)
+    }
+}

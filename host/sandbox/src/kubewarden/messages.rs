@@ -1,0 +1,244 @@
+//! The messages of policies: JSON in the form of Kubernetes' AdmissionReview.
+
+use std::collections::BTreeMap;
+
+use admittance_admission::{GroupVersionKind, GroupVersionResource, Object, Request, UserInfo};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::invalid;
+use crate::contract::bindings::admittance::plugin::types;
+
+/// The status of a denial without one, as kube-apiserver replaces it.
+const BAD_REQUEST: u16 = 400;
+
+/// A request without its objects, which are appended as they are.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Head<'a> {
+    uid: &'a str,
+    kind: &'a GroupVersionKind,
+    resource: &'a GroupVersionResource,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sub_resource: Option<&'a str>,
+    request_kind: &'a GroupVersionKind,
+    request_resource: &'a GroupVersionResource,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request_sub_resource: Option<&'a str>,
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<&'a str>,
+    operation: &'static str,
+    user_info: &'a UserInfo,
+    dry_run: bool,
+}
+
+/// The payload of `validate`. `settings` is JSON.
+pub(super) fn request(request: &Request, settings: &str) -> wasmtime::Result<Vec<u8>> {
+    let requested = request.requested.as_deref();
+    let sub_resource = request.subresource.as_deref();
+    let mut text = br#"{"request":"#.to_vec();
+    serde_json::to_writer(
+        &mut text,
+        &Head {
+            uid: request.uid.as_str(),
+            kind: &request.kind,
+            resource: &request.resource,
+            sub_resource,
+            request_kind: requested.map_or(&request.kind, |requested| &requested.kind),
+            request_resource: requested.map_or(&request.resource, |requested| &requested.resource),
+            request_sub_resource: requested
+                .map_or(sub_resource, |requested| requested.subresource.as_deref()),
+            name: &request.name,
+            namespace: request.namespace.as_deref(),
+            operation: request.operation.as_str(),
+            user_info: &request.user,
+            dry_run: request.dry_run,
+        },
+    )?;
+    // Without its last brace.
+    text.pop();
+    for (key, object) in [
+        (r#","object":"#, &request.object),
+        (r#","oldObject":"#, &request.old_object),
+        (r#","options":"#, &request.options),
+    ] {
+        text.extend_from_slice(key.as_bytes());
+        text.extend_from_slice(object.as_ref().map_or("null", Object::text).as_bytes());
+    }
+    text.extend_from_slice(br#"},"settings":"#);
+    text.extend_from_slice(settings.as_bytes());
+    text.push(b'}');
+    Ok(text)
+}
+
+/// The answer to `validate`.
+#[derive(Deserialize)]
+struct Answer<'a> {
+    accepted: bool,
+    message: Option<String>,
+    code: Option<u16>,
+    #[serde(borrow)]
+    mutated_object: Option<&'a RawValue>,
+    audit_annotations: Option<BTreeMap<String, String>>,
+    warnings: Option<Vec<String>>,
+}
+
+/// Reads the answer to `validate`, of a policy that may or may not change objects.
+pub(super) fn response(answer: &[u8], request: &Request, mutates: bool) -> wasmtime::Result<types::Response> {
+    let answer: Answer<'_> = serde_json::from_slice(answer).map_err(|error| invalid(error.to_string()))?;
+    let verdict = match (answer.accepted, answer.mutated_object) {
+        (false, _) => types::Verdict::Deny(types::Denial {
+            code: answer
+                .code
+                .filter(|code| *code >= BAD_REQUEST)
+                .unwrap_or(BAD_REQUEST),
+            reason: String::new(),
+            message: answer.message.unwrap_or_default(),
+        }),
+        (true, None) => types::Verdict::Allow,
+        (true, Some(object)) => {
+            let Some(before) = &request.object else {
+                return Err(invalid("it changes an object, but the request has none"));
+            };
+            if mutates {
+                types::Verdict::Replace(object.get().to_owned())
+            } else if Object::parse(object.get()).is_ok_and(|object| object == *before) {
+                types::Verdict::Allow
+            } else {
+                return Err(invalid(
+                    "it changes the object, but its metadata does not say `mutating: true`",
+                ));
+            }
+        }
+    };
+    Ok(types::Response {
+        verdict,
+        warnings: answer.warnings.unwrap_or_default(),
+        audit_annotations: answer.audit_annotations.unwrap_or_default().into_iter().collect(),
+    })
+}
+
+/// The answer to `validate_settings`.
+#[derive(Deserialize)]
+struct SettingsAnswer {
+    valid: bool,
+    message: Option<String>,
+}
+
+/// What is wrong with the settings, by the answer to `validate_settings`.
+pub(super) fn settings(answer: &[u8]) -> Result<Result<(), String>, serde_json::Error> {
+    let SettingsAnswer { valid, message } = serde_json::from_slice(answer)?;
+    Ok(if valid {
+        Ok(())
+    } else {
+        Err(message.unwrap_or_else(|| "the policy does not say why".to_owned()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use admittance_admission::Operation;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod() -> Request {
+        let kind = GroupVersionKind::from_api_version("v1", "Pod");
+        let resource = kind.guess_resource();
+        let object =
+            Object::parse(r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"n"}}"#);
+        let mut request = Request::new(Operation::Update, kind, resource).with_object(object.unwrap());
+        request.old_object = request.object.clone();
+        request.user.username = "\"eve\"".to_owned();
+        request
+    }
+
+    #[test]
+    fn a_request_is_the_one_of_a_review() {
+        let mut pod = pod();
+        pod.subresource = Some("status".to_owned());
+        let text = request(&pod, r#"{"a":[1]}"#).unwrap();
+        let value: Value = serde_json::from_slice(&text).unwrap();
+        let kind = json!({"group": "", "version": "v1", "kind": "Pod"});
+        let resource = json!({"group": "", "version": "v1", "resource": "pods"});
+        let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "n"}});
+        assert_eq!(
+            value,
+            json!({
+                "request": {
+                    "uid": pod.uid.as_str(),
+                    "kind": kind, "resource": resource, "subResource": "status",
+                    "requestKind": kind, "requestResource": resource, "requestSubResource": "status",
+                    "name": "a", "namespace": "n", "operation": "UPDATE",
+                    "userInfo": {"username": "\"eve\""}, "dryRun": false,
+                    "object": object, "oldObject": object, "options": null,
+                },
+                "settings": {"a": [1]},
+            })
+        );
+    }
+
+    #[test]
+    fn what_an_answer_means() {
+        let same = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"namespace":"n","name":"a"}}"#;
+        let changed = same.replace("\"a\"", "\"b\"");
+        let with = |object: &str| format!(r#"{{"accepted":true,"mutated_object":{object}}}"#);
+        for (answer, mutates, expected) in [
+            (r#"{"accepted":true}"#.to_owned(), false, Ok("allow".to_owned())),
+            (with("null"), false, Ok("allow".to_owned())),
+            (with(same), false, Ok("allow".to_owned())),
+            (with(&changed), true, Ok(format!("replace {changed}"))),
+            (with(&changed), false, Err("does not say `mutating: true`")),
+            (with("[]"), false, Err("does not say `mutating: true`")),
+            (
+                r#"{"accepted":false,"message":"no","code":422}"#.to_owned(),
+                false,
+                Ok("deny 422 no".to_owned()),
+            ),
+            // kube-apiserver answers such a review with 400.
+            (
+                r#"{"accepted":false,"code":0}"#.to_owned(),
+                false,
+                Ok("deny 400 ".to_owned()),
+            ),
+            (
+                r#"{"accepted":false}"#.to_owned(),
+                false,
+                Ok("deny 400 ".to_owned()),
+            ),
+            (
+                r#"{"message":"no"}"#.to_owned(),
+                false,
+                Err("missing field `accepted`"),
+            ),
+            (String::new(), false, Err("EOF while parsing")),
+        ] {
+            let result =
+                response(answer.as_bytes(), &pod(), mutates).map(|response| match response.verdict {
+                    types::Verdict::Allow => "allow".to_owned(),
+                    types::Verdict::Patch(patch) => format!("patch {patch}"),
+                    types::Verdict::Replace(object) => format!("replace {object}"),
+                    types::Verdict::Deny(denial) => format!("deny {} {}", denial.code, denial.message),
+                });
+            match (result, expected) {
+                (Ok(verdict), Ok(expected)) => assert_eq!(verdict, expected, "{answer}"),
+                (Err(error), Err(says)) => assert!(error.to_string().contains(says), "{error} of {answer}"),
+                (result, expected) => panic!("{result:?} instead of {expected:?} of {answer}"),
+            }
+        }
+        let mut deletion = pod();
+        deletion.object = None;
+        let error = response(with(&changed).as_bytes(), &deletion, true).unwrap_err();
+        assert!(error.to_string().contains("the request has none"), "{error}");
+    }
+
+    #[test]
+    fn warnings_and_annotations_come_along() {
+        let answer = r#"{"accepted":true,"audit_annotations":{"b":"2","a":"1"},"warnings":["w"],"new":1}"#;
+        let response = response(answer.as_bytes(), &pod(), false).unwrap();
+        assert_eq!(response.warnings, ["w"]);
+        let expected = [("a", "1"), ("b", "2")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+        assert_eq!(response.audit_annotations, expected);
+    }
+}

@@ -1,0 +1,206 @@
+//! What a policy says of itself, in a custom section.
+
+use std::collections::BTreeMap;
+
+use admittance_admission::ClusterKind;
+use serde::Deserialize;
+use wasmparser::{Parser, Payload};
+
+use super::{Mode, wapc};
+use crate::{Capability, Description, Error, ResourceHint};
+
+/// The section that `kwctl annotate` writes.
+const SECTION: &str = "io.kubewarden.metadata";
+
+/// The largest section, in bytes.
+const SECTION_MAX: usize = 1 << 20;
+
+/// The protocol of messages that this host speaks.
+pub(super) const PROTOCOL: &str = "v1";
+
+/// Annotations that are part of the description.
+const ANNOTATED: [&str; 3] = [
+    "io.kubewarden.policy.title",
+    "io.kubewarden.policy.version",
+    "io.kubewarden.policy.description",
+];
+
+/// The description of a policy, and how it is called.
+#[derive(Debug)]
+pub(super) struct Metadata {
+    pub(super) mode: Mode,
+    pub(super) description: Description,
+    /// Its author, its license and so on.
+    pub(super) annotations: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Section {
+    protocol_version: Option<String>,
+    #[serde(default)]
+    rules: Vec<Rule>,
+    #[serde(default)]
+    mutating: bool,
+    #[serde(default)]
+    context_aware_resources: Vec<Resource>,
+    #[serde(default)]
+    execution_mode: ExecutionMode,
+    #[serde(default)]
+    annotations: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum ExecutionMode {
+    #[default]
+    KubewardenWapc,
+    Opa,
+    Gatekeeper,
+    Wasi,
+    #[serde(other)]
+    Unknown,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Rule {
+    #[serde(default)]
+    api_groups: Vec<String>,
+    #[serde(default)]
+    api_versions: Vec<String>,
+    #[serde(default)]
+    resources: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Resource {
+    api_version: String,
+    kind: String,
+}
+
+impl Metadata {
+    /// The metadata of a core module.
+    ///
+    /// # Errors
+    ///
+    /// When it is not a policy, or one that this host cannot run.
+    pub(super) fn of(module: &[u8]) -> Result<Self, Error> {
+        let (section, imports_wapc) = find(module)?;
+        let section = match section {
+            Some(bytes) if bytes.len() > SECTION_MAX => {
+                return Err(Error::Policy(format!(
+                    "its section `{SECTION}` has {} bytes; the limit is {SECTION_MAX}",
+                    bytes.len()
+                )));
+            }
+            Some(bytes) => serde_json::from_slice(bytes).map_err(|error| {
+                Error::Policy(format!(
+                    "its section `{SECTION}` cannot be read: {error}; annotate it again with `kwctl annotate`"
+                ))
+            })?,
+            // Not annotated yet.
+            None if imports_wapc => Section::default(),
+            None => return Err(Error::CoreModule),
+        };
+        let mode = section.mode(imports_wapc)?;
+        let annotations = section.annotations.clone().unwrap_or_default();
+        Ok(Self {
+            mode,
+            description: section.description(&annotations),
+            annotations: annotations
+                .into_iter()
+                .filter(|(key, _)| !ANNOTATED.contains(&key.as_str()))
+                .collect(),
+        })
+    }
+}
+
+/// The section, and whether the module imports functions of waPC.
+fn find(module: &[u8]) -> Result<(Option<&[u8]>, bool), Error> {
+    let mut section = None;
+    let mut imports_wapc = false;
+    for payload in Parser::new(0).parse_all(module) {
+        // The module was parsed before, to measure it.
+        let payload = payload.map_err(|error| Error::Compile(error.to_string()))?;
+        match payload {
+            Payload::CustomSection(custom) if custom.name() == SECTION => section = Some(custom.data()),
+            Payload::ImportSection(imports) => {
+                for import in imports.into_imports() {
+                    let import = import.map_err(|error| Error::Compile(error.to_string()))?;
+                    imports_wapc |= import.module == wapc::MODULE;
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok((section, imports_wapc))
+}
+
+impl Section {
+    fn mode(&self, imports_wapc: bool) -> Result<Mode, Error> {
+        if let Some(version) = self
+            .protocol_version
+            .as_deref()
+            .filter(|version| *version != PROTOCOL)
+        {
+            return Err(unknown_protocol(version));
+        }
+        match (self.execution_mode, imports_wapc) {
+            (ExecutionMode::KubewardenWapc, true) => Ok(Mode::Wapc),
+            (ExecutionMode::KubewardenWapc, false) => Err(Error::Policy(
+                "its metadata says `executionMode: kubewarden-wapc`, but it imports nothing of `wapc`; annotate it \
+                 again with the mode that it is built for"
+                    .to_owned(),
+            )),
+            (ExecutionMode::Wasi, _) => Ok(Mode::Program),
+            (ExecutionMode::Opa | ExecutionMode::Gatekeeper, _) => Err(Error::Policy(
+                "it is Rego that was compiled to WebAssembly (`executionMode: opa` or `gatekeeper`), which this host \
+                 does not run"
+                    .to_owned(),
+            )),
+            (ExecutionMode::Unknown, _) => Err(Error::Policy(
+                "its metadata has an `executionMode` that this host does not know; it runs `kubewarden-wapc` and `wasi`"
+                    .to_owned(),
+            )),
+        }
+    }
+
+    fn description(self, annotations: &BTreeMap<String, String>) -> Description {
+        let [name, version, summary] = ANNOTATED.map(|key| annotations.get(key).cloned().unwrap_or_default());
+        Description {
+            name: if name.is_empty() {
+                "policy".to_owned()
+            } else {
+                name
+            },
+            version,
+            summary,
+            mutates: self.mutating,
+            resources: self
+                .rules
+                .into_iter()
+                .map(|rule| ResourceHint {
+                    api_groups: rule.api_groups,
+                    api_versions: rule.api_versions,
+                    resources: rule.resources,
+                })
+                .collect(),
+            settings_schema: None,
+            capabilities: self
+                .context_aware_resources
+                .into_iter()
+                .map(|kind| Capability::Cluster(ClusterKind::new(kind.api_version, kind.kind).to_string()))
+                .collect(),
+        }
+    }
+}
+
+/// The error for a policy whose messages this host does not know.
+pub(super) fn unknown_protocol(version: &str) -> Error {
+    Error::Policy(format!(
+        "it speaks version `{version}` of Kubewarden's protocol, and this host speaks `{PROTOCOL}`; use a policy of \
+         that version"
+    ))
+}

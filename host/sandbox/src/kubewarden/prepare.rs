@@ -1,0 +1,215 @@
+//! Checking, starting and compiling a policy.
+
+use bytes::Bytes;
+use wasmtime::{Instance, Module, Store};
+use wasmtime_wizer::{InstanceState, ModuleContext, SnapshotVal, ValType, Wizer};
+
+use super::{
+    Mode, link, messages,
+    metadata::{Metadata, PROTOCOL, unknown_protocol},
+    program, wapc,
+};
+use crate::{
+    Configured, Error, SettingsMistake, Step,
+    engine::{Effort, chain},
+    prepare::{Header, Preparation, Prepared},
+    shared::SharedModule,
+    store::CallState,
+};
+
+impl Preparation {
+    /// Prepares a policy whose complexity was already checked.
+    pub(crate) async fn policy(self, module: Bytes, shared: &SharedModule) -> Result<Prepared, Error> {
+        let Metadata {
+            mode, description, ..
+        } = Metadata::of(&module)?;
+        let (configured, artifact) = match mode {
+            Mode::Wapc => self.wapc(&module, shared).await?,
+            Mode::Program => self.program(module).await?,
+        };
+        let header = Header {
+            fingerprint: self.fingerprint,
+            description,
+            configured,
+            settings: Some(self.settings),
+            policy: Some(mode),
+        };
+        Ok(Prepared { header, artifact })
+    }
+
+    /// A waPC policy: what its start-up code and `validate_settings` leave in memory is snapshotted.
+    async fn wapc(&self, module: &Bytes, shared: &SharedModule) -> Result<(Configured, Bytes), Error> {
+        let wizer = Wizer::new();
+        let instrumented = match wizer.instrument(module) {
+            Ok((context, bytes)) => self
+                .compile_instrumented(bytes, shared)
+                .await?
+                .map(|artifact| (context, artifact)),
+            Err(error) => Err(chain(&error)),
+        };
+        match instrumented {
+            Ok((context, artifact)) => {
+                let (mut store, instance) = self.validated(&artifact).await?;
+                let snapshot = snapshot(&wizer, &context, &mut store, instance).await;
+                drop(store);
+                match self.checked(snapshot).await {
+                    Ok(artifact) => Ok((Configured::Snapshot, artifact)),
+                    Err(reason) => {
+                        let artifact = self.compile(module.clone(), Effort::Full).await?;
+                        Ok((Configured::PerCall { reason }, artifact))
+                    }
+                }
+            }
+            Err(reason) => {
+                let artifact = self.compile(module.clone(), Effort::Full).await?;
+                self.validated(&artifact).await?;
+                Ok((Configured::PerCall { reason }, artifact))
+            }
+        }
+    }
+
+    /// A WASI policy: nothing is left of a run, so there is nothing to snapshot.
+    async fn program(&self, module: Bytes) -> Result<(Configured, Bytes), Error> {
+        let artifact = self.compile(module, Effort::Full).await?;
+        let pre = link(&self.sandbox, &self.core_module(&artifact)?, Mode::Program)?;
+        let settings = self.settings.clone().into_bytes();
+        let mut store = self.store();
+        let answer = self.within(&mut store, Step::ValidateSettings, async |store| {
+            program::run(store, &pre, "validate-settings", settings).await
+        });
+        check_settings(Ok(answer.await?))?;
+        let reason = "it is a WASI policy, a program that runs from its start for each call".to_owned();
+        Ok((Configured::PerCall { reason }, artifact))
+    }
+
+    /// An instance of a waPC policy that accepted the settings.
+    async fn validated(&self, artifact: &[u8]) -> Result<(Store<CallState>, Instance), Error> {
+        let (mut store, instance) = self.start(&self.core_module(artifact)?, false).await?;
+        let settings = self.settings.clone().into_bytes();
+        let answer = self.within(&mut store, Step::ValidateSettings, async |store| {
+            wapc::call(store, instance, "validate_settings", settings).await
+        });
+        check_settings(answer.await?)?;
+        Ok((store, instance))
+    }
+
+    /// A started instance of a waPC policy whose protocol is known. `is_started`: the memory of the module is already
+    /// that of one.
+    pub(super) async fn start(
+        &self,
+        module: &Module,
+        is_started: bool,
+    ) -> Result<(Store<CallState>, Instance), Error> {
+        let pre = link(&self.sandbox, module, Mode::Wapc)?;
+        let mut store = self.store();
+        let instance = self.within(&mut store, Step::Start, async |store| {
+            wapc::instance(store, &pre, is_started).await
+        });
+        let instance = instance.await?;
+        self.check_protocol(&mut store, instance).await?;
+        Ok((store, instance))
+    }
+
+    /// A policy that does not answer speaks the protocol that its metadata names.
+    async fn check_protocol(&self, store: &mut Store<CallState>, instance: Instance) -> Result<(), Error> {
+        let answer = self.within(store, Step::Start, async |store| {
+            wapc::call(store, instance, "protocol_version", Vec::new()).await
+        });
+        match answer.await? {
+            Ok(answer) => match serde_json::from_slice::<String>(&answer) {
+                Ok(version) if version == PROTOCOL => Ok(()),
+                Ok(version) => Err(unknown_protocol(&version)),
+                Err(error) => Err(Error::Policy(format!(
+                    "its answer to `protocol_version` cannot be read: {error}"
+                ))),
+            },
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Compiles a snapshot and tests it.
+    async fn checked(&self, snapshot: Result<Vec<u8>, String>) -> Result<Bytes, String> {
+        let snapshot = snapshot?;
+        let artifact = async {
+            let artifact = self.compile(snapshot, Effort::Full).await?;
+            self.start(&self.core_module(&artifact)?, true).await?;
+            Ok::<_, Error>(artifact)
+        };
+        artifact
+            .await
+            .map_err(|error| format!("the snapshot does not run: {error}"))
+    }
+}
+
+/// Reads the answer to `validate_settings`: an error of the policy is a mistake in the settings too, usually a field
+/// that it does not know.
+fn check_settings(answer: Result<Vec<u8>, String>) -> Result<(), Error> {
+    let mistake = match answer {
+        Ok(answer) => messages::settings(&answer).map_err(|error| {
+            Error::Policy(format!(
+                "its answer to the validation of its settings cannot be read: {error}"
+            ))
+        })?,
+        Err(error) => Err(error),
+    };
+    mistake.map_err(|message| {
+        Error::Settings(vec![SettingsMistake {
+            pointer: String::new(),
+            message,
+        }])
+    })
+}
+
+/// The module with the memory and the globals of an instance. An error is the reason why that is impossible.
+async fn snapshot(
+    wizer: &Wizer,
+    context: &ModuleContext<'_>,
+    store: &mut Store<CallState>,
+    instance: Instance,
+) -> Result<Vec<u8>, String> {
+    let mut reader = Reader {
+        store,
+        instance,
+        missing: None,
+    };
+    let snapshot = wizer.snapshot(context, &mut reader).await;
+    match reader.missing {
+        None => snapshot.map_err(|error| chain(&error)),
+        Some(name) => Err(format!("`{name}` cannot be read")),
+    }
+}
+
+/// Reads an instrumented instance. Unlike wizer's own reader, it keeps what is missing instead of panicking.
+struct Reader<'a> {
+    store: &'a mut Store<CallState>,
+    instance: Instance,
+    /// The first value that could not be read; a snapshot without it is meaningless.
+    missing: Option<String>,
+}
+
+impl InstanceState for Reader<'_> {
+    async fn global_get(&mut self, name: &str, _: ValType) -> SnapshotVal {
+        let global = self.instance.get_global(&mut *self.store, name);
+        match global.map(|global| global.get(&mut *self.store)) {
+            Some(wasmtime::Val::I32(value)) => SnapshotVal::I32(value),
+            Some(wasmtime::Val::I64(value)) => SnapshotVal::I64(value),
+            Some(wasmtime::Val::F32(value)) => SnapshotVal::F32(value),
+            Some(wasmtime::Val::F64(value)) => SnapshotVal::F64(value),
+            Some(wasmtime::Val::V128(value)) => SnapshotVal::V128(value.as_u128()),
+            _ => {
+                self.missing.get_or_insert_with(|| name.to_owned());
+                SnapshotVal::I32(0)
+            }
+        }
+    }
+
+    async fn memory_contents(&mut self, name: &str, contents: impl FnOnce(&[u8]) + Send) {
+        match self.instance.get_memory(&mut *self.store, name) {
+            Some(memory) => contents(memory.data(&*self.store)),
+            None => {
+                self.missing.get_or_insert_with(|| name.to_owned());
+                contents(&[]);
+            }
+        }
+    }
+}

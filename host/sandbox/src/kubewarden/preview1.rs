@@ -1,0 +1,356 @@
+//! The part of WASI preview 1 that policies need: arguments, environment, clocks, randomness and standard streams.
+//!
+//! There are no files and no sockets. A function that would need them ends the call with `capability-denied`; only
+//! those that start-up code calls return the usual error.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use wasmtime::{Caller, FuncType, Linker};
+use wasmtime_wasi::{I32Exit, p2::bindings::random::random::Host as _, random::WasiRandomView as _};
+
+use super::exchange::{fits, number, parts, put, slice};
+use crate::{imports::denied, logging::Stream, store::CallState};
+
+pub(super) const MODULE: &str = "wasi_snapshot_preview1";
+
+/// A result of these functions.
+type Errno = u32;
+
+const SUCCESS: Errno = 0;
+const BAD_DESCRIPTOR: Errno = 8;
+const INVALID: Errno = 28;
+const NOT_A_FILE: Errno = 70;
+
+/// The descriptors of standard input, output and error.
+const INPUT: u32 = 0;
+const OUTPUT: u32 = 1;
+const ERROR: u32 = 2;
+
+/// The type of a terminal, which reads and writes a stream.
+const CHARACTER_DEVICE: u8 = 2;
+
+/// The most vectors of one read or write, and the most events that a program waits for at once.
+const VECTORS_MAX: u32 = 1024;
+
+/// The sizes of records in a program's memory.
+const STATUS: usize = 24;
+const FILE_STATUS: usize = 64;
+const SUBSCRIPTION: u32 = 48;
+const EVENT: u32 = 32;
+
+type At = u32;
+type Guest<'a> = Caller<'a, CallState>;
+
+/// Defines a function as one that ends the call.
+pub(super) fn deny(linker: &mut Linker<CallState>, name: &str, function: FuncType) -> wasmtime::Result<()> {
+    let message = format!(
+        "the plugin called `{MODULE}.{name}`; policies have no files and no sockets, and no stage can grant them"
+    );
+    linker.func_new(MODULE, name, function, move |_, _, _| {
+        Err(denied(message.clone()))
+    })?;
+    Ok(())
+}
+
+/// Defines what is provided.
+pub(super) fn define(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
+    linker
+        .func_wrap(
+            MODULE,
+            "args_sizes_get",
+            |mut guest: Guest<'_>, count: At, size: At| {
+                let arguments = guest.data().exchange.arguments.clone();
+                put_sizes(&mut guest, &arguments, count, size)
+            },
+        )?
+        .func_wrap(
+            MODULE,
+            "args_get",
+            |mut guest: Guest<'_>, pointers: At, texts: At| {
+                let arguments = guest.data().exchange.arguments.clone();
+                put_texts(&mut guest, &arguments, pointers, texts)
+            },
+        )?
+        .func_wrap(
+            MODULE,
+            "environ_sizes_get",
+            |mut guest: Guest<'_>, count: At, size: At| {
+                let environment = environment(guest.data());
+                put_sizes(&mut guest, &environment, count, size)
+            },
+        )?
+        .func_wrap(
+            MODULE,
+            "environ_get",
+            |mut guest: Guest<'_>, pointers: At, texts: At| {
+                let environment = environment(guest.data());
+                put_texts(&mut guest, &environment, pointers, texts)
+            },
+        )?
+        .func_wrap(
+            MODULE,
+            "clock_res_get",
+            |mut guest: Guest<'_>, clock: u32, at: At| {
+                answer(&mut guest, clock_time(clock, Duration::ZERO).map(|_| 1_u64), at)
+            },
+        )?
+        .func_wrap(
+            MODULE,
+            "clock_time_get",
+            |mut guest: Guest<'_>, clock: u32, _precision: u64, at: At| {
+                let time = clock_time(clock, guest.data().elapsed());
+                answer(&mut guest, time, at)
+            },
+        )?
+        .func_wrap(
+            MODULE,
+            "random_get",
+            |mut guest: Guest<'_>, at: At, length: u32| {
+                let (memory, state) = parts(&mut guest)?;
+                let bytes = state.random().get_random_bytes(length.into())?;
+                put(memory, at, &bytes)?;
+                wasmtime::Result::Ok(SUCCESS)
+            },
+        )?
+        .func_wrap(MODULE, "sched_yield", || SUCCESS)?
+        .func_wrap(MODULE, "proc_exit", |code: u32| -> wasmtime::Result<()> {
+            Err(wasmtime::Error::new(I32Exit(code.cast_signed())))
+        })?;
+    define_streams(linker)?;
+    linker.func_wrap_async(
+        MODULE,
+        "poll_oneoff",
+        |mut guest, (subscriptions, events, count, written): (At, At, u32, At)| {
+            Box::new(async move { poll(&mut guest, subscriptions, events, count, written).await })
+        },
+    )?;
+    Ok(())
+}
+
+/// Standard streams, and the descriptors of anything else, which do not exist.
+fn define_streams(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
+    linker
+        .func_wrap(MODULE, "fd_read", read)?
+        .func_wrap(MODULE, "fd_write", write)?
+        .func_wrap(MODULE, "fd_close", is_stream)?
+        .func_wrap(MODULE, "fd_fdstat_set_flags", |descriptor: u32, _flags: u32| {
+            is_stream(descriptor)
+        })?
+        .func_wrap(
+            MODULE,
+            "fd_seek",
+            |descriptor: u32, _offset: u64, _from: u32, _at: At| match is_stream(descriptor) {
+                SUCCESS => NOT_A_FILE,
+                error => error,
+            },
+        )?
+        .func_wrap(
+            MODULE,
+            "fd_fdstat_get",
+            |mut guest: Guest<'_>, descriptor: u32, at: At| {
+                let mut status = [0; STATUS];
+                status[0] = CHARACTER_DEVICE;
+                // Every right, for itself and for what is opened from it: nothing can be.
+                status[8..].fill(0xff);
+                stream_status(&mut guest, descriptor, at, &status)
+            },
+        )?
+        .func_wrap(
+            MODULE,
+            "fd_filestat_get",
+            |mut guest: Guest<'_>, descriptor: u32, at: At| {
+                let mut status = [0; FILE_STATUS];
+                status[16] = CHARACTER_DEVICE;
+                stream_status(&mut guest, descriptor, at, &status)
+            },
+        )?
+        // Start-up code looks for opened folders until there are none.
+        .func_wrap(MODULE, "fd_prestat_get", |_descriptor: u32, _at: At| {
+            BAD_DESCRIPTOR
+        })?
+        .func_wrap(
+            MODULE,
+            "fd_prestat_dir_name",
+            |_descriptor: u32, _at: At, _length: u32| BAD_DESCRIPTOR,
+        )?;
+    Ok(())
+}
+
+fn is_stream(descriptor: u32) -> Errno {
+    if descriptor <= ERROR {
+        SUCCESS
+    } else {
+        BAD_DESCRIPTOR
+    }
+}
+
+fn stream_status(guest: &mut Guest<'_>, descriptor: u32, at: At, status: &[u8]) -> wasmtime::Result<Errno> {
+    let errno = is_stream(descriptor);
+    if errno == SUCCESS {
+        put(parts(guest)?.0, at, status)?;
+    }
+    Ok(errno)
+}
+
+fn environment(state: &CallState) -> Vec<String> {
+    if state.preparing {
+        return Vec::new();
+    }
+    let values = state.grants.environment.iter();
+    values.map(|(name, value)| format!("{name}={value}")).collect()
+}
+
+/// How many texts there are, and the size of all of them with their ends.
+fn put_sizes(
+    guest: &mut Guest<'_>,
+    texts: &[impl AsRef<str>],
+    count: At,
+    size: At,
+) -> wasmtime::Result<Errno> {
+    let (memory, _) = parts(guest)?;
+    let total: usize = texts.iter().map(|text| text.as_ref().len() + 1).sum();
+    put(memory, count, &u32::try_from(texts.len())?.to_le_bytes())?;
+    put(memory, size, &u32::try_from(total)?.to_le_bytes())?;
+    Ok(SUCCESS)
+}
+
+/// The texts, each ended by a zero, and a pointer to each.
+fn put_texts(
+    guest: &mut Guest<'_>,
+    texts: &[impl AsRef<str>],
+    mut pointers: At,
+    mut at: At,
+) -> wasmtime::Result<Errno> {
+    let (memory, _) = parts(guest)?;
+    for text in texts {
+        let text: &str = text.as_ref();
+        put(memory, pointers, &at.to_le_bytes())?;
+        put(memory, at, text.as_bytes())?;
+        let end = at.saturating_add(u32::try_from(text.len())?);
+        put(memory, end, &[0])?;
+        (pointers, at) = (pointers.saturating_add(4), end.saturating_add(1));
+    }
+    Ok(SUCCESS)
+}
+
+/// Nanoseconds of the clock with this number; `elapsed` since the start of the call.
+fn clock_time(clock: u32, elapsed: Duration) -> Result<u64, Errno> {
+    let since = match clock {
+        0 => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+        // Those of processor time count the time of the call too.
+        1..=3 => elapsed,
+        _ => return Err(INVALID),
+    };
+    Ok(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}
+
+fn answer(guest: &mut Guest<'_>, value: Result<u64, Errno>, at: At) -> wasmtime::Result<Errno> {
+    match value {
+        Ok(value) => put(parts(guest)?.0, at, &value.to_le_bytes()).map(|()| SUCCESS),
+        Err(errno) => Ok(errno),
+    }
+}
+
+/// The buffers of a read or write: where each is, and its length.
+fn vectors(memory: &[u8], at: At, count: u32) -> wasmtime::Result<Vec<(At, u32)>> {
+    (0..count.min(VECTORS_MAX))
+        .map(|index| {
+            let vector = at.saturating_add(index * 8);
+            Ok((number(memory, vector)?, number(memory, vector.saturating_add(4))?))
+        })
+        .collect()
+}
+
+fn read(mut guest: Guest<'_>, descriptor: u32, at: At, count: u32, size: At) -> wasmtime::Result<Errno> {
+    if descriptor != INPUT {
+        return Ok(BAD_DESCRIPTOR);
+    }
+    let (memory, state) = parts(&mut guest)?;
+    let mut total = 0_u32;
+    for (buffer, length) in vectors(memory, at, count)? {
+        let input = &mut state.exchange.input;
+        let part = input.split_to(input.len().min(length as usize));
+        put(memory, buffer, &part)?;
+        total = total.saturating_add(u32::try_from(part.len())?);
+    }
+    put(memory, size, &total.to_le_bytes())?;
+    Ok(SUCCESS)
+}
+
+fn write(mut guest: Guest<'_>, descriptor: u32, at: At, count: u32, size: At) -> wasmtime::Result<Errno> {
+    let stream = match descriptor {
+        OUTPUT => Stream::Out,
+        ERROR => Stream::Err,
+        _ => return Ok(BAD_DESCRIPTOR),
+    };
+    let (memory, state) = parts(&mut guest)?;
+    let mut total = 0_u32;
+    for (buffer, length) in vectors(memory, at, count)? {
+        let bytes = slice(memory, buffer, length)?;
+        match &mut state.exchange.output {
+            Some(output) if stream == Stream::Out => {
+                fits(output.len().saturating_add(bytes.len()), state.output)?;
+                output.extend_from_slice(bytes);
+            }
+            _ => state.log.write(stream, bytes),
+        }
+        total = total.saturating_add(length);
+    }
+    put(memory, size, &total.to_le_bytes())?;
+    Ok(SUCCESS)
+}
+
+/// Waits for the first clock. Streams are always ready.
+async fn poll(
+    guest: &mut Guest<'_>,
+    subscriptions: At,
+    events: At,
+    count: u32,
+    written: At,
+) -> wasmtime::Result<Errno> {
+    if count == 0 || count > VECTORS_MAX {
+        return Ok(INVALID);
+    }
+    let (memory, state) = parts(guest)?;
+    let mut occurs = Vec::new();
+    for index in 0..count {
+        let at = subscriptions.saturating_add(index * SUBSCRIPTION);
+        let record = slice(memory, at, SUBSCRIPTION)?;
+        let word = |at: usize| {
+            record
+                .get(at..)
+                .and_then(<[u8]>::first_chunk)
+                .map_or(0, |word| u64::from_le_bytes(*word))
+        };
+        let kind = record.get(8).copied().unwrap_or_default();
+        let wait = match kind {
+            0 => {
+                let (clock, timeout, is_absolute) = (word(16) as u32, word(24), word(40) & 1 == 1);
+                let now = if is_absolute {
+                    clock_time(clock, state.elapsed()).unwrap_or_default()
+                } else {
+                    0
+                };
+                Duration::from_nanos(timeout.saturating_sub(now))
+            }
+            _ => Duration::ZERO,
+        };
+        occurs.push((wait, word(0), kind));
+    }
+    let first = occurs.iter().map(|(wait, ..)| *wait).min().unwrap_or_default();
+    if !first.is_zero() {
+        // The call ends at its deadline all the same.
+        tokio::time::sleep(first).await;
+    }
+    let (memory, _) = parts(guest)?;
+    let mut occurred = 0_u32;
+    for (_, user_data, kind) in occurs.iter().filter(|(wait, ..)| *wait <= first) {
+        let mut event = [0; EVENT as usize];
+        event[..8].copy_from_slice(&user_data.to_le_bytes());
+        event[10] = *kind;
+        put(memory, events.saturating_add(occurred * EVENT), &event)?;
+        occurred += 1;
+    }
+    put(memory, written, &occurred.to_le_bytes())?;
+    Ok(SUCCESS)
+}

@@ -1,0 +1,79 @@
+//! WASI policies: programs that read a message from standard input and write the answer to standard output.
+
+use admittance_admission::FailureKind;
+use wasmtime::{Caller, FuncType, InstancePre, Linker, Store, ValType};
+use wasmtime_wasi::I32Exit;
+
+use super::{capabilities, exchange::Exchange, wapc::START};
+use crate::store::{CallState, Violation};
+
+/// The name by which a program is called.
+const NAME: &str = "policy.wasm";
+
+/// The function that calls the host, in the SDKs for Go and JavaScript.
+const HOST_CALL: [(&str, &str); 2] = [("host", "call"), ("kubewarden:javy/host", "call")];
+
+/// Runs a program with this argument and standard input; its standard output.
+pub(super) async fn run(
+    store: &mut Store<CallState>,
+    pre: &InstancePre<CallState>,
+    argument: &'static str,
+    input: Vec<u8>,
+) -> wasmtime::Result<Vec<u8>> {
+    store.data_mut().exchange = Exchange {
+        arguments: vec![NAME, argument],
+        input: bytes::Bytes::from(input).into(),
+        output: Some(Vec::new()),
+        ..Exchange::default()
+    };
+    let instance = pre.instantiate_async(&mut *store).await?;
+    let start = instance.get_typed_func::<(), ()>(&mut *store, START)?;
+    match start.call_async(&mut *store, ()).await {
+        Err(error) if error.downcast_ref().is_some_and(|I32Exit(code)| *code == 0) => {}
+        result => result?,
+    }
+    let exchange = std::mem::take(&mut store.data_mut().exchange);
+    Ok(exchange.output.unwrap_or_default())
+}
+
+/// Defines the function that calls the host, if it is this one. Its answer is appended to standard input: the result
+/// if it returns 0, the error if it returns 1.
+pub(super) fn define_host_call(
+    linker: &mut Linker<CallState>,
+    module: &str,
+    name: &str,
+    function: FuncType,
+) -> wasmtime::Result<()> {
+    let takes_texts =
+        function.params().len() == 8 && function.params().all(|param| param.matches(&ValType::I32));
+    let returns_code =
+        function.results().len() == 1 && function.results().all(|result| result.matches(&ValType::I32));
+    if !HOST_CALL.contains(&(module, name)) || !takes_texts || !returns_code {
+        // Unknown, which linking reports.
+        return Ok(());
+    }
+    linker.func_wrap_async(module, name, |mut caller: Caller<'_, CallState>, arguments| {
+        Box::new(async move {
+            check_unread(caller.data())?;
+            let succeeded = capabilities::call(&mut caller, arguments).await?;
+            let exchange = &mut caller.data_mut().exchange;
+            let answer = std::mem::take(&mut exchange.host_answer);
+            exchange.input.extend_from_slice(&answer);
+            Ok(u32::from(!succeeded))
+        })
+    })?;
+    Ok(())
+}
+
+/// Refuses another answer while more standard input is unread than the program could hold: answers of the host would
+/// pile up in the memory of this process.
+fn check_unread(state: &CallState) -> wasmtime::Result<()> {
+    let (unread, limit) = (state.exchange.input.len(), state.memory_limit());
+    if unread <= limit {
+        return Ok(());
+    }
+    Err(Violation::error(
+        FailureKind::Memory,
+        format!("the policy left {unread} bytes of standard input unread; the limit is {limit}"),
+    ))
+}

@@ -1,0 +1,149 @@
+//! waPC 2: the host calls one function of the guest, and both pick up their messages by calling the other.
+
+use tracing::Level;
+use wasmtime::{Caller, Instance, InstancePre, Linker, Store};
+use wasmtime_wasi::I32Exit;
+
+use super::{
+    capabilities,
+    exchange::{Exchange, parts, put, take, take_text},
+};
+use crate::store::CallState;
+
+/// The module of its imports.
+pub(super) const MODULE: &str = "wapc";
+
+/// The export by which every operation is called.
+pub(super) const GUEST_CALL: &str = "__guest_call";
+
+/// The start-up code of a program.
+pub(super) const START: &str = "_start";
+
+/// The start-up code of an instance, in order; all of it is optional.
+const STARTS: [&str; 3] = ["_initialize", START, "wapc_init"];
+
+type Pointer = u32;
+type Length = u32;
+
+/// Defines the functions that the host provides.
+pub(super) fn define(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
+    linker.func_wrap(
+        MODULE,
+        "__guest_request",
+        |mut caller: Caller<'_, CallState>, operation: Pointer, message: Pointer| {
+            let (memory, state) = parts(&mut caller)?;
+            put(memory, operation, state.exchange.operation.as_bytes())?;
+            put(memory, message, &state.exchange.message)
+        },
+    )?;
+    linker.func_wrap(
+        MODULE,
+        "__guest_response",
+        |mut caller: Caller<'_, CallState>, at: Pointer, length: Length| -> wasmtime::Result<()> {
+            caller.data_mut().exchange.response = Some(take(&mut caller, at, length)?);
+            Ok(())
+        },
+    )?;
+    linker.func_wrap(
+        MODULE,
+        "__guest_error",
+        |mut caller: Caller<'_, CallState>, at: Pointer, length: Length| -> wasmtime::Result<()> {
+            caller.data_mut().exchange.error = Some(take_text(&mut caller, at, length)?);
+            Ok(())
+        },
+    )?;
+    linker.func_wrap(
+        MODULE,
+        "__console_log",
+        |mut caller: Caller<'_, CallState>, at: Pointer, length: Length| -> wasmtime::Result<()> {
+            let message = take_text(&mut caller, at, length)?;
+            caller.data().log.line(Level::INFO, "console", &message);
+            Ok(())
+        },
+    )?;
+    linker.func_wrap_async(MODULE, "__host_call", |mut caller, arguments| {
+        Box::new(async move { capabilities::call(&mut caller, arguments).await.map(u32::from) })
+    })?;
+    for (length, copy, is_error) in [
+        ("__host_response_len", "__host_response", false),
+        ("__host_error_len", "__host_error", true),
+    ] {
+        linker.func_wrap(MODULE, length, move |caller: Caller<'_, CallState>| -> Length {
+            let answer = host_answer(&caller.data().exchange, is_error);
+            u32::try_from(answer.len()).unwrap_or(u32::MAX)
+        })?;
+        linker.func_wrap(
+            MODULE,
+            copy,
+            move |mut caller: Caller<'_, CallState>, at: Pointer| {
+                let (memory, state) = parts(&mut caller)?;
+                put(memory, at, host_answer(&state.exchange, is_error))
+            },
+        )?;
+    }
+    Ok(())
+}
+
+/// The last answer of the host: the text of an error, or a result. Empty if it was the other one.
+fn host_answer(exchange: &Exchange, is_error: bool) -> &[u8] {
+    if exchange.host_failed == is_error {
+        &exchange.host_answer
+    } else {
+        &[]
+    }
+}
+
+/// A new instance. `is_started`: its memory is already that of a started one.
+pub(super) async fn instance(
+    store: &mut Store<CallState>,
+    pre: &InstancePre<CallState>,
+    is_started: bool,
+) -> wasmtime::Result<Instance> {
+    let instance = pre.instantiate_async(&mut *store).await?;
+    if !is_started {
+        start(store, instance).await?;
+    }
+    Ok(instance)
+}
+
+/// Runs the start-up code of a new instance.
+async fn start(store: &mut Store<CallState>, instance: Instance) -> wasmtime::Result<()> {
+    for name in STARTS {
+        let Some(function) = instance.get_func(&mut *store, name) else {
+            continue;
+        };
+        let function = function.typed::<(), ()>(&*store)?;
+        match function.call_async(&mut *store, ()).await {
+            // The start-up code of TinyGo ends the program, whose functions are called nevertheless.
+            Err(error) if error.downcast_ref().is_some_and(|I32Exit(code)| *code == 0) => {}
+            result => result?,
+        }
+    }
+    Ok(())
+}
+
+/// Calls an operation: the response, or the error that the policy returned.
+pub(super) async fn call(
+    store: &mut Store<CallState>,
+    instance: Instance,
+    operation: &'static str,
+    message: Vec<u8>,
+) -> wasmtime::Result<Result<Vec<u8>, String>> {
+    let function = instance.get_typed_func::<(Length, Length), i32>(&mut *store, GUEST_CALL)?;
+    let length = |bytes: &[u8]| u32::try_from(bytes.len());
+    let lengths = (length(operation.as_bytes())?, length(&message)?);
+    store.data_mut().exchange = Exchange {
+        operation,
+        message,
+        ..Exchange::default()
+    };
+    let succeeded = function.call_async(&mut *store, lengths).await? == 1;
+    let exchange = std::mem::take(&mut store.data_mut().exchange);
+    Ok(if succeeded {
+        Ok(exchange.response.unwrap_or_default())
+    } else {
+        Err(exchange
+            .error
+            .unwrap_or_else(|| format!("`{operation}` failed without a message")))
+    })
+}

@@ -1,0 +1,36 @@
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
+
+use admittance_admission::Digest;
+use bytes::Bytes;
+use tokio::sync::OnceCell;
+
+use crate::Sandbox;
+
+/// Keeps the compiled form of the instrumented module, which is configured and snapshotted, from one preparation of the
+/// module for the next. Without it, a preparation that does not overlap with another one of the same module compiles it
+/// again.
+#[derive(Clone, Debug)]
+#[must_use = "the compiled form is dropped with the last of these"]
+pub struct SharedModule(pub(crate) Arc<OnceCell<Bytes>>);
+
+/// What preparations share at the moment.
+#[derive(Debug, Default)]
+pub(crate) struct SharedModules(Mutex<HashMap<Digest, Weak<OnceCell<Bytes>>>>);
+
+impl Sandbox {
+    /// While the result lives, what does not depend on settings is compiled only once for all preparations of the
+    /// module with this digest.
+    pub fn share(&self, module: Digest) -> SharedModule {
+        let mut modules = self.inner.shared.0.lock().unwrap_or_else(PoisonError::into_inner);
+        modules.retain(|_, known| known.strong_count() > 0);
+        let known = modules.get(&module).and_then(Weak::upgrade);
+        SharedModule(known.unwrap_or_else(|| {
+            let shared = Arc::default();
+            modules.insert(module, Arc::downgrade(&shared));
+            shared
+        }))
+    }
+}

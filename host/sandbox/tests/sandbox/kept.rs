@@ -1,0 +1,110 @@
+//! A plugin that was built with the contract 0.1.0, and is kept as it was.
+
+use std::{sync::Arc, time::Duration};
+
+use admittance_admission::{
+    ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Deadline, FailureKind, Grants,
+    GroupVersionKind, GroupVersionResource, Hook, Object, Operation, Request, Verdict,
+};
+use admittance_sandbox::{Configured, Error, PluginConfig};
+use async_trait::async_trait;
+
+use crate::harness::{config, sandbox_with};
+
+/// `contract-0.1.0.md` beside it says what it is.
+const KEPT: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../tests/guests/contract-0.1.0.wasm"
+);
+
+/// Has the Node `far`, which does not answer.
+#[derive(Debug)]
+struct Nodes;
+
+#[async_trait]
+impl ClusterReader for Nodes {
+    async fn get(
+        &self,
+        kind: &ClusterKind,
+        namespace: Option<&str>,
+        name: &str,
+        _deadline: Deadline,
+    ) -> Result<Option<String>, ClusterError> {
+        assert_eq!((kind.to_string().as_str(), namespace), ("v1/Node", None));
+        let node =
+            r#"{"metadata":{"name":"far"},"status":{"conditions":[{"type":"Ready","status":"Unknown"}]}}"#;
+        Ok((name == "far").then(|| node.to_owned()))
+    }
+
+    async fn list(
+        &self,
+        _kind: &ClusterKind,
+        _query: &ClusterQuery,
+        _deadline: Deadline,
+    ) -> Result<ClusterPage, ClusterError> {
+        Ok(ClusterPage::default())
+    }
+}
+
+fn endpoints(node: &str) -> Request {
+    let kind = GroupVersionKind::from_api_version("v1", "Endpoints");
+    let resource = GroupVersionResource {
+        version: "v1".to_owned(),
+        resource: "endpoints".to_owned(),
+        ..GroupVersionResource::default()
+    };
+    let object = format!(
+        r#"{{"apiVersion":"v1","kind":"Endpoints","metadata":{{"name":"web","namespace":"shop"}},
+            "subsets":[{{"notReadyAddresses":[{{"ip":"10.0.0.1","nodeName":"{node}"}}]}}]}}"#
+    );
+    Request::new(Operation::Create, kind, resource).with_object(Object::parse(&object).unwrap())
+}
+
+#[tokio::test]
+async fn a_plugin_of_the_contract_0_1_0_runs_unchanged() {
+    let module = std::fs::read(KEPT).unwrap();
+    let sandbox = sandbox_with(|config| config.cluster = Some(Arc::new(Nodes)));
+    let inspected = sandbox.inspect(module.clone()).await.unwrap();
+    assert_eq!(inspected.contract.as_deref(), Some("0.1.0"));
+    assert_eq!(inspected.description.name, "edge-health");
+    let names: Vec<_> = inspected
+        .imports
+        .iter()
+        .map(|import| import.name.as_str())
+        .collect();
+    assert!(names.contains(&"admittance:plugin/cluster@0.1.0"), "{names:?}");
+    let wrong = r#"{"never":true}"#;
+    let refused = sandbox
+        .prepare(module.clone(), wrong, &config())
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(&refused, Error::Settings(mistakes) if mistakes.len() == 1),
+        "{refused}"
+    );
+
+    let prepared = sandbox.prepare(module, "{}", &config()).await.unwrap();
+    assert_eq!(*prepared.configured(), Configured::Snapshot);
+    let deadline = || Deadline::after(Duration::from_secs(60));
+    let plugin = sandbox.load(&prepared, &config()).unwrap();
+    let failure = plugin.admit(&endpoints("far"), deadline()).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::CapabilityDenied, "{failure}");
+
+    let config = PluginConfig {
+        grants: Grants {
+            cluster: [ClusterKind::new("v1", "Node")].into(),
+            ..Grants::default()
+        },
+        ..config()
+    };
+    let plugin = sandbox.load(&prepared, &config).unwrap();
+    for (node, is_patched) in [("far", true), ("gone", false)] {
+        let response = plugin.admit(&endpoints(node), deadline()).await.unwrap();
+        let patch = match &response.verdict {
+            Verdict::Allow => false,
+            Verdict::Patch(_) => true,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(patch, is_patched, "{node}: {:?}", response.verdict);
+    }
+}

@@ -1,0 +1,241 @@
+//! What the contract 0.1.1 added to look-ups: pages of lists, and questions about users.
+
+use std::sync::{Arc, Mutex};
+
+use admittance_admission::{
+    Access, AccessAttributes, ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Deadline,
+    FailureKind, Grants, Hook, UserInfo, Verdict,
+};
+use admittance_sandbox::{PluginConfig, Sandbox};
+use async_trait::async_trait;
+
+use crate::{
+    guest::{ANSWER, Guest, SCRATCH, TEXT},
+    harness::{config, load_with, request, sandbox_with},
+};
+
+/// Keeps the questions. Allows what the user `jo` asks.
+#[derive(Debug, Default)]
+struct Reader {
+    asked: Mutex<Vec<String>>,
+}
+
+#[async_trait]
+impl ClusterReader for Reader {
+    async fn get(
+        &self,
+        _kind: &ClusterKind,
+        _namespace: Option<&str>,
+        _name: &str,
+        _deadline: Deadline,
+    ) -> Result<Option<String>, ClusterError> {
+        Ok(None)
+    }
+
+    async fn list(
+        &self,
+        kind: &ClusterKind,
+        query: &ClusterQuery,
+        _deadline: Deadline,
+    ) -> Result<ClusterPage, ClusterError> {
+        let ClusterQuery {
+            namespace,
+            label_selector,
+            limit,
+            from,
+            ..
+        } = query;
+        let asked = format!("{kind} {namespace:?} {label_selector:?} {limit:?} {from:?}");
+        self.asked.lock().unwrap().push(asked);
+        let object = r#"{"metadata":{"name":"a","uid":"u"},"spec":{"nodeName":"n","x":1}}"#;
+        Ok(ClusterPage {
+            objects: vec![object.into()],
+            rest: Some("there".to_owned()),
+        })
+    }
+
+    async fn access(
+        &self,
+        user: &UserInfo,
+        action: &AccessAttributes,
+        _deadline: Deadline,
+    ) -> Result<Access, ClusterError> {
+        self.asked.lock().unwrap().push(format!("{action:?}"));
+        Ok(Access {
+            allowed: user.username == "jo",
+            reason: format!("asked for {}", user.username),
+        })
+    }
+}
+
+/// Denies with a text: the expressions of its place and its length.
+fn deny(place: &str, length: &str) -> String {
+    format!(
+        "(i32.store8 (i32.const {}) (i32.const 3))
+         (i32.store (i32.const {}) {place})
+         (i32.store (i32.const {}) {length})",
+        ANSWER + 4,
+        ANSWER + 20,
+        ANSWER + 24
+    )
+}
+
+fn load(address: u32) -> String {
+    format!("(i32.load (i32.const {address}))")
+}
+
+async fn message(
+    sandbox: &Sandbox,
+    guest: &Guest,
+    grant: &ClusterKind,
+    user: &str,
+) -> Result<String, String> {
+    let config = PluginConfig {
+        grants: Grants {
+            cluster: [grant.clone()].into(),
+            ..Grants::default()
+        },
+        ..config()
+    };
+    let plugin = load_with(sandbox, guest, "{}", &config).await.unwrap();
+    let mut request = request();
+    request.user.username = user.to_owned();
+    let deadline = Deadline::after(std::time::Duration::from_secs(60));
+    match plugin.admit(&request, deadline).await {
+        Ok(response) => match response.verdict {
+            Verdict::Deny(denial) => Ok(denial.message),
+            other => panic!("{other:?}"),
+        },
+        Err(failure) => {
+            assert_eq!(failure.kind, FailureKind::CapabilityDenied, "{failure}");
+            Err(failure.message)
+        }
+    }
+}
+
+/// Asks for a page of `v1/Node` with this limit and field, and denies with its first object, or with the error.
+fn lists(limit: u32, field: &str) -> Guest {
+    // The list of fields, behind the texts: place and length of its only element.
+    let list = TEXT + 64;
+    let call = format!(
+        "(call $page (i32.const {TEXT}) (i32.const 2) (i32.const {}) (i32.const 4)
+            (i32.const 0) (i32.const 0) (i32.const 0) (i32.const {}) (i32.const 1)
+            (i32.const {list}) (i32.const 1) (i32.const {limit})
+            (i32.const 1) (i32.const {}) (i32.const 4) (i32.const {SCRATCH}))",
+        TEXT + 2,
+        TEXT + 6,
+        TEXT + 7
+    );
+    let first = format!("(i32.load (i32.load (i32.const {})))", SCRATCH + 4);
+    let length = format!("(i32.load offset=4 (i32.load (i32.const {})))", SCRATCH + 4);
+    let code = format!(
+        "{call} (if (i32.load8_u (i32.const {SCRATCH})) (then {}) (else {}))",
+        deny(&load(SCRATCH + 8), &load(SCRATCH + 12)),
+        deny(&first, &length)
+    );
+    let field_at = TEXT + 128;
+    let element: Vec<u8> = [field_at, u32::try_from(field.len()).unwrap()]
+        .iter()
+        .flat_map(|word| word.to_le_bytes())
+        .collect();
+    Guest::running(&code)
+        .with_items(
+            r#"(import "admittance:plugin/cluster@0.1.1" "list-page" (func $page
+                (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32)))"#,
+        )
+        .with_data(TEXT, b"v1Nodelhere")
+        .with_data(list, &element)
+        .with_data(field_at, field.as_bytes())
+}
+
+#[tokio::test]
+async fn pages_contain_only_the_fields_that_are_wanted() {
+    let reader = Arc::new(Reader::default());
+    let cluster: Arc<dyn ClusterReader> = reader.clone();
+    let sandbox = sandbox_with(|config| config.cluster = Some(cluster));
+    let nodes = ClusterKind::new("v1", "Node");
+    for (limit, field, expected) in [
+        (
+            7,
+            "/spec/nodeName",
+            r#"{"metadata":{"name":"a"},"spec":{"nodeName":"n"}}"#,
+        ),
+        (0, "/metadata/uid", r#"{"metadata":{"name":"a","uid":"u"}}"#),
+        (
+            9000,
+            "",
+            r#"{"metadata":{"name":"a","uid":"u"},"spec":{"nodeName":"n","x":1}}"#,
+        ),
+        (
+            7,
+            "nodeName",
+            "`nodeName` is not a JSON Pointer: write `/Job/Name`, with `~0` for `~` and `~1` for `/` in a key",
+        ),
+    ] {
+        let answer = message(&sandbox, &lists(limit, field), &nodes, "").await;
+        assert_eq!(answer.as_deref(), Ok(expected), "{field}");
+    }
+    let asked = |limit: u32| format!("v1/Node None \"l\" Some({limit}) Some(\"here\")");
+    assert_eq!(*reader.asked.lock().unwrap(), [asked(7), asked(500), asked(500)]);
+    let pods = ClusterKind::new("v1", "Pod");
+    let refused = message(&sandbox, &lists(7, ""), &pods, "").await.unwrap_err();
+    assert!(refused.contains("add `v1/Node` to `allow.cluster`"), "{refused}");
+}
+
+/// Asks whether the user of the request, or `al`, may `get /x`, and denies with the reason or the error.
+fn asks(other: bool) -> Guest {
+    let (action, option) = (TEXT + 64, TEXT + 128);
+    let words = |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|word| word.to_le_bytes()).collect() };
+    // `path`: its two texts; and the option of the user, whose first text is the name.
+    let path = words(&[1, TEXT, 3, TEXT + 3, 2]);
+    let user = words(&[u32::from(other), TEXT + 5, 2]);
+    let call = format!("(call $can (i32.const {action}) (i32.const {SCRATCH}))");
+    let deny = deny(&load(SCRATCH + 8), &load(SCRATCH + 12));
+    Guest::running(&format!("{call} {deny}"))
+        .with_items(r#"(import "admittance:plugin/cluster@0.1.1" "can-i" (func $can (param i32 i32)))"#)
+        .with_data(TEXT, b"get/xal")
+        .with_data(action, &path)
+        .with_data(option, &user)
+}
+
+#[tokio::test]
+async fn questions_about_users_need_a_grant() {
+    let reader = Arc::new(Reader::default());
+    let cluster: Arc<dyn ClusterReader> = reader.clone();
+    let sandbox = sandbox_with(|config| config.cluster = Some(cluster));
+    let (own, any) = (ClusterKind::own_access(), ClusterKind::any_access());
+    for (other, grant, expected) in [
+        (false, &own, Ok("asked for jo")),
+        (false, &any, Ok("asked for jo")),
+        (true, &any, Ok("asked for al")),
+        (
+            true,
+            &own,
+            Err(
+                "other users may do without permission; add `authorization.k8s.io/v1/SubjectAccessReview` to \
+                 `allow.cluster`",
+            ),
+        ),
+        (
+            false,
+            &ClusterKind::new("v1", "Node"),
+            Err("the user of the request may do without permission; add \
+                 `authorization.k8s.io/v1/SelfSubjectAccessReview` to `allow.cluster`"),
+        ),
+    ] {
+        let answer = message(&sandbox, &asks(other), grant, "jo").await;
+        match (&answer, expected) {
+            (Ok(answer), Ok(expected)) => assert_eq!(answer, expected),
+            (Err(refused), Err(expected)) => assert!(refused.contains(expected), "{refused}"),
+            _ => panic!("{other} {grant}: {answer:?}"),
+        }
+    }
+    let asked = reader.asked.lock().unwrap();
+    assert_eq!(asked.len(), 3);
+    assert!(
+        asked
+            .iter()
+            .all(|asked| asked == r#"Path { verb: "get", path: "/x" }"#),
+        "{asked:?}"
+    );
+}

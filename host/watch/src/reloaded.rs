@@ -1,0 +1,160 @@
+use std::{
+    fmt,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tokio::sync::watch;
+
+use crate::{Fingerprint, Watch, WatchConfig, blocking};
+
+/// A value that is loaded from files, and again when their content changes. Cheap to clone; clones share the value.
+///
+/// If it cannot be loaded again, the last one stays in use.
+pub struct Reloaded<T>(Arc<Inner<T>>);
+
+struct Inner<T> {
+    current: watch::Sender<Arc<T>>,
+    /// `None` if it does not come from files, and never changes.
+    source: Option<Source<T>>,
+}
+
+struct Source<T> {
+    load: Arc<dyn Fn() -> Result<T, String> + Send + Sync>,
+    /// The files when they were first read.
+    seen: Fingerprint,
+    /// Why the current content of the files is not in use.
+    problem: Mutex<Option<String>>,
+}
+
+impl<T> Reloaded<T> {
+    /// A value that never changes.
+    pub fn fixed(value: T) -> Self {
+        Self::new(value, None)
+    }
+
+    fn new(value: T, source: Option<Source<T>>) -> Self {
+        let current = watch::Sender::new(Arc::new(value));
+        Self(Arc::new(Inner { current, source }))
+    }
+
+    /// Loads it. `load` reads these files; it may block.
+    ///
+    /// # Errors
+    ///
+    /// When `load` fails.
+    pub fn load<E: fmt::Display>(
+        files: impl IntoIterator<Item = PathBuf>,
+        load: impl Fn() -> Result<T, E> + Send + Sync + 'static,
+    ) -> Result<Self, E> {
+        // Taken before the files are read, so that no change is missed.
+        let seen = Fingerprint::of(files);
+        let value = load()?;
+        let source = Source {
+            load: Arc::new(move || load().map_err(|error| error.to_string())),
+            seen,
+            problem: Mutex::new(None),
+        };
+        Ok(Self::new(value, Some(source)))
+    }
+
+    /// The value that was last loaded.
+    pub fn current(&self) -> Arc<T> {
+        self.0.current.borrow().clone()
+    }
+
+    /// Receives every value that is loaded from now on.
+    pub fn subscribe(&self) -> watch::Receiver<Arc<T>> {
+        self.0.current.subscribe()
+    }
+
+    /// Why the current content of the files is not in use.
+    pub fn problem(&self) -> Option<String> {
+        let source = self.0.source.as_ref()?;
+        let problem = source.problem.lock().unwrap_or_else(PoisonError::into_inner);
+        problem.clone()
+    }
+}
+
+impl<T: Send + Sync + 'static> Reloaded<T> {
+    /// Loads it again whenever the files change, and reports the new value, or why there is none. Never completes.
+    pub async fn follow(&self, mut report: impl FnMut(Result<&T, &str>)) {
+        let Some(source) = &self.0.source else {
+            return std::future::pending().await;
+        };
+        let mut watch = Watch::since(source.seen.clone(), WatchConfig::default());
+        loop {
+            watch.changed().await;
+            let load = source.load.clone();
+            let problem = match blocking(move || load()).await {
+                Ok(value) => {
+                    let value = Arc::new(value);
+                    self.0.current.send_replace(value.clone());
+                    report(Ok(&value));
+                    None
+                }
+                Err(problem) => {
+                    report(Err(&problem));
+                    Some(problem)
+                }
+            };
+            *source.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
+        }
+    }
+}
+
+impl<T> Clone for Reloaded<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+/// Without the value, which may be secret.
+impl<T> fmt::Debug for Reloaded<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let files = self.0.source.as_ref().map(|source| &source.seen);
+        let files: Vec<_> = files.iter().flat_map(|seen| seen.contents.keys()).collect();
+        f.debug_struct("Reloaded")
+            .field("files", &files)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_last_valid_value_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("number");
+        fs::write(&path, "1").unwrap();
+        let load = {
+            let path = path.clone();
+            move || fs::read_to_string(&path).unwrap().parse::<u8>()
+        };
+        let number = Reloaded::load([path.clone()], load).unwrap();
+        // Changed before it is followed.
+        fs::write(&path, "2").unwrap();
+        let (reports, mut reported) = tokio::sync::mpsc::unbounded_channel();
+        let follow = number.follow(|loaded| reports.send(loaded.copied().map_err(str::to_owned)).unwrap());
+        let steps = async {
+            assert_eq!(reported.recv().await.unwrap(), Ok(2));
+            assert_eq!((*number.current(), number.problem()), (2, None));
+            fs::write(&path, "x").unwrap();
+            let problem = reported.recv().await.unwrap().unwrap_err();
+            fs::write(&path, "3").unwrap();
+            assert_eq!(reported.recv().await.unwrap(), Ok(3));
+            assert_eq!(*number.current(), 3);
+            problem
+        };
+        let steps = tokio::time::timeout(std::time::Duration::from_secs(60), steps);
+        let problem = tokio::select! {
+            problem = steps => problem.unwrap(),
+            () = follow => unreachable!("it never completes"),
+        };
+        assert!(problem.contains("invalid digit"), "{problem}");
+    }
+}

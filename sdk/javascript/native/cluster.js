@@ -1,0 +1,11 @@
+// Outside of the sandbox there is no control plane. Cases of `admittance test` have one.
+
+import { ClusterError } from "../errors.js";
+
+export { ClusterError };
+
+export function get() {
+  throw new ClusterError("unavailable", "look-ups need the sandbox");
+}
+
+export const list = get;

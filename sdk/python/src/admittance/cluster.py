@@ -1,0 +1,35 @@
+"""Look-ups in the control plane, of the kinds that the stage grants under ``allow.cluster``."""
+
+import json
+from typing import Any
+
+from .host import HostError, attempt
+from .request import Object
+
+try:
+    from wit_world.imports import cluster as _host  # type: ignore[import-not-found]
+except ImportError:
+    _host = None
+
+
+class ClusterError(HostError):
+    """A look-up failed: ``unavailable``, ``timeout`` or ``refused``."""
+
+
+def get(api_version: str, kind: str, name: str, namespace: str | None = None) -> Object | None:
+    """One object, or None if it does not exist. Without a namespace for cluster-scoped kinds."""
+    text = attempt(ClusterError, lambda: _available().get(api_version, kind, namespace, name))
+    return None if text is None else json.loads(text)
+
+
+def list_objects(api_version: str, kind: str, namespace: str | None = None, label_selector: str = "") -> list[Object]:
+    """The objects of a kind; without a namespace, those of all namespaces."""
+    texts = attempt(ClusterError, lambda: _available().list(api_version, kind, namespace, label_selector))
+    return [json.loads(text) for text in texts]
+
+
+def _available() -> Any:
+    # Outside of the sandbox there is no control plane. Cases of `admittance test` have one.
+    if _host is None:
+        raise ClusterError("unavailable", "look-ups need the sandbox")
+    return _host

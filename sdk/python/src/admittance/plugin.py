@@ -1,0 +1,97 @@
+"""What a plugin is: its description and its functions."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, Callable, Literal, Mapping, Sequence
+
+from . import schema
+from .request import Object, Request
+from .response import Response
+
+
+@dataclass(frozen=True)
+class SettingsError:
+    """A mistake in the settings: where, as a JSON Pointer, and what is wrong and how to fix it."""
+
+    pointer: str
+    message: str
+
+
+class SettingsErrors(Exception):
+    """Mistakes in the settings. Tell all of them at once."""
+
+    def __init__(self, errors: Sequence[SettingsError]) -> None:
+        self.errors = list(errors)
+        super().__init__("; ".join(f'settings at "{error.pointer}": {error.message}' for error in errors))
+
+
+@dataclass
+class NoSettings:
+    """The settings of a plugin that has none."""
+
+
+@dataclass(kw_only=True)
+class Plugin:
+    """A plugin: what operators read about it, and its functions."""
+
+    #: Short, in lower case with hyphens.
+    name: str
+    #: The plugin's version, as semver.
+    version: str
+    #: One or two sentences for operators who choose a plugin.
+    summary: str
+    #: Returns the verdict on one request. An error that it raises is a failure of the plugin.
+    admit: Callable[[Request, Any], Response]
+    #: A dataclass whose fields are made by `setting`.
+    settings: type = NoSettings
+    #: Checks what the types cannot express, and prepares what `admit` gets instead of the settings.
+    configure: Callable[[Any], Any] | None = None
+    #: Whether it may return a patch or a replacement.
+    mutates: bool = False
+    #: The supported resources: ``v1/pods``, ``apps/v1/deployments``.
+    resources: Sequence[str] = ()
+    #: What it asks the operator for: kinds such as ``v1/Node``, origins such as ``https://policy.example.com``.
+    capabilities: Mapping[Literal["cluster", "http", "environment"], Sequence[str]] = field(default_factory=dict)
+    #: An object that is admitted a few times after `configure`, so that no call pays for what a first call creates.
+    warm_up: Object | None = None
+
+    def __post_init__(self) -> None:
+        self.schema = schema.schema_of(self.settings)
+        self.rules = [_rule(resource) for resource in self.resources]
+
+    def configured(self, text: str) -> Any:
+        """What `admit` gets, from the JSON text of the settings. Raises `SettingsErrors`."""
+        value = json.loads(text)
+        if mistakes := schema.check(self.schema, value):
+            raise SettingsErrors([SettingsError(*mistake) for mistake in mistakes])
+        settings = schema.build(self.settings, value)
+        return self.configure(settings) if self.configure else settings
+
+    def respond(self, contract: Any, configured: Any) -> Response:
+        """The answer to a request in the contract's form."""
+        response = self.admit(Request(contract), configured)
+        if not isinstance(response, Response):
+            raise TypeError("`admit` returned no response; return allow(), deny(...), patch(...) or mutate(...)")
+        return response
+
+    def component(self) -> type:
+        """The class that componentize-py exports: assign it to ``WitWorld`` in the module of the plugin.
+
+        Native tests import that module too. Outside of the sandbox it has no use.
+        """
+        try:
+            from .component import component_of
+        except ImportError:
+            return object
+        return component_of(self)
+
+
+def _rule(resource: str) -> tuple[str, str, str]:
+    """Group, version and resource."""
+    parts = resource.split("/")
+    if len(parts) not in (2, 3):
+        raise TypeError(
+            f"resources: `{resource}` is not a resource; write `v1/pods` or `apps/v1/deployments`"
+        )
+    group, version, name = parts if len(parts) == 3 else ["", *parts]
+    return group, version, name

@@ -1,0 +1,317 @@
+//! The parts of a container that most plugins do not look at. Each is parsed when it is asked for.
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _};
+use serde_json::value::RawValue;
+
+use super::{Container, TextMap};
+use crate::{Error, Text, pointer};
+
+/// A part of a container as it was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Raw<'a>(&'a str);
+
+impl<'de> Deserialize<'de> for Raw<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        <&RawValue>::deserialize(deserializer).map(|raw| Self(raw.get()))
+    }
+}
+
+impl<'a> Container<'a> {
+    /// The resources that it requests, and their limits.
+    ///
+    /// # Errors
+    /// It cannot be parsed; the message names the container and the field.
+    pub fn resources(&self) -> Result<Resources<'a>, Error> {
+        self.part("resources", self.resources.as_ref())
+    }
+
+    /// Its ports.
+    ///
+    /// # Errors
+    /// As for [`Container::resources`].
+    pub fn ports(&self) -> Result<Vec<Port<'a>>, Error> {
+        self.part("ports", self.ports.as_ref())
+    }
+
+    /// Its environment variables, without those of `envFrom`.
+    ///
+    /// # Errors
+    /// As for [`Container::resources`].
+    pub fn env(&self) -> Result<Vec<EnvVar<'a>>, Error> {
+        self.part("env", self.env.as_ref())
+    }
+
+    /// Its security context; that of the Pod is not included.
+    ///
+    /// # Errors
+    /// As for [`Container::resources`].
+    pub fn security_context(&self) -> Result<SecurityContext<'a>, Error> {
+        self.part("securityContext", self.security_context.as_ref())
+    }
+
+    /// The probe for whether it still works; `None` if it has none.
+    ///
+    /// # Errors
+    /// As for [`Container::resources`].
+    pub fn liveness_probe(&self) -> Result<Option<Probe<'a>>, Error> {
+        self.part("livenessProbe", self.liveness_probe.as_ref())
+    }
+
+    /// The probe for whether it gets traffic; `None` if it has none.
+    ///
+    /// # Errors
+    /// As for [`Container::resources`].
+    pub fn readiness_probe(&self) -> Result<Option<Probe<'a>>, Error> {
+        self.part("readinessProbe", self.readiness_probe.as_ref())
+    }
+
+    /// The probe for whether it has started; `None` if it has none.
+    ///
+    /// # Errors
+    /// As for [`Container::resources`].
+    pub fn startup_probe(&self) -> Result<Option<Probe<'a>>, Error> {
+        self.part("startupProbe", self.startup_probe.as_ref())
+    }
+
+    fn part<T: Deserialize<'a> + Default>(&self, field: &str, raw: Option<&Raw<'a>>) -> Result<T, Error> {
+        let Some(Raw(text)) = raw else {
+            return Ok(T::default());
+        };
+        let mut deserializer = serde_json::Deserializer::from_str(text);
+        serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+            let name = self.name.as_deref().unwrap_or_default();
+            let (at, message) = (pointer::from_path(error.path()), pointer::message(error.inner()));
+            Error::other(format!("container \"{name}\": {field}{at}: {message}"))
+        })
+    }
+}
+
+/// `resources` of a container.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Resources<'a> {
+    /// The limits, by resource: `memory`.
+    #[serde(borrow)]
+    pub limits: Option<Quantities<'a>>,
+    /// What is reserved for it, by resource.
+    #[serde(borrow)]
+    pub requests: Option<Quantities<'a>>,
+}
+
+impl Resources<'_> {
+    /// The limit of a resource as it is written: `512Mi`.
+    pub fn limit(&self, resource: &str) -> Option<&str> {
+        self.limits.as_ref()?.0.get(resource)
+    }
+
+    /// What is reserved of a resource as it is written: `250m`.
+    pub fn request(&self, resource: &str) -> Option<&str> {
+        self.requests.as_ref()?.0.get(resource)
+    }
+}
+
+/// Quantities by resource.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Quantities<'a>(TextMap<'a>);
+
+impl<'a> Quantities<'a> {
+    /// Resources and their quantities as they are written.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter()
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Quantities<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        TextMap::with_values(deserializer, |scalar: Scalar<'de>| scalar.0).map(Self)
+    }
+}
+
+/// A string, or a number as text: quantities and ports may be either.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Scalar<'a>(Text<'a>);
+
+impl Scalar<'_> {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Scalar<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // Numbers are taken as they are written.
+        let raw = <&RawValue>::deserialize(deserializer)?.get();
+        let text = if raw.starts_with('"') {
+            serde_json::from_str(raw).map_err(D::Error::custom)?
+        } else if raw.starts_with(|c: char| c == '-' || c.is_ascii_digit()) {
+            Text::from(raw)
+        } else {
+            return Err(D::Error::custom("neither a string nor a number"));
+        };
+        Ok(Self(text))
+    }
+}
+
+/// A port of a container.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Port<'a> {
+    /// Its name.
+    #[serde(borrow)]
+    pub name: Option<Text<'a>>,
+    /// The port in the container.
+    pub container_port: Option<i64>,
+    /// The port on the node.
+    pub host_port: Option<i64>,
+    /// The address on the node.
+    #[serde(borrow, rename = "hostIP")]
+    pub host_ip: Option<Text<'a>>,
+    /// `TCP`, `UDP` or `SCTP`; the default is TCP.
+    #[serde(borrow)]
+    pub protocol: Option<Text<'a>>,
+}
+
+/// An environment variable of a container.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct EnvVar<'a> {
+    /// Its name.
+    #[serde(borrow)]
+    pub name: Text<'a>,
+    /// Its value, if it is written there.
+    #[serde(borrow)]
+    pub value: Option<Text<'a>>,
+    /// Where its value comes from.
+    #[serde(borrow)]
+    pub value_from: Option<EnvSource<'a>>,
+}
+
+/// Where the value of an environment variable comes from.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct EnvSource<'a> {
+    /// A key of a Secret.
+    #[serde(borrow)]
+    pub secret_key_ref: Option<KeyRef<'a>>,
+    /// A key of a ConfigMap.
+    #[serde(borrow)]
+    pub config_map_key_ref: Option<KeyRef<'a>>,
+}
+
+/// A key of a Secret or ConfigMap.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct KeyRef<'a> {
+    /// The name of the Secret or ConfigMap.
+    #[serde(borrow)]
+    pub name: Option<Text<'a>>,
+    /// Its key.
+    #[serde(borrow)]
+    pub key: Option<Text<'a>>,
+}
+
+/// The security context of a container. Absent fields are those of the Pod, or the container runtime's.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SecurityContext<'a> {
+    /// Whether it has all privileges of the node.
+    pub privileged: Option<bool>,
+    /// Whether its processes may gain privileges.
+    pub allow_privilege_escalation: Option<bool>,
+    /// Whether it cannot write to its root file system.
+    pub read_only_root_filesystem: Option<bool>,
+    /// Whether it must run as a user other than root.
+    pub run_as_non_root: Option<bool>,
+    /// The user that it runs as.
+    pub run_as_user: Option<i64>,
+    /// The group that it runs as.
+    pub run_as_group: Option<i64>,
+    /// Changes of its Linux capabilities.
+    #[serde(borrow)]
+    pub capabilities: Option<Capabilities<'a>>,
+    /// How `/proc` is mounted.
+    #[serde(borrow)]
+    pub proc_mount: Option<Text<'a>>,
+    /// Its seccomp profile.
+    #[serde(borrow)]
+    pub seccomp_profile: Option<SeccompProfile<'a>>,
+}
+
+/// Changes of the Linux capabilities of a container.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Capabilities<'a> {
+    /// Added capabilities: `NET_ADMIN`.
+    #[serde(borrow)]
+    pub add: Option<Vec<Text<'a>>>,
+    /// Dropped capabilities.
+    #[serde(borrow)]
+    pub drop: Option<Vec<Text<'a>>>,
+}
+
+/// A seccomp profile.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SeccompProfile<'a> {
+    /// `RuntimeDefault`, `Localhost` or `Unconfined`.
+    #[serde(borrow, rename = "type")]
+    pub kind: Option<Text<'a>>,
+    /// The file of a profile on the node.
+    #[serde(borrow)]
+    pub localhost_profile: Option<Text<'a>>,
+}
+
+/// A probe of a container.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Probe<'a> {
+    /// An HTTP request to the container.
+    #[serde(borrow)]
+    pub http_get: Option<HttpProbe<'a>>,
+    /// A connection to the container.
+    #[serde(borrow)]
+    pub tcp_socket: Option<TcpProbe<'a>>,
+    /// A command in the container.
+    #[serde(borrow)]
+    pub exec: Option<ExecProbe<'a>>,
+    /// Seconds before the first probe.
+    pub initial_delay_seconds: Option<i64>,
+    /// Seconds between two probes.
+    pub period_seconds: Option<i64>,
+    /// The timeout in seconds.
+    pub timeout_seconds: Option<i64>,
+    /// After how many consecutive failures the probe counts as failed.
+    pub failure_threshold: Option<i64>,
+}
+
+/// A probe by an HTTP request.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct HttpProbe<'a> {
+    /// The path.
+    #[serde(borrow)]
+    pub path: Option<Text<'a>>,
+    /// The number or the name of the port.
+    #[serde(borrow)]
+    pub port: Option<Scalar<'a>>,
+}
+
+/// A probe by a connection.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TcpProbe<'a> {
+    /// The number or the name of the port.
+    #[serde(borrow)]
+    pub port: Option<Scalar<'a>>,
+}
+
+/// A probe by a command.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ExecProbe<'a> {
+    /// The command and its arguments.
+    #[serde(borrow)]
+    pub command: Option<Vec<Text<'a>>>,
+}

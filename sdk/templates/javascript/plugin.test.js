@@ -1,0 +1,21 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { configure, create } from "admittance/testing";
+
+import * as component from "../src/plugin.js";
+
+test("an object without the label is refused", () => {
+  const plugin = configure(component, { label: "team" });
+  const pod = { apiVersion: "v1", kind: "Pod", metadata: { name: "web", namespace: "shop" } };
+  const outcome = plugin.admit(create(pod));
+  assert.equal(outcome.denial?.message, "metadata.labels: `team` is missing; add it");
+});
+
+test("every mistake in the settings is told", () => {
+  assert.throws(() => configure(component, { label: "", values: [""] }), (error) => {
+    const places = error.errors.map((mistake) => mistake.pointer);
+    assert.deepEqual(places, ["/label", "/values/0"]);
+    return true;
+  });
+});

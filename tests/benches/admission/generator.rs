@@ -1,0 +1,245 @@
+//! A load generator that needs little of the processor, and a server that always answers the same.
+
+use std::{
+    fmt, fs,
+    net::SocketAddr,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    runtime::{Builder, Runtime},
+    task::JoinSet,
+};
+
+/// Requests that are sent one after another on each of several connections.
+#[derive(Clone)]
+pub(crate) struct Load {
+    address: SocketAddr,
+    request: Arc<[u8]>,
+    /// A part of every correct answer.
+    expected: &'static str,
+}
+
+impl Load {
+    pub(crate) fn new(address: SocketAddr, request: Vec<u8>, expected: &'static str) -> Self {
+        Self {
+            address,
+            request: request.into(),
+            expected,
+        }
+    }
+
+    /// Sends requests for this time, after a warm-up of a fifth of it. It blocks the thread.
+    pub(crate) fn run(&self, connections: usize, time: Duration, processes: &[u32]) -> Figures {
+        let load = self.clone();
+        let processes = processes.to_vec();
+        let thread = thread::spawn(move || {
+            runtime().block_on(async move {
+                load.send_all(connections, time / 5).await;
+                let before: u64 = processes.iter().map(|id| cpu_ticks(*id)).sum();
+                let started = Instant::now();
+                let mut times = load.send_all(connections, time).await;
+                let took = started.elapsed();
+                let ticks = processes.iter().map(|id| cpu_ticks(*id)).sum::<u64>() - before;
+                times.sort_unstable();
+                let count = times.len();
+                let at = |share: f64| {
+                    times
+                        .get((count as f64 * share) as usize)
+                        .copied()
+                        .unwrap_or_default()
+                };
+                Figures {
+                    rate: count as f64 / took.as_secs_f64(),
+                    p50: at(0.5),
+                    p99: at(0.99),
+                    p999: at(0.999),
+                    // A tick is 10 ms on every Linux.
+                    cpu: (!processes.is_empty())
+                        .then(|| Duration::from_millis(10 * ticks) / u32::try_from(count.max(1)).unwrap()),
+                }
+            })
+        });
+        thread.join().unwrap()
+    }
+
+    async fn send_all(&self, connections: usize, time: Duration) -> Vec<Duration> {
+        let end = Instant::now() + time;
+        let mut tasks = JoinSet::new();
+        for _ in 0..connections {
+            tasks.spawn(self.clone().send_until(end));
+        }
+        tasks.join_all().await.concat()
+    }
+
+    async fn send_until(self, end: Instant) -> Vec<Duration> {
+        let mut stream = connect(self.address).await;
+        let mut buffer = Vec::new();
+        let mut times = Vec::new();
+        loop {
+            let started = Instant::now();
+            if started >= end && !times.is_empty() {
+                return times;
+            }
+            stream.write_all(&self.request).await.unwrap();
+            let length = read_message(&mut stream, &mut buffer).await.unwrap();
+            times.push(started.elapsed());
+            let answer = &buffer[..length];
+            let is_right = answer.starts_with(b"HTTP/1.1 200") && contains(answer, self.expected.as_bytes());
+            assert!(is_right, "{}", String::from_utf8_lossy(answer));
+            buffer.drain(..length);
+        }
+    }
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    part.is_empty() || text.windows(part.len()).any(|window| window == part)
+}
+
+async fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).await.unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream
+}
+
+/// Reads until a whole message with a `Content-Length` is at the start of the buffer, and returns its length.
+/// `None`: the connection was closed.
+async fn read_message(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<usize> {
+    loop {
+        if let Some(length) = message_length(buffer)
+            && buffer.len() >= length
+        {
+            return Some(length);
+        }
+        if stream.read_buf(buffer).await.ok()? == 0 {
+            return None;
+        }
+    }
+}
+
+fn message_length(buffer: &[u8]) -> Option<usize> {
+    let head = 4 + buffer.windows(4).position(|window| window == b"\r\n\r\n")?;
+    let text = std::str::from_utf8(&buffer[..head]).unwrap();
+    let body = text.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("content-length")
+            .then(|| value.trim().parse::<usize>().unwrap())
+    });
+    Some(head + body.unwrap_or(0))
+}
+
+/// The results of a load.
+#[derive(Clone, Copy)]
+pub(crate) struct Figures {
+    rate: f64,
+    p50: Duration,
+    p99: Duration,
+    p999: Duration,
+    /// CPU time of the measured processes for a request; `None` if it is not measured.
+    cpu: Option<Duration>,
+}
+
+impl Figures {
+    /// The median of each figure.
+    pub(crate) fn median(rounds: &[Self]) -> Self {
+        fn middle<T: PartialOrd>(values: impl Iterator<Item = T>) -> T {
+            let mut values: Vec<T> = values.collect();
+            values.sort_unstable_by(|a, b| a.partial_cmp(b).unwrap());
+            values.swap_remove(values.len() / 2)
+        }
+        Self {
+            rate: middle(rounds.iter().map(|round| round.rate)),
+            p50: middle(rounds.iter().map(|round| round.p50)),
+            p99: middle(rounds.iter().map(|round| round.p99)),
+            p999: middle(rounds.iter().map(|round| round.p999)),
+            cpu: middle(rounds.iter().map(|round| round.cpu)),
+        }
+    }
+
+    /// Whether requests per second differ by more than the rounds of each do.
+    pub(crate) fn verdict(before: &[Self], after: &[Self]) -> String {
+        let range = |rounds: &[Self]| {
+            let rates = rounds.iter().map(|round| round.rate);
+            rates.fold((f64::MAX, 0.0_f64), |(least, most), rate| {
+                (least.min(rate), most.max(rate))
+            })
+        };
+        let change = 100.0 * (Self::median(after).rate / Self::median(before).rate - 1.0);
+        let (before, after) = (range(before), range(after));
+        if after.0 > before.1 {
+            format!("faster, {change:+.1} % requests per second")
+        } else if after.1 < before.0 {
+            format!("SLOWER, {change:+.1} % requests per second")
+        } else {
+            format!("no difference beyond the noise ({change:+.1} % requests per second)")
+        }
+    }
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            rate,
+            p50,
+            p99,
+            p999,
+            cpu,
+        } = self;
+        let cpu = cpu.map_or_else(|| "-".to_owned(), |cpu| format!("{cpu:.1?}"));
+        write!(
+            f,
+            "{rate:>9.0}  {p50:>9.1?}  {p99:>9.1?}  {p999:>9.1?}  {cpu:>11}"
+        )
+    }
+}
+
+/// The CPU time of a process, in ticks of the clock.
+fn cpu_ticks(id: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
+    // The name of the program may contain spaces.
+    let fields = stat.rsplit_once(')').unwrap().1.split_whitespace();
+    fields
+        .skip(11)
+        .take(2)
+        .map(|ticks| ticks.parse::<u64>().unwrap())
+        .sum()
+}
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// Starts a server that answers every request with 200 and a small body, on a thread of its own, until the program
+/// ends.
+pub(crate) fn start_server() -> SocketAddr {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        runtime().block_on(async {
+            let listener = TcpListener::from_std(listener).unwrap();
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                tokio::spawn(answer_all(stream));
+            }
+        });
+    });
+    address
+}
+
+async fn answer_all(mut stream: TcpStream) {
+    const ANSWER: &[u8] =
+        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 15\r\n\r\n{\"kind\": \"Pod\"}";
+    let _ = stream.set_nodelay(true);
+    let mut buffer = Vec::new();
+    while let Some(length) = read_message(&mut stream, &mut buffer).await {
+        buffer.drain(..length);
+        if stream.write_all(ANSWER).await.is_err() {
+            return;
+        }
+    }
+}

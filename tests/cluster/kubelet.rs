@@ -1,0 +1,219 @@
+//! A stand-in for the kubelet of a node, for `kubectl exec`, `logs` and `port-forward`.
+//!
+//! It speaks as much of SPDY/3.1 as kubectl needs: the streams of a connection are known by the order in which kubectl
+//! opens them, so that nothing has to be decompressed.
+
+use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
+
+use rcgen::{CertificateParams, KeyPair};
+use rustls_pki_types::PrivateKeyDer;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    net::TcpListener,
+    task::JoinSet,
+};
+use tokio_rustls::TlsAcceptor;
+
+/// It stops when this is dropped.
+pub(crate) struct Kubelet {
+    pub(crate) address: SocketAddr,
+    _serving: JoinSet<()>,
+}
+
+impl Kubelet {
+    pub(crate) async fn start() -> Self {
+        let key = KeyPair::generate().unwrap();
+        // The API server does not verify it, as by default.
+        let certificate = CertificateParams::new(["node".to_owned()])
+            .unwrap()
+            .self_signed(&key)
+            .unwrap();
+        let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        let config =
+            rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+                .with_safe_default_protocol_versions()
+                .unwrap()
+                .with_no_client_auth()
+                .with_single_cert(vec![certificate.der().clone()], key)
+                .unwrap();
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut serving = JoinSet::new();
+        serving.spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                let acceptor = acceptor.clone();
+                connections.spawn(async move {
+                    if let Ok(stream) = acceptor.accept(stream).await {
+                        // An error: the API server has closed it.
+                        let _ = answer(stream).await;
+                    }
+                });
+            }
+        });
+        Self {
+            address,
+            _serving: serving,
+        }
+    }
+}
+
+async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> std::io::Result<()> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await?);
+    }
+    let head = String::from_utf8_lossy(&head).into_owned();
+    let path = head.split(' ').nth(1).unwrap_or_default();
+    if path.starts_with("/containerLogs/") {
+        let reply = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\n\r\n";
+        stream.write_all(reply.as_bytes()).await?;
+        for number in 0.. {
+            let line = format!("line {number}\n");
+            stream
+                .write_all(format!("{:x}\r\n{line}\r\n", line.len()).as_bytes())
+                .await?;
+            if number == 2 && !path.contains("follow=true") {
+                return stream.write_all(b"0\r\n\r\n").await;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    }
+    let (protocol, is_exec) = match path.starts_with("/portForward/") {
+        true => ("portforward.k8s.io", false),
+        false => ("v4.channel.k8s.io", true),
+    };
+    let reply = format!(
+        "HTTP/1.1 101 Switching Protocols\r\nconnection: Upgrade\r\nupgrade: SPDY/3.1\r\n\
+         x-stream-protocol-version: {protocol}\r\n\r\n"
+    );
+    stream.write_all(reply.as_bytes()).await?;
+    match is_exec {
+        true => exec(stream, path.contains("stdin=") || path.contains("input=1")).await,
+        false => forward(stream).await,
+    }
+}
+
+/// A frame that kubectl sends.
+enum Frame {
+    /// It opens this stream.
+    Opened(u32),
+    /// Data for a stream, and whether it is the last.
+    Data(u32, Vec<u8>, bool),
+    Other,
+}
+
+const OPENED: u8 = 1;
+
+async fn read(stream: &mut (impl AsyncRead + Unpin)) -> std::io::Result<Frame> {
+    let mut head = [0; 8];
+    stream.read_exact(&mut head).await?;
+    let [first, second, third, fourth, flags, length @ ..] = head;
+    let length = u32::from_be_bytes([0, length[0], length[1], length[2]]);
+    let mut body = vec![0; usize::try_from(length).unwrap()];
+    stream.read_exact(&mut body).await?;
+    if first & 0x80 == 0 {
+        let number = u32::from_be_bytes([first, second, third, fourth]);
+        return Ok(Frame::Data(number, body, flags & 1 == 1));
+    }
+    Ok(match (fourth, body.first_chunk::<4>()) {
+        (OPENED, Some(number)) => Frame::Opened(u32::from_be_bytes(*number)),
+        _ => Frame::Other,
+    })
+}
+
+/// Accepts a stream, with no headers. The headers of all streams are one zlib stream with SPDY's dictionary, whose own
+/// header precedes the first of them; its blocks are stored, not compressed.
+async fn accept(stream: &mut (impl AsyncWrite + Unpin), number: u32, is_first: bool) -> std::io::Result<()> {
+    let begin: &[u8] = if is_first {
+        b"\x78\xbb\xe3\xc6\xa7\xc2"
+    } else {
+        b""
+    };
+    // The count of headers, and an empty block, at which the reader stops.
+    let block = [
+        begin,
+        b"\x00\x04\x00\xfb\xff\x00\x00\x00\x00",
+        b"\x00\x00\x00\xff\xff",
+    ]
+    .concat();
+    let length = u32::try_from(block.len() + 4).unwrap();
+    let frame = [
+        b"\x80\x03\x00\x02",
+        &length.to_be_bytes()[..],
+        &number.to_be_bytes(),
+        &block,
+    ]
+    .concat();
+    stream.write_all(&frame).await
+}
+
+async fn send(
+    stream: &mut (impl AsyncWrite + Unpin),
+    number: u32,
+    data: &[u8],
+    is_last: bool,
+) -> std::io::Result<()> {
+    let length = u32::try_from(data.len()).unwrap() | u32::from(is_last) << 24;
+    let frame = [&number.to_be_bytes()[..], &length.to_be_bytes(), data].concat();
+    stream.write_all(&frame).await
+}
+
+/// Writes a greeting and then the input to the output. kubectl opens the streams in this order: errors of the
+/// connection, the input if there is one, the output, and the errors of the command.
+async fn exec(mut stream: impl AsyncRead + AsyncWrite + Unpin, has_input: bool) -> std::io::Result<()> {
+    let (input, output) = if has_input { (Some(3), 5) } else { (None, 3) };
+    let mut opened = 0;
+    loop {
+        match read(&mut stream).await? {
+            Frame::Opened(number) => {
+                accept(&mut stream, number, opened == 0).await?;
+                opened += 1;
+                if number == output {
+                    send(&mut stream, output, b"hello\n", false).await?;
+                }
+                if number == output + 2 && input.is_none() {
+                    break;
+                }
+            }
+            Frame::Data(number, data, is_last) if Some(number) == input => {
+                send(&mut stream, output, &data, false).await?;
+                if is_last {
+                    break;
+                }
+            }
+            Frame::Data(..) | Frame::Other => {}
+        }
+    }
+    for number in [output, output + 2] {
+        send(&mut stream, number, b"", true).await?;
+    }
+    let status = br#"{"metadata":{},"status":"Success"}"#;
+    send(&mut stream, 1, status, true).await?;
+    // Until kubectl closes it.
+    let _ = stream.read_to_end(&mut Vec::new()).await;
+    Ok(())
+}
+
+/// Echoes what arrives. Each connection has two streams, for errors and for data.
+async fn forward(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> std::io::Result<()> {
+    let mut opened = BTreeSet::new();
+    loop {
+        match read(&mut stream).await? {
+            Frame::Opened(number) => {
+                accept(&mut stream, number, opened.is_empty()).await?;
+                opened.insert(number);
+            }
+            Frame::Data(number, data, is_last)
+                if opened.contains(&(number.wrapping_sub(2))) && number % 4 == 3 =>
+            {
+                send(&mut stream, number, &data, is_last).await?;
+                if is_last {
+                    send(&mut stream, number - 2, b"", true).await?;
+                }
+            }
+            Frame::Data(..) | Frame::Other => {}
+        }
+    }
+}

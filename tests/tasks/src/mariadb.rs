@@ -1,0 +1,40 @@
+//! The MariaDB that the tests start: Debian's, without the service of `mariadb-server`.
+
+use std::{env, path::PathBuf};
+
+use crate::{
+    apt::{Apt, is_on_path},
+    command::{Error, root},
+    folders::{create_directory, lock, remove_directory},
+};
+
+/// The server, and a program that `mariadb-install-db` needs, with their packages.
+const PROGRAMS: [(&str, &str); 2] = [
+    ("mariadbd", "mariadb-server-core"),
+    ("my_print_defaults", "mariadb-client-core"),
+];
+
+/// The directory of the installed server, which is not in the `PATH` of every user.
+const FOLDER: &str = "/usr/sbin";
+
+/// The variable that tells tests where the server is.
+pub(crate) const VARIABLE: &str = "ADMITTANCE_TEST_MARIADB";
+
+/// The directory with the server, installed if it is missing and this is root.
+pub(crate) fn install() -> Result<PathBuf, Error> {
+    if let Some(path) = env::var_os(VARIABLE) {
+        return Ok(path.into());
+    }
+    let folder = PathBuf::from(FOLDER);
+    if folder.join("mariadbd").is_file() && is_on_path("my_print_defaults") {
+        return Ok(folder);
+    }
+    let top = root().join("target/mariadb");
+    create_directory(&top)?;
+    let _one_at_a_time = lock(&top.join("lock"), "install MariaDB")?;
+    let lists = top.join("apt");
+    let apt = Apt::new(&lists, top.join("apt.log"), "the MariaDB of the tests comes")?;
+    apt.require_programs("running MariaDB", &PROGRAMS)?;
+    remove_directory(&lists)?;
+    Ok(folder)
+}

@@ -1,0 +1,88 @@
+//! What builds plugins in JavaScript and Python: packages of npm and PyPI, fetched once into `target/toolchains`.
+//!
+//! Tests install them from there into each new project, so that they need no network. The versions are those of the
+//! templates.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::{
+    apt::is_on_path,
+    command::{Error, root, run_logged, say},
+    folders::{at, create_directory, lock, remove_directory},
+};
+
+/// The variables that tell tests where a cache of npm and a directory of wheels are.
+pub(crate) const NPM: &str = "ADMITTANCE_TEST_NPM_CACHE";
+pub(crate) const WHEELS: &str = "ADMITTANCE_TEST_WHEELS";
+
+const PACKAGE: &str = include_str!("../../../sdk/templates/javascript/package.json");
+const REQUIREMENTS: &str = include_str!("../../../sdk/templates/python/requirements.txt");
+
+/// A cache of npm with the tool that builds plugins in JavaScript.
+pub(crate) fn npm() -> Result<PathBuf, Error> {
+    const TOOL: &str = "componentize-qjs";
+    let version = PACKAGE
+        .split_once("\"componentize-qjs\": \"")
+        .and_then(|(_, rest)| rest.split_once('"'))
+        .map(|(version, _)| version);
+    let version =
+        version.ok_or_else(|| Error::Missing(format!("the template names no version of {TOOL}")))?;
+    let package = format!("{TOOL}@{version}");
+    fetched(NPM, "npm", &package, |directory| {
+        let mut command = Command::new("npm");
+        command
+            .args(["install", "--no-audit", "--no-fund", &package, "--cache"])
+            .arg(directory)
+            .arg("--prefix")
+            .arg(directory.join("unpacked"));
+        command
+    })
+}
+
+/// A directory with the wheel of the tool that builds plugins in Python.
+pub(crate) fn wheels() -> Result<PathBuf, Error> {
+    fetched(WHEELS, "python3", REQUIREMENTS.trim(), |directory| {
+        let mut command = Command::new("python3");
+        command
+            .args(["-m", "pip", "download", REQUIREMENTS.trim(), "--dest"])
+            .arg(directory);
+        command
+    })
+}
+
+/// The directory of a package, which `fetch` fills.
+fn fetched(
+    variable: &str,
+    program: &str,
+    package: &str,
+    fetch: impl FnOnce(&Path) -> Command,
+) -> Result<PathBuf, Error> {
+    if let Some(path) = env::var_os(variable) {
+        return Ok(path.into());
+    }
+    let top = root().join("target/toolchains");
+    create_directory(&top)?;
+    let _one_at_a_time = lock(&top.join("lock"), "fetch the tools for plugins")?;
+    let directory = top.join(package);
+    // It is put there atomically.
+    if directory.is_dir() {
+        return Ok(directory);
+    }
+    if !is_on_path(program) {
+        return Err(Error::Missing(format!("{program} is not installed")));
+    }
+    say(&format!(
+        "Fetching {package} for the tests into target/toolchains"
+    ));
+    let unfinished = top.join("unfinished");
+    remove_directory(&unfinished)?;
+    create_directory(&unfinished)?;
+    run_logged(&mut fetch(&unfinished), &top.join("log"))?;
+    remove_directory(&unfinished.join("unpacked"))?;
+    fs::rename(&unfinished, &directory).map_err(at(&directory))?;
+    Ok(directory)
+}

@@ -1,0 +1,244 @@
+//! Users and clusters of a gateway, from its commands to its API.
+
+use std::ffi::OsString;
+
+use admittance_tests::{Admittance, Client, Finished, Serve, Upstream};
+use http::Request;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::scene::{store, write};
+
+struct Scene {
+    program: Admittance,
+    client: Client,
+    directory: TempDir,
+}
+
+impl Scene {
+    async fn start() -> Self {
+        Self::configured("").await
+    }
+
+    /// With more keys of the gateway.
+    async fn configured(more: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let config = format!("dialect: {{ gateway: {{ accounts: {{ sqlite: accounts.db }}{more} }} }}\n");
+        write(&directory, "admittance.yaml", config);
+        Self {
+            program: serve(&directory).await,
+            client: Client::new().unwrap(),
+            directory,
+        }
+    }
+
+    async fn tell(&self, arguments: &[&str]) -> Finished {
+        let connection = ["--server".into(), OsString::from(self.program.admin_url(""))];
+        let arguments = arguments.iter().map(OsString::from);
+        Admittance::run(arguments.chain(connection)).await.unwrap()
+    }
+
+    async fn told(&self, arguments: &[&str]) -> String {
+        let finished = self.tell(arguments).await;
+        assert_eq!(finished.code, Some(0), "{}{}", finished.stdout, finished.stderr);
+        finished.stdout
+    }
+
+    async fn rest(&self, token: &str, method: &str, path: &str, body: Value) -> (u16, Value) {
+        let request = Request::builder()
+            .method(method)
+            .uri(self.program.url(&format!("/rest/{path}")))
+            .header("authorization", format!("Bearer {token}"));
+        let request = request.body(body.to_string()).unwrap();
+        let reply = self.client.send(request).await.unwrap();
+        (reply.status.as_u16(), reply.json().unwrap())
+    }
+}
+
+/// Start the program, and wait until it has read the database.
+async fn serve(directory: &TempDir) -> Admittance {
+    let config = directory.path().join("admittance.yaml");
+    let program = Serve::new(config).unwrap().store(store()).start().await.unwrap();
+    program
+        .until_status("the database was read", |status| {
+            status["gateway"]["accounts"]["problem"].is_null()
+                && status["gateway"]["accounts"]["read"] == true
+        })
+        .await
+        .unwrap();
+    program
+}
+
+#[tokio::test]
+async fn the_steps_of_the_page() {
+    let mut scene = Scene::start().await;
+    let created = scene
+        .told(&["users", "create", "alice", "--group", "developers"])
+        .await;
+    assert!(
+        created.contains("plain:alice") && created.contains("developers"),
+        "{created}"
+    );
+    let token = scene
+        .told(&["tokens", "create", "alice", "--expires-in", "90d"])
+        .await;
+    let token = token.trim_end().to_owned();
+    assert_eq!(token.len(), 32, "{token}");
+    let created = scene
+        .told(&["clusters", "create", "dev", "--creator", "alice"])
+        .await;
+    assert!(created.contains("plain-dev"), "{created}");
+    let register_token = scene.told(&["register-tokens", "create", "plain-dev"]).await;
+
+    let report = json!({
+        "register_token": register_token.trim_end(),
+        "server_addresses": "https://10.0.0.1:6443",
+        "cacert_data": "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+        "user_token": "service-account",
+    });
+    let (status, reply) = scene
+        .rest("", "PUT", "clusters/plain-dev/credentials", report)
+        .await;
+    assert_eq!(status, 200, "{reply}");
+    let listed = scene.told(&["clusters", "list"]).await;
+    assert!(listed.contains("https://10.0.0.1:6443"), "{listed}");
+    let path = "clusters/plain-dev/client_credentials";
+    let (status, reply) = scene.rest(&token, "GET", path, Value::Null).await;
+    assert_eq!((status, &reply["user_token"]), (200, &json!(token)), "{reply}");
+
+    // The log has every change but no secret, and everything is still there after a restart.
+    let log = format!("{:?}", scene.program.log());
+    for change in [
+        "create user plain:alice",
+        "create token plain:alice 1",
+        "report credentials plain-dev",
+    ] {
+        assert!(log.contains(change), "{change}: {log}");
+    }
+    for secret in [token.as_str(), register_token.trim_end(), "service-account"] {
+        assert!(!log.contains(secret), "{secret}: {log}");
+    }
+    scene.program.kill().await.unwrap();
+    scene.program = serve(&scene.directory).await;
+    let (status, _) = scene.rest(&token, "GET", path, Value::Null).await;
+    assert_eq!(status, 200);
+
+    scene
+        .told(&["permissions", "grant", "alice", "plain-dev", "Hooks"])
+        .await;
+    let listed = scene.told(&["permissions", "list"]).await;
+    assert!(listed.contains("Hooks"), "{listed}");
+    scene.told(&["permissions", "revoke", "alice", "plain-dev"]).await;
+    let tokens = scene.told(&["tokens", "list", "alice", "--output", "json"]).await;
+    let tokens: Value = serde_json::from_str(&tokens).unwrap();
+    let id = tokens["tokens"][0]["id"].to_string();
+    scene.told(&["tokens", "revoke", "alice", &id]).await;
+    let (status, reply) = scene.rest(&token, "GET", path, Value::Null).await;
+    assert_eq!((status, &reply["code_name"]), (401, &json!("UNAUTHORIZED")));
+    assert!(scene.told(&["clusters", "reencrypt"]).await.contains("1 cluster"));
+    scene.told(&["register-tokens", "revoke", "plain-dev"]).await;
+    scene.told(&["clusters", "delete", "plain-dev"]).await;
+    scene.told(&["users", "delete", "alice"]).await;
+    let users = scene.told(&["users", "list", "--output", "json"]).await;
+    assert_eq!(
+        serde_json::from_str::<Value>(&users).unwrap(),
+        json!({"users": []})
+    );
+}
+
+#[tokio::test]
+async fn refusals_say_why() {
+    let scene = Scene::start().await;
+    for (arguments, expected) in [
+        (&["users", "create", "a b"][..], "is not a name of a user"),
+        (
+            &["users", "create", "a", "--group", "system:masters"],
+            "cannot be a group of users",
+        ),
+        (&["users", "delete", "nobody"], "there is no user `plain:nobody`"),
+        (&["tokens", "create", "nobody"], "there is no user `plain:nobody`"),
+        (
+            &["tokens", "create", "nobody", "--expires-in", "soon"],
+            "--expires-in",
+        ),
+        (&["clusters", "create", "../x"], "is not a valid ID of a cluster"),
+        (
+            &["clusters", "create", "x", "--project", "p", "--type", "nomad"],
+            "type: ",
+        ),
+        (
+            &["register-tokens", "revoke", "plain-x"],
+            "there is no cluster `plain-x`",
+        ),
+        (
+            &["permissions", "grant", "a", "plain-x", "Read"],
+            "there is no cluster `plain-x`",
+        ),
+        (&["users", "import"], "dialect.gateway.accounts.mysql"),
+    ] {
+        let finished = scene.tell(arguments).await;
+        assert_eq!(finished.code, Some(2), "{arguments:?}");
+        assert!(
+            finished.stderr.contains(expected),
+            "{arguments:?}: {}",
+            finished.stderr
+        );
+    }
+}
+
+#[tokio::test]
+async fn users_have_the_same_tokens_for_mesos_clusters() {
+    let driver = Upstream::start().await.unwrap();
+    let more = format!(
+        ", clusters: {{ BCS-MESOS-1: [\"{}\"] }}, tokens: {{ accounts: {{}} }}, statuses: driver",
+        driver.url()
+    );
+    let scene = Scene::configured(&more).await;
+    scene.told(&["users", "create", "alice"]).await;
+    let token = scene.told(&["tokens", "create", "alice"]).await;
+    let token = token.trim_end().to_owned();
+    let create = [
+        "clusters",
+        "create",
+        "BCS-MESOS-1",
+        "--project",
+        "p",
+        "--type",
+        "mesos",
+    ];
+    let created = scene
+        .told(&[&create[..], &["--creator", "alice", "--output", "json"]].concat())
+        .await;
+    let created: Value = serde_json::from_str(&created).unwrap();
+    let cluster = created["id"].as_str().unwrap().to_owned();
+    let ask = async |method: &str, token: &str| {
+        let path = "/bcsapi/v4/scheduler/mesos/namespaces/n/applications";
+        let request = Request::builder()
+            .method(method)
+            .uri(scene.program.url(path))
+            .header("bcs-clusterid", "BCS-MESOS-1")
+            .header("authorization", format!("Bearer {token}"));
+        let reply = scene.client.send(request.body("{}").unwrap()).await.unwrap();
+        reply.status.as_u16()
+    };
+    assert_eq!(ask("GET", "unknown").await, 401);
+    // Whoever registers a cluster with the ID of another has no right to its drivers.
+    assert_eq!(ask("GET", &token).await, 400);
+    assert!(driver.received().is_empty());
+    scene
+        .told(&["permissions", "grant", "alice", &cluster, "Read"])
+        .await;
+    assert_eq!((ask("GET", &token).await, ask("POST", &token).await), (200, 400));
+    scene
+        .told(&["permissions", "grant", "alice", &cluster, "Write"])
+        .await;
+    assert_eq!(ask("POST", &token).await, 200);
+    assert!(
+        driver
+            .received()
+            .iter()
+            .all(|received| !received.headers.contains_key("authorization"))
+    );
+    scene.told(&["permissions", "revoke", "alice", &cluster]).await;
+    assert_eq!(ask("GET", &token).await, 400);
+}

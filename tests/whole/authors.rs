@@ -1,0 +1,650 @@
+//! What authors of plugins do: `admittance new`, `test` and `dev`.
+
+use std::{
+    env, fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use admittance_tests::{Admittance, Artifacts, Client, Finished, POLL, replace, repository};
+use http::{Request, header::CONTENT_TYPE};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::Command,
+};
+
+use crate::scene::{store, write};
+
+/// `admittance` in a directory.
+fn command(directory: &Path, arguments: &[&str]) -> Command {
+    let mut command = Admittance::command().unwrap();
+    command
+        .args(arguments)
+        .current_dir(directory)
+        .env("ADMITTANCE_STORE", store())
+        // The dependencies of the SDK are there, as those of this workspace.
+        .env("CARGO_NET_OFFLINE", "true");
+    command
+}
+
+async fn admittance(directory: &Path, arguments: &[&str]) -> Finished {
+    finished(command(directory, arguments)).await
+}
+
+async fn finished(mut command: Command) -> Finished {
+    let output = command.output().await.unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Finished {
+        code: output.status.code(),
+        stdout: text(output.stdout),
+        stderr: text(output.stderr),
+    }
+}
+
+/// A new project, with the versions of this workspace and a target directory that is kept between test runs.
+async fn project(name: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let sdk = repository();
+    let new = admittance(folder.path(), &["new", name, "--sdk", sdk.to_str().unwrap()]).await;
+    assert_eq!(new.code, Some(0), "{}", new.stderr);
+    let directory = folder.path().join(name);
+    fs::copy(repository().join("Cargo.lock"), directory.join("Cargo.lock")).unwrap();
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("template");
+    fs::create_dir_all(&target).unwrap();
+    symlink(target, directory.join("target")).unwrap();
+    folder
+}
+
+#[tokio::test]
+async fn a_new_project_passes_its_tests() {
+    let folder = project("require-label").await;
+    let directory = folder.path().join("require-label");
+    let check = admittance(&directory, &["test"]).await;
+    assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
+    assert!(
+        check.stdout.ends_with("\n5 passed, 0 failed\n"),
+        "{}",
+        check.stdout
+    );
+    assert!(check.stdout.contains("ok    cargo test"), "{}", check.stdout);
+    assert!(
+        check
+            .stderr
+            .contains("every_mistake_in_the_settings_is_told ... ok"),
+        "{}",
+        check.stderr
+    );
+
+    // What is written is right for the other commands too.
+    for arguments in [&["check", "chain.yaml"][..], &["run", "chain.yaml", "pod.yaml"]] {
+        let pod = "{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: b, labels: {team: shop}}}";
+        fs::write(directory.join("pod.yaml"), pod).unwrap();
+        let run = admittance(&directory, arguments).await;
+        assert_eq!(run.code, Some(0), "{arguments:?}: {}{}", run.stdout, run.stderr);
+        assert!(!run.stdout.contains("warning"), "{}", run.stdout);
+    }
+
+    // A change of the code is noticed.
+    let code = directory.join("src/lib.rs");
+    let text = fs::read_to_string(&code).unwrap();
+    fs::write(&code, text.replacen("is missing; add it", "is absent; add it", 1)).unwrap();
+    let check = admittance(&directory, &["test", "--output", "json"]).await;
+    assert_eq!(check.code, Some(1), "{}{}", check.stdout, check.stderr);
+    let report: Value = serde_json::from_str(&check.stdout).unwrap();
+    let failed = |case: &&Value| case["passed"] == false;
+    let failed: Vec<_> = report["cases"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(failed)
+        .collect();
+    let names: Vec<_> = failed.iter().map(|case| case["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["a Pod without the label is refused", "cargo test"]);
+    assert_eq!(failed[0]["failures"][0]["what"], "message");
+
+    fs::write(&code, "compile_error!(\"not yet\");").unwrap();
+    let check = admittance(&directory, &["test"]).await;
+    assert_eq!(check.code, Some(2), "{}{}", check.stdout, check.stderr);
+    assert!(
+        check.stderr.contains("not yet") && check.stderr.contains("does not compile"),
+        "{}",
+        check.stderr
+    );
+}
+
+/// Creates a project in this language, and tests it without a network.
+async fn new_project_in(lang: &str, environment: &[(&str, &Path)]) -> (TempDir, Finished) {
+    let folder = tempfile::tempdir().unwrap();
+    let new = admittance(folder.path(), &["new", "require-label", "--lang", lang]).await;
+    assert_eq!(new.code, Some(0), "{}", new.stderr);
+    let directory = folder.path().join("require-label");
+    let mut command = command(&directory, &["test"]);
+    command
+        .envs(environment.iter().copied())
+        .env("npm_config_offline", "true")
+        .env("PIP_NO_INDEX", "1");
+    let check = finished(command).await;
+    assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
+    assert!(
+        check.stdout.ends_with("\n5 passed, 0 failed\n"),
+        "{}",
+        check.stdout
+    );
+    (folder, check)
+}
+
+/// The tests of the package itself, which are in the repository and not in projects.
+async fn package_passes(folder: &str, mut command: Command) {
+    command.current_dir(repository().join("sdk").join(folder));
+    let tests = finished(command).await;
+    assert_eq!(tests.code, Some(0), "{}{}", tests.stdout, tests.stderr);
+}
+
+/// The directory that `cargo task test` found or filled.
+fn toolchain(variable: &str, language: &str) -> Option<PathBuf> {
+    let path = env::var_os(variable).map(PathBuf::from);
+    if path.is_none() {
+        eprintln!(
+            "skipped: {variable} is not set, since `cargo task test` could not fetch the toolchain of {language}; it \
+             says why"
+        );
+    }
+    path
+}
+
+#[tokio::test]
+async fn a_new_project_in_javascript_passes_its_tests() {
+    let Some(cache) = toolchain("ADMITTANCE_TEST_NPM_CACHE", "JavaScript") else {
+        return;
+    };
+    let mut tests = Command::new("npm");
+    tests.arg("test");
+    package_passes("javascript", tests).await;
+    let (folder, check) = new_project_in("javascript", &[("npm_config_cache", cache.as_path())]).await;
+    assert!(
+        check.stdout.contains("ok    npm test --if-present"),
+        "{}",
+        check.stdout
+    );
+    let directory = folder.path().join("require-label");
+    // Settings and look-ups in the sandbox, where what a package imports is the host.
+    let wrong = r#"{"label": "", "lable": 1}"#;
+    fs::write(
+        directory.join("pod.yaml"),
+        "{apiVersion: v1, kind: Pod, metadata: {name: a}}",
+    )
+    .unwrap();
+    let run = admittance(
+        &directory,
+        &["run", "plugin.wasm", "pod.yaml", "--settings", wrong],
+    )
+    .await;
+    assert_eq!(run.code, Some(2), "{}{}", run.stdout, run.stderr);
+    for told in [
+        "/label: empty; write a text",
+        "/lable: unknown setting; use one of: label, values",
+    ] {
+        assert!(run.stderr.contains(told), "{}", run.stderr);
+    }
+    let code = r#"
+import { allow, deny, mutate, plugin } from "admittance";
+import { get } from "admittance/cluster";
+import { send } from "admittance/http";
+import * as log from "admittance/log";
+
+export const { describe, configure, admit } = plugin({
+  name: "host", version: "0.1.0", summary: "Uses the host.", mutates: true,
+  admit(request) {
+    log.info(`looks up ${request.name}`);
+    try {
+      send("https://a.example.com");
+    } catch (error) {
+      if (error.kind !== "unavailable") return deny(`${error}`);
+    }
+    const node = get("v1", "Node", { name: "a" });
+    return mutate(request, (pod) => { pod.metadata.labels = { zone: node.metadata.labels.zone }; });
+  },
+});
+"#;
+    fs::write(directory.join("src/plugin.js"), code).unwrap();
+    fs::remove_file(directory.join("tests/plugin.test.js")).unwrap();
+    let cases = r#"
+allow: { cluster: [v1/Node], http: ["https://a.example.com"] }
+cluster: [ { apiVersion: v1, kind: Node, metadata: { name: a, labels: { zone: z } } } ]
+cases:
+  - name: the node is found
+    request: { object: { apiVersion: v1, kind: Pod, metadata: { name: web, namespace: shop } } }
+    expect: { allowed: true, patch: [ { op: add, path: /metadata/labels, value: { zone: z } } ] }
+"#;
+    fs::write(directory.join("tests/cases.yaml"), cases).unwrap();
+    let check = admittance(&directory, &["test", "--log", "info", "--run", "node"]).await;
+    assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
+    assert!(check.stderr.contains("looks up web"), "{}", check.stderr);
+    // Nothing is configured in each call.
+    assert!(check.stderr.contains("snapshot"), "{}", check.stderr);
+}
+
+#[tokio::test]
+async fn a_new_project_in_python_passes_its_tests() {
+    let Some(wheels) = toolchain("ADMITTANCE_TEST_WHEELS", "Python") else {
+        return;
+    };
+    let mut tests = Command::new("python3");
+    tests
+        .args(["-m", "unittest", "discover", "-s", "tests"])
+        .env("PYTHONPATH", "src")
+        .env("PYTHONDONTWRITEBYTECODE", "1");
+    package_passes("python", tests).await;
+    let (_folder, check) = new_project_in("python", &[("PIP_FIND_LINKS", wheels.as_path())]).await;
+    assert!(
+        check.stdout.contains("ok    .venv/bin/python -m unittest"),
+        "{}",
+        check.stdout
+    );
+}
+
+#[tokio::test]
+async fn run_follows_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let plugin = Artifacts::find().unwrap().component("image-policy").unwrap();
+    let pod = |image: &str| {
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"},
+                         "spec": {"containers": [{"name": "web", "image": image}]}});
+        fs::write(folder.path().join("pod.json"), pod.to_string()).unwrap();
+    };
+    pod("nginx:latest");
+    let settings = r#"{"refuseLatest": true}"#;
+    let arguments = [
+        "run",
+        plugin.to_str().unwrap(),
+        "pod.json",
+        "--settings",
+        settings,
+        "--watch",
+    ];
+    let mut child = command(folder.path(), &arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut until = async |words: &str| {
+        while let Some(line) = lines.next_line().await.unwrap() {
+            if line.starts_with(words) {
+                return;
+            }
+        }
+        panic!("`run` ended before it wrote {words}");
+    };
+    until("refused (403)").await;
+    pod("nginx:1.29");
+    until("allowed").await;
+}
+
+/// `dev` serves what was built last.
+#[tokio::test]
+async fn dev_follows_changes() {
+    let folder = project("dev-label").await;
+    let directory = folder.path().join("dev-label");
+    // Without a line for each request: nobody reads them while requests are sent, and the pipe would fill up.
+    let arguments = ["dev", "--listen", "127.0.0.1:0", "--log", "error"];
+    let mut child = command(&directory, &arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut until = async |words: &str| {
+        while let Some(line) = lines.next_line().await.unwrap() {
+            if line.contains(words) {
+                return line;
+            }
+        }
+        panic!("`dev` ended before it wrote {words}");
+    };
+    let line = until("POST AdmissionReviews to ").await;
+    let url = line.rsplit(' ').next().unwrap().to_owned();
+    until("waiting for a change").await;
+    let client = Client::new().unwrap();
+    let message = async || {
+        let review = json!({
+            "apiVersion": "admission.k8s.io/v1",
+            "kind": "AdmissionReview",
+            "request": {
+                "uid": "u", "operation": "CREATE", "name": "web", "namespace": "shop",
+                "kind": {"group": "", "version": "v1", "kind": "Pod"},
+                "resource": {"group": "", "version": "v1", "resource": "pods"},
+                "object": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "shop"}},
+            },
+        });
+        let request = Request::post(&url).header(CONTENT_TYPE, "application/json");
+        let reply = client
+            .send(request.body(review.to_string()).unwrap())
+            .await
+            .unwrap();
+        reply.json().unwrap()["response"]["status"]["message"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    assert!(message().await.ends_with("`team` is missing; add it"));
+
+    let code = directory.join("src/lib.rs");
+    let text = fs::read_to_string(&code).unwrap();
+    replace(&code, text.replace("is missing; add it", "is absent; add it")).unwrap();
+    // Its tests fail now, and it is served all the same.
+    until("failed").await;
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !message().await.ends_with("`team` is absent; add it") {
+        assert!(Instant::now() < deadline, "the new plugin is not served");
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+async fn test_cases(cases: &str, more: &[&str]) -> Finished {
+    let folder = tempfile::tempdir().unwrap();
+    write(&folder, "cases.yaml", cases);
+    let plugin = Artifacts::find().unwrap().component("image-policy").unwrap();
+    let arguments = [&["test", plugin.to_str().unwrap(), "--cases", "cases.yaml"], more].concat();
+    admittance(folder.path(), &arguments).await
+}
+
+/// Cases of a Pod with an image.
+fn cases(image: &str, expect: &str) -> String {
+    format!(
+        "settings: {{ refuseLatest: true, rewrites: {{ docker.io: mirror.example.com }} }}
+cases:
+  - name: one
+    request: {{ object: {{ apiVersion: v1, kind: Pod, metadata: {{ name: a, namespace: b }}, \
+         spec: {{ containers: [ {{ name: web, image: \"{image}\" }} ] }} }} }}
+    expect: {expect}
+"
+    )
+}
+
+#[tokio::test]
+async fn what_is_not_as_expected_is_told() {
+    const REWRITTEN: &str = "mirror.example.com/library/nginx:1";
+    // (image, expectation, what is told; nothing if it passes)
+    for (image, expect, told) in [
+        ("nginx:1", "{ allowed: true }", None),
+        (
+            "nginx:1",
+            "{ allowed: false }",
+            Some("allowed: the request is allowed"),
+        ),
+        (
+            "nginx",
+            "{ allowed: true }",
+            Some("allowed: the request is refused: stage image_policy"),
+        ),
+        (
+            "nginx",
+            "{ allowed: false, message: refuseLatest, code: 403 }",
+            None,
+        ),
+        (
+            "nginx",
+            "{ allowed: false, message: '/no tag .*refuseLatest/' }",
+            None,
+        ),
+        (
+            "nginx",
+            "{ allowed: false, message: digest }",
+            Some("message: `digest` is not in the message: "),
+        ),
+        (
+            "nginx",
+            "{ allowed: false, code: 422 }",
+            Some("code: expected 422, and it is 403"),
+        ),
+        (
+            "nginx",
+            "{ allowed: false, failure: trap }",
+            Some("failure: expected trap, found none"),
+        ),
+        (
+            "nginx:1",
+            "{ allowed: true, stages: [image_policy], warnings: [] }",
+            None,
+        ),
+        (
+            "nginx:1",
+            "{ allowed: true, stages: [image_policy/image_policy] }",
+            None,
+        ),
+        (
+            "nginx:1",
+            "{ allowed: true, stages: [] }",
+            Some("stages: expected none, and image_policy are called"),
+        ),
+        (
+            "nginx:1",
+            "{ allowed: true, warnings: [old] }",
+            Some("warnings: they differ"),
+        ),
+        (
+            "nginx:1",
+            "{ allowed: true, patch: [] }",
+            Some("+     \"path\": \"/spec/containers/0/image\","),
+        ),
+        (
+            "nginx:1",
+            "{ allowed: true, object: { kind: Pod } }",
+            Some("+   \"apiVersion\": \"v1\","),
+        ),
+        (
+            "nginx:1",
+            "{ allowed: true, fields: { spec: { containers: [ { image: \"nginx:1\" } ] } } }",
+            Some("+         \"image\": \"mirror.example.com/library/nginx:1\""),
+        ),
+        (
+            "nginx:1",
+            "{ allowed: true, fields: { kind: Pod, status: null } }",
+            None,
+        ),
+    ] {
+        let run = test_cases(&cases(image, expect), &[]).await;
+        let code = if told.is_some() { 1 } else { 0 };
+        assert_eq!(run.code, Some(code), "{expect}: {}{}", run.stdout, run.stderr);
+        assert!(
+            run.stdout.contains(told.unwrap_or("1 passed, 0 failed")),
+            "{expect}: {}",
+            run.stdout
+        );
+    }
+    let expect = format!(
+        "{{ allowed: true, fields: {{ spec: {{ containers: [ {{ image: \"{REWRITTEN}\" }} ] }} }} }}"
+    );
+    let run = test_cases(&cases("nginx:1", &expect), &["--output", "tap"]).await;
+    assert_eq!(run.stdout, "TAP version 14\n1..1\nok 1 - cases.yaml: one\n");
+}
+
+#[tokio::test]
+async fn mistakes_in_cases_are_told_with_their_place() {
+    let one = |request: &str, expect: &str| {
+        format!("cases:\n  - name: one\n    request: {request}\n    expect: {expect}\n")
+    };
+    let pod = "{ object: { kind: Pod } }";
+    let allowed = "{ allowed: true }";
+    for (text, told) in [
+        ("cases: []".to_owned(), "cases.yaml:1:8: cases: the list is empty"),
+        (
+            "case: []".to_owned(),
+            "case: unknown field; did you mean `cases`?",
+        ),
+        ("cases: [ { name: a } ]".to_owned(), "cases[0].request: missing"),
+        (
+            one("{}", allowed),
+            "cases.yaml:3:14: cases[0].request: a case has one request; write one of `object`",
+        ),
+        (
+            one("{ object: { name: a } }", allowed),
+            "cases[0].request.object: the object has no `kind`",
+        ),
+        (
+            one("{ object: none.yaml }", allowed),
+            "none.yaml: the file cannot be read",
+        ),
+        (
+            one("{ object: { kind: Pod }, operation: create }", allowed),
+            "case matters: write CREATE",
+        ),
+        (
+            one("{ object: { kind: Pod }, usr: {} }", allowed),
+            "request.usr: unknown field; did you mean `user`?",
+        ),
+        (
+            one("{ http: \"GET / HTTP/1.1\\n\\n\" }", allowed),
+            "request.http: / is not a path of the BCS driver",
+        ),
+        (one("{ recording: none }", allowed), "request.recording: "),
+        (
+            one(pod, "{}"),
+            "cases[0].expect.allowed: missing; write true or false",
+        ),
+        (
+            one(pod, "{ allowed: true, message: a }"),
+            "an allowed request has no `message`",
+        ),
+        (
+            one(pod, "{ allowed: false, patch: [] }"),
+            "a refused request has no `patch`",
+        ),
+        (
+            one(pod, "{ allowed: false, message: /(/ }"),
+            "is not a valid regular expression",
+        ),
+        (
+            one(pod, "{ allowed: false, failure: slow }"),
+            "\"slow\" is not a valid failure",
+        ),
+        (
+            format!("chain: a.yaml\nsettings: {{}}\n{}", one(pod, allowed)),
+            "a chain has its own plugins",
+        ),
+        (
+            format!("cluster: [ {{ kind: Node }} ]\n{}", one(pod, allowed)),
+            "cluster: an object of the cluster has no `apiVersion`",
+        ),
+    ] {
+        let run = test_cases(&text, &[]).await;
+        assert_eq!(run.code, Some(2), "{text}: {}{}", run.stdout, run.stderr);
+        assert!(run.stderr.contains(told), "{text}: {}", run.stderr);
+        assert_eq!(run.stdout, "");
+    }
+    let run = test_cases(&cases("nginx", allowed), &["--run", "other"]).await;
+    assert_eq!(run.code, Some(2));
+    assert!(
+        run.stderr
+            .contains("no case in cases.yaml has `other` in its name"),
+        "{}",
+        run.stderr
+    );
+    // Settings are the plugin's to reject.
+    let run = test_cases(&format!("settings: {{ a: 1 }}\n{}", one(pod, allowed)), &[]).await;
+    assert_eq!(run.code, Some(1), "{}", run.stderr);
+    assert!(
+        run.stdout.contains("the plugin rejected its settings"),
+        "{}",
+        run.stdout
+    );
+}
+
+#[tokio::test]
+async fn chains_have_cases_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let plugin = Artifacts::find().unwrap().component("image-policy").unwrap();
+    write(
+        &folder,
+        "chain.yaml",
+        format!(
+            "apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata: {{ name: images }}
+spec:
+  rules: [ {{ operations: [CREATE], resources: [pods] }} ]
+  stages:
+    - name: tags
+      plugin: {{ source: \"file:{}\", settings: {{ refuseLatest: true }} }}
+      namespaceSelector: {{ matchLabels: {{ tier: production }} }}
+",
+            plugin.display()
+        ),
+    );
+    fs::create_dir(folder.path().join("tests")).unwrap();
+    write(
+        &folder,
+        "shop.yaml",
+        "{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {tier: production}}}",
+    );
+    let object = |kind: &str, namespace: &str| {
+        format!(
+            "{{ apiVersion: v1, kind: {kind}, metadata: {{ name: a, namespace: {namespace} }}, \
+             spec: {{ containers: [ {{ name: web, image: nginx }} ] }} }}"
+        )
+    };
+    write(
+        &folder,
+        "tests/cases.yaml",
+        format!(
+            "cluster: [../shop.yaml]
+cases:
+  - {{ name: selected, request: {{ object: {} }}, expect: {{ allowed: false, stages: [tags], message: refuseLatest }} }}
+  - {{ name: not selected, request: {{ object: {} }}, expect: {{ allowed: true }} }}
+  - {{ name: not selected on purpose, request: {{ object: {} }}, expect: {{ allowed: true, stages: [] }} }}
+  - {{ name: not matched, request: {{ object: {} }}, expect: {{ allowed: true }} }}
+",
+            object("Pod", "shop"),
+            object("Pod", "other"),
+            object("Pod", "other"),
+            object("Service", "shop"),
+        ),
+    );
+    let run = admittance(folder.path(), &["test", "chain.yaml"]).await;
+    assert_eq!(run.code, Some(1), "{}{}", run.stdout, run.stderr);
+    for told in [
+        "ok    selected ",
+        "FAIL  not selected ",
+        "no stage is called (tags: namespaceSelector does not match); if that is right, expect `stages: []`",
+        "ok    not selected on purpose",
+        "FAIL  not matched",
+        "no chain is for the request (images: no rule of the chain is for CREATE of v1/services, kind Service: \
+         `resources` has pods); if that is right",
+        "2 passed, 2 failed",
+    ] {
+        assert!(run.stdout.contains(told), "{told} in {}", run.stdout);
+    }
+}
+
+#[tokio::test]
+async fn a_recording_is_a_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let reviews = repository().join("tests/whole/kubernetes/reviews");
+    let reviews = ["pod-create.json", "ns-create.json"].map(|name| {
+        let text = fs::read_to_string(reviews.join(name)).unwrap();
+        let recorded: Value = serde_json::from_str(&text).unwrap();
+        recorded[0]["review"].to_string()
+    });
+    write(&folder, "requests.ndjson", reviews.join("\n"));
+    write(
+        &folder,
+        "cases.yaml",
+        "cases:
+  - { name: first, request: { recording: requests.ndjson }, expect: { allowed: true, fields: { kind: Pod } } }
+  - name: second
+    request: { recording: requests.ndjson, number: 2 }
+    expect: { allowed: true, fields: { kind: Namespace } }
+",
+    );
+    let plugin = Artifacts::find().unwrap().component("image-policy").unwrap();
+    let arguments = ["test", plugin.to_str().unwrap(), "--cases", "cases.yaml"];
+    let run = admittance(folder.path(), &arguments).await;
+    assert_eq!(run.code, Some(0), "{}{}", run.stdout, run.stderr);
+}

@@ -1,0 +1,148 @@
+//! The chains on the way into clusters.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::scene::{PODS, SERVICE_ACCOUNT, Scene, pod};
+
+/// The message of a refusal, which is a `Status` that kubectl shows.
+async fn refused(scene: &Scene, method: Method, path: &str, body: Value) -> (u16, String) {
+    let reply = scene.send(method, path, body).await;
+    let status = reply.json().unwrap();
+    assert_eq!(
+        (&status["kind"], &status["status"]),
+        (&json!("Status"), &json!("Failure")),
+        "{status}"
+    );
+    assert_eq!(status["code"], json!(reply.status.as_u16()));
+    (
+        reply.status.as_u16(),
+        status["message"].as_str().unwrap().to_owned(),
+    )
+}
+
+#[tokio::test]
+async fn writes_pass_the_chains_on_their_way() {
+    let scene = Scene::start(true).await;
+    scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
+    let path = format!("{PODS}/a");
+
+    let (code, message) = refused(&scene, Method::POST, PODS, pod("a", "nginx:latest", json!({}))).await;
+    assert!(
+        (400..500).contains(&code) && message.contains("images"),
+        "{code} {message}"
+    );
+    assert_eq!(scene.server.got().len(), 0);
+
+    // Created, and changed on the way.
+    let created = scene
+        .send(
+            Method::POST,
+            PODS,
+            pod("a", "nginx:1", json!({"sidecar": "true"})),
+        )
+        .await;
+    assert_eq!(created.status, 200, "{}", created.text());
+    let stored = scene.server.object(&path).unwrap();
+    assert_eq!(
+        stored["spec"]["containers"].as_array().unwrap().len(),
+        2,
+        "{stored}"
+    );
+
+    // An update is judged with its whole object.
+    let (_, message) = refused(&scene, Method::PUT, &path, pod("a", "nginx:latest", json!({}))).await;
+    assert!(message.contains("images"), "{message}");
+    let updated = scene
+        .send(Method::PUT, &path, pod("a", "nginx:2", json!({"keep": "true"})))
+        .await;
+    assert_eq!(updated.status, 200, "{}", updated.text());
+
+    // A patch by its result.
+    let patch = |image: &str| json!({"spec": {"containers": [{"name": "main", "image": image}]}});
+    let (_, message) = refused(&scene, Method::PATCH, &path, patch("nginx:latest")).await;
+    assert!(message.contains("images"), "{message}");
+    assert_eq!(
+        scene.send(Method::PATCH, &path, patch("nginx:3")).await.status,
+        200
+    );
+    let stored = scene.server.object(&path).unwrap();
+    assert_eq!(stored["spec"]["containers"][0]["image"], "nginx:3");
+    let moved = "old.example.com/nginx:3";
+    let (code, message) = refused(&scene, Method::PATCH, &path, patch(moved)).await;
+    assert!(
+        code == 422 && message.contains("with an update"),
+        "{code} {message}"
+    );
+    assert_eq!(scene.server.object(&path).unwrap(), stored);
+    // What the API server refuses is its own reply.
+    let missing = scene
+        .send(Method::PATCH, &format!("{PODS}/b"), patch("nginx:3"))
+        .await;
+    assert_eq!(
+        (missing.status.as_u16(), &missing.json().unwrap()["reason"]),
+        (404, &json!("NotFound"))
+    );
+
+    // A deletion by what is deleted.
+    let (_, message) = refused(&scene, Method::DELETE, &path, Value::Null).await;
+    assert!(message.contains("guard"), "{message}");
+    let (_, message) = refused(&scene, Method::DELETE, PODS, Value::Null).await;
+    assert!(message.contains("delete each by its name"), "{message}");
+    assert!(scene.server.object(&path).is_some());
+    let unlabelled = json!({"metadata": {"labels": {"keep": "false"}}});
+    assert_eq!(scene.send(Method::PATCH, &path, unlabelled).await.status, 200);
+    assert_eq!(scene.send(Method::DELETE, &path, Value::Null).await.status, 200);
+    assert_eq!(scene.server.object(&path), None);
+
+    // Nothing of the questions was stored, and all were asked with the user's rights.
+    let asked = scene.server.got();
+    assert!(
+        asked
+            .iter()
+            .all(|got| got.values("impersonate-user") == ["plain.alice"])
+    );
+}
+
+#[tokio::test]
+async fn connections_are_inspected_by_their_options() {
+    let scene = Scene::start(true).await;
+    scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
+    let upgrade = "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n";
+    let mut allowed = scene
+        .wire("POST", &format!("{PODS}/a/exec?command=ls&stdout=true"), upgrade)
+        .await;
+    assert!(allowed.until("\r\n\r\n").await.starts_with("HTTP/1.1 101"));
+    allowed.write(b"ping").await;
+    allowed.until("ping").await;
+    for method in ["POST", "GET"] {
+        let mut refused = scene
+            .wire(method, &format!("{PODS}/a/exec?command=rm&command=-r"), upgrade)
+            .await;
+        let head = refused.until("\r\n\r\n").await;
+        assert!(head.starts_with("HTTP/1.1 500"), "{head}");
+        refused.until("guard").await;
+    }
+    assert_eq!(scene.server.got().len(), 1);
+}
+
+#[tokio::test]
+async fn a_body_that_cannot_be_inspected_does_not_pass() {
+    let scene = Scene::start(true).await;
+    scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
+    for media_type in ["application/yaml", "application/vnd.kubernetes.protobuf"] {
+        let headers = [("content-type", media_type)];
+        let reply = scene
+            .send_with(Method::POST, PODS, &headers, pod("a", "nginx:latest", json!({})))
+            .await;
+        assert_eq!(reply.status, 415, "{}", reply.text());
+    }
+    // No chain is for these.
+    let headers = [("content-type", "application/json")];
+    let map = json!({"metadata": {"name": "a"}});
+    let reply = scene
+        .send_with(Method::POST, "/api/v1/namespaces/n/configmaps", &headers, map)
+        .await;
+    assert_eq!(reply.status, 200);
+    assert_eq!(scene.server.got().len(), 1);
+}

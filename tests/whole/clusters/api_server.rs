@@ -1,0 +1,242 @@
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+};
+
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    extract::{Request, State},
+    response::{IntoResponse, Response},
+};
+use http::{HeaderMap, Method, StatusCode, Uri, header::UPGRADE};
+use http_body_util::BodyExt as _;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    server::conn::auto,
+    service::TowerToHyperService,
+};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls_pki_types::PrivateKeyDer;
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, sync::broadcast, task::JoinSet};
+use tokio_rustls::TlsAcceptor;
+
+/// A stand-in for a kube-apiserver. It stops when it is dropped.
+pub(super) struct ApiServer {
+    pub(super) address: SocketAddr,
+    shared: Arc<Shared>,
+    _serving: JoinSet<()>,
+}
+
+/// A request as it arrived.
+#[derive(Clone, Debug)]
+pub(super) struct Got {
+    pub(super) method: Method,
+    pub(super) uri: Uri,
+    pub(super) headers: HeaderMap,
+}
+
+impl Got {
+    /// All values of a header.
+    pub(super) fn values(&self, name: &str) -> Vec<String> {
+        let values = self.headers.get_all(name).iter();
+        values.map(|value| value.to_str().unwrap().to_owned()).collect()
+    }
+}
+
+struct Shared {
+    token: Mutex<String>,
+    got: Mutex<Vec<Got>>,
+    objects: Mutex<BTreeMap<String, Value>>,
+    events: broadcast::Sender<String>,
+}
+
+/// The certificate authority of a cluster, which all of its API servers share.
+pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    pub(super) fn new() -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    pub(super) fn pem(&self) -> String {
+        self.0.pem()
+    }
+
+    /// TLS of a server with a certificate of this name.
+    fn acceptor(&self, name: &str) -> TlsAcceptor {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new([name.to_owned()]).unwrap();
+        let certificate = params.signed_by(&key, &self.0).unwrap();
+        let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        let config =
+            rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+                .with_safe_default_protocol_versions()
+                .unwrap()
+                .with_no_client_auth()
+                .with_single_cert(vec![certificate.der().clone()], key)
+                .unwrap();
+        TlsAcceptor::from(Arc::new(config))
+    }
+}
+
+impl ApiServer {
+    /// Its clients send this token.
+    pub(super) async fn start(authority: &Authority, token: &str) -> Self {
+        Self::named(authority, token, "kubernetes").await
+    }
+
+    pub(super) async fn named(authority: &Authority, token: &str, name: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = Arc::new(Shared {
+            token: Mutex::new(token.to_owned()),
+            got: Mutex::default(),
+            objects: Mutex::default(),
+            events: broadcast::channel(64).0,
+        });
+        let acceptor = authority.acceptor(name);
+        let router = Router::new().fallback(answer).with_state(shared.clone());
+        let mut serving = JoinSet::new();
+        serving.spawn(async move {
+            // They end with this task.
+            let mut connections = JoinSet::new();
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let (acceptor, router) = (acceptor.clone(), router.clone());
+                connections.spawn(async move {
+                    let Ok(stream) = acceptor.accept(stream).await else {
+                        return;
+                    };
+                    let builder = auto::Builder::new(TokioExecutor::new());
+                    let service = TowerToHyperService::new(router);
+                    let _ = builder
+                        .serve_connection_with_upgrades(TokioIo::new(stream), service)
+                        .await;
+                });
+            }
+        });
+        Self {
+            address,
+            shared,
+            _serving: serving,
+        }
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("https://{}", self.address)
+    }
+
+    /// Only this token is valid from now on.
+    pub(super) fn change_token(&self, token: &str) {
+        token.clone_into(&mut self.shared.token.lock().unwrap());
+    }
+
+    /// All requests so far, except health checks.
+    pub(super) fn got(&self) -> Vec<Got> {
+        self.shared.got.lock().unwrap().clone()
+    }
+
+    pub(super) fn object(&self, path: &str) -> Option<Value> {
+        self.shared.objects.lock().unwrap().get(path).cloned()
+    }
+
+    pub(super) fn put(&self, path: &str, object: Value) {
+        self.shared.put(path, object);
+    }
+
+    /// Waits until as many watches are open.
+    pub(super) async fn until_watched(&self, watches: usize) {
+        while self.shared.events.receiver_count() != watches {
+            tokio::time::sleep(admittance_tests::POLL).await;
+        }
+    }
+}
+
+impl Shared {
+    fn put(&self, path: &str, object: Value) {
+        let event = json!({"type": "MODIFIED", "object": object});
+        self.objects.lock().unwrap().insert(path.to_owned(), object);
+        // An error: nobody watches.
+        let _ = self.events.send(format!("{event}\n"));
+    }
+}
+
+fn status(code: StatusCode, reason: &str) -> Response {
+    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code.as_u16()});
+    (code, axum::Json(status)).into_response()
+}
+
+async fn answer(State(shared): State<Arc<Shared>>, mut request: Request) -> Response {
+    let expected = format!("Bearer {}", shared.token.lock().unwrap());
+    if request
+        .headers()
+        .get("authorization")
+        .is_none_or(|value| *value != expected)
+    {
+        return status(StatusCode::UNAUTHORIZED, "Unauthorized");
+    }
+    let path = request.uri().path().to_owned();
+    if path == "/readyz" {
+        return "ok".into_response();
+    }
+    shared.got.lock().unwrap().push(Got {
+        method: request.method().clone(),
+        uri: request.uri().clone(),
+        headers: request.headers().clone(),
+    });
+    if let Some(protocol) = request.headers().get(UPGRADE).cloned() {
+        let upgrade = hyper::upgrade::on(&mut request);
+        tokio::spawn(async move {
+            let (mut read, mut write) = tokio::io::split(TokioIo::new(upgrade.await.unwrap()));
+            let _ = tokio::io::copy(&mut read, &mut write).await;
+        });
+        let headers = [("connection", "Upgrade"), ("upgrade", protocol.to_str().unwrap())];
+        return (StatusCode::SWITCHING_PROTOCOLS, headers).into_response();
+    }
+    let query = request.uri().query().unwrap_or_default().to_owned();
+    if query.contains("watch=true") {
+        let events = shared.events.subscribe();
+        let events = futures_util::stream::unfold(events, |mut events| async {
+            let event = events.recv().await.ok()?;
+            Some((Ok::<_, std::convert::Infallible>(event), events))
+        });
+        return Body::from_stream(events).into_response();
+    }
+    let method = request.method().clone();
+    let body = request.into_body().collect().await.unwrap().to_bytes();
+    shared.store(&method, &path, query.contains("dryRun=All"), &body)
+}
+
+impl Shared {
+    fn store(&self, method: &Method, path: &str, is_dry: bool, body: &Bytes) -> Response {
+        let stored = self.objects.lock().unwrap().get(path).cloned();
+        let parsed = || serde_json::from_slice::<Value>(body).unwrap();
+        let (path, object) = match (method.as_str(), stored) {
+            ("GET", Some(object)) => return axum::Json(object).into_response(),
+            ("POST", _) => {
+                let object = parsed();
+                let name = object["metadata"]["name"].as_str().unwrap_or("none").to_owned();
+                (format!("{path}/{name}"), object)
+            }
+            ("PUT", _) => (path.to_owned(), parsed()),
+            ("PATCH", Some(mut object)) => {
+                json_patch::merge(&mut object, &parsed());
+                (path.to_owned(), object)
+            }
+            ("DELETE", Some(object)) => {
+                self.objects.lock().unwrap().remove(path);
+                return axum::Json(object).into_response();
+            }
+            _ => return status(StatusCode::NOT_FOUND, "NotFound"),
+        };
+        if !is_dry {
+            self.put(&path, object.clone());
+        }
+        axum::Json(object).into_response()
+    }
+}

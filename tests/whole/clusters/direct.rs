@@ -1,0 +1,142 @@
+//! Clusters that the gateway connects to.
+
+use std::time::Duration;
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{
+    api_server::{ApiServer, Authority},
+    scene::{PODS, SERVICE_ACCOUNT, Scene, pod},
+};
+
+#[tokio::test]
+async fn users_work_in_a_cluster_with_their_own_names() {
+    let scene = Scene::start(false).await;
+    let early = scene.send(Method::GET, "/version", Value::Null).await;
+    let status = early.json().unwrap();
+    assert_eq!(
+        (early.status.as_u16(), &status["kind"]),
+        (500, &json!("Status")),
+        "{status}"
+    );
+    assert_eq!(status["reason"], "CREATE_TUNNEL_ERROR");
+
+    assert_eq!(scene.report(&[&scene.server], SERVICE_ACCOUNT).await.status, 200);
+    let created = scene
+        .send(Method::POST, PODS, pod("a", "nginx:1", json!({})))
+        .await;
+    assert_eq!(created.status, 200, "{}", created.text());
+    let read = scene
+        .send(Method::GET, &format!("{PODS}/a?pretty=true"), Value::Null)
+        .await;
+    assert_eq!(read.json().unwrap()["metadata"]["name"], "a");
+    let got = scene.server.got();
+    let last = got.last().unwrap();
+    assert_eq!(
+        (last.method.as_str(), last.uri.to_string()),
+        ("GET", format!("{PODS}/a?pretty=true"))
+    );
+    assert_eq!(
+        last.values("authorization"),
+        [format!("Bearer {SERVICE_ACCOUNT}")]
+    );
+    assert_eq!(last.values("impersonate-user"), ["plain.alice"]);
+    assert_eq!(
+        last.values("impersonate-group"),
+        ["admittance:view", "admittance:edit"]
+    );
+}
+
+#[tokio::test]
+async fn changed_credentials_and_addresses_are_used_at_once() {
+    let mut scene = Scene::start(false).await;
+    let second = ApiServer::start(&scene.authority, "rotated").await;
+    scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
+    assert_eq!(scene.send(Method::GET, "/version", Value::Null).await.status, 404);
+    scene.server.change_token("rotated");
+    assert_eq!(scene.send(Method::GET, "/version", Value::Null).await.status, 401);
+    // Reports of changes are limited.
+    while scene.report(&[&scene.server, &second], "rotated").await.status != 200 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(scene.send(Method::GET, "/version", Value::Null).await.status, 404);
+    // Of two servers, one may be away.
+    drop(std::mem::replace(&mut scene.server, second));
+    let before = scene.server.got().len();
+    for _ in 0..4 {
+        assert_eq!(scene.send(Method::GET, "/version", Value::Null).await.status, 404);
+    }
+    assert_eq!(scene.server.got().len(), before + 4);
+}
+
+#[tokio::test]
+async fn only_the_api_server_of_the_cluster_is_trusted() {
+    let mut scene = Scene::start(false).await;
+    let others = Authority::new();
+    // Another authority, and another name.
+    scene.server = ApiServer::start(&others, SERVICE_ACCOUNT).await;
+    let misnamed = ApiServer::named(&scene.authority, SERVICE_ACCOUNT, "localhost").await;
+    scene.report(&[&scene.server, &misnamed], SERVICE_ACCOUNT).await;
+    let reply = scene.send(Method::GET, "/version", Value::Null).await;
+    assert_eq!(
+        (reply.status.as_u16(), &reply.json().unwrap()["kind"]),
+        (502, &json!("Status"))
+    );
+    assert!(scene.server.got().is_empty() && misnamed.got().is_empty());
+}
+
+#[tokio::test]
+async fn watches_are_streamed_and_end_with_the_token() {
+    let scene = Scene::start(false).await;
+    scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
+    let mut watch = scene.wire("GET", &format!("{PODS}?watch=true"), "").await;
+    watch.until("\r\n\r\n").await;
+    scene.server.until_watched(1).await;
+    for name in ["a", "b"] {
+        scene
+            .server
+            .put(&format!("{PODS}/{name}"), pod(name, "nginx:1", json!({})));
+        let event = watch.until(&format!(r#""name":"{name}""#)).await;
+        assert!(event.contains("MODIFIED"), "{event}");
+    }
+    let users = scene.admin("GET", "/v1/users/plain:alice", Value::Null).await;
+    let token = &users["tokens"][0]["id"];
+    scene
+        .admin(
+            "DELETE",
+            &format!("/v1/users/plain:alice/tokens/{token}"),
+            Value::Null,
+        )
+        .await;
+    watch.ended(Duration::from_secs(5)).await;
+    scene.server.until_watched(0).await;
+    assert_eq!(scene.send(Method::GET, "/version", Value::Null).await.status, 401);
+}
+
+#[tokio::test]
+async fn upgrades_are_passed_on_and_end_with_the_permission() {
+    let scene = Scene::start(false).await;
+    scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
+    for (method, protocol) in [("POST", "SPDY/3.1"), ("GET", "websocket")] {
+        let lines = format!(
+            "Connection: Upgrade, Impersonate-User\r\nUpgrade: {protocol}\r\nSec-WebSocket-Protocol: v5.channel.k8s.io\r\n"
+        );
+        let mut exec = scene
+            .wire(method, &format!("{PODS}/a/exec?command=sh"), &lines)
+            .await;
+        let head = exec.until("\r\n\r\n").await.to_lowercase();
+        assert!(
+            head.starts_with("http/1.1 101") && head.contains(&protocol.to_lowercase()),
+            "{head}"
+        );
+        exec.write(b"echo this").await;
+        exec.until("echo this").await;
+        let got = scene.server.got();
+        assert_eq!(got.last().unwrap().values("impersonate-user"), ["plain.alice"]);
+        if protocol == "websocket" {
+            scene.admin("DELETE", "/v1/users/plain:alice", Value::Null).await;
+            exec.ended(Duration::from_secs(5)).await;
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Attempts to act as another user, or to reach another cluster.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::scene::{PODS, SERVICE_ACCOUNT, Scene};
+
+#[tokio::test]
+async fn no_header_makes_a_client_somebody_else() {
+    let scene = Scene::start(false).await;
+    scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
+    let attempts = [
+        "Impersonate-User: system:admin\r\n",
+        "IMPERSONATE-GROUP: system:masters\r\n",
+        "impersonate-group: a\r\nImpersonate-Group: system:masters\r\n",
+        "Impersonate_Group: system:masters\r\n",
+        "Impersonate-Uid: 1\r\nImpersonate-Extra-Scopes: all\r\n",
+        "X-Remote-User: system:admin\r\nX-Remote-Group: system:masters\r\n",
+        "X-Forwarded-Client-Cert: Subject=admin\r\nSSL-Client-Cert: x\r\n",
+        "Connection: Impersonate-User, Impersonate-Group, Authorization\r\n",
+        "Connection: impersonate-user\r\nConnection: close\r\n",
+        "Sec-WebSocket-Protocol: base64url.bearer.authorization.k8s.io.c2VydmljZQ\r\n",
+        // Requests could follow in this protocol.
+        "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAA\r\n",
+        "X-BCS-User-Token: other\r\nCookie: session=other\r\n",
+    ];
+    for lines in attempts {
+        let mut wire = scene.wire("GET", "/version", lines).await;
+        let head = wire.until("\r\n\r\n").await;
+        assert!(head.starts_with("HTTP/1.1 404"), "{lines}: {head}");
+        let got = scene.server.got();
+        let last = got.last().unwrap();
+        let who: Vec<_> = last
+            .headers
+            .iter()
+            .filter(|(name, _)| {
+                let name = name.as_str().replace('_', "-");
+                [
+                    "impersonate",
+                    "x-remote",
+                    "client-cert",
+                    "authorization",
+                    "cookie",
+                    "x-bcs",
+                    "sec-websocket",
+                ]
+                .iter()
+                .any(|part| name.contains(part))
+            })
+            .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
+            .collect();
+        let mut who: Vec<_> = who.iter().map(String::as_str).collect();
+        who.sort_unstable();
+        let expected = [
+            "authorization: Bearer service-account-1",
+            "impersonate-group: admittance:edit",
+            "impersonate-group: admittance:view",
+            "impersonate-user: plain.alice",
+        ];
+        assert_eq!(who, expected, "{lines}");
+    }
+    assert_eq!(scene.server.got().len(), attempts.len());
+}
+
+#[tokio::test]
+async fn tokens_paths_and_identifiers_that_do_not_fit() {
+    let scene = Scene::start(false).await;
+    scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
+    let (bob, viewer) = (
+        scene.user("bob", json!({})).await,
+        scene.user("viewer", json!({})).await,
+    );
+    let grant = json!({"user": "plain:viewer", "permission": "Read"});
+    scene
+        .admin("POST", "/v1/clusters/plain-dev/permissions", grant)
+        .await;
+    let [bob, viewer] = [bob, viewer].map(|token| format!("Bearer {token}"));
+    let register = format!("Bearer {}", scene.register_token);
+    let other = scene.cluster("other", "plain:bob").await;
+    let exec = format!("{PODS}/a/exec?command=sh");
+    for (who, method, path, expected) in [
+        ("", Method::GET, "/version", 401),
+        ("Bearer ", Method::GET, "/version", 401),
+        ("Bearer wrong", Method::GET, "/version", 401),
+        (&register, Method::GET, "/version", 401),
+        ("Bearer service-account-1", Method::GET, "/version", 401),
+        ("Basic YWxpY2U6eA==", Method::GET, "/version", 401),
+        (&bob, Method::GET, "/version", 404),
+        (&viewer, Method::GET, "/version", 404),
+        (&viewer, Method::POST, PODS, 403),
+        (&viewer, Method::DELETE, &format!("{PODS}/a"), 403),
+        (&viewer, Method::POST, &exec, 403),
+        (&viewer, Method::GET, &exec, 403),
+        (&viewer, Method::GET, "/api/v1/nodes/n/proxy/run", 403),
+    ] {
+        let reply = scene
+            .send_with(method.clone(), path, &[("authorization", who)], Value::Null)
+            .await;
+        let status = reply.json().unwrap();
+        assert_eq!(reply.status, expected, "{who} {method} {path}: {status}");
+        assert_eq!(
+            (&status["kind"], &status["code"]),
+            (&json!("Status"), &json!(expected)),
+            "{status}"
+        );
+    }
+    let mut twice = scene
+        .wire("GET", "/version", "Authorization: Bearer other\r\n")
+        .await;
+    assert!(twice.until("\r\n\r\n").await.starts_with("HTTP/1.1 401"));
+
+    let identifier = other.rsplit('/').next().unwrap();
+    for path in [
+        format!("/../{identifier}/version"),
+        format!("/%2e%2e/{identifier}/version"),
+        format!("/..%2f{identifier}/version"),
+        "//version".to_owned(),
+        "/api/v1/%2e%2e/%2E%2E/version".to_owned(),
+        "/api%2Fv1/pods".to_owned(),
+        "/version%00".to_owned(),
+        "/api/v1/pods%5c..".to_owned(),
+    ] {
+        let mut wire = scene.wire("GET", &path, "").await;
+        let head = wire.until("\r\n\r\n").await;
+        assert!(head.starts_with("HTTP/1.1 400"), "{path}: {head}");
+    }
+    let all = scene.server.got();
+    assert_eq!(all.len(), 1, "{all:?}");
+}
+
+#[tokio::test]
+async fn register_tokens_are_not_guessed() {
+    let mut scene = Scene::start(false).await;
+    let right = scene.register_token.clone();
+    for wrong in [
+        String::new(),
+        right[1..].to_owned(),
+        format!("{right}x"),
+        scene.alice.clone(),
+    ] {
+        scene.register_token = wrong;
+        let reply = scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
+        assert!(
+            ["RTOKEN", "VALIDATION_ERROR"]
+                .iter()
+                .any(|code| reply.text().contains(code))
+                || !reply.status.is_success(),
+            "{}",
+            reply.text()
+        );
+        let lines = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                     Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nBCS-API-Tunnel-Module: kubeagent\r\n\
+                     BCS-API-Tunnel-ClusterId: plain-dev\r\nBCS-API-Tunnel-Params: e30=\r\n";
+        let token = &scene.register_token;
+        let lines = format!("{lines}BCS-API-Tunnel-Token: {token}\r\n");
+        let prefix = std::mem::take(&mut scene.prefix);
+        let mut wire = scene.wire("GET", "/bcsapi/v1/websocket/connect", &lines).await;
+        scene.prefix = prefix;
+        let head = wire.until("\r\n\r\n").await;
+        assert!(head.starts_with("HTTP/1.1 4"), "{token}: {head}");
+    }
+    scene.register_token = right;
+    assert_eq!(scene.report(&[&scene.server], SERVICE_ACCOUNT).await.status, 200);
+}

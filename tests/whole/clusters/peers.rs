@@ -1,0 +1,132 @@
+//! Several gateways, of which one has the tunnel.
+
+use std::time::Duration;
+
+use admittance_tests::Admittance;
+use http::Method;
+use serde_json::{Value, json};
+
+use super::scene::{PODS, SECRET, Scene, pod};
+use crate::mesos::zookeeper::Place;
+
+/// As long as a reconnection may take.
+const SOON: Duration = Duration::from_secs(5);
+
+/// Waits until a gateway has a tunnel to this many others, and each of them one to it.
+async fn until_linked(gateway: &Admittance, others: usize) {
+    let linked = gateway.until_status("gateways know one another", |status| {
+        let peers = &status["gateway"]["peers"];
+        let gateways = peers["gateways"].as_array().unwrap();
+        gateways.len() == others
+            && gateways.iter().all(|gateway| gateway["problem"].is_null())
+            && peers["accepted"] == others
+    });
+    linked.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_cluster_is_reached_through_the_gateway_that_has_its_tunnel() {
+    let place = Place::shared("peers").await;
+    let scene = Scene::with_peers(&place.config()).await;
+    let mut another = scene.another_gateway(([127, 0, 0, 1], 0).into(), SECRET).await;
+    // In both directions: with verified TLS to the other, and without to this one.
+    until_linked(&scene.gateway, 1).await;
+    until_linked(&another, 1).await;
+    let agent = scene.agent_of(&another.tls_url("")).await;
+    scene.until_reached(Duration::from_secs(30)).await;
+
+    // Only the first gateway runs chains and replaces the identity.
+    let created = scene
+        .send(
+            Method::POST,
+            PODS,
+            pod("a", "nginx:1", json!({"sidecar": "true"})),
+        )
+        .await;
+    assert_eq!(created.status, 200, "{}", created.text());
+    let stored = scene.server.object(&format!("{PODS}/a")).unwrap();
+    assert_eq!(
+        stored["spec"]["containers"].as_array().unwrap().len(),
+        2,
+        "{stored}"
+    );
+    let got = scene.server.got();
+    let last = got.last().unwrap();
+    assert_eq!(last.values("impersonate-user"), ["plain.alice"]);
+    assert_eq!(
+        last.values("impersonate-group"),
+        ["admittance:view", "admittance:edit"]
+    );
+    assert_eq!(last.values("x-forwarded-for").len(), 1);
+    let refused = scene
+        .send(Method::POST, PODS, pod("b", "nginx:latest", json!({})))
+        .await;
+    assert!(refused.text().contains("images"), "{}", refused.text());
+    assert!(!format!("{:?}", another.log()).contains("/tunnels/clusters/"));
+
+    // Streams, and a body that is larger than every buffer.
+    let mut watch = scene.wire("GET", &format!("{PODS}?watch=true"), "").await;
+    watch.until("\r\n\r\n").await;
+    scene.server.until_watched(1).await;
+    let upgrade = "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n";
+    let mut exec = scene
+        .wire("POST", &format!("{PODS}/a/exec?command=sh"), upgrade)
+        .await;
+    exec.until("\r\n\r\n").await;
+    exec.write(b"echo this").await;
+    exec.until("echo this").await;
+    let mut large = pod("c", "nginx:1", json!({}));
+    large["metadata"]["annotations"] = json!({"large": "x".repeat(3 << 20)});
+    assert_eq!(scene.send(Method::POST, PODS, large.clone()).await.status, 200);
+    let read = scene.send(Method::GET, &format!("{PODS}/c"), Value::Null).await;
+    assert_eq!(read.json().unwrap(), large);
+    watch.until(r#""name":"c""#).await;
+
+    // The gateway with the tunnel is killed, and comes back.
+    let address = another.tls_url("").rsplit(':').next().unwrap().parse().unwrap();
+    another.kill().await.unwrap();
+    watch.ended(SOON).await;
+    exec.ended(SOON).await;
+    let reply = scene.send(Method::GET, "/version", Value::Null).await;
+    assert!(reply.status.is_server_error(), "{}", reply.text());
+    assert_eq!(reply.json().unwrap()["kind"], "Status");
+    another = scene
+        .another_gateway(([127, 0, 0, 1], address).into(), SECRET)
+        .await;
+    scene.until_reached(SOON).await;
+
+    // It stops: what is in flight goes on, and nothing new is sent to it.
+    let mut watch = scene.wire("GET", &format!("{PODS}?watch=true"), "").await;
+    watch.until("\r\n\r\n").await;
+    scene.server.until_watched(1).await;
+    another.terminate().unwrap();
+    let withdrawn = scene.gateway.until_status("the tunnel is withdrawn", |status| {
+        status["gateway"]["kubernetes"][0]["gateways"] == 0
+    });
+    withdrawn.await.unwrap();
+    scene
+        .server
+        .put(&format!("{PODS}/d"), pod("d", "nginx:1", json!({})));
+    watch.until(r#""name":"d""#).await;
+    drop(watch);
+    another.ended().await.unwrap();
+    drop(agent);
+}
+
+#[tokio::test]
+async fn a_gateway_that_does_not_know_the_secret_is_refused() {
+    let place = Place::shared("strangers").await;
+    let scene = Scene::with_peers(&place.config()).await;
+    let stranger = "a secret that is long enough, but not theirs";
+    let another = scene.another_gateway(([127, 0, 0, 1], 0).into(), stranger).await;
+    for gateway in [&scene.gateway, &another] {
+        let refused = gateway.until_status("the other gateway refuses it", |status| {
+            let peers = &status["gateway"]["peers"];
+            let problem = peers["gateways"][0]["problem"].as_str().unwrap_or_default();
+            problem.contains("401") && problem.contains("does not know the secret") && peers["accepted"] == 0
+        });
+        refused.await.unwrap();
+    }
+    let log = format!("{:?}{:?}", scene.gateway.log(), another.log());
+    assert!(!log.contains(stranger) && !log.contains(SECRET));
+}

@@ -1,0 +1,362 @@
+use std::{fs, net::SocketAddr, os::unix::fs::PermissionsExt, path::PathBuf, time::Duration};
+
+use admittance_tests::{Admittance, Client, Reply, Serve};
+use http::{Method, Request};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::{
+    api_server::{ApiServer, Authority},
+    wire::Wire,
+};
+use crate::scene::{source, store, write};
+
+pub(super) const SERVICE_ACCOUNT: &str = "service-account-1";
+/// What the gateways of a scene share.
+pub(super) const SECRET: &str = "0123456789abcdef0123456789abcdef";
+
+/// A gateway with a user and a cluster, whose API server is there.
+pub(super) struct Scene {
+    pub(super) directory: TempDir,
+    pub(super) gateway: Admittance,
+    pub(super) authority: Authority,
+    pub(super) server: ApiServer,
+    /// Of the user `plain:alice`, who may edit the cluster.
+    pub(super) alice: String,
+    pub(super) register_token: String,
+    /// `/tunnels/clusters/{identifier}`.
+    pub(super) prefix: String,
+    client: Client,
+}
+
+/// Definitions of chains: fixed versions of images, a sidecar for Pods that ask for it, a mirror, and no `rm` in containers.
+fn chains() -> String {
+    format!(
+        "apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata: {{ name: images }}
+spec:
+  phase: Validating
+  rules:
+    - {{ operations: [CREATE, UPDATE], apiGroups: [\"\"], apiVersions: [v1], resources: [pods] }}
+  stages:
+    - name: versions
+      plugin: {{ source: \"{images}\", settings: {{ refuseLatest: true }} }}
+---
+apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata: {{ name: sidecars }}
+spec:
+  rules:
+    - {{ operations: [CREATE, UPDATE], apiGroups: [\"\"], apiVersions: [v1], resources: [pods] }}
+  stages:
+    - name: sidecar
+      plugin:
+        source: \"{sidecars}\"
+        settings: {{ containers: [ {{ name: agent, image: \"agent:1\" }} ] }}
+      objectSelector: {{ matchLabels: {{ sidecar: \"true\" }} }}
+---
+apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata: {{ name: mirrors }}
+spec:
+  rules:
+    - {{ operations: [CREATE, UPDATE], apiGroups: [\"\"], apiVersions: [v1], resources: [pods] }}
+  stages:
+    - name: mirror
+      plugin: {{ source: \"{images}\", settings: {{ rewrites: {{ old.example.com: new.example.com }} }} }}
+---
+apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata: {{ name: guard }}
+spec:
+  phase: Validating
+  rules:
+    - {{ operations: [CONNECT], apiGroups: [\"\"], apiVersions: [v1], resources: [pods/exec] }}
+    - {{ operations: [DELETE], apiGroups: [\"\"], apiVersions: [v1], resources: [pods] }}
+  stages:
+    - name: nothing-that-matches-may-pass
+      # Whatever these conditions select fails, and is refused.
+      webhook: {{ protocol: AdmissionReview, url: \"https://127.0.0.1:1/\" }}
+      matchConditions:
+        - name: guarded
+          expression: >-
+            request.operation == 'CONNECT' ? object.command[0] == 'rm'
+            : oldObject.metadata.labels['keep'] == 'true'
+      failurePolicy: Fail
+",
+        images = source("image-policy"),
+        sidecars = source("sidecar-injector"),
+    )
+}
+
+impl Scene {
+    /// With chains, or none.
+    pub(super) async fn start(has_chains: bool) -> Self {
+        Self::configured(has_chains, "[127.0.0.0/8]", None).await
+    }
+
+    /// The gateway refuses the address of the API server.
+    pub(super) async fn behind_a_tunnel() -> Self {
+        Self::configured(false, "[]", None).await
+    }
+
+    /// The same with chains, and with other gateways in this ensemble.
+    pub(super) async fn with_peers(ensemble: &str) -> Self {
+        Self::configured(true, "[]", Some(ensemble)).await
+    }
+
+    async fn configured(has_chains: bool, local_servers: &str, ensemble: Option<&str>) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut top, mut peers) = (String::new(), "");
+        if let Some(ensemble) = ensemble {
+            let certificates = directory.path().join("certs");
+            let arguments = ["certs", "--host", "localhost", "--out"].map(Into::into);
+            let made = Admittance::run(arguments.into_iter().chain([certificates.into_os_string()])).await;
+            assert_eq!(made.unwrap().code, Some(0));
+            secret(&directory, "peers.secret", SECRET);
+            top = format!("zookeeper: {{ service: {ensemble} }}\nregistration: {{}}\n");
+            peers =
+                "    peers: { secretFile: peers.secret, tls: { ca: certs/ca.pem, serverName: localhost } }\n";
+        }
+        let definitions = if has_chains {
+            write(&directory, "chains.yaml", chains());
+            "definitions: [chains.yaml]\n"
+        } else {
+            ""
+        };
+        let config = format!(
+            "{top}{definitions}dialect:
+  gateway:
+    accounts: {{ sqlite: accounts.db, localServers: {local_servers} }}
+{peers}"
+        );
+        let config = write(&directory, "admittance.yaml", config);
+        let gateway = Serve::new(config).unwrap().store(store()).start().await.unwrap();
+        let client = Client::new().unwrap();
+        let authority = Authority::new();
+        let mut scene = Self {
+            server: ApiServer::start(&authority, SERVICE_ACCOUNT).await,
+            authority,
+            directory,
+            gateway,
+            alice: String::new(),
+            register_token: String::new(),
+            prefix: String::new(),
+            client,
+        };
+        scene.until_read().await;
+        scene.alice = scene.user("alice", json!({})).await;
+        scene.prefix = scene.cluster("dev", "plain:alice").await;
+        let issued = scene
+            .admin("POST", "/v1/clusters/plain-dev/register-token", json!({}))
+            .await;
+        scene.register_token = issued["token"].as_str().unwrap().to_owned();
+        scene
+    }
+
+    /// Waits until the gateway has read its database.
+    pub(super) async fn until_read(&self) {
+        while !self
+            .client
+            .get(&self.gateway.admin_url("/v1/users"))
+            .await
+            .unwrap()
+            .status
+            .is_success()
+        {
+            tokio::time::sleep(admittance_tests::POLL).await;
+        }
+    }
+
+    fn gateway_address(&self) -> String {
+        self.gateway.url("").replace("http://", "")
+    }
+
+    /// Ends the gateway, and starts it again at the same address.
+    pub(super) async fn restart_gateway(&mut self) {
+        let address = self.gateway_address();
+        self.gateway.kill().await.unwrap();
+        let config = self.directory.path().join("admittance.yaml");
+        let again = Serve::new(config)
+            .unwrap()
+            .listen(address.parse().unwrap())
+            .store(store());
+        self.gateway = again.start().await.unwrap();
+        self.until_read().await;
+    }
+
+    pub(super) async fn admin(&self, method: &str, path: &str, body: Value) -> Value {
+        let request = Request::builder()
+            .method(method)
+            .uri(self.gateway.admin_url(path))
+            .header("content-type", "application/json")
+            .body(text_of(&body))
+            .unwrap();
+        let reply = self.client.send(request).await.unwrap();
+        assert!(reply.status.is_success(), "{method} {path}: {}", reply.text());
+        reply.json().unwrap()
+    }
+
+    /// Creates a user. Returns a token.
+    pub(super) async fn user(&self, name: &str, more: Value) -> String {
+        let mut user = json!({"name": name});
+        json_patch::merge(&mut user, &more);
+        self.admin("POST", "/v1/users", user).await;
+        let path = format!("/v1/users/{name}/tokens");
+        let token = self.admin("POST", &path, json!({"expiresIn": 3600})).await;
+        token["token"].as_str().unwrap().to_owned()
+    }
+
+    /// Registers a cluster. Returns the path to it.
+    pub(super) async fn cluster(&self, id: &str, creator: &str) -> String {
+        let cluster = self
+            .admin("POST", "/v1/clusters", json!({"id": id, "creator": creator}))
+            .await;
+        format!("/tunnels/clusters/{}", cluster["identifier"].as_str().unwrap())
+    }
+
+    /// Reports the credentials of the cluster, as its agent does.
+    pub(super) async fn report(&self, servers: &[&ApiServer], token: &str) -> Reply {
+        let addresses: Vec<_> = servers.iter().map(|server| server.url()).collect();
+        let report = json!({
+            "register_token": self.register_token,
+            "server_addresses": addresses.join(";"),
+            "cacert_data": self.authority.pem(),
+            "user_token": token,
+        });
+        let request = Request::put(self.gateway.url("/rest/clusters/plain-dev/credentials"))
+            .header("content-type", "application/json")
+            .body(report.to_string())
+            .unwrap();
+        self.client.send(request).await.unwrap()
+    }
+
+    /// Sends alice's request to the cluster.
+    pub(super) async fn send(&self, method: Method, path: &str, body: Value) -> Reply {
+        let content_type = match method {
+            Method::PATCH => "application/merge-patch+json",
+            _ => "application/json",
+        };
+        self.send_with(method, path, &[("content-type", content_type)], body)
+            .await
+    }
+
+    pub(super) async fn send_with(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Value,
+    ) -> Reply {
+        let url = self.gateway.url(&format!("{}{path}", self.prefix));
+        let mut request = Request::builder().method(method).uri(url);
+        if !headers.iter().any(|(name, _)| *name == "authorization") {
+            request = request.header("authorization", format!("Bearer {}", self.alice));
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        self.client
+            .send(request.body(text_of(&body)).unwrap())
+            .await
+            .unwrap()
+    }
+
+    /// A request of alice on a connection of its own, with more lines of its head.
+    pub(super) async fn wire(&self, method: &str, path: &str, lines: &str) -> Wire {
+        let address = self.gateway_address();
+        let head = format!(
+            "{method} {}{path} HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {}\r\n{lines}\r\n",
+            self.prefix, self.alice
+        );
+        Wire::open(&address, &head).await
+    }
+
+    /// Another gateway with the same database, TLS, and this secret.
+    pub(super) async fn another_gateway(&self, address: SocketAddr, shared_secret: &str) -> Admittance {
+        secret(&self.directory, "another.secret", shared_secret);
+        let config = fs::read_to_string(self.directory.path().join("admittance.yaml")).unwrap();
+        let tls = "listen: { tls: { certificate: certs/localhost.pem, key: certs/localhost.key } }\n";
+        let config = tls.to_owned() + &config.replace("peers.secret", "another.secret");
+        let config = write(&self.directory, "another.yaml", config);
+        let serve = Serve::new(config).unwrap().listen(address).store(store());
+        serve.start().await.unwrap()
+    }
+
+    /// Starts the agent of the cluster, as it runs in a Pod.
+    pub(super) async fn agent(&self) -> Agent {
+        self.agent_of(&self.gateway.url("")).await
+    }
+
+    /// The same, with the URL of its gateway.
+    pub(super) async fn agent_of(&self, gateway: &str) -> Agent {
+        let account = self.directory.path().join("service-account");
+        fs::create_dir_all(&account).unwrap();
+        fs::write(account.join("token"), SERVICE_ACCOUNT).unwrap();
+        fs::write(account.join("ca.crt"), self.authority.pem()).unwrap();
+        let mut command = Admittance::command().unwrap();
+        command
+            .args(["agent", "--cluster-id", "plain-dev", "--period", "1s"])
+            .args(["--gateway", gateway, "--api-server", &self.server.url()])
+            .arg("--service-account")
+            .arg(account)
+            .env("REGISTER_TOKEN", &self.register_token)
+            .kill_on_drop(true);
+        let ca = self.directory.path().join("certs/ca.pem");
+        if ca.exists() {
+            command.arg("--ca").arg(ca);
+        }
+        Agent(command.spawn().unwrap())
+    }
+
+    /// Waits until a request for the cluster is answered, and for at most this long.
+    pub(super) async fn until_reached(&self, limit: Duration) {
+        let reached = async {
+            while self
+                .send(Method::GET, "/version", Value::Null)
+                .await
+                .status
+                .is_server_error()
+            {
+                tokio::time::sleep(admittance_tests::POLL).await;
+            }
+        };
+        tokio::time::timeout(limit, reached).await.unwrap();
+    }
+}
+
+/// A file that only this user may read.
+fn secret(directory: &TempDir, name: &str, text: &str) -> PathBuf {
+    let path = write(directory, name, text);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    path
+}
+
+/// The body of a request; empty for null.
+fn text_of(body: &Value) -> String {
+    match body {
+        Value::Null => String::new(),
+        body => body.to_string(),
+    }
+}
+
+/// The agent as a process.
+pub(super) struct Agent(tokio::process::Child);
+
+impl Agent {
+    pub(super) async fn kill(mut self) {
+        self.0.kill().await.unwrap();
+    }
+}
+
+pub(super) fn pod(name: &str, image: &str, labels: Value) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "n", "labels": labels},
+        "spec": {"containers": [{"name": "main", "image": image}]},
+    })
+}
+
+pub(super) const PODS: &str = "/api/v1/namespaces/n/pods";

@@ -1,0 +1,58 @@
+use std::time::Duration;
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+/// A connection on which a reply is read as it comes.
+pub(super) struct Wire {
+    stream: TcpStream,
+    read: Vec<u8>,
+}
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+impl Wire {
+    pub(super) async fn open(address: &str, head: &str) -> Self {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        Self {
+            stream,
+            read: Vec::new(),
+        }
+    }
+
+    pub(super) async fn write(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).await.unwrap();
+    }
+
+    /// Everything up to this text. It is not read again.
+    pub(super) async fn until(&mut self, text: &str) -> String {
+        let reading = async {
+            loop {
+                let read = String::from_utf8_lossy(&self.read).into_owned();
+                if let Some(at) = read.find(text) {
+                    let (found, rest) = read.split_at(at + text.len());
+                    self.read = rest.as_bytes().to_vec();
+                    return found.to_owned();
+                }
+                let mut buffer = [0; 65536];
+                let length = self.stream.read(&mut buffer).await.unwrap();
+                assert!(length > 0, "the connection ended after {read:?}, before {text:?}");
+                self.read.extend_from_slice(&buffer[..length]);
+            }
+        };
+        tokio::time::timeout(PATIENCE, reading)
+            .await
+            .unwrap_or_else(|_| panic!("{text:?} does not arrive"))
+    }
+
+    /// Waits until the other side closes the connection. Returns the rest.
+    pub(super) async fn ended(&mut self, limit: Duration) -> Vec<u8> {
+        let reading = self.stream.read_to_end(&mut self.read);
+        // An error is an end, too.
+        let _ = tokio::time::timeout(limit, reading).await.unwrap();
+        std::mem::take(&mut self.read)
+    }
+}

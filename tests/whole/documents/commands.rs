@@ -1,0 +1,138 @@
+//! The commands, flags and environment variables on the pages.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use admittance_tests::Admittance;
+
+use super::{
+    blocks,
+    page::{Block, Page, codes, words},
+};
+
+/// The shell commands of a block, split into words.
+pub(super) fn commands(block: &Block) -> Vec<Vec<String>> {
+    let lines = block.text.lines().filter(|_| block.info == "console");
+    lines
+        .filter_map(|line| line.strip_prefix("$ "))
+        .map(words)
+        .collect()
+}
+
+/// The words of a help text that are flags.
+fn flags(help: &str) -> BTreeSet<String> {
+    help.split(|c: char| c.is_whitespace() || matches!(c, ',' | '\'' | '`' | '[' | ']'))
+        .filter(|word| word.starts_with('-') && word.len() > 1)
+        .map(str::to_owned)
+        .collect()
+}
+
+async fn helps() -> BTreeMap<String, String> {
+    let mut helps = BTreeMap::new();
+    let all = Admittance::run(["--help"]).await.unwrap().stdout;
+    let (_, commands) = all.split_once("Commands:\n").unwrap();
+    let (commands, _) = commands.split_once("\n\n").unwrap();
+    // A continuation line is indented further.
+    let names = commands.lines().filter(|line| !line.starts_with("    "));
+    let names = names.map(|line| line.split_whitespace().next().unwrap().to_owned());
+    let mut names: Vec<String> = names.filter(|name| name != "help").collect();
+    assert!(names.len() > 15, "{names:?}");
+    while let Some(subcommand) = names.pop() {
+        let arguments = subcommand.split(' ').chain(["--help"]);
+        let help = Admittance::run(arguments).await.unwrap();
+        assert_eq!(help.code, Some(0), "{subcommand}: {}", help.stderr);
+        if let Some((_, nested)) = help.stdout.split_once("Commands:\n") {
+            let (nested, _) = nested.split_once("\n\n").unwrap();
+            let nested = nested.lines().filter(|line| !line.starts_with("    "));
+            let nested = nested.filter_map(|line| line.split_whitespace().next());
+            let nested = nested.filter(|name| *name != "help");
+            names.extend(nested.map(|name| format!("{subcommand} {name}")));
+        } else {
+            helps.insert(subcommand, help.stdout);
+        }
+    }
+    helps
+}
+
+#[tokio::test]
+async fn commands_and_flags_are_those_of_the_program() {
+    let helps = helps().await;
+    let all: BTreeSet<String> = helps.values().flat_map(|help| flags(help)).collect();
+    let check = |place: &str, command: &[String]| {
+        let Some((program, arguments)) = command
+            .split_first()
+            .filter(|(program, _)| *program == "admittance")
+        else {
+            return;
+        };
+        let Some((subcommand, mut arguments)) = arguments.split_first() else {
+            return;
+        };
+        let mut subcommand = subcommand.clone();
+        if !helps.contains_key(&subcommand)
+            && let Some((second, rest)) = arguments.split_first()
+        {
+            subcommand = format!("{subcommand} {second}");
+            arguments = rest;
+        }
+        if subcommand.starts_with("help") || subcommand.starts_with('-') {
+            return;
+        }
+        let help = helps.get(subcommand.as_str());
+        assert!(help.is_some(), "{place}: `{program} {subcommand}` does not exist");
+        for flag in arguments.iter().filter(|word| word.starts_with('-')) {
+            assert!(
+                flags(help.unwrap()).contains(flag),
+                "{place}: `{subcommand}` has no {flag}"
+            );
+        }
+    };
+    for block in blocks() {
+        for command in commands(&block) {
+            check(&block.to_string(), &command);
+        }
+    }
+    for page in Page::all() {
+        for (line, code) in page.codes() {
+            let place = format!("{}:{line}", page.path.display());
+            check(&place, &words(code));
+            // Only flags by themselves: commands of other programs have their own. `---` separates documents.
+            let is_flag = |word: &&str| word.starts_with("--") && *word != "---";
+            if let Some(flag) = code.split(' ').next().filter(is_flag) {
+                assert!(all.contains(flag), "{place}: the program has no {flag}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn flags_and_variables_of_serve_are_listed() {
+    let helps = helps().await;
+    let variables = |help: &str| -> BTreeSet<String> {
+        let rest = help.split("[env: ").skip(1);
+        rest.filter_map(|rest| rest.split_once('='))
+            .map(|(name, _)| name.to_owned())
+            .collect()
+    };
+    let page = Page::read("docs/configuration.md");
+    let listed: BTreeSet<String> = page
+        .rows("Flags and environment variables")
+        .iter()
+        .flat_map(|row| [codes(row[0]), codes(row[1])].concat())
+        .filter(|code| code.starts_with("--") || code.starts_with("ADMITTANCE_"))
+        .map(str::to_owned)
+        .collect();
+    let serve = &helps["serve"];
+    let mut real = flags(serve);
+    real.retain(|flag| flag.starts_with("--") && !["--help", "--version"].contains(&flag.as_str()));
+    real.extend(variables(serve));
+    assert_eq!(listed, real);
+    let mut all: BTreeSet<String> = helps.values().flat_map(|help| variables(help)).collect();
+    // There is no flag for it, because other users could see a token in the arguments.
+    all.insert("ADMITTANCE_TOKEN".to_owned());
+    for page in Page::all() {
+        let names = page.text.split(|c: char| !(c.is_ascii_uppercase() || c == '_'));
+        for name in names.filter(|word| word.starts_with("ADMITTANCE_")) {
+            assert!(all.contains(name), "{}: there is no {name}", page.path.display());
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! The examples on the pages.
+
+use admittance::definitions::load_text;
+use admittance_tests::{Admittance, Artifacts};
+use serde_json::Value;
+
+use super::{blocks, commands::commands, configuration, page::Page, tested_with};
+
+/// The info strings that a block may have. A block without one would be treated as Rust.
+const INFOS: [&str; 15] = [
+    // A definition, or a complete configuration.
+    "yaml",
+    // A part of either.
+    "yaml fragment",
+    // Cases for `admittance test` that pass with the stock plugin image-policy; those with `target: http`, with
+    // guest-reaches-out.
+    "yaml cases",
+    // One that `check` rejects; the next block is its output.
+    "yaml wrong",
+    "json",
+    "console",
+    "toml",
+    "ini",
+    "text",
+    // Compiled and run.
+    "rust",
+    // Compiled.
+    "rust,no_run",
+    // Neither.
+    "rust,ignore",
+    // Run by the tests of the packages for these languages.
+    "javascript",
+    "python",
+    "mermaid",
+];
+
+/// The required keys of a configuration, one per line.
+const LEAST: &str = r#"dialect: { bcs: { cluster: BCS-MESOS-10001 } }
+upstream: { servers: ["http://127.0.0.1:8081"] }
+"#;
+
+#[test]
+fn every_block_says_what_it_is() {
+    for block in blocks() {
+        assert!(INFOS.contains(&block.info.as_str()), "{block}: `{}`", block.info);
+    }
+}
+
+#[test]
+fn json_and_toml_can_be_read() {
+    for block in blocks() {
+        match block.info.as_str() {
+            "json" => {
+                let read: Result<Value, _> = serde_json::from_str(&block.text);
+                assert!(read.is_ok(), "{block}: {read:?}");
+            }
+            "toml" => {
+                let read: Result<toml::Table, _> = toml::from_str(&block.text);
+                assert!(read.is_ok(), "{block}: {read:?}");
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn definitions_and_configurations_are_right() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut read = 0;
+    for block in blocks().iter().filter(|block| block.info == "yaml") {
+        let name = block.to_string();
+        let is_definition = block.text.lines().any(|line| line.starts_with("kind:"));
+        let mistakes = if is_definition {
+            load_text(&name, &block.text)
+                .map(|chains| assert_eq!(chains.len(), 1, "{block}"))
+                .err()
+        } else {
+            configuration(&block.text, folder.path()).err()
+        };
+        assert!(mistakes.is_none(), "{block}: {}", mistakes.unwrap());
+        read += 1;
+    }
+    assert!(read > 5, "the pages have examples");
+}
+
+/// The commands for certificates on the page for operators create the files that its fragments name.
+#[tokio::test]
+async fn fragments_fit_where_they_belong() {
+    let folder = tempfile::tempdir().unwrap();
+    let certificates = Page::read("docs/operators.md")
+        .blocks()
+        .into_iter()
+        .flat_map(|block| commands(&block))
+        .find(|command| command.starts_with(&["admittance".to_owned(), "certs".to_owned()]))
+        .unwrap();
+    let mut program = Admittance::command().unwrap();
+    let status = program
+        .args(&certificates[1..])
+        .current_dir(folder.path())
+        .output()
+        .await
+        .unwrap();
+    assert!(status.status.success(), "{certificates:?}: {status:?}");
+    for block in blocks().iter().filter(|block| block.info == "yaml fragment") {
+        let keys: Vec<&str> = block
+            .text
+            .lines()
+            .filter(|line| !line.starts_with([' ', '#']))
+            .filter_map(|line| line.split_once(':'))
+            .map(|(key, _)| key)
+            .collect();
+        let mistakes = if keys.iter().all(|key| key.ends_with("Selector")) {
+            let stage: String = block.text.lines().map(|line| format!("      {line}\n")).collect();
+            load_text(&block.to_string(), &chain_with(&stage)).err()
+        } else {
+            // A gateway has no upstream.
+            let is_gateway = block.text.contains("  gateway:");
+            let rest = LEAST
+                .lines()
+                .filter(|line| !keys.iter().any(|key| line.starts_with(key)))
+                .filter(|line| !(is_gateway && line.starts_with("upstream:")));
+            let whole: String = rest
+                .chain(block.text.lines())
+                .map(|line| format!("{line}\n"))
+                .collect();
+            configuration(&whole, folder.path()).err()
+        };
+        assert!(mistakes.is_none(), "{block}: {}", mistakes.unwrap());
+    }
+}
+
+/// A chain whose only stage has these fields in addition to its name and plugin.
+fn chain_with(stage: &str) -> String {
+    format!(
+        "apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata: {{ name: example }}
+spec:
+  rules: [ {{ operations: [CREATE], kinds: [application] }} ]
+  stages:
+    - name: example
+      plugin: {{ source: file:example.wasm }}
+{stage}"
+    )
+}
+
+#[tokio::test]
+async fn check_says_of_wrong_examples_what_the_pages_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let all = blocks();
+    let mut checked = 0;
+    for (block, next) in all.iter().zip(all.iter().skip(1)) {
+        if block.info != "yaml wrong" {
+            continue;
+        }
+        let file = next.text.split_once(':').map(|(file, _)| file).unwrap();
+        std::fs::write(folder.path().join(file), &block.text).unwrap();
+        let mut program = Admittance::command().unwrap();
+        program.args(["check", file]).current_dir(folder.path());
+        let output = program.output().await.unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), next.text, "{next}");
+        assert_eq!(output.status.code(), Some(1), "{next}");
+        checked += 1;
+    }
+    assert!(checked > 0, "a page shows what `check` says");
+}
+
+#[tokio::test]
+async fn cases_pass() {
+    let folder = tempfile::tempdir().unwrap();
+    let artifacts = Artifacts::find().unwrap();
+    let mut tested = 0;
+    for block in blocks().iter().filter(|block| block.info == "yaml cases") {
+        let plugin = if block.text.contains("target: http") {
+            "guest-reaches-out"
+        } else {
+            "image-policy"
+        };
+        let plugin = artifacts.component(plugin).unwrap();
+        let file = folder.path().join("cases.yaml");
+        std::fs::write(&file, &block.text).unwrap();
+        let run = tested_with(&plugin, &file).await;
+        assert_eq!(run.code, Some(0), "{block}: {}{}", run.stdout, run.stderr);
+        tested += 1;
+    }
+    assert!(tested > 1, "the pages have cases");
+}

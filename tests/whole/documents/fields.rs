@@ -1,0 +1,507 @@
+//! The fields of cases, chains and configurations: those that are read are listed on the pages, and in the schemas.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use admittance::definitions::{Mistakes, load_text};
+use admittance_tests::{Admittance, Artifacts};
+use serde_json::Value;
+
+use super::{configuration, page::Page, tested_with};
+
+/// A field that does not exist and is not similar to any other.
+const UNKNOWN: &str = "qqqqqqqqqqqqqqqqqqqq";
+
+/// The fields of a schema, with the names of those that they are in.
+fn properties(schema: &Value, node: &Value, prefix: &str, found: &mut BTreeSet<String>) {
+    let node = match node["$ref"].as_str() {
+        Some(reference) => schema.pointer(reference.trim_start_matches('#')).unwrap(),
+        None => node,
+    };
+    for (name, property) in node["properties"].as_object().into_iter().flatten() {
+        found.insert(format!("{prefix}{name}"));
+        properties(schema, property, &format!("{prefix}{name}."), found);
+    }
+    if node["items"].is_object() {
+        properties(schema, &node["items"], prefix, found);
+    }
+    for choice in node["anyOf"]
+        .as_array()
+        .into_iter()
+        .chain(node["oneOf"].as_array())
+        .flatten()
+    {
+        properties(schema, choice, prefix, found);
+    }
+}
+
+async fn schema_of(document: &str) -> BTreeSet<String> {
+    let printed = Admittance::run(["schema", document]).await.unwrap();
+    let schema: Value = serde_json::from_str(&printed.stdout).unwrap();
+    let mut found = BTreeSet::new();
+    properties(&schema, &schema, "", &mut found);
+    found
+}
+
+/// The fields that are read, from what is said of an unknown one: those known in each of these places.
+fn known_in(places: &[(&str, &str)], known: impl Fn(&str) -> Vec<String>) -> BTreeSet<String> {
+    let fields = places.iter().flat_map(|(prefix, text)| {
+        let names = known(&with_unknown(text)).into_iter();
+        names.map(move |name| format!("{prefix}{name}"))
+    });
+    fields.collect()
+}
+
+#[tokio::test]
+async fn fields_of_cases_are_listed_and_in_the_schema() {
+    let folder = tempfile::tempdir().unwrap();
+    let plugin = Artifacts::find().unwrap().component("image-policy").unwrap();
+    let mut known = BTreeMap::new();
+    let places = [
+        ("", "{ ? }"),
+        ("allow.", "{ allow: { ? }, cases: [] }"),
+        ("allow.http.", "{ allow: { http: [ { ? } ] }, cases: [] }"),
+        ("http.", "{ http: [ { ? } ], cases: [] }"),
+        ("cases.", "{ cases: [ { ? } ] }"),
+        (
+            "cases.request.",
+            "{ cases: [ { request: { object: { kind: a }, ? } } ] }",
+        ),
+        (
+            "cases.request.",
+            "{ cases: [ { request: { recording: none, ? } } ] }",
+        ),
+        (
+            "cases.request.user.",
+            "{ cases: [ { request: { object: { kind: a }, user: { ? } } } ] }",
+        ),
+        ("cases.expect.", "{ cases: [ { expect: { ? } } ] }"),
+    ];
+    for (_, text) in places {
+        let file = folder.path().join("cases.yaml");
+        std::fs::write(&file, with_unknown(text)).unwrap();
+        let run = tested_with(&plugin, &file).await;
+        assert_eq!(run.code, Some(2), "{text}: {}", run.stdout);
+        let line = run.stderr.lines().find(|line| line.contains(UNKNOWN)).unwrap();
+        let (_, fields) = line.split_once("known here: ").unwrap();
+        let fields = fields.split(", ").map(str::to_owned);
+        known.insert(with_unknown(text), fields.collect::<Vec<_>>());
+    }
+    let known = known_in(&places, |text| known[text].clone());
+    let mut schema = schema_of("test").await;
+    // A case has the grants and answers of a file.
+    schema.retain(|field| !field.starts_with("cases.allow.") && !field.starts_with("cases.http."));
+    assert_eq!(schema, known);
+
+    let page = Page::read("docs/testing.md");
+    let listed = |heading: &str, prefix: &str| -> BTreeSet<String> {
+        let names = page.first_column(heading).into_iter();
+        names.map(|name| format!("{prefix}{name}")).collect()
+    };
+    let in_case = |field: &&String| field.starts_with("cases.");
+    let of_file: BTreeSet<String> = known
+        .iter()
+        .filter(|field| !in_case(field) && !field.starts_with("allow.") && !field.starts_with("http."))
+        .cloned()
+        .collect();
+    assert_eq!(listed("A file of cases", ""), of_file);
+    for (heading, prefix) in [
+        ("request", "cases.request."),
+        ("http", "http."),
+        ("expect", "cases.expect."),
+    ] {
+        let fields: BTreeSet<String> = known
+            .iter()
+            .filter(|field| field.strip_prefix(prefix).is_some_and(|name| !name.contains('.')))
+            .cloned()
+            .collect();
+        assert_eq!(listed(heading, prefix), fields);
+    }
+    let mut of_case = listed("A case", "cases.");
+    of_case.extend(
+        of_file
+            .iter()
+            .filter(|name| *name != "cases")
+            .map(|name| format!("cases.{name}")),
+    );
+    let fields = known.iter().filter(|field| {
+        let name = field.strip_prefix("cases.");
+        name.is_some_and(|name| !name.contains('.'))
+    });
+    assert_eq!(of_case, fields.cloned().collect());
+}
+
+#[tokio::test]
+async fn the_schema_of_chains_has_the_fields_that_are_read() {
+    const STAGE: &str = "spec: { stages: [ { name: a, ";
+    let stage = |rest: &str| format!("{STAGE}{rest}");
+    let texts = [
+        ("", "?".to_owned()),
+        ("metadata.", "metadata: { ? }".to_owned()),
+        ("spec.", "spec: { ? }".to_owned()),
+        ("spec.rules.", "spec: { rules: [ { ? } ] }".to_owned()),
+        ("spec.stages.", stage("? } ] }")),
+        ("spec.stages.rules.", stage("rules: [ { ? } ] } ] }")),
+        ("spec.stages.plugin.", stage("plugin: { ? } } ] }")),
+        (
+            "spec.stages.plugin.allow.",
+            stage("plugin: { allow: { ? } } } ] }"),
+        ),
+        (
+            "spec.stages.plugin.allow.http.",
+            stage("plugin: { allow: { http: [ { ? } ] } } } ] }"),
+        ),
+        (
+            "spec.stages.candidate.",
+            stage("plugin: {}, candidate: { ? } } ] }"),
+        ),
+        (
+            "spec.stages.candidate.allow.",
+            stage("plugin: {}, candidate: { allow: { ? } } } ] }"),
+        ),
+        (
+            "spec.stages.candidate.allow.http.",
+            stage("plugin: {}, candidate: { allow: { http: [ { ? } ] } } } ] }"),
+        ),
+        ("spec.stages.webhook.", stage("webhook: { ? } } ] }")),
+        (
+            "spec.stages.webhook.service.",
+            stage("webhook: { service: { ? } } } ] }"),
+        ),
+        ("spec.stages.cel.", stage("cel: { ? } } ] }")),
+        (
+            "spec.stages.cel.variables.",
+            stage("cel: { variables: [ { ? } ] } } ] }"),
+        ),
+        (
+            "spec.stages.cel.validations.",
+            stage("cel: { validations: [ { ? } ] } } ] }"),
+        ),
+        (
+            "spec.stages.cel.auditAnnotations.",
+            stage("cel: { auditAnnotations: [ { ? } ] } } ] }"),
+        ),
+        (
+            "spec.stages.cel.mutations.",
+            stage("cel: { mutations: [ { ? } ] } } ] }"),
+        ),
+        (
+            "spec.stages.cel.mutations.applyConfiguration.",
+            stage(
+                "cel: { mutations: [ { patchType: ApplyConfiguration, applyConfiguration: { ? } } ] } } ] }",
+            ),
+        ),
+        (
+            "spec.stages.cel.mutations.jsonPatch.",
+            stage("cel: { mutations: [ { patchType: JSONPatch, jsonPatch: { ? } } ] } } ] }"),
+        ),
+        (
+            "spec.stages.objectSelector.",
+            stage("objectSelector: { ? } } ] }"),
+        ),
+        (
+            "spec.stages.objectSelector.matchExpressions.",
+            stage("objectSelector: { matchExpressions: [ { ? } ] } } ] }"),
+        ),
+        (
+            "spec.stages.matchConditions.",
+            stage("matchConditions: [ { ? } ] } ] }"),
+        ),
+    ];
+    let places: Vec<_> = texts
+        .iter()
+        .map(|(prefix, text)| (*prefix, text.as_str()))
+        .collect();
+    let read = known_in(&places, |text| {
+        let text = format!("{{ apiVersion: admittance.dev/v1alpha1, kind: AdmissionChain, {text} }}");
+        known(&load_text("a.yaml", &text).unwrap_err())
+    });
+    let mut schema = schema_of("chain").await;
+    // One of two forms, of which an unknown field has neither.
+    schema.retain(|field| !field.starts_with("spec.stages.namespaceSelector."));
+    assert_eq!(schema, read);
+}
+
+/// The known fields next to the unknown one.
+fn known(mistakes: &Mistakes) -> Vec<String> {
+    let unknown = mistakes
+        .iter()
+        .find(|mistake| mistake.path.ends_with(UNKNOWN))
+        .unwrap();
+    let fields = unknown.fix.strip_prefix("known here: ").unwrap();
+    fields.split(", ").map(str::to_owned).collect()
+}
+
+/// `text` with the unknown field in place of `?`, closed again.
+fn with_unknown(text: &str) -> String {
+    text.replace('?', &format!("{UNKNOWN}: 1"))
+}
+
+#[tokio::test]
+async fn keys_of_the_configuration_are_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    let known = |text: &str| known(&configuration(&with_unknown(text), folder.path()).unwrap_err());
+    let mut keys = BTreeSet::new();
+    let sections = [
+        ("", "{ ? }"),
+        ("listen.", "listen: { ? }"),
+        ("listen.tls.", "listen: { tls: { ? } }"),
+        ("admin.", "admin: { ? }"),
+        ("admin.tls.", "admin: { tls: { ? } }"),
+        ("admin.tokens[].", "admin: { tokens: [ { ? } ] }"),
+        ("admin.clients[].", "admin: { clients: [ { ? } ] }"),
+        ("upstream.", "upstream: { ? }"),
+        ("upstream.tls.", "upstream: { tls: { ? } }"),
+        ("upstream.health.", "upstream: { health: { ? } }"),
+        ("upstream.discover.", "upstream: { discover: { ? } }"),
+        ("zookeeper.", "zookeeper: { ? }"),
+        ("zookeeper.cluster.", "zookeeper: { cluster: { ? } }"),
+        (
+            "zookeeper.cluster.digest.",
+            "zookeeper: { cluster: { digest: { ? } } }",
+        ),
+        ("registration.", "registration: { ? }"),
+        ("registration.external.", "registration: { external: { ? } }"),
+        ("limits.", "limits: { ? }"),
+        ("store.", "store: { ? }"),
+        ("history.", "history: { ? }"),
+        ("modules.", "modules: { ? }"),
+        ("signatures[].", "signatures: [ { ? } ]"),
+        ("signatures[].keyless.", "signatures: [ { keyless: { ? } } ]"),
+        (
+            "signatures[].keyless.trustRoot.",
+            "signatures: [ { keyless: { trustRoot: { ? } } } ]",
+        ),
+        ("sandbox.", "sandbox: { ? }"),
+        ("pluginHttp.", "pluginHttp: { ? }"),
+        (
+            "pluginHttp.credentials.<name>.",
+            "pluginHttp: { credentials: { a: { ? } } }",
+        ),
+        ("cluster.", "cluster: { ? }"),
+        ("webhooks.", "webhooks: { ? }"),
+        ("log.", "log: { ? }"),
+    ];
+    for (prefix, text) in sections {
+        keys.extend(known(text).iter().map(|key| format!("{prefix}{key}")));
+    }
+    for (section, _) in sections {
+        keys.remove(section.trim_end_matches('.').trim_end_matches("[]"));
+    }
+    // It may also be a file.
+    keys.insert("signatures[].keyless.trustRoot".to_owned());
+    // Their keys are arbitrary.
+    keys.remove("pluginHttp.credentials");
+    keys.remove("namespaces");
+    keys.insert("namespaces.<name>".to_owned());
+    let page = Page::read("docs/configuration.md");
+    let listed: BTreeSet<String> = page
+        .first_column("Every key")
+        .into_iter()
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(listed, keys);
+    let printed = schema_of("config").await;
+    for key in listed {
+        let key = key.replace("[]", "");
+        let key = key.split(".<").next().unwrap();
+        assert!(printed.contains(key), "{key} is in the schema");
+    }
+
+    assert_eq!(known("dialect: { ? }"), ["bcs", "gateway", "kubernetes", "rest"]);
+    let mut keys: BTreeSet<String> = known("dialect: { bcs: { ? } }").into_iter().collect();
+    keys.remove("console");
+    let console = known("dialect: { bcs: { console: { ? } } }");
+    keys.extend(console.iter().map(|key| format!("console.{key}")));
+    let listed = page
+        .first_column("The dialect bcs")
+        .into_iter()
+        .map(str::to_owned);
+    assert_eq!(listed.collect::<BTreeSet<_>>(), keys);
+    let gateway = Page::read("docs/gateway.md");
+    let listed = gateway.first_column("A complete configuration");
+    for key in known("dialect: { gateway: { ? } }") {
+        let is_listed = |listed: &&str| **listed == key || listed.starts_with(&format!("{key}."));
+        assert!(
+            listed.iter().any(is_listed),
+            "the key {key} of a gateway is listed"
+        );
+    }
+    let listed: BTreeSet<&str> = gateway.first_column("Token server").into_iter().collect();
+    for key in known("dialect: { gateway: { tokens: { endpoint: { ? } } } }") {
+        let is_listed = |listed: &&str| **listed == key || listed.starts_with(&format!("{key}."));
+        assert!(
+            listed.iter().any(is_listed),
+            "the key {key} of an endpoint is listed"
+        );
+    }
+    assert_eq!(
+        known("dialect: { rest: { ? } }"),
+        ["routes", "spellings", "unmatched"]
+    );
+    let listed: BTreeSet<&str> = page.first_column("The dialect rest").into_iter().collect();
+    for field in known("dialect: { rest: { routes: [ { ? } ] } }") {
+        assert!(
+            listed.contains(field.as_str()),
+            "the field {field} of a route is listed"
+        );
+    }
+    for source in known("dialect: { rest: { routes: [ { name: { ? } } ] } }") {
+        let row = format!("{{ {source}: ");
+        assert!(
+            listed.iter().any(|code| code.starts_with(&row)),
+            "the source {source} is listed"
+        );
+    }
+}
+
+#[test]
+fn fields_of_definitions_are_listed() {
+    const NATIVE: &str = "{ apiVersion: admittance.dev/v1alpha1, kind: AdmissionChain, ";
+    const BCS: &str = "{ apiVersion: v4, kind: admissionwebhook, ";
+    let page = Page::read("docs/definitions.md");
+    // Heading; prefix of the fields; the document around them; fields that are listed by their own fields or
+    // rejected.
+    for (heading, parts) in [
+        (
+            "AdmissionChain",
+            &[
+                ("metadata.", NATIVE, "metadata: { ? } }", &[][..]),
+                ("spec.", NATIVE, "spec: { ? } }", &[]),
+                ("stages[].", NATIVE, "spec: { stages: [ { ? } ] } }", &[]),
+            ][..],
+        ),
+        ("Rules", &[("", NATIVE, "spec: { rules: [ { ? } ] } }", &[])]),
+        (
+            "Plugin",
+            &[
+                (
+                    "",
+                    NATIVE,
+                    "spec: { stages: [ { plugin: { ? } } ] } }",
+                    &["allow"],
+                ),
+                (
+                    "allow.",
+                    NATIVE,
+                    "spec: { stages: [ { plugin: { allow: { ? } } } ] } }",
+                    &[],
+                ),
+            ],
+        ),
+        (
+            "Candidate",
+            &[(
+                "",
+                NATIVE,
+                "spec: { stages: [ { plugin: {}, candidate: { ? } } ] } }",
+                &[],
+            )],
+        ),
+        (
+            "Webhook",
+            &[
+                (
+                    "",
+                    NATIVE,
+                    "spec: { stages: [ { webhook: { ? } } ] } }",
+                    &["service"],
+                ),
+                (
+                    "service.",
+                    NATIVE,
+                    "spec: { stages: [ { webhook: { service: { ? } } } ] } }",
+                    &[],
+                ),
+            ],
+        ),
+        (
+            "Expressions",
+            &[
+                (
+                    "",
+                    NATIVE,
+                    "spec: { stages: [ { cel: { ? } } ] } }",
+                    &["variables", "validations", "auditAnnotations", "mutations"],
+                ),
+                (
+                    "variables[].",
+                    NATIVE,
+                    "spec: { stages: [ { cel: { variables: [ { ? } ] } } ] } }",
+                    &[],
+                ),
+                (
+                    "validations[].",
+                    NATIVE,
+                    "spec: { stages: [ { cel: { validations: [ { ? } ] } } ] } }",
+                    &[],
+                ),
+                (
+                    "auditAnnotations[].",
+                    NATIVE,
+                    "spec: { stages: [ { cel: { auditAnnotations: [ { ? } ] } } ] } }",
+                    &[],
+                ),
+                (
+                    "mutations[].",
+                    NATIVE,
+                    "spec: { stages: [ { cel: { mutations: [ { ? } ] } } ] } }",
+                    &["applyConfiguration", "jsonPatch"],
+                ),
+                (
+                    "mutations[].applyConfiguration.",
+                    NATIVE,
+                    "spec: { stages: [ { cel: { mutations: [ { patchType: ApplyConfiguration, applyConfiguration: { ? } } ] } } ] } }",
+                    &[],
+                ),
+                (
+                    "mutations[].jsonPatch.",
+                    NATIVE,
+                    "spec: { stages: [ { cel: { mutations: [ { patchType: JSONPatch, jsonPatch: { ? } } ] } } ] } }",
+                    &[],
+                ),
+            ],
+        ),
+        (
+            "BCS admissionwebhook",
+            &[
+                ("", BCS, "? }", &["metadata", "resourcesRef"]),
+                ("resourcesRef.", BCS, "resourcesRef: { ? } }", &[]),
+                (
+                    "admissionWebhooks[].",
+                    BCS,
+                    "admissionWebhooks: [ { ? } ] }",
+                    &["clientConfig"],
+                ),
+                (
+                    "admissionWebhooks[].clientConfig.",
+                    BCS,
+                    "admissionWebhooks: [ { clientConfig: { ? } } ] }",
+                    &[],
+                ),
+            ],
+        ),
+    ] {
+        let mut fields = BTreeSet::new();
+        for (prefix, start, rest, not_listed) in parts {
+            let mistakes = load_text("a.yaml", &with_unknown(&format!("{start}{rest}"))).unwrap_err();
+            let known = known(&mistakes)
+                .into_iter()
+                .filter(|field| !not_listed.contains(&field.as_str()));
+            fields.extend(known.map(|field| format!("{prefix}{field}")));
+        }
+        let mut listed: BTreeSet<String> = page
+            .first_column(heading)
+            .into_iter()
+            .map(str::to_owned)
+            .collect();
+        // Metadata that BCS and Kubernetes add to an object is accepted and ignored.
+        if heading.starts_with("BCS") {
+            listed.remove("metadata.name");
+            listed.remove("metadata.namespace");
+        }
+        // The format of a document is determined before its fields are read.
+        listed.retain(|field| fields.contains(field) || !["apiVersion", "kind"].contains(&field.as_str()));
+        fields.retain(|field| listed.contains(field) || !["apiVersion", "kind"].contains(&field.as_str()));
+        assert_eq!(listed, fields, "{heading}");
+    }
+}

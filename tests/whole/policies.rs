@@ -1,0 +1,157 @@
+//! Kubernetes' policies in CEL, and stages that are expressions: checked and run as a user would, from the examples of the
+//! pages.
+
+use std::{fs, path::Path};
+
+use admittance::{HookStatus, Host};
+use admittance_tests::{Admittance, Finished};
+use serde_json::{Value, json};
+
+/// The blocks of YAML on a page, in order.
+fn examples(page: &str) -> Vec<String> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(page);
+    let text = fs::read_to_string(page).unwrap();
+    let blocks = text.split("```yaml\n").skip(1);
+    blocks
+        .map(|block| block.split("```").next().unwrap().to_owned())
+        .collect()
+}
+
+fn deployment(replicas: u32, labels: &Value) -> Value {
+    json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": replicas},
+           "metadata": {"name": "web", "namespace": "shop", "labels": labels}})
+}
+
+/// Runs the program; names of files are taken from the directory.
+async fn admittance(directory: &Path, arguments: &[&str]) -> Finished {
+    let path = |argument: &&str| match argument.contains(['.', '/']) && !argument.contains('=') {
+        true => directory.join(argument).into_os_string(),
+        false => argument.into(),
+    };
+    Admittance::run(arguments.iter().map(path)).await.unwrap()
+}
+
+#[tokio::test]
+async fn policies_of_kubernetes_run_as_they_are() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let pages = examples("kubernetes-policies.md");
+    fs::create_dir(at.join("chains")).unwrap();
+    fs::write(at.join("chains/replicas.yaml"), &pages[0]).unwrap();
+    fs::write(at.join("chains/sidecar.yaml"), &pages[1]).unwrap();
+    let manifests = json!({"apiVersion": "v1", "kind": "List", "items": [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "limits", "namespace": "policies"}, "data": {"maxReplicas": "5"}},
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "labels": {"environment": "production"}}},
+    ]});
+    fs::write(at.join("manifests.json"), manifests.to_string()).unwrap();
+    let checked = admittance(at, &["check", "chains/"]).await;
+    assert_eq!(checked.code, Some(0), "{}{}", checked.stdout, checked.stderr);
+
+    let denied = "ValidatingAdmissionPolicy 'replica-limit' with binding 'production' denied request: ";
+    // (replicas, labels, arguments, exit code, whether the validations are evaluated, what is printed)
+    let cluster = ["--cluster", "manifests.json"];
+    for (replicas, labels, cluster, code, is_evaluated, expected) in [
+        (5, json!({}), &cluster[..], 0, true, ""),
+        (
+            6,
+            json!({}),
+            &cluster[..],
+            1,
+            true,
+            "at most 5 replicas are allowed",
+        ),
+        (6, json!({"exempt": "yes"}), &cluster[..], 0, false, ""),
+        (
+            6,
+            json!({}),
+            &["--namespace-label", "environment=test"][..],
+            0,
+            false,
+            "namespaceSelector does not match",
+        ),
+        (
+            5,
+            json!({}),
+            &["--namespace-label", "environment=production"][..],
+            1,
+            false,
+            "failed to configure binding: its parameters (v1/ConfigMap)",
+        ),
+    ] {
+        fs::write(
+            at.join("deployment.json"),
+            deployment(replicas, &labels).to_string(),
+        )
+        .unwrap();
+        let arguments = [
+            &["run", "chains/", "deployment.json", "--output", "json"][..],
+            cluster,
+        ]
+        .concat();
+        let ran = admittance(at, &arguments).await;
+        assert_eq!(
+            ran.code,
+            Some(code),
+            "{replicas} {labels}: {}{}",
+            ran.stdout,
+            ran.stderr
+        );
+        let text = format!("{}{}", ran.stdout, ran.stderr);
+        assert!(text.contains(expected), "{replicas} {labels}: {text}");
+        assert_eq!(text.contains(denied), code == 1, "{text}");
+        let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let note = json!({"stage": "production", "key": "replicas", "value": replicas.to_string()});
+        let notes: Vec<Value> = is_evaluated.then_some(note).into_iter().collect();
+        assert_eq!(report["auditAnnotations"], json!(notes), "{text}");
+    }
+
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "shop"},
+                     "spec": {"containers": [{"name": "web", "image": "web:1"}]}});
+    fs::write(at.join("pod.json"), pod.to_string()).unwrap();
+    let ran = admittance(at, &["run", "chains/", "pod.json", "--output", "json"]).await;
+    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+    for expected in [
+        "registry.example.com/proxy:1.2",
+        "example.com/proxy",
+        "restartPolicy",
+    ] {
+        assert!(ran.stdout.contains(expected), "{}", ran.stdout);
+    }
+}
+
+#[tokio::test]
+async fn a_stage_needs_no_module() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let page = examples("definitions.md");
+    let chain = page.iter().find(|text| text.contains("cel:")).unwrap();
+    fs::write(at.join("chain.yaml"), chain).unwrap();
+    let host = Host::builder()
+        .definitions(at.join("chain.yaml"))
+        .build()
+        .await
+        .unwrap();
+    let status = host.status();
+    let hooks: Vec<_> = status.chains[0]
+        .stages
+        .iter()
+        .map(|stage| stage.hook.clone())
+        .collect();
+    let cel = |expressions: &str| HookStatus::Cel {
+        expressions: expressions.to_owned(),
+    };
+    assert_eq!(hooks, [cel("1 mutation"), cel("1 validation")]);
+    for (replicas, code, expected) in [
+        (3, 0, r#""team": "unknown""#),
+        (6, 1, "at most 5 replicas are allowed, not 6"),
+    ] {
+        fs::write(
+            at.join("object.json"),
+            deployment(replicas, &json!({})).to_string(),
+        )
+        .unwrap();
+        let ran = admittance(at, &["run", "chain.yaml", "object.json", "--output", "json"]).await;
+        assert_eq!(ran.code, Some(code), "{}{}", ran.stdout, ran.stderr);
+        assert!(ran.stdout.contains(expected), "{}", ran.stdout);
+    }
+}
