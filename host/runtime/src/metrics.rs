@@ -127,7 +127,8 @@ fn failures_of(stage: &Stage, hook: &HookStatus) -> impl Iterator<Item = Failure
     FailureKind::ALL.iter().copied().filter(move |kind| match kind {
         FailureKind::Trap | FailureKind::Memory | FailureKind::CapabilityDenied => is_plugin,
         FailureKind::Unreachable | FailureKind::Tls | FailureKind::BadStatus => is_webhook,
-        FailureKind::NamespaceUnknown => has_labels,
+        // Expressions may read the namespace object.
+        FailureKind::NamespaceUnknown => has_labels || matches!(hook, HookStatus::Cel { .. }),
         FailureKind::Condition => has_conditions,
         _ => true,
     })
