@@ -71,6 +71,11 @@ impl Admittance {
                 command.env_remove(name);
             }
         }
+        // The stock plugins.
+        let rego = Artifacts::find().and_then(|artifacts| artifacts.component("rego"));
+        if let Some(directory) = rego.as_deref().ok().and_then(Path::parent) {
+            command.env("ADMITTANCE_PLUGINS", directory);
+        }
         command
     }
 

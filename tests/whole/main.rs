@@ -14,6 +14,7 @@ mod clusters;
 mod commands;
 mod demo;
 mod documents;
+mod gatekeeper;
 mod hostile;
 mod hot;
 mod house;

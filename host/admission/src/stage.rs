@@ -39,6 +39,9 @@ pub struct StageSpec {
     pub reinvocation: Reinvocation,
     /// What clients get instead of the message of a denial, which becomes a cause in its details.
     pub message: Option<Arc<str>>,
+    /// Whether the messages of denials name the policy themselves, so that clients get them without the names of stage
+    /// and chain before them.
+    pub names_itself: bool,
 }
 
 impl StageSpec {
@@ -60,6 +63,7 @@ impl StageSpec {
             side_effects: SideEffects::default(),
             reinvocation: Reinvocation::default(),
             message: None,
+            names_itself: false,
         }
     }
 

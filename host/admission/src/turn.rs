@@ -53,6 +53,7 @@ impl Turn<'_> {
         Step::Answered(match self.call(stage, deadline).await {
             Ok(response) => {
                 let response = response.with_message(stage.spec.message.as_deref());
+                let response = response.named_by(&stage.spec);
                 self.judge(phase, response.bounded(), deadline).await
             }
             Err(failure) => Err(failure),

@@ -35,6 +35,14 @@ impl Response {
         self
     }
 
+    /// The response, with the denial whole if the stage says that its messages are.
+    pub(crate) fn named_by(mut self, spec: &crate::StageSpec) -> Self {
+        if let Verdict::Deny(denial) = &mut self.verdict {
+            denial.is_whole |= spec.names_itself;
+        }
+        self
+    }
+
     /// The total size limit of audit annotations, keys and values, in bytes. kube-apiserver has no limit.
     pub const MAX_ANNOTATIONS: usize = 16 << 10;
 

@@ -1,4 +1,9 @@
-use std::{io, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use admittance_net::tls::TlsError;
 
@@ -9,7 +14,7 @@ use crate::{Digest, ModuleReference, OciReference, signature::SignatureError};
 #[non_exhaustive]
 pub enum Error {
     /// The module's file cannot be read.
-    #[error("module {path}: {source}", path = path.display())]
+    #[error("module {path}: {source}{advice}", path = path.display(), advice = advice(path))]
     ModuleUnreadable { path: PathBuf, source: Arc<io::Error> },
     /// The module is larger than the limit.
     #[error(
@@ -183,5 +188,15 @@ fn store_advice(error: &io::Error) -> &'static str {
             "; give the directory to the user that this program runs as (`chown`), or name another store directory"
         }
         _ => "",
+    }
+}
+
+/// What to do about a plugin that comes with the program and cannot be read.
+fn advice(path: &Path) -> &'static str {
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    if ModuleReference::stock(&name) == ModuleReference::File(path.to_owned()) {
+        "; it comes with the program: name the directory of its plugins in the environment variable ADMITTANCE_PLUGINS"
+    } else {
+        ""
     }
 }

@@ -6,6 +6,7 @@ mod pattern;
 mod report;
 mod request;
 mod stand;
+mod suite;
 
 use std::{
     path::{Component, Path, PathBuf},
@@ -28,7 +29,8 @@ use crate::{files, logging, project::Project, request_file};
 /// Run the cases of a plugin or a chain in the sandbox.
 ///
 /// A project in Rust, JavaScript or Python is built first, and its native tests run afterwards. Cases are YAML: a
-/// request, the settings, the objects of a cluster, and what is expected. Exits with 0 when all pass, with 1 when one
+/// request, the settings, the objects of a cluster, and what is expected. Suites of Gatekeeper (`kind: Suite`) are read
+/// as they are, also from the directories in a directory. Exits with 0 when all pass, with 1 when one
 /// fails, and with 2 when a case cannot be read.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -36,7 +38,7 @@ use crate::{files, logging, project::Project, request_file};
   admittance test chains/pods.yaml
   admittance test images.wasm --cases cases/ --run 'latest' --output junit")]
 pub(crate) struct Arguments {
-    /// The directory of a plugin's project, a plugin (.wasm), a chain file, or a directory of them.
+    /// The directory of a plugin's project, a plugin (.wasm), a chain file, a suite of Gatekeeper, or a directory of them.
     #[arg(value_name = "PROJECT|PLUGIN|CHAIN", default_value = ".")]
     subject: PathBuf,
     /// A file of cases, or a directory of them [default: the directory `tests` beside the plugin or chain, or in the
@@ -111,6 +113,10 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
 fn files_of_cases(arguments: &Arguments) -> Result<Vec<PathBuf>, String> {
     if !arguments.cases.is_empty() {
         return request_file::files_of(&arguments.cases);
+    }
+    let suites = suite::find(&arguments.subject)?;
+    if !suites.is_empty() {
+        return Ok(suites);
     }
     let directory = default_cases(&arguments.subject);
     match directory.is_dir() {

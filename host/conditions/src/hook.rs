@@ -53,6 +53,17 @@ pub struct Binding {
     pub failure_policy: FailurePolicy,
     /// Where the parameters come from.
     pub params: Option<Params>,
+    /// The constraint of a template of Gatekeeper, which is the parameters, and whose name is in messages.
+    pub constraint: Option<ConstraintBinding>,
+}
+
+/// A constraint of Gatekeeper.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConstraintBinding {
+    /// Its name.
+    pub name: String,
+    /// The object, as `params`.
+    pub object: Arc<Json>,
 }
 
 /// A policy that is applied to the requests of a stage.
@@ -147,6 +158,9 @@ impl PolicyHook {
         request: &Request,
         deadline: Deadline,
     ) -> Result<Result<Vec<Option<Json>>, String>, Failure> {
+        if let Some(constraint) = &self.binding.constraint {
+            return Ok(Ok(vec![Some(Json::clone(&constraint.object))]));
+        }
         let Some(params) = &self.binding.params else {
             return Ok(Ok(vec![None]));
         };

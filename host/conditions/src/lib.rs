@@ -46,7 +46,7 @@ mod variables;
 mod tests;
 
 pub use error::{ConditionError, ConditionFailure, FailedCondition};
-pub use hook::{Action, Binding, Params, ParamsMissing, PolicyHook, Which};
+pub use hook::{Action, Binding, ConstraintBinding, Params, ParamsMissing, PolicyHook, Which};
 pub use policy::{DenialReason, Policy, PolicyCompiler, PolicyExpression, Role, Validation};
 
 /// The cost limit of all conditions of a stage together: kube-apiserver's limit for a webhook.

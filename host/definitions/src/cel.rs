@@ -51,6 +51,31 @@ pub(crate) fn read_policy(fields: &mut Fields<'_>, params: bool, mistakes: &mut 
     read_expressions(fields, compiler, conditions, mistakes)
 }
 
+/// The expressions of a template of Gatekeeper, with the variables that it defines for all of them.
+pub(crate) fn read_template(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Policy {
+    const GIVEN: [(&str, &str); 2] = [
+        (
+            "anyObject",
+            "has(request.operation) && request.operation == 'DELETE' && object == null ? oldObject : object",
+        ),
+        (
+            "params",
+            "!has(params.spec) ? null : !has(params.spec.parameters) ? null : params.spec.parameters",
+        ),
+    ];
+    let mut compiler = PolicyCompiler::new(true);
+    let conditions = entries(fields, "matchConditions", mistakes);
+    let compile = |name: &str, text: &str| compiler.condition(name, text);
+    let conditions = conditions::read_with(&conditions, compile, mistakes);
+    for (name, text) in GIVEN {
+        let compiled = compiler.compile(Role::Variable, text);
+        if let Some(value) = fields.node().accept(compiled, mistakes) {
+            compiler.define(name, value);
+        }
+    }
+    read_expressions(fields, compiler, conditions, mistakes)
+}
+
 /// `variables`, `validations`, `auditAnnotations` and `mutations`.
 fn read_expressions(
     fields: &mut Fields<'_>,

@@ -8,6 +8,7 @@ use crate::{
     DefinitionSet, bcs,
     document::{self, Document, Location, Mistake, Mistakes, Node, quoted},
     form::{self, Form},
+    gatekeeper::{self, ConstraintDocument, Sync, TemplateDocument},
     kubernetes::{
         self,
         policy::{self, BindingDocument, PolicyDocument},
@@ -81,6 +82,9 @@ pub(crate) struct Chains {
     chains: Vec<ChainDefinition>,
     policies: Vec<PolicyDocument>,
     bindings: Vec<BindingDocument>,
+    templates: Vec<TemplateDocument>,
+    constraints: Vec<ConstraintDocument>,
+    syncs: Vec<Sync>,
     /// By what has the name, a chain or a binding, and its phase.
     names: HashMap<(&'static str, Phase, String), Location>,
     subjects: HashMap<bcs::Subject, Location>,
@@ -105,6 +109,10 @@ impl Chains {
         self.chains.retain(|chain| chain.source.file != file);
         self.policies.retain(|policy| policy.source.file != file);
         self.bindings.retain(|binding| binding.source.file != file);
+        self.templates.retain(|template| template.source.file != file);
+        self.constraints
+            .retain(|constraint| constraint.source.file != file);
+        self.syncs.retain(|sync| sync.source.file != file);
         self.names.retain(|_, location| location.file != file);
         self.subjects.retain(|_, location| location.file != file);
     }
@@ -116,6 +124,13 @@ impl Chains {
         }
         let of_policies = self.policies.iter().map(|policy| policy.chain(&self.bindings));
         self.chains.extend(of_policies);
+        for constraint in &self.constraints {
+            constraint.check(&self.templates, mistakes);
+        }
+        for template in &self.templates {
+            let chain = template.chain(&self.constraints, &self.syncs, mistakes);
+            self.chains.push(chain);
+        }
         self.chains
     }
 
@@ -137,6 +152,10 @@ impl Chains {
                 }
                 return;
             }
+            Form::Gatekeeper(document) => {
+                self.read_gatekeeper(document, root, mistakes);
+                return;
+            }
             Form::Native => native::read(root, mistakes),
             Form::Kubernetes(phase, version) => kubernetes::read(root, phase, version, mistakes),
             Form::Kubewarden(policy) => kubewarden::read(root, policy, mistakes),
@@ -149,6 +168,46 @@ impl Chains {
             && self.is_new("chain", chain.phase, &chain.name, root, mistakes)
         {
             self.chains.push(chain);
+        }
+    }
+
+    fn read_gatekeeper(
+        &mut self,
+        document: gatekeeper::Document,
+        root: &Node<'_>,
+        mistakes: &mut Mistakes,
+    ) {
+        let phase = Phase::Validating;
+        match document {
+            gatekeeper::Document::Template => {
+                if let Some(template) = gatekeeper::read_template(root, mistakes)
+                    && self.is_new("chain", phase, &template.name, root, mistakes)
+                {
+                    self.templates.push(template);
+                }
+            }
+            gatekeeper::Document::Constraint => {
+                if let Some(constraint) = gatekeeper::read_constraint(root, mistakes) {
+                    let name = format!("{}/{}", constraint.kind, constraint.name);
+                    if self.is_new("constraint", phase, &name, root, mistakes) {
+                        self.constraints.push(constraint);
+                    }
+                }
+            }
+            gatekeeper::Document::Config => {
+                if let Some(sync) = gatekeeper::read_config(root, mistakes)
+                    && self.is_new("Config", phase, "config", root, mistakes)
+                {
+                    self.syncs.push(sync);
+                }
+            }
+            gatekeeper::Document::SyncSet => {
+                if let Some((name, sync)) = gatekeeper::read_sync_set(root, mistakes)
+                    && self.is_new("SyncSet", phase, &name, root, mistakes)
+                {
+                    self.syncs.push(sync);
+                }
+            }
         }
     }
 

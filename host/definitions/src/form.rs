@@ -4,6 +4,7 @@ use admittance_admission::Phase;
 
 use crate::{
     document::{Document, Mistakes, Node, quoted},
+    gatekeeper::Document as Gatekeeper,
     kubernetes::Version,
     kubewarden::Policy,
 };
@@ -13,15 +14,17 @@ const BCS_RESOURCE: &str = "bkbcs.tencent.com/v2";
 const KUBERNETES: &str = "admissionregistration.k8s.io/v1";
 const KUBERNETES_BETA: &str = "admissionregistration.k8s.io/v1beta1";
 const KUBEWARDEN: &str = "policies.kubewarden.io/v1";
+const TEMPLATES: &str = "templates.gatekeeper.sh/";
 const KNOWN: &str = "write an AdmissionChain (admittance.dev/v1alpha1), a MutatingWebhookConfiguration, \
                      ValidatingWebhookConfiguration, MutatingAdmissionPolicy, ValidatingAdmissionPolicy or a binding of \
                      these (admissionregistration.k8s.io/v1), a ClusterAdmissionPolicy or AdmissionPolicy \
-                     (policies.kubewarden.io/v1), an admissionwebhook (v4) or an AdmissionWebhookConfiguration \
+                     (policies.kubewarden.io/v1), a ConstraintTemplate, a constraint, a Config or a SyncSet of Gatekeeper, an \
+                     admissionwebhook (v4) or an AdmissionWebhookConfiguration \
                      (bkbcs.tencent.com/v2)";
 
 /// The form of a kind of which API servers print lists, if the version is supported, and the version to write. None for
 /// other kinds.
-fn listed(kind: &str, version: &str) -> Option<(Option<Form>, &'static str)> {
+fn listed<'v>(kind: &str, version: &'v str) -> Option<(Option<Form>, &'v str)> {
     let kubernetes = |form: fn(Version) -> Form| {
         let version = match version {
             KUBERNETES => Some(Version::V1),
@@ -43,6 +46,14 @@ fn listed(kind: &str, version: &str) -> Option<(Option<Form>, &'static str)> {
         "ValidatingAdmissionPolicy" => kubernetes(|_| Form::Policy(Phase::Validating)),
         "MutatingAdmissionPolicyBinding" => kubernetes(|_| Form::Binding(Phase::Mutating)),
         "ValidatingAdmissionPolicyBinding" => kubernetes(|_| Form::Binding(Phase::Validating)),
+        "ConstraintTemplate" => {
+            let form = version.starts_with(TEMPLATES).then_some(Form::Gatekeeper(Gatekeeper::Template));
+            (form, "templates.gatekeeper.sh/v1")
+        }
+        // Other programs have kinds of these names.
+        "Config" if version.starts_with("config.gatekeeper.sh/") => (Some(Form::Gatekeeper(Gatekeeper::Config)), version),
+        "SyncSet" if version.starts_with("syncset.gatekeeper.sh/") => (Some(Form::Gatekeeper(Gatekeeper::SyncSet)), version),
+        _ if version.starts_with("constraints.gatekeeper.sh/") => (Some(Form::Gatekeeper(Gatekeeper::Constraint)), version),
         "ClusterAdmissionPolicy" => kubewarden(Policy::Cluster),
         "AdmissionPolicy" => kubewarden(Policy::Namespaced),
         _ => return None,
@@ -59,6 +70,7 @@ pub(crate) enum Form {
     /// The binding of such a policy.
     Binding(Phase),
     Kubewarden(Policy),
+    Gatekeeper(Gatekeeper),
     Bcs,
     BcsResource,
 }
@@ -76,6 +88,7 @@ impl Form {
             Self::Binding(Phase::Validating) => "ValidatingAdmissionPolicyBinding",
             Self::Kubewarden(Policy::Cluster) => "ClusterAdmissionPolicy",
             Self::Kubewarden(Policy::Namespaced) => "AdmissionPolicy",
+            Self::Gatekeeper(document) => document.kind(),
             Self::Bcs => "admissionwebhook",
             Self::BcsResource => "AdmissionWebhookConfiguration",
         }

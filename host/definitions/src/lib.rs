@@ -1,6 +1,6 @@
 //! Documents to chain definitions, with every mistake found at once.
 //!
-//! [`load`] reads files and directories. Six forms of document are known; all of them become the one
+//! [`load`] reads files and directories. Several forms of document are known; all of them become the one
 //! model, [`ChainDefinition`]:
 //!
 //! - `admittance.dev/v1alpha1` `AdmissionChain`, the native form;
@@ -11,7 +11,9 @@
 //! - `v4` `admissionwebhook`, the form of the BCS driver, as it is given to its API or printed by it;
 //! - `bkbcs.tencent.com/v2` `AdmissionWebhookConfiguration`, the same under `spec`, as BCS keeps it in
 //!   Kubernetes;
-//! - `policies.kubewarden.io/v1` `ClusterAdmissionPolicy` and `AdmissionPolicy`, policies of Kubewarden.
+//! - `policies.kubewarden.io/v1` `ClusterAdmissionPolicy` and `AdmissionPolicy`, policies of Kubewarden;
+//! - `ConstraintTemplate`, constraints, `Config` and `SyncSet` of Gatekeeper: a chain for a template, and a stage of it for
+//!   each constraint.
 //!
 //! Definitions are kept in a [`DefinitionStore`]: files, or a database that several programs share. A
 //! [`DefinitionSet`] holds the texts of all stores as they were at one moment, and makes a checked [`Change`] of them.
@@ -29,6 +31,7 @@ mod client;
 mod conditions;
 pub mod document;
 mod form;
+mod gatekeeper;
 mod identity;
 mod kubernetes;
 mod kubewarden;
@@ -37,6 +40,7 @@ mod names;
 mod native;
 mod plugin;
 mod redact;
+mod rego;
 mod rules;
 mod selectors;
 mod set;

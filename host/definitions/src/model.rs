@@ -1,4 +1,8 @@
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use admittance_admission::{
     Authorizer, ClusterReader, Digest, Grants, Hook, Matcher, ModuleReference, Operation, Phase, Protocol,
@@ -153,6 +157,8 @@ pub struct PluginDefinition {
     /// How often `source` is resolved again: 10 s to 7 days; none means never. Only where another module
     /// can come of it: `source` is https or oci, and no digest pins it.
     pub refresh: Option<Duration>,
+    /// Files that the settings were read from, besides the definition: a change of one is a change of the settings.
+    pub read_from: Vec<PathBuf>,
 }
 
 impl PluginDefinition {
@@ -165,6 +171,7 @@ impl PluginDefinition {
             allow: Grants::default(),
             memory: None,
             refresh: None,
+            read_from: Vec::new(),
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     Location, cel, client, conditions,
     document::{Fields, Mistakes, Node, quoted, readers},
     model::{ChainDefinition, HookDefinition, StageDefinition, WebhookDefinition},
-    names, plugin, rules,
+    names, plugin, rego, rules,
     selectors::{self, Syntax},
 };
 
@@ -137,15 +137,16 @@ pub(crate) fn read_stage_name(
 }
 
 fn read_hook(fields: &mut Fields<'_>, phase: Phase, mistakes: &mut Mistakes) -> Option<HookDefinition> {
-    let mut hooks = fields.present(&["plugin", "webhook", "cel"]);
+    let mut hooks = fields.present(&["plugin", "webhook", "cel", "rego"]);
     let read = |(name, node): (&str, Node<'_>), mistakes: &mut Mistakes| match name {
         "plugin" => plugin::read(&node, mistakes).map(HookDefinition::Plugin),
         "webhook" => read_webhook(&node, mistakes).map(HookDefinition::Webhook),
+        "rego" => rego::read(&node, mistakes).map(HookDefinition::Plugin),
         _ => cel::read(&node, phase, mistakes).map(HookDefinition::Cel),
     };
     match hooks.len() {
         0 => {
-            let fix = "write `plugin`, `webhook` or `cel`";
+            let fix = "write `plugin`, `webhook`, `cel` or `rego`";
             fields.node().wrong("the stage calls nothing", fix, mistakes);
             None
         }

@@ -10,6 +10,7 @@ use serde_json::Value as Json;
 use crate::{
     InvalidShare, Location, Share,
     document::{self, Fields, Mistakes, Node, quoted, readers},
+    rego,
     model::{CandidateDefinition, HookDefinition, PluginDefinition, WebhookDefinition},
 };
 
@@ -131,6 +132,10 @@ impl Written {
             allow: allow.clone(),
             memory: self.memory.or(defaults.memory),
             refresh: self.refresh,
+            read_from: match self.settings {
+                Some(_) => Vec::new(),
+                None => defaults.read_from.clone(),
+            },
         }
     }
 }
@@ -197,18 +202,23 @@ pub fn setting_location(stage: &Location, of_candidate: bool, pointer: &str) -> 
         .flatten()
         .or_else(|| child(&child(&stage, "plugin")?, "settings"))
         // Of a policy.
-        .or_else(|| child(&child(&stage, "spec")?, "settings"));
+        .or_else(|| child(&child(&stage, "spec")?, "settings"))
+        .or_else(|| rego::settings(&stage));
     let mut node = settings?;
     for part in pointer.split('/').skip(1) {
         let part = part.replace("~1", "/").replace("~0", "~");
-        let Some(next) = child(&node, &part) else { break };
+        // The settings of a policy in Rego are read from either.
+        let other = || (part == "rego").then(|| child(&node, "text").or_else(|| child(&node, "file")));
+        let Some(next) = child(&node, &part).or_else(|| other().flatten()) else {
+            break;
+        };
         node = next;
     }
     Some(node.location())
 }
 
 /// The value of this key, or the entry of a list with this index. Keys of BCS' documents may be in any case.
-fn child<'a>(node: &Node<'a>, key: &str) -> Option<Node<'a>> {
+pub(crate) fn child<'a>(node: &Node<'a>, key: &str) -> Option<Node<'a>> {
     let children = node.children();
     let exact = children.iter().find(|(name, _)| *name == Some(key));
     let any_case = || {

@@ -360,10 +360,11 @@ fn stage_plugins(stage: &StageDefinition) -> impl Iterator<Item = &PluginDefinit
     plugin.into_iter().chain(candidate)
 }
 
-/// The files of this plugin: its module, and the signatures next to it.
+/// The files of this plugin: those that its settings were read from, its module, and the signatures next to it.
 fn files(plugin: &PluginDefinition) -> Vec<PathBuf> {
+    let mut files = plugin.read_from.clone();
     let ModuleReference::File(path) = &plugin.source else {
-        return Vec::new();
+        return files;
     };
     let beside = |ending: &&str| {
         let mut name = OsString::from(path);
@@ -371,5 +372,7 @@ fn files(plugin: &PluginDefinition) -> Vec<PathBuf> {
         PathBuf::from(name)
     };
     let signatures = SIGNATURE_SUFFIXES.iter().map(beside);
-    std::iter::once(path.clone()).chain(signatures).collect()
+    files.push(path.clone());
+    files.extend(signatures);
+    files
 }

@@ -167,6 +167,12 @@ async fn the_schema_of_chains_has_the_fields_that_are_read() {
             "spec.stages.webhook.service.",
             stage("webhook: { service: { ? } } } ] }"),
         ),
+        ("spec.stages.rego.", stage("rego: { ? } } ] }")),
+        ("spec.stages.rego.allow.", stage("rego: { allow: { ? } } } ] }")),
+        (
+            "spec.stages.rego.allow.http.",
+            stage("rego: { allow: { http: [ { ? } ] } } } ] }"),
+        ),
         ("spec.stages.cel.", stage("cel: { ? } } ] }")),
         (
             "spec.stages.cel.variables.",

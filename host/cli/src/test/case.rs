@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use admittance::admission::{FailureKind, Grants, Request};
+use admittance::admission::{ClusterKind, FailureKind, Grants, Request};
 use admittance_cluster::Manifests;
 use admittance_definitions::{
     Location, Mistakes,
@@ -15,7 +15,11 @@ use admittance_definitions::{
 use admittance_dialect::Dialect;
 use serde_json::{Map, Value};
 
-use super::{pattern::Pattern, request};
+use super::{
+    pattern::Pattern,
+    request,
+    suite::{self, Assertion},
+};
 use crate::{
     request_file,
     surroundings::{Surroundings, http_answers},
@@ -29,7 +33,19 @@ pub(super) struct Case {
     pub(super) hooks: Hooks,
     pub(super) surroundings: Surroundings,
     pub(super) request: Request,
-    pub(super) expected: Expected,
+    pub(super) expected: Expectation,
+}
+
+/// What is expected of a case.
+#[derive(Debug)]
+pub(super) enum Expectation {
+    /// Of the outcome.
+    Outcome(Box<Expected>),
+    /// Of a constraint, in a suite of Gatekeeper.
+    Violations {
+        constraint: String,
+        assertions: Vec<Assertion>,
+    },
 }
 
 /// What is tested, unless a case names something else.
@@ -49,6 +65,12 @@ pub(super) enum Hooks {
         allow: Grants,
     },
     Chains(Vec<PathBuf>),
+    /// Constraints of a template of Gatekeeper, and the kinds of objects that it may read.
+    Constraints {
+        template: PathBuf,
+        constraints: Vec<PathBuf>,
+        kinds: Vec<ClusterKind>,
+    },
 }
 
 /// The expectations of a case. What is `None` is not checked.
@@ -110,6 +132,9 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn file(&mut self, root: &Node<'_>) -> Option<Vec<Case>> {
+        if suite::is(root) {
+            return suite::read(root, self.mistakes);
+        }
         let mut fields = root.object(self.mistakes)?;
         let scene = self.scene(&mut fields, &Scene::default());
         let fix = "list the cases, each with `name`, `request` and `expect`";
@@ -139,7 +164,7 @@ impl Reader<'_> {
             hooks: hooks?,
             surroundings: scene.surroundings.or(recorded),
             request: request?,
-            expected: expected?,
+            expected: Expectation::Outcome(Box::new(expected?)),
         })
     }
 

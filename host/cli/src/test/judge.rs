@@ -3,7 +3,10 @@
 use admittance::admission::{Decision, Object, Outcome, StageResult, TraceRow};
 use serde_json::{Map, Value};
 
-use super::case::{Case, Expected};
+use super::{
+    case::{Case, Expectation, Expected},
+    suite,
+};
 use crate::output::diff;
 
 /// An expectation that is not met.
@@ -36,6 +39,16 @@ impl Failure {
 
 /// The expectations that are not met.
 pub(super) fn judge(case: &Case, outcome: &Outcome) -> Vec<Failure> {
+    match &case.expected {
+        Expectation::Outcome(expected) => of_outcome(expected, outcome),
+        Expectation::Violations {
+            constraint,
+            assertions,
+        } => suite::judge(constraint, assertions, outcome),
+    }
+}
+
+fn of_outcome(expected: &Expected, outcome: &Outcome) -> Vec<Failure> {
     let Expected {
         allowed,
         message,
@@ -46,7 +59,7 @@ pub(super) fn judge(case: &Case, outcome: &Outcome) -> Vec<Failure> {
         patch,
         object,
         fields,
-    } = &case.expected;
+    } = expected;
     let mut failures: Vec<_> = decision(*allowed, outcome).into_iter().collect();
     if let (Decision::Refused(refusal), false) = (&outcome.decision, *allowed) {
         let text = refusal.to_string();

@@ -1,13 +1,22 @@
 //! The environment of cases: the tables of their hooks, and what the plugins of the current case find.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
-use admittance::{HostBuilder, Table, admission::Outcome, definitions::ChainDefinition};
+use admittance::{
+    HostBuilder, Table,
+    admission::{ClusterKind, Matcher, Outcome, ResourcePattern},
+    definitions::{self, ChainDefinition},
+};
 use admittance_driver::Config;
 use admittance_net::causes;
+use serde_json::json;
 
 use super::{
-    case::{Case, Hooks},
+    case::{Case, Expectation, Hooks},
     judge::Failure,
 };
 use crate::{host, replay, report::Unmatched, surroundings::Current};
@@ -43,7 +52,11 @@ impl Stand {
         let table = self.table(&case.hooks).await;
         let table = table.map_err(|message| Failure::new("hooks", message))?;
         self.surroundings.set(case.surroundings.clone());
-        let is_expected = case.expected.stages.as_ref().is_some_and(Vec::is_empty);
+        let is_expected = match &case.expected {
+            Expectation::Outcome(expected) => expected.stages.as_ref().is_some_and(Vec::is_empty),
+            // A constraint that does not match has no violations.
+            Expectation::Violations { .. } => true,
+        };
         if !is_expected && !table.chains().any(|chain| chain.matches(&case.request)) {
             let whys = table
                 .chains()
@@ -77,6 +90,11 @@ impl Stand {
                 allow.clone(),
             )],
             Hooks::Chains(paths) => replay::load(paths, self.may_call_webhooks)?,
+            Hooks::Constraints {
+                template,
+                constraints,
+                kinds,
+            } => of_template(template, constraints, kinds)?,
         };
         let config = self.config.as_ref();
         let builder = host::builder(config, self.store.clone())
@@ -85,4 +103,36 @@ impl Stand {
         let builder = definitions.into_iter().fold(builder, HostBuilder::definition);
         Ok(builder.build().await?.table())
     }
+}
+
+/// The chain of a template, for every operation: in a suite, no webhook is registered for some of them. It may read
+/// these kinds.
+fn of_template(
+    template: &Path,
+    constraints: &[PathBuf],
+    kinds: &[ClusterKind],
+) -> crate::Result<Vec<ChainDefinition>> {
+    let gvks = kinds.iter().map(|kind| {
+        let (group, version) = kind.api_version().rsplit_once('/').unwrap_or(("", kind.api_version()));
+        json!({"group": group, "version": version, "kind": kind.kind()})
+    });
+    let sync = json!({
+        "apiVersion": "syncset.gatekeeper.sh/v1alpha1",
+        "kind": "SyncSet",
+        "metadata": {"name": "suite"},
+        "spec": {"gvks": gvks.collect::<Vec<_>>()},
+    });
+    let mut file = tempfile::Builder::new().suffix(".json").tempfile()?;
+    file.write_all(sync.to_string().as_bytes())?;
+    let mut paths = vec![template.to_owned(), file.path().to_owned()];
+    paths.extend_from_slice(constraints);
+    let mut chains = definitions::load(&paths)?;
+    for chain in &mut chains {
+        let of_stages = chain.stages.iter_mut().flat_map(|stage| &mut stage.spec.rules);
+        for rule in chain.rules.iter_mut().chain(of_stages) {
+            rule.operations = Matcher::Any;
+            rule.resources = vec![ResourcePattern::everything()];
+        }
+    }
+    Ok(chains)
 }

@@ -56,6 +56,11 @@ impl PolicyHook {
             .into_iter()
             .map(|(key, values)| (key, values.join(", ")))
             .collect();
+        if let Some(constraint) = &self.binding.constraint {
+            objections.extend(refusals);
+            self.answer_of(&constraint.name, objections, &mut response);
+            return Ok(response);
+        }
         let Some(names) = &self.binding.names else {
             // A stage of a native chain. An expression that fails does not undo the denial of another.
             let (failed, denied): (Vec<_>, Vec<_>) = objections
@@ -86,6 +91,24 @@ impl PolicyHook {
             None => replaced(request, object),
         };
         Ok(response)
+    }
+
+    /// The response for a constraint, in the words of Gatekeeper.
+    fn answer_of(&self, constraint: &str, mut objections: Vec<Objection>, response: &mut Response) {
+        if self.binding.failure_policy == FailurePolicy::Ignore {
+            objections.retain(|objection| !objection.failed);
+        }
+        let messages = objections.iter().map(|objection| format!("[{constraint}] {}", objection.message));
+        let messages: Vec<String> = messages.collect();
+        if messages.is_empty() {
+            return;
+        }
+        if self.binding.actions.contains(&Action::Deny) {
+            response.verdict = Verdict::Deny(Denial::forbidden(messages.join("\n")));
+        }
+        if self.binding.actions.contains(&Action::Warn) {
+            response.warnings.extend(messages);
+        }
     }
 
     /// Warnings and the note for the audit log, as the binding asks for them.

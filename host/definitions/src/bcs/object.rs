@@ -185,7 +185,8 @@ impl StoredDefinition {
             | Form::Kubernetes(..)
             | Form::Policy(_)
             | Form::Binding(_)
-            | Form::Kubewarden(_) => None,
+            | Form::Kubewarden(_)
+            | Form::Gatekeeper(_) => None,
         })
     }
 
@@ -216,7 +217,12 @@ fn object(form: Form, root: &Node<'_>) -> Option<BcsObject> {
             }
             spec
         }
-        Form::Native | Form::Kubernetes(..) | Form::Policy(_) | Form::Binding(_) | Form::Kubewarden(_) => {
+        Form::Native
+        | Form::Kubernetes(..)
+        | Form::Policy(_)
+        | Form::Binding(_)
+        | Form::Kubewarden(_)
+        | Form::Gatekeeper(_) => {
             return None;
         }
     };

@@ -294,6 +294,7 @@ impl PolicyDocument {
                     which: at.which,
                     missing: at.missing,
                 }),
+                constraint: None,
             },
         });
         StageDefinition {

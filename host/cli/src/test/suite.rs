@@ -1,0 +1,389 @@
+//! Suites of Gatekeeper, as its program `gator` runs them: cases of templates with their constraints.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use admittance::admission::{ClusterKind, Object, Outcome, Request, StageResult};
+use admittance_cluster::Manifests;
+use admittance_definitions::{
+    Mistakes,
+    document::{self, Fields, Node, readers},
+};
+use admittance_dialect::read_review;
+use regex::Regex;
+use serde_json::{Map, Value, json};
+
+use super::{
+    case::{Case, Expectation, Hooks},
+    judge::Failure,
+};
+use crate::{
+    files,
+    request_file::{self, ObjectArguments},
+    surroundings::Surroundings,
+};
+
+/// The kind and the group of suites.
+const KIND: &str = "Suite";
+const GROUP: &str = "test.gatekeeper.sh/";
+
+/// What is expected of the violations of a constraint.
+#[derive(Debug)]
+pub(super) struct Assertion {
+    violations: Violations,
+    /// The pattern of the messages that count.
+    message: Option<Regex>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Violations {
+    Some,
+    None,
+    Number(usize),
+}
+
+/// The suites at this path: the file itself, or those in the directory and the directories in it.
+pub(super) fn find(path: &Path) -> Result<Vec<PathBuf>, String> {
+    if !path.is_dir() {
+        return Ok(if is_suite(path) { vec![path.to_owned()] } else { Vec::new() });
+    }
+    let listed = fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let mut entries: Vec<PathBuf> = listed.map_err(files::at(path))?.iter().map(fs::DirEntry::path).collect();
+    entries.sort();
+    let mut suites = Vec::new();
+    for entry in entries {
+        let name = entry.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let is_link = entry.is_symlink();
+        if !name.starts_with('.') && !(is_link && entry.is_dir()) {
+            suites.extend(find(&entry)?);
+        }
+    }
+    Ok(suites)
+}
+
+/// Whether a file is likely a suite; a mistake in it is found when it is read.
+fn is_suite(path: &Path) -> bool {
+    let is_yaml = path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
+    is_yaml
+        && fs::read_to_string(path).is_ok_and(|text| {
+            let mut lines = text.lines().map(str::trim);
+            text.contains(GROUP) && lines.any(|line| line == "kind: Suite")
+        })
+}
+
+/// Whether this is the root of a suite.
+pub(super) fn is(root: &Node<'_>) -> bool {
+    let value = root.json();
+    let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
+    text("kind") == KIND && text("apiVersion").starts_with(GROUP)
+}
+
+/// A test of a suite.
+struct Test {
+    name: String,
+    template: PathBuf,
+    constraint: PathBuf,
+    /// The name of the constraint.
+    constrains: String,
+    cases: Vec<SuiteCase>,
+}
+
+struct SuiteCase {
+    name: String,
+    location: admittance_definitions::Location,
+    request: Request,
+    inventory: Vec<Value>,
+    assertions: Vec<Assertion>,
+}
+
+/// The cases of a suite.
+pub(super) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Case>> {
+    let mut fields = root.object(mistakes)?;
+    fields.ignore(&["apiVersion", "kind", "metadata"]);
+    let skip = fields.get_or_default("skip", Node::boolean, mistakes);
+    let fix = "list the tests, each with `name`, `template`, `constraint` and `cases`";
+    let tests = fields.get_required("tests", fix, Node::list, mistakes);
+    fields.finish(mistakes);
+    let tests: Vec<Test> = tests?.iter().filter_map(|test| read_test(test, mistakes)).collect();
+    if skip {
+        return Some(Vec::new());
+    }
+    let groups = grouped(&tests);
+    let mut cases = Vec::new();
+    for (test, hooks) in tests.into_iter().zip(groups) {
+        for case in test.cases {
+            let cluster = match Manifests::new(case.inventory) {
+                Ok(cluster) => cluster,
+                Err(error) => {
+                    root.wrong(format!("{}: {error}", case.name), "correct its `inventory`", mistakes);
+                    continue;
+                }
+            };
+            cases.push(Case {
+                name: format!("{}: {}", test.name, case.name),
+                location: case.location,
+                hooks: hooks.clone(),
+                surroundings: Surroundings {
+                    cluster: Some(cluster),
+                    http: None,
+                },
+                request: case.request,
+                expected: Expectation::Violations {
+                    constraint: test.constrains.clone(),
+                    assertions: case.assertions,
+                },
+            });
+        }
+    }
+    Some(cases)
+}
+
+/// The hooks of each test. Tests of one template whose constraints have different names share them, since preparing a
+/// template takes seconds.
+fn grouped(tests: &[Test]) -> Vec<Hooks> {
+    let mut groups: Vec<(&Path, Vec<&Test>)> = Vec::new();
+    let mut of_tests = Vec::new();
+    for test in tests {
+        let fits = |(template, members): &(&Path, Vec<&Test>)| {
+            *template == test.template
+                && members
+                    .iter()
+                    .all(|member| member.constrains != test.constrains || member.constraint == test.constraint)
+        };
+        let index = match groups.iter().position(fits) {
+            Some(index) => index,
+            None => {
+                groups.push((&test.template, Vec::new()));
+                groups.len() - 1
+            }
+        };
+        if let Some((_, members)) = groups.get_mut(index) {
+            members.push(test);
+        }
+        of_tests.push(index);
+    }
+    let hooks: Vec<Hooks> = groups.iter().map(|(template, members)| hooks(template, members)).collect();
+    of_tests.into_iter().filter_map(|index| hooks.get(index).cloned()).collect()
+}
+
+fn hooks(template: &Path, members: &[&Test]) -> Hooks {
+    let mut constraints: Vec<PathBuf> = members.iter().map(|test| test.constraint.clone()).collect();
+    constraints.sort();
+    constraints.dedup();
+    let objects = members.iter().flat_map(|test| &test.cases).flat_map(|case| &case.inventory);
+    let mut kinds: Vec<ClusterKind> = objects
+        .filter_map(|object| {
+            let text = |name: &str| object.get(name)?.as_str();
+            Some(ClusterKind::new(text("apiVersion")?, text("kind")?))
+        })
+        .collect();
+    kinds.sort();
+    kinds.dedup();
+    Hooks::Constraints {
+        template: template.to_owned(),
+        constraints,
+        kinds,
+    }
+}
+
+fn read_test(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Test> {
+    let mut fields = node.object(mistakes)?;
+    let name = fields.get_required("name", "name the test", readers::text, mistakes);
+    let template = fields.get_required("template", "name the file of the template", Node::file, mistakes);
+    let constraint = fields.required("constraint", "name the file of the constraint", mistakes);
+    let path = constraint.as_ref().and_then(|node| node.file(mistakes));
+    let skip = fields.get_or_default("skip", Node::boolean, mistakes);
+    let why = "expansion templates are not supported";
+    fields.refuse("expansion", why, "remove it", mistakes);
+    let why = "a test of an invalid template is not supported";
+    fields.refuse("invalid", why, "check the template with `admittance check`", mistakes);
+    let cases = fields.get("cases", Vec::new(), Node::list, mistakes);
+    fields.finish(mistakes);
+    if skip {
+        return None;
+    }
+    let cases = cases.iter().filter_map(|case| read_case(case, mistakes)).collect();
+    let path = path?;
+    let object = document::read_one(&path, mistakes)?.root().json();
+    let constrains = object.pointer("/metadata/name").and_then(Value::as_str);
+    if constrains.is_none() {
+        let message = format!("{} is no constraint: it has no name", path.display());
+        constraint?.wrong(message, "write `metadata: { name: ... }` in it", mistakes);
+    }
+    Some(Test {
+        name: name?,
+        template: template?,
+        constraint: path,
+        constrains: constrains?.to_owned(),
+        cases,
+    })
+}
+
+fn read_case(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<SuiteCase> {
+    let mut fields = node.object(mistakes)?;
+    let name = fields.get_required("name", "name the case", readers::text, mistakes);
+    let skip = fields.get_or_default("skip", Node::boolean, mistakes);
+    let read = |node: &Node<'_>, mistakes: &mut Mistakes| {
+        let path = node.file(mistakes)?;
+        let object = document::read_one(&path, mistakes)?.root().json();
+        node.accept(request(object), mistakes)
+    };
+    let request = fields.get_required("object", "name the file of the object", read, mistakes);
+    let mut inventory = Vec::new();
+    for file in fields.get("inventory", Vec::new(), Node::list, mistakes) {
+        if let Some(path) = file.file(mistakes) {
+            inventory.extend(file.accept(request_file::manifests(&[path]), mistakes).unwrap_or_default());
+        }
+    }
+    let assertions = assertions(&mut fields, mistakes);
+    fields.finish(mistakes);
+    if skip {
+        return None;
+    }
+    Some(SuiteCase {
+        name: name?,
+        location: node.location(),
+        request: request?,
+        inventory,
+        assertions,
+    })
+}
+
+fn assertions(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Vec<Assertion> {
+    let mut assertions = Vec::new();
+    for entry in fields.get("assertions", Vec::new(), Node::list, mistakes) {
+        let Some(mut fields) = entry.object(mistakes) else {
+            continue;
+        };
+        let violations = fields.get("violations", Violations::Some, read_violations, mistakes);
+        let read = readers::parse_with(|text: &str| Regex::new(text));
+        let message = fields.get_optional("message", read, mistakes);
+        fields.finish(mistakes);
+        assertions.push(Assertion { violations, message });
+    }
+    assertions
+}
+
+fn read_violations(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Violations> {
+    match node.json() {
+        Value::Bool(true) => return Some(Violations::Some),
+        Value::Bool(false) => return Some(Violations::None),
+        Value::Number(number) => {
+            if let Some(number) = number.as_u64().and_then(|number| usize::try_from(number).ok()) {
+                return Some(Violations::Number(number));
+            }
+        }
+        Value::String(text) if text == "yes" => return Some(Violations::Some),
+        Value::String(text) if text == "no" => return Some(Violations::None),
+        _ => {}
+    }
+    node.wrong("it is no number of violations", "write yes, no, or how many", mistakes);
+    None
+}
+
+/// The request for an object, or that of an AdmissionReview of which only some fields are written.
+fn request(object: Value) -> Result<Request, String> {
+    if object.get("kind").and_then(Value::as_str) == Some("AdmissionReview") {
+        let review = completed(object)?;
+        let review = read_review(review.to_string().as_bytes()).map_err(|error| error.to_string())?;
+        return Ok(review.request);
+    }
+    let object = Object::from_value(object).ok_or("the file holds no object")?;
+    let arguments = ObjectArguments {
+        operation: None,
+        resource: None,
+        namespace: None,
+    };
+    Ok(request_file::from_object(object, &arguments))
+}
+
+/// The review with what an API server always sends.
+fn completed(mut review: Value) -> Result<Value, String> {
+    let request = review.get_mut("request").and_then(Value::as_object_mut);
+    let request = request.ok_or("the AdmissionReview has no request")?;
+    let described = |request: &Map<String, Value>| {
+        let object = ["object", "oldObject"].iter().find_map(|name| request.get(*name).filter(|o| o.is_object()));
+        object.cloned().and_then(Object::from_value)
+    };
+    if let Some(object) = described(request) {
+        let arguments = ObjectArguments {
+            operation: None,
+            resource: None,
+            namespace: None,
+        };
+        let of_object = request_file::from_object(object, &arguments);
+        let (kind, resource) = (&of_object.kind, &of_object.resource);
+        let mut given = |name: &str, value: Value| drop(request.entry(name).or_insert(value));
+        given("kind", json!({"group": kind.group, "version": kind.version, "kind": kind.kind}));
+        given(
+            "resource",
+            json!({"group": resource.group, "version": resource.version, "resource": resource.resource}),
+        );
+        given("name", of_object.name.clone().into());
+        if let Some(namespace) = &of_object.namespace {
+            given("namespace", namespace.clone().into());
+        }
+    }
+    let mut given = |name: &str, value: Value| drop(request.entry(name).or_insert(value));
+    given("uid", "suite".into());
+    given("operation", "CREATE".into());
+    given("userInfo", json!({}));
+    if let Value::Object(review) = &mut review {
+        review.insert("apiVersion".to_owned(), "admission.k8s.io/v1".into());
+    }
+    Ok(review)
+}
+
+/// The assertions that are not met.
+pub(super) fn judge(constraint: &str, assertions: &[Assertion], outcome: &Outcome) -> Vec<Failure> {
+    let mut messages = Vec::new();
+    let prefix = format!("[{constraint}] ");
+    let mut take = |text: &str| {
+        let text = text.strip_prefix(&prefix).unwrap_or(text);
+        messages.extend(text.split(&format!("\n{prefix}")).map(str::to_owned));
+    };
+    for row in outcome.trace.iter().filter(|row| &*row.stage == constraint) {
+        match &row.result {
+            StageResult::Denied(denial) => take(&denial.message),
+            StageResult::Failed { failure, .. } => {
+                return vec![Failure::new("failure", failure.message.clone())];
+            }
+            _ => {}
+        }
+    }
+    // Those of a constraint that only warns.
+    if messages.is_empty() {
+        let warnings = outcome.warnings.iter().filter(|warning| warning.starts_with(&prefix));
+        messages.extend(warnings.filter_map(|warning| Some(warning.strip_prefix(&prefix)?.to_owned())));
+    }
+    assertions.iter().filter_map(|assertion| assertion.unmet(&messages)).collect()
+}
+
+impl Assertion {
+    fn unmet(&self, messages: &[String]) -> Option<Failure> {
+        let counts = |message: &&String| self.message.as_ref().is_none_or(|pattern| pattern.is_match(message));
+        let found = messages.iter().filter(counts).count();
+        let (is_met, expected) = match self.violations {
+            Violations::Some => (found > 0, "at least one".to_owned()),
+            Violations::None => (found == 0, "none".to_owned()),
+            Violations::Number(number) => (found == number, number.to_string()),
+        };
+        if is_met {
+            return None;
+        }
+        let of = match &self.message {
+            Some(pattern) => format!(" with a message like /{pattern}/"),
+            None => String::new(),
+        };
+        let all = match messages {
+            [] => String::new(),
+            messages => format!("; the messages are:\n{}", messages.join("\n")),
+        };
+        Some(Failure::new(
+            "violations",
+            format!("expected {expected}{of}, and there are {found}{all}"),
+        ))
+    }
+}

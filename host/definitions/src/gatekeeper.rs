@@ -1,0 +1,41 @@
+//! Gatekeeper: `ConstraintTemplate`, its constraints, and what of the cluster is kept for them (`Config`, `SyncSet`).
+//!
+//! A template is a chain, and each of its constraints is a stage of it. A template in CEL is evaluated by the host, one in
+//! Rego by the stock plugin `rego`: its stages share one configured module, since the settings hold all constraints and
+//! each stage names its own.
+
+mod constraint;
+mod matching;
+mod schema;
+mod sync;
+mod template;
+
+pub(crate) use self::{
+    constraint::{ConstraintDocument, read as read_constraint},
+    sync::{Sync, read_config, read_sync_set},
+    template::{TemplateDocument, read as read_template},
+};
+
+/// The documents that are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Document {
+    Template,
+    /// Its kind is that of its template.
+    Constraint,
+    Config,
+    SyncSet,
+}
+
+impl Document {
+    pub(crate) fn kind(self) -> &'static str {
+        match self {
+            Self::Template => "ConstraintTemplate",
+            Self::Constraint => "constraint",
+            Self::Config => "Config",
+            Self::SyncSet => "SyncSet",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+//! `spec.match` of a constraint, as rules, selectors and conditions of a stage.
+
+use admittance_admission::{
+    LabelSelector, MatchConditions, MatchPolicy, Matcher, Operation, ResourcePattern, Rule, Scope,
+};
+use admittance_conditions::{CelConditions, MatchCondition};
+
+use crate::{
+    document::{Mistakes, Node, quoted, readers},
+    model::any_rule,
+    selectors::{self, Syntax},
+};
+
+/// The resources with which Gatekeeper registers its webhook.
+const RESOURCES: [&str; 16] = [
+    "*",
+    "pods/ephemeralcontainers",
+    "pods/exec",
+    "pods/log",
+    "pods/eviction",
+    "pods/portforward",
+    "pods/proxy",
+    "pods/attach",
+    "pods/binding",
+    "deployments/scale",
+    "replicasets/scale",
+    "statefulsets/scale",
+    "replicationcontrollers/scale",
+    "services/proxy",
+    "nodes/proxy",
+    "services/status",
+];
+
+/// The namespace of a request; of a Namespace, its own name. Empty for other cluster-wide objects.
+const NAMESPACE: &str = "(request.kind.kind == 'Namespace' && request.kind.group == '' ? \
+                         (has(request.name) ? request.name : '') : \
+                         (has(request.namespace) ? request.namespace : ''))";
+
+/// The name of the object, or the beginning of the name that it is given.
+const NAME: &str = "(has(request.name) ? request.name : \
+                    object != null && has(object.metadata) && has(object.metadata.generateName) ? \
+                    object.metadata.generateName : '')";
+
+/// `match` of a constraint.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Match {
+    /// Groups and kinds; empty for all.
+    kinds: Vec<(Matcher<String>, Matcher<String>)>,
+    scope: Scope,
+    namespaces: Vec<String>,
+    excluded_namespaces: Vec<String>,
+    pub(super) labels: LabelSelector,
+    pub(super) namespace_labels: LabelSelector,
+    name: Option<String>,
+}
+
+pub(super) fn read(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Match> {
+    const SOURCES: [(&str, ()); 3] = [("All", ()), ("Original", ()), ("Generated", ())];
+    let mut fields = node.object(mistakes)?;
+    let found = Match {
+        kinds: fields.get_or_default("kinds", readers::list_of(read_kinds), mistakes),
+        scope: fields.get_or_default("scope", Node::word, mistakes),
+        namespaces: fields.get_or_default("namespaces", readers::list_of(read_glob), mistakes),
+        excluded_namespaces: fields.get_or_default("excludedNamespaces", readers::list_of(read_glob), mistakes),
+        labels: selectors::labels_of(&mut fields, "labelSelector", Syntax::Kubernetes, mistakes),
+        namespace_labels: selectors::labels_of(&mut fields, "namespaceSelector", Syntax::Kubernetes, mistakes),
+        name: fields.get_optional("name", read_glob, mistakes),
+    };
+    // Only objects that are sent come here; none is generated from another.
+    let read = |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of("source", &SOURCES, mistakes);
+    fields.get_or_default("source", read, mistakes);
+    fields.finish(mistakes);
+    Some(found)
+}
+
+fn read_kinds(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<(Matcher<String>, Matcher<String>)> {
+    let mut fields = node.object(mistakes)?;
+    let mut words = |name: &'static str| {
+        let words = fields.get_or_default(name, Node::strings, mistakes);
+        if words.is_empty() || words.iter().any(|word| word == "*") {
+            Matcher::Any
+        } else {
+            Matcher::Only(words)
+        }
+    };
+    let (groups, kinds) = (words("apiGroups"), words("kinds"));
+    fields.finish(mistakes);
+    Some((groups, kinds))
+}
+
+/// A name, perhaps with `*` at its beginning or end.
+fn read_glob(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
+    let text = node.text(mistakes)?;
+    let inner = text.strip_prefix('*').unwrap_or(text);
+    let inner = inner.strip_suffix('*').unwrap_or(inner);
+    let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.' | ':');
+    if inner.chars().all(is_name) {
+        return Some(text.to_owned());
+    }
+    let fix = "write a name, with `*` only at its beginning or end: `kube-*`";
+    node.wrong(format!("{} is not a name", quoted(text)), fix, mistakes);
+    None
+}
+
+impl Match {
+    /// The requests of these operations.
+    pub(super) fn rules(&self, operations: &[Operation]) -> Vec<Rule> {
+        let resources = RESOURCES.iter().filter_map(|resource| ResourcePattern::parse(resource).ok());
+        let rule = Rule {
+            operations: Matcher::Only(operations.to_vec()),
+            resources: resources.collect(),
+            scope: self.scope,
+            match_policy: MatchPolicy::Equivalent,
+            ..any_rule()
+        };
+        if self.kinds.is_empty() {
+            return vec![rule];
+        }
+        let of_kinds = |(groups, kinds): &(Matcher<String>, Matcher<String>)| Rule {
+            api_groups: groups.clone(),
+            kinds: kinds.clone(),
+            ..rule.clone()
+        };
+        self.kinds.iter().map(of_kinds).collect()
+    }
+
+    /// What rules and selectors cannot say. `excluded` are namespaces that all constraints leave alone.
+    pub(super) fn conditions(&self, excluded: &[String]) -> MatchConditions {
+        let any_of = |globs: &[String], value: &str| {
+            let tests: Vec<String> = globs.iter().map(|glob| test(glob, value)).collect();
+            tests.join(" || ")
+        };
+        let mut conditions = Vec::new();
+        if !self.namespaces.is_empty() {
+            let listed = any_of(&self.namespaces, NAMESPACE);
+            conditions.push(("namespaces", format!("{NAMESPACE} == '' || {listed}")));
+        }
+        let excluded = [&self.excluded_namespaces, excluded].concat();
+        if !excluded.is_empty() {
+            let listed = any_of(&excluded, NAMESPACE);
+            conditions.push(("excludedNamespaces", format!("{NAMESPACE} == '' || !({listed})")));
+        }
+        if let Some(name) = &self.name {
+            conditions.push(("name", test(name, NAME)));
+        }
+        // The texts are made here and hold only checked names.
+        let compiled = conditions
+            .iter()
+            .filter_map(|(name, text)| MatchCondition::compile(name, text).ok());
+        let compiled: CelConditions = compiled.collect();
+        compiled.into()
+    }
+}
+
+/// Whether a glob matches, as CEL.
+fn test(glob: &str, value: &str) -> String {
+    let (starts, ends) = (glob.starts_with('*'), glob.ends_with('*'));
+    let name = glob.trim_matches('*');
+    match (starts, ends) {
+        (true, true) => format!("{value}.contains('{name}')"),
+        (true, false) => format!("{value}.endsWith('{name}')"),
+        (false, true) => format!("{value}.startsWith('{name}')"),
+        (false, false) => format!("{value} == '{name}'"),
+    }
+}

@@ -1,0 +1,213 @@
+//! The parameters of a constraint, held to the schema of its template.
+
+use serde_json::{Map, Value as Json};
+
+use crate::{
+    Location, Mistake,
+    document::{Mistakes, Node, quoted},
+};
+
+/// A value with its places, which outlives its document.
+#[derive(Clone, Debug)]
+pub(super) struct Located {
+    location: Location,
+    path: String,
+    value: Parts,
+}
+
+#[derive(Clone, Debug)]
+enum Parts {
+    Object(Vec<(String, Located)>),
+    List(Vec<Located>),
+    Other(Json),
+}
+
+impl Located {
+    pub(super) fn new(node: &Node<'_>) -> Self {
+        let children = node.children();
+        let value = match node.json() {
+            Json::Object(_) => {
+                let fields = children.iter();
+                Parts::Object(
+                    fields
+                        .filter_map(|(name, child)| Some(((*name)?.to_owned(), Self::new(child))))
+                        .collect(),
+                )
+            }
+            Json::Array(_) => Parts::List(children.iter().map(|(_, child)| Self::new(child)).collect()),
+            other => Parts::Other(other),
+        };
+        Self {
+            location: node.location(),
+            path: node.path().to_owned(),
+            value,
+        }
+    }
+
+    pub(super) fn json(&self) -> Json {
+        match &self.value {
+            Parts::Object(fields) => fields
+                .iter()
+                .map(|(name, value)| (name.clone(), value.json()))
+                .collect::<Map<_, _>>()
+                .into(),
+            Parts::List(items) => items.iter().map(Self::json).collect(),
+            Parts::Other(value) => value.clone(),
+        }
+    }
+
+    fn mistake(&self, message: String, fix: String) -> Mistake {
+        Mistake {
+            location: self.location.clone(),
+            path: self.path.clone(),
+            message,
+            fix,
+        }
+    }
+
+    fn type_name(&self) -> &'static str {
+        match &self.value {
+            Parts::Object(_) => "object",
+            Parts::List(_) => "array",
+            Parts::Other(Json::String(_)) => "string",
+            Parts::Other(Json::Bool(_)) => "boolean",
+            Parts::Other(Json::Null) => "null",
+            Parts::Other(Json::Number(number)) if number.is_f64() => "number",
+            Parts::Other(_) => "integer",
+        }
+    }
+}
+
+/// What a structural schema of a CustomResourceDefinition finds.
+pub(super) struct Checked<'m> {
+    pub(super) mistakes: &'m mut Mistakes,
+    /// Fields that are not in the schema; an API server drops them.
+    pub(super) warnings: Vec<Mistake>,
+}
+
+impl Checked<'_> {
+    /// Pushes every mistake of a value. The value with the defaults of the schema.
+    pub(super) fn check(&mut self, value: &Located, schema: &Json) -> Json {
+        if matches!(value.value, Parts::Other(Json::Null)) && flag(schema, "nullable") {
+            return Json::Null;
+        }
+        if !self.has_type(value, schema) {
+            return value.json();
+        }
+        self.check_value(value, schema);
+        match &value.value {
+            Parts::Object(fields) => self.object(value, fields, schema),
+            Parts::List(items) => match schema.get("items") {
+                Some(schema) => items.iter().map(|item| self.check(item, schema)).collect(),
+                None => value.json(),
+            },
+            Parts::Other(value) => value.clone(),
+        }
+    }
+
+    fn has_type(&mut self, value: &Located, schema: &Json) -> bool {
+        let found = value.type_name();
+        let is_int_or_string = flag(schema, "x-kubernetes-int-or-string");
+        let expected = match schema.get("type").and_then(Json::as_str) {
+            _ if is_int_or_string => "integer or string",
+            Some(expected) => expected,
+            None => return true,
+        };
+        let fits = match expected {
+            "integer or string" => matches!(found, "integer" | "string"),
+            "number" => matches!(found, "integer" | "number"),
+            expected => found == expected,
+        };
+        if !fits {
+            let message = format!("the template's schema asks for a value of type {expected}, and this is of type {found}");
+            self.mistakes.push(value.mistake(message, format!("write a value of type {expected}")));
+        }
+        fits
+    }
+
+    fn check_value(&mut self, value: &Located, schema: &Json) {
+        let json = value.json();
+        if let Some(Json::Array(allowed)) = schema.get("enum")
+            && !allowed.contains(&json)
+        {
+            let allowed: Vec<String> = allowed.iter().map(Json::to_string).collect();
+            let message = format!("{json} is not among the values of the template's schema");
+            self.mistakes.push(value.mistake(message, format!("write one of {}", allowed.join(", "))));
+        }
+        let size = match &json {
+            Json::Number(number) => number.as_f64(),
+            _ => None,
+        };
+        let length = match &json {
+            Json::String(text) => Some(text.chars().count()),
+            Json::Array(items) => Some(items.len()),
+            Json::Object(fields) => Some(fields.len()),
+            _ => None,
+        };
+        let limits: [(&str, bool, Option<f64>); 8] = [
+            ("minimum", true, size),
+            ("maximum", false, size),
+            ("minLength", true, as_number(length, json.is_string())),
+            ("maxLength", false, as_number(length, json.is_string())),
+            ("minItems", true, as_number(length, json.is_array())),
+            ("maxItems", false, as_number(length, json.is_array())),
+            ("minProperties", true, as_number(length, json.is_object())),
+            ("maxProperties", false, as_number(length, json.is_object())),
+        ];
+        for (name, is_least, found) in limits {
+            let (Some(limit), Some(found)) = (schema.get(name).and_then(Json::as_f64), found) else {
+                continue;
+            };
+            if (is_least && found < limit) || (!is_least && found > limit) {
+                let message = format!("the template's schema has {name} {limit}, and this is {found}");
+                self.mistakes.push(value.mistake(message, format!("keep to {name}")));
+            }
+        }
+    }
+
+    fn object(&mut self, value: &Located, fields: &[(String, Located)], schema: &Json) -> Json {
+        let none = Map::new();
+        let properties = schema.get("properties").and_then(Json::as_object).unwrap_or(&none);
+        let others = schema.get("additionalProperties");
+        let keeps_others = flag(schema, "x-kubernetes-preserve-unknown-fields") || others.is_some();
+        let mut result = Map::new();
+        for (name, field) in fields {
+            let known = properties.get(name).or(others.filter(|others| others.is_object()));
+            match known {
+                Some(schema) => drop(result.insert(name.clone(), self.check(field, schema))),
+                None => {
+                    if !keeps_others && schema.get("type").is_some() {
+                        let message = format!("the template's schema has no field {}", quoted(name));
+                        let fix = "correct its name; an API server drops it, and the policy here gets it";
+                        self.warnings.push(field.mistake(message, fix.to_owned()));
+                    }
+                    result.insert(name.clone(), field.json());
+                }
+            }
+        }
+        for (name, property) in properties {
+            if let Some(default) = property.get("default")
+                && !result.contains_key(name)
+            {
+                result.insert(name.clone(), default.clone());
+            }
+        }
+        let required = schema.get("required").and_then(Json::as_array).into_iter().flatten();
+        for name in required.filter_map(Json::as_str) {
+            if !result.contains_key(name) {
+                let message = format!("the template's schema requires the field {}", quoted(name));
+                self.mistakes.push(value.mistake(message, "add it".to_owned()));
+            }
+        }
+        Json::Object(result)
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "lengths of documents are small")]
+fn as_number(length: Option<usize>, applies: bool) -> Option<f64> {
+    length.filter(|_| applies).map(|length| length as f64)
+}
+
+fn flag(schema: &Json, name: &str) -> bool {
+    schema.get(name).and_then(Json::as_bool).unwrap_or(false)
+}

@@ -1,0 +1,93 @@
+//! `Config` and `SyncSet`: which objects of the cluster policies may read, and which namespaces are left alone.
+
+use admittance_admission::ClusterKind;
+
+use crate::{
+    Location,
+    document::{Mistakes, Node, readers},
+    kubernetes::{KEPT_METADATA, read_name},
+};
+
+/// What a `Config` or `SyncSet` says.
+#[derive(Debug)]
+pub(crate) struct Sync {
+    pub(crate) source: Location,
+    /// The kinds in `data.inventory`.
+    pub(crate) kinds: Vec<ClusterKind>,
+    /// The namespaces, with globs, to which no constraint is applied at admission.
+    pub(crate) excluded_namespaces: Vec<String>,
+}
+
+/// A `Config`.
+pub(crate) fn read_config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Sync> {
+    let mut fields = root.object(mistakes)?;
+    fields.ignore(&["apiVersion", "kind", "status"]);
+    let mut metadata = fields.get_required("metadata", "write `metadata: { name: config }`", Node::object, mistakes)?;
+    metadata.ignore(&["name", "namespace"]);
+    metadata.ignore(&KEPT_METADATA);
+    metadata.finish(mistakes);
+    let mut sync = Sync {
+        source: root.location(),
+        kinds: Vec::new(),
+        excluded_namespaces: Vec::new(),
+    };
+    if let Some(mut spec) = fields.get_optional("spec", Node::object, mistakes) {
+        if let Some(mut inner) = spec.get_optional("sync", Node::object, mistakes) {
+            sync.kinds = inner.get_or_default("syncOnly", readers::list_of(read_kind), mistakes);
+            inner.finish(mistakes);
+        }
+        for entry in spec.get("match", Vec::new(), Node::list, mistakes) {
+            sync.excluded_namespaces.extend(read_exclusion(&entry, mistakes).unwrap_or_default());
+        }
+        // Traces and readiness are Gatekeeper's own.
+        spec.ignore(&["validation", "readiness"]);
+        spec.finish(mistakes);
+    }
+    fields.finish(mistakes);
+    Some(sync)
+}
+
+/// A `SyncSet`, with its name.
+pub(crate) fn read_sync_set(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<(String, Sync)> {
+    let mut fields = root.object(mistakes)?;
+    fields.ignore(&["apiVersion", "kind", "status"]);
+    let name = fields.get_required("metadata", "write `metadata: { name: ... }`", read_name, mistakes);
+    let fix = "write `spec: { gvks: [...] }`";
+    let spec = fields.get_required("spec", fix, Node::object, mistakes);
+    fields.finish(mistakes);
+    let mut spec = spec?;
+    let fix = "list the kinds, each with `group`, `version` and `kind`";
+    let kinds = spec.get_required("gvks", fix, readers::list_of(read_kind), mistakes);
+    spec.finish(mistakes);
+    Some((
+        name?,
+        Sync {
+            source: root.location(),
+            kinds: kinds?,
+            excluded_namespaces: Vec::new(),
+        },
+    ))
+}
+
+fn read_kind(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ClusterKind> {
+    let mut fields = node.object(mistakes)?;
+    let group = fields.get_or_default("group", |node, mistakes| node.string(mistakes).map(str::to_owned), mistakes);
+    let version = fields.get_required("version", "write the version, `v1`", readers::text, mistakes);
+    let kind = fields.get_required("kind", "write the kind, `Ingress`", readers::text, mistakes);
+    fields.finish(mistakes);
+    let (version, kind) = (version?, kind?);
+    Some(match group.as_str() {
+        "" => ClusterKind::new(version, kind),
+        group => ClusterKind::new(format!("{group}/{version}"), kind),
+    })
+}
+
+/// The namespaces of an entry that is for the webhook.
+fn read_exclusion(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<String>> {
+    let mut fields = node.object(mistakes)?;
+    let namespaces = fields.get_or_default("excludedNamespaces", Node::strings, mistakes);
+    let processes = fields.get_or_default("processes", Node::strings, mistakes);
+    fields.finish(mistakes);
+    let is_for_admission = processes.iter().any(|process| matches!(process.as_str(), "*" | "webhook"));
+    Some(if is_for_admission { namespaces } else { Vec::new() })
+}

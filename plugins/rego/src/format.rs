@@ -1,0 +1,368 @@
+//! `sprintf` as OPA prints, which is as Go's `fmt.Sprintf` does: no number of arguments and no verb is an error.
+
+use std::fmt::Write as _;
+
+use regorus::Value;
+
+/// The longest width and precision; Go has a limit too.
+const WIDEST: usize = 10_000;
+
+/// The text of `sprintf(format, arguments)`.
+pub(crate) fn sprintf(format: &str, arguments: &[Value]) -> String {
+    let mut arguments = arguments.iter();
+    let mut text = String::with_capacity(format.len());
+    let mut rest = format;
+    while let Some(at) = rest.find('%') {
+        let (before, directive) = rest.split_at(at);
+        text.push_str(before);
+        let (spec, verb, after) = Spec::read(directive.get(1..).unwrap_or_default());
+        rest = after;
+        match verb {
+            None => text.push_str("%!(NOVERB)"),
+            Some('%') => text.push('%'),
+            Some(verb) => match arguments.next() {
+                None => {
+                    let _ = write!(text, "%!{verb}(MISSING)");
+                }
+                Some(argument) => {
+                    let printed = spec.print(verb, &Argument::of(argument));
+                    text.push_str(&printed);
+                }
+            },
+        }
+    }
+    text.push_str(rest);
+    let extra: Vec<String> = arguments
+        .map(|argument| Argument::of(argument).described())
+        .collect();
+    if !extra.is_empty() {
+        let _ = write!(text, "%!(EXTRA {})", extra.join(", "));
+    }
+    text
+}
+
+/// A value as OPA shows it in a text: sets and objects too, strings in quotes.
+pub(crate) fn shown(value: &Value) -> String {
+    let mut text = String::new();
+    show(value, &mut text);
+    text
+}
+
+fn show(value: &Value, text: &mut String) {
+    match value {
+        Value::Array(items) => show_all(items.iter(), ("[", "]"), text),
+        Value::Set(items) if items.is_empty() => text.push_str("set()"),
+        Value::Set(items) => show_all(items.iter(), ("{", "}"), text),
+        Value::Object(fields) => {
+            text.push('{');
+            for (index, (key, value)) in fields.iter().enumerate() {
+                if index > 0 {
+                    text.push_str(", ");
+                }
+                show(key, text);
+                text.push_str(": ");
+                show(value, text);
+            }
+            text.push('}');
+        }
+        Value::String(string) => text.push_str(&quoted(string)),
+        other => text.push_str(&other.to_json_str().unwrap_or_default()),
+    }
+}
+
+fn show_all<'a>(items: impl Iterator<Item = &'a Value>, (open, close): (&str, &str), text: &mut String) {
+    text.push_str(open);
+    for (index, item) in items.enumerate() {
+        if index > 0 {
+            text.push_str(", ");
+        }
+        show(item, text);
+    }
+    text.push_str(close);
+}
+
+/// Go's `strconv.Quote`.
+fn quoted(string: &str) -> String {
+    let mut text = String::with_capacity(string.len() + 2);
+    text.push('"');
+    for character in string.chars() {
+        match character {
+            '"' => text.push_str("\\\""),
+            '\\' => text.push_str("\\\\"),
+            '\n' => text.push_str("\\n"),
+            '\r' => text.push_str("\\r"),
+            '\t' => text.push_str("\\t"),
+            '\u{7}' => text.push_str("\\a"),
+            '\u{8}' => text.push_str("\\b"),
+            '\u{b}' => text.push_str("\\v"),
+            '\u{c}' => text.push_str("\\f"),
+            control if control < ' ' || control == '\u{7f}' => {
+                let _ = write!(text, "\\x{:02x}", u32::from(control));
+            }
+            other => text.push(other),
+        }
+    }
+    text.push('"');
+    text
+}
+
+/// An argument as OPA passes it to Go.
+enum Argument {
+    /// Decimal digits, perhaps with a sign: they may be more than an `i64` holds.
+    Int(String),
+    Float(f64),
+    Text(String),
+}
+
+impl Argument {
+    fn of(value: &Value) -> Self {
+        match value {
+            Value::String(text) => Self::Text(text.to_string()),
+            Value::Number(number) if number.is_integer() => {
+                Self::Int(value.to_json_str().unwrap_or_default())
+            }
+            Value::Number(number) => number
+                .as_f64()
+                .map_or_else(|| Self::Text(shown(value)), Self::Float),
+            other => Self::Text(shown(other)),
+        }
+    }
+
+    fn type_name(&self) -> &'static str {
+        match self {
+            Self::Int(_) => "int",
+            Self::Float(_) => "float64",
+            Self::Text(_) => "string",
+        }
+    }
+
+    fn plain(&self) -> String {
+        match self {
+            Self::Int(digits) => digits.clone(),
+            Self::Float(number) => general(*number),
+            Self::Text(text) => text.clone(),
+        }
+    }
+
+    fn described(&self) -> String {
+        format!("{}={}", self.type_name(), self.plain())
+    }
+}
+
+/// Flags, width and precision of a verb.
+#[derive(Default)]
+struct Spec {
+    left: bool,
+    plus: bool,
+    space: bool,
+    zeros: bool,
+    sharp: bool,
+    width: usize,
+    precision: Option<usize>,
+}
+
+impl Spec {
+    /// What is between `%` and the verb, the verb, and what follows it.
+    fn read(text: &str) -> (Self, Option<char>, &str) {
+        let mut spec = Self::default();
+        let mut rest = text;
+        while let Some(flag) = rest.chars().next() {
+            match flag {
+                '-' => spec.left = true,
+                '+' => spec.plus = true,
+                ' ' => spec.space = true,
+                '0' => spec.zeros = true,
+                '#' => spec.sharp = true,
+                _ => break,
+            }
+            rest = rest.get(1..).unwrap_or_default();
+        }
+        (spec.width, rest) = number(rest);
+        if let Some(after) = rest.strip_prefix('.') {
+            let (precision, after) = number(after);
+            spec.precision = Some(precision);
+            rest = after;
+        }
+        let mut characters = rest.chars();
+        let verb = characters.next();
+        (spec, verb, characters.as_str())
+    }
+
+    fn print(&self, verb: char, argument: &Argument) -> String {
+        let printed = match argument {
+            Argument::Text(text) => self.text(verb, text),
+            Argument::Int(digits) => self.int(verb, digits),
+            Argument::Float(number) => self.float(verb, *number),
+        };
+        match printed {
+            Some(printed) => self.padded(printed, !matches!(argument, Argument::Text(_))),
+            None => format!("%!{verb}({})", argument.described()),
+        }
+    }
+
+    fn text(&self, verb: char, text: &str) -> Option<String> {
+        let cut: String = match self.precision {
+            Some(precision) => text.chars().take(precision).collect(),
+            None => text.to_owned(),
+        };
+        match verb {
+            'v' if self.sharp => Some(quoted(&cut)),
+            'v' | 's' => Some(cut),
+            'q' => Some(quoted(&cut)),
+            'x' => Some(cut.bytes().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))),
+            'X' => Some(cut.bytes().fold(String::new(), |hex, byte| format!("{hex}{byte:02X}"))),
+            _ => None,
+        }
+    }
+
+    fn int(&self, verb: char, digits: &str) -> Option<String> {
+        let small = || digits.parse::<i128>().ok();
+        let magnitude = || small().map(i128::unsigned_abs);
+        let unsigned = match verb {
+            'v' | 'd' => digits.trim_start_matches('-').to_owned(),
+            'b' => format!("{:b}", magnitude()?),
+            'o' => format!("{:o}", magnitude()?),
+            'O' => format!("0o{:o}", magnitude()?),
+            'x' => format!("{}{:x}", if self.sharp { "0x" } else { "" }, magnitude()?),
+            'X' => format!("{}{:X}", if self.sharp { "0X" } else { "" }, magnitude()?),
+            'c' => return char::from_u32(u32::try_from(small()?).ok()?).map(String::from),
+            'q' => return char::from_u32(u32::try_from(small()?).ok()?).map(|shown| format!("'{shown}'")),
+            'U' => return Some(format!("U+{:04X}", magnitude()?)),
+            _ => return None,
+        };
+        Some(self.signed(digits.starts_with('-'), unsigned))
+    }
+
+    fn float(&self, verb: char, number: f64) -> Option<String> {
+        let magnitude = number.abs();
+        let unsigned = match (verb, self.precision) {
+            ('v' | 'g' | 'G', None) => general(magnitude),
+            // Rare: the precision counts digits.
+            ('v' | 'g' | 'G', Some(precision)) => rounded(magnitude, precision.max(1)),
+            ('f' | 'F', precision) => format!("{magnitude:.*}", precision.unwrap_or(6)),
+            ('e' | 'E', precision) => exponential(magnitude, Some(precision.unwrap_or(6))),
+            _ => return None,
+        };
+        let unsigned = if verb.is_ascii_uppercase() { unsigned.to_uppercase() } else { unsigned };
+        Some(self.signed(number.is_sign_negative(), unsigned))
+    }
+
+    fn signed(&self, is_negative: bool, unsigned: String) -> String {
+        let sign = match is_negative {
+            true => "-",
+            false if self.plus => "+",
+            false if self.space => " ",
+            false => "",
+        };
+        format!("{sign}{unsigned}")
+    }
+
+    fn padded(&self, text: String, is_number: bool) -> String {
+        let missing = self.width.saturating_sub(text.chars().count());
+        if missing == 0 {
+            return text;
+        }
+        if self.left {
+            return format!("{text}{}", " ".repeat(missing));
+        }
+        if !self.zeros {
+            return format!("{}{text}", " ".repeat(missing));
+        }
+        // Zeros go between the sign and the digits.
+        let at = usize::from(is_number && text.starts_with(['-', '+', ' ']));
+        let (sign, digits) = text.split_at(at);
+        format!("{sign}{}{digits}", "0".repeat(missing))
+    }
+}
+
+/// The number at the beginning, 0 if there is none, and what follows it.
+fn number(text: &str) -> (usize, &str) {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, rest) = text.split_at(end);
+    (digits.parse().unwrap_or(0).min(WIDEST), rest)
+}
+
+/// Go's `%g`: the shortest text, with an exponent if that is below -4 or above 5.
+fn general(number: f64) -> String {
+    let exponent = exponent(number);
+    if number == 0.0 || (-4..6).contains(&exponent) {
+        format!("{number}")
+    } else {
+        exponential(number, None)
+    }
+}
+
+/// `%.3g`: this many digits, without zeros at the end.
+fn rounded(number: f64, digits: usize) -> String {
+    let short: f64 = format!("{number:.*e}", digits - 1).parse().unwrap_or(number);
+    let exponent = exponent(short);
+    let most = i32::try_from(digits).unwrap_or(i32::MAX);
+    if short == 0.0 || (-4..most).contains(&exponent) {
+        format!("{short}")
+    } else {
+        exponential(short, None)
+    }
+}
+
+fn exponent(number: f64) -> i32 {
+    let text = format!("{number:e}");
+    text.split_once('e')
+        .and_then(|(_, exponent)| exponent.parse().ok())
+        .unwrap_or(0)
+}
+
+/// `1.5e+06`: the exponent has a sign and two digits at least.
+fn exponential(number: f64, precision: Option<usize>) -> String {
+    let text = match precision {
+        Some(precision) => format!("{number:.precision$e}"),
+        None => format!("{number:e}"),
+    };
+    let Some((mantissa, exponent)) = text.split_once('e') else {
+        return text;
+    };
+    let (sign, digits) = match exponent.strip_prefix('-') {
+        Some(digits) => ('-', digits),
+        None => ('+', exponent),
+    };
+    format!("{mantissa}e{sign}{digits:0>2}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_go_prints() {
+        let value = |json: &str| Value::from_json_str(json).expect("it is JSON");
+        for (format, arguments, expected) in [
+            ("%v and %v", r#"["a", 1]"#, "a and 1"),
+            ("%s", r#"[["a", 1, null, true]]"#, r#"["a", 1, null, true]"#),
+            ("%v", r#"[{"b": "x\"y", "a": [1.5]}]"#, r#"{"a": [1.5], "b": "x\"y"}"#),
+            ("%d%%", "[50]", "50%"),
+            ("%5d|%-5d|%05d|%+d", "[42, 42, -42, 42]", "   42|42   |-0042|+42"),
+            ("%.2f %6.1f %e %g", "[3.14159, 2.25, 1234.5, 1e-7]", "3.14    2.2 1.234500e+03 1e-07"),
+            ("%x %X %x", r#"[255, 255, "hi"]"#, "ff FF 6869"),
+            ("%q %.2s|%4s|%-4s|", r#"["a\n", "abc", "x", "x"]"#, "\"a\\n\" ab|   x|x   |"),
+            ("%s", "[5]", "%!s(int=5)"),
+            ("%d", r#"["a"]"#, "%!d(string=a)"),
+            ("%t", "[true]", "%!t(string=true)"),
+            ("%d", "[1.5]", "%!d(float64=1.5)"),
+            ("%v %v", r#"["a"]"#, "a %!v(MISSING)"),
+            ("%v", r#"["a", "b", 1]"#, "a%!(EXTRA string=b, int=1)"),
+            ("%", "[]", "%!(NOVERB)"),
+            ("100", "[]", "100"),
+            ("%v", "[123456789012345678901234567890]", "123456789012345678901234567890"),
+        ] {
+            let arguments = value(arguments);
+            let arguments: Vec<Value> = arguments.as_array().expect("a list").iter().cloned().collect();
+            assert_eq!(sprintf(format, &arguments), expected, "{format}");
+        }
+    }
+
+    #[test]
+    fn sets_are_shown_as_in_rego() {
+        assert_eq!(shown(&Value::new_set()), "set()");
+        let set: Value = std::collections::BTreeSet::from([Value::from("b"), Value::from("a")]).into();
+        assert_eq!(sprintf("%v", &[set]), r#"{"a", "b"}"#);
+    }
+}

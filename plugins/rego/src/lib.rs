@@ -1,0 +1,223 @@
+//! The stock plugin `rego`: evaluates a policy in Rego, the language of OPA and Gatekeeper.
+//!
+//! ```yaml
+//! rego: |
+//!   package jobs
+//!   deny contains msg if {
+//!     input.review.object.Count > input.parameters.most
+//!     msg := sprintf("%d instances, and %d are allowed", [input.review.object.Count, input.parameters.most])
+//!   }
+//! entrypoint: data.jobs.deny
+//! parameters: { most: 10 }
+//! ```
+//!
+//! A stage with `rego:`, and the templates of Gatekeeper, are stages of this plugin. The policy is compiled by
+//! `configure`, so that calls start with it.
+
+mod format;
+mod functions;
+mod policy;
+mod review;
+mod settings;
+mod source;
+mod verdict;
+mod walk;
+
+use std::{
+    collections::BTreeMap,
+    env,
+    sync::{Mutex, PoisonError},
+};
+
+use admittance_sdk::cluster::{self, List};
+use admittance_sdk::prelude::*;
+use admittance_sdk::serde_json::{Map, Value as Json};
+use regorus::{Engine, Value};
+
+pub use settings::{Action, Constraint, Settings, Version};
+use verdict::Constrained;
+
+/// The environment variable with the name of a stage's constraint.
+const CONSTRAINT: &str = "CONSTRAINT";
+
+/// The configured plugin.
+#[derive(Debug)]
+pub struct Rego {
+    /// Evaluation changes it; a call has a copy of its own.
+    engine: Mutex<Engine>,
+    /// The rule that decides.
+    rule: String,
+    parameters: Value,
+    /// Those of a template; none with an entry point.
+    constraints: BTreeMap<String, Constrained>,
+    inventory: Vec<(String, String)>,
+    /// Whether the policy reads the object of the request's namespace.
+    reads_namespace: bool,
+}
+
+#[plugin]
+impl Plugin for Rego {
+    type Settings = Settings;
+
+    fn configure(settings: Settings) -> Result<Self, SettingsErrors> {
+        let mut errors = SettingsErrors::new();
+        if settings.entrypoint.is_some() != settings.constraints.is_empty() {
+            let message = "name the rule that decides, `data.jobs.deny`, or write `constraints` for a template";
+            errors.push(pointer!["entrypoint"], message);
+        }
+        let mut inventory = Vec::new();
+        for (index, kind) in settings.inventory.iter().enumerate() {
+            match kind.rsplit_once('/') {
+                Some((api_version, kind)) => inventory.push((api_version.to_owned(), kind.to_owned())),
+                None => errors.push(pointer!["inventory", index], "write version and kind, `v1/Service`"),
+            }
+        }
+        let (engine, rule) = match policy::compile(&settings) {
+            Ok(compiled) => compiled,
+            Err(found) => {
+                for error in found.iter() {
+                    let at = admittance_sdk::PointerBuf::parse(error.pointer()).unwrap_or_default();
+                    errors.push(at, error.message());
+                }
+                return Err(errors);
+            }
+        };
+        errors.check()?;
+        let texts = || std::iter::once(&settings.rego).chain(&settings.libs);
+        let reads_namespace =
+            texts().any(|text| text.contains("namespaceObject") || text.contains("_unstable"));
+        let constraints = settings.constraints.into_iter();
+        let constraints = constraints.map(|(name, constraint)| {
+            let constrained = Constrained {
+                parameters: value(constraint.parameters),
+                actions: constraint.actions,
+            };
+            (name, constrained)
+        });
+        Ok(Self {
+            engine: Mutex::new(engine),
+            rule,
+            parameters: value(settings.parameters),
+            constraints: constraints.collect(),
+            inventory,
+            reads_namespace,
+        })
+    }
+
+    fn admit(&self, request: &Request) -> Result<Response, Error> {
+        if self.constraints.is_empty() {
+            let found = self.evaluate(request, &self.parameters)?;
+            return verdict::of_entry_point(&self.rule, &found);
+        }
+        let (name, constraint) = self.constraint()?;
+        if request.operation() == Operation::Delete && request.old_object_json().is_none() {
+            return Err(Error::other("the request deletes an object, and does not contain it"));
+        }
+        let found = self.evaluate(request, &constraint.parameters)?;
+        verdict::of_constraint(name, constraint, &found)
+    }
+
+    fn warm_up(&self, sample: &Request) {
+        let constraint = self.constraints.values().next();
+        let parameters = constraint.map_or(&self.parameters, |constraint| &constraint.parameters);
+        let _ = self.evaluate(sample, parameters);
+    }
+}
+
+impl Rego {
+    /// The constraint that the stage names, or the only one.
+    fn constraint(&self) -> Result<(&str, &Constrained), Error> {
+        let named = env::var(CONSTRAINT).ok();
+        let found = match &named {
+            Some(name) => self.constraints.get_key_value(name),
+            None if self.constraints.len() == 1 => self.constraints.first_key_value(),
+            None => None,
+        };
+        let found = found.map(|(name, constraint)| (name.as_str(), constraint));
+        found.ok_or_else(|| {
+            Error::other(format!(
+                "there are several constraints, and the environment variable {CONSTRAINT} names none of them"
+            ))
+        })
+    }
+
+    /// The value of the rule that decides.
+    fn evaluate(&self, request: &Request, parameters: &Value) -> Result<Value, Error> {
+        let mut review = review::of(request)?;
+        if self.reads_namespace && let Some(namespace) = request.namespace() {
+            let found: Option<Value> =
+                cluster::get("v1", "Namespace", None, namespace).map_err(Error::other)?;
+            let found = found.unwrap_or(Value::Null);
+            let unstable = object([("namespace", found.clone())]);
+            set(&mut review, [("namespaceObject", found), ("_unstable", unstable)])?;
+        }
+        // Where the objects of an AdmissionReview are looked for, by policies of OPA and of Gatekeeper.
+        let input = object([
+            ("parameters", parameters.clone()),
+            ("request", review.clone()),
+            ("review", review),
+        ]);
+        let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.inventory.is_empty() {
+            let data = object([("inventory", self.inventory()?)]);
+            engine.clear_data();
+            engine.add_data(data).map_err(failed)?;
+        }
+        engine.set_input(input);
+        engine.eval_rule(self.rule.clone()).map_err(failed)
+    }
+
+    /// `data.inventory`: the granted objects of the cluster.
+    fn inventory(&self) -> Result<Value, Error> {
+        let (mut namespaced, mut wide) = (Map::new(), Map::new());
+        for (api_version, kind) in &self.inventory {
+            for found in List::of(api_version, kind).objects::<Json>() {
+                let found = found.map_err(Error::other)?;
+                let text = |name: &str| found.pointer(name).and_then(Json::as_str).unwrap_or_default().to_owned();
+                let (name, namespace) = (text("/metadata/name"), text("/metadata/namespace"));
+                let kinds = match namespace.as_str() {
+                    "" => &mut wide,
+                    namespace => entry(&mut namespaced, namespace),
+                };
+                entry(entry(kinds, api_version), kind).insert(name, found);
+            }
+        }
+        Ok(object([("namespace", value(namespaced)), ("cluster", value(wide))]))
+    }
+}
+
+fn entry<'a>(map: &'a mut Map<String, Json>, key: &str) -> &'a mut Map<String, Json> {
+    let value = map.entry(key).or_insert_with(|| Json::Object(Map::new()));
+    if !value.is_object() {
+        *value = Json::Object(Map::new());
+    }
+    match value {
+        Json::Object(map) => map,
+        _ => unreachable!("it was made an object"),
+    }
+}
+
+fn value(map: Map<String, Json>) -> Value {
+    Json::Object(map).into()
+}
+
+fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    let mut object = Value::new_object();
+    let _ = set(&mut object, fields);
+    object
+}
+
+fn set<const N: usize>(object: &mut Value, fields: [(&str, Value); N]) -> Result<(), Error> {
+    let object = object.as_object_mut().map_err(failed)?;
+    for (name, value) in fields {
+        object.insert(name.into(), value);
+    }
+    Ok(())
+}
+
+fn failed(error: impl std::fmt::Display) -> Error {
+    Error::other(policy::readable(&error.to_string()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! A compiled policy.
+
+use std::collections::BTreeSet;
+
+use admittance_sdk::prelude::*;
+use regorus::unstable::{BUILTINS, Expr, Module, Ref, Rule, RuleHead};
+use regorus::Engine;
+
+use crate::{
+    functions,
+    settings::{Settings, Version},
+    source, walk,
+};
+
+/// Compiles the modules of the settings. The engine, and the path of the rule that decides.
+pub(crate) fn compile(settings: &Settings) -> Result<(Engine, String), SettingsErrors> {
+    let mut errors = SettingsErrors::new();
+    let is_v0 = settings.version == Version::V0;
+    let mut engine = source::engine(is_v0);
+    // OPA and Gatekeeper are not strict: a built-in that fails is undefined.
+    engine.set_strict_builtin_errors(false);
+    if let Err(error) = functions::add_to(&mut engine) {
+        errors.push(pointer![""], error);
+    }
+    let mut package = String::new();
+    let texts = std::iter::once((pointer!["rego"], &settings.rego));
+    let libs = settings.libs.iter().enumerate();
+    let texts = texts.chain(libs.map(|(index, lib)| (pointer!["libs", index], lib)));
+    let mut places = Vec::new();
+    for (index, (place, text)) in texts.enumerate() {
+        let path = place.to_string();
+        let text = source::rewritten(&path, text, is_v0);
+        match engine.add_policy(path, text) {
+            Ok(of_module) if index == 0 => package = of_module,
+            Ok(_) => {}
+            Err(error) => errors.push(place.clone(), readable(&error.to_string())),
+        }
+        places.push(place);
+    }
+    errors.check()?;
+    let mut errors = SettingsErrors::new();
+    let modules = engine.get_modules().clone();
+    let defined = defined(&modules);
+    for (module, place) in modules.iter().zip(places) {
+        for mistake in unknown_functions(module, &defined) {
+            errors.push(place.clone(), mistake);
+        }
+    }
+    let rule = match &settings.entrypoint {
+        Some(rule) => canonical(rule),
+        None => format!("{package}.violation"),
+    };
+    errors.check()?;
+    let mut errors = SettingsErrors::new();
+    if let Err(error) = engine.compile_with_entrypoint(&rule.as_str().into()) {
+        let error = error.to_string();
+        if !error.contains("not a valid rule path") {
+            errors.push(pointer!["rego"], readable(&error));
+        } else if settings.entrypoint.is_some() {
+            let message = format!("there is no rule {rule}; name one, `{package}.deny`");
+            errors.push(pointer!["entrypoint"], message);
+        } else {
+            let message = "the template has no rule `violation`; write `violation[{\"msg\": msg}] { ... }`";
+            errors.push(pointer!["rego"], message);
+        }
+    }
+    errors.check()?;
+    Ok((engine, rule))
+}
+
+/// `data.jobs.deny` for `jobs/deny`, as OPA's tools write it.
+fn canonical(rule: &str) -> String {
+    let dotted = rule.trim_matches('/').replace('/', ".");
+    match dotted.starts_with("data.") {
+        true => dotted,
+        false => format!("data.{dotted}"),
+    }
+}
+
+/// The mistake and its line in the text, in one line, from a report with a drawing of the place.
+pub(crate) fn readable(report: &str) -> String {
+    let place = report.lines().find_map(|line| line.trim().strip_prefix("--> "));
+    let line = place.and_then(|place| place.rsplit(':').nth(1)?.parse::<u32>().ok());
+    let message = report.lines().find_map(|line| line.strip_prefix("error: "));
+    match (line, message) {
+        (Some(line), Some(message)) => format!("line {line}: {message}"),
+        (None, Some(message)) => message.to_owned(),
+        _ => report.split_whitespace().collect::<Vec<_>>().join(" "),
+    }
+}
+
+/// The paths of everything that modules define: `data.lib.f`.
+fn defined(modules: &[Ref<Module>]) -> BTreeSet<String> {
+    let mut defined = BTreeSet::new();
+    for module in modules {
+        let package = format!("data.{}", module.package.refr.span().text());
+        for rule in &module.policy {
+            let name = match &**rule {
+                Rule::Spec { head, .. } => match head {
+                    RuleHead::Compr { refr, .. } | RuleHead::Set { refr, .. } | RuleHead::Func { refr, .. } => refr,
+                },
+                Rule::Default { refr, .. } => refr,
+            };
+            defined.insert(format!("{package}.{}", name.span().text()));
+        }
+    }
+    defined
+}
+
+/// A mistake for each call of a function that there is not: it would be found only when it is called.
+fn unknown_functions(module: &Module, defined: &BTreeSet<String>) -> Vec<String> {
+    let package = format!("data.{}", module.package.refr.span().text());
+    let imports: Vec<(String, String)> = module
+        .imports
+        .iter()
+        .map(|import| {
+            let path = import.refr.span().text().to_owned();
+            let last = path.rsplit('.').next().unwrap_or_default().to_owned();
+            let name = import.r#as.as_ref().map(|name| name.text().to_owned());
+            (name.unwrap_or(last), path)
+        })
+        .collect();
+    let mut unknown = Vec::new();
+    walk::expressions(module, &mut |expression| {
+        let Expr::Call { fcn, .. } = expression else { return };
+        let name = fcn.span().text();
+        let full = imports.iter().find_map(|(alias, path)| {
+            let rest = name.strip_prefix(alias.as_str())?;
+            (rest.is_empty() || rest.starts_with('.')).then(|| format!("{path}{rest}"))
+        });
+        let is_known = BUILTINS.contains_key(name)
+            || name == "print"
+            || functions::ADDED.iter().any(|(added, _)| *added == name)
+            || defined.contains(name)
+            || defined.contains(&format!("{package}.{name}"))
+            || full.is_some_and(|full| defined.contains(&full));
+        if !is_known {
+            let why = match name {
+                "external_data" => "asks a provider of Gatekeeper, and there is none here",
+                _ => "is not a function; import it, or correct its name",
+            };
+            unknown.push(format!("line {}: `{name}` {why}", fcn.span().line));
+        }
+    });
+    unknown
+}

@@ -1,0 +1,69 @@
+//! The settings.
+
+use std::collections::BTreeMap;
+
+use admittance_sdk::prelude::*;
+use admittance_sdk::serde_json::{Map, Value as Json};
+
+/// A policy in Rego, with an entry point or as a template of Gatekeeper with its constraints.
+#[settings]
+#[derive(Debug, Default)]
+pub struct Settings {
+    /// The text of the policy, a module.
+    pub rego: String,
+    /// The texts of further modules, which it imports.
+    #[serde(default)]
+    pub libs: Vec<String>,
+    /// The version of the language.
+    #[serde(default)]
+    pub version: Version,
+    /// The rule that decides: `data.jobs.deny`. It is a set or list of messages, or of objects with a `msg`, each of
+    /// which denies the request; or an object like the response of an AdmissionReview; or, if it is called `allow`, a
+    /// boolean.
+    pub entrypoint: Option<String>,
+    /// The value of `input.parameters`, with an entry point.
+    #[serde(default)]
+    pub parameters: Map<String, Json>,
+    /// Instead of an entry point: the constraints of a template of Gatekeeper, by name. If there are several, the
+    /// environment variable `CONSTRAINT` of a stage names its own.
+    #[serde(default)]
+    pub constraints: BTreeMap<String, Constraint>,
+    /// The kinds of objects in `data.inventory`, such as `v1/Service`. Each must be granted in `allow.cluster`.
+    #[serde(default)]
+    pub inventory: Vec<String>,
+}
+
+/// A constraint of a template.
+#[settings]
+#[derive(Debug, Default)]
+pub struct Constraint {
+    /// The value of `input.parameters`.
+    #[serde(default)]
+    pub parameters: Map<String, Json>,
+    /// What a violation does.
+    #[serde(default)]
+    pub actions: Vec<Action>,
+}
+
+/// What a violation does.
+#[settings]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Action {
+    /// Denies the request.
+    Deny,
+    /// Warns the client.
+    Warn,
+}
+
+/// The version of the language.
+#[settings]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Version {
+    /// Before OPA 1.0, without `if` and `contains`. Templates of Gatekeeper are in this version unless they say otherwise.
+    V0,
+    /// Since OPA 1.0.
+    #[default]
+    V1,
+}

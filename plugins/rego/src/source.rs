@@ -1,0 +1,290 @@
+//! Makes a module one that regorus reads as OPA does.
+//!
+//! Three things are written otherwise, each on its own line, so that the lines of mistakes stay right:
+//!
+//! - a `(` at the start of a line begins an expression, and is not the call of what is above it: a `;` comes before;
+//! - a second body of a rule, `violation[...] { ... } { ... }`, gets a head of its own;
+//! - `not f(x.y)` is false if `x.y` is undefined: references and calls in it are bound before the `not`. OPA does so for
+//!   all negated calls and comparisons, but not for the sides of `==` and `=`, of which it binds only calls.
+
+use std::num::NonZeroU32;
+
+use regorus::{Engine, PolicyLengthConfig};
+use regorus::unstable::{AssignOp, BoolOp, Expr, Lexer, Literal, Module, Query, Ref, Source, TokenKind};
+
+use crate::walk;
+
+/// The longest line, in characters: what is inserted makes lines longer, and generated policies have long ones.
+const LONGEST_LINE: NonZeroU32 = NonZeroU32::new(1 << 16).unwrap();
+
+/// The module as regorus is to read it. A text that cannot be read is returned as far as it could be rewritten: the
+/// mistake is found when it is compiled.
+pub(crate) fn rewritten(path: &str, text: &str, is_v0: bool) -> String {
+    let text = with_tokens_rewritten(path, text).unwrap_or_else(|| text.to_owned());
+    let mut engine = engine(is_v0);
+    if engine.add_policy(path.to_owned(), text.clone()).is_err() {
+        return text;
+    }
+    match engine.get_modules().first() {
+        Some(module) => with_bound_references(&text, module),
+        None => text,
+    }
+}
+
+/// An engine for modules of this version.
+pub(crate) fn engine(is_v0: bool) -> Engine {
+    let mut engine = Engine::new();
+    engine.set_rego_v0(is_v0);
+    engine.set_policy_length_config(PolicyLengthConfig {
+        max_col: LONGEST_LINE,
+        ..PolicyLengthConfig::default()
+    });
+    engine
+}
+
+/// A text to insert at an offset.
+type Insertion = (usize, String);
+
+fn inserted(text: &str, mut insertions: Vec<Insertion>) -> String {
+    insertions.sort_by_key(|(at, _)| *at);
+    let mut result = text.to_owned();
+    for (at, new) in insertions.into_iter().rev() {
+        result.insert_str(at, &new);
+    }
+    result
+}
+
+struct Token {
+    kind: TokenKind,
+    line: u32,
+    start: usize,
+    end: usize,
+}
+
+/// `None` if the text has a token that is none.
+fn tokens(path: &str, text: &str) -> Option<Vec<Token>> {
+    let source = Source::from_contents(path.to_owned(), text.to_owned()).ok()?;
+    let mut lexer = Lexer::new(&source);
+    lexer.set_max_col(LONGEST_LINE);
+    let mut tokens = Vec::new();
+    loop {
+        let token = lexer.next_token().ok()?;
+        if token.0 == TokenKind::Eof {
+            return Some(tokens);
+        }
+        tokens.push(Token {
+            kind: token.0,
+            line: token.1.line,
+            start: usize::try_from(token.1.start).ok()?,
+            end: usize::try_from(token.1.end).ok()?,
+        });
+    }
+}
+
+fn with_tokens_rewritten(path: &str, text: &str) -> Option<String> {
+    let tokens = tokens(path, text)?;
+    let written = |token: &Token| match token.kind {
+        TokenKind::Symbol | TokenKind::Ident => text.get(token.start..token.end).unwrap_or_default(),
+        _ => "",
+    };
+    let mut insertions = Vec::new();
+    let mut open: Vec<&str> = Vec::new();
+    // Where the head of the current rule begins, and where it ends.
+    let mut head: Option<(usize, usize)> = None;
+    let mut start = None;
+    let mut has_else = false;
+    let mut previous: Option<&Token> = None;
+    for token in &tokens {
+        let symbol = written(token);
+        let before = previous.map(written).unwrap_or_default();
+        let is_new_line = previous.is_none_or(|previous| previous.line < token.line);
+        if open.is_empty() {
+            let body_ended = before == "}" && head.is_some();
+            match symbol {
+                "else" => has_else = true,
+                "{" if body_ended && !has_else => {
+                    if let Some(head) = head.and_then(|(from, to)| text.get(from..to)) {
+                        insertions.push((token.start, format!("{} ", head.trim().replace('\n', " "))));
+                    }
+                }
+                "{" if matches!(before, "=" | ":=") => {}
+                "{" if head.is_none() => head = start.map(|start| (start, token.start)),
+                "{" => {}
+                // The next rule.
+                _ if is_new_line && (start.is_none() || !continues(before, symbol)) => {
+                    (start, head, has_else) = (Some(token.start), None, false);
+                }
+                _ => {}
+            }
+        }
+        if symbol == "(" && is_new_line && open.last() == Some(&"{") && previous.is_some_and(|p| ends(p, before)) {
+            insertions.push((token.start, "; ".to_owned()));
+        }
+        match symbol {
+            "{" | "[" | "(" => open.push(symbol),
+            "}" | "]" | ")" => drop(open.pop()),
+            _ => {}
+        }
+        previous = Some(token);
+    }
+    Some(inserted(text, insertions))
+}
+
+/// Whether a token outside of brackets, first on its line, belongs to what is before it.
+fn continues(before: &str, symbol: &str) -> bool {
+    matches!(before, "=" | ":=" | "." | "else" | "contains" | "if" | "default") || matches!(symbol, "=" | ":=" | "if" | "contains")
+}
+
+/// Whether an expression can end with this token.
+fn ends(token: &Token, written: &str) -> bool {
+    match token.kind {
+        TokenKind::Symbol => matches!(written, ")" | "]" | "}"),
+        TokenKind::Ident => !matches!(written, "in" | "not" | "with" | "as" | "some" | "every" | "if" | "else"),
+        _ => true,
+    }
+}
+
+fn with_bound_references(text: &str, module: &Ref<Module>) -> String {
+    let mut bindings = Bindings {
+        text,
+        insertions: Vec::new(),
+        replaced: Vec::new(),
+        count: 0,
+    };
+    walk::queries(module, &mut |query| bindings.query(query));
+    let Bindings {
+        insertions, replaced, ..
+    } = bindings;
+    let mut changes: Vec<(usize, usize, String)> = replaced;
+    changes.extend(insertions.into_iter().map(|(at, new)| (at, at, new)));
+    changes.sort_by_key(|(from, to, _)| (*from, *to));
+    let mut result = text.to_owned();
+    for (from, to, new) in changes.into_iter().rev() {
+        result.replace_range(from..to, &new);
+    }
+    result
+}
+
+struct Bindings<'a> {
+    text: &'a str,
+    insertions: Vec<Insertion>,
+    replaced: Vec<(usize, usize, String)>,
+    count: usize,
+}
+
+impl Bindings<'_> {
+    fn query(&mut self, query: &Query) {
+        for statement in &query.stmts {
+            let Literal::NotExpr { span, expr } = &statement.literal else {
+                continue;
+            };
+            // `with` would have to apply to what is bound too.
+            if !statement.with_mods.is_empty() {
+                continue;
+            }
+            let (arguments, has_equal_sides): (Vec<&Ref<Expr>>, bool) = match &**expr {
+                Expr::Call { params, .. } => (params.iter().collect(), false),
+                Expr::BoolExpr { op, lhs, rhs, .. } => (vec![lhs, rhs], *op == BoolOp::Eq),
+                Expr::AssignExpr { op, lhs, rhs, .. } => (vec![lhs, rhs], *op == AssignOp::Eq),
+                _ => continue,
+            };
+            let mut bound = Vec::new();
+            for argument in arguments {
+                hoisted(argument, &mut bound);
+            }
+            bound.retain(|bound| !has_equal_sides || matches!(bound, Expr::Call { .. }));
+            let at = usize::try_from(span.start).unwrap_or(usize::MAX);
+            for expression in bound {
+                self.bind(at, expression);
+            }
+        }
+    }
+
+    fn bind(&mut self, at: usize, expression: &Expr) {
+        let span = expression.span();
+        let (Ok(from), Ok(to)) = (usize::try_from(span.start), usize::try_from(span.end)) else {
+            return;
+        };
+        let Some(written) = self.text.get(from..to) else {
+            return;
+        };
+        // One of several lines would move what is below.
+        let written = written.replace('\n', " ");
+        if written.contains('#') {
+            return;
+        }
+        self.count += 1;
+        let name = format!("__bound_{}", self.count);
+        self.insertions.push((at, format!("{name} := {written}; ")));
+        let lines = self.text.get(from..to).unwrap_or_default().matches('\n').count();
+        self.replaced.push((from, to, format!("{name}{}", "\n".repeat(lines))));
+    }
+}
+
+/// The references and calls in an argument of a negated call, the outermost ones. Comprehensions have bodies of their
+/// own.
+fn hoisted<'a>(expression: &'a Ref<Expr>, bound: &mut Vec<&'a Expr>) {
+    match &**expression {
+        Expr::RefDot { .. } | Expr::RefBrack { .. } | Expr::Call { .. } => bound.push(expression),
+        Expr::Array { items, .. } | Expr::Set { items, .. } => {
+            for item in items {
+                hoisted(item, bound);
+            }
+        }
+        Expr::Object { fields, .. } => {
+            for (_, key, value) in fields {
+                hoisted(key, bound);
+                hoisted(value, bound);
+            }
+        }
+        Expr::BinExpr { lhs, rhs, .. } | Expr::BoolExpr { lhs, rhs, .. } | Expr::ArithExpr { lhs, rhs, .. } => {
+            hoisted(lhs, bound);
+            hoisted(rhs, bound);
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_line_stays_where_it_is() {
+        for (text, expected) in [
+            (
+                "package a\nx {\n  y := 1\n  (y + 1) > 1\n}\n",
+                "package a\nx {\n  y := 1\n  ; (y + 1) > 1\n}\n",
+            ),
+            // In brackets, and after an operator, it is no statement.
+            (
+                "package a\nx {\n  y := [1,\n  (2)]\n  z :=\n  (3)\n}\n",
+                "package a\nx {\n  y := [1,\n  (2)]\n  z :=\n  (3)\n}\n",
+            ),
+            (
+                "package a\nv[{\"msg\": m}] {\n  m := \"a\"\n} {\n  m := \"b\"\n}\nw { true }\n",
+                "package a\nv[{\"msg\": m}] {\n  m := \"a\"\n} v[{\"msg\": m}] {\n  m := \"b\"\n}\nw { true }\n",
+            ),
+            (
+                "package a\nf(x) = {\"a\": x} { x > 1 } else = {} { true }\ng = {1} { true }\n",
+                "package a\nf(x) = {\"a\": x} { x > 1 } else = {} { true }\ng = {1} { true }\n",
+            ),
+            (
+                "package a\nf(x) { x }\nv {\n  not f(input.a.b)\n}\n",
+                "package a\nf(x) { x }\nv {\n  __bound_1 := input.a.b; not f(__bound_1)\n}\n",
+            ),
+            (
+                "package a\nv { not startswith(lower(input.a), \"x\"); not input.b > 3; not input.c; not input.d == 2 }\n",
+                "package a\nv { __bound_1 := lower(input.a); not startswith(__bound_1, \"x\"); \
+                 __bound_2 := input.b; not __bound_2 > 3; not input.c; not input.d == 2 }\n",
+            ),
+            (
+                "package a\nv { not count(input.a) == count(input.b) }\n",
+                "package a\nv { __bound_1 := count(input.a); __bound_2 := count(input.b); \
+                 not __bound_1 == __bound_2 }\n",
+            ),
+        ] {
+            assert_eq!(rewritten("a.rego", text, true), expected);
+        }
+    }
+}

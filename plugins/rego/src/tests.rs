@@ -1,0 +1,163 @@
+use admittance_sdk::serde_json::{Value as Json, json};
+use admittance_sdk::testing::{self, Outcome};
+
+use super::*;
+
+const PODS: &str = r#"
+package pods
+import rego.v1
+
+deny contains msg if {
+  some container in input.request.object.spec.containers
+  container.image != "web:1"
+  msg := sprintf("the image %v", [container.image])
+}
+
+allow if count(deny) == 0
+
+main := {"response": {"allowed": allow, "warnings": ["old"]}} if allow
+main := {"response": {"allowed": false, "status": {"message": "no"}}} if not allow
+
+number := 3
+"#;
+
+fn pod(image: &str) -> Json {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "shop"},
+           "spec": {"containers": [{"name": "web", "image": image}]}})
+}
+
+fn mistakes(settings: Json) -> Vec<(String, String)> {
+    match testing::configure::<Rego>(settings) {
+        Ok(_) => Vec::new(),
+        Err(errors) => {
+            let errors = errors.iter();
+            errors.map(|error| (error.pointer().to_owned(), error.message().to_owned())).collect()
+        }
+    }
+}
+
+fn admitted(settings: Json, object: Json) -> Result<Outcome, Error> {
+    let plugin = testing::configure::<Rego>(settings).expect("the settings are right");
+    testing::create(object).admit(&plugin)
+}
+
+fn message(outcome: &Outcome) -> Option<&str> {
+    outcome.denial().map(|denial| denial.message.as_str())
+}
+
+#[test]
+fn an_entry_point_is_a_set_a_boolean_or_a_review() {
+    for (rule, image, denial) in [
+        ("data.pods.deny", "web:1", None),
+        ("pods/deny", "db:1", Some("the image db:1")),
+        ("data.pods.allow", "web:1", None),
+        ("data.pods.allow", "db:1", Some("data.pods.allow is not true")),
+        ("data.pods.main", "web:1", None),
+        ("data.pods.main", "db:1", Some("no")),
+    ] {
+        let outcome = admitted(json!({"rego": PODS, "entrypoint": rule}), pod(image)).expect("there is a verdict");
+        assert_eq!(message(&outcome), denial, "{rule} {image}");
+    }
+    let failure = admitted(json!({"rego": PODS, "entrypoint": "data.pods.number"}), pod("web:1"));
+    let failure = failure.expect_err("a number is no verdict").to_string();
+    assert!(failure.contains("data.pods.number is 3; an entry point is"), "{failure}");
+}
+
+fn template(rego: &str, constraints: Json) -> Json {
+    json!({"rego": rego, "version": "v0", "constraints": constraints})
+}
+
+#[test]
+fn violations_have_the_name_of_the_constraint() {
+    let rego = r#"package t
+        violation[{"msg": msg}] {
+          label := input.parameters.labels[_]
+          not input.review.object.metadata.labels[label]
+          msg := label
+        }"#;
+    for (actions, denial, warnings) in [
+        (json!(["deny"]), Some("[c] a\n[c] b"), vec![]),
+        (json!(["warn"]), None, vec!["[c] a", "[c] b"]),
+        (json!(["deny", "warn"]), Some("[c] a\n[c] b"), vec!["[c] a", "[c] b"]),
+    ] {
+        let settings = template(rego, json!({"c": {"parameters": {"labels": ["b", "a"]}, "actions": actions}}));
+        let outcome = admitted(settings, pod("web:1")).expect("there is a verdict");
+        assert_eq!(message(&outcome), denial);
+        assert_eq!(outcome.warnings(), warnings);
+    }
+}
+
+#[test]
+fn a_deleted_object_is_the_object() {
+    let rego = r#"package t
+        violation[{"msg": input.review.object.metadata.name}] { input.review.operation == "DELETE" }"#;
+    let settings = template(rego, json!({"c": {"actions": ["deny"]}}));
+    let plugin = testing::configure::<Rego>(settings).expect("the settings are right");
+    let outcome = testing::delete(pod("web:1")).admit(&plugin).expect("there is a verdict");
+    assert_eq!(message(&outcome), Some("[c] web"));
+}
+
+#[test]
+fn the_inventory_is_what_the_cluster_holds() {
+    let rego = r#"package t
+        violation[{"msg": msg}] {
+          data.inventory.namespace[namespace]["apps/v1"]["Deployment"][name].spec.replicas > 1
+          data.inventory.cluster["v1"]["Node"][node]
+          msg := sprintf("%v/%v on %v", [namespace, name, node])
+        }"#;
+    let mut settings = template(rego, json!({"c": {"actions": ["deny"]}}));
+    settings["inventory"] = json!(["apps/v1/Deployment", "v1/Node"]);
+    let objects = [
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "shop"}, "spec": {"replicas": 2}}),
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "db", "namespace": "shop"}, "spec": {"replicas": 1}}),
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}),
+    ];
+    let outcome = testing::with_cluster(objects, || admitted(settings, pod("web:1"))).expect("there is a verdict");
+    assert_eq!(message(&outcome), Some("[c] shop/web on n1"));
+}
+
+#[test]
+fn a_function_with_arguments_of_a_wrong_type_is_undefined() {
+    let rego = r#"package t
+        violation[{"msg": "pattern"}] { not re_match("(", "a") }
+        violation[{"msg": "long"}] { re_match("^\\w{1,63}$", "abc") }
+        violation[{"msg": "any"}] { any([false, true]); all([true, true]); not any([]) }
+        violation[{"msg": sprintf("%v", [cast_array({2, 1})])}] { true }
+        violation[{"msg": sprintf("%v %v", ["one"])}] { true }
+        violation[{"msg": "none"}] { regex.match(1, 2) }"#;
+    let settings = template(rego, json!({"c": {"actions": ["deny"]}}));
+    let outcome = admitted(settings, pod("web:1")).expect("there is a verdict");
+    let expected = "[c] [1, 2]\n[c] any\n[c] long\n[c] one %!v(MISSING)\n[c] pattern";
+    assert_eq!(message(&outcome), Some(expected));
+}
+
+#[test]
+fn mistakes_have_their_place_and_line() {
+    let constraints = json!({"c": {"actions": ["deny"]}});
+    for (rego, place, expected) in [
+        ("package t\nviolation[{\"msg\": \"a\"}] {\n  input.x ==\n}\n", "/rego", "line 4: "),
+        (
+            "package t\nviolation[{\"msg\": \"a\"}] {\n  reverse_all(input.x)\n}\n",
+            "/rego",
+            "line 3: `reverse_all` is not a function; import it, or correct its name",
+        ),
+        (
+            "package t\nviolation[{\"msg\": \"a\"}] { external_data({}) }\n",
+            "/rego",
+            "line 2: `external_data` asks a provider of Gatekeeper, and there is none here",
+        ),
+        ("package t\ndeny[{\"msg\": \"a\"}] { true }\n", "/rego", "the template has no rule `violation`"),
+    ] {
+        let found = mistakes(template(rego, constraints.clone()));
+        let [(pointer, message)] = found.as_slice() else {
+            panic!("{rego}: {found:?}");
+        };
+        assert_eq!(pointer, place, "{rego}");
+        assert!(message.starts_with(expected), "{rego}: {message}");
+    }
+    let found = mistakes(json!({"rego": PODS, "entrypoint": "data.pods.denny"}));
+    let expected = "there is no rule data.pods.denny; name one, `data.pods.deny`";
+    assert_eq!(found, [("/entrypoint".to_owned(), expected.to_owned())]);
+    let found = mistakes(json!({"rego": PODS}));
+    assert_eq!(found.first().map(|(pointer, _)| pointer.as_str()), Some("/entrypoint"));
+}

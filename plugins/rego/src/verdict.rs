@@ -1,0 +1,120 @@
+//! What a policy found, and the response that comes of it.
+
+use admittance_sdk::prelude::*;
+use regorus::Value;
+
+use crate::{format, settings::Action};
+
+/// A constraint, ready for evaluation.
+#[derive(Debug)]
+pub(crate) struct Constrained {
+    pub(crate) parameters: Value,
+    pub(crate) actions: Vec<Action>,
+}
+
+/// The response for the violations of a constraint, in the words of Gatekeeper.
+pub(crate) fn of_constraint(
+    name: &str,
+    constraint: &Constrained,
+    violations: &Value,
+) -> Result<Response, Error> {
+    let mut messages = Vec::new();
+    for violation in items(violations).ok_or_else(|| Error::other("`violation` is not a set"))? {
+        match field(violation, "msg") {
+            Some(Value::String(message)) => messages.push(format!("[{name}] {message}")),
+            _ => {
+                let shown = format::shown(violation);
+                return Err(Error::other(format!(
+                    "the violation {shown} has no message; write `violation[{{\"msg\": msg}}]`"
+                )));
+            }
+        }
+    }
+    let mut response = if messages.is_empty() || !constraint.actions.contains(&Action::Deny) {
+        Response::allow()
+    } else {
+        Response::deny(messages.join("\n"))
+    };
+    if constraint.actions.contains(&Action::Warn) {
+        for message in messages {
+            response = response.warn(message);
+        }
+    }
+    Ok(response)
+}
+
+/// The response for what an entry point gives.
+pub(crate) fn of_entry_point(rule: &str, found: &Value) -> Result<Response, Error> {
+    if let Some(items) = items(found) {
+        let messages: Vec<String> = items.map(message).collect();
+        return Ok(match messages.is_empty() {
+            true => Response::allow(),
+            false => Response::deny(messages.join("\n")),
+        });
+    }
+    let is_allow = matches!(rule.rsplit('.').next(), Some("allow" | "allowed"));
+    match found {
+        Value::Bool(true) if is_allow => Ok(Response::allow()),
+        Value::Bool(false) | Value::Undefined if is_allow => Ok(Response::deny(format!("{rule} is not true"))),
+        Value::Object(_) => of_review(rule, found),
+        Value::Undefined => Err(Error::other(format!("{rule} is undefined"))),
+        other => {
+            let shown = format::shown(other);
+            Err(Error::other(format!(
+                "{rule} is {shown}; an entry point is a set of messages, the response of an AdmissionReview, or a \
+                 boolean that is called `allow`"
+            )))
+        }
+    }
+}
+
+/// The response of an AdmissionReview, or a whole review.
+fn of_review(rule: &str, found: &Value) -> Result<Response, Error> {
+    let response = field(found, "response").unwrap_or(found);
+    let denial = || {
+        let status = field(response, "status")?;
+        let message = field(status, "message").or_else(|| field(status, "reason"))?;
+        message.as_string().ok().map(|message| message.to_string())
+    };
+    let mut answer = match field(response, "allowed") {
+        Some(Value::Bool(true)) => match field(response, "patch") {
+            None => Response::allow(),
+            Some(_) => {
+                let problem = "has a patch, and a policy in Rego only allows or denies";
+                return Err(Error::other(format!("the response of {rule} {problem}")));
+            }
+        },
+        Some(Value::Bool(false)) => {
+            Response::deny(denial().unwrap_or_else(|| format!("{rule} does not allow it")))
+        }
+        _ => {
+            let problem = "has no `allowed`: true or false";
+            return Err(Error::other(format!("the object {rule} {problem}")));
+        }
+    };
+    for warning in field(response, "warnings").and_then(items).into_iter().flatten() {
+        answer = answer.warn(message(warning));
+    }
+    Ok(answer)
+}
+
+/// A message, or the message of an object.
+fn message(item: &Value) -> String {
+    let named = ["msg", "message"].iter().find_map(|name| field(item, name));
+    match named.unwrap_or(item) {
+        Value::String(message) => message.to_string(),
+        other => format::shown(other),
+    }
+}
+
+fn field<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
+    value.as_object().ok()?.get(&Value::from(name))
+}
+
+fn items(value: &Value) -> Option<Box<dyn Iterator<Item = &Value> + '_>> {
+    match value {
+        Value::Array(items) => Some(Box::new(items.iter())),
+        Value::Set(items) => Some(Box::new(items.iter())),
+        _ => None,
+    }
+}

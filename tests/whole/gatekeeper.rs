@@ -1,0 +1,143 @@
+//! Templates and constraints of Gatekeeper, their suites, and stages in Rego: run as a user would, with the real plugin.
+
+use std::{fs, path::Path};
+
+use admittance_tests::{Admittance, Finished, repository};
+use serde_json::{Value, json};
+
+/// The blocks of YAML on the page, in order.
+fn of_page() -> Vec<String> {
+    let text = fs::read_to_string(repository().join("docs/gatekeeper.md")).unwrap();
+    let blocks = text.split("```yaml\n").skip(1);
+    blocks.map(|block| block.split("```").next().unwrap().to_owned()).collect()
+}
+
+/// Runs the program in this directory.
+async fn admittance(directory: &Path, arguments: &[&str]) -> Finished {
+    let path = |argument: &&str| match argument.contains('.') || argument.ends_with('/') {
+        true => directory.join(argument).into_os_string(),
+        false => argument.into(),
+    };
+    Admittance::run(arguments.iter().map(path)).await.unwrap()
+}
+
+fn report(ran: &Finished) -> Value {
+    serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {}{}", ran.stdout, ran.stderr))
+}
+
+#[tokio::test]
+async fn suites_run_as_they_are() {
+    let examples = repository().join("docs/examples");
+    let ran = admittance(&examples, &["test", "gatekeeper/", "--output", "json"]).await;
+    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+    // One case is skipped.
+    assert_eq!(report(&ran)["passed"], json!(18), "{}", ran.stdout);
+
+    // Each kind of assertion can fail.
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["template.yaml", "constraint.yaml", "incomplete.yaml"] {
+        let from = examples.join("gatekeeper/required-labels").join(name);
+        fs::copy(from, directory.path().join(name)).unwrap();
+    }
+    let suite = "kind: Suite
+apiVersion: test.gatekeeper.sh/v1alpha1
+tests:
+  - name: labels
+    template: template.yaml
+    constraint: constraint.yaml
+    cases:
+      - { name: none, object: incomplete.yaml, assertions: [ { violations: no } ] }
+      - { name: three, object: incomplete.yaml, assertions: [ { violations: 3 } ] }
+      - { name: other, object: incomplete.yaml, assertions: [ { message: ^nothing } ] }
+";
+    fs::write(directory.path().join("suite.yaml"), suite).unwrap();
+    let ran = admittance(directory.path(), &["test", "suite.yaml", "--output", "json"]).await;
+    assert_eq!(ran.code, Some(1), "{}{}", ran.stdout, ran.stderr);
+    assert_eq!(report(&ran)["failed"], json!(3), "{}", ran.stdout);
+}
+
+#[tokio::test]
+async fn a_constraint_denies_and_mistakes_have_their_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let page = of_page();
+    fs::create_dir(at.join("policies")).unwrap();
+    fs::write(at.join("policies/labels.yaml"), &page[0]).unwrap();
+    for (labels, namespace, code, expected) in [
+        (json!({}), "shop", 1, "[pods-have-owners] these labels are missing: {\\\"owner\\\"}"),
+        (json!({"owner": "a"}), "shop", 0, ""),
+        (json!({}), "kube-public", 0, "match condition"),
+    ] {
+        let pod = json!({"apiVersion": "v1", "kind": "Pod",
+                         "metadata": {"name": "web", "namespace": namespace, "labels": labels},
+                         "spec": {"containers": [{"name": "web", "image": "web:1"}]}});
+        fs::write(at.join("pod.json"), pod.to_string()).unwrap();
+        let ran = admittance(at, &["run", "policies/", "pod.json", "--output", "json"]).await;
+        assert_eq!(ran.code, Some(code), "{labels}: {}{}", ran.stdout, ran.stderr);
+        assert!(ran.stdout.contains(expected), "{labels}: {}", ran.stdout);
+    }
+    // (what is replaced, by what, where the mistake is, what is said)
+    for (from, to, place, expected) in [
+        (
+            "count(missing) > 0",
+            "count(missing) >",
+            "labels.yaml:",
+            "line ",
+        ),
+        (
+            "count(missing)",
+            "length(missing)",
+            "labels.yaml:20:",
+            "`length` is not a function",
+        ),
+        (
+            "kind: RequiredLabels\nmetadata",
+            "kind: Required\nmetadata",
+            "labels.yaml:30:",
+            "there is no ConstraintTemplate for constraints of kind \"Required\"",
+        ),
+        (
+            "labels: [owner]",
+            "labels: owner",
+            "labels.yaml:42:",
+            "spec.parameters.labels: the template's schema asks for a value of type array, and this is of type string",
+        ),
+    ] {
+        let text = page[0].replace(from, to);
+        assert_ne!(text, page[0], "{from}");
+        fs::write(at.join("policies/labels.yaml"), text).unwrap();
+        let checked = admittance(at, &["check", "policies/"]).await;
+        assert_eq!(checked.code, Some(1), "{to}: {}{}", checked.stdout, checked.stderr);
+        assert!(checked.stdout.contains(place), "{to}: {}", checked.stdout);
+        assert!(checked.stdout.contains(expected), "{to}: {}", checked.stdout);
+    }
+}
+
+#[tokio::test]
+async fn a_stage_in_rego_is_for_any_control_plane() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let page = of_page();
+    let chain = page.iter().find(|text| text.contains("rego:\n        text:")).unwrap();
+    fs::write(at.join("chain.yaml"), chain).unwrap();
+    for (count, code, expected) in [(10, 0, ""), (11, 1, "group web has 11 instances, and 10 are allowed")] {
+        let job = json!({"kind": "job", "Job": {"ID": "web", "TaskGroups": [{"Name": "web", "Count": count}]}});
+        fs::write(at.join("job.json"), job.to_string()).unwrap();
+        let ran = admittance(at, &["run", "chain.yaml", "job.json", "--output", "json"]).await;
+        assert_eq!(ran.code, Some(code), "{count}: {}{}", ran.stdout, ran.stderr);
+        assert!(ran.stdout.contains(expected), "{count}: {}", ran.stdout);
+    }
+
+    // Without the plugin, the message says where it was expected.
+    let mut command = Admittance::command().unwrap();
+    let output = command
+        .args(["check", "chain.yaml"])
+        .current_dir(at)
+        .env("ADMITTANCE_PLUGINS", at.join("nowhere"))
+        .output()
+        .await
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("nowhere/rego.wasm") && text.contains("ADMITTANCE_PLUGINS"), "{text}");
+}
