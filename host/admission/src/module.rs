@@ -1,11 +1,11 @@
-use std::{fmt, path::PathBuf, str::FromStr};
+use std::{env, fmt, path::PathBuf, str::FromStr};
 
 use url::Url;
 
 use crate::Digest;
 
-/// The location of a module. As text: `file:` and a path, an `https://` URL, or `oci://` and the name of an
-/// artifact in a registry.
+/// The location of a module. As text: `file:` and a path, `stock:` and the name of a plugin that comes with the program,
+/// an `https://` URL, or `oci://` and the name of an artifact in a registry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ModuleReference {
     /// A file on this machine.
@@ -160,6 +160,23 @@ fn is_tag(text: &str) -> bool {
         && text.chars().all(|c| is_word(c) || matches!(c, '.' | '-'))
 }
 
+/// The environment variable with the directory of the stock plugins.
+const STOCK_DIRECTORY: &str = "ADMITTANCE_PLUGINS";
+
+impl ModuleReference {
+    /// The file of a stock plugin: in the directory that the environment variable `ADMITTANCE_PLUGINS` names, or in the
+    /// directory `plugins` beside the program.
+    pub fn stock(name: &str) -> Self {
+        let directory = env::var_os(STOCK_DIRECTORY)
+            .map(PathBuf::from)
+            .unwrap_or_else(|| {
+                let program = env::current_exe().unwrap_or_default();
+                program.with_file_name("plugins")
+            });
+        Self::File(directory.join(format!("{}.wasm", name.replace('-', "_"))))
+    }
+}
+
 impl FromStr for ModuleReference {
     type Err = InvalidReference;
 
@@ -184,6 +201,14 @@ impl FromStr for ModuleReference {
                     }
                     _ => Ok(Self::File(format!("/{relative}").into())),
                 }
+            }
+            Some(("stock", name)) => {
+                let is_name = |c: char| c.is_ascii_lowercase() || c == '-';
+                if name.is_empty() || !name.chars().all(is_name) {
+                    let fix = "write the name of a stock plugin, `stock:image-policy`";
+                    return Err(wrong("names no stock plugin", fix));
+                }
+                Ok(Self::stock(name))
             }
             Some(("https", _)) => {
                 let fix = "write `https://`, the host and the path, without user and fragment";

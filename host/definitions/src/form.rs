@@ -13,10 +13,11 @@ const BCS_RESOURCE: &str = "bkbcs.tencent.com/v2";
 const KUBERNETES: &str = "admissionregistration.k8s.io/v1";
 const KUBERNETES_BETA: &str = "admissionregistration.k8s.io/v1beta1";
 const KUBEWARDEN: &str = "policies.kubewarden.io/v1";
+const OPENKRUISE: &str = "apps.kruise.io/v1alpha1";
 const KNOWN: &str = "write an AdmissionChain (admittance.dev/v1alpha1), a MutatingWebhookConfiguration, \
                      ValidatingWebhookConfiguration, MutatingAdmissionPolicy, ValidatingAdmissionPolicy or a binding of \
                      these (admissionregistration.k8s.io/v1), a ClusterAdmissionPolicy or AdmissionPolicy \
-                     (policies.kubewarden.io/v1), an admissionwebhook (v4) or an AdmissionWebhookConfiguration \
+                     (policies.kubewarden.io/v1), a SidecarSet (apps.kruise.io/v1alpha1), an admissionwebhook (v4) or an AdmissionWebhookConfiguration \
                      (bkbcs.tencent.com/v2)";
 
 /// The form of a kind of which API servers print lists, if the version is supported, and the version to write. None for
@@ -45,6 +46,7 @@ fn listed(kind: &str, version: &str) -> Option<(Option<Form>, &'static str)> {
         "ValidatingAdmissionPolicyBinding" => kubernetes(|_| Form::Binding(Phase::Validating)),
         "ClusterAdmissionPolicy" => kubewarden(Policy::Cluster),
         "AdmissionPolicy" => kubewarden(Policy::Namespaced),
+        "SidecarSet" => ((version == OPENKRUISE).then_some(Form::SidecarSet), OPENKRUISE),
         _ => return None,
     })
 }
@@ -59,6 +61,8 @@ pub(crate) enum Form {
     /// The binding of such a policy.
     Binding(Phase),
     Kubewarden(Policy),
+    /// A SidecarSet of OpenKruise.
+    SidecarSet,
     Bcs,
     BcsResource,
 }
@@ -76,6 +80,7 @@ impl Form {
             Self::Binding(Phase::Validating) => "ValidatingAdmissionPolicyBinding",
             Self::Kubewarden(Policy::Cluster) => "ClusterAdmissionPolicy",
             Self::Kubewarden(Policy::Namespaced) => "AdmissionPolicy",
+            Self::SidecarSet => "SidecarSet",
             Self::Bcs => "admissionwebhook",
             Self::BcsResource => "AdmissionWebhookConfiguration",
         }

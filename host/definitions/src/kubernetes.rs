@@ -69,7 +69,7 @@ pub(crate) fn read(
     })
 }
 
-fn read_name(metadata: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
+pub(crate) fn read_name(metadata: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
     let mut fields = metadata.object(mistakes)?;
     let read = readers::parse_with(names::subdomain);
     let name = fields.get_required("name", "write its name", read, mistakes);

@@ -1,7 +1,6 @@
 //! Documents to chain definitions, with every mistake found at once.
 //!
-//! [`load`] reads files and directories. Six forms of document are known; all of them become the one
-//! model, [`ChainDefinition`]:
+//! [`load`] reads files and directories. All forms of document become the one model, [`ChainDefinition`]:
 //!
 //! - `admittance.dev/v1alpha1` `AdmissionChain`, the native form;
 //! - `admissionregistration.k8s.io/v1` and `v1beta1` `MutatingWebhookConfiguration` and
@@ -11,7 +10,8 @@
 //! - `v4` `admissionwebhook`, the form of the BCS driver, as it is given to its API or printed by it;
 //! - `bkbcs.tencent.com/v2` `AdmissionWebhookConfiguration`, the same under `spec`, as BCS keeps it in
 //!   Kubernetes;
-//! - `policies.kubewarden.io/v1` `ClusterAdmissionPolicy` and `AdmissionPolicy`, policies of Kubewarden.
+//! - `policies.kubewarden.io/v1` `ClusterAdmissionPolicy` and `AdmissionPolicy`, policies of Kubewarden;
+//! - `apps.kruise.io/v1alpha1` `SidecarSet`, of OpenKruise.
 //!
 //! Definitions are kept in a [`DefinitionStore`]: files, or a database that several programs share. A
 //! [`DefinitionSet`] holds the texts of all stores as they were at one moment, and makes a checked [`Change`] of them.
@@ -30,6 +30,7 @@ mod conditions;
 pub mod document;
 mod form;
 mod identity;
+mod import;
 mod kubernetes;
 mod kubewarden;
 mod model;
@@ -41,6 +42,7 @@ mod rules;
 mod selectors;
 mod set;
 mod share;
+mod sidecar_set;
 mod store;
 mod warnings;
 
@@ -50,6 +52,7 @@ pub use chains::{load, load_text};
 pub use change::{AppliedEffect, Change, ChangeError, Destination, Expected, FileChange};
 pub use document::{Location, Mistake, Mistakes};
 pub use identity::{ChainId, DefinitionId, InvalidId, StageId};
+pub use import::{Import, ImportResult, Imported, import};
 pub use model::{
     CandidateDefinition, CelDefinition, ChainDefinition, HookDefinition, PluginDefinition, StageDefinition,
     WebhookDefinition,

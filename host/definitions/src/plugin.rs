@@ -198,7 +198,11 @@ pub fn setting_location(stage: &Location, of_candidate: bool, pointer: &str) -> 
         .or_else(|| child(&child(&stage, "plugin")?, "settings"))
         // Of a policy.
         .or_else(|| child(&child(&stage, "spec")?, "settings"));
-    let mut node = settings?;
+    let (mut node, pointer) = match settings {
+        Some(settings) => (settings, pointer),
+        // What a SidecarSet injects stands in its `spec`.
+        None => (child(&stage, "spec")?, pointer.strip_prefix("/sidecarSet")?),
+    };
     for part in pointer.split('/').skip(1) {
         let part = part.replace("~1", "/").replace("~0", "~");
         let Some(next) = child(&node, &part) else { break };

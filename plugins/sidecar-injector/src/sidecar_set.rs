@@ -155,7 +155,13 @@ impl Injection {
             &mut patch,
         )?;
         let list = injected(&self.containers)?;
-        merge("containers", (&self.containers, list), containers, false, &mut patch)?;
+        merge(
+            "containers",
+            (&self.containers, list),
+            containers,
+            false,
+            &mut patch,
+        )?;
         append("volumes", &self.volumes, spec.volumes.as_deref(), &mut patch)?;
         let secrets = spec.image_pull_secrets.as_deref();
         append("imagePullSecrets", &self.image_pull_secrets, secrets, &mut patch)?;
@@ -389,7 +395,12 @@ fn append(
     present: Option<&[Named<'_>]>,
     patch: &mut Patch,
 ) -> Result<(), Error> {
-    let is_present = |name: &str| present.unwrap_or_default().iter().any(|known| &*known.name == name);
+    let is_present = |name: &str| {
+        present
+            .unwrap_or_default()
+            .iter()
+            .any(|known| &*known.name == name)
+    };
     let path = pointer!["spec", list];
     for (_, element) in elements.iter().filter(|(name, _)| !is_present(name)) {
         patch.ensure_array(&path, present.is_some());

@@ -185,7 +185,8 @@ impl StoredDefinition {
             | Form::Kubernetes(..)
             | Form::Policy(_)
             | Form::Binding(_)
-            | Form::Kubewarden(_) => None,
+            | Form::Kubewarden(_)
+            | Form::SidecarSet => None,
         })
     }
 
@@ -216,9 +217,12 @@ fn object(form: Form, root: &Node<'_>) -> Option<BcsObject> {
             }
             spec
         }
-        Form::Native | Form::Kubernetes(..) | Form::Policy(_) | Form::Binding(_) | Form::Kubewarden(_) => {
-            return None;
-        }
+        Form::Native
+        | Form::Kubernetes(..)
+        | Form::Policy(_)
+        | Form::Binding(_)
+        | Form::Kubewarden(_)
+        | Form::SidecarSet => return None,
     };
     match DEFINITION.spelled(value) {
         Json::Object(value) => Some(BcsObject(value)),

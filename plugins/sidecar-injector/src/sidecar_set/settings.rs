@@ -112,13 +112,21 @@ struct WrittenTransfer {
 }
 
 #[derive(Deserialize)]
-#[serde(crate = "admittance_sdk::serde", rename_all = "camelCase", deny_unknown_fields)]
+#[serde(
+    crate = "admittance_sdk::serde",
+    rename_all = "camelCase",
+    deny_unknown_fields
+)]
 struct NameFrom {
     field_ref: FieldRef,
 }
 
 #[derive(Deserialize)]
-#[serde(crate = "admittance_sdk::serde", rename_all = "camelCase", deny_unknown_fields)]
+#[serde(
+    crate = "admittance_sdk::serde",
+    rename_all = "camelCase",
+    deny_unknown_fields
+)]
 struct FieldRef {
     #[serde(default)]
     api_version: String,
@@ -183,9 +191,7 @@ impl<'a> Reader<'a> {
 
     /// The volumes that are mounted, in the order of the first mounts.
     pub(super) fn mounted(self) -> Vec<(String, Value)> {
-        let Self {
-            volumes, mounted, ..
-        } = self;
+        let Self { volumes, mounted, .. } = self;
         let find = |name: &String| volumes.iter().find(|(volume, _)| volume == name).cloned();
         mounted.iter().filter_map(find).collect()
     }

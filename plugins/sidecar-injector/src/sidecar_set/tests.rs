@@ -15,7 +15,9 @@ fn injected(sets: &[Value], object: Value) -> Value {
 fn run(set: &Value, object: &Value) -> Outcome {
     let settings = json!({ "sidecarSet": set });
     let plugin = testing::configure::<SidecarInjector>(&settings).expect("the settings are right");
-    testing::create(object).admit(&plugin).expect("there is a verdict")
+    testing::create(object)
+        .admit(&plugin)
+        .expect("there is a verdict")
 }
 
 fn names(object: &Value, list: &str) -> Vec<String> {
@@ -182,7 +184,10 @@ fn annotations_of_the_pod() {
                "kruise.io/sidecarset-injected-list": "a,b"})
     );
     let plugin = testing::configure::<SidecarInjector>(json!({ "sidecarSet": set })).unwrap();
-    let error = testing::create(pod("no JSON")).admit(&plugin).unwrap_err().to_string();
+    let error = testing::create(pod("no JSON"))
+        .admit(&plugin)
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("the annotation oom cannot be changed"), "{error}");
 }
 
@@ -191,7 +196,8 @@ fn only_pods_that_are_created() {
     let settings = json!({"sidecarSet": {"name": "a", "containers": [{"name": "x"}]}});
     let plugin = testing::configure::<SidecarInjector>(&settings).unwrap();
     let pod = json!({"kind": "Pod", "spec": {"containers": [{"name": "web"}]}});
-    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": {"spec": {"containers": []}}}});
+    let job =
+        json!({"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": {"spec": {"containers": []}}}});
     for request in [
         testing::update(&pod, &pod),
         testing::delete(&pod),
@@ -281,5 +287,8 @@ fn every_mistake_has_its_place() {
     }
     let settings = json!({"sidecarSet": {"name": "a", "containers": [{"name": "x"}]}, "labels": {"a": "b"}});
     let errors = testing::configure::<SidecarInjector>(&settings).unwrap_err();
-    assert!(errors.to_string().contains("remove the other settings"), "{errors}");
+    assert!(
+        errors.to_string().contains("remove the other settings"),
+        "{errors}"
+    );
 }
