@@ -17,6 +17,7 @@ mod documents;
 mod hostile;
 mod hot;
 mod house;
+mod import;
 mod kubernetes;
 mod lifecycle;
 mod manifests;

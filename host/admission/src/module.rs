@@ -177,6 +177,15 @@ impl ModuleReference {
     }
 }
 
+impl ModuleReference {
+    /// The name of the stock plugin that this is the file of.
+    pub fn stock_name(&self) -> Option<String> {
+        let Self::File(path) = self else { return None };
+        let name = path.file_stem()?.to_str()?.replace('_', "-");
+        (*self == Self::stock(&name)).then_some(name)
+    }
+}
+
 impl FromStr for ModuleReference {
     type Err = InvalidReference;
 

@@ -137,10 +137,14 @@ fn text(imported: &Import, written: Option<&Path>) -> String {
         ]);
     }
     let mut text = table.text();
+    // Policy and bindings have the notes of their chain.
+    let mut noted = Vec::new();
     for definition in &imported.definitions {
-        if definition.notes.is_empty() {
+        let of_chain = (&definition.chain, &definition.notes);
+        if definition.notes.is_empty() || (definition.chain.is_some() && noted.contains(&of_chain)) {
             continue;
         }
+        noted.push(of_chain);
         text += &format!("\n{BOLD}{}{BOLD:#}\n", definition.id);
         for note in &definition.notes {
             text += &format!("  {note}\n");

@@ -233,6 +233,10 @@ impl Outcome {
             let note = "nothing is called for it: it has no rules, no binding, or is paused";
             return outcome(ImportResult::LeftOut, vec![note.to_owned()]);
         }
+        let foreign = compare::foreign(chain);
+        if !foreign.is_empty() {
+            return outcome(ImportResult::Kept, foreign);
+        }
         // The file may be written to another directory.
         for plugin in chain.stages.iter_mut().flat_map(plugins) {
             if let ModuleReference::File(path) = &mut plugin.source

@@ -40,6 +40,7 @@ pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ChainDefi
     let selector = read_selector(&mut spec, mistakes);
     let namespaces = read_namespaces(&mut spec, mistakes);
     let mut injected = Map::new();
+    injected.insert("name".to_owned(), json!(name));
     for (field, node) in spec.present(&INJECTED) {
         if let Some(entries) = node.list(mistakes) {
             injected.insert(field.to_owned(), node.json());
@@ -61,7 +62,6 @@ pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ChainDefi
     spec.ignore(&["revisionHistoryLimit"]);
     spec.finish(mistakes);
     let name = name?;
-    injected.insert("name".to_owned(), Json::String(name.clone()));
     let mut plugin = PluginDefinition::new(ModuleReference::stock("sidecar-injector"));
     plugin.settings = json!({ "sidecarSet": injected });
     let mut stage = StageDefinition::new(name.as_str(), HookDefinition::Plugin(plugin));

@@ -3,17 +3,16 @@
 //! As in OpenKruise, a container of the Pod with the same name is replaced; injected containers have the variable
 //! `IS_INJECTED`; of the volumes, only those are added that an injected container mounts.
 
+mod pod;
 mod settings;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use admittance_sdk::Text;
 use admittance_sdk::prelude::*;
-use admittance_sdk::serde::Deserialize;
-use admittance_sdk::serde_json::value::RawValue;
 use admittance_sdk::serde_json::{self, Map, Value};
 
-use settings::{ContainerName, INJECTED, Place, Reader, Sidecar, named};
+use pod::{Container, Metadata, Named, Pod, text};
+use settings::{ContainerName, Place, Reader, Sidecar, named};
 pub use settings::{PatchPolicy, PodMetadata, SidecarSet};
 
 /// The annotation with the names of the SidecarSets that were injected into a Pod.
@@ -30,72 +29,6 @@ pub struct Injection {
     volumes: Vec<(String, Value)>,
     image_pull_secrets: Vec<(String, Value)>,
     metadata: Vec<PodMetadata>,
-}
-
-/// The parts of a Pod that decide what is injected.
-#[view]
-struct Pod<'a> {
-    #[serde(borrow, default)]
-    metadata: Option<Metadata<'a>>,
-    #[serde(borrow, default)]
-    spec: Option<Spec<'a>>,
-}
-
-#[view]
-#[derive(Default)]
-struct Metadata<'a> {
-    #[serde(borrow, default)]
-    annotations: Option<Texts<'a>>,
-    #[serde(borrow, default)]
-    labels: Option<Texts<'a>>,
-}
-
-type Texts<'a> = BTreeMap<Text<'a>, Option<Text<'a>>>;
-
-#[view]
-struct Spec<'a> {
-    #[serde(borrow, default)]
-    containers: Option<Vec<Container<'a>>>,
-    #[serde(borrow, default)]
-    init_containers: Option<Vec<Container<'a>>>,
-    #[serde(borrow, default)]
-    volumes: Option<Vec<Named<'a>>>,
-    #[serde(borrow, default)]
-    image_pull_secrets: Option<Vec<Named<'a>>>,
-}
-
-#[view]
-struct Container<'a> {
-    #[serde(borrow, default)]
-    name: Text<'a>,
-    #[serde(borrow, default)]
-    env: Option<Vec<&'a RawValue>>,
-    #[serde(borrow, default)]
-    volume_mounts: Option<Vec<&'a RawValue>>,
-}
-
-#[view]
-struct Named<'a> {
-    #[serde(borrow, default)]
-    name: Text<'a>,
-}
-
-/// A variable, as far as it matters here.
-#[view]
-struct Variable<'a> {
-    #[serde(borrow, default)]
-    name: Text<'a>,
-    #[serde(borrow, default)]
-    value: Option<Text<'a>>,
-}
-
-/// A mount, as far as it matters here.
-#[view]
-struct Mount<'a> {
-    #[serde(borrow, default)]
-    mount_path: Text<'a>,
-    #[serde(borrow, default)]
-    sub_path_expr: Option<Text<'a>>,
 }
 
 impl Injection {
@@ -241,63 +174,6 @@ impl Sidecar {
         }
         Ok(env)
     }
-}
-
-impl Container<'_> {
-    /// Adds its mounts, and the variables in them, unless OpenKruise injected it.
-    fn share(&self, mounts: &mut Vec<Value>, env: &mut Vec<Value>) -> Result<(), Error> {
-        if self.is_injected()? {
-            return Ok(());
-        }
-        for raw in self.volume_mounts.iter().flatten() {
-            let mount: Mount<'_> = parse(raw)?;
-            for name in variables(mount.sub_path_expr.as_deref().unwrap_or_default()) {
-                env.extend(self.variable(name)?);
-            }
-            mounts.push(parse(raw)?);
-        }
-        Ok(())
-    }
-
-    fn is_injected(&self) -> Result<bool, Error> {
-        for raw in self.env.iter().flatten() {
-            let variable: Variable<'_> = parse(raw)?;
-            if (variable.name.as_str(), variable.value.as_deref()) == (INJECTED.0, Some(INJECTED.1)) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// The variable of this name, as it is written.
-    fn variable(&self, name: &str) -> Result<Option<Value>, Error> {
-        for raw in self.env.iter().flatten() {
-            if parse::<Variable<'_>>(raw)?.name.as_str() == name {
-                return parse(raw).map(Some);
-            }
-        }
-        Ok(None)
-    }
-}
-
-fn parse<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Result<T, Error> {
-    serde_json::from_str(raw.get()).map_err(Error::other)
-}
-
-fn text<'a>(texts: Option<&'a Texts<'_>>, key: &str) -> Option<&'a str> {
-    let texts = texts?.iter();
-    let mut found = texts.filter(|(other, _)| other.as_str() == key);
-    found.next()?.1.as_deref()
-}
-
-/// The names in `$(NAME)`.
-fn variables(expression: &str) -> impl Iterator<Item = &str> {
-    expression.split("$(").skip(1).filter_map(|rest| {
-        let (name, _) = rest.split_once(')')?;
-        let is_first = |c: char| c.is_ascii_alphabetic() || matches!(c, '-' | '.' | '_');
-        let is_name = name.starts_with(is_first) && name.chars().all(|c| is_first(c) || c.is_ascii_digit());
-        is_name.then_some(name)
-    })
 }
 
 /// Appends to a list of the container the elements whose key is not in it yet.

@@ -5,6 +5,12 @@ use admittance_conditions::Action;
 
 use crate::{ChainDefinition, HookDefinition, StageDefinition, native::write};
 
+/// What a chain has and no native one can have, a sentence each.
+pub(super) fn foreign(chain: &ChainDefinition) -> Vec<String> {
+    let of_stage = |stage| foreign_to(stage).map(|what| format!("{}: {what}", stage.spec.name));
+    chain.stages.iter().flat_map(of_stage).collect()
+}
+
 /// What is in a chain and not in the native one, a sentence each.
 pub(super) fn lost(chain: &ChainDefinition, native: &ChainDefinition) -> Vec<String> {
     let mut lost = Vec::new();
@@ -30,6 +36,40 @@ pub(super) fn lost(chain: &ChainDefinition, native: &ChainDefinition) -> Vec<Str
     lost
 }
 
+/// What a stage has and no native one can have.
+fn foreign_to(stage: &StageDefinition) -> impl Iterator<Item = &'static str> {
+    let (actions, params, sees_namespace) = match &stage.hook {
+        HookDefinition::Cel(cel) => (
+            &*cel.binding.actions,
+            cel.binding.params.is_some(),
+            write::conditions(stage)
+                .iter()
+                .any(|(_, expression)| expression.contains("namespaceObject")),
+        ),
+        _ => (&[][..], false, false),
+    };
+    let other_actions = !actions.is_empty() && actions != [Action::Deny];
+    let found = [
+        (params, "parameters have no native form"),
+        (
+            other_actions,
+            "`validationActions` other than Deny have no native form",
+        ),
+        (
+            sees_namespace,
+            "a match condition of a native stage does not see `namespaceObject`",
+        ),
+        (
+            !stage.spec.exclude_rules.is_empty(),
+            "`excludeResourceRules` has no native form",
+        ),
+        (stage.spec.message.is_some(), "`message` has no native form"),
+    ];
+    found
+        .into_iter()
+        .filter_map(|(is_there, what)| is_there.then_some(what))
+}
+
 fn lost_of_stage<'a>(
     chain: &'a ChainDefinition,
     stage: &'a StageDefinition,
@@ -41,16 +81,6 @@ fn lost_of_stage<'a>(
     } else {
         &spec.rules
     };
-    let conditions = write::conditions(stage);
-    let is_cel = matches!(stage.hook, HookDefinition::Cel(_));
-    let sees_namespace = is_cel
-        && conditions
-            .iter()
-            .any(|(_, expression)| expression.contains("namespaceObject"));
-    let (actions, params) = match &stage.hook {
-        HookDefinition::Cel(cel) => (&*cel.binding.actions, cel.binding.params.is_some()),
-        _ => (&[][..], false),
-    };
     let same_hook = match (&stage.hook, &native.hook) {
         (HookDefinition::Cel(one), HookDefinition::Cel(other)) => {
             let (one, other) = (&one.policy, &other.policy);
@@ -61,12 +91,8 @@ fn lost_of_stage<'a>(
         }
         (one, other) => one == other,
     };
-    [
+    let differs = [
         (rules != other.rules, "its rules have no native form"),
-        (
-            spec.exclude_rules != other.exclude_rules,
-            "`excludeResourceRules` has no native form",
-        ),
         (
             spec.namespace_selector != other.namespace_selector,
             "the selector of namespaces differs",
@@ -76,12 +102,8 @@ fn lost_of_stage<'a>(
             "the selector of objects differs",
         ),
         (
-            conditions != other.match_conditions.expressions(),
+            write::conditions(stage) != other.match_conditions.expressions(),
             "the match conditions differ",
-        ),
-        (
-            sees_namespace,
-            "a match condition of a native stage does not see `namespaceObject`",
         ),
         (
             spec.failure_policy != other.failure_policy,
@@ -94,15 +116,10 @@ fn lost_of_stage<'a>(
             spec.reinvocation != other.reinvocation,
             "the reinvocation policy differs",
         ),
-        (spec.message != other.message, "`message` has no native form"),
-        (
-            !actions.is_empty() && actions != [Action::Deny],
-            "`validationActions` other than Deny have no native form",
-        ),
-        (params, "parameters have no native form"),
         (!same_hook, "what it calls has no native form"),
         (stage.candidate != native.candidate, "the candidate differs"),
-    ]
-    .into_iter()
-    .filter_map(|(differs, what)| differs.then_some(what))
+    ];
+    differs
+        .into_iter()
+        .filter_map(|(differs, what)| differs.then_some(what))
 }

@@ -285,11 +285,7 @@ spec:
         (result, chain.as_deref()),
         (ImportResult::Exact, Some("kruise-sidecarset-logs"))
     );
-    assert!(
-        native.contains("source: \"stock:sidecar-injector\"")
-            || native.contains("source: stock:sidecar-injector"),
-        "{native}"
-    );
+    assert!(native.contains("source: \"stock:sidecar-injector\""), "{native}");
     let imported = chains(&native);
     assert_eq!(
         imported[0].stages[0].hook,

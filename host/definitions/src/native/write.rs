@@ -208,14 +208,9 @@ fn plugin(plugin: &PluginDefinition, share: Option<Share>) -> Json {
 
 /// A stock plugin by its name: where it is may differ elsewhere.
 fn source(source: &ModuleReference) -> String {
-    let name = match source {
-        ModuleReference::File(path) => path.file_stem(),
-        _ => None,
-    };
-    let name = name.map(|name| name.to_string_lossy().replace('_', "-"));
-    match name {
-        Some(name) if *source == ModuleReference::stock(&name) => format!("stock:{name}"),
-        _ => source.to_string(),
+    match source.stock_name() {
+        Some(name) => format!("stock:{name}"),
+        None => source.to_string(),
     }
 }
 

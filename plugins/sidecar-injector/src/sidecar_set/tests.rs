@@ -178,9 +178,13 @@ fn annotations_of_the_pod() {
             "kept": "old", "replaced": "old", "oom": oom, "kruise.io/sidecarset-injected-list": "b"}}})
     };
     let after = injected(std::slice::from_ref(&set), pod("{\"y\":2,\"gone\":3}"));
+    let mut annotations = after["metadata"]["annotations"].clone();
+    let merged = annotations["oom"].take();
+    let merged: Value = admittance_sdk::serde_json::from_str(merged.as_str().expect("a text")).unwrap();
+    assert_eq!(merged, json!({"x": 1, "y": 2}));
     assert_eq!(
-        after["metadata"]["annotations"],
-        json!({"kept": "old", "added": "new", "replaced": "new", "oom": "{\"x\":1,\"y\":2}", "fresh": "{\"x\":1}",
+        annotations,
+        json!({"kept": "old", "added": "new", "replaced": "new", "oom": null, "fresh": "{\"x\":1}",
                "kruise.io/sidecarset-injected-list": "a,b"})
     );
     let plugin = testing::configure::<SidecarInjector>(json!({ "sidecarSet": set })).unwrap();
