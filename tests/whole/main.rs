@@ -18,6 +18,7 @@ mod gatekeeper;
 mod hostile;
 mod hot;
 mod house;
+mod import;
 mod kubernetes;
 mod lifecycle;
 mod manifests;

@@ -19,6 +19,19 @@ impl LabelSelector {
         Self { requirements }
     }
 
+    /// Key, operator and values of each requirement.
+    pub fn requirements(&self) -> impl Iterator<Item = (&str, LabelOperator, &[String])> {
+        self.requirements.iter().map(|Requirement { key, test }| {
+            let (operator, values) = match test {
+                Test::In(values) => (LabelOperator::In, values.as_slice()),
+                Test::NotIn(values) => (LabelOperator::NotIn, values.as_slice()),
+                Test::Exists => (LabelOperator::Exists, [].as_slice()),
+                Test::DoesNotExist => (LabelOperator::DoesNotExist, [].as_slice()),
+            };
+            (key.as_str(), operator, values)
+        })
+    }
+
     /// Whether it selects everything.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()

@@ -167,11 +167,20 @@ impl ModuleReference {
     /// The file of a stock plugin: in the directory that the environment variable `ADMITTANCE_PLUGINS` names, or in the
     /// directory `plugins` beside the program.
     pub fn stock(name: &str) -> Self {
-        let directory = env::var_os(STOCK_DIRECTORY).map(PathBuf::from).unwrap_or_else(|| {
-            let program = env::current_exe().unwrap_or_default();
-            program.with_file_name("plugins")
-        });
+        let directory = env::var_os(STOCK_DIRECTORY)
+            .map(PathBuf::from)
+            .unwrap_or_else(|| {
+                let program = env::current_exe().unwrap_or_default();
+                program.with_file_name("plugins")
+            });
         Self::File(directory.join(format!("{}.wasm", name.replace('-', "_"))))
+    }
+
+    /// The name of the stock plugin that this is the file of.
+    pub fn stock_name(&self) -> Option<String> {
+        let Self::File(path) = self else { return None };
+        let name = path.file_stem()?.to_str()?.replace('_', "-");
+        (*self == Self::stock(&name)).then_some(name)
     }
 }
 

@@ -10,6 +10,7 @@ mod directories;
 mod files;
 mod host;
 mod human;
+mod import;
 mod kubeconfig;
 mod kubernetes;
 mod logging;
@@ -56,6 +57,7 @@ enum Command {
     Run(run::Arguments),
     Bench(bench::Arguments),
     Check(check::Arguments),
+    Import(import::Arguments),
     Serve(serve::Arguments),
     Status(remote::StatusArguments),
     History(remote::HistoryArguments),
@@ -113,6 +115,7 @@ impl Command {
         match self {
             Self::Serve(arguments) => return serve::run(arguments),
             Self::Check(arguments) => return check::run(&arguments),
+            Self::Import(arguments) => return import::run(&arguments),
             Self::Run(arguments) => return run::run(&arguments),
             Self::Bench(arguments) => return bench::run(&arguments),
             Self::Test(arguments) => return test::run(&arguments),

@@ -99,6 +99,11 @@ impl PolicyExpression {
         &self.text
     }
 
+    /// Whether it gives a JSON Patch.
+    pub fn is_json_patch(&self) -> bool {
+        matches!(self.checked.kind, Type::List(_))
+    }
+
     pub(crate) fn expression(&self) -> &Expression {
         &self.checked.expression
     }
@@ -208,6 +213,11 @@ impl PolicyCompiler {
 }
 
 impl Policy {
+    /// Name and expression of each variable, in the order in which they are defined.
+    pub fn variables(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.definitions.iter().map(|known| (&*known.name, &*known.text))
+    }
+
     /// Whether an expression may use the authorizer, so that the stage needs a cluster.
     pub fn uses_authorizer(&self) -> bool {
         self.uses.authorizer

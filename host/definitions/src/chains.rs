@@ -15,7 +15,7 @@ use crate::{
     },
     kubewarden,
     model::ChainDefinition,
-    native,
+    native, sidecar_set,
     store::read_what_is_there,
 };
 
@@ -117,8 +117,18 @@ impl Chains {
         self.subjects.retain(|_, location| location.file != file);
     }
 
+    /// Whether this definition has no mistakes and does not conflict with those before. Only then it is added.
+    pub(crate) fn accept(&mut self, form: Form, root: &Node<'_>) -> Result<(), Mistakes> {
+        let mut mistakes = Mistakes::new();
+        Self::default().read(form, root, &mut mistakes);
+        if mistakes.is_empty() {
+            self.read(form, root, &mut mistakes);
+        }
+        mistakes.into_result(())
+    }
+
     /// The chains, with those of the policies, each of which has its bindings as stages.
-    fn bound(mut self, mistakes: &mut Mistakes) -> Vec<ChainDefinition> {
+    pub(crate) fn bound(mut self, mistakes: &mut Mistakes) -> Vec<ChainDefinition> {
         for binding in &self.bindings {
             binding.check(&self.policies, mistakes);
         }
@@ -159,6 +169,7 @@ impl Chains {
             Form::Native => native::read(root, mistakes),
             Form::Kubernetes(phase, version) => kubernetes::read(root, phase, version, mistakes),
             Form::Kubewarden(policy) => kubewarden::read(root, policy, mistakes),
+            Form::SidecarSet => sidecar_set::read(root, mistakes),
             Form::Bcs => bcs::read(root, mistakes).and_then(|read| self.of_bcs(read, mistakes)),
             Form::BcsResource => {
                 bcs::read_custom_resource(root, mistakes).and_then(|read| self.of_bcs(read, mistakes))
@@ -171,12 +182,7 @@ impl Chains {
         }
     }
 
-    fn read_gatekeeper(
-        &mut self,
-        document: gatekeeper::Document,
-        root: &Node<'_>,
-        mistakes: &mut Mistakes,
-    ) {
+    fn read_gatekeeper(&mut self, document: gatekeeper::Document, root: &Node<'_>, mistakes: &mut Mistakes) {
         let phase = Phase::Validating;
         match document {
             gatekeeper::Document::Template => {

@@ -15,11 +15,12 @@ const KUBERNETES: &str = "admissionregistration.k8s.io/v1";
 const KUBERNETES_BETA: &str = "admissionregistration.k8s.io/v1beta1";
 const KUBEWARDEN: &str = "policies.kubewarden.io/v1";
 const TEMPLATES: &str = "templates.gatekeeper.sh/";
+const OPENKRUISE: &str = "apps.kruise.io/v1alpha1";
 const KNOWN: &str = "write an AdmissionChain (admittance.dev/v1alpha1), a MutatingWebhookConfiguration, \
                      ValidatingWebhookConfiguration, MutatingAdmissionPolicy, ValidatingAdmissionPolicy or a binding of \
                      these (admissionregistration.k8s.io/v1), a ClusterAdmissionPolicy or AdmissionPolicy \
-                     (policies.kubewarden.io/v1), a ConstraintTemplate, a constraint, a Config or a SyncSet of Gatekeeper, an \
-                     admissionwebhook (v4) or an AdmissionWebhookConfiguration \
+                     (policies.kubewarden.io/v1), a ConstraintTemplate, a constraint, a Config or a SyncSet of Gatekeeper, \
+                     a SidecarSet (apps.kruise.io/v1alpha1), an admissionwebhook (v4) or an AdmissionWebhookConfiguration \
                      (bkbcs.tencent.com/v2)";
 
 /// The form of a kind of which API servers print lists, if the version is supported, and the version to write. None for
@@ -47,15 +48,24 @@ fn listed<'v>(kind: &str, version: &'v str) -> Option<(Option<Form>, &'v str)> {
         "MutatingAdmissionPolicyBinding" => kubernetes(|_| Form::Binding(Phase::Mutating)),
         "ValidatingAdmissionPolicyBinding" => kubernetes(|_| Form::Binding(Phase::Validating)),
         "ConstraintTemplate" => {
-            let form = version.starts_with(TEMPLATES).then_some(Form::Gatekeeper(Gatekeeper::Template));
+            let form = version
+                .starts_with(TEMPLATES)
+                .then_some(Form::Gatekeeper(Gatekeeper::Template));
             (form, "templates.gatekeeper.sh/v1")
         }
         // Other programs have kinds of these names.
-        "Config" if version.starts_with("config.gatekeeper.sh/") => (Some(Form::Gatekeeper(Gatekeeper::Config)), version),
-        "SyncSet" if version.starts_with("syncset.gatekeeper.sh/") => (Some(Form::Gatekeeper(Gatekeeper::SyncSet)), version),
-        _ if version.starts_with("constraints.gatekeeper.sh/") => (Some(Form::Gatekeeper(Gatekeeper::Constraint)), version),
+        "Config" if version.starts_with("config.gatekeeper.sh/") => {
+            (Some(Form::Gatekeeper(Gatekeeper::Config)), version)
+        }
+        "SyncSet" if version.starts_with("syncset.gatekeeper.sh/") => {
+            (Some(Form::Gatekeeper(Gatekeeper::SyncSet)), version)
+        }
+        _ if version.starts_with("constraints.gatekeeper.sh/") => {
+            (Some(Form::Gatekeeper(Gatekeeper::Constraint)), version)
+        }
         "ClusterAdmissionPolicy" => kubewarden(Policy::Cluster),
         "AdmissionPolicy" => kubewarden(Policy::Namespaced),
+        "SidecarSet" => ((version == OPENKRUISE).then_some(Form::SidecarSet), OPENKRUISE),
         _ => return None,
     })
 }
@@ -71,6 +81,8 @@ pub(crate) enum Form {
     Binding(Phase),
     Kubewarden(Policy),
     Gatekeeper(Gatekeeper),
+    /// A SidecarSet of OpenKruise.
+    SidecarSet,
     Bcs,
     BcsResource,
 }
@@ -89,6 +101,7 @@ impl Form {
             Self::Kubewarden(Policy::Cluster) => "ClusterAdmissionPolicy",
             Self::Kubewarden(Policy::Namespaced) => "AdmissionPolicy",
             Self::Gatekeeper(document) => document.kind(),
+            Self::SidecarSet => "SidecarSet",
             Self::Bcs => "admissionwebhook",
             Self::BcsResource => "AdmissionWebhookConfiguration",
         }

@@ -82,6 +82,7 @@ impl DefinitionId {
             | Form::Policy(_)
             | Form::Binding(_)
             | Form::Gatekeeper(_)
+            | Form::SidecarSet
             | Form::Kubewarden(Policy::Cluster) => name.to_owned(),
             Form::Bcs | Form::BcsResource | Form::Kubewarden(Policy::Namespaced) => {
                 format!("{}/{name}", metadata.optional("namespace")?.text(mistakes)?)

@@ -1,7 +1,6 @@
 //! Documents to chain definitions, with every mistake found at once.
 //!
-//! [`load`] reads files and directories. Several forms of document are known; all of them become the one
-//! model, [`ChainDefinition`]:
+//! [`load`] reads files and directories. All forms of document become the one model, [`ChainDefinition`]:
 //!
 //! - `admittance.dev/v1alpha1` `AdmissionChain`, the native form;
 //! - `admissionregistration.k8s.io/v1` and `v1beta1` `MutatingWebhookConfiguration` and
@@ -13,7 +12,8 @@
 //!   Kubernetes;
 //! - `policies.kubewarden.io/v1` `ClusterAdmissionPolicy` and `AdmissionPolicy`, policies of Kubewarden;
 //! - `ConstraintTemplate`, constraints, `Config` and `SyncSet` of Gatekeeper: a chain for a template, and a stage of it for
-//!   each constraint.
+//!   each constraint;
+//! - `apps.kruise.io/v1alpha1` `SidecarSet`, of OpenKruise.
 //!
 //! Definitions are kept in a [`DefinitionStore`]: files, or a database that several programs share. A
 //! [`DefinitionSet`] holds the texts of all stores as they were at one moment, and makes a checked [`Change`] of them.
@@ -33,6 +33,7 @@ pub mod document;
 mod form;
 mod gatekeeper;
 mod identity;
+mod import;
 mod kubernetes;
 mod kubewarden;
 mod model;
@@ -45,6 +46,7 @@ mod rules;
 mod selectors;
 mod set;
 mod share;
+mod sidecar_set;
 mod store;
 mod warnings;
 
@@ -54,6 +56,7 @@ pub use chains::{load, load_text};
 pub use change::{AppliedEffect, Change, ChangeError, Destination, Expected, FileChange};
 pub use document::{Location, Mistake, Mistakes};
 pub use identity::{ChainId, DefinitionId, InvalidId, StageId};
+pub use import::{Import, ImportResult, Imported, import};
 pub use model::{
     CandidateDefinition, CelDefinition, ChainDefinition, HookDefinition, PluginDefinition, StageDefinition,
     WebhookDefinition,

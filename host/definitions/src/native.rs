@@ -14,6 +14,8 @@ use crate::{
     selectors::{self, Syntax},
 };
 
+pub(crate) mod write;
+
 /// The range of a stage's timeout. The maximum is that of kube-apiserver.
 pub(crate) const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(30);
 

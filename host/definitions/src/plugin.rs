@@ -10,8 +10,8 @@ use serde_json::Value as Json;
 use crate::{
     InvalidShare, Location, Share,
     document::{self, Fields, Mistakes, Node, quoted, readers},
-    rego,
     model::{CandidateDefinition, HookDefinition, PluginDefinition, WebhookDefinition},
+    rego,
 };
 
 /// The range of a plugin's memory limit: 1 MiB to the 32-bit address space.
@@ -204,7 +204,11 @@ pub fn setting_location(stage: &Location, of_candidate: bool, pointer: &str) -> 
         // Of a policy.
         .or_else(|| child(&child(&stage, "spec")?, "settings"))
         .or_else(|| rego::settings(&stage));
-    let mut node = settings?;
+    let (mut node, pointer) = match settings {
+        Some(settings) => (settings, pointer),
+        // What a SidecarSet injects stands in its `spec`.
+        None => (child(&stage, "spec")?, pointer.strip_prefix("/sidecarSet")?),
+    };
     for part in pointer.split('/').skip(1) {
         let part = part.replace("~1", "/").replace("~0", "~");
         // The settings of a policy in Rego are read from either.

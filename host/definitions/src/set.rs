@@ -13,7 +13,7 @@ pub use self::{
     usable::{BadDefinition, OnBadDefinition, Served, Usable},
 };
 pub(crate) use self::{
-    stored::{Definition, definitions},
+    stored::{Definition, definitions, text_of},
     usable::id_of,
 };
 use crate::{

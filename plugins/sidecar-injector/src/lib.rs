@@ -24,34 +24,29 @@
 //! Kubernetes does not allow adding containers to an existing Pod, so a Pod is injected only when it is
 //! created. Requests for subresources are ignored.
 //!
+//! With `sidecarSet`, the plugin injects as OpenKruise injects a SidecarSet: see [`SidecarSet`].
+//!
 //! [kube-sidecar-injector]: https://github.com/morvencao/kube-sidecar-injector
 
 mod convention;
+mod injector;
 mod settings;
+mod sidecar_set;
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use admittance_sdk::Pointer;
 use admittance_sdk::prelude::*;
-use admittance_sdk::workload::{Container, PodTemplate, TextMap, Workload};
 
-use convention::{Answer, Conventions, Wish};
+pub use injector::Injector;
 pub use settings::{Convention, Mode, Settings};
-use settings::{Element, Naming, elements};
+pub use sidecar_set::{Injection, PatchPolicy, PodMetadata, SidecarSet};
 
 /// The configured plugin.
 #[derive(Debug)]
-pub struct SidecarInjector {
-    containers: Vec<Element>,
-    init_containers: Vec<Element>,
-    volumes: Vec<Element>,
-    image_pull_secrets: Vec<Element>,
-    annotations: BTreeMap<String, String>,
-    labels: BTreeMap<String, String>,
-    mode: Mode,
-    conventions: Conventions,
-    /// The value of the status annotation: the containers, separated by commas.
-    status: String,
+#[expect(clippy::large_enum_variant, reason = "there is one of it")]
+pub enum SidecarInjector {
+    /// It adds what its own settings list.
+    Own(Injector),
+    /// It injects as OpenKruise does.
+    SidecarSet(Injection),
 }
 
 #[plugin(
@@ -66,317 +61,29 @@ pub struct SidecarInjector {
 impl Plugin for SidecarInjector {
     type Settings = Settings;
 
-    fn configure(settings: Settings) -> Result<Self, SettingsErrors> {
-        let Settings {
-            containers,
-            init_containers,
-            volumes,
-            image_pull_secrets,
-            annotations,
-            labels,
-            convention,
-            mode,
-            annotation,
-            status_annotation,
-        } = settings;
-        let mut errors = SettingsErrors::new();
-        // Containers and init containers share one namespace for names; volumes have another.
-        let mut taken = BTreeSet::new();
-        let empty = containers.is_empty()
-            && init_containers.is_empty()
-            && volumes.is_empty()
-            && image_pull_secrets.is_empty()
-            && annotations.is_empty()
-            && labels.is_empty();
-        if empty {
-            errors.push(
-                pointer![],
-                "there is nothing to inject; give `containers`, `initContainers`, `volumes`, `imagePullSecrets`, \
-                 `annotations` or `labels`",
-            );
+    fn configure(mut settings: Settings) -> Result<Self, SettingsErrors> {
+        match settings.sidecar_set.take() {
+            None => Injector::new(settings).map(Self::Own),
+            Some(set) if settings == Settings::default() => Injection::new(set).map(Self::SidecarSet),
+            Some(_) => Err(SettingsErrors::one(
+                pointer!["sidecarSet"],
+                "a SidecarSet is injected without anything else; remove the other settings, or make another stage \
+                 for them",
+            )),
         }
-        let containers = elements(
-            "containers",
-            containers,
-            Naming::NameOrImage,
-            &mut taken,
-            &mut errors,
-        );
-        let init_containers = elements(
-            "initContainers",
-            init_containers,
-            Naming::NameOrImage,
-            &mut taken,
-            &mut errors,
-        );
-        let volumes = elements(
-            "volumes",
-            volumes,
-            Naming::Name,
-            &mut BTreeSet::new(),
-            &mut errors,
-        );
-        let image_pull_secrets = elements(
-            "imagePullSecrets",
-            image_pull_secrets,
-            Naming::Name,
-            &mut BTreeSet::new(),
-            &mut errors,
-        );
-        let conventions = Conventions::new(convention, annotation, status_annotation, |name| {
-            annotations.contains_key(name)
-        });
-        let (answer, status) = (&conventions.main.answer, &conventions.main.status);
-        for (field, value) in [("annotation", answer), ("statusAnnotation", status)] {
-            if value.is_empty() {
-                errors.push(
-                    pointer![field],
-                    "the annotation has no name; set one, or remove the field",
-                );
-            }
-        }
-        for (field, keys) in [("annotations", &annotations), ("labels", &labels)] {
-            if keys.contains_key("") {
-                errors.push(
-                    pointer![field, ""],
-                    "a key is empty; give it a name, or remove it",
-                );
-            }
-        }
-        for (key, why) in [
-            (answer, "by which workloads decide"),
-            (status, "that records the injection"),
-        ] {
-            if annotations.contains_key(key.as_str()) {
-                errors.push(
-                    pointer!["annotations", key],
-                    format!("this is the annotation {why}; remove it"),
-                );
-            }
-        }
-        if answer == status {
-            errors.push(
-                pointer!["statusAnnotation"],
-                "this must be another annotation than `annotation`",
-            );
-        }
-        errors.check()?;
-        let status = containers
-            .iter()
-            .chain(&init_containers)
-            .map(Element::identity)
-            .collect::<Vec<_>>()
-            .join(",");
-        Ok(Self {
-            containers,
-            init_containers,
-            volumes,
-            image_pull_secrets,
-            annotations,
-            labels,
-            mode: mode.unwrap_or(convention.default_mode()),
-            conventions,
-            status,
-        })
     }
 
     fn admit(&self, request: &Request) -> Result<Response, Error> {
-        let writes = matches!(request.operation(), Operation::Create | Operation::Update);
-        let namespace = request.namespace();
-        if !writes || request.subresource().is_some() || self.conventions.skips(namespace) {
-            return Ok(Response::allow());
+        match self {
+            Self::Own(injector) => injector.admit(request),
+            Self::SidecarSet(injection) => injection.admit(request),
         }
-        let Some(workload) = Workload::read(request)? else {
-            return Ok(Response::allow());
-        };
-        if workload.is_pod() && request.operation() == Operation::Update {
-            return Ok(Response::allow());
-        }
-        if let Some(misspelt) = workload.misspelt() {
-            return Ok(Response::deny(
-                Denial::new(format!(
-                    "{}: the control plane reads this field as \"{}\"; use that spelling, so that the sidecar can be injected",
-                    misspelt.path, misspelt.expected
-                ))
-                .code(422)
-                .reason("MisspeltField"),
-            ));
-        }
-        let mut patch = Patch::new();
-        let mut unclear = None;
-        for template in workload.templates() {
-            let answer = self.conventions.answer(template, &workload, namespace);
-            if answer.is_some_and(|answer| answer.wish == Wish::Unclear) {
-                unclear = answer;
-            }
-            if self.injects(template, answer) {
-                self.inject(template, answer, &mut patch)?;
-            }
-        }
-        let response = Response::patch(patch);
-        Ok(match unclear {
-            Some(Answer { value, marks, .. }) => {
-                let (yes, no) = marks.style.words();
-                response.warn(format!(
-                    "the annotation {} is \"{value}\", which is neither \"{yes}\" nor \"{no}\"; it has no effect",
-                    marks.answer
-                ))
-            }
-            None => response,
-        })
     }
 
     fn warm_up(&self, sample: &Request) {
         // Grows the heap to the size that a call needs.
         let _ = self.admit(sample);
     }
-}
-
-impl SidecarInjector {
-    fn injects(&self, template: &PodTemplate<'_>, answer: Option<Answer<'_>>) -> bool {
-        let wish = answer.map(|answer| answer.wish);
-        match self.mode {
-            Mode::OptOut => wish != Some(Wish::Decline) && !self.conventions.is_done(template),
-            Mode::OptIn => wish == Some(Wish::Ask) && !self.conventions.is_done(template),
-            Mode::Always => true,
-        }
-    }
-
-    /// Adds what is missing in one template to the patch. Only for templates with containers: templates of other
-    /// things have no such list.
-    fn inject(
-        &self,
-        template: &PodTemplate<'_>,
-        answer: Option<Answer<'_>>,
-        patch: &mut Patch,
-    ) -> Result<(), Error> {
-        let Some(containers) = &template.containers else {
-            return Ok(());
-        };
-        let spec = &template.spec_path;
-        let init_containers = template.init_containers.as_deref();
-        let status = self.conventions.listed(template);
-        let present = |list: &[Container<'_>], element: &Element| {
-            is_present(list, element, status.filter(|_| self.mode != Mode::Always))
-        };
-
-        let missing = self
-            .containers
-            .iter()
-            .filter(|element| !present(containers, element));
-        append(patch, spec, "containers", true, missing)?;
-
-        let missing = self
-            .init_containers
-            .iter()
-            .filter(|element| !present(init_containers.unwrap_or_default(), element));
-        append(patch, spec, "initContainers", init_containers.is_some(), missing)?;
-
-        let volumes = template.volumes.as_deref();
-        let missing = self.volumes.iter().filter(|element| {
-            !volumes
-                .unwrap_or_default()
-                .iter()
-                .any(|volume| volume.name.as_deref() == Some(&element.name))
-        });
-        append(patch, spec, "volumes", volumes.is_some(), missing)?;
-
-        let secrets = template.image_pull_secrets.as_deref();
-        let missing = self.image_pull_secrets.iter().filter(|element| {
-            !secrets
-                .unwrap_or_default()
-                .iter()
-                .any(|secret| secret.name.as_deref() == Some(&element.name))
-        });
-        append(patch, spec, "imagePullSecrets", secrets.is_some(), missing)?;
-
-        let status = self.conventions.missing_status(template, answer, &self.status);
-        let annotations = template.annotations.as_ref();
-        let missing = absent(&self.annotations, annotations).chain(status);
-        insert(patch, template, "annotations", annotations.is_some(), missing)?;
-
-        let labels = template.labels.as_ref();
-        insert(
-            patch,
-            template,
-            "labels",
-            labels.is_some(),
-            absent(&self.labels, labels),
-        )
-    }
-}
-
-/// The entries to add whose keys do not exist yet.
-fn absent<'a>(
-    added: &'a BTreeMap<String, String>,
-    present: Option<&TextMap<'_>>,
-) -> impl Iterator<Item = (&'a str, &'a str)> {
-    added
-        .iter()
-        .filter(move |(key, _)| !present.is_some_and(|present| present.contains_key(key)))
-        .map(|(key, value)| (key.as_str(), value.as_str()))
-}
-
-/// Whether the element is in the list.
-///
-/// BCS drops the names of containers when it stores them. If there are containers without names, one with the same
-/// image counts as present, and so does one in the status: another stage may have rewritten the image since.
-fn is_present(list: &[Container<'_>], element: &Element, status: Option<&str>) -> bool {
-    let named = |container: &Container<'_>| container.name.as_deref().is_some_and(|name| !name.is_empty());
-    if !element.name.is_empty()
-        && list
-            .iter()
-            .any(|container| container.name.as_deref() == Some(&element.name))
-    {
-        return true;
-    }
-    let mut nameless = list.iter().filter(|container| !named(container)).peekable();
-    if nameless.peek().is_none() {
-        return false;
-    }
-    status.is_some_and(|status| status.split(',').any(|identity| identity == element.identity()))
-        || (!element.image.is_empty()
-            && nameless.any(|container| container.image.as_deref() == Some(&element.image)))
-}
-
-fn append<'a>(
-    patch: &mut Patch,
-    spec: &Pointer,
-    list: &str,
-    exists: bool,
-    missing: impl Iterator<Item = &'a Element>,
-) -> Result<(), Error> {
-    let mut missing = missing.peekable();
-    if missing.peek().is_none() {
-        return Ok(());
-    }
-    let mut path = spec.with_trailing_token(list);
-    patch.ensure_array(&path, exists);
-    path.push_back("-");
-    for element in missing {
-        patch.add(&path, &element.json)?;
-    }
-    Ok(())
-}
-
-fn insert<'a>(
-    patch: &mut Patch,
-    template: &PodTemplate<'_>,
-    map: &str,
-    exists: bool,
-    missing: impl Iterator<Item = (&'a str, &'a str)>,
-) -> Result<(), Error> {
-    let mut missing = missing.peekable();
-    if missing.peek().is_none() {
-        return Ok(());
-    }
-    patch.ensure_object(&template.metadata_path, template.has_metadata);
-    let path = template.metadata_path.with_trailing_token(map);
-    patch.ensure_object(&path, exists);
-    for (key, value) in missing {
-        patch.add(path.with_trailing_token(key), value)?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -7,12 +7,14 @@ use admittance_sdk::serde::{Deserialize, Deserializer};
 use admittance_sdk::serde_json::value::{RawValue, to_raw_value};
 use admittance_sdk::serde_json::{Map, Value};
 
+use crate::sidecar_set::SidecarSet;
+
 /// What to add, and to which workloads.
 ///
 /// The file `sidecarconfig.yaml` of kube-sidecar-injector, with its `containers` and `volumes`, can be used
 /// unchanged.
 #[settings]
-#[derive(Debug)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Settings {
     /// Containers to add, written as in a pod spec. Each needs a `name`, or at least an `image`
     /// if containers have no names in the control plane.
@@ -49,6 +51,9 @@ pub struct Settings {
     /// `sidecar-injector.admittance.dev/status` by default; with the convention `kubeSidecarInjector` it
     /// is `sidecar-injector-webhook.morven.me/status` with the value `injected`.
     pub status_annotation: Option<String>,
+    /// A SidecarSet of OpenKruise, which is injected into the Pods that are created as OpenKruise does. It cannot be
+    /// combined with other settings. A SidecarSet among the definitions is a stage with this setting.
+    pub sidecar_set: Option<SidecarSet>,
 }
 
 /// By which annotations workloads opt in or out, and how the injection is recorded.
@@ -93,7 +98,7 @@ impl Convention {
 }
 
 /// A list or map; a YAML key without a value is an empty one.
-fn null_is_empty<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+pub(crate) fn null_is_empty<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de> + Default,

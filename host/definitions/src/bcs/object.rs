@@ -186,7 +186,8 @@ impl StoredDefinition {
             | Form::Policy(_)
             | Form::Binding(_)
             | Form::Kubewarden(_)
-            | Form::Gatekeeper(_) => None,
+            | Form::Gatekeeper(_)
+            | Form::SidecarSet => None,
         })
     }
 
@@ -222,9 +223,8 @@ fn object(form: Form, root: &Node<'_>) -> Option<BcsObject> {
         | Form::Policy(_)
         | Form::Binding(_)
         | Form::Kubewarden(_)
-        | Form::Gatekeeper(_) => {
-            return None;
-        }
+        | Form::Gatekeeper(_)
+        | Form::SidecarSet => return None,
     };
     match DEFINITION.spelled(value) {
         Json::Object(value) => Some(BcsObject(value)),

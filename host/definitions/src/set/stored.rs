@@ -111,7 +111,11 @@ fn unusable(file: &DefinitionFile) -> Option<StoredDefinition> {
     })
 }
 
-fn text_of(definition: &Definition<'_>, file: &DefinitionFile, documents: &[Document]) -> Option<String> {
+pub(crate) fn text_of(
+    definition: &Definition<'_>,
+    file: &DefinitionFile,
+    documents: &[Document],
+) -> Option<String> {
     if definition.is_item() {
         let text = file.text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&file.text);
         return item(text, &definition.root);

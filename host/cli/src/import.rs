@@ -1,0 +1,173 @@
+//! `admittance import`: policies of other systems as native chains.
+
+mod cluster;
+
+use std::{
+    io::{self, Read},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use admittance_definitions::{DefinitionFile, DefinitionSet, Import, ImportResult, import, read_files};
+use anstyle::Style;
+use clap::Args;
+use serde_json::{Value as Json, json};
+
+use crate::{
+    arguments::no_definition,
+    files::{self, PUBLIC},
+    output::{BAD, BOLD, DIM, GOOD, Output, WARN},
+    table::{Cell, Table},
+};
+
+/// Write policies of other systems as native chains, and report what maps exactly and what does not.
+///
+/// Webhook configurations and policies of Kubernetes, policies of Kubewarden, SidecarSets of OpenKruise and BCS
+/// admissionwebhooks are read, from manifests, from a cluster, or both. Each is written as a native chain if one does the
+/// same, and kept as it is otherwise: this program reads it too. Exits with 1 if one of them has mistakes.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  admittance import policies/ --dry-run
+  admittance import --cluster --to chains/imported.yaml
+  kubectl get validatingadmissionpolicies,validatingadmissionpolicybindings -o yaml | admittance import - --to chains/imported.yaml")]
+pub(crate) struct Arguments {
+    /// Manifests: files, directories, of which *.yaml, *.yml and *.json are read, or `-` for standard input. Documents
+    /// that are no policies are passed over.
+    #[arg(value_name = "FILE", required_unless_present_any = ["cluster", "kubeconfig", "context"])]
+    files: Vec<PathBuf>,
+    /// Read the policies of a cluster: that of the kubeconfig that kubectl would use.
+    #[arg(long)]
+    cluster: bool,
+    /// Read the policies of the cluster of this kubeconfig.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Read the policies of the cluster of this context.
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+    /// The file of definitions to write.
+    #[arg(long, value_name = "FILE", required_unless_present = "dry_run")]
+    to: Option<PathBuf>,
+    /// Replace the file if it exists.
+    #[arg(long)]
+    force: bool,
+    /// Only report; write nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// The output format of the report.
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Output,
+}
+
+/// Stands for the file if none is written.
+const NO_FILE: &str = "imported.yaml";
+
+pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
+    let to = arguments.to.as_deref().unwrap_or(Path::new(NO_FILE));
+    let writes = !arguments.dry_run;
+    // Before anything is read, and again when it is written.
+    if writes && !arguments.force && to.exists() {
+        return Err(format!(
+            "{} already exists; give --force to replace it, or another --to",
+            to.display()
+        )
+        .into());
+    }
+    let imported = import(&sources(arguments)?, to)?;
+    if imported.definitions.is_empty() {
+        return Err(no_definition(&arguments.files).into());
+    }
+    // What is written can be loaded.
+    DefinitionSet::of_files(vec![DefinitionFile::file(to, imported.text.clone())]).chains()?;
+    let written = writes && !imported.text.is_empty();
+    if written {
+        files::Draft::new(to, imported.text.as_bytes(), PUBLIC)?.publish(arguments.force)?;
+    }
+    let report = report(&imported, written.then_some(to));
+    arguments
+        .output
+        .print(&report, |_| text(&imported, written.then_some(to)))?;
+    let is_invalid = |result| result == ImportResult::Invalid;
+    Ok(
+        match imported
+            .definitions
+            .iter()
+            .any(|definition| is_invalid(definition.result))
+        {
+            true => ExitCode::FAILURE,
+            false => ExitCode::SUCCESS,
+        },
+    )
+}
+
+/// The texts of all manifests, and of the cluster.
+fn sources(arguments: &Arguments) -> crate::Result<Vec<DefinitionFile>> {
+    let is_input = |path: &&PathBuf| path.as_path() == Path::new("-");
+    let (inputs, paths): (Vec<_>, Vec<_>) = arguments.files.iter().partition(is_input);
+    let mut sources = read_files(&paths.into_iter().cloned().collect::<Vec<_>>())?;
+    if !inputs.is_empty() {
+        let mut text = String::new();
+        io::stdin()
+            .read_to_string(&mut text)
+            .map_err(|error| format!("standard input: {error}"))?;
+        sources.push(DefinitionFile::file("standard input", text));
+    }
+    if arguments.cluster || arguments.kubeconfig.is_some() || arguments.context.is_some() {
+        let read = cluster::read(arguments.kubeconfig.clone(), arguments.context.clone());
+        sources.extend(crate::block_on(read)??);
+    }
+    Ok(sources)
+}
+
+/// Its JSON form is part of the program's interface: fields are only added.
+fn report(imported: &Import, written: Option<&Path>) -> Json {
+    json!({
+        "definitions": imported.definitions,
+        "skipped": imported.skipped,
+        "written": written,
+    })
+}
+
+fn text(imported: &Import, written: Option<&Path>) -> String {
+    let mut table = Table::new(["DEFINITION", "RESULT", "CHAIN"]);
+    for definition in &imported.definitions {
+        table.row([
+            Cell::text(definition.id.to_string()),
+            Cell::text(definition.result.as_str()).styled(style(definition.result)),
+            Cell::text(definition.chain.as_deref().unwrap_or_default()),
+        ]);
+    }
+    let mut text = table.text();
+    // Policy and bindings have the notes of their chain.
+    let mut noted = Vec::new();
+    for definition in &imported.definitions {
+        let of_chain = (&definition.chain, &definition.notes);
+        if definition.notes.is_empty() || (definition.chain.is_some() && noted.contains(&of_chain)) {
+            continue;
+        }
+        noted.push(of_chain);
+        text += &format!("\n{BOLD}{}{BOLD:#}\n", definition.id);
+        for note in &definition.notes {
+            text += &format!("  {note}\n");
+        }
+    }
+    if !imported.skipped.is_empty() {
+        text += &format!("\n{DIM}passed over:{DIM:#}\n");
+        for reason in &imported.skipped {
+            text += &format!("  {reason}\n");
+        }
+    }
+    match written {
+        Some(path) => text += &format!("\n{GOOD}written{GOOD:#} to {}\n", path.display()),
+        None => text += &format!("\n{DIM}nothing was written{DIM:#}\n"),
+    }
+    text
+}
+
+fn style(result: ImportResult) -> Style {
+    match result {
+        ImportResult::Exact => GOOD,
+        ImportResult::Differs | ImportResult::Kept => WARN,
+        ImportResult::LeftOut => DIM,
+        ImportResult::Invalid => BAD,
+    }
+}

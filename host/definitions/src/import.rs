@@ -1,0 +1,300 @@
+//! Definitions of other systems as native chains, where a native chain says the same.
+//!
+//! A chain is written, read again and compared. What does not come out the same stays in the form that it has, which
+//! this program reads too.
+
+mod compare;
+
+use std::path::Path;
+
+use admittance_admission::{ModuleReference, words};
+use serde::Serialize;
+use serde_json::Value as Json;
+
+use crate::{
+    ChainDefinition, DefinitionFile, DefinitionId, HookDefinition, Location, PluginDefinition,
+    StageDefinition, chains::Chains, document, document::Mistakes, form, form::Form, load_text,
+    native::write, set::Definition, set::text_of,
+};
+
+/// Definitions, and what became of each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Import {
+    /// In the order of files and lines.
+    pub definitions: Vec<Imported>,
+    /// Why other documents are not among them, a sentence each.
+    pub skipped: Vec<String>,
+    /// A file with the chains, and with the definitions that stay as they are.
+    pub text: String,
+}
+
+/// What became of a definition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Imported {
+    /// Kind and name.
+    #[serde(flatten)]
+    pub id: DefinitionId,
+    /// Where it begins.
+    #[serde(flatten)]
+    pub location: Location,
+    /// What became of it.
+    pub result: ImportResult,
+    /// The chain that it is, or is a part of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chain: Option<String>,
+    /// What differs, or why it is as it is.
+    pub notes: Vec<String>,
+}
+
+/// What became of a definition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ImportResult {
+    /// A native chain that does the same.
+    Exact,
+    /// A native chain that decides the same, with differences in names or messages.
+    Differs,
+    /// It stays in its form, since no native chain does the same.
+    Kept,
+    /// Nothing would be called for it, or it is native already.
+    LeftOut,
+    /// It has mistakes.
+    Invalid,
+}
+
+words!(ImportResult, "result": Exact = "exact", Differs = "differs", Kept = "kept", LeftOut = "left-out",
+    Invalid = "invalid");
+
+/// The definitions of these files as native chains, for a file at `target`.
+///
+/// # Errors
+///
+/// Mistakes in the syntax of the files.
+pub fn import(files: &[DefinitionFile], target: &Path) -> Result<Import, Mistakes> {
+    let mut mistakes = Mistakes::new();
+    let documents: Vec<_> = files.iter().map(|file| file.documents(&mut mistakes)).collect();
+    mistakes.into_result(())?;
+    let (mut entries, mut skipped) = (Vec::new(), Vec::new());
+    let mut chains = Chains::default();
+    for (file, documents) in documents.iter().enumerate() {
+        for (document, parsed) in documents.iter().enumerate() {
+            let mut unknown = Mistakes::new();
+            for (form, root) in form::definitions(parsed, &mut unknown) {
+                let id = DefinitionId::of(form, &root).unwrap_or_else(|| DefinitionId {
+                    kind: form.kind().to_owned(),
+                    name: String::new(),
+                });
+                let wrong = chains.accept(form, &root).err();
+                let definition = Definition {
+                    file,
+                    document,
+                    form,
+                    root,
+                    id,
+                };
+                entries.push(Entry::new(definition, wrong));
+            }
+            let reason = |mistake: &document::Mistake| format!("{}: {}", mistake.location, mistake.message);
+            skipped.extend(unknown.iter().map(reason));
+        }
+    }
+    let mut unbound = Mistakes::new();
+    let mut chains = chains.bound(&mut unbound);
+    for mistake in &unbound {
+        let before = |entry: &&mut Entry<'_>| {
+            let start = entry.definition.root.location();
+            start.file == mistake.location.file && start.line <= mistake.location.line
+        };
+        let entry = entries.iter_mut().filter(before).next_back();
+        if let Some(entry) = entry {
+            entry.result = ImportResult::Invalid;
+            entry.notes.push(mistake.to_string());
+        }
+    }
+    chains.sort_by(|a, b| (a.phase, &a.name).cmp(&(b.phase, &b.name)));
+    let mut text = String::new();
+    for chain in &mut chains {
+        let of_chain = |location: &Location| {
+            *location == chain.source || chain.stages.iter().any(|stage| stage.location == *location)
+        };
+        let mut parts: Vec<_> = entries
+            .iter_mut()
+            .filter(|entry| of_chain(&entry.definition.root.location()))
+            .collect();
+        if parts
+            .iter()
+            .any(|entry| entry.result == ImportResult::Invalid || entry.definition.form == Form::Native)
+        {
+            continue;
+        }
+        let outcome = Outcome::of(chain, target);
+        for entry in &mut parts {
+            entry.result = outcome.result;
+            entry.chain = Some(outcome.name.clone());
+            entry.notes.clone_from(&outcome.notes);
+            if outcome.result == ImportResult::Kept {
+                let definition = &entry.definition;
+                let file = files.get(definition.file).zip(documents.get(definition.file));
+                text.push_str(
+                    &file.map_or_else(String::new, |(file, documents)| kept(definition, file, documents)),
+                );
+            }
+        }
+        text.push_str(&outcome.text);
+    }
+    Ok(Import {
+        definitions: entries.into_iter().map(Entry::imported).collect(),
+        skipped,
+        text,
+    })
+}
+
+/// A definition, and what is known of it so far.
+struct Entry<'a> {
+    definition: Definition<'a>,
+    result: ImportResult,
+    chain: Option<String>,
+    notes: Vec<String>,
+}
+
+impl<'a> Entry<'a> {
+    fn new(definition: Definition<'a>, wrong: Option<Mistakes>) -> Self {
+        let (result, notes) = match wrong {
+            Some(mistakes) => (
+                ImportResult::Invalid,
+                mistakes.iter().map(ToString::to_string).collect(),
+            ),
+            None if definition.form == Form::Native => (
+                ImportResult::LeftOut,
+                vec!["it is in the native form already".to_owned()],
+            ),
+            None => (ImportResult::LeftOut, Vec::new()),
+        };
+        Self {
+            definition,
+            result,
+            chain: None,
+            notes,
+        }
+    }
+
+    fn imported(self) -> Imported {
+        Imported {
+            location: self.definition.root.location(),
+            id: self.definition.id,
+            result: self.result,
+            chain: self.chain,
+            notes: self.notes,
+        }
+    }
+}
+
+/// A definition as a document of its own.
+fn kept(definition: &Definition<'_>, file: &DefinitionFile, documents: &[document::Document]) -> String {
+    if !definition.is_item() {
+        let text = text_of(definition, file, documents).unwrap_or_default();
+        let text = text.trim_start_matches('\u{feff}').trim_end();
+        let mark = if text.starts_with("---") { "" } else { "---\n" };
+        return format!("{mark}{text}\n");
+    }
+    // An item of a list of its kind need not say what it is.
+    let mut object = definition.root.json();
+    if let Json::Object(fields) = &mut object {
+        let list = documents.get(definition.document).map(|list| list.root().json());
+        let version = list.and_then(|list| list.get("apiVersion").cloned());
+        if !fields.contains_key("kind") {
+            fields.insert("kind".to_owned(), definition.form.kind().into());
+            fields.insert("apiVersion".to_owned(), version.unwrap_or_default());
+        }
+    }
+    document::to_yaml(&object)
+}
+
+/// What becomes of a chain.
+struct Outcome {
+    result: ImportResult,
+    name: String,
+    notes: Vec<String>,
+    /// The document, if it is written in the native form.
+    text: String,
+}
+
+impl Outcome {
+    fn of(chain: &mut ChainDefinition, target: &Path) -> Self {
+        let name = native_name(&chain.name);
+        let outcome = |result, notes| Self {
+            result,
+            name: chain.name.clone(),
+            notes,
+            text: String::new(),
+        };
+        if chain.stages.is_empty() {
+            let note = "nothing is called for it: it has no rules, no binding, or is paused";
+            return outcome(ImportResult::LeftOut, vec![note.to_owned()]);
+        }
+        let foreign = compare::foreign(chain);
+        if !foreign.is_empty() {
+            return outcome(ImportResult::Kept, foreign);
+        }
+        // The file may be written to another directory.
+        for plugin in chain.stages.iter_mut().flat_map(plugins) {
+            if let ModuleReference::File(path) = &mut plugin.source
+                && let Ok(absolute) = std::path::absolute(&*path)
+            {
+                *path = absolute;
+            }
+        }
+        let text = document::to_yaml(&write::chain(chain, &name));
+        let read = match load_text(&target.display().to_string(), &text) {
+            Ok(read) => read,
+            Err(mistakes) => {
+                let reason = |mistake: &document::Mistake| format!("{}: {}", mistake.path, mistake.message);
+                return outcome(ImportResult::Kept, mistakes.iter().map(reason).collect());
+            }
+        };
+        let Some(read) = read.first() else {
+            return outcome(ImportResult::Kept, Vec::new());
+        };
+        let lost = compare::lost(chain, read);
+        if !lost.is_empty() {
+            return outcome(ImportResult::Kept, lost);
+        }
+        let mut notes = Vec::new();
+        if name != chain.name {
+            notes.push(format!("the chain is called {name}"));
+        }
+        let names_policy = |stage: &StageDefinition| matches!(&stage.hook, HookDefinition::Cel(cel) if cel.binding.names.is_some());
+        if chain.stages.iter().any(names_policy) {
+            notes.push("messages and audit annotations do not name the policy and the binding".to_owned());
+        }
+        let result = match notes.is_empty() {
+            true => ImportResult::Exact,
+            false => ImportResult::Differs,
+        };
+        notes.extend(chain.warnings.iter().map(|warning| warning.message.clone()));
+        Self {
+            result,
+            name,
+            notes,
+            text,
+        }
+    }
+}
+
+/// A name that a native chain may have.
+fn native_name(name: &str) -> String {
+    name.replace('/', ".").to_ascii_lowercase()
+}
+
+fn plugins(stage: &mut StageDefinition) -> impl Iterator<Item = &mut PluginDefinition> {
+    let plugin = match &mut stage.hook {
+        HookDefinition::Plugin(plugin) => Some(plugin),
+        HookDefinition::Webhook(_) | HookDefinition::Cel(_) => None,
+    };
+    let candidate = stage.candidate.as_mut().map(|candidate| &mut candidate.plugin);
+    plugin.into_iter().chain(candidate)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,337 @@
+use std::path::Path;
+
+use admittance_admission::{Mode, Reinvocation};
+
+use super::*;
+use crate::certificates;
+
+const TARGET: &str = "/chains/imported.yaml";
+
+fn of(text: &str) -> Import {
+    import(&[DefinitionFile::file("/from/a.yaml", text)], Path::new(TARGET))
+        .unwrap_or_else(|mistakes| panic!("{mistakes}"))
+}
+
+/// Result, chain and notes of the only definition.
+fn one(text: &str) -> (ImportResult, Option<String>, Vec<String>, String) {
+    let import = of(text);
+    let [definition] = <[Imported; 1]>::try_from(import.definitions).unwrap();
+    (definition.result, definition.chain, definition.notes, import.text)
+}
+
+fn chains(text: &str) -> Vec<ChainDefinition> {
+    load_text(TARGET, text).unwrap_or_else(|mistakes| panic!("{mistakes}\n{text}"))
+}
+
+fn webhook(extra: &str) -> String {
+    format!(
+        "apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {{ name: images, annotations: {{ a: b }} }}
+webhooks:
+  - name: images.example.com
+    rules: [ {{ operations: [CREATE], apiGroups: [''], apiVersions: [v1], resources: [pods], scope: Namespaced }} ]
+    clientConfig: {{ service: {{ namespace: images, name: images, path: /check }}, caBundle: {bundle} }}
+    admissionReviewVersions: [v1, v1beta1]
+    sideEffects: NoneOnDryRun
+    failurePolicy: Ignore
+    timeoutSeconds: 3
+    namespaceSelector: {{ matchLabels: {{ a: b }}, matchExpressions: [ {{ key: c, operator: NotIn, values: [d] }}, {{ key: e, operator: Exists }} ] }}
+    objectSelector: {{ matchLabels: {{ x: y, z: '1' }} }}
+    matchConditions: [ {{ name: no-leases, expression: \"object.kind != 'Lease'\" }} ]
+{extra}",
+        bundle = certificates::bundle()
+    )
+}
+
+#[test]
+fn a_webhook_that_is_the_same() {
+    let text = webhook("");
+    let (result, chain, notes, native) = one(&text);
+    assert_eq!(
+        (result, chain.as_deref()),
+        (ImportResult::Exact, Some("images")),
+        "{notes:?}"
+    );
+    assert!(
+        native.starts_with("---\napiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\n"),
+        "{native}"
+    );
+    let (original, imported) = (load_text("a.yaml", &text).unwrap(), chains(&native));
+    let (one, other) = (&original[0].stages[0], &imported[0].stages[0]);
+    assert_eq!(one.hook, other.hook);
+    assert_eq!(original[0].rules, imported[0].rules);
+    let mut spec = one.spec.clone();
+    // It is said once, of the chain.
+    spec.rules.clear();
+    assert_eq!(spec, other.spec);
+}
+
+#[test]
+fn a_webhook_that_has_no_native_form() {
+    let (result, _, notes, kept) = one(&webhook("").replace(", caBundle: ", " } #"));
+    assert_eq!(result, ImportResult::Kept);
+    assert!(notes[0].contains("caBundle"), "{notes:?}");
+    // It is a document of the file as it is.
+    assert!(
+        kept.starts_with("---\napiVersion: admissionregistration.k8s.io/v1\n"),
+        "{kept}"
+    );
+    assert_eq!(chains(&kept)[0].name, "images");
+
+    let second = "  - name: other.example.com
+    rules: [ { operations: [DELETE], apiGroups: [''], apiVersions: [v1], resources: [pods] } ]
+    clientConfig: { url: 'https://other.example.com/' }
+    admissionReviewVersions: [v1]
+    sideEffects: None
+    matchPolicy: Exact\n";
+    let (result, _, notes, _) = one(&webhook(second));
+    assert_eq!(result, ImportResult::Kept);
+    assert!(notes[0].contains("one `matchPolicy`"), "{notes:?}");
+    // With one policy, each stage has its rules.
+    let (result, _, _, native) = one(&webhook(&second.replace("    matchPolicy: Exact\n", "")));
+    assert_eq!(result, ImportResult::Exact);
+    let stages = &chains(&native)[0].stages;
+    assert_eq!(stages.len(), 2);
+    assert_ne!(stages[0].spec.rules, stages[1].spec.rules);
+}
+
+const POLICY: &str = "apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: { name: replicas }
+spec:
+  failurePolicy: Ignore
+  matchConstraints:
+    resourceRules: [ { operations: [CREATE], apiGroups: [apps], apiVersions: [v1], resources: [deployments] } ]
+  matchConditions: [ { name: not-small, expression: 'object.spec.replicas > 1' } ]
+  variables: [ { name: most, expression: '5' } ]
+  validations: [ { expression: 'object.spec.replicas <= variables.most', messageExpression: \"'most: ' + string(variables.most)\", reason: Forbidden } ]
+  auditAnnotations: [ { key: replicas, valueExpression: 'string(object.spec.replicas)' } ]
+";
+
+fn binding(extra: &str) -> String {
+    format!(
+        "---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {{ name: everywhere }}
+spec: {{ policyName: replicas, validationActions: [Deny]{extra} }}
+"
+    )
+}
+
+#[test]
+fn policies_of_kubernetes() {
+    let import_of = |policy: &str, binding: &str| of(&format!("{policy}{binding}"));
+    let import = import_of(
+        POLICY,
+        &binding(", matchResources: { objectSelector: { matchLabels: { a: b } } }"),
+    );
+    for definition in &import.definitions {
+        assert_eq!(definition.result, ImportResult::Differs, "{definition:?}");
+        assert_eq!(definition.chain.as_deref(), Some("replicas"));
+        assert!(
+            definition.notes[0].contains("do not name the policy"),
+            "{definition:?}"
+        );
+    }
+    let chain = &chains(&import.text)[0];
+    let stage = &chain.stages[0];
+    assert_eq!(&*stage.spec.name, "everywhere");
+    assert_eq!(
+        stage.spec.match_conditions.expressions(),
+        [("not-small", "object.spec.replicas > 1")]
+    );
+    let HookDefinition::Cel(cel) = &stage.hook else {
+        panic!("{stage:?}")
+    };
+    assert!(cel.policy.variables().eq([("most", "5")]));
+    assert_eq!(cel.policy.audit_annotations.len(), 1);
+
+    for (policy, binding, says) in [
+        (POLICY.to_owned(), binding("").replace("[Deny]", "[Warn]"), "validationActions"),
+        (
+            POLICY.replace("  matchConstraints:\n", "  matchConstraints:\n    excludeResourceRules: [ { operations: ['*'], apiGroups: ['*'], apiVersions: ['*'], resources: ['*'] } ]\n"),
+            binding(""),
+            "excludeResourceRules",
+        ),
+        (POLICY.replace("resources: [deployments]", "resources: [deployments], resourceNames: [a]"), binding(""), "resourceNames"),
+        (POLICY.replace("object.spec.replicas > 1", "namespaceObject.metadata.name == \"a\""), binding(""), "namespaceObject"),
+        (
+            POLICY.replace("  failurePolicy", "  paramKind: { apiVersion: v1, kind: ConfigMap }\n  failurePolicy"),
+            binding(", paramRef: { name: a, namespace: b, parameterNotFoundAction: Allow }"),
+            "parameters",
+        ),
+        (
+            POLICY.replace("  failurePolicy", "  paramKind: { apiVersion: v1, kind: ConfigMap }\n  failurePolicy").replace("object.spec.replicas > 1", "params == null"),
+            binding(""),
+            "params",
+        ),
+    ] {
+        let import = import_of(&policy, &binding);
+        for definition in &import.definitions {
+            assert_eq!(definition.result, ImportResult::Kept, "{says}");
+            assert!(definition.notes.concat().contains(says), "{definition:?}");
+        }
+        // Both documents are there.
+        assert_eq!(chains(&import.text)[0].stages.len(), 1);
+    }
+
+    let (result, _, notes, text) = one(POLICY);
+    assert_eq!((result, text.as_str()), (ImportResult::LeftOut, ""));
+    assert!(notes[0].contains("no binding"));
+    let (result, _, notes, _) = one(&binding(""));
+    assert_eq!(result, ImportResult::Invalid);
+    assert!(
+        notes[0].contains("there is no ValidatingAdmissionPolicy"),
+        "{notes:?}"
+    );
+}
+
+#[test]
+fn a_mutating_policy() {
+    let text = "apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: { name: labels }
+spec:
+  matchConstraints:
+    resourceRules: [ { operations: [CREATE], apiGroups: [''], apiVersions: [v1], resources: [pods] } ]
+  reinvocationPolicy: IfNeeded
+  mutations:
+    - { patchType: ApplyConfiguration, applyConfiguration: { expression: 'Object{metadata: Object.metadata{labels: {\"a\": \"b\"}}}' } }
+    - { patchType: JSONPatch, jsonPatch: { expression: '[JSONPatch{op: \"add\", path: \"/spec/x\", value: \"y\"}]' } }
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: { name: labels }
+spec: { policyName: labels }
+";
+    let import = of(text);
+    assert_eq!(import.definitions[0].result, ImportResult::Differs, "{import:?}");
+    let stage = &chains(&import.text)[0].stages[0];
+    assert_eq!(stage.spec.reinvocation, Reinvocation::IfNeeded);
+    let HookDefinition::Cel(cel) = &stage.hook else {
+        panic!("{stage:?}")
+    };
+    assert_eq!(cel.policy.mutations.len(), 2);
+}
+
+#[test]
+fn other_systems() {
+    let kubewarden = "apiVersion: policies.kubewarden.io/v1
+kind: AdmissionPolicy
+metadata: { name: labels, namespace: team-a }
+spec:
+  policyServer: tenants
+  module: ghcr.io/kubewarden/policies/safe-labels:v1.0.0
+  mode: monitor
+  settings: { mandatory: [owner] }
+  contextAwareResources: [ { apiVersion: v1, kind: Pod } ]
+  rules: [ { apiGroups: [''], apiVersions: [v1], resources: [services], operations: [CREATE] } ]
+";
+    let (result, chain, notes, native) = one(kubewarden);
+    assert_eq!(
+        (result, chain.as_deref()),
+        (ImportResult::Exact, Some("namespaced-team-a-labels"))
+    );
+    // What `check` warns of.
+    assert!(notes[0].contains("policyServer"), "{notes:?}");
+    let imported = chains(&native);
+    assert_eq!(
+        imported[0].stages[0].hook,
+        load_text("a.yaml", kubewarden).unwrap()[0].stages[0].hook
+    );
+    assert_eq!(imported[0].stages[0].spec.mode, Mode::Audit);
+    let (result, _, notes, _) = one(&kubewarden.replace("  mode:", "  message: ask\n  mode:"));
+    assert_eq!(result, ImportResult::Kept);
+    assert!(notes[0].contains("`message`"), "{notes:?}");
+
+    let bcs = format!(
+        "apiVersion: v4
+kind: admissionwebhook
+metadata: {{ name: Inject, namespace: bcs-system }}
+resourcesRef: {{ operation: Create, kind: Application }}
+admissionWebhooks:
+  - name: sidecar
+    failurePolicy: Fail
+    clientConfig: {{ caBundle: {}, name: sidecar, namespace: hooks, path: /x?y=1, port: 8443 }}
+    namespaceSelector: {{ operator: NotIn, values: [kube-system] }}
+",
+        certificates::bundle()
+    );
+    let (result, chain, notes, native) = one(&bcs);
+    assert_eq!(
+        (result, chain.as_deref()),
+        (ImportResult::Differs, Some("bcs-system.inject")),
+        "{notes:?}"
+    );
+    let original = load_text("a.yaml", &bcs).unwrap();
+    let imported = chains(&native);
+    assert_eq!(imported[0].rules, original[0].rules);
+    assert_eq!(imported[0].stages[0].hook, original[0].stages[0].hook);
+    let (result, ..) = one(&bcs.replace("values: [kube-system]", "values: []"));
+    assert_eq!(result, ImportResult::Kept);
+
+    let set = "apiVersion: apps.kruise.io/v1alpha1
+kind: SidecarSet
+metadata: { name: logs }
+spec:
+  selector: { matchLabels: { app: web } }
+  namespace: shop
+  containers: [ { name: agent, image: 'agent:1' } ]
+";
+    let (result, chain, _, native) = one(set);
+    assert_eq!(
+        (result, chain.as_deref()),
+        (ImportResult::Exact, Some("kruise-sidecarset-logs"))
+    );
+    assert!(native.contains("source: \"stock:sidecar-injector\""), "{native}");
+    let imported = chains(&native);
+    assert_eq!(
+        imported[0].stages[0].hook,
+        load_text("a.yaml", set).unwrap()[0].stages[0].hook
+    );
+    let paused = set.replace("  namespace: shop", "  injectionStrategy: { paused: true }");
+    assert_eq!(one(&paused).0, ImportResult::LeftOut);
+}
+
+#[test]
+fn what_is_among_the_manifests() {
+    let text = format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{ name: a }}\n---\n{}---\n{}",
+        webhook("").replace("name: images,", "name: Images,"),
+        "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: { name: own }\nspec:\n  rules: [ { operations: [CREATE], kinds: [pod] } ]\n  stages: [ { name: s, plugin: { source: file:s.wasm } } ]\n"
+    );
+    let import = of(&text);
+    assert_eq!(
+        import.skipped,
+        ["/from/a.yaml:2:7: \"Pod\" of v1 is not known here"]
+    );
+    let results: Vec<_> = import
+        .definitions
+        .iter()
+        .map(|definition| definition.result)
+        .collect();
+    assert_eq!(results, [ImportResult::Invalid, ImportResult::LeftOut]);
+    assert!(
+        import.definitions[0].notes[0].contains("metadata.name"),
+        "{import:?}"
+    );
+    assert_eq!(import.text, "");
+    assert!(super::import(&[DefinitionFile::file("a.yaml", "a: [")], Path::new(TARGET)).is_err());
+}
+
+#[test]
+fn items_of_a_list() {
+    let item = webhook("");
+    let body = item.split_once("metadata:").unwrap().1.replace('\n', "\n  ");
+    let text = format!(
+        "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfigurationList\nitems:\n- metadata:{}",
+        body.trim_end()
+    );
+    assert_eq!(of(&text).definitions[0].result, ImportResult::Exact);
+    // One that is kept says what it is.
+    let kept = of(&text.replace(", caBundle: ", " } #"));
+    assert_eq!(kept.definitions[0].result, ImportResult::Kept);
+    assert_eq!(chains(&kept.text)[0].name, "images");
+}

@@ -1,0 +1,177 @@
+//! SidecarSets of OpenKruise, which the stock plugin `sidecar-injector` injects.
+//!
+//! Each is a chain with one stage for Pods that are created, and without one if it is paused. Everything that OpenKruise does to Pods that exist is left
+//! out, with warnings.
+
+use admittance_admission::{
+    FailurePolicy, LabelSelector, Matcher, ModuleReference, NamespaceSelector, Operation, Phase,
+    ResourcePattern, Rule,
+};
+use serde_json::{Map, Value as Json, json};
+
+use crate::{
+    document::{Fields, Mistake, Mistakes, Node, readers},
+    kubernetes::read_name,
+    model::{ChainDefinition, HookDefinition, PluginDefinition, StageDefinition},
+    names,
+    selectors::{self, Syntax},
+};
+
+/// The fields of the spec that say what is injected. The plugin checks them.
+const INJECTED: [&str; 5] = [
+    "containers",
+    "initContainers",
+    "volumes",
+    "imagePullSecrets",
+    "patchPodMetadata",
+];
+
+/// A chain, as far as it could be read; missing parts were reported.
+pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ChainDefinition> {
+    let mut fields = root.object(mistakes)?;
+    fields.ignore(&["apiVersion", "kind", "status"]);
+    let fix = "name the SidecarSet: `metadata: { name: ... }`";
+    let name = fields.get_required("metadata", fix, read_name, mistakes);
+    let fix = "write what is injected, and into which Pods";
+    let spec = fields.get_required("spec", fix, Node::object, mistakes);
+    fields.finish(mistakes);
+    let mut spec = spec?;
+    let mut warnings = Vec::new();
+    let selector = read_selector(&mut spec, mistakes);
+    let namespaces = read_namespaces(&mut spec, mistakes);
+    let mut injected = Map::new();
+    injected.insert("name".to_owned(), json!(name));
+    for (field, node) in spec.present(&INJECTED) {
+        if let Some(entries) = node.list(mistakes) {
+            injected.insert(field.to_owned(), node.json());
+            entries
+                .iter()
+                .for_each(|entry| warn_of_upgrades(entry, &mut warnings));
+        }
+    }
+    if !["containers", "initContainers"].iter().any(|list| spec.has(list)) {
+        let fix = "write `containers` or `initContainers`";
+        spec.node().wrong("nothing is injected", fix, mistakes);
+    }
+    let is_paused = spec.get_or_default(
+        "injectionStrategy",
+        |node, mistakes| read_strategy(node, &mut warnings, mistakes),
+        mistakes,
+    );
+    warn_of_updates(&mut spec, &mut warnings, mistakes);
+    spec.ignore(&["revisionHistoryLimit"]);
+    spec.finish(mistakes);
+    let name = name?;
+    let mut plugin = PluginDefinition::new(ModuleReference::stock("sidecar-injector"));
+    plugin.settings = json!({ "sidecarSet": injected });
+    let mut stage = StageDefinition::new(name.as_str(), HookDefinition::Plugin(plugin));
+    stage.spec.namespace_selector = namespaces;
+    stage.spec.object_selector = selector;
+    // The default of OpenKruise's installation.
+    stage.spec.failure_policy = FailurePolicy::Ignore;
+    stage.location = root.location();
+    Some(ChainDefinition {
+        // As that of OpenKruise's webhook begins, so that it has its place among others.
+        name: format!("kruise-sidecarset-{name}"),
+        phase: Phase::Mutating,
+        source: root.location(),
+        rules: vec![Rule {
+            api_groups: Matcher::Only(vec![String::new()]),
+            api_versions: Matcher::Only(vec!["v1".to_owned()]),
+            resources: ResourcePattern::parse("pods").into_iter().collect(),
+            ..Rule::for_operations([Operation::Create])
+        }],
+        stages: if is_paused { Vec::new() } else { vec![stage] },
+        warnings,
+    })
+}
+
+/// The labels of the Pods. A SidecarSet that selects every Pod is refused, as by OpenKruise.
+fn read_selector(spec: &mut Fields<'_>, mistakes: &mut Mistakes) -> LabelSelector {
+    let fix = "select the Pods by their labels: `selector: { matchLabels: { app: web } }`";
+    let before = mistakes.len();
+    let node = spec.required("selector", fix, mistakes);
+    let selector = selectors::labels_of(spec, "selector", Syntax::Kubernetes, mistakes);
+    if let Some(node) = node
+        && selector.is_empty()
+        && mistakes.len() == before
+    {
+        node.wrong("the selector is empty", fix, mistakes);
+    }
+    selector
+}
+
+fn read_namespaces(spec: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<NamespaceSelector> {
+    let has_both = spec.has("namespace") && spec.has("namespaceSelector");
+    let namespace = spec.get_optional("namespace", readers::parse_with(names::subdomain), mistakes);
+    let labels = selectors::labels_of(spec, "namespaceSelector", Syntax::Kubernetes, mistakes);
+    if has_both {
+        let message = "it has a namespace and a selector of namespaces";
+        spec.node().wrong(message, "keep one of them", mistakes);
+    }
+    match namespace {
+        Some(namespace) => Some(NamespaceSelector::In(vec![namespace])),
+        None => selectors::namespaces_with(labels),
+    }
+}
+
+/// Whether the injection is paused.
+fn read_strategy(node: &Node<'_>, warnings: &mut Vec<Mistake>, mistakes: &mut Mistakes) -> Option<bool> {
+    let mut fields = node.object(mistakes)?;
+    let is_paused = fields.get("paused", false, Node::boolean, mistakes);
+    if let Some(revision) = fields.optional("revision") {
+        let message = "earlier revisions are not kept here, so what this document says is injected";
+        let fix = "write what the revision injects, or remove it";
+        warnings.push(warning(&revision, message, fix));
+    }
+    fields.finish(mistakes);
+    Some(is_paused)
+}
+
+/// Warns that Pods that exist are not updated, unless that is what the document says.
+fn warn_of_updates(spec: &mut Fields<'_>, warnings: &mut Vec<Mistake>, mistakes: &mut Mistakes) {
+    let message = "containers are injected when a Pod is created; Pods that exist are not updated";
+    let fix = "write `updateStrategy: { type: NotUpdate }`, and restart workloads after a change";
+    let node = match spec.optional("updateStrategy") {
+        Some(strategy) => {
+            let kind = strategy
+                .object(mistakes)
+                .and_then(|mut strategy| strategy.optional("type"));
+            if kind.and_then(|kind| kind.string(mistakes)) == Some("NotUpdate") {
+                return;
+            }
+            strategy
+        }
+        None => spec.node().clone(),
+    };
+    warnings.push(warning(&node, message, fix));
+}
+
+/// Warns of a container that OpenKruise would inject twice, to upgrade it without an interruption.
+fn warn_of_upgrades(container: &Node<'_>, warnings: &mut Vec<Mistake>) {
+    let strategy = field(container, "upgradeStrategy");
+    if let Some(kind) = strategy.and_then(|strategy| field(&strategy, "upgradeType"))
+        && kind.json() == "HotUpgrade"
+    {
+        let message = "a hot upgrade needs OpenKruise; the container is injected once, with its own image";
+        warnings.push(warning(&kind, message, "write ColdUpgrade"));
+    }
+}
+
+/// A field of an object that the plugin checks.
+fn field<'a>(node: &Node<'a>, name: &str) -> Option<Node<'a>> {
+    let mut children = node.children().into_iter();
+    children.find(|(key, _)| *key == Some(name)).map(|(_, node)| node)
+}
+
+fn warning(node: &Node<'_>, message: &str, fix: &str) -> Mistake {
+    Mistake {
+        location: node.location(),
+        path: node.path().to_owned(),
+        message: message.to_owned(),
+        fix: fix.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+use admittance_admission::{FailurePolicy, ModuleReference, NamespaceSelector, Operation, Phase};
+use serde_json::json;
+
+use crate::{ChainDefinition, HookDefinition, load_text, setting_location};
+
+const WHOLE: &str = "apiVersion: apps.kruise.io/v1alpha1
+kind: SidecarSet
+metadata:
+  name: logs
+  annotations: { kruise.io/sidecarset-hash: x }
+spec:
+  selector: { matchLabels: { app: web } }
+  namespaceSelector: { matchLabels: { tier: front } }
+  containers:
+    - name: agent
+      podInjectPolicy: AfterAppContainer
+      upgradeStrategy: { upgradeType: HotUpgrade, hotUpgradeEmptyImage: empty }
+  initContainers: [ { name: setup } ]
+  volumes: [ { name: logs, emptyDir: {} } ]
+  imagePullSecrets: [ { name: pull } ]
+  patchPodMetadata: [ { annotations: { a: b }, patchPolicy: Overwrite } ]
+  injectionStrategy: { revision: { customVersion: v1 } }
+  updateStrategy: { type: RollingUpdate, maxUnavailable: 1 }
+  revisionHistoryLimit: 10
+status: { matchedPods: 1 }
+";
+
+fn one(text: &str) -> ChainDefinition {
+    let chains = load_text("sets.yaml", text).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let [chain] = chains.try_into().unwrap();
+    chain
+}
+
+#[test]
+fn a_sidecar_set_is_a_chain_of_one_stage() {
+    let chain = one(WHOLE);
+    assert_eq!(
+        (chain.name.as_str(), chain.phase),
+        ("kruise-sidecarset-logs", Phase::Mutating)
+    );
+    let pods = |operation| {
+        let resource = admittance_admission::GroupVersionResource {
+            group: String::new(),
+            version: "v1".to_owned(),
+            resource: "pods".to_owned(),
+        };
+        chain
+            .rules
+            .iter()
+            .any(|rule| rule.covers(operation, &resource, None, "Pod"))
+    };
+    assert!(pods(Operation::Create) && !pods(Operation::Update));
+    let stage = &chain.stages[0];
+    assert_eq!(&*stage.spec.name, "logs");
+    assert!(matches!(
+        stage.spec.namespace_selector,
+        Some(NamespaceSelector::Labels(_))
+    ));
+    assert_eq!(stage.spec.object_selector.to_string(), "app in (web)");
+    assert_eq!(stage.spec.failure_policy, FailurePolicy::Ignore);
+    let HookDefinition::Plugin(plugin) = &stage.hook else {
+        panic!("{stage:?}");
+    };
+    assert_eq!(plugin.source, ModuleReference::stock("sidecar-injector"));
+    assert_eq!(
+        plugin.settings,
+        json!({"sidecarSet": {
+            "name": "logs",
+            "containers": [{"name": "agent", "podInjectPolicy": "AfterAppContainer",
+                            "upgradeStrategy": {"upgradeType": "HotUpgrade", "hotUpgradeEmptyImage": "empty"}}],
+            "initContainers": [{"name": "setup"}],
+            "volumes": [{"name": "logs", "emptyDir": {}}],
+            "imagePullSecrets": [{"name": "pull"}],
+            "patchPodMetadata": [{"annotations": {"a": "b"}, "patchPolicy": "Overwrite"}],
+        }})
+    );
+    let warnings: Vec<_> = chain
+        .warnings()
+        .into_iter()
+        .map(|warning| (warning.location.line, warning.path, warning.message))
+        .collect();
+    let expected = [
+        (
+            12,
+            "spec.containers[0].upgradeStrategy.upgradeType",
+            "hot upgrade",
+        ),
+        (17, "spec.injectionStrategy.revision", "earlier revisions"),
+        (18, "spec.updateStrategy", "Pods that exist are not updated"),
+    ];
+    assert_eq!(warnings.len(), expected.len(), "{warnings:?}");
+    for ((line, path, message), (expected_line, expected_path, says)) in warnings.iter().zip(expected) {
+        assert_eq!((*line, path.as_str()), (expected_line, expected_path));
+        assert!(message.contains(says), "{message}");
+    }
+}
+
+#[test]
+fn what_needs_no_warning() {
+    let text = WHOLE
+        .replace("type: RollingUpdate, maxUnavailable: 1", "type: NotUpdate")
+        .replace("HotUpgrade,", "ColdUpgrade,")
+        .replace("revision: { customVersion: v1 }", "paused: false");
+    assert_eq!(one(&text).warnings(), []);
+    let text = text.replace("  updateStrategy: { type: NotUpdate }\n", "");
+    assert_eq!(one(&text).warnings().len(), 1);
+}
+
+#[test]
+fn one_that_is_paused_injects_nothing() {
+    let text = WHOLE.replace("revision: { customVersion: v1 }", "paused: true");
+    assert!(one(&text).stages.is_empty());
+}
+
+#[test]
+fn namespaces_by_name() {
+    let selector = "namespaceSelector: { matchLabels: { tier: front } }";
+    let text = WHOLE.replace(selector, "namespace: shop");
+    let selected = one(&text).stages[0].spec.namespace_selector.clone();
+    assert_eq!(selected, Some(NamespaceSelector::In(vec!["shop".to_owned()])));
+}
+
+#[test]
+fn what_is_wrong_with_a_sidecar_set() {
+    for (from, to, line, path, says) in [
+        ("v1alpha1", "v1beta1", 1, "apiVersion", "not a supported version"),
+        (
+            "{ matchLabels: { app: web } }",
+            "{}",
+            7,
+            "spec.selector",
+            "the selector is empty",
+        ),
+        (
+            "  selector: { matchLabels: { app: web } }\n",
+            "",
+            7,
+            "spec.selector",
+            "missing",
+        ),
+        (
+            "  namespaceSelector",
+            "  namespace: a\n  namespaceSelector",
+            7,
+            "spec",
+            "a namespace and a selector",
+        ),
+        (
+            "  imagePullSecrets: [ { name: pull } ]",
+            "  imagePullSecrets: pull",
+            15,
+            "spec.imagePullSecrets",
+            "list",
+        ),
+        (
+            "revision: { customVersion: v1 }",
+            "paused: perhaps",
+            17,
+            "spec.injectionStrategy.paused",
+            "true or false",
+        ),
+        (
+            "revisionHistoryLimit",
+            "revisionHistoryLimits",
+            19,
+            "spec.revisionHistoryLimits",
+            "did you mean `revisionHistoryLimit`?",
+        ),
+    ] {
+        let text = WHOLE.replacen(from, to, 1);
+        assert_ne!(text, WHOLE);
+        let mistakes = load_text("sets.yaml", &text).unwrap_err();
+        let mistake = mistakes.iter().find(|mistake| mistake.path == path);
+        let mistake = mistake.unwrap_or_else(|| panic!("{path} of {mistakes}"));
+        assert_eq!(mistake.location.line, line, "{mistake}");
+        assert!(mistake.to_string().contains(says), "{mistake}");
+    }
+    let twice = format!("{WHOLE}---\n{WHOLE}");
+    let mistakes = load_text("sets.yaml", &twice).unwrap_err().to_string();
+    assert!(mistakes.contains("is also the name of the chain"), "{mistakes}");
+}
+
+#[test]
+fn where_the_plugin_found_a_mistake() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sets.yaml");
+    std::fs::write(&file, WHOLE).unwrap();
+    let chains = crate::load(&[file]).unwrap();
+    let stage = &chains[0].stages[0].location;
+    let location = setting_location(stage, false, "/sidecarSet/containers/0/podInjectPolicy").unwrap();
+    assert_eq!((location.line, location.column), (11, 24));
+}

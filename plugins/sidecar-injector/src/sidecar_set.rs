@@ -1,0 +1,289 @@
+//! The injection of a SidecarSet of OpenKruise into Pods that are created.
+//!
+//! As in OpenKruise, a container of the Pod with the same name is replaced; injected containers have the variable
+//! `IS_INJECTED`; of the volumes, only those are added that an injected container mounts.
+
+mod pod;
+mod settings;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use admittance_sdk::prelude::*;
+use admittance_sdk::serde_json::{self, Map, Value};
+
+use pod::{Container, Metadata, Named, Pod, text};
+use settings::{ContainerName, Place, Reader, Sidecar, named};
+pub use settings::{PatchPolicy, PodMetadata, SidecarSet};
+
+/// The annotation with the names of the SidecarSets that were injected into a Pod.
+const LIST: &str = "kruise.io/sidecarset-injected-list";
+
+/// A SidecarSet, ready to be injected.
+#[derive(Debug)]
+pub struct Injection {
+    name: String,
+    containers: Vec<Sidecar>,
+    /// In the order of their names.
+    init_containers: Vec<Sidecar>,
+    /// Those that are mounted, in the order in which they are added, with their names.
+    volumes: Vec<(String, Value)>,
+    image_pull_secrets: Vec<(String, Value)>,
+    metadata: Vec<PodMetadata>,
+}
+
+impl Injection {
+    pub(crate) fn new(set: SidecarSet) -> Result<Self, SettingsErrors> {
+        let mut errors = SettingsErrors::new();
+        if set.containers.is_empty() && set.init_containers.is_empty() {
+            let message = "the SidecarSet has no containers; give `containers` or `initContainers`";
+            errors.push(pointer!["sidecarSet"], message);
+        }
+        let image_pull_secrets = named("imagePullSecrets", set.image_pull_secrets, &mut errors);
+        let volumes = named("volumes", set.volumes, &mut errors);
+        let mut reader = Reader::new(volumes, &mut errors);
+        let mut init_containers = reader.sidecars("initContainers", set.init_containers, Place::After);
+        let containers = reader.sidecars("containers", set.containers, Place::Before);
+        let volumes = reader.mounted();
+        errors.check()?;
+        init_containers.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(Self {
+            name: set.name,
+            containers,
+            init_containers,
+            volumes,
+            image_pull_secrets,
+            metadata: set.patch_pod_metadata,
+        })
+    }
+
+    pub(crate) fn admit(&self, request: &Request) -> Result<Response, Error> {
+        let is_pod = request.resource().group.is_empty() && request.resource().resource == "pods";
+        if !is_pod || request.operation() != Operation::Create || request.subresource().is_some() {
+            return Ok(Response::allow());
+        }
+        let Some(Pod {
+            metadata,
+            spec: Some(spec),
+        }) = request.object()?
+        else {
+            return Ok(Response::allow());
+        };
+        let has_metadata = metadata.is_some();
+        let metadata = metadata.unwrap_or_default();
+        let mut patch = Patch::new();
+        let containers = spec.containers.as_deref();
+        let injected = |sidecars: &[Sidecar]| -> Result<Vec<Value>, Error> {
+            let own = containers.unwrap_or_default();
+            sidecars
+                .iter()
+                .map(|sidecar| sidecar.in_pod(own, &metadata))
+                .collect()
+        };
+        let init_containers = injected(&self.init_containers)?;
+        merge(
+            "initContainers",
+            (&self.init_containers, init_containers),
+            spec.init_containers.as_deref(),
+            true,
+            &mut patch,
+        )?;
+        let list = injected(&self.containers)?;
+        merge(
+            "containers",
+            (&self.containers, list),
+            containers,
+            false,
+            &mut patch,
+        )?;
+        append("volumes", &self.volumes, spec.volumes.as_deref(), &mut patch)?;
+        let secrets = spec.image_pull_secrets.as_deref();
+        append("imagePullSecrets", &self.image_pull_secrets, secrets, &mut patch)?;
+        patch.ensure_object(pointer!["metadata"], has_metadata);
+        patch.ensure_object(
+            pointer!["metadata", "annotations"],
+            metadata.annotations.is_some(),
+        );
+        for (key, value) in self.annotations(&metadata)? {
+            patch.add(pointer!["metadata", "annotations", key], &value)?;
+        }
+        Ok(Response::patch(patch))
+    }
+
+    /// The annotations that the Pod gets.
+    fn annotations(&self, metadata: &Metadata<'_>) -> Result<BTreeMap<String, String>, Error> {
+        let mut added = BTreeMap::new();
+        for PodMetadata {
+            annotations,
+            patch_policy,
+        } in &self.metadata
+        {
+            for (key, value) in annotations {
+                let present = added.get(key).map(String::as_str);
+                let present = present.or_else(|| text(metadata.annotations.as_ref(), key));
+                let value = match (patch_policy, present) {
+                    (PatchPolicy::Retain, Some(_)) => continue,
+                    (PatchPolicy::MergePatchJson, Some(present)) if !present.is_empty() => {
+                        merged(present, value).map_err(|error| {
+                            Error::other(format!("the annotation {key} cannot be changed: {error}"))
+                        })?
+                    }
+                    _ => value.clone(),
+                };
+                added.insert(key.clone(), value);
+            }
+        }
+        let list = text(metadata.annotations.as_ref(), LIST).unwrap_or_default();
+        let names: BTreeSet<&str> = list.split(',').filter(|name| !name.is_empty()).collect();
+        let names: BTreeSet<&str> = names.into_iter().chain([self.name.as_str()]).collect();
+        added.insert(LIST.to_owned(), names.into_iter().collect::<Vec<_>>().join(","));
+        Ok(added)
+    }
+}
+
+impl Sidecar {
+    /// The container for a Pod with these containers.
+    fn in_pod(&self, own: &[Container<'_>], metadata: &Metadata<'_>) -> Result<Value, Error> {
+        let mut container = self.container.clone();
+        let mut env = self.transferred(own, metadata)?;
+        if self.shares_volumes {
+            let mut mounts = Vec::new();
+            for own in own {
+                own.share(&mut mounts, &mut env)?;
+            }
+            extend(&mut container, "volumeMounts", "mountPath", mounts);
+        }
+        extend(&mut container, "env", "name", env);
+        Ok(Value::Object(container))
+    }
+
+    /// The variables that it gets from others.
+    fn transferred(&self, own: &[Container<'_>], metadata: &Metadata<'_>) -> Result<Vec<Value>, Error> {
+        let mut env = Vec::new();
+        for transfer in &self.transfers {
+            let source = match &transfer.source {
+                ContainerName::Is(name) => Some(name.as_str()),
+                ContainerName::OfLabel(key) => text(metadata.labels.as_ref(), key),
+                ContainerName::OfAnnotation(key) => text(metadata.annotations.as_ref(), key),
+            };
+            let Some(source) = own.iter().find(|own| Some(own.name.as_str()) == source) else {
+                continue;
+            };
+            for name in &transfer.names {
+                env.extend(source.variable(name)?);
+            }
+        }
+        Ok(env)
+    }
+}
+
+/// Appends to a list of the container the elements whose key is not in it yet.
+fn extend(container: &mut Map<String, Value>, list: &str, key: &str, more: Vec<Value>) {
+    if more.is_empty() {
+        return;
+    }
+    let mut elements = match container.remove(list) {
+        Some(Value::Array(elements)) => elements,
+        _ => Vec::new(),
+    };
+    for element in more {
+        if !elements.iter().any(|known| known.get(key) == element.get(key)) {
+            elements.push(element);
+        }
+    }
+    container.insert(list.to_owned(), Value::Array(elements));
+}
+
+/// A JSON text, changed by a JSON Merge Patch.
+fn merged(present: &str, change: &str) -> Result<String, serde_json::Error> {
+    let mut value = serde_json::from_str(present)?;
+    merge_patch(&mut value, serde_json::from_str(change)?);
+    serde_json::to_string(&value)
+}
+
+/// RFC 7396.
+fn merge_patch(value: &mut Value, change: Value) {
+    let Value::Object(change) = change else {
+        *value = change;
+        return;
+    };
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
+    }
+    let Value::Object(fields) = value else { return };
+    for (key, change) in change {
+        match change {
+            Value::Null => drop(fields.remove(&key)),
+            change => merge_patch(fields.entry(key).or_insert(Value::Null), change),
+        }
+    }
+}
+
+/// Puts containers into a list of the Pod: in place of those with the same names, before the others, or after them.
+/// With `by_name`, those after the others are in the order of their names, with those of other SidecarSets.
+fn merge(
+    list: &str,
+    (sidecars, injected): (&[Sidecar], Vec<Value>),
+    present: Option<&[Container<'_>]>,
+    by_name: bool,
+    patch: &mut Patch,
+) -> Result<(), Error> {
+    if sidecars.is_empty() {
+        return Ok(());
+    }
+    let path = pointer!["spec", list];
+    patch.ensure_array(&path, present.is_some());
+    let present = present.unwrap_or_default();
+    let mut names: Vec<&str> = present.iter().map(|container| container.name.as_str()).collect();
+    // Where the containers that other SidecarSets appended begin.
+    let mut appended = present.len();
+    while let Some(last) = appended.checked_sub(1).and_then(|last| present.get(last))
+        && last.is_injected()?
+    {
+        appended -= 1;
+    }
+    let mut before = 0;
+    for (sidecar, container) in sidecars.iter().zip(&injected) {
+        if let Some(index) = names.iter().position(|name| *name == sidecar.name) {
+            patch.replace(pointer![path; index], container)?;
+            continue;
+        }
+        let index = match sidecar.place {
+            Place::Before => {
+                (before, appended) = (before + 1, appended + 1);
+                before - 1
+            }
+            Place::After => {
+                let mut others = names.iter().skip(appended);
+                let later = others.position(|name| by_name && *name > sidecar.name.as_str());
+                later.map_or(names.len(), |later| appended + later)
+            }
+        };
+        names.insert(index, &sidecar.name);
+        patch.add(pointer![path; index], container)?;
+    }
+    Ok(())
+}
+
+/// Appends what is not in a list of the Pod yet, by its name.
+fn append(
+    list: &str,
+    elements: &[(String, Value)],
+    present: Option<&[Named<'_>]>,
+    patch: &mut Patch,
+) -> Result<(), Error> {
+    let is_present = |name: &str| {
+        present
+            .unwrap_or_default()
+            .iter()
+            .any(|known| &*known.name == name)
+    };
+    let path = pointer!["spec", list];
+    for (_, element) in elements.iter().filter(|(name, _)| !is_present(name)) {
+        patch.ensure_array(&path, present.is_some());
+        patch.add(pointer![path; "-"], element)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

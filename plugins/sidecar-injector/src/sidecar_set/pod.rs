@@ -1,0 +1,132 @@
+//! What matters of a Pod into which a SidecarSet is injected.
+
+use std::collections::BTreeMap;
+
+use admittance_sdk::Text;
+use admittance_sdk::prelude::*;
+use admittance_sdk::serde::Deserialize;
+use admittance_sdk::serde_json::value::RawValue;
+use admittance_sdk::serde_json::{self, Value};
+
+use super::settings::INJECTED;
+
+/// The parts of a Pod that decide what is injected.
+#[view]
+pub(super) struct Pod<'a> {
+    #[serde(borrow, default)]
+    pub(super) metadata: Option<Metadata<'a>>,
+    #[serde(borrow, default)]
+    pub(super) spec: Option<Spec<'a>>,
+}
+
+#[view]
+#[derive(Default)]
+pub(super) struct Metadata<'a> {
+    #[serde(borrow, default)]
+    pub(super) annotations: Option<Texts<'a>>,
+    #[serde(borrow, default)]
+    pub(super) labels: Option<Texts<'a>>,
+}
+
+pub(super) type Texts<'a> = BTreeMap<Text<'a>, Option<Text<'a>>>;
+
+#[view]
+pub(super) struct Spec<'a> {
+    #[serde(borrow, default)]
+    pub(super) containers: Option<Vec<Container<'a>>>,
+    #[serde(borrow, default)]
+    pub(super) init_containers: Option<Vec<Container<'a>>>,
+    #[serde(borrow, default)]
+    pub(super) volumes: Option<Vec<Named<'a>>>,
+    #[serde(borrow, default)]
+    pub(super) image_pull_secrets: Option<Vec<Named<'a>>>,
+}
+
+#[view]
+pub(super) struct Container<'a> {
+    #[serde(borrow, default)]
+    pub(super) name: Text<'a>,
+    #[serde(borrow, default)]
+    pub(super) env: Option<Vec<&'a RawValue>>,
+    #[serde(borrow, default)]
+    pub(super) volume_mounts: Option<Vec<&'a RawValue>>,
+}
+
+#[view]
+pub(super) struct Named<'a> {
+    #[serde(borrow, default)]
+    pub(super) name: Text<'a>,
+}
+
+/// A variable, as far as it matters here.
+#[view]
+struct Variable<'a> {
+    #[serde(borrow, default)]
+    name: Text<'a>,
+    #[serde(borrow, default)]
+    value: Option<Text<'a>>,
+}
+
+/// A mount, as far as it matters here.
+#[view]
+struct Mount<'a> {
+    #[serde(borrow, default)]
+    sub_path_expr: Option<Text<'a>>,
+}
+
+impl Container<'_> {
+    /// Adds its mounts, and the variables in them, unless OpenKruise injected it.
+    pub(super) fn share(&self, mounts: &mut Vec<Value>, env: &mut Vec<Value>) -> Result<(), Error> {
+        if self.is_injected()? {
+            return Ok(());
+        }
+        for raw in self.volume_mounts.iter().flatten() {
+            let mount: Mount<'_> = parse(raw)?;
+            for name in variables(mount.sub_path_expr.as_deref().unwrap_or_default()) {
+                env.extend(self.variable(name)?);
+            }
+            mounts.push(parse(raw)?);
+        }
+        Ok(())
+    }
+
+    pub(super) fn is_injected(&self) -> Result<bool, Error> {
+        for raw in self.env.iter().flatten() {
+            let variable: Variable<'_> = parse(raw)?;
+            if (variable.name.as_str(), variable.value.as_deref()) == (INJECTED.0, Some(INJECTED.1)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The variable of this name, as it is written.
+    pub(super) fn variable(&self, name: &str) -> Result<Option<Value>, Error> {
+        for raw in self.env.iter().flatten() {
+            if parse::<Variable<'_>>(raw)?.name.as_str() == name {
+                return parse(raw).map(Some);
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn parse<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Result<T, Error> {
+    serde_json::from_str(raw.get()).map_err(Error::other)
+}
+
+pub(super) fn text<'a>(texts: Option<&'a Texts<'_>>, key: &str) -> Option<&'a str> {
+    let texts = texts?.iter();
+    let mut found = texts.filter(|(other, _)| other.as_str() == key);
+    found.next()?.1.as_deref()
+}
+
+/// The names in `$(NAME)`.
+fn variables(expression: &str) -> impl Iterator<Item = &str> {
+    expression.split("$(").skip(1).filter_map(|rest| {
+        let (name, _) = rest.split_once(')')?;
+        let is_first = |c: char| c.is_ascii_alphabetic() || matches!(c, '-' | '.' | '_');
+        let is_name = name.starts_with(is_first) && name.chars().all(|c| is_first(c) || c.is_ascii_digit());
+        is_name.then_some(name)
+    })
+}

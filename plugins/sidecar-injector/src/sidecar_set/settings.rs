@@ -1,0 +1,339 @@
+//! The setting `sidecarSet`, and its parsed form.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use admittance_sdk::Pointer;
+use admittance_sdk::prelude::*;
+use admittance_sdk::serde::Deserialize;
+use admittance_sdk::serde_json::{Map, Value, from_value, json};
+
+use crate::settings::null_is_empty;
+
+/// A SidecarSet: its name, and the fields of its `spec` that say what is injected.
+#[settings]
+#[derive(Debug, PartialEq)]
+pub struct SidecarSet {
+    /// The name of the SidecarSet, which is noted in an annotation of the Pod.
+    pub name: String,
+    /// Containers, written as in a pod spec, with the fields `podInjectPolicy`, `shareVolumePolicy`, `transferEnv` and
+    /// `upgradeStrategy` of a SidecarSet. The last one has no effect.
+    #[serde(default, deserialize_with = "null_is_empty")]
+    pub containers: Vec<Map<String, Value>>,
+    /// Init containers, written as the containers. They are injected in the order of their names.
+    #[serde(default, deserialize_with = "null_is_empty")]
+    pub init_containers: Vec<Map<String, Value>>,
+    /// Volumes, written as in a pod spec. Those that an injected container mounts are added to the Pod.
+    #[serde(default, deserialize_with = "null_is_empty")]
+    pub volumes: Vec<Map<String, Value>>,
+    /// Image pull secrets, written as in a pod spec.
+    #[serde(default, deserialize_with = "null_is_empty")]
+    pub image_pull_secrets: Vec<Map<String, Value>>,
+    /// Annotations of the Pod.
+    #[serde(default, deserialize_with = "null_is_empty")]
+    pub patch_pod_metadata: Vec<PodMetadata>,
+}
+
+/// Annotations, and what happens to existing ones.
+#[settings]
+#[derive(Debug, PartialEq)]
+pub struct PodMetadata {
+    /// The annotations.
+    #[serde(default)]
+    pub annotations: BTreeMap<String, String>,
+    /// What happens to an existing annotation with the same key.
+    #[serde(default)]
+    pub patch_policy: PatchPolicy,
+}
+
+/// What happens to an existing annotation.
+#[settings]
+#[serde(rename_all = "PascalCase")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PatchPolicy {
+    /// It keeps its value.
+    #[default]
+    Retain,
+    /// It is replaced.
+    Overwrite,
+    /// Its value, a JSON text, is changed by this JSON Merge Patch.
+    MergePatchJson,
+}
+
+/// A container to inject.
+#[derive(Debug)]
+pub(super) struct Sidecar {
+    pub(super) name: String,
+    pub(super) place: Place,
+    /// Whether it gets the mounts of the Pod's own containers.
+    pub(super) shares_volumes: bool,
+    pub(super) transfers: Vec<Transfer>,
+    /// As it is injected into a Pod from which it takes nothing.
+    pub(super) container: Map<String, Value>,
+}
+
+/// Where a container is injected: before or after those of the Pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(crate = "admittance_sdk::serde")]
+pub(super) enum Place {
+    #[serde(rename = "BeforeAppContainer")]
+    Before,
+    #[serde(rename = "AfterAppContainer")]
+    After,
+}
+
+/// Environment variables that are copied from a container of the Pod.
+#[derive(Debug)]
+pub(super) struct Transfer {
+    pub(super) source: ContainerName,
+    /// In the order in which they are copied.
+    pub(super) names: BTreeSet<String>,
+}
+
+/// The name of a container.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum ContainerName {
+    Is(String),
+    OfLabel(String),
+    OfAnnotation(String),
+}
+
+#[derive(Default, Deserialize)]
+#[serde(
+    crate = "admittance_sdk::serde",
+    rename_all = "camelCase",
+    deny_unknown_fields,
+    default
+)]
+struct WrittenTransfer {
+    source_container_name: String,
+    source_container_name_from: Option<NameFrom>,
+    env_name: String,
+    env_names: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(
+    crate = "admittance_sdk::serde",
+    rename_all = "camelCase",
+    deny_unknown_fields
+)]
+struct NameFrom {
+    field_ref: FieldRef,
+}
+
+#[derive(Deserialize)]
+#[serde(
+    crate = "admittance_sdk::serde",
+    rename_all = "camelCase",
+    deny_unknown_fields
+)]
+struct FieldRef {
+    #[serde(default)]
+    api_version: String,
+    field_path: String,
+}
+
+#[derive(Deserialize)]
+#[serde(crate = "admittance_sdk::serde", deny_unknown_fields)]
+struct Sharing {
+    #[serde(rename = "type", default)]
+    kind: Share,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Deserialize)]
+#[serde(crate = "admittance_sdk::serde", rename_all = "lowercase")]
+enum Share {
+    Enabled,
+    #[default]
+    Disabled,
+}
+
+/// Elements of a list that have names.
+pub(super) fn named(
+    list: &str,
+    elements: Vec<Map<String, Value>>,
+    errors: &mut SettingsErrors,
+) -> Vec<(String, Value)> {
+    let mut named: Vec<(String, Value)> = Vec::with_capacity(elements.len());
+    for (index, element) in elements.into_iter().enumerate() {
+        let name = element.get("name").and_then(Value::as_str).unwrap_or_default();
+        let message = if name.is_empty() {
+            "this element has no name; give it a `name`".to_owned()
+        } else if named.iter().any(|(other, _)| other == name) {
+            format!("\"{name}\" is a duplicate; rename or remove one")
+        } else {
+            named.push((name.to_owned(), Value::Object(element)));
+            continue;
+        };
+        errors.push(pointer!["sidecarSet", list, index], message);
+    }
+    named
+}
+
+/// Reads the containers of both lists, which share one namespace for names.
+pub(super) struct Reader<'a> {
+    taken: BTreeSet<String>,
+    volumes: Vec<(String, Value)>,
+    /// The names of the volumes that are mounted.
+    mounted: Vec<String>,
+    errors: &'a mut SettingsErrors,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(volumes: Vec<(String, Value)>, errors: &'a mut SettingsErrors) -> Self {
+        Self {
+            taken: BTreeSet::new(),
+            volumes,
+            mounted: Vec::new(),
+            errors,
+        }
+    }
+
+    /// The volumes that are mounted, in the order of the first mounts.
+    pub(super) fn mounted(self) -> Vec<(String, Value)> {
+        let Self { volumes, mounted, .. } = self;
+        let find = |name: &String| volumes.iter().find(|(volume, _)| volume == name).cloned();
+        mounted.iter().filter_map(find).collect()
+    }
+
+    /// The containers of one list; `place` is the default of `podInjectPolicy`.
+    pub(super) fn sidecars(
+        &mut self,
+        list: &str,
+        containers: Vec<Map<String, Value>>,
+        place: Place,
+    ) -> Vec<Sidecar> {
+        let mut sidecars = Vec::with_capacity(containers.len());
+        for (index, container) in containers.into_iter().enumerate() {
+            let at = pointer!["sidecarSet", list, index];
+            sidecars.extend(self.sidecar(container, place, &at));
+        }
+        sidecars
+    }
+
+    fn sidecar(&mut self, mut container: Map<String, Value>, place: Place, at: &Pointer) -> Option<Sidecar> {
+        container.remove("upgradeStrategy");
+        let place = part(&mut container, "podInjectPolicy", at, self.errors).unwrap_or(place);
+        let sharing: Option<Sharing> = part(&mut container, "shareVolumePolicy", at, self.errors);
+        let written: Option<Vec<WrittenTransfer>> = part(&mut container, "transferEnv", at, self.errors);
+        let mut transfers = Vec::new();
+        for (number, written) in written.into_iter().flatten().enumerate() {
+            match transfer(written) {
+                Ok(transfer) => transfers.push(transfer),
+                Err(message) => self.errors.push(pointer![at; "transferEnv", number], message),
+            }
+        }
+        self.check_lists(&container, at);
+        let name = container.get("name").and_then(Value::as_str).unwrap_or_default();
+        if name.is_empty() {
+            self.errors
+                .push(at, "the container has no name; give it a `name`");
+            return None;
+        }
+        if !self.taken.insert(name.to_owned()) {
+            let message = format!("another container has the name \"{name}\"; rename one");
+            self.errors.push(at, message);
+            return None;
+        }
+        let name = name.to_owned();
+        mark_as_injected(&mut container);
+        Some(Sidecar {
+            name,
+            place,
+            shares_volumes: sharing.is_some_and(|sharing| sharing.kind == Share::Enabled),
+            transfers,
+            container,
+        })
+    }
+
+    /// Checks `env` and `volumeMounts`, which are extended later, and notes the volumes that are mounted.
+    fn check_lists(&mut self, container: &Map<String, Value>, at: &Pointer) {
+        for key in ["env", "volumeMounts"] {
+            if !matches!(container.get(key), None | Some(Value::Null | Value::Array(_))) {
+                self.errors
+                    .push(pointer![at; key], format!("`{key}` must be a list"));
+            }
+        }
+        let mounts = container.get("volumeMounts").and_then(Value::as_array);
+        for (index, mount) in mounts.into_iter().flatten().enumerate() {
+            let name = mount.get("name").and_then(Value::as_str).unwrap_or_default();
+            if !self.volumes.iter().any(|(volume, _)| volume == name) {
+                let message = format!("the SidecarSet has no volume \"{name}\"; add it to `volumes`");
+                self.errors
+                    .push(pointer![at; "volumeMounts", index, "name"], message);
+            } else if !self.mounted.iter().any(|mounted| mounted == name) {
+                self.mounted.push(name.to_owned());
+            }
+        }
+    }
+}
+
+/// A field of a SidecarSet's container that is none of a Pod's.
+fn part<T: for<'de> Deserialize<'de>>(
+    container: &mut Map<String, Value>,
+    key: &str,
+    at: &Pointer,
+    errors: &mut SettingsErrors,
+) -> Option<T> {
+    let value = container.remove(key).filter(|value| !value.is_null())?;
+    match from_value(value) {
+        Ok(value) => Some(value),
+        Err(error) => {
+            errors.push(pointer![at; key], error.to_string());
+            None
+        }
+    }
+}
+
+/// OpenKruise recognizes the containers that it injected by this variable.
+pub(super) const INJECTED: (&str, &str) = ("IS_INJECTED", "true");
+
+fn mark_as_injected(container: &mut Map<String, Value>) {
+    let (name, value) = INJECTED;
+    let mark = json!({"name": name, "value": value});
+    match container.get_mut("env") {
+        Some(Value::Array(env)) => env.push(mark),
+        _ => drop(container.insert("env".to_owned(), json!([mark]))),
+    }
+}
+
+fn transfer(written: WrittenTransfer) -> Result<Transfer, String> {
+    let WrittenTransfer {
+        source_container_name,
+        source_container_name_from,
+        env_name,
+        env_names,
+    } = written;
+    let source = match source_container_name_from {
+        Some(NameFrom { field_ref }) => field(&field_ref)?,
+        None => ContainerName::Is(source_container_name),
+    };
+    let names = std::iter::once(env_name).filter(|name| !name.is_empty());
+    Ok(Transfer {
+        source,
+        names: names.chain(env_names).collect(),
+    })
+}
+
+/// `metadata.labels['key']` or `metadata.annotations['key']`.
+fn field(reference: &FieldRef) -> Result<ContainerName, String> {
+    let FieldRef {
+        api_version,
+        field_path,
+    } = reference;
+    if api_version != "v1" {
+        return Err("`fieldRef.apiVersion` must be v1".to_owned());
+    }
+    let key = |prefix: &str| {
+        let key = field_path.strip_prefix(prefix)?.strip_prefix("['")?;
+        key.strip_suffix("']").filter(|key| !key.is_empty())
+    };
+    let label = key("metadata.labels").map(|key| ContainerName::OfLabel(key.to_owned()));
+    let annotation = || key("metadata.annotations").map(|key| ContainerName::OfAnnotation(key.to_owned()));
+    label.or_else(annotation).ok_or_else(|| {
+        format!(
+            "the field \"{field_path}\" cannot name a container; write `metadata.labels['KEY']` or \
+             `metadata.annotations['KEY']`"
+        )
+    })
+}

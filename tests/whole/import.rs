@@ -1,0 +1,451 @@
+//! `admittance import`: what it writes decides as the documents do.
+
+use std::{fs, path::Path};
+
+use admittance_tests::{Admittance, Artifacts, Finished};
+use bytes::Bytes;
+use http::Response;
+use http_body_util::Full;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{
+    scene::{application, source, store, write},
+    webhooks::{certificate, listen, serve},
+};
+
+/// Runs the program in a directory. Stock plugins are those that the tests built.
+async fn admittance(directory: &TempDir, arguments: &[&str]) -> Finished {
+    let mut program = Admittance::command().unwrap();
+    program.args(arguments).current_dir(directory.path());
+    program.env("ADMITTANCE_PLUGINS", stock(directory));
+    program.env("ADMITTANCE_STORE", store());
+    let output = program.output().await.unwrap();
+    Finished {
+        code: output.status.code(),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// A directory with the sidecar injector.
+fn stock(directory: &TempDir) -> std::path::PathBuf {
+    let plugins = directory.path().join("plugins");
+    if !plugins.exists() {
+        let built = Artifacts::find().unwrap().component("sidecar-injector").unwrap();
+        fs::create_dir(&plugins).unwrap();
+        fs::copy(built, plugins.join("sidecar_injector.wasm")).unwrap();
+    }
+    plugins
+}
+
+/// What the chains of a file say of each request: the decision, the object and the warnings. Messages only if they are
+/// the same in both forms.
+async fn decisions(directory: &TempDir, chains: &str, with_messages: bool) -> Vec<Value> {
+    let ran = admittance(directory, &["run", chains, "requests.json", "--output", "json"]).await;
+    assert!(ran.code < Some(2), "{chains}: {}{}", ran.stdout, ran.stderr);
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let requests = report["requests"].as_array().unwrap().iter();
+    requests
+        .map(|request| {
+            let refusal = &request["refusal"];
+            let message = if with_messages {
+                refusal["message"].clone()
+            } else {
+                Value::Null
+            };
+            json!({
+                "allowed": request["allowed"],
+                "object": request["object"],
+                "warnings": request["warnings"],
+                "code": refusal["code"],
+                "message": message,
+            })
+        })
+        .collect()
+}
+
+fn pod(name: &str, labels: &Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "shop", "labels": labels},
+           "spec": {"containers": [{"name": "web", "image": "nginx:1.29"}]}})
+}
+
+const PODS: &str = "{ apiGroups: [\"\"], apiVersions: [v1], resources: [pods], operations: [CREATE] }";
+
+/// One webhook that denies Pods with a label, and one that changes the others.
+fn webhooks(port: u16, bundle: &str) -> String {
+    let webhook = |name: &str, path: &str, selector: &str| {
+        format!(
+            "  - name: {name}.example.com
+    rules: [ {PODS} ]
+    clientConfig: {{ url: 'https://localhost:{port}/review/{path}', caBundle: {bundle} }}
+    admissionReviewVersions: [v1]
+    sideEffects: None
+    objectSelector: {{ matchExpressions: [ {{ key: tea, operator: {selector} }} ] }}
+"
+        )
+    };
+    format!(
+        "apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingWebhookConfiguration
+metadata: {{ name: tea }}
+webhooks:
+{}{}",
+        webhook("denies", "denies", "Exists"),
+        webhook("patches", "patches", "DoesNotExist")
+    )
+}
+
+const POLICIES: &str = "apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: { name: teams }
+spec:
+  matchConstraints:
+    resourceRules: [ RULE ]
+  matchConditions: [ { name: not-exempt, expression: \"!has(object.metadata.labels.exempt)\" } ]
+  variables: [ { name: team, expression: \"object.metadata.?labels[?'team'].orValue('')\" } ]
+  validations: [ { expression: \"variables.team != ''\", reason: Forbidden, messageExpression: \"'no team for ' + object.metadata.name\" } ]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: { name: everywhere }
+spec: { policyName: teams, validationActions: [Deny], matchResources: { objectSelector: { matchExpressions: [ { key: test, operator: DoesNotExist } ] } } }
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: { name: zone }
+spec:
+  matchConstraints:
+    resourceRules: [ RULE ]
+  reinvocationPolicy: Never
+  mutations:
+    - { patchType: ApplyConfiguration, applyConfiguration: { expression: 'Object{metadata: Object.metadata{labels: {\"zone\": \"a\"}}}' } }
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: { name: everywhere }
+spec: { policyName: zone }
+";
+
+const SIDECAR_SET: &str = "apiVersion: apps.kruise.io/v1alpha1
+kind: SidecarSet
+metadata: { name: logs }
+spec:
+  selector: { matchLabels: { team: a } }
+  namespace: shop
+  updateStrategy: { type: NotUpdate }
+  containers: [ { name: agent, image: 'agent:1', shareVolumePolicy: { type: enabled }, volumeMounts: [ { name: logs, mountPath: /logs } ] } ]
+  volumes: [ { name: logs, emptyDir: {} } ]
+";
+
+/// A policy that asks for the label `team`.
+fn kubewarden() -> String {
+    let module = Artifacts::find().unwrap().policy("guest_policy").unwrap();
+    format!(
+        "apiVersion: policies.kubewarden.io/v1
+kind: ClusterAdmissionPolicy
+metadata: {{ name: labels }}
+spec:
+  module: file://{}
+  rules: [ {PODS} ]
+  mutating: true
+  settings: {{ required: team, add: {{ checked: \"yes\" }} }}
+",
+        module.display()
+    )
+}
+
+fn bcs(port: u16, bundle: &str) -> String {
+    format!(
+        "apiVersion: v4
+kind: admissionwebhook
+metadata: {{ name: hooks, namespace: bcs-system }}
+resourcesRef: {{ operation: Create, kind: Application }}
+admissionWebhooks:
+  - name: annotates
+    failurePolicy: Fail
+    clientConfig: {{ caBundle: {bundle}, url: 'https://localhost:{port}/annotates' }}
+    namespaceSelector: {{ operator: NotIn, values: [kube-system] }}
+"
+    )
+}
+
+#[tokio::test]
+async fn imported_chains_decide_as_the_documents() {
+    let certificates = tempfile::tempdir().unwrap();
+    let bundle = certificate(certificates.path(), "--host", "localhost").await;
+    let port = serve(certificates.path(), "localhost").await.port();
+    let none = json!({});
+    let pods = [
+        pod("none", &none),
+        pod("team", &json!({"team": "a"})),
+        pod("exempt", &json!({"exempt": "", "tea": "green"})),
+        pod("test", &json!({"test": ""})),
+    ];
+    let applications = ["shop", "kube-system"].map(|namespace| application(namespace, "web", "nginx:1.29"));
+    for (system, documents, requests, result, decisions_differ) in [
+        ("webhooks", webhooks(port, &bundle), &pods[..], "exact", 2),
+        (
+            "policies",
+            POLICIES.replace("RULE", PODS),
+            &pods[..],
+            "differs",
+            2,
+        ),
+        ("kubewarden", kubewarden(), &pods[..], "exact", 2),
+        ("sidecar-set", SIDECAR_SET.to_owned(), &pods[..], "exact", 1),
+        ("bcs", bcs(port, &bundle), &applications[..], "differs", 1),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        write(&directory, "documents.yaml", &documents);
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": requests});
+        write(&directory, "requests.json", list.to_string());
+        let arguments = [
+            "import",
+            "documents.yaml",
+            "--to",
+            "imported.yaml",
+            "--output",
+            "json",
+        ];
+        let imported = admittance(&directory, &arguments).await;
+        assert_eq!(
+            imported.code,
+            Some(0),
+            "{system}: {}{}",
+            imported.stdout,
+            imported.stderr
+        );
+        let report: Value = serde_json::from_str(&imported.stdout).unwrap();
+        for definition in report["definitions"].as_array().unwrap() {
+            assert_eq!(definition["result"], result, "{definition}");
+        }
+        let written = fs::read_to_string(directory.path().join("imported.yaml")).unwrap();
+        assert!(
+            !written.contains("kind: ")
+                || written.matches("\nkind: ").count() == written.matches("\nkind: AdmissionChain\n").count(),
+            "{written}"
+        );
+        let same_messages = result == "exact";
+        let original = decisions(&directory, "documents.yaml", same_messages).await;
+        let native = decisions(&directory, "imported.yaml", same_messages).await;
+        assert_eq!(original, native, "{system}");
+        // The requests are of different kinds to the policies.
+        let refused = original
+            .iter()
+            .filter(|decision| decision["allowed"] == false)
+            .count();
+        let changed = original
+            .iter()
+            .zip(requests)
+            .filter(|(decision, request)| decision["allowed"] == true && decision["object"] != **request);
+        let affected = if refused > 0 { refused } else { changed.count() };
+        assert_eq!(affected, decisions_differ, "{system}: {original:?}");
+        assert!(affected < original.len(), "{system}: {original:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_is_replaced_only_on_demand() {
+    let directory = tempfile::tempdir().unwrap();
+    write(&directory, "documents.yaml", SIDECAR_SET);
+    let to = |more: &[&'static str]| [&["import", "documents.yaml", "--to", "a.yaml"], more].concat();
+    let written = || fs::read_to_string(directory.path().join("a.yaml")).ok();
+
+    let dry = admittance(&directory, &to(&["--dry-run"])).await;
+    assert_eq!((dry.code, written()), (Some(0), None), "{}", dry.stderr);
+    for expected in [
+        "SidecarSet/logs  exact   kruise-sidecarset-logs",
+        "nothing was written",
+    ] {
+        assert!(dry.stdout.contains(expected), "{}", dry.stdout);
+    }
+    let first = admittance(&directory, &to(&[])).await;
+    assert_eq!(first.code, Some(0), "{}", first.stderr);
+    let text = written().unwrap();
+    write(&directory, "a.yaml", "# mine");
+    let second = admittance(&directory, &to(&[])).await;
+    assert_eq!(second.code, Some(2), "{}", second.stdout);
+    assert!(
+        second.stderr.contains("a.yaml already exists; give --force"),
+        "{}",
+        second.stderr
+    );
+    assert_eq!(written().as_deref(), Some("# mine"));
+    let forced = admittance(&directory, &to(&["--force"])).await;
+    assert_eq!(forced.code, Some(0), "{}", forced.stderr);
+    assert_eq!(written(), Some(text));
+
+    // What has mistakes is reported, and the rest is written.
+    write(
+        &directory,
+        "documents.yaml",
+        format!(
+            "{SIDECAR_SET}---\n{}",
+            SIDECAR_SET.replace("name: logs }\nspec", "name: Logs }\nspec")
+        ),
+    );
+    let partly = admittance(&directory, &to(&["--force"])).await;
+    assert_eq!(partly.code, Some(1), "{}", partly.stdout);
+    assert!(
+        partly.stdout.contains("documents.yaml:13:19: metadata.name"),
+        "{}",
+        partly.stdout
+    );
+    write(&directory, "documents.yaml", "apiVersion: v1\nkind: Pod\n");
+    let none = admittance(&directory, &to(&["--force"])).await;
+    assert_eq!(none.code, Some(2), "{}", none.stdout);
+    assert!(none.stderr.contains("no definition was found"), "{}", none.stderr);
+}
+
+/// The stock plugin is where the environment says, and the file that is missing is named.
+#[tokio::test]
+async fn a_sidecar_set_needs_the_stock_plugin() {
+    let directory = tempfile::tempdir().unwrap();
+    write(&directory, "set.yaml", SIDECAR_SET);
+    let checked = admittance(&directory, &["check", "set.yaml"]).await;
+    assert_eq!(checked.code, Some(0), "{}{}", checked.stdout, checked.stderr);
+    write(
+        &directory,
+        "set.yaml",
+        SIDECAR_SET.replace("type: NotUpdate", "type: RollingUpdate"),
+    );
+    let checked = admittance(&directory, &["check", "set.yaml"]).await;
+    assert!(
+        checked.stdout.contains(
+            "warning: set.yaml:7:19: spec.updateStrategy: containers are injected when a Pod is created"
+        ),
+        "{}",
+        checked.stdout
+    );
+    // The plugin says what is wrong with a container, at its line.
+    write(
+        &directory,
+        "set.yaml",
+        SIDECAR_SET.replace("name: logs, mountPath", "name: none, mountPath"),
+    );
+    let checked = admittance(&directory, &["check", "set.yaml"]).await;
+    assert_eq!(checked.code, Some(1), "{}", checked.stdout);
+    assert!(
+        checked
+            .stdout
+            .contains("set.yaml:8:116: stage logs of chain kruise-sidecarset-logs"),
+        "{}",
+        checked.stdout
+    );
+    assert!(
+        checked.stdout.contains("the SidecarSet has no volume \"none\""),
+        "{}",
+        checked.stdout
+    );
+    fs::remove_file(directory.path().join("plugins/sidecar_injector.wasm")).unwrap();
+    let checked = admittance(&directory, &["check", "set.yaml"]).await;
+    assert_eq!(checked.code, Some(1), "{}", checked.stdout);
+    for expected in [
+        "plugins/sidecar_injector.wasm",
+        "set the environment variable ADMITTANCE_PLUGINS",
+    ] {
+        assert!(checked.stdout.contains(expected), "{}", checked.stdout);
+    }
+}
+
+/// A kubeconfig for an API server at a port.
+fn kubeconfig(port: u16, bundle: &str) -> String {
+    format!(
+        "apiVersion: v1
+kind: Config
+current-context: test
+clusters: [ {{ name: test, cluster: {{ server: 'https://localhost:{port}', certificate-authority-data: {bundle} }} }} ]
+contexts: [ {{ name: test, context: {{ cluster: test, user: test }} }} ]
+users: [ {{ name: test, user: {{ token: t }} }} ]
+"
+    )
+}
+
+#[tokio::test]
+async fn policies_of_a_cluster() {
+    let directory = tempfile::tempdir().unwrap();
+    let bundle = certificate(directory.path(), "--host", "localhost").await;
+    // As an API server answers: lists whose items do not say what they are, and no other kinds.
+    let answer = |path: &str| match path {
+        "/apis/policies.kubewarden.io/v1/clusteradmissionpolicies" => Some(json!({
+            "apiVersion": "policies.kubewarden.io/v1", "kind": "ClusterAdmissionPolicyList", "metadata": {"resourceVersion": "1"},
+            "items": [{"metadata": {"name": "labels", "uid": "u", "managedFields": []}, "spec": {
+                "module": "registry://registry.example.com/labels:v1", "rules": [
+                    {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}]}}]})),
+        // A server of Kubernetes 1.34 has this version alone.
+        "/apis/admissionregistration.k8s.io/v1beta1/mutatingadmissionpolicies" => {
+            Some(json!({"kind": "MutatingAdmissionPolicyList", "items": []}))
+        }
+        "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations" => {
+            Some(json!({"kind": "ValidatingWebhookConfigurationList", "items": [
+            {"metadata": {"name": "tea"}, "webhooks": []}]}))
+        }
+        _ => None,
+    };
+    let port = listen(directory.path(), "localhost", &[], move |_, request| async move {
+        let found = answer(request.uri().path());
+        let status = if found.is_some() { 200 } else { 404 };
+        let body = found.unwrap_or_else(|| json!({"kind": "Status", "message": "there is none"}));
+        Ok(Response::builder()
+            .status(status)
+            .body(Full::new(Bytes::from(body.to_string())))
+            .unwrap())
+    });
+    let port = port.await.port();
+    write(&directory, "kubeconfig", kubeconfig(port, &bundle));
+    let arguments = [
+        "import",
+        "--kubeconfig",
+        "kubeconfig",
+        "--to",
+        "a.yaml",
+        "--output",
+        "json",
+    ];
+    let imported = admittance(&directory, &arguments).await;
+    assert_eq!(imported.code, Some(0), "{}{}", imported.stdout, imported.stderr);
+    let report: Value = serde_json::from_str(&imported.stdout).unwrap();
+    let results: Vec<_> = report["definitions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|definition| {
+            (
+                definition["kind"].as_str().unwrap(),
+                definition["result"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        results,
+        [
+            ("ValidatingWebhookConfiguration", "left-out"),
+            ("ClusterAdmissionPolicy", "exact")
+        ]
+    );
+    let checked = admittance(&directory, &["check", "--documents-only", "a.yaml"]).await;
+    assert_eq!(checked.code, Some(0), "{}", checked.stdout);
+
+    // An answer that is no list is an error, and names the path.
+    let refusing = listen(directory.path(), "localhost", &[], |_, _| async {
+        let body = json!({"kind": "Status", "message": "user t cannot list"}).to_string();
+        Ok(Response::builder()
+            .status(403)
+            .body(Full::new(Bytes::from(body)))
+            .unwrap())
+    });
+    write(
+        &directory,
+        "kubeconfig",
+        kubeconfig(refusing.await.port(), &bundle),
+    );
+    let refused = admittance(&directory, &["import", "--kubeconfig", "kubeconfig", "--dry-run"]).await;
+    assert_eq!(refused.code, Some(2), "{}", refused.stdout);
+    assert!(
+        refused.stderr.contains("user t cannot list")
+            && refused.stderr.contains("/apis/admissionregistration.k8s.io/v1/"),
+        "{}",
+        refused.stderr
+    );
+}
