@@ -7,6 +7,7 @@
 //! - `cargo task cluster` runs all of them, and finally prints how long creations take.
 //! - `cargo task cluster NAME...` runs those whose names contain one of the words.
 //! - `cargo task cluster figures` only prints these measurements.
+//! - `cargo task cluster gateway --watch 600` opens watches for ten minutes, as without names.
 //! - `cargo task cluster --list` lists their names.
 //! - `cargo task cluster --stay` runs none, and keeps the API server running until Ctrl-C.
 //!
@@ -51,7 +52,7 @@ use crate::{
     scenarios::{SCENARIOS, Scenario},
 };
 
-/// Start a Kubernetes API server, and test the webhook server with it and kubectl.
+/// Start a Kubernetes API server, and test the webhook server and the gateway with it and kubectl.
 #[derive(Debug, Parser)]
 #[command(name = "cargo task cluster", bin_name = "cargo task cluster")]
 struct Arguments {

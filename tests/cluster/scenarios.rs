@@ -16,7 +16,7 @@ mod callers;
 mod documents;
 mod edge;
 mod failures;
-mod gateway;
+pub(crate) mod gateway;
 mod installation;
 mod mutating;
 mod operations;

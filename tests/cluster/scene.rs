@@ -145,8 +145,12 @@ impl Scene {
         self.program.as_mut().unwrap()
     }
 
+    pub(crate) fn running(&self) -> &Admittance {
+        self.program.as_ref().unwrap()
+    }
+
     pub(crate) async fn metrics(&self) -> Metrics {
-        self.program.as_ref().unwrap().metrics().await.unwrap()
+        self.running().metrics().await.unwrap()
     }
 
     /// Its address on the admin port.

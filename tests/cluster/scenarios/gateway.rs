@@ -2,6 +2,7 @@
 
 mod attacks;
 mod balancer;
+mod figures;
 mod gate;
 mod kills;
 mod several;
@@ -19,6 +20,7 @@ use tokio::{
 use self::gate::Gate;
 pub(crate) use self::{
     attacks::{nobody_becomes_somebody_else, nobody_guesses_a_register_token, nobody_leaves_the_own_cluster},
+    figures::{Watched, measure_gateways, memory_of_watches},
     kills::{the_agent_is_killed_under_load, the_gateway_is_killed_under_load},
     several::{one_of_two_gateways_is_killed, the_database_is_away_and_comes_back},
     watches::{a_hundred_watches_end_with_their_token, watches_last},

@@ -70,14 +70,20 @@ pub(crate) async fn a_hundred_watches_end_with_their_token(cluster: Arc<Cluster>
 /// Results of watches, which are errors unless the API server ends them.
 pub(super) type Watches = JoinSet<Result<admittance_tests::Reply, admittance_tests::Error>>;
 
-/// Opens watches, and returns when all of them are open.
-pub(super) async fn open_watches(gate: &Gate, count: usize) -> Watches {
+/// Opens watches of objects that do not exist.
+pub(super) fn watch(gate: &Gate, count: usize) -> Watches {
     let path = gate.path("configmaps?watch=true&timeoutSeconds=600&labelSelector=kind=none");
     let mut watches = JoinSet::new();
     for _ in 0..count {
         let (rest, path) = (gate.rest.clone(), path.clone());
         watches.spawn(async move { rest.get(&path).await });
     }
+    watches
+}
+
+/// The same; returns when the gateway has all of them.
+pub(super) async fn open_watches(gate: &Gate, count: usize) -> Watches {
+    let watches = watch(gate, count);
     until("the watches", async || {
         let metrics = gate.scene.metrics().await;
         let open = metrics.sum("admittance_http_streams_open", &[]);
