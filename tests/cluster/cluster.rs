@@ -6,6 +6,7 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
 };
 
 use admittance_tests::{Artifacts, Client, Error, Trust};
@@ -65,6 +66,8 @@ pub(crate) struct Cluster {
     address: SocketAddr,
     authority: String,
     namespaces: AtomicUsize,
+    /// How long scenarios that try long watches keep them open.
+    pub(crate) longest_watch: Duration,
 }
 
 impl fmt::Debug for Cluster {
@@ -79,7 +82,7 @@ impl fmt::Debug for Cluster {
 impl Cluster {
     /// Starts a store and an API server, and returns when it is ready. Call it on the main thread: the processes end
     /// with the thread.
-    pub(crate) async fn start() -> Result<Self, Error> {
+    pub(crate) async fn start(longest_watch: Duration) -> Result<Self, Error> {
         let directory = tempfile::Builder::new()
             .prefix("admittance-cluster-")
             .tempdir()
@@ -103,6 +106,7 @@ impl Cluster {
             address,
             authority: credentials.authority,
             namespaces: AtomicUsize::new(0),
+            longest_watch,
             directory,
         })
     }

@@ -1,4 +1,5 @@
-//! Measures creations with and without webhooks. The figures are informative; the driver is a debug build.
+//! Measures creations with and without webhooks, and by way of a gateway. The figures are informative; the driver is a
+//! debug build.
 
 use std::{
     fmt,
@@ -13,6 +14,7 @@ use crate::{
     cluster::Cluster,
     registration::Registration,
     rest::Rest,
+    scenarios::gateway::{Watched, measure_gateways, memory_of_watches},
     scene::{GOOD_IMAGE, Scene, chain, core, images, pod, sidecar, validating},
 };
 
@@ -24,10 +26,13 @@ const AT_ONCE: usize = 8;
 
 /// The description of the measurement.
 #[derive(Debug)]
-pub(crate) struct Figures(Vec<Row>);
+pub(crate) struct Figures {
+    rows: Vec<Row>,
+    watches: Vec<Watched>,
+}
 
 #[derive(Debug)]
-struct Row {
+pub(crate) struct Row {
     what: &'static str,
     /// The durations of sequential creations, sorted.
     alone: Vec<Duration>,
@@ -43,29 +48,37 @@ pub(crate) async fn measure(cluster: Arc<Cluster>) -> Figures {
         chain("both", rules(), json!([sidecar("2.1"), images()])),
         validating(chain("policy", rules(), json!([images()]))),
     ];
-    let scene = Scene::start(cluster, &chains).await;
+    let scene = Scene::start(cluster.clone(), &chains).await;
+    let path = format!("/api/v1/namespaces/{}/pods", scene.namespace);
+    let row = async |what| Row::measure(what, &scene.rest, &path).await;
     let mutating = |path| Registration::mutating(path);
     let validating = Registration::validating("/validate/policy");
-    let mut rows = vec![Row::measure("no webhook", &scene).await];
+    let mut rows = vec![row("no webhook").await];
     scene.register(&mutating("/mutate/injection")).await;
-    rows.push(Row::measure("a mutating webhook, one plugin", &scene).await);
+    rows.push(row("a mutating webhook, one plugin").await);
     scene.register(&mutating("/mutate/both")).await;
-    rows.push(Row::measure("a mutating webhook, two plugins", &scene).await);
+    rows.push(row("a mutating webhook, two plugins").await);
     scene.register(&validating).await;
-    rows.push(Row::measure("the same and a validating webhook", &scene).await);
+    rows.push(row("the same and a validating webhook").await);
     scene.unregister(&mutating("/mutate/both")).await;
-    rows.push(Row::measure("a validating webhook, one plugin", &scene).await);
-    Figures(rows)
+    rows.push(row("a validating webhook, one plugin").await);
+    scene.unregister(&validating).await;
+    rows.extend(measure_gateways(&cluster).await);
+    Figures {
+        rows,
+        watches: memory_of_watches(&cluster).await,
+    }
 }
 
 impl Row {
-    async fn measure(what: &'static str, scene: &Scene) -> Self {
-        let path = format!("/api/v1/namespaces/{}/pods?dryRun=All", scene.namespace);
+    /// With the path of a collection of Pods.
+    pub(crate) async fn measure(what: &'static str, rest: &Rest, path: &str) -> Self {
+        let path = format!("{path}?dryRun=All");
         let pod = pod("web", GOOD_IMAGE);
         let mut alone = Vec::with_capacity(TIMED);
         for number in 0..WARM_UP + TIMED {
             let begin = Instant::now();
-            create(&scene.rest, &path, &pod).await;
+            create(rest, &path, &pod).await;
             if number >= WARM_UP {
                 alone.push(begin.elapsed());
             }
@@ -74,7 +87,7 @@ impl Row {
         let begin = Instant::now();
         let mut creating = JoinSet::new();
         for _ in 0..AT_ONCE {
-            let (rest, path, pod) = (scene.rest.clone(), path.clone(), pod.clone());
+            let (rest, path, pod) = (rest.clone(), path.clone(), pod.clone());
             creating.spawn(async move {
                 for _ in 0..TIMED / AT_ONCE {
                     create(&rest, &path, &pod).await;
@@ -112,9 +125,12 @@ impl fmt::Display for Figures {
             "p99",
             format!("{AT_ONCE} at once")
         )?;
-        for row in &self.0 {
+        for row in &self.rows {
             let (p50, p99) = (row.percentile(50), row.percentile(99));
             writeln!(f, "{:36}{p50:>7.2} ms{p99:>7.2} ms{:>14.0}/s", row.what, row.rate)?;
+        }
+        for watches in &self.watches {
+            write!(f, "\n{watches}")?;
         }
         Ok(())
     }

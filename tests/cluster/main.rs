@@ -7,6 +7,7 @@
 //! - `cargo task cluster` runs all of them, and finally prints how long creations take.
 //! - `cargo task cluster NAME...` runs those whose names contain one of the words.
 //! - `cargo task cluster figures` only prints these measurements.
+//! - `cargo task cluster gateway --watch 600` opens watches for ten minutes, as without names.
 //! - `cargo task cluster --list` lists their names.
 //! - `cargo task cluster --stay` runs none, and keeps the API server running until Ctrl-C.
 //!
@@ -23,9 +24,12 @@
 
 mod authority;
 mod cluster;
+#[path = "../../host/bcs/tests/zookeeper/ensemble.rs"]
+mod ensemble;
 mod figures;
 mod kubectl;
 mod kubelet;
+mod mariadb;
 mod process;
 mod registration;
 mod rest;
@@ -36,7 +40,7 @@ use std::{
     io::{self, Write as _},
     process::ExitCode,
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use admittance_tests::Error;
@@ -48,7 +52,7 @@ use crate::{
     scenarios::{SCENARIOS, Scenario},
 };
 
-/// Start a Kubernetes API server, and test the webhook server with it and kubectl.
+/// Start a Kubernetes API server, and test the webhook server and the gateway with it and kubectl.
 #[derive(Debug, Parser)]
 #[command(name = "cargo task cluster", bin_name = "cargo task cluster")]
 struct Arguments {
@@ -57,6 +61,9 @@ struct Arguments {
     /// List the scenarios without running them.
     #[arg(long)]
     list: bool,
+    /// How many seconds the watches of `gateway::watches_last` stay open; ten minutes if all scenarios run.
+    #[arg(long, value_name = "SECONDS")]
+    watch: Option<u64>,
     /// Run no scenario, and keep the API server running until Ctrl-C.
     #[arg(long, conflicts_with_all = ["names", "list"])]
     stay: bool,
@@ -72,6 +79,11 @@ impl Arguments {
                     .any(|word| scenario.name.contains(word.as_str()))
         };
         SCENARIOS.iter().filter(is_chosen)
+    }
+
+    fn longest_watch(&self) -> Duration {
+        let unless_chosen = if self.names.is_empty() { 600 } else { 10 };
+        Duration::from_secs(self.watch.unwrap_or(unless_chosen))
     }
 
     /// Whether creations are measured at the end.
@@ -107,7 +119,7 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         ));
     }
     let begin = Instant::now();
-    let mut cluster = Arc::new(Cluster::start().await?);
+    let mut cluster = Arc::new(Cluster::start(arguments.longest_watch()).await?);
     println!("The API server is ready after {:.1?}.", begin.elapsed());
     if arguments.stay {
         stay(&cluster).await;

@@ -53,6 +53,14 @@ impl Process {
         Ok(Self { name, child, log })
     }
 
+    /// Kills it, and waits until it has ended.
+    pub(crate) async fn kill(&mut self) -> Result<(), Error> {
+        self.child
+            .kill()
+            .await
+            .map_err(Error::io(format!("killing {}", self.name)))
+    }
+
     /// Its output so far.
     pub(crate) fn log(&self) -> String {
         fs::read(&self.log).map_or_else(

@@ -16,7 +16,7 @@ mod callers;
 mod documents;
 mod edge;
 mod failures;
-mod gateway;
+pub(crate) mod gateway;
 mod installation;
 mod mutating;
 mod operations;
@@ -118,5 +118,13 @@ pub(crate) const SCENARIOS: &[Scenario] = scenarios! {
         a_cluster_is_used_directly,
         a_cluster_is_used_through_a_tunnel,
         a_hundred_watches_end_with_their_token,
+        watches_last,
+        the_agent_is_killed_under_load,
+        the_gateway_is_killed_under_load,
+        one_of_two_gateways_is_killed,
+        the_database_is_away_and_comes_back,
+        nobody_becomes_somebody_else,
+        nobody_leaves_the_own_cluster,
+        nobody_guesses_a_register_token,
     ;
 };

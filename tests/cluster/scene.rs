@@ -96,11 +96,16 @@ impl Scene {
         scene.serve().await
     }
 
-    /// Starts the server, on its previous address if it had one.
+    /// Starts the server.
     pub(crate) async fn serve(mut self) -> Self {
+        self.start_again().await;
+        self
+    }
+
+    /// Starts the server, on its previous address if it had one.
+    pub(crate) async fn start_again(&mut self) {
         let (program, address) = self.started().await;
         (self.program, self.address) = (Some(program), address);
-        self
     }
 
     async fn started(&self) -> (Admittance, SocketAddr) {
@@ -140,8 +145,12 @@ impl Scene {
         self.program.as_mut().unwrap()
     }
 
+    pub(crate) fn running(&self) -> &Admittance {
+        self.program.as_ref().unwrap()
+    }
+
     pub(crate) async fn metrics(&self) -> Metrics {
-        self.program.as_ref().unwrap().metrics().await.unwrap()
+        self.running().metrics().await.unwrap()
     }
 
     /// Its address on the admin port.

@@ -225,17 +225,7 @@ impl Admittance {
     ///
     /// When the system does not report it.
     pub fn resident_memory(&self) -> Result<u64, Error> {
-        let path = format!("/proc/{}/status", self.id()?);
-        let status = std::fs::read_to_string(&path).map_err(Error::io(path.clone()))?;
-        let kilobytes = status.lines().find_map(|line| {
-            line.strip_prefix("VmRSS:")?
-                .trim()
-                .strip_suffix(" kB")?
-                .parse::<u64>()
-                .ok()
-        });
-        let kilobytes = kilobytes.ok_or_else(|| Error::Invalid(format!("{path} has no VmRSS")))?;
-        Ok(kilobytes * 1024)
+        resident_memory(self.id()?)
     }
 
     /// The ids of its running child processes.
@@ -383,6 +373,25 @@ impl Admittance {
             }),
         }
     }
+}
+
+/// The resident memory of a process, in bytes.
+///
+/// # Errors
+///
+/// When the system does not report it.
+pub fn resident_memory(process: u32) -> Result<u64, Error> {
+    let path = format!("/proc/{process}/status");
+    let status = std::fs::read_to_string(&path).map_err(Error::io(path.clone()))?;
+    let kilobytes = status.lines().find_map(|line| {
+        line.strip_prefix("VmRSS:")?
+            .trim()
+            .strip_suffix(" kB")?
+            .parse::<u64>()
+            .ok()
+    });
+    let kilobytes = kilobytes.ok_or_else(|| Error::Invalid(format!("{path} has no VmRSS")))?;
+    Ok(kilobytes * 1024)
 }
 
 pub(crate) async fn finish(mut command: Command) -> Result<Finished, Error> {

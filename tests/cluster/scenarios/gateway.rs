@@ -1,283 +1,39 @@
 //! A gateway in front of the API server, with an agent: users work in the cluster with kubectl and the gateway's tokens.
 
-use std::{fs, path::Path, process::Stdio, sync::Arc, time::Duration};
+mod attacks;
+mod balancer;
+mod figures;
+mod gate;
+mod kills;
+mod several;
+mod watches;
 
-use admittance_tests::{Admittance, Client, Trust};
+use std::{sync::Arc, time::Duration};
+
 use http::Method;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
-    process::Child,
-    task::JoinSet,
 };
 
+use self::gate::Gate;
+pub(crate) use self::{
+    attacks::{nobody_becomes_somebody_else, nobody_guesses_a_register_token, nobody_leaves_the_own_cluster},
+    figures::{Watched, measure_gateways, memory_of_watches},
+    kills::{the_agent_is_killed_under_load, the_gateway_is_killed_under_load},
+    several::{one_of_two_gateways_is_killed, the_database_is_away_and_comes_back},
+    watches::{a_hundred_watches_end_with_their_token, watches_last},
+};
 use crate::{
     cluster::Cluster,
-    kubectl::{Kubectl, Running, Said},
     kubelet::Kubelet,
-    process::until,
-    rest::Rest,
-    scene::{GOOD_IMAGE, Scene, chain, core, images, pod, replace, validating},
+    scene::{GOOD_IMAGE, pod},
 };
 
 const BAD_IMAGE: &str = "registry.example.com/web:latest";
 /// How long a revocation may take to have an effect, and a reconnection to succeed.
 const SOON: Duration = Duration::from_secs(5);
-const WATCHES: usize = 100;
-
-/// A gateway, a cluster with an agent, and its user alice.
-struct Gate {
-    /// Its kubectl is the administrator's, and goes to the API server itself.
-    scene: Scene,
-    agent: Child,
-    has_tunnel: bool,
-    /// At the gateway.
-    cluster_id: String,
-    /// Hers, by way of the gateway.
-    alice: Kubectl,
-    rest: Rest,
-}
-
-impl Gate {
-    /// The cluster is connected as the documentation says.
-    async fn start(cluster: Arc<Cluster>, has_tunnel: bool) -> Self {
-        // Through a tunnel, the gateway may not connect to the address that is reported.
-        let local_servers = if has_tunnel {
-            json!([])
-        } else {
-            json!(["127.0.0.0/8"])
-        };
-        let dialect =
-            json!({"gateway": {"accounts": {"sqlite": "accounts.db", "localServers": local_servers}}});
-        let pods = core(&["CREATE", "UPDATE"], &["pods"]);
-        let mut guard = chain("guard", core(&["CONNECT"], &["pods/exec"]), json!([images()]));
-        // Whatever this selects fails, and is refused.
-        guard["spec"]["stages"][0] = json!({
-            "name": "no-rm",
-            "webhook": {"protocol": "AdmissionReview", "url": "https://127.0.0.1:1/"},
-            "matchConditions": [{"name": "rm", "expression": "object.command[0] == 'rm'"}],
-            "failurePolicy": "Fail",
-        });
-        let chains = [
-            validating(chain("images", pods, json!([images()]))),
-            validating(guard),
-        ];
-        let scene = Scene::with_dialect(cluster.clone(), dialect, json!({}), &chains).await;
-        until("the database of the gateway", async || {
-            tell(&scene, "users list").await.succeeded.then_some(())
-        })
-        .await;
-        tell(&scene, "users create alice --group developers")
-            .await
-            .succeeds();
-        let cluster_id = format!("plain-{}", scene.namespace);
-        let created = format!("clusters create {} --creator alice", scene.namespace);
-        tell(&scene, &created).await.succeeds();
-        let register_token = tell(&scene, &format!("register-tokens create {cluster_id}")).await;
-        fs::write(scene.path("register.token"), register_token.succeeds().stdout).unwrap();
-        install(&scene, &cluster_id).await;
-        let agent = agent(&scene, &cluster_id, has_tunnel);
-        let token_file = scene.path("alice.token");
-        let alice = user(&scene, &cluster_id, &token_file).await;
-        let authority = String::from_utf8(scene.authority("certs")).unwrap();
-        let client = Client::trusting(Trust {
-            authorities: &authority,
-            identity: None,
-        });
-        let token = fs::read_to_string(&token_file).unwrap();
-        let gate = Self {
-            rest: Rest::new(client.unwrap(), scene.url(""), token.trim()),
-            scene,
-            agent,
-            has_tunnel,
-            cluster_id,
-            alice,
-        };
-        gate.until_reached().await;
-        gate
-    }
-
-    async fn until_reached(&self) {
-        until("an answer of the API server", async || {
-            let said = self.alice.run(&["version"]).await.unwrap();
-            said.succeeded.then_some(())
-        })
-        .await;
-    }
-
-    /// Runs alice's kubectl in the namespace of the scene.
-    async fn run(&self, arguments: &str) -> Said {
-        self.with_input(arguments, "").await
-    }
-
-    /// The same with an object on its standard input.
-    async fn with(&self, arguments: &str, object: &Value) -> Said {
-        self.with_input(arguments, &object.to_string()).await
-    }
-
-    async fn with_input(&self, arguments: &str, input: &str) -> Said {
-        let arguments = self.here(arguments);
-        self.alice.run_with(&arguments, input).await.unwrap()
-    }
-
-    /// Starts alice's kubectl in the namespace of the scene, for what does not end by itself.
-    fn start_kubectl(&self, arguments: &str) -> Running {
-        self.alice.start(&self.here(arguments)).unwrap()
-    }
-
-    /// Arguments of kubectl, with the namespace of the scene.
-    fn here<'a>(&'a self, arguments: &'a str) -> Vec<&'a str> {
-        let here = ["--namespace", &self.scene.namespace];
-        here.into_iter().chain(arguments.split(' ')).collect()
-    }
-
-    /// Revokes alice's token.
-    async fn revoke(&self) {
-        let listed = tell(&self.scene, "tokens list alice --output json").await.json();
-        let id = &listed["tokens"][0]["id"];
-        tell(&self.scene, &format!("tokens revoke alice {id}"))
-            .await
-            .succeeds();
-    }
-}
-
-/// A command for the gateway.
-async fn tell(scene: &Scene, line: &str) -> Said {
-    let server = ["--server".to_owned(), scene.admin_url()];
-    let arguments = line.split(' ').map(str::to_owned).chain(server);
-    said(arguments.collect()).await
-}
-
-async fn said(arguments: Vec<String>) -> Said {
-    let finished = Admittance::run(arguments).await.unwrap();
-    Said {
-        succeeded: finished.code == Some(0),
-        stdout: finished.stdout,
-        stderr: finished.stderr,
-    }
-}
-
-/// Applies the manifests of the agent, and creates what a node would mount into its Pod.
-async fn install(scene: &Scene, cluster_id: &str) {
-    let (token, ca) = (scene.path("register.token"), scene.path("certs/ca.pem"));
-    let line = format!(
-        "kubernetes manifests --agent --gateway {} --cluster-id {cluster_id} --register-token-file {} \
-         --gateway-ca {} --group developers",
-        scene.url(""),
-        token.display(),
-        ca.display()
-    );
-    let manifests = said(line.split(' ').map(str::to_owned).collect())
-        .await
-        .succeeds()
-        .stdout;
-    let apply = ["apply", "-f", "-"];
-    scene
-        .kubectl
-        .run_with(&apply, &manifests)
-        .await
-        .unwrap()
-        .succeeds();
-    // A controller, which does not run here, would fill the roles `view` and `edit` with these.
-    let bindings = [("view", "view"), ("edit", "edit"), ("edit", "view")].map(|(group, role)| {
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": format!("{group}-{role}")},
-            "roleRef": {
-                "apiGroup": "rbac.authorization.k8s.io",
-                "kind": "ClusterRole",
-                "name": format!("system:aggregate-to-{role}"),
-            },
-            "subjects": [{
-                "apiGroup": "rbac.authorization.k8s.io",
-                "kind": "Group",
-                "name": format!("admittance:{group}"),
-            }],
-        })
-    });
-    let bindings = json!({"apiVersion": "v1", "kind": "List", "items": bindings}).to_string();
-    scene
-        .kubectl
-        .run_with(&apply, &bindings)
-        .await
-        .unwrap()
-        .succeeds();
-    let account = manifests
-        .split("\n---\n")
-        .find(|document| document.contains("kind: ServiceAccount\n"))
-        .unwrap();
-    let named = |key: &str| {
-        let line = account.lines().find(|line| line.trim_start().starts_with(key));
-        line.unwrap()
-            .trim_start()
-            .trim_start_matches(key)
-            .trim()
-            .to_owned()
-    };
-    let path = format!(
-        "/api/v1/namespaces/{}/serviceaccounts/{}/token",
-        named("namespace:"),
-        named("name:")
-    );
-    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
-    let issued = scene.rest.post(&path, &request).await.unwrap().json().unwrap();
-    let directory = scene.path("service-account");
-    fs::create_dir(&directory).unwrap();
-    let token = issued["status"]["token"].as_str().unwrap();
-    fs::write(directory.join("token"), token).unwrap();
-    fs::copy(scene.cluster.authority_file(), directory.join("ca.crt")).unwrap();
-}
-
-/// Starts the agent as the Deployment does.
-fn agent(scene: &Scene, cluster_id: &str, has_tunnel: bool) -> Child {
-    let log = fs::File::create(scene.path("agent.log")).unwrap();
-    let mut command = Admittance::command().unwrap();
-    command
-        .args(["agent", "--cluster-id", cluster_id, "--period", "1s"])
-        .args(["--gateway", &scene.url(""), "--api-server", &scene.cluster.url()])
-        .arg("--ca")
-        .arg(scene.path("certs/ca.pem"))
-        .arg("--register-token-file")
-        .arg(scene.path("register.token"))
-        .arg("--service-account")
-        .arg(scene.path("service-account"))
-        .args((!has_tunnel).then_some("--no-tunnel"))
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(log)
-        .kill_on_drop(true);
-    command.spawn().unwrap()
-}
-
-/// Creates a token of alice. Returns kubectl with the kubeconfig that is printed for it.
-async fn user(scene: &Scene, cluster_id: &str, token_file: &Path) -> Kubectl {
-    let token = tell(scene, "tokens create alice --expires-in 1h")
-        .await
-        .succeeds()
-        .stdout;
-    fs::write(token_file, token).unwrap();
-    let listed = tell(scene, "clusters list --output json").await.json();
-    let clusters = listed["clusters"].as_array().unwrap();
-    let cluster = clusters
-        .iter()
-        .find(|cluster| cluster["id"] == cluster_id)
-        .unwrap();
-    let line = format!(
-        "kubeconfig {} --gateway {} --token-file {} --ca {}",
-        cluster["identifier"].as_str().unwrap(),
-        scene.url(""),
-        token_file.display(),
-        scene.path("certs/ca.pem").display()
-    );
-    let printed = said(line.split(' ').map(str::to_owned).collect())
-        .await
-        .succeeds();
-    let kubeconfig = scene.path("alice.kubeconfig");
-    replace(&kubeconfig, printed.stdout.as_bytes());
-    scene.cluster.kubectl_with(&kubeconfig).unwrap()
-}
 
 pub(crate) async fn a_cluster_is_used_directly(cluster: Arc<Cluster>) {
     let gate = Gate::start(cluster, false).await;
@@ -296,7 +52,7 @@ pub(crate) async fn a_cluster_is_used_through_a_tunnel(cluster: Arc<Cluster>) {
     // The agent is killed, and comes back.
     gate.agent.kill().await.unwrap();
     gate.run("get pods").await.fails_with(&["Error from server"]);
-    gate.agent = agent(&gate.scene, &gate.cluster_id, gate.has_tunnel);
+    gate.start_agent();
     tokio::time::timeout(SOON, gate.until_reached()).await.unwrap();
     streams(&gate).await;
 }
@@ -488,44 +244,4 @@ async fn streams(gate: &Gate) {
     gate.revoke().await;
     watch.ended(SOON).await;
     gate.run("get pods").await.fails_with(&["logged in"]);
-}
-
-pub(crate) async fn a_hundred_watches_end_with_their_token(cluster: Arc<Cluster>) {
-    let gate = Gate::start(cluster, true).await;
-    let path = format!(
-        "/tunnels/clusters/{}/api/v1/namespaces/{}/configmaps?watch=true&timeoutSeconds=600",
-        identifier(&gate).await,
-        gate.scene.namespace
-    );
-    let mut watches = JoinSet::new();
-    for _ in 0..WATCHES {
-        let (rest, path) = (gate.rest.clone(), path.clone());
-        watches.spawn(async move { rest.get(&path).await });
-    }
-    until("a hundred watches", async || {
-        let metrics = gate.scene.metrics().await;
-        (metrics.sum("admittance_http_streams_open", &[]) >= Some(WATCHES as f64)).then_some(())
-    })
-    .await;
-    // Short requests go on beside them.
-    for _ in 0..20 {
-        gate.run("get configmaps").await.succeeds();
-    }
-    gate.revoke().await;
-    // Each ends with an error instead of a complete reply.
-    let ended = async {
-        let mut count = 0;
-        while let Some(ended) = watches.join_next().await {
-            assert!(ended.unwrap().is_err());
-            count += 1;
-        }
-        count
-    };
-    assert_eq!(tokio::time::timeout(SOON, ended).await.unwrap(), WATCHES);
-}
-
-async fn identifier(gate: &Gate) -> String {
-    let kubeconfig = fs::read_to_string(gate.scene.path("alice.kubeconfig")).unwrap();
-    let (_, rest) = kubeconfig.split_once("/tunnels/clusters/").unwrap();
-    rest.split('/').next().unwrap().to_owned()
 }

@@ -19,7 +19,11 @@ mod target;
 mod toolchains;
 mod zookeeper;
 
-use std::{ffi::OsString, path::PathBuf, process::ExitCode};
+use std::{
+    ffi::OsString,
+    path::PathBuf,
+    process::{Command, ExitCode},
+};
 
 use clap::{Parser, Subcommand};
 use command::{Error, cargo, say};
@@ -72,7 +76,7 @@ enum Task {
     Sbom,
     /// Compile a release of the program that contains the list of its dependencies.
     Release,
-    /// Start a real Kubernetes API server, and test the webhook server with it and kubectl.
+    /// Start a real Kubernetes API server, and test the webhook server and the gateway with it and kubectl.
     ///
     /// The first time, the API server is compiled from the packages of Debian 12, into
     /// target/kubernetes; that takes some minutes and needs the network.
@@ -144,7 +148,11 @@ fn run(task: Task) -> Result<(), Error> {
             if rest.is_empty() {
                 cluster::try_stores()?;
             }
-            command::become_built("debug", "admittance-cluster", &rest)
+            command::become_program(
+                Command::new(command::built("debug", "admittance-cluster")?)
+                    .args(&rest)
+                    .envs(databases()),
+            )
         }
         Task::Soak { rest } => {
             plugins::build(Guests::With)?;
@@ -165,23 +173,32 @@ fn run(task: Task) -> Result<(), Error> {
     }
 }
 
-/// The servers that tests start, and the toolchains that they run. If one is unavailable, the other tests still run,
-/// and those that need it report it.
-fn servers_of_tests() -> impl Iterator<Item = (&'static str, PathBuf)> {
-    let found = |what, variable, result: Result<PathBuf, Error>| {
-        let path = result
-            .inspect_err(|error| {
-                say(&format!(
-                    "{what} is unavailable for the tests that need it: {error}"
-                ))
-            })
-            .ok()?;
-        Some((variable, path))
-    };
+/// What tests start or run, as an environment variable with its location. If something is unavailable, the other tests
+/// still run, and those that need it report it.
+type Found = Option<(&'static str, PathBuf)>;
+
+fn found(what: &str, variable: &'static str, result: Result<PathBuf, Error>) -> Found {
+    let path = result.inspect_err(|error| {
+        say(&format!(
+            "{what} is unavailable for the tests that need it: {error}"
+        ))
+    });
+    Some((variable, path.ok()?))
+}
+
+/// The servers that gateways use.
+fn databases() -> impl Iterator<Item = (&'static str, PathBuf)> {
     let servers = [
-        found("registry", registry::VARIABLE, registry::install()),
         found("ZooKeeper", zookeeper::VARIABLE, zookeeper::install()),
         found("MariaDB", mariadb::VARIABLE, mariadb::install()),
+    ];
+    servers.into_iter().flatten()
+}
+
+/// The servers that tests start, and the toolchains that they run.
+fn servers_of_tests() -> impl Iterator<Item = (&'static str, PathBuf)> {
+    let others = [
+        found("registry", registry::VARIABLE, registry::install()),
         found("the toolchain of JavaScript", toolchains::NPM, toolchains::npm()),
         found(
             "the toolchain of Python",
@@ -189,7 +206,7 @@ fn servers_of_tests() -> impl Iterator<Item = (&'static str, PathBuf)> {
             toolchains::wheels(),
         ),
     ];
-    servers.into_iter().flatten()
+    databases().chain(others.into_iter().flatten())
 }
 
 /// Compiles the driver, the demo and the tests with an API server.

@@ -105,6 +105,36 @@ async fn writes_pass_the_chains_on_their_way() {
 }
 
 #[tokio::test]
+async fn a_patch_whose_dry_run_shows_no_object_is_not_sent() {
+    let scene = Scene::start(true).await;
+    scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
+    let path = format!("{PODS}/a");
+    scene.server.put(&path, pod("a", "nginx:1", json!({})));
+    scene.server.accept_patches();
+    let patch = || json!({"metadata": {"labels": {"a": "b"}}});
+    let (code, message) = refused(&scene, Method::PATCH, &path, patch()).await;
+    assert!(
+        code == 502 && message.contains("cannot be read"),
+        "{code} {message}"
+    );
+    let got = scene.server.got();
+    let patches: Vec<_> = got.iter().filter(|got| got.method == Method::PATCH).collect();
+    assert!(
+        patches.len() == 1 && patches[0].uri.query() == Some("dryRun=All"),
+        "{patches:?}"
+    );
+
+    // Without a chain for it, the client gets that reply.
+    let map = "/api/v1/namespaces/n/configmaps/a";
+    scene.server.put(map, json!({"metadata": {"name": "a"}}));
+    let reply = scene.send(Method::PATCH, map, patch()).await;
+    assert_eq!(
+        (reply.status.as_u16(), &reply.json().unwrap()["status"]),
+        (202, &json!("Success"))
+    );
+}
+
+#[tokio::test]
 async fn connections_are_inspected_by_their_options() {
     let scene = Scene::start(true).await;
     scene.report(&[&scene.server], SERVICE_ACCOUNT).await;

@@ -1,7 +1,10 @@
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use axum::{
@@ -50,6 +53,7 @@ struct Shared {
     token: Mutex<String>,
     got: Mutex<Vec<Got>>,
     objects: Mutex<BTreeMap<String, Value>>,
+    is_slow_with_patches: AtomicBool,
     events: broadcast::Sender<String>,
 }
 
@@ -97,6 +101,7 @@ impl ApiServer {
             token: Mutex::new(token.to_owned()),
             got: Mutex::default(),
             objects: Mutex::default(),
+            is_slow_with_patches: AtomicBool::new(false),
             events: broadcast::channel(64).0,
         });
         let acceptor = authority.acceptor(name);
@@ -136,6 +141,11 @@ impl ApiServer {
         token.clone_into(&mut self.shared.token.lock().unwrap());
     }
 
+    /// It only accepts patches from now on, and does them later, as an API service may.
+    pub(super) fn accept_patches(&self) {
+        self.shared.is_slow_with_patches.store(true, Ordering::Relaxed);
+    }
+
     /// All requests so far, except health checks.
     pub(super) fn got(&self) -> Vec<Got> {
         self.shared.got.lock().unwrap().clone()
@@ -167,7 +177,8 @@ impl Shared {
 }
 
 fn status(code: StatusCode, reason: &str) -> Response {
-    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code.as_u16()});
+    let what = if code.is_success() { "Success" } else { "Failure" };
+    let status = json!({"kind": "Status", "apiVersion": "v1", "status": what, "reason": reason, "code": code.as_u16()});
     (code, axum::Json(status)).into_response()
 }
 
@@ -224,6 +235,9 @@ impl Shared {
                 (format!("{path}/{name}"), object)
             }
             ("PUT", _) => (path.to_owned(), parsed()),
+            ("PATCH", Some(_)) if self.is_slow_with_patches.load(Ordering::Relaxed) => {
+                return status(StatusCode::ACCEPTED, "");
+            }
             ("PATCH", Some(mut object)) => {
                 json_patch::merge(&mut object, &parsed());
                 (path.to_owned(), object)

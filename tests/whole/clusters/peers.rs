@@ -3,10 +3,15 @@
 use std::time::Duration;
 
 use admittance_tests::Admittance;
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::Method;
+use ring::hmac;
 use serde_json::{Value, json};
 
-use super::scene::{PODS, SECRET, Scene, pod};
+use super::{
+    scene::{PODS, SECRET, Scene, pod},
+    wire::Wire,
+};
 use crate::mesos::zookeeper::Place;
 
 /// As long as a reconnection may take.
@@ -129,4 +134,56 @@ async fn a_gateway_that_does_not_know_the_secret_is_refused() {
     }
     let log = format!("{:?}{:?}", scene.gateway.log(), another.log());
     assert!(!log.contains(stranger) && !log.contains(SECRET));
+}
+
+#[tokio::test]
+async fn a_recorded_request_opens_no_tunnel() {
+    let place = Place::shared("recorded").await;
+    let scene = Scene::with_peers(&place.config()).await;
+    // The request of a gateway that knows the secret, as somebody may have recorded it.
+    let (id, key) = ("recorded", "AAAAAAAAAAAAAAAAAAAAAA==");
+    let secret = hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes());
+    let proof = |text: String| BASE64_STANDARD.encode(hmac::sign(&secret, text.as_bytes()));
+    let url = scene.gateway.url("");
+    let opens = proof(format!("opens\n{id}\n{key}\n{url}\n"));
+    let request = format!(
+        "GET /bcsapi/v1/websocket/connect HTTP/1.1\r\nHost: gateway\r\nConnection: Upgrade\r\n\
+         Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\
+         BCS-API-Tunnel-ID: {id}\r\nBCS-API-Tunnel-Token: {opens}\r\n\r\n"
+    );
+    let open = async || {
+        let mut wire = Wire::open(url.trim_start_matches("http://"), &request).await;
+        let head = wire.until("\r\n\r\n").await;
+        assert!(head.starts_with("HTTP/1.1 101"), "{head}");
+        let challenge = head
+            .lines()
+            .find_map(|line| line.strip_prefix("bcs-api-tunnel-challenge: "));
+        (wire, challenge.unwrap().to_owned())
+    };
+    let answer = |challenge: &str| proof(format!("answers\n{id}\n{key}\n{url}\n{challenge}"));
+    let (mut wire, challenge) = open().await;
+    let recorded = answer(&challenge);
+    wire.write(&text_message(&recorded)).await;
+    let opened = scene.gateway.when_logged("the tunnel", |line| {
+        line.message() == "another gateway has opened a tunnel"
+    });
+    opened.await.unwrap();
+    drop(wire);
+
+    // The same bytes once more: the challenge is another one.
+    let (mut again, another) = open().await;
+    assert_ne!(another, challenge);
+    again.write(&text_message(&recorded)).await;
+    again.ended(SOON).await;
+    let refused = scene.gateway.when_logged("the refusal", |line| {
+        line.message() == "a gateway has opened a tunnel, but does not prove that it knows the secret"
+    });
+    refused.await.unwrap();
+}
+
+/// A WebSocket message as clients send it, with a mask of zeros.
+fn text_message(text: &str) -> Vec<u8> {
+    let length = u8::try_from(text.len()).unwrap();
+    assert!(length < 126);
+    [&[0x81, 0x80 | length, 0, 0, 0, 0], text.as_bytes()].concat()
 }

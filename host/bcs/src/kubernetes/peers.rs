@@ -4,6 +4,7 @@
 //! TLS between a gateway and an API server passes the other gateway unread, so a request is authorized and inspected by
 //! the gateway that the client has reached, and by no other.
 
+mod accepting;
 mod secrets;
 
 use std::{
@@ -16,25 +17,25 @@ use std::{
 };
 
 use admittance_net::{
-    listener::{Client, is_loopback},
+    causes,
+    listener::is_loopback,
     tls::ClientTls,
-    upstream::{Connector, FollowedServers, Server, TunnelGuard, connector},
+    upstream::{Connector, FollowedServers, Server, connector},
 };
-use axum::body::Body;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri, header::SEC_WEBSOCKET_KEY};
+use futures_util::SinkExt;
+use http::Uri;
 use metrics::gauge;
 use tokio::{sync::watch, task::JoinSet, time::Instant};
-use tokio_tungstenite::tungstenite::handshake::client::generate_key;
+use tokio_tungstenite::tungstenite::{Message, handshake::client::generate_key};
 
 pub use self::secrets::PeerSecrets;
-use self::secrets::{Occasion, PeerSecret, Role};
+use self::secrets::{Occasion, Role};
 use super::{
-    Entered, Kubernetes, OtherGateways,
-    agents::{Accepted, CLOSED, STOPPING, closed, credentials, header, params, switch},
-    error::KubernetesError,
-    headers::{ID, PATH, TOKEN},
-    routes::{OpenTunnel, Route, Routes, Way},
+    Kubernetes, OtherGateways,
+    agents::{STOPPING, params},
+    headers::{CHALLENGE, ID, PATH, TOKEN},
+    routes::Route,
 };
 use crate::{
     discovery::{Discovery, ServerKind},
@@ -46,12 +47,6 @@ use crate::{
         connect::{ConnectError, LONGEST_PAUSE, Pauses, TIMEOUT, at_path, websocket},
     },
 };
-
-/// The most clusters that one gateway may announce.
-const MOST_CLUSTERS: usize = 16 * 1024;
-/// The most tunnels that other gateways may have open to this one. Each has one, and while it reconnects also the
-/// previous one.
-const MOST_GATEWAYS: usize = 256;
 
 /// How gateways find and trust one another.
 #[derive(Clone, Debug)]
@@ -228,21 +223,28 @@ impl Peers {
             return Err(PeerError::Plain);
         }
         let secret = self.secrets.first().ok_or(PeerError::NoSecret)?;
-        let key = generate_key();
-        let occasion = Occasion {
-            id: &self.id,
-            key: &key,
-            server: &text,
+        let mut occasion = Occasion {
+            id: self.id.clone(),
+            key: generate_key(),
+            server: text,
+            challenge: String::new(),
         };
         let headers = vec![
             (ID, self.id.clone()),
-            (TOKEN, secret.proof(Role::Opens, occasion)),
+            (TOKEN, secret.proof(Role::Opens, &occasion)),
         ];
-        let (socket, reply) = websocket(&self.connector, at_path(&uri, PATH)?, &key, headers).await?;
-        let proof = reply.get(TOKEN).and_then(|proof| proof.to_str().ok());
-        if !proof.is_some_and(|proof| secret.accepts(proof, Role::Accepts, occasion)) {
+        let uri = at_path(&uri, PATH)?;
+        let (mut socket, reply) = websocket(&self.connector, uri, &occasion.key, headers).await?;
+        let of_reply = |name| reply.get(name).and_then(|value| value.to_str().ok());
+        occasion.challenge = of_reply(CHALLENGE).unwrap_or_default().to_owned();
+        if !of_reply(TOKEN).is_some_and(|proof| secret.accepts(proof, Role::Accepts, &occasion)) {
             return Err(PeerError::Unproven);
         }
+        let answer = Message::text(secret.proof(Role::Answers, &occasion));
+        let answered = tokio::time::timeout(TIMEOUT, socket.send(answer)).await;
+        answered
+            .map_err(|_| ConnectError::Timeout)?
+            .map_err(|error| ConnectError::Unreachable(causes::chain(&error)))?;
         self.report(server, None);
         let (session, outgoing) = Session::new();
         let routes = kubernetes.0.routes.clone();
@@ -311,178 +313,9 @@ async fn announce(session: &Session, kubernetes: &Kubernetes) {
     }
 }
 
-/// Counts a tunnel of another gateway until it is dropped.
-struct Counted(Arc<AtomicUsize>);
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl Kubernetes {
-    /// The reply to another gateway that opens a tunnel to this one.
-    pub(super) fn accept_gateway(&self, request: Request<Body>) -> Result<Entered, KubernetesError> {
-        let peers = self.0.peers.clone().ok_or_else(|| {
-            let message = "this gateway knows no others: configure `dialect.gateway.peers`";
-            KubernetesError::Tunnel(message.to_owned())
-        })?;
-        let client = request.extensions().get::<Client>();
-        if !client.is_some_and(|client| client.is_tls || is_loopback(client.address)) {
-            let message = "gateways connect with TLS: configure `listen.tls`";
-            return Err(KubernetesError::Tunnel(message.to_owned()));
-        }
-        let (secret, proof) = peers.check(request.headers())?;
-        let counted = Counted(peers.accepted.clone());
-        if peers.accepted.fetch_add(1, Ordering::Relaxed) >= MOST_GATEWAYS {
-            let message = "too many gateways have tunnels to this one";
-            return Err(KubernetesError::Tunnel(message.to_owned()));
-        }
-        let kubernetes = self.clone();
-        let id = header(request.headers(), ID)?.to_owned();
-        let mut response = switch(request, async move |socket, guard| {
-            let _counted = counted;
-            kubernetes
-                .carry_gateway(&id, &peers, &secret, socket, guard)
-                .await;
-        });
-        let proof = HeaderValue::from_str(&proof).ok();
-        response
-            .headers_mut()
-            .extend(proof.map(|proof| (HeaderName::from_static(TOKEN), proof)));
-        Ok(Entered {
-            response,
-            recipient: None,
-        })
-    }
-
-    /// Carries the tunnel of another gateway to its end: requests here use the tunnels that it announces.
-    async fn carry_gateway(
-        &self,
-        id: &str,
-        peers: &Peers,
-        secret: &PeerSecret,
-        socket: Accepted,
-        guard: Option<TunnelGuard>,
-    ) {
-        tracing::info!(gateway = id, "another gateway has opened a tunnel");
-        let (session, outgoing) = Session::new();
-        let announced = Arc::new(Mutex::new(HashMap::new()));
-        let accepts = {
-            let (routes, session, announced) = (self.0.routes.clone(), session.clone(), announced.clone());
-            Accepts::Announcements(Box::new(move |announcement| {
-                learn(announcement, &routes, &session, &mut lock(&announced))
-            }))
-        };
-        let is_idle = || lock(&announced).values().all(OpenTunnel::is_idle);
-        let why = tokio::select! {
-            why = session.run(socket, outgoing, &accepts) => why,
-            () = closed(guard.as_ref()) => CLOSED.to_owned(),
-            () = self.stopped(is_idle) => STOPPING.to_owned(),
-            () = peers.secrets.until_removed(secret) => REMOVED.to_owned(),
-        };
-        tracing::info!(gateway = id, why, "the tunnel of another gateway has ended");
-    }
-}
-
-impl Peers {
-    /// Checks the proof of a gateway that opens a tunnel. Returns the secret that both know, and the proof of this
-    /// gateway.
-    fn check(&self, headers: &HeaderMap) -> Result<(PeerSecret, String), KubernetesError> {
-        let id = header(headers, ID)?;
-        if id == self.id {
-            let message = "this is the gateway that opens the tunnel";
-            return Err(KubernetesError::Tunnel(message.to_owned()));
-        }
-        let key = headers.get(SEC_WEBSOCKET_KEY);
-        let own = self.own.to_string();
-        let occasion = Occasion {
-            id,
-            key: key.and_then(|key| key.to_str().ok()).unwrap_or_default(),
-            server: &own,
-        };
-        let proof = header(headers, TOKEN)?;
-        let secret = self.secrets.accept(proof, Role::Opens, occasion).ok_or_else(|| {
-            let message = format!(
-                "the gateway does not know the secret, or connects to another address than {own}, which is registered"
-            );
-            KubernetesError::Unauthenticated(message)
-        })?;
-        let own_proof = secret.proof(Role::Accepts, occasion);
-        Ok((secret, own_proof))
-    }
-}
-
-/// Applies an announcement of another gateway. An error ends the tunnel to that gateway.
-fn learn(
-    announcement: Announcement,
-    routes: &Arc<Routes>,
-    session: &Session,
-    announced: &mut HashMap<String, OpenTunnel>,
-) -> Result<(), String> {
-    let bytes = match announcement {
-        Announcement::Removed(cluster) => {
-            announced.remove(&cluster);
-            return Ok(());
-        }
-        Announcement::Added(bytes) => bytes,
-    };
-    let text = std::str::from_utf8(&bytes).ok();
-    let (cluster, params) = text
-        .and_then(|text| text.split_once('\n'))
-        .ok_or("it announced a tunnel in an unknown form")?;
-    if announced.len() >= MOST_CLUSTERS && !announced.contains_key(cluster) {
-        return Err(format!("it announced more than {MOST_CLUSTERS} clusters"));
-    }
-    let opened = credentials(params)
-        .and_then(|credentials| Route::new(cluster, credentials.into(), Way::Gateway(session.clone())));
-    match opened {
-        Ok(route) => {
-            // The previous one is removed first, so that the limit does not count it.
-            announced.remove(cluster);
-            let open = routes.open(cluster, route.into());
-            announced.extend(open.map(|open| (cluster.to_owned(), open)));
-        }
-        Err(error) => tracing::warn!(cluster, "a tunnel of another gateway cannot be used: {error}"),
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{super::routes::credentials_of_a_test, *};
-
-    #[tokio::test]
-    async fn announcements_of_an_ended_tunnel_leave_those_of_its_successor() {
-        let routes = Arc::new(Routes::default());
-        let added = |cluster: &str| {
-            let text = format!("{cluster}\n{}", params(&credentials_of_a_test()));
-            Announcement::Added(Bytes::from(text))
-        };
-        let known = || routes.state("a").gateways;
-        let (mut before, mut after) = (HashMap::new(), HashMap::new());
-        let (old, new) = (Session::new().0, Session::new().0);
-        learn(added("a"), &routes, &old, &mut before).unwrap();
-        // Another tunnel of the same agent takes the place of its own.
-        learn(added("a"), &routes, &old, &mut before).unwrap();
-        assert_eq!(known(), 1);
-        // The other gateway has connected again, and this one does not know yet that the old connection is gone.
-        learn(added("a"), &routes, &new, &mut after).unwrap();
-        drop(before);
-        assert_eq!(known(), 1);
-        learn(Announcement::Removed("b".to_owned()), &routes, &new, &mut after).unwrap();
-        assert_eq!(known(), 1);
-        learn(Announcement::Removed("a".to_owned()), &routes, &new, &mut after).unwrap();
-        assert_eq!(known(), 0);
-
-        // What cannot be used is left out; what cannot be read ends the tunnel.
-        let broken = Announcement::Added(Bytes::from_static(b"a\n?"));
-        assert!(learn(broken, &routes, &new, &mut after).is_ok() && after.is_empty());
-        for text in [&b"a"[..], b"\xff\n"] {
-            let unreadable = Announcement::Added(Bytes::copy_from_slice(text));
-            assert!(learn(unreadable, &routes, &new, &mut after).is_err());
-        }
-    }
+    use super::*;
 
     #[test]
     fn only_gateways_of_this_machine_may_do_without_tls() {

@@ -30,7 +30,8 @@ use crate::{
 
 /// The name in the certificate of every API server.
 const SERVER_NAME: &str = "kubernetes";
-/// The most tunnels that the agents of a cluster may have open, and the most that other gateways may announce for it.
+/// The most tunnels that the agents of a cluster may have open to this gateway. Of those to other gateways, each
+/// announces one, and the number of gateways is limited.
 const MOST_TUNNELS: usize = 8;
 
 /// How connections to API servers are made.
@@ -222,11 +223,12 @@ impl Routes {
         lock(&self.direct).retain(|id, _| exists(id));
     }
 
-    /// Use this tunnel until the result is dropped. None: the cluster has as many as it may have.
+    /// Use this tunnel until the result is dropped. None: the agents of the cluster have as many as they may have.
     pub(super) fn open(self: &Arc<Self>, cluster: &str, route: Arc<Route>) -> Option<OpenTunnel> {
         let mut tunnels = lock(&self.tunnels);
+        let is_limited = matches!(route.way, Way::Tunnel(_));
         let of_cluster = tunnels.of(&route.way).entry(cluster.to_owned()).or_default();
-        if of_cluster.len() >= MOST_TUNNELS {
+        if is_limited && of_cluster.len() >= MOST_TUNNELS {
             return None;
         }
         of_cluster.push(route.clone());

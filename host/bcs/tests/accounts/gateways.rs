@@ -180,3 +180,36 @@ async fn a_backup_that_is_restored_is_used() {
         .unwrap_err();
     assert_eq!(gone, AccountsError::Unknown("user", "plain:alice".to_owned()));
 }
+
+#[tokio::test]
+async fn a_change_that_cannot_be_read_back_is_made() {
+    let scene = Scene::mysql().await;
+    let DatabaseConfig::MySql(database) = &scene.database else {
+        unreachable!("it is MySQL")
+    };
+    let (alice, before) = (scene.user("alice").await, scene.accounts.now().unwrap());
+    // What another version has written, and this one cannot read. Without a new revision, it is not noticed yet.
+    let unreadable = "INSERT INTO admittance_users (name, is_super_user, user_groups, created_at) \
+                      VALUES ('unreadable', 0, '', 0)";
+    mariadb::shared().run(&database.database, &[unreadable]).await;
+    let token = scene.token(&alice).await;
+    let known = scene.accounts.now().unwrap();
+    assert!(Arc::ptr_eq(&known, &before) && known.authenticate(&token).is_err());
+    let begin = std::time::Instant::now();
+    while scene.accounts.problem().is_none() {
+        assert!(begin.elapsed() < NEVER);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let problem = scene.accounts.problem().unwrap();
+    assert!(problem.contains("invalid value"), "{problem}");
+
+    let repair = "DELETE FROM admittance_users WHERE name = 'unreadable'";
+    mariadb::shared().run(&database.database, &[repair]).await;
+    scene
+        .until("the token", |directory| directory.authenticate(&token).is_ok())
+        .await;
+    while scene.accounts.problem().is_some() {
+        assert!(begin.elapsed() < NEVER);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}

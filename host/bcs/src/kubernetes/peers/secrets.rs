@@ -21,22 +21,28 @@ pub struct PeerSecrets(Reloaded<Vec<PeerSecret>>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PeerSecret(Secret);
 
-/// Who proves that it knows the secret.
+/// The step of opening a tunnel at which a side proves that it knows the secret.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Role {
+    /// In the request. Anyone who has read it can repeat it, so it only keeps strangers out.
     Opens,
+    /// In the reply, for the random key of the request.
     Accepts,
+    /// In the first message, for the random challenge of the reply.
+    Answers,
 }
 
 /// What a proof is for: one connection, to one gateway.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Occasion<'a> {
+#[derive(Clone, Debug)]
+pub(super) struct Occasion {
     /// The ID of the gateway that opens the tunnel.
-    pub(super) id: &'a str,
+    pub(super) id: String,
     /// The random key of its WebSocket.
-    pub(super) key: &'a str,
+    pub(super) key: String,
     /// The registered URL of the gateway that accepts the tunnel, which therefore cannot use the proof at another one.
-    pub(super) server: &'a str,
+    pub(super) server: String,
+    /// What the gateway that accepts the tunnel has chosen at random; empty in the request, before it is known.
+    pub(super) challenge: String,
 }
 
 impl PeerSecret {
@@ -44,22 +50,29 @@ impl PeerSecret {
         hmac::Key::new(HMAC_SHA256, self.0.0.as_bytes())
     }
 
-    pub(super) fn proof(&self, role: Role, occasion: Occasion<'_>) -> String {
+    pub(super) fn proof(&self, role: Role, occasion: &Occasion) -> String {
         BASE64_STANDARD.encode(hmac::sign(&self.key(), text(role, occasion).as_bytes()))
     }
 
-    pub(super) fn accepts(&self, proof: &str, role: Role, occasion: Occasion<'_>) -> bool {
+    pub(super) fn accepts(&self, proof: &str, role: Role, occasion: &Occasion) -> bool {
         let proof = BASE64_STANDARD.decode(proof).unwrap_or_default();
         hmac::verify(&self.key(), text(role, occasion).as_bytes(), &proof).is_ok()
     }
 }
 
-fn text(role: Role, Occasion { id, key, server }: Occasion<'_>) -> String {
+fn text(role: Role, occasion: &Occasion) -> String {
     let role = match role {
         Role::Opens => "opens",
         Role::Accepts => "accepts",
+        Role::Answers => "answers",
     };
-    format!("{role}\n{id}\n{key}\n{server}")
+    let Occasion {
+        id,
+        key,
+        server,
+        challenge,
+    } = occasion;
+    format!("{role}\n{id}\n{key}\n{server}\n{challenge}")
 }
 
 impl PeerSecrets {
@@ -78,7 +91,7 @@ impl PeerSecrets {
     }
 
     /// The secret with which this proof was made.
-    pub(super) fn accept(&self, proof: &str, role: Role, occasion: Occasion<'_>) -> Option<PeerSecret> {
+    pub(super) fn accept(&self, proof: &str, role: Role, occasion: &Occasion) -> Option<PeerSecret> {
         let secrets = self.0.current();
         let known = secrets
             .iter()
@@ -160,29 +173,37 @@ mod tests {
         }
         let before = write(&format!("{old}\n"), 0o600).unwrap();
         let both = write(&format!("{new}\n{old}\n"), 0o600).unwrap();
-        let occasion = Occasion {
-            id: "a",
-            key: "k",
-            server: "https://10.0.0.1:8443",
+        let occasion = |change: fn(&mut Occasion)| {
+            let mut occasion = Occasion {
+                id: "a".to_owned(),
+                key: "k".to_owned(),
+                server: "https://10.0.0.1:8443".to_owned(),
+                challenge: "c".to_owned(),
+            };
+            change(&mut occasion);
+            occasion
         };
-        let proof = before.first().unwrap().proof(Role::Opens, occasion);
-        assert!(both.accept(&proof, Role::Opens, occasion).is_some());
+        let this = occasion(|_| {});
+        let proof = before.first().unwrap().proof(Role::Answers, &this);
+        assert!(both.accept(&proof, Role::Answers, &this).is_some());
         for (role, other) in [
-            (Role::Accepts, occasion),
-            (Role::Opens, Occasion { id: "b", ..occasion }),
-            (Role::Opens, Occasion { key: "l", ..occasion }),
+            (Role::Opens, this.clone()),
+            (Role::Accepts, this.clone()),
+            (Role::Answers, occasion(|other| "b".clone_into(&mut other.id))),
+            (Role::Answers, occasion(|other| "l".clone_into(&mut other.key))),
             (
-                Role::Opens,
-                Occasion {
-                    server: "https://10.0.0.2:8443",
-                    ..occasion
-                },
+                Role::Answers,
+                occasion(|other| "https://10.0.0.2:8443".clone_into(&mut other.server)),
+            ),
+            (
+                Role::Answers,
+                occasion(|other| "d".clone_into(&mut other.challenge)),
             ),
         ] {
-            assert!(both.accept(&proof, role, other).is_none(), "{role:?} {other:?}");
+            assert!(both.accept(&proof, role, &other).is_none(), "{role:?} {other:?}");
         }
-        let proof = both.first().unwrap().proof(Role::Opens, occasion);
-        assert!(before.accept(&proof, Role::Opens, occasion).is_none());
-        assert!(before.accept("?", Role::Opens, occasion).is_none());
+        let proof = both.first().unwrap().proof(Role::Answers, &this);
+        assert!(before.accept(&proof, Role::Answers, &this).is_none());
+        assert!(before.accept("?", Role::Answers, &this).is_none());
     }
 }

@@ -1,0 +1,61 @@
+//! A TCP load balancer in front of several gateways.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+};
+
+use tokio::{
+    io::copy_bidirectional,
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+};
+
+/// Passes each connection to the first gateway that accepts it. It stops when this is dropped.
+pub(super) struct Balancer {
+    address: SocketAddr,
+    gateways: Arc<Mutex<Vec<String>>>,
+    _passing: JoinSet<()>,
+}
+
+impl Balancer {
+    pub(super) async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let gateways: Arc<Mutex<Vec<String>>> = Arc::default();
+        let mut passing = JoinSet::new();
+        let known = gateways.clone();
+        passing.spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                let gateways = known.lock().unwrap().clone();
+                connections.spawn(pass(stream, gateways));
+            }
+        });
+        Self {
+            address,
+            gateways,
+            _passing: passing,
+        }
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("https://localhost:{}", self.address.port())
+    }
+
+    /// Passes new connections to these URLs, in this order.
+    pub(super) fn pass_to(&self, urls: &[String]) {
+        let gateways = urls.iter().map(|url| url.replace("https://", ""));
+        *self.gateways.lock().unwrap() = gateways.collect();
+    }
+}
+
+async fn pass(mut stream: TcpStream, gateways: Vec<String>) {
+    for gateway in gateways {
+        if let Ok(mut gateway) = TcpStream::connect(gateway).await {
+            // An error: either side has ended.
+            let _ = copy_bidirectional(&mut stream, &mut gateway).await;
+            return;
+        }
+    }
+}

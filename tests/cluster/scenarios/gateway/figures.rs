@@ -1,0 +1,97 @@
+//! What a gateway costs: the hop, and the memory of watches.
+
+use std::{fmt, sync::Arc};
+
+use admittance_tests::resident_memory;
+
+use super::{
+    gate::{Gate, Setting},
+    watches::watch,
+};
+use crate::{cluster::Cluster, figures::Row, process::until};
+
+const WATCHES: usize = 1000;
+
+/// Creations of Pods by way of a gateway.
+pub(crate) async fn measure_gateways(cluster: &Arc<Cluster>) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (what, has_tunnel, has_chains) in [
+        ("a gateway, direct", false, false),
+        ("a gateway, by tunnel", true, false),
+        ("a gateway, by tunnel, one plugin", true, true),
+    ] {
+        let mut setting = Setting::simple(has_tunnel);
+        if !has_chains {
+            setting.chains.clear();
+        }
+        let gate = Gate::configured(cluster.clone(), setting).await;
+        rows.push(Row::measure(what, &gate.rest, &gate.path("pods")).await);
+    }
+    rows
+}
+
+/// The memory that watches take while nothing happens.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    has_tunnel: bool,
+    /// Of both processes, in bytes.
+    gateway: u64,
+    agent: u64,
+}
+
+/// Opens watches directly and by tunnel, each on a connection of its own.
+pub(crate) async fn memory_of_watches(cluster: &Arc<Cluster>) -> Vec<Watched> {
+    let mut all = Vec::new();
+    for has_tunnel in [false, true] {
+        let gate = Gate::start(cluster.clone(), has_tunnel).await;
+        let resident = || {
+            [gate.scene.running().id().unwrap(), gate.agent.id().unwrap()]
+                .map(|process| resident_memory(process).unwrap())
+        };
+        let (before, others) = (resident(), watchers(&gate).await);
+        let watches = watch(&gate, WATCHES);
+        until("the watches of the API server", async || {
+            (watchers(&gate).await >= others + WATCHES).then_some(())
+        })
+        .await;
+        let after = resident();
+        drop(watches);
+        let [gateway, agent] = [0, 1].map(|process| after[process].saturating_sub(before[process]));
+        all.push(Watched {
+            has_tunnel,
+            gateway,
+            agent,
+        });
+    }
+    all
+}
+
+/// The watches of ConfigMaps that the API server has.
+async fn watchers(gate: &Gate) -> usize {
+    let metrics = gate.scene.rest.get("/metrics").await.unwrap().text();
+    let is_of_watches = |line: &&str| {
+        line.starts_with("apiserver_longrunning_gauge{")
+            && line.contains(r#"resource="configmaps""#)
+            && line.contains(r#"verb="WATCH""#)
+    };
+    let lines = metrics.lines().filter(is_of_watches);
+    lines
+        .map(|line| line.rsplit(' ').next().unwrap().parse::<usize>().unwrap())
+        .sum()
+}
+
+impl fmt::Display for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let way = if self.has_tunnel { "by tunnel" } else { "direct" };
+        let each = |bytes: u64| bytes / u64::try_from(WATCHES).unwrap_or(1) / 1024;
+        write!(
+            f,
+            "{WATCHES} idle watches by a gateway, {way}: {} KiB each in the gateway",
+            each(self.gateway)
+        )?;
+        if self.has_tunnel {
+            write!(f, ", {} KiB in the agent", each(self.agent))?;
+        }
+        Ok(())
+    }
+}

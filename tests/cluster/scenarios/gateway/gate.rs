@@ -1,0 +1,347 @@
+//! A gateway with a cluster, set up as a new user would.
+
+use std::{fs, path::Path, process::Stdio, sync::Arc};
+
+use admittance_tests::{Admittance, Client, Trust};
+use serde_json::{Value, json};
+use tokio::process::Child;
+
+use super::balancer::Balancer;
+use crate::{
+    cluster::Cluster,
+    kubectl::{Kubectl, Running, Said},
+    process::until,
+    rest::Rest,
+    scene::{Scene, chain, core, images, replace, validating},
+};
+
+/// A gateway, a cluster with an agent, and its user alice.
+pub(super) struct Gate {
+    /// Its kubectl is the administrator's, and goes to the API server itself.
+    pub(super) scene: Scene,
+    pub(super) agent: Child,
+    has_tunnel: bool,
+    /// Where agent and users connect: the gateway, or what is in front of several.
+    url: String,
+    /// At the gateway.
+    pub(super) cluster_id: String,
+    /// Hers, by way of the gateway.
+    alice: Kubectl,
+    pub(super) rest: Rest,
+    /// `/tunnels/clusters/{identifier}`.
+    pub(super) prefix: String,
+}
+
+/// How a gateway is set up.
+pub(super) struct Setting<'a> {
+    pub(super) has_tunnel: bool,
+    /// `dialect.gateway.accounts`.
+    pub(super) accounts: Value,
+    /// `dialect.gateway.peers`, and more of the configuration.
+    pub(super) peers: Option<Value>,
+    pub(super) more: Value,
+    pub(super) chains: Vec<Value>,
+    pub(super) front: Option<&'a Balancer>,
+}
+
+impl Setting<'_> {
+    /// One gateway with chains and SQLite.
+    pub(super) fn simple(has_tunnel: bool) -> Self {
+        // Through a tunnel, the gateway may not connect to the address that is reported.
+        let local_servers = if has_tunnel {
+            json!([])
+        } else {
+            json!(["127.0.0.0/8"])
+        };
+        Self {
+            has_tunnel,
+            accounts: json!({"sqlite": "accounts.db", "localServers": local_servers}),
+            peers: None,
+            more: json!({}),
+            chains: chains(),
+            front: None,
+        }
+    }
+}
+
+/// Fixed versions of images, and no `rm` in containers.
+fn chains() -> Vec<Value> {
+    let pods = core(&["CREATE", "UPDATE"], &["pods"]);
+    let mut guard = chain("guard", core(&["CONNECT"], &["pods/exec"]), json!([images()]));
+    // Whatever this selects fails, and is refused.
+    guard["spec"]["stages"][0] = json!({
+        "name": "no-rm",
+        "webhook": {"protocol": "AdmissionReview", "url": "https://127.0.0.1:1/"},
+        "matchConditions": [{"name": "rm", "expression": "object.command[0] == 'rm'"}],
+        "failurePolicy": "Fail",
+    });
+    vec![
+        validating(chain("images", pods, json!([images()]))),
+        validating(guard),
+    ]
+}
+
+impl Gate {
+    pub(super) async fn start(cluster: Arc<Cluster>, has_tunnel: bool) -> Self {
+        Self::configured(cluster, Setting::simple(has_tunnel)).await
+    }
+
+    /// The cluster is connected as the documentation says.
+    pub(super) async fn configured(cluster: Arc<Cluster>, setting: Setting<'_>) -> Self {
+        let mut gateway = json!({"accounts": setting.accounts});
+        if let Some(peers) = setting.peers {
+            gateway["peers"] = peers;
+        }
+        let dialect = json!({"gateway": gateway});
+        let scene = Scene::with_dialect(cluster, dialect, setting.more, &setting.chains).await;
+        let url = match setting.front {
+            Some(front) => {
+                front.pass_to(&[scene.url("")]);
+                front.url()
+            }
+            None => scene.url(""),
+        };
+        until("the database of the gateway", async || {
+            tell(&scene, "users list").await.succeeded.then_some(())
+        })
+        .await;
+        tell(&scene, "users create alice --group developers")
+            .await
+            .succeeds();
+        let cluster_id = format!("plain-{}", scene.namespace);
+        let created = format!("clusters create {} --creator alice", scene.namespace);
+        tell(&scene, &created).await.succeeds();
+        let register_token = tell(&scene, &format!("register-tokens create {cluster_id}")).await;
+        fs::write(scene.path("register.token"), register_token.succeeds().stdout).unwrap();
+        install(&scene, &url, &cluster_id).await;
+        let agent = agent(&scene, &url, &cluster_id, setting.has_tunnel);
+        let prefix = format!("/tunnels/clusters/{}", identifier(&scene, &cluster_id).await);
+        let token = token(&scene, "alice").await;
+        let token_file = scene.path("alice.token");
+        fs::write(&token_file, &token).unwrap();
+        let gate = Self {
+            alice: kubeconfig(&scene, &url, &prefix, &token_file).await,
+            rest: rest(&scene, &url, &token),
+            agent,
+            has_tunnel: setting.has_tunnel,
+            url,
+            cluster_id,
+            prefix,
+            scene,
+        };
+        gate.until_reached().await;
+        gate
+    }
+
+    /// Starts the agent again.
+    pub(super) fn start_agent(&mut self) {
+        self.agent = agent(&self.scene, &self.url, &self.cluster_id, self.has_tunnel);
+    }
+
+    /// The path of a collection in the namespace of the scene, by way of the gateway.
+    pub(super) fn path(&self, collection: &str) -> String {
+        let namespace = &self.scene.namespace;
+        format!("{}/api/v1/namespaces/{namespace}/{collection}", self.prefix)
+    }
+
+    pub(super) async fn until_reached(&self) {
+        self.until_reached_by(&self.rest).await;
+    }
+
+    /// The same with another client of alice.
+    pub(super) async fn until_reached_by(&self, rest: &Rest) {
+        let path = format!("{}/version", self.prefix);
+        until("an answer of the API server", async || {
+            let reply = rest.get(&path).await.ok()?;
+            reply.status.is_success().then_some(())
+        })
+        .await;
+    }
+
+    /// Runs alice's kubectl in the namespace of the scene.
+    pub(super) async fn run(&self, arguments: &str) -> Said {
+        self.with_input(arguments, "").await
+    }
+
+    /// The same with an object on its standard input.
+    pub(super) async fn with(&self, arguments: &str, object: &Value) -> Said {
+        self.with_input(arguments, &object.to_string()).await
+    }
+
+    pub(super) async fn with_input(&self, arguments: &str, input: &str) -> Said {
+        let arguments = self.here(arguments);
+        self.alice.run_with(&arguments, input).await.unwrap()
+    }
+
+    /// Starts alice's kubectl in the namespace of the scene, for what does not end by itself.
+    pub(super) fn start_kubectl(&self, arguments: &str) -> Running {
+        self.alice.start(&self.here(arguments)).unwrap()
+    }
+
+    /// Arguments of kubectl, with the namespace of the scene.
+    fn here<'a>(&'a self, arguments: &'a str) -> Vec<&'a str> {
+        let here = ["--namespace", &self.scene.namespace];
+        here.into_iter().chain(arguments.split(' ')).collect()
+    }
+
+    /// Revokes alice's token.
+    pub(super) async fn revoke(&self) {
+        let listed = tell(&self.scene, "tokens list alice --output json").await.json();
+        let id = &listed["tokens"][0]["id"];
+        tell(&self.scene, &format!("tokens revoke alice {id}"))
+            .await
+            .succeeds();
+    }
+}
+
+/// A command for the gateway.
+pub(super) async fn tell(scene: &Scene, line: &str) -> Said {
+    let server = ["--server".to_owned(), scene.admin_url()];
+    let arguments = line.split(' ').map(str::to_owned).chain(server);
+    said(arguments.collect()).await
+}
+
+async fn said(arguments: Vec<String>) -> Said {
+    let finished = Admittance::run(arguments).await.unwrap();
+    Said {
+        succeeded: finished.code == Some(0),
+        stdout: finished.stdout,
+        stderr: finished.stderr,
+    }
+}
+
+/// Applies the manifests of the agent, and creates what a node would mount into its Pod.
+async fn install(scene: &Scene, url: &str, cluster_id: &str) {
+    let (token, ca) = (scene.path("register.token"), scene.path("certs/ca.pem"));
+    let line = format!(
+        "kubernetes manifests --agent --gateway {} --cluster-id {cluster_id} --register-token-file {} \
+         --gateway-ca {} --group developers",
+        url,
+        token.display(),
+        ca.display()
+    );
+    let manifests = said(line.split(' ').map(str::to_owned).collect())
+        .await
+        .succeeds()
+        .stdout;
+    let apply = ["apply", "-f", "-"];
+    scene
+        .kubectl
+        .run_with(&apply, &manifests)
+        .await
+        .unwrap()
+        .succeeds();
+    // A controller, which does not run here, would fill the roles `view` and `edit` with these.
+    let bindings = [("view", "view"), ("edit", "edit"), ("edit", "view")].map(|(group, role)| {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": format!("{group}-{role}")},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "ClusterRole",
+                "name": format!("system:aggregate-to-{role}"),
+            },
+            "subjects": [{
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "Group",
+                "name": format!("admittance:{group}"),
+            }],
+        })
+    });
+    let bindings = json!({"apiVersion": "v1", "kind": "List", "items": bindings}).to_string();
+    scene
+        .kubectl
+        .run_with(&apply, &bindings)
+        .await
+        .unwrap()
+        .succeeds();
+    let account = manifests
+        .split("\n---\n")
+        .find(|document| document.contains("kind: ServiceAccount\n"))
+        .unwrap();
+    let named = |key: &str| {
+        let line = account.lines().find(|line| line.trim_start().starts_with(key));
+        line.unwrap()
+            .trim_start()
+            .trim_start_matches(key)
+            .trim()
+            .to_owned()
+    };
+    let path = format!(
+        "/api/v1/namespaces/{}/serviceaccounts/{}/token",
+        named("namespace:"),
+        named("name:")
+    );
+    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+    let issued = scene.rest.post(&path, &request).await.unwrap().json().unwrap();
+    let directory = scene.path("service-account");
+    fs::create_dir(&directory).unwrap();
+    let token = issued["status"]["token"].as_str().unwrap();
+    fs::write(directory.join("token"), token).unwrap();
+    fs::copy(scene.cluster.authority_file(), directory.join("ca.crt")).unwrap();
+}
+
+/// Starts the agent as the Deployment does.
+fn agent(scene: &Scene, url: &str, cluster_id: &str, has_tunnel: bool) -> Child {
+    let log = fs::File::create(scene.path("agent.log")).unwrap();
+    let mut command = Admittance::command().unwrap();
+    command
+        .args(["agent", "--cluster-id", cluster_id, "--period", "1s"])
+        .args(["--gateway", url, "--api-server", &scene.cluster.url()])
+        .arg("--ca")
+        .arg(scene.path("certs/ca.pem"))
+        .arg("--register-token-file")
+        .arg(scene.path("register.token"))
+        .arg("--service-account")
+        .arg(scene.path("service-account"))
+        .args((!has_tunnel).then_some("--no-tunnel"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .kill_on_drop(true);
+    command.spawn().unwrap()
+}
+
+/// Creates a token of a user.
+pub(super) async fn token(scene: &Scene, user: &str) -> String {
+    let created = tell(scene, &format!("tokens create {user} --expires-in 1h")).await;
+    created.succeeds().stdout.trim().to_owned()
+}
+
+/// The identifier of a cluster.
+pub(super) async fn identifier(scene: &Scene, cluster_id: &str) -> String {
+    let listed = tell(scene, "clusters list --output json").await.json();
+    let clusters = listed["clusters"].as_array().unwrap();
+    let cluster = clusters
+        .iter()
+        .find(|cluster| cluster["id"] == cluster_id)
+        .unwrap();
+    cluster["identifier"].as_str().unwrap().to_owned()
+}
+
+/// kubectl with the kubeconfig that is printed for a token.
+async fn kubeconfig(scene: &Scene, url: &str, prefix: &str, token_file: &Path) -> Kubectl {
+    let line = format!(
+        "kubeconfig {} --gateway {url} --token-file {} --ca {}",
+        prefix.rsplit('/').next().unwrap(),
+        token_file.display(),
+        scene.path("certs/ca.pem").display()
+    );
+    let printed = said(line.split(' ').map(str::to_owned).collect())
+        .await
+        .succeeds();
+    let kubeconfig = scene.path("alice.kubeconfig");
+    replace(&kubeconfig, printed.stdout.as_bytes());
+    scene.cluster.kubectl_with(&kubeconfig).unwrap()
+}
+
+/// A client of the gateways of a scene.
+pub(super) fn rest(scene: &Scene, url: &str, token: &str) -> Rest {
+    let authority = String::from_utf8(scene.authority("certs")).unwrap();
+    let client = Client::trusting(Trust {
+        authorities: &authority,
+        identity: None,
+    });
+    Rest::new(client.unwrap(), url.to_owned(), token)
+}

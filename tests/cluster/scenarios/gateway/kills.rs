@@ -1,0 +1,149 @@
+//! The agent and the gateway are killed under load.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use serde_json::json;
+use tokio::{task::JoinSet, time::timeout};
+
+use super::{
+    SOON,
+    gate::Gate,
+    watches::{end_with_errors, open_watches},
+};
+use crate::{
+    cluster::Cluster,
+    process::{NEVER, until},
+    rest::Rest,
+};
+
+const CLIENTS: usize = 8;
+const WATCHES: usize = 20;
+/// How long a client waits after an error.
+const BACKOFF: Duration = Duration::from_millis(20);
+
+/// What the requests of a load got.
+#[derive(Debug, Default)]
+struct Tally {
+    /// The objects whose creation was answered with success.
+    created: Vec<String>,
+    /// Answers that are a `Status` of the gateway.
+    refused: usize,
+    /// Requests without a complete answer.
+    broken: usize,
+}
+
+/// Clients that create objects one after another, until they are told to stop.
+struct Load {
+    stop: Arc<AtomicBool>,
+    clients: JoinSet<Tally>,
+}
+
+impl Load {
+    fn start(gate: &Gate, name: &str) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut clients = JoinSet::new();
+        for client in 0..CLIENTS {
+            let name = format!("{name}-{client}");
+            clients.spawn(create(
+                gate.rest.clone(),
+                gate.path("configmaps"),
+                name,
+                stop.clone(),
+            ));
+        }
+        Self { stop, clients }
+    }
+
+    /// Stops the clients. Checks that everything whose creation was confirmed is there.
+    async fn stop(self, gate: &Gate) -> Tally {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut all = Tally::default();
+        for tally in self.clients.join_all().await {
+            all.created.extend(tally.created);
+            all.refused += tally.refused;
+            all.broken += tally.broken;
+        }
+        assert!(!all.created.is_empty());
+        let path = format!("/api/v1/namespaces/{}/configmaps", gate.scene.namespace);
+        let listed = gate.scene.rest.get(&path).await.unwrap().json().unwrap();
+        let items = listed["items"].as_array().unwrap();
+        for name in &all.created {
+            let is_there = items.iter().any(|item| item["metadata"]["name"] == **name);
+            assert!(is_there, "{name} was created, and is not there");
+        }
+        all
+    }
+}
+
+async fn create(rest: Rest, path: String, name: String, stop: Arc<AtomicBool>) -> Tally {
+    let mut tally = Tally::default();
+    for number in 0.. {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let name = format!("{name}-{number}");
+        let object = json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": name},
+            "data": {"text": "x".repeat(1000)},
+        });
+        let answered = timeout(NEVER, rest.post(&path, &object)).await;
+        match answered.unwrap() {
+            Ok(reply) if reply.status.is_success() => {
+                assert_eq!(reply.json().unwrap()["metadata"]["name"], name);
+                tally.created.push(name);
+                continue;
+            }
+            Ok(reply) => {
+                let status = reply.json().unwrap();
+                assert!(
+                    status["kind"] == "Status" && reply.status.is_server_error(),
+                    "{}: {status}",
+                    reply.status
+                );
+                tally.refused += 1;
+            }
+            Err(_) => tally.broken += 1,
+        }
+        tokio::time::sleep(BACKOFF).await;
+    }
+    tally
+}
+
+pub(crate) async fn the_agent_is_killed_under_load(cluster: Arc<Cluster>) {
+    let mut gate = Gate::start(cluster, true).await;
+    let mut watches = open_watches(&gate, WATCHES).await;
+    let load = Load::start(&gate, "agent");
+    gate.agent.kill().await.unwrap();
+    let path = format!("{}/version", gate.prefix);
+    until("an error", async || {
+        let reply = gate.rest.get(&path).await.unwrap();
+        reply.status.is_server_error().then_some(())
+    })
+    .await;
+    end_with_errors(&mut watches, WATCHES).await;
+    gate.start_agent();
+    timeout(SOON, gate.until_reached()).await.unwrap();
+    let tally = load.stop(&gate).await;
+    // At most the answers that were being sent at that moment.
+    assert!(tally.refused > 0 && tally.broken <= CLIENTS, "{tally:?}");
+}
+
+pub(crate) async fn the_gateway_is_killed_under_load(cluster: Arc<Cluster>) {
+    let mut gate = Gate::start(cluster, true).await;
+    let mut watches = open_watches(&gate, WATCHES).await;
+    let load = Load::start(&gate, "gateway");
+    gate.scene.program().kill().await.unwrap();
+    end_with_errors(&mut watches, WATCHES).await;
+    gate.scene.start_again().await;
+    timeout(SOON, gate.until_reached()).await.unwrap();
+    let tally = load.stop(&gate).await;
+    assert!(tally.broken > 0, "{tally:?}");
+}

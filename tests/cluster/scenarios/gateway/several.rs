@@ -1,0 +1,155 @@
+//! Several gateways with one database, and a database that is unavailable for a while.
+
+use std::{sync::Arc, time::Duration};
+
+use http::Method;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::time::timeout;
+
+use super::{
+    SOON,
+    balancer::Balancer,
+    gate::{Gate, Setting, rest, tell, token},
+    watches::{end_with_errors, open_watches},
+};
+use crate::{cluster::Cluster, ensemble, mariadb::MariaDb, process::until, scene::replace};
+
+const WATCHES: usize = 10;
+
+/// A server with the database of a gateway, and the keys that all of its gateways have.
+struct Shared {
+    server: MariaDb,
+    directory: TempDir,
+}
+
+impl Shared {
+    async fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let server = MariaDb::start(directory.path()).await.unwrap();
+        // The name, and what `openssl rand -base64 32` could print.
+        for name in [KEYS, SECRET] {
+            let text = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n";
+            private(&directory, name, text);
+        }
+        Self { server, directory }
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.directory.path().join(name).display().to_string()
+    }
+
+    fn accounts(&self) -> Value {
+        json!({"mysql": self.server.config(), "keyFile": self.file(KEYS)})
+    }
+}
+
+const KEYS: &str = "accounts.key";
+const SECRET: &str = "peers.secret";
+
+/// Writes a file that only this user may read.
+fn private(directory: &TempDir, name: &str, text: &str) {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let path = directory.path().join(name);
+    replace(&path, text.as_bytes());
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+pub(crate) async fn one_of_two_gateways_is_killed(cluster: Arc<Cluster>) {
+    let shared = Shared::start().await;
+    let ensemble = tokio::task::spawn_blocking(ensemble::Server::start)
+        .await
+        .unwrap();
+    let front = Balancer::start().await;
+    let tls = json!({"ca": "certs/ca.pem", "serverName": "localhost"});
+    let setting = Setting {
+        accounts: shared.accounts(),
+        peers: Some(json!({"secretFile": shared.file(SECRET), "tls": tls})),
+        more: json!({
+            "zookeeper": {"service": {"servers": [ensemble.address()], "sessionTimeout": "2s"}},
+            "registration": {},
+        }),
+        front: Some(&front),
+        ..Setting::simple(true)
+    };
+    // The agent and alice use the first gateway, and then also the second.
+    let mut gate = Gate::configured(cluster, setting).await;
+    let (first_url, alice_token) = (gate.scene.url(""), token(&gate.scene, "alice").await);
+    let mut first = gate.scene.serve_elsewhere().await;
+    let second_url = gate.scene.url("");
+    front.pass_to(&[first_url.clone(), second_url.clone()]);
+    let by_second = rest(&gate.scene, &second_url, &alice_token);
+    gate.until_reached_by(&by_second).await;
+    let tunnels = |status: &Value| {
+        let cluster = &status["gateway"]["kubernetes"][0];
+        (cluster["tunnels"].as_u64(), cluster["gateways"].as_u64())
+    };
+    let status = gate.scene.program().status().await.unwrap();
+    assert_eq!(tunnels(&status), (Some(0), Some(1)), "{status}");
+
+    // Requests and watches by way of the second gateway pass through the first.
+    gate.rest = by_second.clone();
+    let create = async |name: &str| {
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+        let reply = by_second.post(&gate.path("configmaps"), &object).await.unwrap();
+        assert_eq!(reply.status, 201, "{}", reply.text());
+    };
+    create("through-both").await;
+    let mut watches = open_watches(&gate, WATCHES).await;
+    first.kill().await.unwrap();
+    end_with_errors(&mut watches, WATCHES).await;
+    // The agent has connected to the second.
+    timeout(SOON, gate.until_reached()).await.unwrap();
+    create("through-the-second").await;
+    let status = gate.scene.program().until_status("the agent's tunnel", |status| {
+        tunnels(status) == (Some(1), Some(0))
+    });
+    status.await.unwrap();
+    gate.run("get configmap through-both through-the-second")
+        .await
+        .succeeds();
+
+    // A gateway that is new reaches the cluster through the second.
+    drop(first);
+    let second = gate.scene.serve_elsewhere().await;
+    let by_third = rest(&gate.scene, &gate.scene.url(""), &alice_token);
+    gate.until_reached_by(&by_third).await;
+    drop(second);
+}
+
+pub(crate) async fn the_database_is_away_and_comes_back(cluster: Arc<Cluster>) {
+    let mut shared = Shared::start().await;
+    let setting = Setting {
+        accounts: shared.accounts(),
+        ..Setting::simple(true)
+    };
+    let gate = Gate::configured(cluster, setting).await;
+    shared.server.kill().await.unwrap();
+    // What was read last is used.
+    let create = async |name: &str| {
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+        let path = gate.path("configmaps");
+        let reply = gate.rest.send(Method::POST, &path, Some(&object)).await.unwrap();
+        assert_eq!(reply.status, 201, "{}", reply.text());
+    };
+    create("without-the-database").await;
+    tell(&gate.scene, "users create bob")
+        .await
+        .fails_with(&["the database of users and clusters"]);
+    let read = "admittance_gateway_accounts_last_read_successful";
+    until("the report of the problem", async || {
+        (gate.scene.metrics().await.sum(read, &[]) == Some(0.0)).then_some(())
+    })
+    .await;
+    create("after-the-report").await;
+
+    shared.server.start_again().await.unwrap();
+    let back = until("the database", async || {
+        (gate.scene.metrics().await.sum(read, &[]) == Some(1.0)).then_some(())
+    });
+    timeout(Duration::from_secs(30), back).await.unwrap();
+    tell(&gate.scene, "users create bob").await.succeeds();
+    gate.revoke().await;
+    gate.run("get configmaps").await.fails_with(&["logged in"]);
+}

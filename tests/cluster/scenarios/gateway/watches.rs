@@ -1,0 +1,110 @@
+//! Watches: how long they last, and what ends them.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::json;
+use tokio::{task::JoinSet, time::Instant};
+
+use super::{SOON, gate::Gate};
+use crate::{cluster::Cluster, process::until};
+
+const WATCHES: usize = 100;
+/// Between two events.
+const PAUSE: Duration = Duration::from_secs(5);
+
+pub(crate) async fn watches_last(cluster: Arc<Cluster>) {
+    let limit = cluster.longest_watch;
+    let mut watching = JoinSet::new();
+    for has_tunnel in [false, true] {
+        let gate = Gate::start(cluster.clone(), has_tunnel).await;
+        watching.spawn(async move { watch_for(&gate, limit).await });
+    }
+    watching.join_all().await;
+}
+
+/// Two watches: one with an event every few seconds, and one whose first event comes at the end.
+async fn watch_for(gate: &Gate, limit: Duration) {
+    let create = async |name: String, kind: &str| {
+        let object = json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": name, "labels": {"kind": kind}},
+        });
+        gate.scene.apply(&object).await.succeeds();
+    };
+    create("busy-0".to_owned(), "busy").await;
+    create("idle-0".to_owned(), "idle").await;
+    // What is listed at the beginning shows that no later event is missed.
+    let start = |kind: &str| {
+        gate.start_kubectl(&format!(
+            "get configmaps --selector=kind={kind} --watch --output=name"
+        ))
+    };
+    let (mut busy, mut idle) = (start("busy"), start("idle"));
+    busy.until("busy-0").await;
+    idle.until("idle-0").await;
+    let begin = Instant::now();
+    let mut number = 1;
+    while begin.elapsed() < limit {
+        tokio::time::sleep(PAUSE.min(limit)).await;
+        let name = format!("busy-{number}");
+        create(name.clone(), "busy").await;
+        busy.until(&name).await;
+        number += 1;
+    }
+    create("idle-1".to_owned(), "idle").await;
+    idle.until("idle-1").await;
+}
+
+pub(crate) async fn a_hundred_watches_end_with_their_token(cluster: Arc<Cluster>) {
+    let gate = Gate::start(cluster, true).await;
+    let mut watches = open_watches(&gate, WATCHES).await;
+    // Short requests go on beside them.
+    for _ in 0..20 {
+        gate.run("get configmaps").await.succeeds();
+    }
+    gate.revoke().await;
+    end_with_errors(&mut watches, WATCHES).await;
+}
+
+/// Results of watches, which are errors unless the API server ends them.
+pub(super) type Watches = JoinSet<Result<admittance_tests::Reply, admittance_tests::Error>>;
+
+/// Opens watches of objects that do not exist.
+pub(super) fn watch(gate: &Gate, count: usize) -> Watches {
+    let path = gate.path("configmaps?watch=true&timeoutSeconds=600&labelSelector=kind=none");
+    let mut watches = JoinSet::new();
+    for _ in 0..count {
+        let (rest, path) = (gate.rest.clone(), path.clone());
+        watches.spawn(async move { rest.get(&path).await });
+    }
+    watches
+}
+
+/// The same; returns when the gateway has all of them.
+pub(super) async fn open_watches(gate: &Gate, count: usize) -> Watches {
+    let watches = watch(gate, count);
+    until("the watches", async || {
+        let metrics = gate.scene.metrics().await;
+        let open = metrics.sum("admittance_http_streams_open", &[]);
+        (open >= Some(u32::try_from(count).unwrap().into())).then_some(())
+    })
+    .await;
+    watches
+}
+
+/// Checks that each watch ends soon, and does not seem complete: it breaks off, or is refused if the API server had not
+/// answered yet.
+pub(super) async fn end_with_errors(watches: &mut Watches, count: usize) {
+    let ended = async {
+        let mut ended = 0;
+        while let Some(watch) = watches.join_next().await {
+            if let Ok(reply) = watch.unwrap() {
+                assert!(!reply.status.is_success(), "{} {}", reply.status, reply.text());
+            }
+            ended += 1;
+        }
+        ended
+    };
+    assert_eq!(tokio::time::timeout(SOON, ended).await.unwrap(), count);
+}
