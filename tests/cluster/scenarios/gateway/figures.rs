@@ -56,6 +56,10 @@ pub(crate) async fn memory_of_watches(cluster: &Arc<Cluster>) -> Vec<Watched> {
         .await;
         let after = resident();
         drop(watches);
+        until("the end of the watches", async || {
+            (watchers(&gate).await <= others).then_some(())
+        })
+        .await;
         let [gateway, agent] = [0, 1].map(|process| after[process].saturating_sub(before[process]));
         all.push(Watched {
             has_tunnel,
