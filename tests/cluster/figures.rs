@@ -1,5 +1,5 @@
-//! Measures creations with and without webhooks, and by way of a gateway. The figures are informative; the driver is a
-//! debug build.
+//! Measures creations with and without webhooks, and by way of a gateway. The figures are informative:
+//! `cargo task cluster figures` measures a release build, and `cargo task cluster` a debug build.
 
 use std::{
     fmt,

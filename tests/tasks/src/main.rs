@@ -144,12 +144,18 @@ fn run(task: Task) -> Result<(), Error> {
         Task::Cluster { rest } => {
             cluster::install()?;
             plugins::build(Guests::With)?;
-            build_programs()?;
+            let profile = if rest == ["figures"] {
+                build_optimised()?;
+                "release"
+            } else {
+                build_programs()?;
+                "debug"
+            };
             if rest.is_empty() {
                 cluster::try_stores()?;
             }
             command::become_program(
-                Command::new(command::built("debug", "admittance-cluster")?)
+                Command::new(command::built(profile, "admittance-cluster")?)
                     .args(&rest)
                     .envs(databases()),
             )
@@ -222,13 +228,15 @@ fn build_programs() -> Result<(), Error> {
     ))
 }
 
-/// Compiles the driver for measurements, and the programs that change its modules, kill it and attack it.
+/// Compiles the driver for measurements, and the programs that change its modules, kill it, attack it and put it in
+/// front of an API server.
 ///
 /// With the benchmarks, for the same reason as above.
 fn build_optimised() -> Result<(), Error> {
     say("Compiling a release build of the driver (some minutes the first time)");
     cargo(with(
-        "build --release --workspace --bin admittance --bin admittance-soak --bin admittance-hostile --bench admission",
+        "build --release --workspace --bin admittance --bin admittance-soak --bin admittance-hostile \
+         --bin admittance-cluster --bench admission",
         [],
     ))
 }

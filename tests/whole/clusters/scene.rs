@@ -291,6 +291,10 @@ impl Scene {
 
     /// The same, with the URL of its gateway.
     pub(super) async fn agent_of(&self, gateway: &str) -> Agent {
+        Agent(self.agent_command(gateway).spawn().unwrap())
+    }
+
+    pub(super) fn agent_command(&self, gateway: &str) -> tokio::process::Command {
         let account = self.directory.path().join("service-account");
         fs::create_dir_all(&account).unwrap();
         fs::write(account.join("token"), SERVICE_ACCOUNT).unwrap();
@@ -307,7 +311,7 @@ impl Scene {
         if ca.exists() {
             command.arg("--ca").arg(ca);
         }
-        Agent(command.spawn().unwrap())
+        command
     }
 
     /// Waits until a request for the cluster is answered, and for at most this long.

@@ -1,14 +1,17 @@
 //! Clusters that the gateway cannot reach, and whose agents open tunnels.
 
-use std::time::Duration;
+use std::{process::Stdio, time::Duration};
 
 use http::Method;
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use super::scene::{PODS, Scene, pod};
 
 /// As long as a reconnection may take.
 const SOON: Duration = Duration::from_secs(5);
+/// Ends a test that hangs.
+const NEVER: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn requests_watches_and_upgrades_pass_the_tunnel() {
@@ -43,6 +46,28 @@ async fn requests_watches_and_upgrades_pass_the_tunnel() {
     drop(watch);
     scene.server.until_watched(0).await;
     drop(agent);
+}
+
+#[tokio::test]
+async fn an_agent_says_why_its_report_is_refused() {
+    let scene = Scene::behind_a_tunnel().await;
+    let mut command = scene.agent_command(&scene.gateway.url(""));
+    let mut agent = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(agent.stderr.take().unwrap()).lines();
+    let refused = async {
+        loop {
+            let line = lines.next_line().await.unwrap().unwrap();
+            assert!(!line.contains("has the cluster's credentials"), "{line}");
+            if line.contains("were not reported") {
+                return line;
+            }
+        }
+    };
+    let line = tokio::time::timeout(NEVER, refused).await.unwrap();
+    // With HTTP 200, as bcs-api replies.
+    assert!(line.contains("200 OK") && line.contains("localServers"), "{line}");
+    // The tunnel needs no report.
+    scene.until_reached(NEVER).await;
 }
 
 #[tokio::test]

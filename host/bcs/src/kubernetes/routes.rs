@@ -5,6 +5,7 @@ use std::{
     collections::HashMap,
     io,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use admittance_net::{
@@ -33,6 +34,10 @@ const SERVER_NAME: &str = "kubernetes";
 /// The most tunnels that the agents of a cluster may have open to this gateway. Of those to other gateways, each
 /// announces one, and the number of gateways is limited.
 const MOST_TUNNELS: usize = 8;
+
+/// For a connection to an API server with its TLS handshake. Clusters may be far away, and all clients may connect again
+/// at the same moment.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How connections to API servers are made.
 #[derive(Clone, Debug)]
@@ -84,7 +89,7 @@ impl Route {
         authorization.set_sensitive(true);
         let config = UpstreamConfig {
             tls,
-            connect_timeout: UpstreamConfig::DEFAULT_CONNECT_TIMEOUT,
+            connect_timeout: CONNECT_TIMEOUT,
             response_timeout: UpstreamConfig::DEFAULT_RESPONSE_TIMEOUT,
             // The gateway that has the agent's tunnel checks the API server.
             health: (!matches!(way, Way::Gateway(_))).then(|| HealthCheck {

@@ -103,7 +103,7 @@ impl Agent {
     async fn report(&self, current: watch::Sender<Option<Current>>) {
         let client = Client::builder(TokioExecutor::new()).build(self.connector.clone());
         let mut pauses = Pauses::default();
-        let mut was_reported = None;
+        let mut last = None;
         loop {
             let reported = match self.read() {
                 Ok(read) => {
@@ -116,27 +116,26 @@ impl Agent {
                 }
                 Err(error) => Err(error),
             };
-            let is_reported = reported.is_ok();
-            match reported {
-                Ok(()) if was_reported != Some(true) => {
-                    tracing::info!(
-                        cluster = self.config.cluster,
-                        "the gateway has the cluster's credentials"
-                    );
-                }
-                Ok(()) => {}
-                Err(error) => {
-                    tracing::warn!(%error, "the cluster's credentials were not reported; trying again")
-                }
-            }
-            was_reported = Some(is_reported);
-            let pause = match is_reported {
+            let reported = reported.map_err(|error| error.to_string());
+            let pause = match reported.is_ok() {
                 true => {
                     pauses = Pauses::default();
                     self.config.period
                 }
                 false => pauses.next(),
             };
+            match &reported {
+                // Each result once.
+                reported if last.as_ref() == Some(reported) => {}
+                Ok(()) => tracing::info!(
+                    cluster = self.config.cluster,
+                    "the gateway has the cluster's credentials"
+                ),
+                Err(error) => {
+                    tracing::warn!(error, "the cluster's credentials were not reported; trying again")
+                }
+            }
+            last = Some(reported);
             tokio::time::sleep(pause).await;
         }
     }
@@ -163,15 +162,15 @@ impl Agent {
             .map_err(|_| ConnectError::Timeout)?
             .map_err(|error| ConnectError::Unreachable(causes::chain(&error)))?;
         let status = reply.status();
-        if status.is_success() {
-            return Ok(());
-        }
         let text = Limited::new(reply.into_body(), LONGEST_REPLY).collect();
         let text = tokio::time::timeout(TIMEOUT, text)
             .await
             .map_err(|_| ConnectError::Timeout)?;
         let text = text.map(|text| text.to_bytes()).unwrap_or_default();
-        Err(ConnectError::Refused(status, shortened(&text)).into())
+        match status.is_success() && !is_refusal(&text) {
+            true => Ok(()),
+            false => Err(ConnectError::Refused(status, shortened(&text)).into()),
+        }
     }
 
     /// Holds a tunnel open, forever.
@@ -250,6 +249,12 @@ impl Agent {
             .collect();
         addresses.join(";")
     }
+}
+
+/// Whether a reply is an error, which may have any status: invalid values are answered with 200.
+fn is_refusal(text: &[u8]) -> bool {
+    let reply: Result<serde_json::Value, _> = serde_json::from_slice(text);
+    reply.is_ok_and(|reply| reply.get("code_name").is_some())
 }
 
 impl fmt::Debug for Current {

@@ -11,6 +11,8 @@ use super::{
 use crate::{cluster::Cluster, figures::Row, process::until};
 
 const WATCHES: usize = 1000;
+/// Of these, not more are opened at the same moment: each is a TLS handshake for four programs on one machine.
+const AT_ONCE: usize = 50;
 
 /// Creations of Pods by way of a gateway.
 pub(crate) async fn measure_gateways(cluster: &Arc<Cluster>) -> Vec<Row> {
@@ -49,13 +51,20 @@ pub(crate) async fn memory_of_watches(cluster: &Arc<Cluster>) -> Vec<Watched> {
                 .map(|process| resident_memory(process).unwrap())
         };
         let (before, others) = (resident(), watchers(&gate).await);
-        let watches = watch(&gate, WATCHES);
-        until("the watches of the API server", async || {
-            (watchers(&gate).await >= others + WATCHES).then_some(())
-        })
-        .await;
+        let mut watches = Vec::new();
+        for batch in 1..=WATCHES / AT_ONCE {
+            watches.push(watch(&gate, AT_ONCE));
+            until("the watches of the API server", async || {
+                (watchers(&gate).await >= others + batch * AT_ONCE).then_some(())
+            })
+            .await;
+        }
         let after = resident();
         drop(watches);
+        until("the end of the watches", async || {
+            (watchers(&gate).await <= others).then_some(())
+        })
+        .await;
         let [gateway, agent] = [0, 1].map(|process| after[process].saturating_sub(before[process]));
         all.push(Watched {
             has_tunnel,
