@@ -13,8 +13,13 @@ use serde_json::Value as Json;
 
 use crate::{
     ChainDefinition, DefinitionFile, DefinitionId, HookDefinition, Location, PluginDefinition,
-    StageDefinition, chains::Chains, document, document::Mistakes, form, form::Form, load_text,
-    native::write, set::Definition, set::text_of,
+    StageDefinition,
+    chains::Chains,
+    document::{self, Document, Mistake, Mistakes},
+    form::{self, Form},
+    load_text,
+    native::write,
+    set::{Definition, text_of},
 };
 
 /// Definitions, and what became of each.
@@ -75,7 +80,48 @@ pub fn import(files: &[DefinitionFile], target: &Path) -> Result<Import, Mistake
     let mut mistakes = Mistakes::new();
     let documents: Vec<_> = files.iter().map(|file| file.documents(&mut mistakes)).collect();
     mistakes.into_result(())?;
-    let (mut entries, mut skipped) = (Vec::new(), Vec::new());
+    let mut skipped = Vec::new();
+    let (mut entries, mut chains) = read(&documents, &mut skipped);
+    chains.sort_by(|a, b| (a.phase, &a.name).cmp(&(b.phase, &b.name)));
+    let mut text = String::new();
+    for chain in &mut chains {
+        let mut parts: Vec<_> = entries
+            .iter_mut()
+            .filter(|entry| entry.is_part_of(chain))
+            .collect();
+        let stays = |entry: &&mut Entry<'_>| {
+            entry.result == ImportResult::Invalid || entry.definition.form == Form::Native
+        };
+        if parts.iter().any(stays) {
+            continue;
+        }
+        let outcome = Outcome::of(chain, target);
+        for entry in &mut parts {
+            entry.result = outcome.result;
+            entry.chain = Some(outcome.name.clone());
+            entry.notes.clone_from(&outcome.notes);
+            let file = entry.definition.file;
+            if outcome.result == ImportResult::Kept
+                && let Some((file, documents)) = files.get(file).zip(documents.get(file))
+            {
+                text.push_str(&kept(&entry.definition, file, documents));
+            }
+        }
+        text.push_str(&outcome.text);
+    }
+    Ok(Import {
+        definitions: entries.into_iter().map(Entry::imported).collect(),
+        skipped,
+        text,
+    })
+}
+
+/// The definitions in the documents of each file, and the chains of those without mistakes.
+fn read<'a>(
+    documents: &'a [Vec<Document>],
+    skipped: &mut Vec<String>,
+) -> (Vec<Entry<'a>>, Vec<ChainDefinition>) {
+    let mut entries: Vec<Entry<'_>> = Vec::new();
     let mut chains = Chains::default();
     for (file, documents) in documents.iter().enumerate() {
         for (document, parsed) in documents.iter().enumerate() {
@@ -95,59 +141,23 @@ pub fn import(files: &[DefinitionFile], target: &Path) -> Result<Import, Mistake
                 };
                 entries.push(Entry::new(definition, wrong));
             }
-            let reason = |mistake: &document::Mistake| format!("{}: {}", mistake.location, mistake.message);
+            let reason = |mistake: &Mistake| format!("{}: {}", mistake.location, mistake.message);
             skipped.extend(unknown.iter().map(reason));
         }
     }
     let mut unbound = Mistakes::new();
-    let mut chains = chains.bound(&mut unbound);
+    let chains = chains.bound(&mut unbound);
     for mistake in &unbound {
         let before = |entry: &&mut Entry<'_>| {
             let start = entry.definition.root.location();
             start.file == mistake.location.file && start.line <= mistake.location.line
         };
-        let entry = entries.iter_mut().filter(before).next_back();
-        if let Some(entry) = entry {
+        if let Some(entry) = entries.iter_mut().rfind(before) {
             entry.result = ImportResult::Invalid;
             entry.notes.push(mistake.to_string());
         }
     }
-    chains.sort_by(|a, b| (a.phase, &a.name).cmp(&(b.phase, &b.name)));
-    let mut text = String::new();
-    for chain in &mut chains {
-        let of_chain = |location: &Location| {
-            *location == chain.source || chain.stages.iter().any(|stage| stage.location == *location)
-        };
-        let mut parts: Vec<_> = entries
-            .iter_mut()
-            .filter(|entry| of_chain(&entry.definition.root.location()))
-            .collect();
-        if parts
-            .iter()
-            .any(|entry| entry.result == ImportResult::Invalid || entry.definition.form == Form::Native)
-        {
-            continue;
-        }
-        let outcome = Outcome::of(chain, target);
-        for entry in &mut parts {
-            entry.result = outcome.result;
-            entry.chain = Some(outcome.name.clone());
-            entry.notes.clone_from(&outcome.notes);
-            if outcome.result == ImportResult::Kept {
-                let definition = &entry.definition;
-                let file = files.get(definition.file).zip(documents.get(definition.file));
-                text.push_str(
-                    &file.map_or_else(String::new, |(file, documents)| kept(definition, file, documents)),
-                );
-            }
-        }
-        text.push_str(&outcome.text);
-    }
-    Ok(Import {
-        definitions: entries.into_iter().map(Entry::imported).collect(),
-        skipped,
-        text,
-    })
+    (entries, chains)
 }
 
 /// A definition, and what is known of it so far.
@@ -179,6 +189,12 @@ impl<'a> Entry<'a> {
         }
     }
 
+    /// Whether it is the chain's document, or that of one of its stages.
+    fn is_part_of(&self, chain: &ChainDefinition) -> bool {
+        let location = self.definition.root.location();
+        location == chain.source || chain.stages.iter().any(|stage| stage.location == location)
+    }
+
     fn imported(self) -> Imported {
         Imported {
             location: self.definition.root.location(),
@@ -191,7 +207,7 @@ impl<'a> Entry<'a> {
 }
 
 /// A definition as a document of its own.
-fn kept(definition: &Definition<'_>, file: &DefinitionFile, documents: &[document::Document]) -> String {
+fn kept(definition: &Definition<'_>, file: &DefinitionFile, documents: &[Document]) -> String {
     if !definition.is_item() {
         let text = text_of(definition, file, documents).unwrap_or_default();
         let text = text.trim_start_matches('\u{feff}').trim_end();
@@ -249,7 +265,7 @@ impl Outcome {
         let read = match load_text(&target.display().to_string(), &text) {
             Ok(read) => read,
             Err(mistakes) => {
-                let reason = |mistake: &document::Mistake| format!("{}: {}", mistake.path, mistake.message);
+                let reason = |mistake: &Mistake| format!("{}: {}", mistake.path, mistake.message);
                 return outcome(ImportResult::Kept, mistakes.iter().map(reason).collect());
             }
         };

@@ -7,7 +7,7 @@ use admittance_admission::{
     FailurePolicy, LabelSelector, Matcher, ModuleReference, NamespaceSelector, Operation, Phase,
     ResourcePattern, Rule,
 };
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Map, json};
 
 use crate::{
     document::{Fields, Mistake, Mistakes, Node, readers},

@@ -41,7 +41,6 @@ pub use sidecar_set::{Injection, PatchPolicy, PodMetadata, SidecarSet};
 
 /// The configured plugin.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "there is one of it")]
 pub enum SidecarInjector {
     /// It adds what its own settings list.
     Own(Injector),
