@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 fn of_page() -> Vec<String> {
     let text = fs::read_to_string(repository().join("docs/gatekeeper.md")).unwrap();
     let blocks = text.split("```yaml\n").skip(1);
-    blocks.map(|block| block.split("```").next().unwrap().to_owned()).collect()
+    blocks
+        .map(|block| block.split("```").next().unwrap().to_owned())
+        .collect()
 }
 
 /// Runs the program in this directory.
@@ -64,7 +66,12 @@ async fn a_constraint_denies_and_mistakes_have_their_place() {
     fs::create_dir(at.join("policies")).unwrap();
     fs::write(at.join("policies/labels.yaml"), &page[0]).unwrap();
     for (labels, namespace, code, expected) in [
-        (json!({}), "shop", 1, "[pods-have-owners] these labels are missing: {\\\"owner\\\"}"),
+        (
+            json!({}),
+            "shop",
+            1,
+            "[pods-have-owners] these labels are missing: {\\\"owner\\\"}",
+        ),
         (json!({"owner": "a"}), "shop", 0, ""),
         (json!({}), "kube-public", 0, "match condition"),
     ] {
@@ -78,12 +85,7 @@ async fn a_constraint_denies_and_mistakes_have_their_place() {
     }
     // (what is replaced, by what, where the mistake is, what is said)
     for (from, to, place, expected) in [
-        (
-            "count(missing) > 0",
-            "count(missing) >",
-            "labels.yaml:",
-            "line ",
-        ),
+        ("count(missing) > 0", "count(missing) >", "labels.yaml:", "line "),
         (
             "count(missing)",
             "length(missing)",
@@ -107,7 +109,13 @@ async fn a_constraint_denies_and_mistakes_have_their_place() {
         assert_ne!(text, page[0], "{from}");
         fs::write(at.join("policies/labels.yaml"), text).unwrap();
         let checked = admittance(at, &["check", "policies/"]).await;
-        assert_eq!(checked.code, Some(1), "{to}: {}{}", checked.stdout, checked.stderr);
+        assert_eq!(
+            checked.code,
+            Some(1),
+            "{to}: {}{}",
+            checked.stdout,
+            checked.stderr
+        );
         assert!(checked.stdout.contains(place), "{to}: {}", checked.stdout);
         assert!(checked.stdout.contains(expected), "{to}: {}", checked.stdout);
     }
@@ -118,10 +126,17 @@ async fn a_stage_in_rego_is_for_any_control_plane() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     let page = of_page();
-    let chain = page.iter().find(|text| text.contains("rego:\n        text:")).unwrap();
+    let chain = page
+        .iter()
+        .find(|text| text.contains("rego:\n        text:"))
+        .unwrap();
     fs::write(at.join("chain.yaml"), chain).unwrap();
-    for (count, code, expected) in [(10, 0, ""), (11, 1, "group web has 11 instances, and 10 are allowed")] {
-        let job = json!({"kind": "job", "Job": {"ID": "web", "TaskGroups": [{"Name": "web", "Count": count}]}});
+    for (count, code, expected) in [
+        (10, 0, ""),
+        (11, 1, "group web has 11 instances, and 10 are allowed"),
+    ] {
+        let job =
+            json!({"kind": "job", "Job": {"ID": "web", "TaskGroups": [{"Name": "web", "Count": count}]}});
         fs::write(at.join("job.json"), job.to_string()).unwrap();
         let ran = admittance(at, &["run", "chain.yaml", "job.json", "--output", "json"]).await;
         assert_eq!(ran.code, Some(code), "{count}: {}{}", ran.stdout, ran.stderr);
@@ -137,7 +152,11 @@ async fn a_stage_in_rego_is_for_any_control_plane() {
         .output()
         .await
         .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let text =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{text}");
-    assert!(text.contains("nowhere/rego.wasm") && text.contains("ADMITTANCE_PLUGINS"), "{text}");
+    assert!(
+        text.contains("nowhere/rego.wasm") && text.contains("ADMITTANCE_PLUGINS"),
+        "{text}"
+    );
 }

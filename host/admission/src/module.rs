@@ -167,10 +167,12 @@ impl ModuleReference {
     /// The file of a stock plugin: in the directory that the environment variable `ADMITTANCE_PLUGINS` names, or in the
     /// directory `plugins` beside the program.
     pub fn stock(name: &str) -> Self {
-        let directory = env::var_os(STOCK_DIRECTORY).map(PathBuf::from).unwrap_or_else(|| {
-            let program = env::current_exe().unwrap_or_default();
-            program.with_file_name("plugins")
-        });
+        let directory = env::var_os(STOCK_DIRECTORY)
+            .map(PathBuf::from)
+            .unwrap_or_else(|| {
+                let program = env::current_exe().unwrap_or_default();
+                program.with_file_name("plugins")
+            });
         Self::File(directory.join(format!("{}.wasm", name.replace('-', "_"))))
     }
 }

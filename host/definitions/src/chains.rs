@@ -171,12 +171,7 @@ impl Chains {
         }
     }
 
-    fn read_gatekeeper(
-        &mut self,
-        document: gatekeeper::Document,
-        root: &Node<'_>,
-        mistakes: &mut Mistakes,
-    ) {
+    fn read_gatekeeper(&mut self, document: gatekeeper::Document, root: &Node<'_>, mistakes: &mut Mistakes) {
         let phase = Phase::Validating;
         match document {
             gatekeeper::Document::Template => {

@@ -47,13 +47,21 @@ fn listed<'v>(kind: &str, version: &'v str) -> Option<(Option<Form>, &'v str)> {
         "MutatingAdmissionPolicyBinding" => kubernetes(|_| Form::Binding(Phase::Mutating)),
         "ValidatingAdmissionPolicyBinding" => kubernetes(|_| Form::Binding(Phase::Validating)),
         "ConstraintTemplate" => {
-            let form = version.starts_with(TEMPLATES).then_some(Form::Gatekeeper(Gatekeeper::Template));
+            let form = version
+                .starts_with(TEMPLATES)
+                .then_some(Form::Gatekeeper(Gatekeeper::Template));
             (form, "templates.gatekeeper.sh/v1")
         }
         // Other programs have kinds of these names.
-        "Config" if version.starts_with("config.gatekeeper.sh/") => (Some(Form::Gatekeeper(Gatekeeper::Config)), version),
-        "SyncSet" if version.starts_with("syncset.gatekeeper.sh/") => (Some(Form::Gatekeeper(Gatekeeper::SyncSet)), version),
-        _ if version.starts_with("constraints.gatekeeper.sh/") => (Some(Form::Gatekeeper(Gatekeeper::Constraint)), version),
+        "Config" if version.starts_with("config.gatekeeper.sh/") => {
+            (Some(Form::Gatekeeper(Gatekeeper::Config)), version)
+        }
+        "SyncSet" if version.starts_with("syncset.gatekeeper.sh/") => {
+            (Some(Form::Gatekeeper(Gatekeeper::SyncSet)), version)
+        }
+        _ if version.starts_with("constraints.gatekeeper.sh/") => {
+            (Some(Form::Gatekeeper(Gatekeeper::Constraint)), version)
+        }
         "ClusterAdmissionPolicy" => kubewarden(Policy::Cluster),
         "AdmissionPolicy" => kubewarden(Policy::Namespaced),
         _ => return None,

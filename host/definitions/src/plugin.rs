@@ -10,8 +10,8 @@ use serde_json::Value as Json;
 use crate::{
     InvalidShare, Location, Share,
     document::{self, Fields, Mistakes, Node, quoted, readers},
-    rego,
     model::{CandidateDefinition, HookDefinition, PluginDefinition, WebhookDefinition},
+    rego,
 };
 
 /// The range of a plugin's memory limit: 1 MiB to the 32-bit address space.

@@ -36,7 +36,11 @@ pub(crate) fn read(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<PluginDef
     let (text, entrypoint) = (text?, entrypoint?);
     // What is granted is in `data.inventory`, if the policy reads it.
     if text.contains("inventory") && !plugin.allow.cluster.is_empty() {
-        let kinds = plugin.allow.cluster.iter().filter(|kind| !kind.is_access_review());
+        let kinds = plugin
+            .allow
+            .cluster
+            .iter()
+            .filter(|kind| !kind.is_access_review());
         settings.insert("inventory".to_owned(), kinds.map(ToString::to_string).collect());
     }
     settings.insert("rego".to_owned(), text.into());
@@ -50,17 +54,25 @@ pub(crate) fn read(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<PluginDef
 }
 
 /// `text`, or the text of `file`.
-fn read_text(fields: &mut Fields<'_>, read_from: &mut Vec<PathBuf>, mistakes: &mut Mistakes) -> Option<String> {
+fn read_text(
+    fields: &mut Fields<'_>,
+    read_from: &mut Vec<PathBuf>,
+    mistakes: &mut Mistakes,
+) -> Option<String> {
     let mut present = fields.present(&["text", "file"]);
     match (present.pop(), present.pop()) {
         (Some(("text", node)), None) => node.text(mistakes).map(str::to_owned),
         (Some((_, node)), None) => read_file(&node, read_from, mistakes),
         (None, _) => {
-            fields.node().wrong("there is no policy", "write `text` or `file`", mistakes);
+            fields
+                .node()
+                .wrong("there is no policy", "write `text` or `file`", mistakes);
             None
         }
         (Some(_), Some(_)) => {
-            fields.node().wrong("it has a text and a file", "keep one of them", mistakes);
+            fields
+                .node()
+                .wrong("it has a text and a file", "keep one of them", mistakes);
             None
         }
     }
@@ -79,7 +91,11 @@ fn read_file(node: &Node<'_>, read_from: &mut Vec<PathBuf>, mistakes: &mut Mista
     match text_of(&path) {
         Ok((text, _)) => Some(text),
         Err(mistake) => {
-            node.wrong(mistake.message, "correct the path, or write the policy itself in `text`", mistakes);
+            node.wrong(
+                mistake.message,
+                "correct the path, or write the policy itself in `text`",
+                mistakes,
+            );
             None
         }
     }
@@ -93,7 +109,10 @@ pub(crate) fn settings<'a>(stage: &Node<'a>) -> Option<Node<'a>> {
         let Some(code) = child(&target, "code") else {
             return Some(target);
         };
-        let sources = code.children().into_iter().filter_map(|(_, code)| child(&code, "source"));
+        let sources = code
+            .children()
+            .into_iter()
+            .filter_map(|(_, code)| child(&code, "source"));
         sources.into_iter().find(|source| child(source, "rego").is_some())
     };
     child(stage, "rego").or_else(of_template)

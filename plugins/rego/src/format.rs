@@ -209,8 +209,14 @@ impl Spec {
             'v' if self.sharp => Some(quoted(&cut)),
             'v' | 's' => Some(cut),
             'q' => Some(quoted(&cut)),
-            'x' => Some(cut.bytes().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))),
-            'X' => Some(cut.bytes().fold(String::new(), |hex, byte| format!("{hex}{byte:02X}"))),
+            'x' => Some(
+                cut.bytes()
+                    .fold(String::new(), |hex, byte| format!("{hex}{byte:02x}")),
+            ),
+            'X' => Some(
+                cut.bytes()
+                    .fold(String::new(), |hex, byte| format!("{hex}{byte:02X}")),
+            ),
             _ => None,
         }
     }
@@ -243,7 +249,11 @@ impl Spec {
             ('e' | 'E', precision) => exponential(magnitude, Some(precision.unwrap_or(6))),
             _ => return None,
         };
-        let unsigned = if verb.is_ascii_uppercase() { unsigned.to_uppercase() } else { unsigned };
+        let unsigned = if verb.is_ascii_uppercase() {
+            unsigned.to_uppercase()
+        } else {
+            unsigned
+        };
         Some(self.signed(number.is_sign_negative(), unsigned))
     }
 
@@ -337,12 +347,24 @@ mod tests {
         for (format, arguments, expected) in [
             ("%v and %v", r#"["a", 1]"#, "a and 1"),
             ("%s", r#"[["a", 1, null, true]]"#, r#"["a", 1, null, true]"#),
-            ("%v", r#"[{"b": "x\"y", "a": [1.5]}]"#, r#"{"a": [1.5], "b": "x\"y"}"#),
+            (
+                "%v",
+                r#"[{"b": "x\"y", "a": [1.5]}]"#,
+                r#"{"a": [1.5], "b": "x\"y"}"#,
+            ),
             ("%d%%", "[50]", "50%"),
             ("%5d|%-5d|%05d|%+d", "[42, 42, -42, 42]", "   42|42   |-0042|+42"),
-            ("%.2f %6.1f %e %g", "[3.14159, 2.25, 1234.5, 1e-7]", "3.14    2.2 1.234500e+03 1e-07"),
+            (
+                "%.2f %6.1f %e %g",
+                "[3.14159, 2.25, 1234.5, 1e-7]",
+                "3.14    2.2 1.234500e+03 1e-07",
+            ),
             ("%x %X %x", r#"[255, 255, "hi"]"#, "ff FF 6869"),
-            ("%q %.2s|%4s|%-4s|", r#"["a\n", "abc", "x", "x"]"#, "\"a\\n\" ab|   x|x   |"),
+            (
+                "%q %.2s|%4s|%-4s|",
+                r#"["a\n", "abc", "x", "x"]"#,
+                "\"a\\n\" ab|   x|x   |",
+            ),
             ("%s", "[5]", "%!s(int=5)"),
             ("%d", r#"["a"]"#, "%!d(string=a)"),
             ("%t", "[true]", "%!t(string=true)"),
@@ -351,7 +373,11 @@ mod tests {
             ("%v", r#"["a", "b", 1]"#, "a%!(EXTRA string=b, int=1)"),
             ("%", "[]", "%!(NOVERB)"),
             ("100", "[]", "100"),
-            ("%v", "[123456789012345678901234567890]", "123456789012345678901234567890"),
+            (
+                "%v",
+                "[123456789012345678901234567890]",
+                "123456789012345678901234567890",
+            ),
         ] {
             let arguments = value(arguments);
             let arguments: Vec<Value> = arguments.as_array().expect("a list").iter().cloned().collect();

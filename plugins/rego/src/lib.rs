@@ -62,14 +62,18 @@ impl Plugin for Rego {
     fn configure(settings: Settings) -> Result<Self, SettingsErrors> {
         let mut errors = SettingsErrors::new();
         if settings.entrypoint.is_some() != settings.constraints.is_empty() {
-            let message = "name the rule that decides, `data.jobs.deny`, or write `constraints` for a template";
+            let message =
+                "name the rule that decides, `data.jobs.deny`, or write `constraints` for a template";
             errors.push(pointer!["entrypoint"], message);
         }
         let mut inventory = Vec::new();
         for (index, kind) in settings.inventory.iter().enumerate() {
             match kind.rsplit_once('/') {
                 Some((api_version, kind)) => inventory.push((api_version.to_owned(), kind.to_owned())),
-                None => errors.push(pointer!["inventory", index], "write version and kind, `v1/Service`"),
+                None => errors.push(
+                    pointer!["inventory", index],
+                    "write version and kind, `v1/Service`",
+                ),
             }
         }
         let (engine, rule) = match policy::compile(&settings) {
@@ -111,7 +115,9 @@ impl Plugin for Rego {
         }
         let (name, constraint) = self.constraint()?;
         if request.operation() == Operation::Delete && request.old_object_json().is_none() {
-            return Err(Error::other("the request deletes an object, and does not contain it"));
+            return Err(Error::other(
+                "the request deletes an object, and does not contain it",
+            ));
         }
         let found = self.evaluate(request, &constraint.parameters)?;
         verdict::of_constraint(name, constraint, &found)
@@ -144,7 +150,9 @@ impl Rego {
     /// The value of the rule that decides.
     fn evaluate(&self, request: &Request, parameters: &Value) -> Result<Value, Error> {
         let mut review = review::of(request)?;
-        if self.reads_namespace && let Some(namespace) = request.namespace() {
+        if self.reads_namespace
+            && let Some(namespace) = request.namespace()
+        {
             let found: Option<Value> =
                 cluster::get("v1", "Namespace", None, namespace).map_err(Error::other)?;
             let found = found.unwrap_or(Value::Null);
@@ -173,7 +181,13 @@ impl Rego {
         for (api_version, kind) in &self.inventory {
             for found in List::of(api_version, kind).objects::<Json>() {
                 let found = found.map_err(Error::other)?;
-                let text = |name: &str| found.pointer(name).and_then(Json::as_str).unwrap_or_default().to_owned();
+                let text = |name: &str| {
+                    found
+                        .pointer(name)
+                        .and_then(Json::as_str)
+                        .unwrap_or_default()
+                        .to_owned()
+                };
                 let (name, namespace) = (text("/metadata/name"), text("/metadata/namespace"));
                 let kinds = match namespace.as_str() {
                     "" => &mut wide,
@@ -182,7 +196,10 @@ impl Rego {
                 entry(entry(kinds, api_version), kind).insert(name, found);
             }
         }
-        Ok(object([("namespace", value(namespaced)), ("cluster", value(wide))]))
+        Ok(object([
+            ("namespace", value(namespaced)),
+            ("cluster", value(wide)),
+        ]))
     }
 }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use admittance_sdk::prelude::*;
-use regorus::unstable::{BUILTINS, Expr, Module, Ref, Rule, RuleHead};
 use regorus::Engine;
+use regorus::unstable::{BUILTINS, Expr, Module, Ref, Rule, RuleHead};
 
 use crate::{
     functions,
@@ -97,7 +97,9 @@ fn defined(modules: &[Ref<Module>]) -> BTreeSet<String> {
         for rule in &module.policy {
             let name = match &**rule {
                 Rule::Spec { head, .. } => match head {
-                    RuleHead::Compr { refr, .. } | RuleHead::Set { refr, .. } | RuleHead::Func { refr, .. } => refr,
+                    RuleHead::Compr { refr, .. }
+                    | RuleHead::Set { refr, .. }
+                    | RuleHead::Func { refr, .. } => refr,
                 },
                 Rule::Default { refr, .. } => refr,
             };
@@ -122,7 +124,9 @@ fn unknown_functions(module: &Module, defined: &BTreeSet<String>) -> Vec<String>
         .collect();
     let mut unknown = Vec::new();
     walk::expressions(module, &mut |expression| {
-        let Expr::Call { fcn, .. } = expression else { return };
+        let Expr::Call { fcn, .. } = expression else {
+            return;
+        };
         let name = fcn.span().text();
         let full = imports.iter().find_map(|(alias, path)| {
             let rest = name.strip_prefix(alias.as_str())?;

@@ -9,8 +9,8 @@
 
 use std::num::NonZeroU32;
 
-use regorus::{Engine, PolicyLengthConfig};
 use regorus::unstable::{AssignOp, BoolOp, Expr, Lexer, Literal, Module, Query, Ref, Source, TokenKind};
+use regorus::{Engine, PolicyLengthConfig};
 
 use crate::walk;
 
@@ -117,7 +117,11 @@ fn with_tokens_rewritten(path: &str, text: &str) -> Option<String> {
                 _ => {}
             }
         }
-        if symbol == "(" && is_new_line && open.last() == Some(&"{") && previous.is_some_and(|p| ends(p, before)) {
+        if symbol == "("
+            && is_new_line
+            && open.last() == Some(&"{")
+            && previous.is_some_and(|p| ends(p, before))
+        {
             insertions.push((token.start, "; ".to_owned()));
         }
         match symbol {
@@ -132,14 +136,18 @@ fn with_tokens_rewritten(path: &str, text: &str) -> Option<String> {
 
 /// Whether a token outside of brackets, first on its line, belongs to what is before it.
 fn continues(before: &str, symbol: &str) -> bool {
-    matches!(before, "=" | ":=" | "." | "else" | "contains" | "if" | "default") || matches!(symbol, "=" | ":=" | "if" | "contains")
+    matches!(before, "=" | ":=" | "." | "else" | "contains" | "if" | "default")
+        || matches!(symbol, "=" | ":=" | "if" | "contains")
 }
 
 /// Whether an expression can end with this token.
 fn ends(token: &Token, written: &str) -> bool {
     match token.kind {
         TokenKind::Symbol => matches!(written, ")" | "]" | "}"),
-        TokenKind::Ident => !matches!(written, "in" | "not" | "with" | "as" | "some" | "every" | "if" | "else"),
+        TokenKind::Ident => !matches!(
+            written,
+            "in" | "not" | "with" | "as" | "some" | "every" | "if" | "else"
+        ),
         _ => true,
     }
 }
@@ -217,7 +225,8 @@ impl Bindings<'_> {
         let name = format!("__bound_{}", self.count);
         self.insertions.push((at, format!("{name} := {written}; ")));
         let lines = self.text.get(from..to).unwrap_or_default().matches('\n').count();
-        self.replaced.push((from, to, format!("{name}{}", "\n".repeat(lines))));
+        self.replaced
+            .push((from, to, format!("{name}{}", "\n".repeat(lines))));
     }
 }
 
@@ -237,7 +246,9 @@ fn hoisted<'a>(expression: &'a Ref<Expr>, bound: &mut Vec<&'a Expr>) {
                 hoisted(value, bound);
             }
         }
-        Expr::BinExpr { lhs, rhs, .. } | Expr::BoolExpr { lhs, rhs, .. } | Expr::ArithExpr { lhs, rhs, .. } => {
+        Expr::BinExpr { lhs, rhs, .. }
+        | Expr::BoolExpr { lhs, rhs, .. }
+        | Expr::ArithExpr { lhs, rhs, .. } => {
             hoisted(lhs, bound);
             hoisted(rhs, bound);
         }

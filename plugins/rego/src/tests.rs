@@ -31,7 +31,9 @@ fn mistakes(settings: Json) -> Vec<(String, String)> {
         Ok(_) => Vec::new(),
         Err(errors) => {
             let errors = errors.iter();
-            errors.map(|error| (error.pointer().to_owned(), error.message().to_owned())).collect()
+            errors
+                .map(|error| (error.pointer().to_owned(), error.message().to_owned()))
+                .collect()
         }
     }
 }
@@ -55,12 +57,19 @@ fn an_entry_point_is_a_set_a_boolean_or_a_review() {
         ("data.pods.main", "web:1", None),
         ("data.pods.main", "db:1", Some("no")),
     ] {
-        let outcome = admitted(json!({"rego": PODS, "entrypoint": rule}), pod(image)).expect("there is a verdict");
+        let outcome =
+            admitted(json!({"rego": PODS, "entrypoint": rule}), pod(image)).expect("there is a verdict");
         assert_eq!(message(&outcome), denial, "{rule} {image}");
     }
-    let failure = admitted(json!({"rego": PODS, "entrypoint": "data.pods.number"}), pod("web:1"));
+    let failure = admitted(
+        json!({"rego": PODS, "entrypoint": "data.pods.number"}),
+        pod("web:1"),
+    );
     let failure = failure.expect_err("a number is no verdict").to_string();
-    assert!(failure.contains("data.pods.number is 3; an entry point is"), "{failure}");
+    assert!(
+        failure.contains("data.pods.number is 3; an entry point is"),
+        "{failure}"
+    );
 }
 
 fn template(rego: &str, constraints: Json) -> Json {
@@ -78,9 +87,16 @@ fn violations_have_the_name_of_the_constraint() {
     for (actions, denial, warnings) in [
         (json!(["deny"]), Some("[c] a\n[c] b"), vec![]),
         (json!(["warn"]), None, vec!["[c] a", "[c] b"]),
-        (json!(["deny", "warn"]), Some("[c] a\n[c] b"), vec!["[c] a", "[c] b"]),
+        (
+            json!(["deny", "warn"]),
+            Some("[c] a\n[c] b"),
+            vec!["[c] a", "[c] b"],
+        ),
     ] {
-        let settings = template(rego, json!({"c": {"parameters": {"labels": ["b", "a"]}, "actions": actions}}));
+        let settings = template(
+            rego,
+            json!({"c": {"parameters": {"labels": ["b", "a"]}, "actions": actions}}),
+        );
         let outcome = admitted(settings, pod("web:1")).expect("there is a verdict");
         assert_eq!(message(&outcome), denial);
         assert_eq!(outcome.warnings(), warnings);
@@ -93,7 +109,9 @@ fn a_deleted_object_is_the_object() {
         violation[{"msg": input.review.object.metadata.name}] { input.review.operation == "DELETE" }"#;
     let settings = template(rego, json!({"c": {"actions": ["deny"]}}));
     let plugin = testing::configure::<Rego>(settings).expect("the settings are right");
-    let outcome = testing::delete(pod("web:1")).admit(&plugin).expect("there is a verdict");
+    let outcome = testing::delete(pod("web:1"))
+        .admit(&plugin)
+        .expect("there is a verdict");
     assert_eq!(message(&outcome), Some("[c] web"));
 }
 
@@ -112,7 +130,8 @@ fn the_inventory_is_what_the_cluster_holds() {
         json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "db", "namespace": "shop"}, "spec": {"replicas": 1}}),
         json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}),
     ];
-    let outcome = testing::with_cluster(objects, || admitted(settings, pod("web:1"))).expect("there is a verdict");
+    let outcome =
+        testing::with_cluster(objects, || admitted(settings, pod("web:1"))).expect("there is a verdict");
     assert_eq!(message(&outcome), Some("[c] shop/web on n1"));
 }
 
@@ -135,7 +154,11 @@ fn a_function_with_arguments_of_a_wrong_type_is_undefined() {
 fn mistakes_have_their_place_and_line() {
     let constraints = json!({"c": {"actions": ["deny"]}});
     for (rego, place, expected) in [
-        ("package t\nviolation[{\"msg\": \"a\"}] {\n  input.x ==\n}\n", "/rego", "line 4: "),
+        (
+            "package t\nviolation[{\"msg\": \"a\"}] {\n  input.x ==\n}\n",
+            "/rego",
+            "line 4: ",
+        ),
         (
             "package t\nviolation[{\"msg\": \"a\"}] {\n  reverse_all(input.x)\n}\n",
             "/rego",
@@ -146,7 +169,11 @@ fn mistakes_have_their_place_and_line() {
             "/rego",
             "line 2: `external_data` asks a provider of Gatekeeper, and there is none here",
         ),
-        ("package t\ndeny[{\"msg\": \"a\"}] { true }\n", "/rego", "the template has no rule `violation`"),
+        (
+            "package t\ndeny[{\"msg\": \"a\"}] { true }\n",
+            "/rego",
+            "the template has no rule `violation`",
+        ),
     ] {
         let found = mistakes(template(rego, constraints.clone()));
         let [(pointer, message)] = found.as_slice() else {
@@ -159,5 +186,8 @@ fn mistakes_have_their_place_and_line() {
     let expected = "there is no rule data.pods.denny; name one, `data.pods.deny`";
     assert_eq!(found, [("/entrypoint".to_owned(), expected.to_owned())]);
     let found = mistakes(json!({"rego": PODS}));
-    assert_eq!(found.first().map(|(pointer, _)| pointer.as_str()), Some("/entrypoint"));
+    assert_eq!(
+        found.first().map(|(pointer, _)| pointer.as_str()),
+        Some("/entrypoint")
+    );
 }

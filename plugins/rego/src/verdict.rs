@@ -55,7 +55,9 @@ pub(crate) fn of_entry_point(rule: &str, found: &Value) -> Result<Response, Erro
     let is_allow = matches!(rule.rsplit('.').next(), Some("allow" | "allowed"));
     match found {
         Value::Bool(true) if is_allow => Ok(Response::allow()),
-        Value::Bool(false) | Value::Undefined if is_allow => Ok(Response::deny(format!("{rule} is not true"))),
+        Value::Bool(false) | Value::Undefined if is_allow => {
+            Ok(Response::deny(format!("{rule} is not true")))
+        }
         Value::Object(_) => of_review(rule, found),
         Value::Undefined => Err(Error::other(format!("{rule} is undefined"))),
         other => {

@@ -111,7 +111,9 @@ fn of_expression(expression: &Ref<Expr>, visit: &mut Visit<'_>) {
             of_expression(value, visit);
             of_query(query, visit);
         }
-        Expr::Call { params, .. } => params.iter().for_each(|parameter| of_expression(parameter, visit)),
+        Expr::Call { params, .. } => params
+            .iter()
+            .for_each(|parameter| of_expression(parameter, visit)),
         Expr::UnaryExpr { expr, .. } => of_expression(expr, visit),
         Expr::RefDot { refr, .. } => of_expression(refr, visit),
         Expr::RefBrack { refr, index, .. } => {

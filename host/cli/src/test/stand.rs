@@ -113,7 +113,10 @@ fn of_template(
     kinds: &[ClusterKind],
 ) -> crate::Result<Vec<ChainDefinition>> {
     let gvks = kinds.iter().map(|kind| {
-        let (group, version) = kind.api_version().rsplit_once('/').unwrap_or(("", kind.api_version()));
+        let (group, version) = kind
+            .api_version()
+            .rsplit_once('/')
+            .unwrap_or(("", kind.api_version()));
         json!({"group": group, "version": version, "kind": kind.kind()})
     });
     let sync = json!({

@@ -47,14 +47,26 @@ enum Violations {
 /// The suites at this path: the file itself, or those in the directory and the directories in it.
 pub(super) fn find(path: &Path) -> Result<Vec<PathBuf>, String> {
     if !path.is_dir() {
-        return Ok(if is_suite(path) { vec![path.to_owned()] } else { Vec::new() });
+        return Ok(if is_suite(path) {
+            vec![path.to_owned()]
+        } else {
+            Vec::new()
+        });
     }
     let listed = fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let mut entries: Vec<PathBuf> = listed.map_err(files::at(path))?.iter().map(fs::DirEntry::path).collect();
+    let mut entries: Vec<PathBuf> = listed
+        .map_err(files::at(path))?
+        .iter()
+        .map(fs::DirEntry::path)
+        .collect();
     entries.sort();
     let mut suites = Vec::new();
     for entry in entries {
-        let name = entry.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = entry
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         let is_link = entry.is_symlink();
         if !name.starts_with('.') && !(is_link && entry.is_dir()) {
             suites.extend(find(&entry)?);
@@ -65,7 +77,9 @@ pub(super) fn find(path: &Path) -> Result<Vec<PathBuf>, String> {
 
 /// Whether a file is likely a suite; a mistake in it is found when it is read.
 fn is_suite(path: &Path) -> bool {
-    let is_yaml = path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
+    let is_yaml = path
+        .extension()
+        .is_some_and(|extension| extension == "yaml" || extension == "yml");
     is_yaml
         && fs::read_to_string(path).is_ok_and(|text| {
             let mut lines = text.lines().map(str::trim);
@@ -106,7 +120,10 @@ pub(super) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Case>
     let fix = "list the tests, each with `name`, `template`, `constraint` and `cases`";
     let tests = fields.get_required("tests", fix, Node::list, mistakes);
     fields.finish(mistakes);
-    let tests: Vec<Test> = tests?.iter().filter_map(|test| read_test(test, mistakes)).collect();
+    let tests: Vec<Test> = tests?
+        .iter()
+        .filter_map(|test| read_test(test, mistakes))
+        .collect();
     if skip {
         return Some(Vec::new());
     }
@@ -117,7 +134,11 @@ pub(super) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Case>
             let cluster = match Manifests::new(case.inventory) {
                 Ok(cluster) => cluster,
                 Err(error) => {
-                    root.wrong(format!("{}: {error}", case.name), "correct its `inventory`", mistakes);
+                    root.wrong(
+                        format!("{}: {error}", case.name),
+                        "correct its `inventory`",
+                        mistakes,
+                    );
                     continue;
                 }
             };
@@ -148,9 +169,9 @@ fn grouped(tests: &[Test]) -> Vec<Hooks> {
     for test in tests {
         let fits = |(template, members): &(&Path, Vec<&Test>)| {
             *template == test.template
-                && members
-                    .iter()
-                    .all(|member| member.constrains != test.constrains || member.constraint == test.constraint)
+                && members.iter().all(|member| {
+                    member.constrains != test.constrains || member.constraint == test.constraint
+                })
         };
         let index = match groups.iter().position(fits) {
             Some(index) => index,
@@ -164,15 +185,24 @@ fn grouped(tests: &[Test]) -> Vec<Hooks> {
         }
         of_tests.push(index);
     }
-    let hooks: Vec<Hooks> = groups.iter().map(|(template, members)| hooks(template, members)).collect();
-    of_tests.into_iter().filter_map(|index| hooks.get(index).cloned()).collect()
+    let hooks: Vec<Hooks> = groups
+        .iter()
+        .map(|(template, members)| hooks(template, members))
+        .collect();
+    of_tests
+        .into_iter()
+        .filter_map(|index| hooks.get(index).cloned())
+        .collect()
 }
 
 fn hooks(template: &Path, members: &[&Test]) -> Hooks {
     let mut constraints: Vec<PathBuf> = members.iter().map(|test| test.constraint.clone()).collect();
     constraints.sort();
     constraints.dedup();
-    let objects = members.iter().flat_map(|test| &test.cases).flat_map(|case| &case.inventory);
+    let objects = members
+        .iter()
+        .flat_map(|test| &test.cases)
+        .flat_map(|case| &case.inventory);
     let mut kinds: Vec<ClusterKind> = objects
         .filter_map(|object| {
             let text = |name: &str| object.get(name)?.as_str();
@@ -198,13 +228,21 @@ fn read_test(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Test> {
     let why = "expansion templates are not supported";
     fields.refuse("expansion", why, "remove it", mistakes);
     let why = "a test of an invalid template is not supported";
-    fields.refuse("invalid", why, "check the template with `admittance check`", mistakes);
+    fields.refuse(
+        "invalid",
+        why,
+        "check the template with `admittance check`",
+        mistakes,
+    );
     let cases = fields.get("cases", Vec::new(), Node::list, mistakes);
     fields.finish(mistakes);
     if skip {
         return None;
     }
-    let cases = cases.iter().filter_map(|case| read_case(case, mistakes)).collect();
+    let cases = cases
+        .iter()
+        .filter_map(|case| read_case(case, mistakes))
+        .collect();
     let path = path?;
     let object = document::read_one(&path, mistakes)?.root().json();
     let constrains = object.pointer("/metadata/name").and_then(Value::as_str);
@@ -234,7 +272,10 @@ fn read_case(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<SuiteCase> {
     let mut inventory = Vec::new();
     for file in fields.get("inventory", Vec::new(), Node::list, mistakes) {
         if let Some(path) = file.file(mistakes) {
-            inventory.extend(file.accept(request_file::manifests(&[path]), mistakes).unwrap_or_default());
+            inventory.extend(
+                file.accept(request_file::manifests(&[path]), mistakes)
+                    .unwrap_or_default(),
+            );
         }
     }
     let assertions = assertions(&mut fields, mistakes);
@@ -258,12 +299,44 @@ fn assertions(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Vec<Assertion
             continue;
         };
         let violations = fields.get("violations", Violations::Some, read_violations, mistakes);
-        let read = readers::parse_with(|text: &str| Regex::new(text));
-        let message = fields.get_optional("message", read, mistakes);
+        let message = fields.get_optional("message", readers::parse_with(pattern), mistakes);
         fields.finish(mistakes);
         assertions.push(Assertion { violations, message });
     }
     assertions
+}
+
+/// A pattern of Go, in which a `{` that begins no repetition is that character.
+fn pattern(text: &str) -> Result<Regex, String> {
+    let mut escaped = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('{') {
+        let (before, from) = rest.split_at(at);
+        escaped.push_str(before);
+        let inner = from
+            .split_once('}')
+            .map_or("", |(inner, _)| inner)
+            .trim_start_matches('{');
+        let is_number = |part: &str| part.chars().all(|c| c.is_ascii_digit());
+        let (least, most) = inner.split_once(',').unwrap_or((inner, ""));
+        let is_repetition = !least.is_empty() && is_number(least) && is_number(most);
+        let is_class = before.ends_with("\\p") || before.ends_with("\\P") || before.ends_with("\\x");
+        let is_escaped = before.ends_with('\\');
+        if !is_repetition && !is_class && !is_escaped {
+            escaped.push('\\');
+        }
+        escaped.push('{');
+        rest = from.get(1..).unwrap_or_default();
+    }
+    escaped.push_str(rest);
+    Regex::new(&escaped).map_err(|error| {
+        let error = error.to_string();
+        let why = error.lines().last().unwrap_or_default();
+        format!(
+            "{text:?} is not a valid regular expression: {}",
+            why.trim_start_matches("error: ")
+        )
+    })
 }
 
 fn read_violations(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Violations> {
@@ -279,7 +352,11 @@ fn read_violations(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Violation
         Value::String(text) if text == "no" => return Some(Violations::None),
         _ => {}
     }
-    node.wrong("it is no number of violations", "write yes, no, or how many", mistakes);
+    node.wrong(
+        "it is no number of violations",
+        "write yes, no, or how many",
+        mistakes,
+    );
     None
 }
 
@@ -304,7 +381,9 @@ fn completed(mut review: Value) -> Result<Value, String> {
     let request = review.get_mut("request").and_then(Value::as_object_mut);
     let request = request.ok_or("the AdmissionReview has no request")?;
     let described = |request: &Map<String, Value>| {
-        let object = ["object", "oldObject"].iter().find_map(|name| request.get(*name).filter(|o| o.is_object()));
+        let object = ["object", "oldObject"]
+            .iter()
+            .find_map(|name| request.get(*name).filter(|o| o.is_object()));
         object.cloned().and_then(Object::from_value)
     };
     if let Some(object) = described(request) {
@@ -315,8 +394,13 @@ fn completed(mut review: Value) -> Result<Value, String> {
         };
         let of_object = request_file::from_object(object, &arguments);
         let (kind, resource) = (&of_object.kind, &of_object.resource);
-        let mut given = |name: &str, value: Value| drop(request.entry(name).or_insert(value));
-        given("kind", json!({"group": kind.group, "version": kind.version, "kind": kind.kind}));
+        let mut given = |name: &str, value: Value| {
+            request.entry(name).or_insert(value);
+        };
+        given(
+            "kind",
+            json!({"group": kind.group, "version": kind.version, "kind": kind.kind}),
+        );
         given(
             "resource",
             json!({"group": resource.group, "version": resource.version, "resource": resource.resource}),
@@ -326,7 +410,9 @@ fn completed(mut review: Value) -> Result<Value, String> {
             given("namespace", namespace.clone().into());
         }
     }
-    let mut given = |name: &str, value: Value| drop(request.entry(name).or_insert(value));
+    let mut given = |name: &str, value: Value| {
+        request.entry(name).or_insert(value);
+    };
     given("uid", "suite".into());
     given("operation", "CREATE".into());
     given("userInfo", json!({}));
@@ -355,15 +441,25 @@ pub(super) fn judge(constraint: &str, assertions: &[Assertion], outcome: &Outcom
     }
     // Those of a constraint that only warns.
     if messages.is_empty() {
-        let warnings = outcome.warnings.iter().filter(|warning| warning.starts_with(&prefix));
+        let warnings = outcome
+            .warnings
+            .iter()
+            .filter(|warning| warning.starts_with(&prefix));
         messages.extend(warnings.filter_map(|warning| Some(warning.strip_prefix(&prefix)?.to_owned())));
     }
-    assertions.iter().filter_map(|assertion| assertion.unmet(&messages)).collect()
+    assertions
+        .iter()
+        .filter_map(|assertion| assertion.unmet(&messages))
+        .collect()
 }
 
 impl Assertion {
     fn unmet(&self, messages: &[String]) -> Option<Failure> {
-        let counts = |message: &&String| self.message.as_ref().is_none_or(|pattern| pattern.is_match(message));
+        let counts = |message: &&String| {
+            self.message
+                .as_ref()
+                .is_none_or(|pattern| pattern.is_match(message))
+        };
         let found = messages.iter().filter(counts).count();
         let (is_met, expected) = match self.violations {
             Violations::Some => (found > 0, "at least one".to_owned()),
@@ -385,5 +481,27 @@ impl Assertion {
             "violations",
             format!("expected {expected}{of}, and there are {found}{all}"),
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_brace_is_itself_where_it_repeats_nothing() {
+        for (text, sample, expected) in [
+            (r#"missing: {"a"}"#, r#"missing: {"a"}"#, true),
+            ("a{2}", "aa", true),
+            ("a{2,3}b", "aab", true),
+            ("^a{2,}$", "a", false),
+            (r"\{a", "{a", true),
+            (r"\p{Lu}", "A", true),
+            ("{", "{", true),
+        ] {
+            assert_eq!(pattern(text).unwrap().is_match(sample), expected, "{text}");
+        }
+        let error = pattern("a(").unwrap_err();
+        assert_eq!(error, "\"a(\" is not a valid regular expression: unclosed group");
     }
 }

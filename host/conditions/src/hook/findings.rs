@@ -98,7 +98,9 @@ impl PolicyHook {
         if self.binding.failure_policy == FailurePolicy::Ignore {
             objections.retain(|objection| !objection.failed);
         }
-        let messages = objections.iter().map(|objection| format!("[{constraint}] {}", objection.message));
+        let messages = objections
+            .iter()
+            .map(|objection| format!("[{constraint}] {}", objection.message));
         let messages: Vec<String> = messages.collect();
         if messages.is_empty() {
             return;

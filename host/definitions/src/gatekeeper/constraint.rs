@@ -65,7 +65,10 @@ pub(crate) struct ConstraintDocument {
 pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ConstraintDocument> {
     let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "status"]);
-    let kind = fields.optional("kind").and_then(|kind| kind.text(mistakes)).map(str::to_owned);
+    let kind = fields
+        .optional("kind")
+        .and_then(|kind| kind.text(mistakes))
+        .map(str::to_owned);
     let name = fields.get_required("metadata", "write `metadata: { name: ... }`", read_name, mistakes);
     let spec = fields.get_optional("spec", Node::object, mistakes);
     fields.finish(mistakes);
@@ -87,19 +90,28 @@ pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Constrain
 
 impl ConstraintDocument {
     fn read_spec(&mut self, mut spec: Fields<'_>, mistakes: &mut Mistakes) {
-        let read = |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of("enforcement action", &ACTIONS, mistakes);
+        let read =
+            |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of("enforcement action", &ACTIONS, mistakes);
         self.enforcement = spec.get("enforcementAction", Enforcement::Deny, read, mistakes);
         if let Some(node) = spec.optional("scopedEnforcementActions") {
             let entries = node.list(mistakes).unwrap_or_default();
-            self.scoped = entries.iter().filter_map(|entry| read_scoped(entry, mistakes)).collect();
+            self.scoped = entries
+                .iter()
+                .filter_map(|entry| read_scoped(entry, mistakes))
+                .collect();
             if self.enforcement != Enforcement::Scoped {
                 let fix = "write `enforcementAction: scoped`, or remove it";
-                node.wrong("it has an effect only with `enforcementAction: scoped`", fix, mistakes);
+                node.wrong(
+                    "it has an effect only with `enforcementAction: scoped`",
+                    fix,
+                    mistakes,
+                );
             }
         } else if self.enforcement == Enforcement::Scoped {
             let fix = "list what is done where: `scopedEnforcementActions: [ { action: deny, enforcementPoints: [ { name: \
                        \"*\" } ] } ]`";
-            spec.node().wrong("`scopedEnforcementActions` is missing", fix, mistakes);
+            spec.node()
+                .wrong("`scopedEnforcementActions` is missing", fix, mistakes);
         }
         self.matching = spec.get_or_default("match", matching::read, mistakes);
         self.parameters = spec.optional("parameters").map(|node| Located::new(&node));
@@ -141,7 +153,10 @@ impl ConstraintDocument {
         mistakes.push(Mistake {
             location: self.source.clone(),
             path: "kind".to_owned(),
-            message: format!("there is no ConstraintTemplate for constraints of kind {}", quoted(&self.kind)),
+            message: format!(
+                "there is no ConstraintTemplate for constraints of kind {}",
+                quoted(&self.kind)
+            ),
             fix: "add its document, or correct the kind".to_owned(),
         });
     }
@@ -150,17 +165,24 @@ impl ConstraintDocument {
 fn read_scoped(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<(Enforcement, Vec<Point>)> {
     let mut fields = node.object(mistakes)?;
     let read = |node: &Node<'_>, mistakes: &mut Mistakes| {
-        let actions: Vec<_> = ACTIONS.into_iter().filter(|(name, _)| *name != "scoped").collect();
+        let actions: Vec<_> = ACTIONS
+            .into_iter()
+            .filter(|(name, _)| *name != "scoped")
+            .collect();
         node.one_of("enforcement action", &actions, mistakes)
     };
     let action = fields.get_required("action", "write deny, warn or dryrun", read, mistakes);
     let mut points = Vec::new();
     let fix = "list where: `enforcementPoints: [ { name: validation.gatekeeper.sh } ]`";
-    for point in fields.get_required("enforcementPoints", fix, Node::list, mistakes).unwrap_or_default() {
+    for point in fields
+        .get_required("enforcementPoints", fix, Node::list, mistakes)
+        .unwrap_or_default()
+    {
         let Some(mut fields) = point.object(mistakes) else {
             continue;
         };
-        let read = |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of("enforcement point", &POINTS, mistakes);
+        let read =
+            |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of("enforcement point", &POINTS, mistakes);
         points.extend(fields.get_required("name", "write validation.gatekeeper.sh or `*`", read, mistakes));
         fields.finish(mistakes);
     }

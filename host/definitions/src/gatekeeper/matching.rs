@@ -61,9 +61,18 @@ pub(super) fn read(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Match> {
         kinds: fields.get_or_default("kinds", readers::list_of(read_kinds), mistakes),
         scope: fields.get_or_default("scope", Node::word, mistakes),
         namespaces: fields.get_or_default("namespaces", readers::list_of(read_glob), mistakes),
-        excluded_namespaces: fields.get_or_default("excludedNamespaces", readers::list_of(read_glob), mistakes),
+        excluded_namespaces: fields.get_or_default(
+            "excludedNamespaces",
+            readers::list_of(read_glob),
+            mistakes,
+        ),
         labels: selectors::labels_of(&mut fields, "labelSelector", Syntax::Kubernetes, mistakes),
-        namespace_labels: selectors::labels_of(&mut fields, "namespaceSelector", Syntax::Kubernetes, mistakes),
+        namespace_labels: selectors::labels_of(
+            &mut fields,
+            "namespaceSelector",
+            Syntax::Kubernetes,
+            mistakes,
+        ),
         name: fields.get_optional("name", read_glob, mistakes),
     };
     // Only objects that are sent come here; none is generated from another.
@@ -105,7 +114,9 @@ fn read_glob(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
 impl Match {
     /// The requests of these operations.
     pub(super) fn rules(&self, operations: &[Operation]) -> Vec<Rule> {
-        let resources = RESOURCES.iter().filter_map(|resource| ResourcePattern::parse(resource).ok());
+        let resources = RESOURCES
+            .iter()
+            .filter_map(|resource| ResourcePattern::parse(resource).ok());
         let rule = Rule {
             operations: Matcher::Only(operations.to_vec()),
             resources: resources.collect(),

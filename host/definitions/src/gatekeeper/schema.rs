@@ -119,8 +119,11 @@ impl Checked<'_> {
             expected => found == expected,
         };
         if !fits {
-            let message = format!("the template's schema asks for a value of type {expected}, and this is of type {found}");
-            self.mistakes.push(value.mistake(message, format!("write a value of type {expected}")));
+            let message = format!(
+                "the template's schema asks for a value of type {expected}, and this is of type {found}"
+            );
+            self.mistakes
+                .push(value.mistake(message, format!("write a value of type {expected}")));
         }
         fits
     }
@@ -132,7 +135,8 @@ impl Checked<'_> {
         {
             let allowed: Vec<String> = allowed.iter().map(Json::to_string).collect();
             let message = format!("{json} is not among the values of the template's schema");
-            self.mistakes.push(value.mistake(message, format!("write one of {}", allowed.join(", "))));
+            self.mistakes
+                .push(value.mistake(message, format!("write one of {}", allowed.join(", "))));
         }
         let size = match &json {
             Json::Number(number) => number.as_f64(),
@@ -160,19 +164,25 @@ impl Checked<'_> {
             };
             if (is_least && found < limit) || (!is_least && found > limit) {
                 let message = format!("the template's schema has {name} {limit}, and this is {found}");
-                self.mistakes.push(value.mistake(message, format!("keep to {name}")));
+                self.mistakes
+                    .push(value.mistake(message, format!("keep to {name}")));
             }
         }
     }
 
     fn object(&mut self, value: &Located, fields: &[(String, Located)], schema: &Json) -> Json {
         let none = Map::new();
-        let properties = schema.get("properties").and_then(Json::as_object).unwrap_or(&none);
+        let properties = schema
+            .get("properties")
+            .and_then(Json::as_object)
+            .unwrap_or(&none);
         let others = schema.get("additionalProperties");
         let keeps_others = flag(schema, "x-kubernetes-preserve-unknown-fields") || others.is_some();
         let mut result = Map::new();
         for (name, field) in fields {
-            let known = properties.get(name).or(others.filter(|others| others.is_object()));
+            let known = properties
+                .get(name)
+                .or(others.filter(|others| others.is_object()));
             match known {
                 Some(schema) => drop(result.insert(name.clone(), self.check(field, schema))),
                 None => {
@@ -192,7 +202,11 @@ impl Checked<'_> {
                 result.insert(name.clone(), default.clone());
             }
         }
-        let required = schema.get("required").and_then(Json::as_array).into_iter().flatten();
+        let required = schema
+            .get("required")
+            .and_then(Json::as_array)
+            .into_iter()
+            .flatten();
         for name in required.filter_map(Json::as_str) {
             if !result.contains_key(name) {
                 let message = format!("the template's schema requires the field {}", quoted(name));

@@ -22,7 +22,12 @@ pub(crate) struct Sync {
 pub(crate) fn read_config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Sync> {
     let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "kind", "status"]);
-    let mut metadata = fields.get_required("metadata", "write `metadata: { name: config }`", Node::object, mistakes)?;
+    let mut metadata = fields.get_required(
+        "metadata",
+        "write `metadata: { name: config }`",
+        Node::object,
+        mistakes,
+    )?;
     metadata.ignore(&["name", "namespace"]);
     metadata.ignore(&KEPT_METADATA);
     metadata.finish(mistakes);
@@ -37,7 +42,8 @@ pub(crate) fn read_config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Sy
             inner.finish(mistakes);
         }
         for entry in spec.get("match", Vec::new(), Node::list, mistakes) {
-            sync.excluded_namespaces.extend(read_exclusion(&entry, mistakes).unwrap_or_default());
+            sync.excluded_namespaces
+                .extend(read_exclusion(&entry, mistakes).unwrap_or_default());
         }
         // Traces and readiness are Gatekeeper's own.
         spec.ignore(&["validation", "readiness"]);
@@ -71,7 +77,11 @@ pub(crate) fn read_sync_set(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<
 
 fn read_kind(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ClusterKind> {
     let mut fields = node.object(mistakes)?;
-    let group = fields.get_or_default("group", |node, mistakes| node.string(mistakes).map(str::to_owned), mistakes);
+    let group = fields.get_or_default(
+        "group",
+        |node, mistakes| node.string(mistakes).map(str::to_owned),
+        mistakes,
+    );
     let version = fields.get_required("version", "write the version, `v1`", readers::text, mistakes);
     let kind = fields.get_required("kind", "write the kind, `Ingress`", readers::text, mistakes);
     fields.finish(mistakes);
@@ -88,6 +98,8 @@ fn read_exclusion(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<String
     let namespaces = fields.get_or_default("excludedNamespaces", Node::strings, mistakes);
     let processes = fields.get_or_default("processes", Node::strings, mistakes);
     fields.finish(mistakes);
-    let is_for_admission = processes.iter().any(|process| matches!(process.as_str(), "*" | "webhook"));
+    let is_for_admission = processes
+        .iter()
+        .any(|process| matches!(process.as_str(), "*" | "webhook"));
     Some(if is_for_admission { namespaces } else { Vec::new() })
 }

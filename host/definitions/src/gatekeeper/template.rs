@@ -8,11 +8,7 @@ use admittance_admission::{
 use admittance_conditions::{Action, Binding, ConstraintBinding, Policy};
 use serde_json::{Map, Value as Json, json};
 
-use super::{
-    constraint::ConstraintDocument,
-    schema::Checked,
-    sync::Sync,
-};
+use super::{constraint::ConstraintDocument, schema::Checked, sync::Sync};
 use crate::{
     Location, Mistake, cel,
     document::{Fields, Mistakes, Node, quoted, readers},
@@ -73,7 +69,11 @@ pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<TemplateD
     spec.finish(mistakes);
     let (name, (kind, schema), (engine, operations)) = (name?, crd?, target?);
     if kind.to_lowercase() != name {
-        let message = format!("the template {} is for constraints of kind {}", quoted(&name), quoted(&kind));
+        let message = format!(
+            "the template {} is for constraints of kind {}",
+            quoted(&name),
+            quoted(&kind)
+        );
         let fix = format!("call it `{}`", kind.to_lowercase());
         root.wrong(message, fix, mistakes);
     }
@@ -90,7 +90,12 @@ pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<TemplateD
 /// The kind, and the schema of the parameters.
 fn read_crd(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<(String, Option<Json>)> {
     let mut fields = node.object(mistakes)?;
-    let spec = fields.get_required("spec", "write `spec: { names: { kind: ... } }`", Node::object, mistakes);
+    let spec = fields.get_required(
+        "spec",
+        "write `spec: { names: { kind: ... } }`",
+        Node::object,
+        mistakes,
+    );
     fields.finish(mistakes);
     let mut spec = spec?;
     let names = spec.get_required("names", "write `names: { kind: ... }`", Node::object, mistakes);
@@ -102,7 +107,12 @@ fn read_crd(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<(String, Option<
     }
     spec.finish(mistakes);
     let mut names = names?;
-    let kind = names.get_required("kind", "name the kind, `K8sRequiredLabels`", readers::text, mistakes);
+    let kind = names.get_required(
+        "kind",
+        "name the kind, `K8sRequiredLabels`",
+        readers::text,
+        mistakes,
+    );
     names.ignore(&["shortNames"]);
     names.finish(mistakes);
     Some((kind?, schema))
@@ -116,7 +126,12 @@ fn read_targets(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<(Engine, Vec
     };
     let mut fields = target.object(mistakes)?;
     let read = |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of("target", &[(TARGET, ())], mistakes);
-    fields.get_required("target", "write `target: admission.k8s.gatekeeper.sh`", read, mistakes);
+    fields.get_required(
+        "target",
+        "write `target: admission.k8s.gatekeeper.sh`",
+        read,
+        mistakes,
+    );
     let operations = fields.get(
         "operations",
         vec![Operation::Create, Operation::Update],
@@ -217,11 +232,13 @@ impl TemplateDocument {
             mistakes,
             warnings: Vec::new(),
         };
-        let parameters = constraints.iter().map(|constraint| match (&constraint.parameters, &self.schema) {
-            (Some(parameters), Some(schema)) => checked.check(parameters, schema),
-            (Some(parameters), None) => parameters.json(),
-            (None, _) => Json::Object(Map::new()),
-        });
+        let parameters = constraints
+            .iter()
+            .map(|constraint| match (&constraint.parameters, &self.schema) {
+                (Some(parameters), Some(schema)) => checked.check(parameters, schema),
+                (Some(parameters), None) => parameters.json(),
+                (None, _) => Json::Object(Map::new()),
+            });
         let parameters: Vec<Json> = parameters.collect();
         let mut warnings = checked.warnings;
         let constrained: Vec<_> = constraints.into_iter().zip(parameters).collect();
@@ -241,7 +258,10 @@ impl TemplateDocument {
             warnings.push(Mistake {
                 location: self.source.clone(),
                 path: String::new(),
-                message: format!("the template {} reads data.inventory, which is empty", quoted(&self.name)),
+                message: format!(
+                    "the template {} reads data.inventory, which is empty",
+                    quoted(&self.name)
+                ),
                 fix: "name the kinds that it reads in a SyncSet or Config of Gatekeeper".to_owned(),
             });
         }
@@ -252,7 +272,9 @@ impl TemplateDocument {
                     spec.failure_policy = *failure_policy;
                     cel(constraint, parameters, policy, *failure_policy)
                 }
-                (Engine::Rego(_), plugin) => HookDefinition::Plugin(of_constraint(plugin.as_ref()?, constraint)),
+                (Engine::Rego(_), plugin) => {
+                    HookDefinition::Plugin(of_constraint(plugin.as_ref()?, constraint))
+                }
             };
             Some(StageDefinition {
                 spec,
@@ -299,7 +321,9 @@ impl TemplateDocument {
 
 impl Rego {
     fn mentions(&self, word: &str) -> bool {
-        std::iter::once(&self.text).chain(&self.libs).any(|text| text.contains(word))
+        std::iter::once(&self.text)
+            .chain(&self.libs)
+            .any(|text| text.contains(word))
     }
 
     /// The plugin of all stages of a template. They have the same settings, so that it is configured once.
@@ -309,7 +333,10 @@ impl Rego {
             // What a dry run would deny is noted by a stage in mode `Audit`.
             let actions: Vec<&str> = match actions.as_slice() {
                 [] => vec!["deny"],
-                actions => actions.iter().map(|action| if *action == Action::Warn { "warn" } else { "deny" }).collect(),
+                actions => actions
+                    .iter()
+                    .map(|action| if *action == Action::Warn { "warn" } else { "deny" })
+                    .collect(),
             };
             let settings = json!({"parameters": parameters, "actions": actions});
             (constraint.name.clone(), settings)

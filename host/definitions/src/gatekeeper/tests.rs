@@ -1,4 +1,6 @@
-use admittance_admission::{ClusterKind, FailurePolicy, Matcher, Mode, ModuleReference, Operation, Phase, Scope};
+use admittance_admission::{
+    ClusterKind, FailurePolicy, Matcher, Mode, ModuleReference, Operation, Phase, Scope,
+};
 use admittance_conditions::Action;
 use serde_json::json;
 
@@ -82,7 +84,10 @@ spec:
     let text = format!(
         "{REGO}{}{}{sync}",
         constraint("b", spec),
-        constraint("a", "{ enforcementAction: dryrun, parameters: { most: 1, unit: memory } }")
+        constraint(
+            "a",
+            "{ enforcementAction: dryrun, parameters: { most: 1, unit: memory } }"
+        )
     );
     let chain = one(&text);
     assert_eq!((chain.name.as_str(), chain.phase), ("limits", Phase::Validating));
@@ -96,17 +101,29 @@ spec:
         panic!("{b:?}")
     };
     assert_eq!(workloads.api_groups, Matcher::Only(vec!["apps".into()]));
-    assert_eq!(workloads.kinds, Matcher::Only(vec!["Deployment".into(), "StatefulSet".into()]));
+    assert_eq!(
+        workloads.kinds,
+        Matcher::Only(vec!["Deployment".into(), "StatefulSet".into()])
+    );
     assert_eq!((&pods.api_groups, pods.scope), (&Matcher::Any, Scope::Namespaced));
-    assert_eq!(pods.operations, Matcher::Only(vec![Operation::Create, Operation::Update]));
+    assert_eq!(
+        pods.operations,
+        Matcher::Only(vec![Operation::Create, Operation::Update])
+    );
     assert_eq!(b.spec.object_selector.to_string(), "a in (b)");
     assert!(b.spec.namespace_selector.is_some());
     let conditions = b.spec.match_conditions.expressions();
     let [("excludedNamespaces", excluded), ("name", name)] = conditions.as_slice() else {
         panic!("{conditions:?}")
     };
-    assert!(excluded.contains("startsWith('kube-')") && excluded.contains("== 'system'"), "{excluded}");
-    assert!(!excluded.contains("shop") && name.ends_with(".endsWith('-web')"), "{excluded} {name}");
+    assert!(
+        excluded.contains("startsWith('kube-')") && excluded.contains("== 'system'"),
+        "{excluded}"
+    );
+    assert!(
+        !excluded.contains("shop") && name.ends_with(".endsWith('-web')"),
+        "{excluded} {name}"
+    );
 
     let (of_a, of_b) = (plugin(a), plugin(b));
     assert_eq!(of_b.source, ModuleReference::stock("rego"));
@@ -118,10 +135,16 @@ spec:
             "b": {"parameters": {"most": 3, "unit": "cpu", "others": {"x": true}, "any": "1"}, "actions": ["deny"]},
         })
     );
-    assert_eq!((&of_b.settings["version"], &of_b.settings["libs"]), (&json!("v0"), &json!(["package lib.a"])));
+    assert_eq!(
+        (&of_b.settings["version"], &of_b.settings["libs"]),
+        (&json!("v0"), &json!(["package lib.a"]))
+    );
     // Of the kinds that are kept, the one that the policy names.
     assert_eq!(of_b.settings["inventory"], json!(["v1/Node"]));
-    let kinds = [ClusterKind::new("v1", "Namespace"), ClusterKind::new("v1", "Node")];
+    let kinds = [
+        ClusterKind::new("v1", "Namespace"),
+        ClusterKind::new("v1", "Node"),
+    ];
     assert_eq!(of_b.allow.cluster, kinds.into());
     assert_eq!(of_b.allow.environment["CONSTRAINT"], "b");
 }
@@ -129,13 +152,29 @@ spec:
 #[test]
 fn actions_are_for_the_point_of_admission() {
     let scoped = |entries: &str| {
-        format!("{{ parameters: {{ most: 1 }}, enforcementAction: scoped, scopedEnforcementActions: [{entries}] }}")
+        format!(
+            "{{ parameters: {{ most: 1 }}, enforcementAction: scoped, scopedEnforcementActions: [{entries}] }}"
+        )
     };
-    let at = |action: &str, point: &str| format!("{{ action: {action}, enforcementPoints: [ {{ name: {point} }} ] }}");
+    let at = |action: &str, point: &str| {
+        format!("{{ action: {action}, enforcementPoints: [ {{ name: {point} }} ] }}")
+    };
     for (spec, mode, actions) in [
-        ("{ parameters: { most: 1 } }".to_owned(), Some(Mode::Enforce), json!(["deny"])),
-        ("{ enforcementAction: warn, parameters: { most: 1 } }".to_owned(), Some(Mode::Enforce), json!(["warn"])),
-        (scoped(&at("deny", "validation.gatekeeper.sh")), Some(Mode::Enforce), json!(["deny"])),
+        (
+            "{ parameters: { most: 1 } }".to_owned(),
+            Some(Mode::Enforce),
+            json!(["deny"]),
+        ),
+        (
+            "{ enforcementAction: warn, parameters: { most: 1 } }".to_owned(),
+            Some(Mode::Enforce),
+            json!(["warn"]),
+        ),
+        (
+            scoped(&at("deny", "validation.gatekeeper.sh")),
+            Some(Mode::Enforce),
+            json!(["deny"]),
+        ),
         (
             scoped(&format!("{}, {}", at("warn", "'*'"), at("deny", "'*'"))),
             Some(Mode::Enforce),
@@ -148,7 +187,11 @@ fn actions_are_for_the_point_of_admission() {
         let chain = one(&format!("{REGO}{}", constraint("a", &spec)));
         assert_eq!(chain.stages.first().map(|stage| stage.spec.mode), mode, "{spec}");
         if let Some(stage) = chain.stages.first() {
-            assert_eq!(plugin(stage).settings["constraints"]["a"]["actions"], actions, "{spec}");
+            assert_eq!(
+                plugin(stage).settings["constraints"]["a"]["actions"],
+                actions,
+                "{spec}"
+            );
         }
     }
 }
@@ -172,19 +215,28 @@ spec:
             variables: [ { name: most, expression: variables.params.most } ]
             validations: [ { expression: "variables.anyObject.spec.replicas <= variables.most", message: too many } ]
 "#;
-    let text = format!("{text}{}", constraint("a", "{ enforcementAction: warn, parameters: { most: 2 } }"));
+    let text = format!(
+        "{text}{}",
+        constraint("a", "{ enforcementAction: warn, parameters: { most: 2 } }")
+    );
     let chain = one(&text);
     let [stage] = chain.stages.as_slice() else {
         panic!("{chain:?}")
     };
     assert_eq!(stage.spec.failure_policy, FailurePolicy::Ignore);
-    assert_eq!(chain.rules[0].operations, Matcher::Only(vec![Operation::Create, Operation::Delete]));
+    assert_eq!(
+        chain.rules[0].operations,
+        Matcher::Only(vec![Operation::Create, Operation::Delete])
+    );
     let HookDefinition::Cel(cel) = &stage.hook else {
         panic!("{stage:?}")
     };
     assert_eq!(cel.binding.actions, [Action::Warn]);
     let constraint = cel.binding.constraint.as_ref().unwrap();
-    assert_eq!((constraint.name.as_str(), &constraint.object["spec"]["parameters"]), ("a", &json!({"most": 2})));
+    assert_eq!(
+        (constraint.name.as_str(), &constraint.object["spec"]["parameters"]),
+        ("a", &json!({"most": 2}))
+    );
 }
 
 #[test]
@@ -192,24 +244,65 @@ fn mistakes() {
     let with = |spec: &str| format!("{REGO}{}", constraint("a", spec));
     let mistake = |text: &str| match load_text("policies.yaml", text) {
         Ok(chains) => panic!("{text}: {chains:?}"),
-        Err(mistakes) => mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
+        Err(mistakes) => mistakes
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("\n"),
     };
     for (text, expected) in [
-        (constraint("a", "{}"), "there is no ConstraintTemplate for constraints of kind \"Limits\""),
+        (
+            constraint("a", "{}"),
+            "there is no ConstraintTemplate for constraints of kind \"Limits\"",
+        ),
         (REGO.replace("name: limits", "name: other"), "call it `limits`"),
         (REGO.replace("rego: |", "regos: |"), "the target has no policy"),
-        (with("{ parameters: {} }"), "spec.parameters: the template's schema requires the field \"most\""),
-        (with("{ parameters: { most: 0 } }"), "spec.parameters.most: the template's schema has minimum 1, and this is 0"),
-        (with("{ parameters: { most: \"1\" } }"), "a value of type integer, and this is of type string"),
-        (with("{ parameters: { most: 1, unit: disk } }"), "write one of \"cpu\", \"memory\""),
-        (with("{ parameters: { most: 1, others: { x: 1 } } }"), "spec.parameters.others.x: the template's schema asks"),
-        (with("{ parameters: { most: 1, any: true } }"), "of type integer or string"),
-        (with("{ parameters: { most: 1 }, enforcementAction: denny }"), "deny"),
-        (with("{ parameters: { most: 1 }, enforcementAction: scoped }"), "`scopedEnforcementActions` is missing"),
-        (with("{ parameters: { most: 1 }, match: { namespaces: [\"a*b\"] } }"), "\"a*b\" is not a name"),
-        (with("{ parameters: { most: 1 }, match: { kind: [] } }"), "did you mean `kinds`?"),
         (
-            format!("{}{}", with("{ parameters: { most: 1 } }"), constraint("a", "{ parameters: { most: 1 } }")),
+            with("{ parameters: {} }"),
+            "spec.parameters: the template's schema requires the field \"most\"",
+        ),
+        (
+            with("{ parameters: { most: 0 } }"),
+            "spec.parameters.most: the template's schema has minimum 1, and this is 0",
+        ),
+        (
+            with("{ parameters: { most: \"1\" } }"),
+            "a value of type integer, and this is of type string",
+        ),
+        (
+            with("{ parameters: { most: 1, unit: disk } }"),
+            "write one of \"cpu\", \"memory\"",
+        ),
+        (
+            with("{ parameters: { most: 1, others: { x: 1 } } }"),
+            "spec.parameters.others.x: the template's schema asks",
+        ),
+        (
+            with("{ parameters: { most: 1, any: true } }"),
+            "of type integer or string",
+        ),
+        (
+            with("{ parameters: { most: 1 }, enforcementAction: denny }"),
+            "deny",
+        ),
+        (
+            with("{ parameters: { most: 1 }, enforcementAction: scoped }"),
+            "`scopedEnforcementActions` is missing",
+        ),
+        (
+            with("{ parameters: { most: 1 }, match: { namespaces: [\"a*b\"] } }"),
+            "\"a*b\" is not a name",
+        ),
+        (
+            with("{ parameters: { most: 1 }, match: { kind: [] } }"),
+            "did you mean `kinds`?",
+        ),
+        (
+            format!(
+                "{}{}",
+                with("{ parameters: { most: 1 } }"),
+                constraint("a", "{ parameters: { most: 1 } }")
+            ),
             "\"Limits/a\" is also the name of the constraint in",
         ),
     ] {
@@ -219,7 +312,9 @@ fn mistakes() {
     // Kubernetes drops what is not in the schema.
     let chain = one(&with("{ parameters: { most: 1, mots: 2 } }"));
     let warnings: Vec<String> = chain.warnings().iter().map(ToString::to_string).collect();
-    let of_field = |warning: &&String| warning.contains("spec.parameters.mots: the template's schema has no field \"mots\"");
+    let of_field = |warning: &&String| {
+        warning.contains("spec.parameters.mots: the template's schema has no field \"mots\"")
+    };
     assert!(warnings.iter().any(|warning| of_field(&warning)), "{warnings:?}");
     let inventory = |warning: &String| warning.contains("reads data.inventory, which is empty");
     assert!(warnings.iter().any(inventory), "{warnings:?}");
