@@ -27,9 +27,10 @@ use std::time::Duration;
 
 use admittance::{
     Host,
-    admission::{GroupVersionKind, Object, Operation, Outcome, Request},
+    admission::{GroupVersionKind, MatchConditions, Object, Operation, Outcome, Request, Rule, StageResult},
+    definitions::{self, HookDefinition, ModuleReference},
 };
-use admittance_tests::Artifacts;
+use admittance_tests::{Artifacts, repository};
 
 use crate::{measure::Table, native::Native};
 
@@ -91,6 +92,8 @@ async fn stages(directory: &std::path::Path, calls: usize) {
         .unwrap();
     let policy = host_of(policy_file(directory)).await;
     let expression = host_of(write_chain(directory, "expressions", "Pod", &validation())).await;
+    let labels = template("required-labels", "warning.yaml").await;
+    let limits = template("container-limits", "constraint.yaml").await;
     let webhook = webhook::Server::start(SETTINGS).await;
     let remote = webhook.host(directory).await;
 
@@ -145,6 +148,16 @@ async fn stages(directory: &std::path::Path, calls: usize) {
                 async || changed(policy.admit(request(&text)).await),
             )
             .await;
+        for (template, host) in [("required labels", &labels), ("container limits", &limits)] {
+            table
+                .measure(
+                    &format!("{name}, a Gatekeeper template in Rego: {template}"),
+                    Some(base),
+                    calls / 4,
+                    async || judged(host.admit(request(&text)).await),
+                )
+                .await;
+        }
         let webhook = table
             .measure(
                 &format!("{name}, one webhook stage, TLS keep-alive"),
@@ -223,6 +236,36 @@ fn chain_file_for(directory: &std::path::Path, kind: &str, stages: usize) -> std
         .collect();
     let name = format!("plugins-{}", stages.len());
     write_chain(directory, &name, kind, &stages.into())
+}
+
+/// A template of Gatekeeper of the examples with a constraint, for every object.
+async fn template(example: &str, constraint: &str) -> Host {
+    let directory = repository().join("docs/examples/gatekeeper").join(example);
+    let paths = ["template.yaml", constraint].map(|name| directory.join(name));
+    let mut builder = Host::builder();
+    for mut chain in definitions::load(&paths).unwrap() {
+        chain.rules = vec![Rule::for_operations([Operation::Create])];
+        for stage in &mut chain.stages {
+            stage.spec.rules = Vec::new();
+            stage.spec.match_conditions = MatchConditions::default();
+            if let HookDefinition::Plugin(plugin) = &mut stage.hook {
+                plugin.source = ModuleReference::File(Artifacts::find().unwrap().component("rego").unwrap());
+            }
+        }
+        builder = builder.definition(chain);
+    }
+    builder.build().await.unwrap()
+}
+
+/// Checks that a policy has a verdict, whatever it is.
+fn judged(outcome: Outcome) -> Outcome {
+    let mut rows = outcome.trace.iter();
+    assert!(
+        rows.all(|row| !matches!(row.result, StageResult::Failed { .. })),
+        "{:?}",
+        outcome.trace
+    );
+    outcome
 }
 
 /// A chain with a Kubewarden policy.

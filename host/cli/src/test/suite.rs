@@ -299,12 +299,44 @@ fn assertions(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Vec<Assertion
             continue;
         };
         let violations = fields.get("violations", Violations::Some, read_violations, mistakes);
-        let read = readers::parse_with(|text: &str| Regex::new(text));
-        let message = fields.get_optional("message", read, mistakes);
+        let message = fields.get_optional("message", readers::parse_with(pattern), mistakes);
         fields.finish(mistakes);
         assertions.push(Assertion { violations, message });
     }
     assertions
+}
+
+/// A pattern of Go, in which a `{` that begins no repetition is that character.
+fn pattern(text: &str) -> Result<Regex, String> {
+    let mut escaped = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('{') {
+        let (before, from) = rest.split_at(at);
+        escaped.push_str(before);
+        let inner = from
+            .split_once('}')
+            .map_or("", |(inner, _)| inner)
+            .trim_start_matches('{');
+        let is_number = |part: &str| part.chars().all(|c| c.is_ascii_digit());
+        let (least, most) = inner.split_once(',').unwrap_or((inner, ""));
+        let is_repetition = !least.is_empty() && is_number(least) && is_number(most);
+        let is_class = before.ends_with("\\p") || before.ends_with("\\P") || before.ends_with("\\x");
+        let is_escaped = before.ends_with('\\');
+        if !is_repetition && !is_class && !is_escaped {
+            escaped.push('\\');
+        }
+        escaped.push('{');
+        rest = from.get(1..).unwrap_or_default();
+    }
+    escaped.push_str(rest);
+    Regex::new(&escaped).map_err(|error| {
+        let error = error.to_string();
+        let why = error.lines().last().unwrap_or_default();
+        format!(
+            "{text:?} is not a valid regular expression: {}",
+            why.trim_start_matches("error: ")
+        )
+    })
 }
 
 fn read_violations(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Violations> {
@@ -362,7 +394,9 @@ fn completed(mut review: Value) -> Result<Value, String> {
         };
         let of_object = request_file::from_object(object, &arguments);
         let (kind, resource) = (&of_object.kind, &of_object.resource);
-        let mut given = |name: &str, value: Value| drop(request.entry(name).or_insert(value));
+        let mut given = |name: &str, value: Value| {
+            request.entry(name).or_insert(value);
+        };
         given(
             "kind",
             json!({"group": kind.group, "version": kind.version, "kind": kind.kind}),
@@ -376,7 +410,9 @@ fn completed(mut review: Value) -> Result<Value, String> {
             given("namespace", namespace.clone().into());
         }
     }
-    let mut given = |name: &str, value: Value| drop(request.entry(name).or_insert(value));
+    let mut given = |name: &str, value: Value| {
+        request.entry(name).or_insert(value);
+    };
     given("uid", "suite".into());
     given("operation", "CREATE".into());
     given("userInfo", json!({}));
@@ -445,5 +481,27 @@ impl Assertion {
             "violations",
             format!("expected {expected}{of}, and there are {found}{all}"),
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_brace_is_itself_where_it_repeats_nothing() {
+        for (text, sample, expected) in [
+            (r#"missing: {"a"}"#, r#"missing: {"a"}"#, true),
+            ("a{2}", "aa", true),
+            ("a{2,3}b", "aab", true),
+            ("^a{2,}$", "a", false),
+            (r"\{a", "{a", true),
+            (r"\p{Lu}", "A", true),
+            ("{", "{", true),
+        ] {
+            assert_eq!(pattern(text).unwrap().is_match(sample), expected, "{text}");
+        }
+        let error = pattern("a(").unwrap_err();
+        assert_eq!(error, "\"a(\" is not a valid regular expression: unclosed group");
     }
 }
