@@ -186,6 +186,19 @@ function resourceRule(text) {
   return { apiGroups: [group], apiVersions: [version], resources: [resource] };
 }
 
+const CAPABILITIES = ["cluster", "http", "environment"];
+
+/** `{ cluster: ["v1/Node"] }`, for the contract. */
+function capabilitiesOf(capabilities) {
+  return Object.entries(capabilities).flatMap(([tag, values]) => {
+    if (!CAPABILITIES.includes(tag)) {
+      throw new TypeError(`capabilities: \`${tag}\` is not a capability; use ${CAPABILITIES.join(", ")}`);
+    }
+    if (!Array.isArray(values)) throw new TypeError(`capabilities.${tag}: not a list; write a list of texts`);
+    return values.map((val) => ({ tag, val }));
+  });
+}
+
 /** An error in the contract's form. */
 const textOf = (error) => (error instanceof Error ? `${error.name}: ${error.message}` : String(error));
 
@@ -206,7 +219,6 @@ export function plugin(definition) {
     if (!definition[field]) throw new TypeError(`plugin: \`${field}\` is missing`);
   }
   const schema = strict(definition.settings ?? { type: "object", properties: {} });
-  const capabilities = Object.entries(definition.capabilities ?? {});
   const description = {
     name: definition.name,
     version: definition.version,
@@ -214,7 +226,7 @@ export function plugin(definition) {
     mutates: definition.mutates ?? false,
     resources: (definition.resources ?? []).map(resourceRule),
     settingsSchema: JSON.stringify(schema),
-    capabilities: capabilities.flatMap(([tag, values]) => values.map((val) => ({ tag, val }))),
+    capabilities: capabilitiesOf(definition.capabilities ?? {}),
   };
   const respond = (contract, configured) => {
     const response = definition.admit(new Request(contract), configured);

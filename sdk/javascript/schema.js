@@ -46,13 +46,14 @@ export function strict(schema, place = "settings") {
     }
     closed.additionalProperties ??= false;
   }
-  if (isSchema(schema.additionalProperties)) {
+  if (isComposite(schema.additionalProperties)) {
     closed.additionalProperties = strict(schema.additionalProperties, `${place}.additionalProperties`);
   }
   return closed;
 }
 
-const isSchema = (value) => typeof value === "object" && value !== null;
+/** Whether a value is an object or a list: a schema, and not `true` or `false`, where both may be. */
+const isComposite = (value) => typeof value === "object" && value !== null;
 
 /** All mistakes of a value, as `{ pointer, message }`. Fills in the defaults of absent properties. */
 export function check(schema, value) {
@@ -70,7 +71,7 @@ function visit(schema, value, pointer, errors) {
     mistake(`expected ${withArticle(schema.type)}, found ${what}`);
     return;
   }
-  if (schema.enum && !schema.enum.includes(value)) {
+  if (schema.enum && !schema.enum.some((one) => isEqual(one, value))) {
     mistake(`${JSON.stringify(value)} is not allowed; use one of: ${schema.enum.map((one) => JSON.stringify(one)).join(", ")}`);
   }
   if (found === "object") object(schema, value, pointer, errors);
@@ -82,11 +83,21 @@ function visit(schema, value, pointer, errors) {
   }
 }
 
+/** Whether two values of JSON are the same. The order of properties does not matter. */
+function isEqual(one, other) {
+  if (typeOf(one) !== typeOf(other) || !isComposite(one)) return one === other;
+  const keys = Object.keys(one);
+  return (
+    keys.length === Object.keys(other).length &&
+    keys.every((key) => Object.hasOwn(other, key) && isEqual(one[key], other[key]))
+  );
+}
+
 function object(schema, value, pointer, errors) {
   const properties = schema.properties ?? {};
   for (const [key, property] of Object.entries(value)) {
     if (Object.hasOwn(properties, key)) visit(properties[key], property, child(pointer, key), errors);
-    else if (isSchema(schema.additionalProperties)) visit(schema.additionalProperties, property, child(pointer, key), errors);
+    else if (isComposite(schema.additionalProperties)) visit(schema.additionalProperties, property, child(pointer, key), errors);
     else if (schema.additionalProperties === false) {
       const known = Object.keys(properties);
       const fix = known.length > 0 ? `use one of: ${known.join(", ")}` : "remove it";

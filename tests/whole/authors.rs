@@ -1,9 +1,11 @@
 //! What authors of plugins do: `admittance new`, `test` and `dev`.
 
+mod languages;
+
 use std::{
-    env, fs,
+    fs,
     os::unix::fs::symlink,
-    path::{Path, PathBuf},
+    path::Path,
     process::Stdio,
     time::{Duration, Instant},
 };
@@ -116,134 +118,43 @@ async fn a_new_project_passes_its_tests() {
     );
 }
 
-/// Creates a project in this language, and tests it without a network.
-async fn new_project_in(lang: &str, environment: &[(&str, &Path)]) -> (TempDir, Finished) {
+#[tokio::test]
+async fn bench_tells_what_an_instance_and_its_guest_take() {
     let folder = tempfile::tempdir().unwrap();
-    let new = admittance(folder.path(), &["new", "require-label", "--lang", lang]).await;
-    assert_eq!(new.code, Some(0), "{}", new.stderr);
-    let directory = folder.path().join("require-label");
-    let mut command = command(&directory, &["test"]);
-    command
-        .envs(environment.iter().copied())
-        .env("npm_config_offline", "true")
-        .env("PIP_NO_INDEX", "1");
-    let check = finished(command).await;
-    assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
-    assert!(
-        check.stdout.ends_with("\n5 passed, 0 failed\n"),
-        "{}",
-        check.stdout
+    let plugin = Artifacts::find().unwrap().component("image-policy").unwrap();
+    write(
+        &folder,
+        "pod.json",
+        r#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"},
+            "spec": {"containers": [{"name": "web", "image": "nginx:1"}]}}"#,
     );
-    (folder, check)
-}
-
-/// The tests of the package itself, which are in the repository and not in projects.
-async fn package_passes(folder: &str, mut command: Command) {
-    command.current_dir(repository().join("sdk").join(folder));
-    let tests = finished(command).await;
-    assert_eq!(tests.code, Some(0), "{}{}", tests.stdout, tests.stderr);
-}
-
-/// The directory that `cargo task test` found or filled.
-fn toolchain(variable: &str, language: &str) -> Option<PathBuf> {
-    let path = env::var_os(variable).map(PathBuf::from);
-    if path.is_none() {
-        eprintln!(
-            "skipped: {variable} is not set, since `cargo task test` could not fetch the toolchain of {language}; it \
-             says why"
-        );
-    }
-    path
-}
-
-#[tokio::test]
-async fn a_new_project_in_javascript_passes_its_tests() {
-    let Some(cache) = toolchain("ADMITTANCE_TEST_NPM_CACHE", "JavaScript") else {
-        return;
+    let bench = async |more: &[&str]| {
+        let arguments = ["bench", plugin.to_str().unwrap(), "pod.json", "--for", "10ms"];
+        let run = admittance(folder.path(), &[&arguments, more].concat()).await;
+        assert_eq!(run.code, Some(0), "{}", run.stderr);
+        run.stdout
     };
-    let mut tests = Command::new("npm");
-    tests.arg("test");
-    package_passes("javascript", tests).await;
-    let (folder, check) = new_project_in("javascript", &[("npm_config_cache", cache.as_path())]).await;
+    let report: Value = serde_json::from_str(&bench(&["--output", "json"]).await).unwrap();
+    let measured = &report["measured"][0];
+    let of = |name: &str| measured[name].as_f64().unwrap();
+    let parts = [of("p50InstanceMicroseconds"), of("p50GuestMicroseconds")];
     assert!(
-        check.stdout.contains("ok    npm test --if-present"),
-        "{}",
-        check.stdout
+        parts
+            .iter()
+            .all(|part| *part > 0.0 && *part < of("p99Microseconds")),
+        "{measured}"
     );
-    let directory = folder.path().join("require-label");
-    // Settings and look-ups in the sandbox, where what a package imports is the host.
-    let wrong = r#"{"label": "", "lable": 1}"#;
-    fs::write(
-        directory.join("pod.yaml"),
-        "{apiVersion: v1, kind: Pod, metadata: {name: a}}",
-    )
-    .unwrap();
-    let run = admittance(
-        &directory,
-        &["run", "plugin.wasm", "pod.yaml", "--settings", wrong],
-    )
-    .await;
-    assert_eq!(run.code, Some(2), "{}{}", run.stdout, run.stderr);
-    for told in [
-        "/label: empty; write a text",
-        "/lable: unknown setting; use one of: label, values",
-    ] {
-        assert!(run.stderr.contains(told), "{}", run.stderr);
-    }
-    let code = r#"
-import { allow, deny, mutate, plugin } from "admittance";
-import { get } from "admittance/cluster";
-import { send } from "admittance/http";
-import * as log from "admittance/log";
-
-export const { describe, configure, admit } = plugin({
-  name: "host", version: "0.1.0", summary: "Uses the host.", mutates: true,
-  admit(request) {
-    log.info(`looks up ${request.name}`);
-    try {
-      send("https://a.example.com");
-    } catch (error) {
-      if (error.kind !== "unavailable") return deny(`${error}`);
-    }
-    const node = get("v1", "Node", { name: "a" });
-    return mutate(request, (pod) => { pod.metadata.labels = { zone: node.metadata.labels.zone }; });
-  },
-});
-"#;
-    fs::write(directory.join("src/plugin.js"), code).unwrap();
-    fs::remove_file(directory.join("tests/plugin.test.js")).unwrap();
-    let cases = r#"
-allow: { cluster: [v1/Node], http: ["https://a.example.com"] }
-cluster: [ { apiVersion: v1, kind: Node, metadata: { name: a, labels: { zone: z } } } ]
-cases:
-  - name: the node is found
-    request: { object: { apiVersion: v1, kind: Pod, metadata: { name: web, namespace: shop } } }
-    expect: { allowed: true, patch: [ { op: add, path: /metadata/labels, value: { zone: z } } ] }
-"#;
-    fs::write(directory.join("tests/cases.yaml"), cases).unwrap();
-    let check = admittance(&directory, &["test", "--log", "info", "--run", "node"]).await;
-    assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
-    assert!(check.stderr.contains("looks up web"), "{}", check.stderr);
-    // Nothing is configured in each call.
-    assert!(check.stderr.contains("snapshot"), "{}", check.stderr);
-}
-
-#[tokio::test]
-async fn a_new_project_in_python_passes_its_tests() {
-    let Some(wheels) = toolchain("ADMITTANCE_TEST_WHEELS", "Python") else {
-        return;
-    };
-    let mut tests = Command::new("python3");
-    tests
-        .args(["-m", "unittest", "discover", "-s", "tests"])
-        .env("PYTHONPATH", "src")
-        .env("PYTHONDONTWRITEBYTECODE", "1");
-    package_passes("python", tests).await;
-    let (_folder, check) = new_project_in("python", &[("PIP_FIND_LINKS", wheels.as_path())]).await;
+    // At least its stack and its heap, in pages of the kernel; and not the whole memory.
+    let touched = measured["touchedBytes"].as_u64().unwrap();
     assert!(
-        check.stdout.contains("ok    .venv/bin/python -m unittest"),
-        "{}",
-        check.stdout
+        (8_192..1_048_576).contains(&touched) && touched % 4096 == 0,
+        "{measured}"
+    );
+    let text = bench(&[]).await;
+    let headings: Vec<_> = text.lines().next().unwrap().split_whitespace().collect();
+    assert!(
+        headings.ends_with(&["P50", "P99", "INSTANCE", "GUEST", "MEMORY"]),
+        "{text}"
     );
 }
 

@@ -74,6 +74,9 @@ fn ok() -> u16 {
     200
 }
 
+/// The placeholder of a redacted value.
+pub const REDACTED: &str = "[redacted]";
+
 /// Headers of responses that are recorded. Any other may hold a secret, such as `set-cookie`.
 const RECORDED_HEADERS: [&str; 10] = [
     "age",
@@ -124,6 +127,28 @@ impl HttpAnswer {
         recorded
     }
 
+    /// Replaces the values in the queries of its URL and of the header `location`, which may be secrets. Returns how many
+    /// there were.
+    pub fn redact_queries(&mut self) -> usize {
+        let mut count = redact_query(&mut self.url);
+        if let Some(location) = self.headers.get_mut("location") {
+            match self.url.join(location) {
+                Ok(mut target) => {
+                    let found = redact_query(&mut target);
+                    if found > 0 {
+                        *location = target.into();
+                    }
+                    count += found;
+                }
+                Err(_) => {
+                    *location = REDACTED.to_owned();
+                    count += 1;
+                }
+            }
+        }
+        count
+    }
+
     fn response(&self) -> Result<HttpResponse, HttpError> {
         let why = || {
             format!(
@@ -150,6 +175,21 @@ impl HttpAnswer {
     }
 }
 
+/// Replaces the values in the query of a URL, and its fragment. Returns how many there were.
+fn redact_query(url: &mut Url) -> usize {
+    let mut count = usize::from(url.fragment().is_some());
+    url.set_fragment(None);
+    let names: Vec<_> = url.query_pairs().map(|(name, _)| name.into_owned()).collect();
+    if names.is_empty() {
+        return count;
+    }
+    count += names.len();
+    url.query_pairs_mut()
+        .clear()
+        .extend_pairs(names.iter().map(|name| (name, REDACTED)));
+    count
+}
+
 /// A body as JSON if it is an object or a list, so that values in it can be redacted; otherwise its text.
 fn read_body(body: &[u8]) -> Value {
     match serde_json::from_slice::<Value>(body) {
@@ -162,7 +202,7 @@ fn read_body(body: &[u8]) -> Value {
 }
 
 /// Sends nothing: answers from a list. Of several answers to the same method and URL, each is given once, in order, and
-/// the last one from then on.
+/// the last one from then on. A URL whose query was redacted is that of any request with the same parameters.
 #[derive(Debug, Default)]
 pub struct HttpAnswers(Mutex<HashMap<(String, Url), VecDeque<HttpAnswer>>>);
 
@@ -181,7 +221,15 @@ impl HttpAnswers {
     /// The next answer to this method and URL.
     fn answer_to(&self, request: &(String, Url)) -> Option<HttpAnswer> {
         let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let left = answers.get_mut(request)?;
+        let redacted = || {
+            let (method, mut url) = request.clone();
+            redact_query(&mut url);
+            (method, url)
+        };
+        let left = match answers.contains_key(request) {
+            true => answers.get_mut(request)?,
+            false => answers.get_mut(&redacted())?,
+        };
         match left.len() {
             0 | 1 => left.front().cloned(),
             _ => left.pop_front(),
@@ -293,6 +341,39 @@ mod tests {
         ] {
             let recorded = HttpAnswer::recorded("GET", &url, &answer);
             assert_eq!((recorded.body, recorded.error), expected, "{answer:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn values_of_queries_are_redacted() {
+        for (url, location, expected, count) in [
+            ("https://a.example/x", "/y", ("https://a.example/x", "/y"), 0),
+            (
+                "https://a.example/x?token=s3cret&page=2",
+                "/y?key=s3cret#s3cret",
+                (
+                    "https://a.example/x?token=%5Bredacted%5D&page=%5Bredacted%5D",
+                    "https://a.example/y?key=%5Bredacted%5D",
+                ),
+                4,
+            ),
+            (
+                "https://a.example/x?s3cret",
+                "https://s3cret:443:1/",
+                ("https://a.example/x?s3cret=%5Bredacted%5D", "[redacted]"),
+                2,
+            ),
+        ] {
+            let value = json!({"url": url, "status": 302, "headers": {"location": location}});
+            let mut recorded = answer(value);
+            assert_eq!(recorded.redact_queries(), count, "{url}");
+            let found = (recorded.url.as_str(), recorded.headers["location"].as_str());
+            assert_eq!(found, expected, "{url}");
+            let (method, url) = (recorded.method.clone(), url.parse().unwrap());
+            let answers: HttpAnswers = [recorded].into_iter().collect();
+            assert_eq!(answers.answer_to(&(method, url)).unwrap().status, 302);
+            let other = "https://a.example/x?other=1".parse().unwrap();
+            assert_eq!(answers.answer_to(&("GET".to_owned(), other)), None);
         }
     }
 

@@ -45,7 +45,7 @@ mod verdict;
 mod webhook;
 mod word;
 
-pub use answers::{HttpAnswer, HttpAnswerError, HttpAnswers};
+pub use answers::{HttpAnswer, HttpAnswerError, HttpAnswers, REDACTED};
 pub use chain::{Chain, Phase, Selection};
 pub use cluster::{ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, InvalidClusterKind};
 pub use condition::{

@@ -10,8 +10,10 @@ use std::{
 use admittance::{
     Table,
     admission::{Decision, Refusal, Request},
+    sandbox::{CallCost, Meter},
 };
 use admittance_driver::LogFormat;
+use bytesize::ByteSize;
 use clap::Args;
 use serde::Serialize;
 
@@ -26,7 +28,8 @@ use crate::{
 /// Measure a plugin or a chain in the sandbox, without a server.
 ///
 /// Requests pass the hooks one after the other, on one core; each call of a plugin has its own instance, as under
-/// `serve`. With --compare, rounds of the two versions alternate, and the verdict says whether the difference is more
+/// `serve`. The time of plugins is shown twice: what it takes to create and end their instances, and what they compute.
+/// MEMORY is what they write, in pages, each of which a call has to copy first. With --compare, rounds of the two versions alternate, and the verdict says whether the difference is more
 /// than noise.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -58,11 +61,20 @@ const ROUND: Duration = Duration::from_millis(50);
 /// The fewest rounds of each version; with fewer, a comparison says nothing.
 const LEAST_ROUNDS: u32 = 12;
 
+/// The requests that measure memory, of which the median counts, after as many that only warm up.
+const MEMORY_REQUESTS: usize = 5;
+
 /// A version, and the times of its calls so far.
 struct Version {
     hooks: String,
     table: Arc<Table>,
+    /// Of the plugins in the table.
+    meter: Arc<Meter>,
     times: Vec<Duration>,
+    /// The plugins' part of these times.
+    costs: Vec<CallCost>,
+    /// The bytes that the plugins of a request write.
+    touched: Option<u64>,
     /// The median of each round.
     medians: Vec<Duration>,
 }
@@ -76,6 +88,18 @@ struct Measured {
     calls_per_second: f64,
     p50_microseconds: f64,
     p99_microseconds: f64,
+    #[serde(flatten)]
+    plugins: Option<Plugins>,
+}
+
+/// The part of the plugins, of those requests for which any was called.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Plugins {
+    p50_instance_microseconds: f64,
+    p50_guest_microseconds: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    touched_bytes: Option<u64>,
 }
 
 /// The result.
@@ -126,17 +150,26 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     let report = crate::block_on(async {
         let mut versions = Vec::new();
         for hooks in [Some(first), arguments.compare.as_ref()].into_iter().flatten() {
-            let builder = arguments.hooks.builder(hooks, config.as_ref())?;
+            let meter = Arc::new(Meter::default());
+            let builder = arguments.hooks.builder(hooks, config.as_ref(), Some(&meter))?;
             let table = builder.build().await?.table();
             for found in &requests {
                 check(&table, found)
                     .await
                     .map_err(|why| format!("{}: {why}", hooks.display()))?;
             }
+            let of_memory = Arc::new(Meter::of_memory());
+            let builder = arguments
+                .hooks
+                .builder(hooks, config.as_ref(), Some(&of_memory))?;
+            let touched = touched(&builder.build().await?.table(), &of_memory, &requests).await;
             versions.push(Version {
                 hooks: hooks.display().to_string(),
                 table,
+                meter,
                 times: Vec::new(),
+                costs: Vec::new(),
+                touched,
                 medians: Vec::new(),
             });
         }
@@ -163,6 +196,20 @@ async fn check(table: &Table, found: &Found) -> Result<(), String> {
     }
 }
 
+/// The bytes that plugins write for a request; `None` if no plugin is called, or the kernel does not tell.
+async fn touched(table: &Table, meter: &Meter, requests: &[Found]) -> Option<u64> {
+    let mut touched = Vec::new();
+    for (number, found) in requests.iter().cycle().take(2 * MEMORY_REQUESTS).enumerate() {
+        table.admit(found.request.clone()).await;
+        let cost = meter.take();
+        if number >= MEMORY_REQUESTS {
+            touched.extend(cost.and_then(|cost| cost.touched));
+        }
+    }
+    touched.sort_unstable();
+    quantile(&touched, 0.5)
+}
+
 /// Each version takes its turn in every round, in alternating order. The first rounds only warm up.
 async fn measure(versions: &mut [Version], requests: &[Request], time: Duration) {
     const WARM_UP: u32 = 4;
@@ -171,11 +218,12 @@ async fn measure(versions: &mut [Version], requests: &[Request], time: Duration)
         .max(LEAST_ROUNDS);
     for round in 0..WARM_UP.saturating_add(rounds) {
         for version in versions.iter_mut() {
-            let mut times = turn(&version.table, requests).await;
+            let (mut times, mut costs) = turn(version, requests).await;
             if round >= WARM_UP {
                 times.sort_unstable();
                 version.medians.extend(quantile(&times, 0.5));
                 version.times.append(&mut times);
+                version.costs.append(&mut costs);
             }
         }
         versions.reverse();
@@ -186,21 +234,22 @@ async fn measure(versions: &mut [Version], requests: &[Request], time: Duration)
     }
 }
 
-/// The times of the requests of one round.
-async fn turn(table: &Table, requests: &[Request]) -> Vec<Duration> {
+/// The times of the requests of one round, and the costs of their plugins.
+async fn turn(version: &Version, requests: &[Request]) -> (Vec<Duration>, Vec<CallCost>) {
     let started = Instant::now();
-    let mut times = Vec::new();
+    let (mut times, mut costs) = (Vec::new(), Vec::new());
     for request in requests.iter().cycle() {
         let request = request.clone();
         let sent = Instant::now();
-        let outcome = table.admit(request).await;
+        let outcome = version.table.admit(request).await;
         times.push(sent.elapsed());
         drop(outcome);
+        costs.extend(version.meter.take());
         if started.elapsed() >= ROUND {
             break;
         }
     }
-    times
+    (times, costs)
 }
 
 /// Of sorted values.
@@ -213,14 +262,28 @@ impl From<Version> for Measured {
     fn from(version: Version) -> Self {
         let mut times = version.times;
         times.sort_unstable();
-        let micros = |share| quantile(&times, share).unwrap_or_default().as_nanos() as f64 / 1e3;
+        let micros = |time: Duration| time.as_nanos() as f64 / 1e3;
+        let median = |of: fn(&CallCost) -> Duration| {
+            let mut times: Vec<_> = version.costs.iter().map(of).collect();
+            times.sort_unstable();
+            quantile(&times, 0.5).map(micros)
+        };
+        let plugins = median(|cost| cost.instance)
+            .zip(median(|cost| cost.guest))
+            .map(|(instance, guest)| Plugins {
+                p50_instance_microseconds: instance,
+                p50_guest_microseconds: guest,
+                touched_bytes: version.touched,
+            });
+        let at = |share| quantile(&times, share).map(micros).unwrap_or_default();
         let total: Duration = times.iter().sum();
         Self {
             hooks: version.hooks,
             requests: times.len(),
             calls_per_second: (times.len() as f64 / total.as_secs_f64()).round(),
-            p50_microseconds: micros(0.5),
-            p99_microseconds: micros(0.99),
+            p50_microseconds: at(0.5),
+            p99_microseconds: at(0.99),
+            plugins,
         }
     }
 }
@@ -265,15 +328,32 @@ impl Report {
     }
 
     fn text(&self) -> String {
-        let mut table = TextTable::new(["HOOKS", "REQUESTS", "PER SECOND", "P50", "P99"]);
+        let headings = [
+            "HOOKS",
+            "REQUESTS",
+            "PER SECOND",
+            "P50",
+            "P99",
+            "INSTANCE",
+            "GUEST",
+            "MEMORY",
+        ];
+        let mut table = TextTable::new(headings);
         let micros = |micros: f64| human::duration(Duration::from_secs_f64(micros / 1e6));
         for measured in &self.measured {
+            let plugins = measured.plugins.as_ref();
+            let of_plugins = |value: &dyn Fn(&Plugins) -> Option<String>| {
+                plugins.and_then(value).map(Cell::number).unwrap_or_default()
+            };
             table.row([
                 Cell::text(&measured.hooks),
                 Cell::number(measured.requests),
                 Cell::number(measured.calls_per_second),
                 Cell::number(micros(measured.p50_microseconds)),
                 Cell::number(micros(measured.p99_microseconds)),
+                of_plugins(&|plugins| Some(micros(plugins.p50_instance_microseconds))),
+                of_plugins(&|plugins| Some(micros(plugins.p50_guest_microseconds))),
+                of_plugins(&|plugins| Some(ByteSize(plugins.touched_bytes?).to_string())),
             ]);
         }
         let mut text = table.text();

@@ -21,14 +21,23 @@ use crate::{
 struct Language {
     /// Files beside the directories `src` and `tests`. A project has at least the first.
     files: &'static [&'static str],
-    /// What is installed once: a file that is there afterwards, and the command.
-    setup: &'static [(&'static str, &'static [&'static str])],
+    setup: &'static [Setup],
     build: &'static [&'static str],
     component: Component,
     test: &'static [&'static str],
     /// The exit code of `test` if the project has no tests.
     no_tests: Option<i32>,
     environment: &'static [(&'static str, &'static str)],
+}
+
+/// Something that is installed before the first build, and again when a file that names it changes.
+#[derive(Debug)]
+struct Setup {
+    /// What is there afterwards.
+    result: &'static str,
+    /// The files that name what is installed, and where a copy of them is kept.
+    named_in: Option<(&'static [&'static str], &'static str)>,
+    command: &'static [&'static str],
 }
 
 impl Language {
@@ -67,7 +76,11 @@ const LANGUAGES: [Language; 3] = [
     },
     Language {
         files: &["package.json"],
-        setup: &[("node_modules", &["npm", "install", "--no-audit", "--no-fund"])],
+        setup: &[Setup {
+            result: "node_modules",
+            named_in: Some((&["package.json", "package-lock.json"], "node_modules/.admittance")),
+            command: &["npm", "install", "--no-audit", "--no-fund"],
+        }],
         build: &["npm", "run", "build"],
         component: Component::File("plugin.wasm"),
         test: &["npm", "test", "--if-present"],
@@ -77,10 +90,16 @@ const LANGUAGES: [Language; 3] = [
     Language {
         files: &["pyproject.toml", "requirements.txt"],
         setup: &[
-            (".venv", &["python3", "-m", "venv", ".venv"]),
-            (
-                ".venv/bin/componentize-py",
-                &[
+            Setup {
+                // Without the package for it, `venv` makes the directory, and fails then.
+                result: ".venv/bin/pip",
+                named_in: None,
+                command: &["python3", "-m", "venv", ".venv"],
+            },
+            Setup {
+                result: ".venv/bin/componentize-py",
+                named_in: Some((&["requirements.txt"], ".venv/.admittance")),
+                command: &[
                     ".venv/bin/python",
                     "-m",
                     "pip",
@@ -89,7 +108,7 @@ const LANGUAGES: [Language; 3] = [
                     "-r",
                     "requirements.txt",
                 ],
-            ),
+            },
         ],
         build: &[
             ".venv/bin/componentize-py",
@@ -97,7 +116,7 @@ const LANGUAGES: [Language; 3] = [
             "--wit-path",
             "vendor/admittance/wit",
             "--world",
-            "plugin",
+            "plugin-with-environment",
             "componentize",
             "--python-path",
             "src",
@@ -110,7 +129,12 @@ const LANGUAGES: [Language; 3] = [
         component: Component::File("plugin.wasm"),
         test: &[".venv/bin/python", "-m", "unittest", "discover", "-s", "tests"],
         no_tests: Some(5),
-        environment: &[("PYTHONPATH", "src:vendor"), ("PYTHONDONTWRITEBYTECODE", "1")],
+        environment: &[
+            ("PYTHONPATH", "src:vendor"),
+            ("PYTHONDONTWRITEBYTECODE", "1"),
+            // There componentize-py finds what is installed.
+            ("VIRTUAL_ENV", ".venv"),
+        ],
     },
 ];
 
@@ -172,13 +196,10 @@ impl Project {
         self.language.test.join(" ")
     }
 
-    /// Installs what it needs the first time, and compiles it. Returns the path of the component.
+    /// Installs what it needs, and compiles it. Returns the path of the component.
     pub(crate) fn build(&self) -> crate::Result<PathBuf> {
-        for (result, command) in self.language.setup {
-            if !self.directory.join(result).exists() && !self.run(command)?.success() {
-                let command = command.join(" ");
-                return Err(format!("`{command}` failed; its output is above").into());
-            }
+        for setup in self.language.setup {
+            self.install(setup)?;
         }
         match self.language.component {
             Component::OfCargo => self.build_with_cargo(),
@@ -227,6 +248,33 @@ impl Project {
                 manifest.display()
             )
         })?)
+    }
+
+    /// Installs something, unless it is there and the files that name it are as they were then.
+    fn install(&self, setup: &Setup) -> crate::Result<()> {
+        let Setup {
+            result,
+            named_in,
+            command,
+        } = setup;
+        // A file that does not exist is like an empty one.
+        let read = |file: &&str| fs::read(self.directory.join(file)).unwrap_or_default();
+        let named =
+            || named_in.map(|(files, kept)| (files.iter().map(read).collect::<Vec<_>>().concat(), kept));
+        let is_current = named().is_none_or(|(text, kept)| text == read(&kept));
+        if is_current && self.directory.join(result).exists() {
+            return Ok(());
+        }
+        if !self.run(command)?.success() {
+            let command = command.join(" ");
+            return Err(format!("`{command}` failed; its output is above").into());
+        }
+        // Read again: `npm install` writes package-lock.json.
+        if let Some((text, kept)) = named() {
+            let kept = self.directory.join(kept);
+            fs::write(&kept, text).map_err(files::at(&kept))?;
+        }
+        Ok(())
     }
 
     /// Runs its native tests; what they print goes to standard error. Returns whether they pass.
@@ -346,7 +394,11 @@ mod tests {
     fn projects_are_built_with_their_commands() {
         const PROJECT: Language = Language {
             files: &["manifest"],
-            setup: &[("ready", &["sh", "-c", "echo 1 >> ready"])],
+            setup: &[Setup {
+                result: "ready",
+                named_in: Some((&["manifest", "none"], "kept")),
+                command: &["sh", "-c", "echo 1 >> ready"],
+            }],
             build: &["sh", "-c", "test -f ready && echo \"$WORD\" > a.wasm"],
             component: Component::File("a.wasm"),
             test: &["sh", "-c", "exit 5"],
@@ -356,7 +408,11 @@ mod tests {
         const OTHERS: [(Language, &str); 4] = [
             (
                 Language {
-                    setup: &[("none", &["false"])],
+                    setup: &[Setup {
+                        result: "none",
+                        named_in: None,
+                        command: &["false"],
+                    }],
                     ..PROJECT
                 },
                 "`false` failed; its output is above",
@@ -392,7 +448,14 @@ mod tests {
             let component = project(&PROJECT).build().unwrap();
             assert_eq!(files::read(&component).unwrap(), "word\n");
         }
-        assert_eq!(files::read(&folder.path().join("ready")).unwrap(), "1\n");
+        let ready = || files::read(&folder.path().join("ready")).unwrap();
+        assert_eq!(ready(), "1\n");
+        // What the manifest names from now on is installed too.
+        fs::write(folder.path().join("manifest"), "more").unwrap();
+        for _ in 0..2 {
+            project(&PROJECT).build().unwrap();
+        }
+        assert_eq!(ready(), "1\n1\n");
         assert!(!project(&PROJECT).test().unwrap());
         const NO_TESTS: Language = Language {
             no_tests: Some(5),

@@ -13,6 +13,7 @@ use admittance::{
         NamespaceLookupError, NamespaceSource, async_trait,
     },
     definitions::{self, ChainDefinition, HookDefinition},
+    sandbox::Meter,
 };
 use admittance_cluster::Manifests;
 use admittance_definitions::document::to_json;
@@ -146,7 +147,9 @@ async fn again_and_again(arguments: &Arguments) -> crate::Result<ExitCode> {
 async fn once(arguments: &Arguments) -> crate::Result<ExitCode> {
     let config = arguments.hooks.config()?;
     let requests = arguments.requests.read(config.as_ref())?;
-    let builder = arguments.hooks.builder(&arguments.hooks.hooks, config.as_ref())?;
+    let builder = arguments
+        .hooks
+        .builder(&arguments.hooks.hooks, config.as_ref(), None)?;
     let table = builder.build().await?.table();
     let mut reports = Vec::new();
     for found in requests {
@@ -218,9 +221,15 @@ impl HookArguments {
     }
 
     /// A host with these hooks: a chain file, a directory of them, or a plugin.
-    pub(crate) fn builder(&self, hooks: &Path, config: Option<&Config>) -> crate::Result<HostBuilder> {
+    pub(crate) fn builder(
+        &self,
+        hooks: &Path,
+        config: Option<&Config>,
+        meter: Option<&Arc<Meter>>,
+    ) -> crate::Result<HostBuilder> {
         let manifests = Manifests::new(request_file::manifests(&self.cluster)?)?;
         let mut sandbox = host::sandbox(config);
+        sandbox.meter = meter.cloned();
         if !self.cluster.is_empty() {
             sandbox.cluster = Some(Arc::new(manifests.clone()));
         }

@@ -1,6 +1,6 @@
 //! `admittance completions` and `admittance man`: files for shells and for `man`.
 
-use std::path::PathBuf;
+use std::{fs, path::PathBuf};
 
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
@@ -24,7 +24,7 @@ pub(crate) struct CompletionsArguments {
 #[command(after_help = "Examples:
   admittance man ~/.local/share/man/man1 && man admittance-test")]
 pub(crate) struct ManArguments {
-    /// An existing directory, whose name usually is man1.
+    /// The directory of the pages; created if it does not exist.
     directory: PathBuf,
 }
 
@@ -42,6 +42,7 @@ impl ManArguments {
     pub(crate) fn run(&self) -> crate::Result<()> {
         let mut program = crate::Arguments::command().name(PROGRAM);
         program.build();
+        fs::create_dir_all(&self.directory).map_err(files::at(&self.directory))?;
         self.write(&program, PROGRAM.to_owned())
     }
 
@@ -95,10 +96,11 @@ mod tests {
     #[test]
     fn every_command_has_a_page_and_completions() {
         let folder = tempfile::tempdir().unwrap();
-        let directory = folder.path().to_owned();
+        let pages = folder.path().join("share/man1");
+        let directory = pages.clone();
         ManArguments { directory }.run().unwrap();
         for (name, _) in commands(&crate::Arguments::command(), PROGRAM) {
-            let page = folder.path().join(format!("{}.1", name.replace(' ', "-")));
+            let page = pages.join(format!("{}.1", name.replace(' ', "-")));
             let text = files::read(&page).unwrap();
             assert!(
                 text.contains(".SH NAME") && text.contains("Examples"),

@@ -133,7 +133,7 @@ pub mod dialect {
 pub mod sandbox {
     #[cfg(feature = "plugins")]
     pub use admittance_sandbox::compile;
-    pub use admittance_sandbox::{Error, SandboxConfig};
+    pub use admittance_sandbox::{CallCost, Error, Meter, SandboxConfig};
 }
 
 /// The examples of the documentation, which are tested with this crate.

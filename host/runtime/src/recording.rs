@@ -214,7 +214,7 @@ fn write(taken: &Taken, redact: &[Redaction]) -> Option<RecordedRequest> {
     let mut redacted = redaction::apply(&taken.request, redact, &mut request, &mut response);
     let mut http = taken.taped.http.clone();
     for answer in &mut http {
-        redacted += redaction::apply_to(&mut answer.body, false, redact);
+        redacted += redaction::apply_to_answer(answer, redact);
     }
     let mut cluster = Vec::new();
     for (kind, object) in &taken.taped.objects {

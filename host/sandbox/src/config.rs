@@ -2,6 +2,8 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use admittance_admission::{ClusterReader, Grants, HttpSender};
 
+use crate::Meter;
+
 /// Configuration of a [`Sandbox`](crate::Sandbox).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -32,6 +34,8 @@ pub struct SandboxConfig {
     pub cluster: Option<Arc<dyn ClusterReader>>,
     /// The implementation of `admittance:plugin/http`. Default none, with the same effect.
     pub http: Option<Arc<dyn HttpSender>>,
+    /// Measures the calls. Default none.
+    pub meter: Option<Arc<Meter>>,
 }
 
 impl Default for SandboxConfig {
@@ -47,6 +51,7 @@ impl Default for SandboxConfig {
             configure_timeout: Duration::from_secs(10),
             cluster: None,
             http: None,
+            meter: None,
         }
     }
 }

@@ -44,6 +44,9 @@ pub(crate) mod per_call {
     pub(crate) const STACKS: u32 = 1;
 }
 
+/// How much of a slot stays in memory for the next call, in bytes: of its memories, and of its tables.
+const RESIDENT: (usize, usize) = (256 << 10, 64 << 10);
+
 /// The number of plugins that are prepared concurrently. They have their own slots, so that loading and
 /// requests never wait for each other.
 const PREPARATIONS: u32 = 4;
@@ -145,6 +148,8 @@ impl Inner {
 
 fn engine_config(sandbox: &SandboxConfig) -> Config {
     let at_once = sandbox.calls_in_flight.saturating_add(PREPARATIONS);
+    let is_measured = sandbox.meter.as_ref().is_some_and(|meter| meter.is_of_memory());
+    let resident = if is_measured { (0, 0) } else { RESIDENT };
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(at_once.saturating_mul(per_call::COMPONENT_INSTANCES))
         .total_core_instances(at_once.saturating_mul(per_call::CORE_INSTANCES))
@@ -162,8 +167,8 @@ fn engine_config(sandbox: &SandboxConfig) -> Config {
         // A warm slot keeps the pages of its last plugin: the next call of the same plugin resets a few
         // hundred kilobytes instead of mapping them again.
         .max_unused_warm_slots(at_once)
-        .linear_memory_keep_resident(256 << 10)
-        .table_keep_resident(64 << 10)
+        .linear_memory_keep_resident(resident.0)
+        .table_keep_resident(resident.1)
         // Resets only the pages that were written; kernels before 6.7 do without.
         .pagemap_scan(Enabled::Auto);
 

@@ -16,6 +16,8 @@
 #[cfg(feature = "engine")]
 mod background;
 #[cfg(feature = "engine")]
+mod blank;
+#[cfg(feature = "engine")]
 mod compiler;
 #[cfg(feature = "engine")]
 mod complexity;
@@ -38,6 +40,7 @@ mod inspect;
 mod kubewarden;
 #[cfg(feature = "engine")]
 mod logging;
+mod meter;
 #[cfg(feature = "engine")]
 mod plugin;
 #[cfg(feature = "engine")]
@@ -56,6 +59,7 @@ pub use description::{Capability, Configured, Description, ResourceHint};
 #[cfg(not(feature = "engine"))]
 pub use disabled::{Plugin, Prepared, Sandbox, SharedModule};
 pub use error::{Error, SettingsMistake, Step};
+pub use meter::{CallCost, Meter};
 #[cfg(feature = "engine")]
 pub use {
     compiler::compile,

@@ -66,6 +66,7 @@ impl Plugin {
             }
             Guest::Policy(policy) => policy.admit(store, request).await,
         };
+        store.data_mut().guest_ends();
         store.data().log.finish();
         match answer {
             Ok(Ok(response)) => {
@@ -98,6 +99,7 @@ async fn component(
     request: &Request,
 ) -> wasmtime::Result<Result<types::Response, String>> {
     let instance = linked.pre.instantiate_async(&mut *store).await?;
+    store.data_mut().guest_begins();
     if let Some(settings) = settings {
         let configure = instance.get_typed_func::<(&str,), (Result<(), Vec<types::SettingsError>>,)>(
             &mut *store,
@@ -147,6 +149,7 @@ impl Hook for Plugin {
             },
         };
         let running = self.sandbox.running();
+        let measured = self.sandbox.config.meter.as_ref().map(|meter| meter.begin());
         let mut store = CallState::store(
             &self.sandbox,
             Call {
@@ -180,7 +183,10 @@ impl Hook for Plugin {
                 }
             };
         // The slot is released after the instance's resources are returned to the pool.
-        drop(store);
+        match measured {
+            Some(measured) => measured.end(store.data().guest_ran(), || drop(store)),
+            None => drop(store),
+        }
         drop((running, permit));
         answer
     }

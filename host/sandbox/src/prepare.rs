@@ -20,6 +20,7 @@ use wasmtime::{
 
 use crate::{
     Configured, Description, Error, PluginConfig, Sandbox, Step,
+    blank::Blank,
     compiler::{compile_apart, precompile},
     complexity,
     contract::bindings,
@@ -364,12 +365,39 @@ impl Preparation {
     ) -> Result<Result<Bytes, String>, Error> {
         let compiled = shared
             .0
+            .instrumented
             .get_or_try_init(|| self.compile(bytes, Effort::Least))
             .await;
         match compiled {
             Ok(artifact) => Ok(Ok(artifact.clone())),
             Err(Error::Compile(reason)) => Ok(Err(reason)),
             Err(error) => Err(error),
+        }
+    }
+
+    /// The compiled form of a snapshot. Snapshots that differ only in their data are compiled once.
+    pub(crate) async fn compile_snapshot(
+        &self,
+        snapshot: Vec<u8>,
+        shared: &SharedModule,
+    ) -> Result<Bytes, Error> {
+        // What cannot be parsed does not compile either, and the compiler says why.
+        let Ok(blank) = Blank::of(&snapshot) else {
+            return self.compile(snapshot, Effort::Full).await;
+        };
+        let digest = Digest::of(&blank.bytes);
+        let mut known = shared.0.blank.lock().await;
+        let compiled = match &*known {
+            Some((of, compiled)) if *of == digest => compiled.clone(),
+            _ => {
+                let compiled = self.compile(blank.bytes.clone(), Effort::Full).await?;
+                known.insert((digest, compiled)).1.clone()
+            }
+        };
+        drop(known);
+        match blank.fill(&compiled) {
+            Some(filled) => Ok(filled.into()),
+            None => self.compile(snapshot, Effort::Full).await,
         }
     }
 
@@ -392,7 +420,7 @@ impl Preparation {
                 let (mut store, instance) = self.configure(&linked).await?;
                 let kept = instrumented.snapshot(&mut store, instance).await;
                 drop(store);
-                match self.checked_snapshot(kept, &description).await {
+                match self.checked_snapshot(kept, &description, shared).await {
                     Ok(artifact) => (description, Configured::Snapshot, artifact),
                     Err(reason) => {
                         let artifact = self.compile(module.clone(), Effort::Full).await?;
@@ -425,9 +453,10 @@ impl Preparation {
         &self,
         snapshot: Result<Vec<u8>, String>,
         description: &Description,
+        shared: &SharedModule,
     ) -> Result<Bytes, String> {
         let text = |error: Error| error.to_string();
-        let artifact = self.compile(snapshot?, Effort::Full).await.map_err(text)?;
+        let artifact = self.compile_snapshot(snapshot?, shared).await.map_err(text)?;
         let linked = link(&self.sandbox, &self.component(&artifact).map_err(text)?).map_err(text)?;
         let again = self
             .describe(&linked)

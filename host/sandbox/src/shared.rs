@@ -5,20 +5,28 @@ use std::{
 
 use admittance_admission::Digest;
 use bytes::Bytes;
-use tokio::sync::OnceCell;
+use tokio::sync::{self, OnceCell};
 
 use crate::Sandbox;
 
-/// Keeps the compiled form of the instrumented module, which is configured and snapshotted, from one preparation of the
-/// module for the next. Without it, a preparation that does not overlap with another one of the same module compiles it
-/// again.
+/// Keeps what does not depend on settings from one preparation of a module for the next. Without it, a preparation that
+/// does not overlap with another one of the same module compiles the module again.
 #[derive(Clone, Debug)]
-#[must_use = "the compiled form is dropped with the last of these"]
-pub struct SharedModule(pub(crate) Arc<OnceCell<Bytes>>);
+#[must_use = "the compiled forms are dropped with the last of these"]
+pub struct SharedModule(pub(crate) Arc<Shared>);
+
+/// The compiled forms that preparations of one module share.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    /// The instrumented module, which is configured and snapshotted.
+    pub(crate) instrumented: OnceCell<Bytes>,
+    /// The last [`Blank`](crate::blank::Blank) that was compiled: its digest and its compiled form.
+    pub(crate) blank: sync::Mutex<Option<(Digest, Bytes)>>,
+}
 
 /// What preparations share at the moment.
 #[derive(Debug, Default)]
-pub(crate) struct SharedModules(Mutex<HashMap<Digest, Weak<OnceCell<Bytes>>>>);
+pub(crate) struct SharedModules(Mutex<HashMap<Digest, Weak<Shared>>>);
 
 impl Sandbox {
     /// While the result lives, what does not depend on settings is compiled only once for all preparations of the

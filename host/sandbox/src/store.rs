@@ -57,6 +57,8 @@ pub(crate) struct CallState {
     /// Whether this is `describe` or `configure`, during which nothing is granted.
     pub(crate) preparing: bool,
     started: Instant,
+    /// When the instance was ready, and when the guest had answered. Only with a meter.
+    guest: (Option<Instant>, Option<Instant>),
     pub(crate) deadline: Deadline,
     pub(crate) log: CallLog,
     pub(crate) output: usize,
@@ -114,6 +116,7 @@ impl CallState {
             tape: tape.cloned(),
             preparing,
             started: Instant::now(),
+            guest: (None, None),
             deadline,
             log: CallLog::new(Arc::clone(plugin), uid, limits.log),
             output: limits.output,
@@ -147,6 +150,25 @@ impl CallState {
             Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
         });
         store
+    }
+
+    /// The instance is ready, and the guest runs next.
+    pub(crate) fn guest_begins(&mut self) {
+        if self.sandbox.config.meter.is_some() {
+            self.guest.0 = Some(Instant::now());
+        }
+    }
+
+    /// The guest has answered.
+    pub(crate) fn guest_ends(&mut self) {
+        if self.sandbox.config.meter.is_some() {
+            self.guest.1 = Some(Instant::now());
+        }
+    }
+
+    /// When the guest ran, if it answered. Only with a meter.
+    pub(crate) fn guest_ran(&self) -> Option<(Instant, Instant)> {
+        self.guest.0.zip(self.guest.1)
     }
 
     /// How long the call has taken.

@@ -47,6 +47,8 @@ test("a definition with a mistake is refused", () => {
     [{ ...whole, resource: [] }, /`resource` is not a field; use name, version/],
     [{ ...whole, admit: undefined }, /`admit` is missing/],
     [{ ...whole, resources: ["pods"] }, /`pods` is not a resource; write `v1\/pods`/],
+    [{ ...whole, capabilities: { clusters: [] } }, /`clusters` is not a capability; use cluster, http, environment/],
+    [{ ...whole, capabilities: { http: "https://a.example.com" } }, /capabilities\.http: not a list/],
   ]) {
     assert.throws(() => plugin(definition), message);
   }

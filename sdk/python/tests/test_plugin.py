@@ -72,6 +72,12 @@ class Plugins(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "`pods` is not a resource; write `v1/pods`"):
             plugin(lambda *_: allow(), resources=["pods"])
 
+    def test_an_unknown_capability_is_a_mistake(self) -> None:
+        with self.assertRaisesRegex(TypeError, "`clusters` is not a capability; use cluster, http, environment"):
+            plugin(lambda *_: allow(), capabilities={"clusters": []})
+        with self.assertRaisesRegex(TypeError, "`http` is not a list"):
+            plugin(lambda *_: allow(), capabilities={"http": "https://a.example.com"})
+
     def test_native_tests_import_the_module_of_a_component(self) -> None:
         self.assertIs(plugin(lambda *_: allow()).component(), object)
 

@@ -22,6 +22,9 @@ pub(crate) const WHEELS: &str = "ADMITTANCE_TEST_WHEELS";
 const PACKAGE: &str = include_str!("../../../sdk/templates/javascript/package.json");
 const REQUIREMENTS: &str = include_str!("../../../sdk/templates/python/requirements.txt");
 
+/// What `sdk/python/pyproject.toml` needs.
+const BUILD_BACKEND: &str = "setuptools==80.9.0";
+
 /// A cache of npm with the tool that builds plugins in JavaScript.
 pub(crate) fn npm() -> Result<PathBuf, Error> {
     const TOOL: &str = "componentize-qjs";
@@ -43,12 +46,15 @@ pub(crate) fn npm() -> Result<PathBuf, Error> {
     })
 }
 
-/// A directory with the wheel of the tool that builds plugins in Python.
+/// A directory with the wheels of the tool that builds plugins in Python, and of what builds the package for them.
 pub(crate) fn wheels() -> Result<PathBuf, Error> {
-    fetched(WHEELS, "python3", REQUIREMENTS.trim(), |directory| {
+    let wheels = [REQUIREMENTS.trim(), BUILD_BACKEND];
+    fetched(WHEELS, "python3", &wheels.join(","), |directory| {
         let mut command = Command::new("python3");
         command
-            .args(["-m", "pip", "download", REQUIREMENTS.trim(), "--dest"])
+            .args(["-m", "pip", "download"])
+            .args(wheels)
+            .arg("--dest")
             .arg(directory);
         command
     })

@@ -66,9 +66,11 @@ const JAVASCRIPT: Template = Template {
     ),
     package: package!("javascript":
         "package.json", "index.js", "index.d.ts", "schema.js", "sample.js", "errors.js", "message.js",
-        "cluster.js", "cluster.d.ts", "http.js", "http.d.ts", "log.js", "log.d.ts", "testing.js", "testing.d.ts",
-        "native/cluster.js", "native/http.js", "native/log.js",
-        "wit/types.wit", "wit/world.wit", "wit/cluster.wit", "wit/http.wit", "wit/deps/logging/logging.wit"
+        "cluster.js", "cluster.d.ts", "environment.js", "environment.d.ts", "http.js", "http.d.ts", "log.js", "log.d.ts",
+        "testing.js", "testing.d.ts",
+        "native/cluster.js", "native/environment.js", "native/http.js", "native/log.js",
+        "wit/types.wit", "wit/world.wit", "wit/environment.wit", "wit/cluster.wit", "wit/http.wit",
+        "wit/deps/cli/environment.wit", "wit/deps/logging/logging.wit"
     ),
 };
 
@@ -84,9 +86,10 @@ const PYTHON: Template = Template {
         "README.md" from "README.md"
     ),
     package: package!("python/src/admittance":
-        "__init__.py", "py.typed", "cluster.py", "component.py", "host.py", "http.py", "log.py", "patch.py",
-        "plugin.py", "request.py", "response.py", "sample.py", "schema.py", "testing.py",
-        "wit/types.wit", "wit/world.wit", "wit/cluster.wit", "wit/http.wit", "wit/deps/logging/logging.wit"
+        "__init__.py", "py.typed", "cluster.py", "component.py", "environment.py", "heap.py", "host.py", "http.py",
+        "log.py", "patch.py", "plugin.py", "request.py", "response.py", "sample.py", "schema.py", "testing.py",
+        "wit/types.wit", "wit/world.wit", "wit/environment.wit", "wit/cluster.wit", "wit/http.wit",
+        "wit/deps/cli/environment.wit", "wit/deps/logging/logging.wit"
     ),
 };
 

@@ -1,6 +1,6 @@
 use std::{fmt, str::FromStr};
 
-use admittance_admission::Request;
+use admittance_admission::{HttpAnswer, REDACTED, Request};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::Value;
 
@@ -21,9 +21,6 @@ enum Token {
     "`{0}` is not a valid field: write a JSON Pointer, with `*` for every key or index, `/spec/containers/*/env/*/value`"
 )]
 pub struct InvalidRedaction(pub String);
-
-/// The placeholder of a redacted value.
-const REDACTED: &str = "[redacted]";
 
 impl FromStr for Redaction {
     type Err = InvalidRedaction;
@@ -103,6 +100,42 @@ pub(super) fn apply_to(value: &mut Value, is_secret: bool, redactions: &[Redacti
     let own = own(is_secret);
     let all = redactions.iter().chain(&own);
     all.map(|redaction| redact(value, &redaction.0)).sum()
+}
+
+/// Redacts these values, and secrets, in the answer of a server: the values of queries, and the content of every Secret
+/// in the body. Returns the number of redacted values.
+pub(super) fn apply_to_answer(answer: &mut HttpAnswer, redactions: &[Redaction]) -> usize {
+    let body = &mut answer.body;
+    let count = apply_to(body, false, redactions) + redact_secrets(body, "");
+    count + answer.redact_queries()
+}
+
+/// Redacts the Secrets in a value. `list` is the kind of the list that contains it: the items of a list may have no kind.
+fn redact_secrets(value: &mut Value, list: &str) -> usize {
+    let kind = match value.get("kind") {
+        Some(kind) => kind.as_str().unwrap_or_default().to_owned(),
+        None => list.strip_suffix("List").unwrap_or_default().to_owned(),
+    };
+    let is_core = value.get("apiVersion").is_none_or(|version| version == "v1");
+    let is_secret = kind == "Secret" && is_core;
+    let count = match is_secret {
+        true => apply_to(value, true, &[]),
+        false => 0,
+    };
+    let inner: usize = match value {
+        Value::Object(fields) => fields
+            .iter_mut()
+            .map(|(key, value)| match (key.as_str(), value) {
+                ("items", Value::Array(items)) => {
+                    items.iter_mut().map(|item| redact_secrets(item, &kind)).sum()
+                }
+                (_, value) => redact_secrets(value, ""),
+            })
+            .sum(),
+        Value::Array(entries) => entries.iter_mut().map(|entry| redact_secrets(entry, "")).sum(),
+        _ => 0,
+    };
+    count + inner
 }
 
 /// What is always redacted.

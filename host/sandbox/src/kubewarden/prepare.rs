@@ -52,7 +52,7 @@ impl Preparation {
                 let (mut store, instance) = self.validated(&artifact).await?;
                 let snapshot = snapshot(&wizer, &context, &mut store, instance).await;
                 drop(store);
-                match self.checked(snapshot).await {
+                match self.checked(snapshot, shared).await {
                     Ok(artifact) => Ok((Configured::Snapshot, artifact)),
                     Err(reason) => {
                         let artifact = self.compile(module.clone(), Effort::Full).await?;
@@ -128,10 +128,14 @@ impl Preparation {
     }
 
     /// Compiles a snapshot and tests it.
-    async fn checked(&self, snapshot: Result<Vec<u8>, String>) -> Result<Bytes, String> {
+    async fn checked(
+        &self,
+        snapshot: Result<Vec<u8>, String>,
+        shared: &SharedModule,
+    ) -> Result<Bytes, String> {
         let snapshot = snapshot?;
         let artifact = async {
-            let artifact = self.compile(snapshot, Effort::Full).await?;
+            let artifact = self.compile_snapshot(snapshot, shared).await?;
             self.start(&self.core_module(&artifact)?, true).await?;
             Ok::<_, Error>(artifact)
         };

@@ -27,6 +27,7 @@ pub(super) async fn run(
         ..Exchange::default()
     };
     let instance = pre.instantiate_async(&mut *store).await?;
+    store.data_mut().guest_begins();
     let start = instance.get_typed_func::<(), ()>(&mut *store, START)?;
     match start.call_async(&mut *store, ()).await {
         Err(error) if error.downcast_ref().is_some_and(|I32Exit(code)| *code == 0) => {}

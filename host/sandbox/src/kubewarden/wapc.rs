@@ -100,6 +100,7 @@ pub(super) async fn instance(
     is_started: bool,
 ) -> wasmtime::Result<Instance> {
     let instance = pre.instantiate_async(&mut *store).await?;
+    store.data_mut().guest_begins();
     if !is_started {
         start(store, instance).await?;
     }

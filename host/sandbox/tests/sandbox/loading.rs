@@ -9,10 +9,10 @@ use std::{
 };
 
 use admittance_admission::{Digest, FailureKind};
-use admittance_sandbox::{Configured, Error, Limits, PluginConfig, Prepared, Step};
+use admittance_sandbox::{Configured, Error, Limits, Meter, PluginConfig, Prepared, Step};
 
 use crate::{
-    guest::{DESCRIPTION, Guest},
+    guest::{ANSWER, DESCRIPTION, Guest},
     harness::{call, config, sandbox, sandbox_with},
 };
 
@@ -153,27 +153,62 @@ async fn a_patch_version_of_the_contract_is_accepted() {
 #[tokio::test]
 async fn settings_of_one_module_share_what_does_not_depend_on_them() {
     let sandbox = sandbox_with(|_| {});
-    let module = Guest::default().component();
+    // Its answer is an error with the settings as its text.
+    let keep = format!(
+        "(i32.store (i32.const {ANSWER}) (i32.const 1))
+         (i32.store (i32.const {}) (local.get $text))
+         (i32.store (i32.const {}) (local.get $length))",
+        ANSWER + 4,
+        ANSWER + 8
+    );
+    let module = Guest::default().with_configure(&keep).component();
     let prepare = async |settings: &str| {
-        sandbox
-            .prepare(module.clone(), settings, &config())
-            .await
-            .unwrap();
+        let prepared = sandbox.prepare(module.clone(), settings, &config()).await;
+        let prepared = prepared.unwrap();
+        assert_eq!(*prepared.configured(), Configured::Snapshot);
+        let plugin = sandbox.load(&prepared, &config()).unwrap();
+        let failure = call(&plugin).await.unwrap_err();
+        assert!(failure.message.ends_with(settings), "{failure:?}");
     };
     let shared = sandbox.share(Digest::of(&module));
-    for settings in ["{}", r#"{"a":1}"#, r#"{"b":2}"#] {
+    for settings in [r#"{"a":1}"#, r#"{"b":2}"#, r#"{"c":3}"#] {
         prepare(settings).await;
     }
-    assert_eq!(sandbox.compilations(), 4, "the module once, and three snapshots");
-    drop(shared);
-    prepare("{}").await;
-    assert_eq!(sandbox.compilations(), 6, "nothing is kept");
-    tokio::join!(prepare("{}"), prepare("[]"), prepare("7"));
     assert_eq!(
         sandbox.compilations(),
-        10,
+        2,
+        "the module, and the code of its snapshots"
+    );
+    // The end of the heap is in a global.
+    prepare("{}").await;
+    assert_eq!(
+        sandbox.compilations(),
+        3,
+        "this snapshot differs in more than data"
+    );
+    drop(shared);
+    prepare("{}").await;
+    assert_eq!(sandbox.compilations(), 5, "nothing is kept");
+    tokio::join!(prepare("{}"), prepare("[]"), prepare("77"));
+    assert_eq!(
+        sandbox.compilations(),
+        7,
         "preparations at the same time share too"
     );
+}
+
+#[tokio::test]
+async fn calls_are_measured() {
+    let meter = Arc::new(Meter::default());
+    let sandbox = sandbox_with(|config| config.meter = Some(meter.clone()));
+    let module = Guest::default().component();
+    let prepared = sandbox.prepare(module, "{}", &config()).await.unwrap();
+    let plugin = sandbox.load(&prepared, &config()).unwrap();
+    assert_eq!(meter.take(), None, "what is prepared is no call");
+    call(&plugin).await.unwrap();
+    let cost = meter.take().unwrap();
+    assert!(!cost.instance.is_zero() && !cost.guest.is_zero(), "{cost:?}");
+    assert_eq!((cost.touched, meter.take()), (None, None));
 }
 
 #[tokio::test]

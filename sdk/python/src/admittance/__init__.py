@@ -8,6 +8,14 @@ A plugin is a function that gets a request and its settings, and returns a respo
     WitWorld = Plugin(name="a", version="0.1.0", summary="...", settings=Settings, admit=admit).component()
 """
 
+import sys
+
+if sys.platform == "wasi":
+    # Before the modules of the plugin are loaded.
+    from .heap import fill_holes
+
+    fill_holes()
+
 from .patch import Patch, pointer
 from .plugin import Plugin, SettingsError, SettingsErrors
 from .request import GroupVersionKind, GroupVersionResource, Request, UserInfo

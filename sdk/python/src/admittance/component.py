@@ -7,6 +7,7 @@ from typing import Any
 from componentize_py_types import Err  # type: ignore[import-not-found]
 from wit_world.imports import types  # type: ignore[import-not-found]
 
+from . import heap
 from .plugin import Plugin, SettingsErrors
 from .request import Object
 from .response import Response
@@ -59,6 +60,7 @@ def component_of(plugin: Plugin) -> type:
             gc.collect()
             gc.freeze()
             gc.disable()
+            heap.fill_holes()
 
         def admit(self, request: Any) -> Any:
             try:

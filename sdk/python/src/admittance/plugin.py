@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass, field
-from typing import Any, Callable, Literal, Mapping, Sequence
+from typing import Any, Callable, Literal, Mapping, Sequence, get_args
 
 from . import schema
 from .request import Object, Request
@@ -30,6 +30,9 @@ class NoSettings:
     """The settings of a plugin that has none."""
 
 
+Capability = Literal["cluster", "http", "environment"]
+
+
 @dataclass(kw_only=True)
 class Plugin:
     """A plugin: what operators read about it, and its functions."""
@@ -51,13 +54,19 @@ class Plugin:
     #: The supported resources: ``v1/pods``, ``apps/v1/deployments``.
     resources: Sequence[str] = ()
     #: What it asks the operator for: kinds such as ``v1/Node``, origins such as ``https://policy.example.com``.
-    capabilities: Mapping[Literal["cluster", "http", "environment"], Sequence[str]] = field(default_factory=dict)
+    capabilities: Mapping[Capability, Sequence[str]] = field(default_factory=dict)
     #: An object that is admitted a few times after `configure`, so that no call pays for what a first call creates.
     warm_up: Object | None = None
 
     def __post_init__(self) -> None:
         self.schema = schema.schema_of(self.settings)
         self.rules = [_rule(resource) for resource in self.resources]
+        for kind, values in self.capabilities.items():
+            if kind not in get_args(Capability):
+                known = ", ".join(get_args(Capability))
+                raise TypeError(f"capabilities: `{kind}` is not a capability; use {known}")
+            if isinstance(values, str):
+                raise TypeError(f"capabilities: `{kind}` is not a list; write a list of texts")
 
     def configured(self, text: str) -> Any:
         """What `admit` gets, from the JSON text of the settings. Raises `SettingsErrors`."""

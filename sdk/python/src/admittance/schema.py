@@ -144,11 +144,22 @@ def _type_of(value: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _with_article(kind: str) -> str:
     return _ARTICLES.get(kind, f"a {kind}")
+
+
+def _is_equal(one: Any, other: Any) -> bool:
+    """Whether two values of JSON are the same. `True` equals `1` in Python, but not in JSON."""
+    if _type_of(one) != _type_of(other):
+        return False
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_is_equal(one[key], other[key]) for key in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(_is_equal, one, other))
+    return bool(one == other)
 
 
 def _visit(schema: Schema, value: Any, pointer: str, mistakes: list[Mistake]) -> None:
@@ -161,7 +172,7 @@ def _visit(schema: Schema, value: Any, pointer: str, mistakes: list[Mistake]) ->
         what = str(value) if kind == "integer" and found == "number" else _with_article(found)
         mistake(f"expected {_with_article(kind)}, found {what}")
         return
-    if "enum" in schema and value not in schema["enum"]:
+    if "enum" in schema and not any(_is_equal(one, value) for one in schema["enum"]):
         mistake(f"{_text(value)} is not allowed; use one of: {', '.join(map(_text, schema['enum']))}")
     if found == "object":
         _visit_object(schema, value, pointer, mistakes)

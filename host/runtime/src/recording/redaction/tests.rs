@@ -78,3 +78,38 @@ fn what_secrets_hold_is_never_told() {
     let mut asked = json!({"object": secret});
     assert_eq!(apply(&request("ConfigMap"), &[], &mut asked, &mut json!({})), 0);
 }
+
+#[test]
+fn secrets_in_answers_of_servers_are_never_told() {
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "data": {"a": "s3cret"}});
+    let item = json!({"metadata": {"name": "a"}, "stringData": {"a": "s3cret"}});
+    for (body, count) in [
+        (secret.clone(), 1),
+        (json!({"review": [{"object": secret}]}), 1),
+        (
+            json!({"apiVersion": "v1", "kind": "SecretList", "items": [item, item]}),
+            2,
+        ),
+        (json!({"apiVersion": "v1", "kind": "List", "items": [secret]}), 1),
+    ] {
+        let answer = json!({"url": "https://a.example/x?token=s3cret", "body": body});
+        let mut answer = serde_json::from_value(answer).unwrap();
+        // With the value of the query.
+        assert_eq!(apply_to_answer(&mut answer, &[]), count + 1, "{body}");
+        let text = serde_json::to_string(&answer).unwrap();
+        assert!(!text.contains("s3cret"), "{text}");
+    }
+    for body in [
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "open"}}),
+        json!({"apiVersion": "v1", "kind": "ConfigMapList", "items": [{"data": {"a": "open"}}]}),
+        json!({"apiVersion": "example.com/v1", "kind": "Secret", "data": {"a": "open"}}),
+        json!([{"data": {"a": "open"}}]),
+    ] {
+        let answer = json!({"url": "https://a.example/x", "body": body});
+        let mut answer = serde_json::from_value(answer).unwrap();
+        assert_eq!(apply_to_answer(&mut answer, &[]), 0, "{body}");
+    }
+    let mut answer =
+        serde_json::from_value(json!({"url": "https://a.example/x", "body": {"a": "s3cret"}})).unwrap();
+    assert_eq!(apply_to_answer(&mut answer, &["/a".parse().unwrap()]), 1);
+}

@@ -1,0 +1,271 @@
+//! Snapshots without their data.
+//!
+//! Snapshots of one module with different settings differ in the data of their memories, rarely in anything else. So the
+//! data is replaced by a filler before compilation, and the compiled form serves all of them: it contains the filler,
+//! in whose place each snapshot's data is put. Wasmtime maps that data into the memory of instances as it is.
+
+use memchr::memmem;
+use wasm_encoder::{ConstExpr, DataSection, RawSection};
+use wasmparser::{DataKind, DataSectionReader, MemoryType, Operator, Parser, Payload, TypeRef};
+
+use crate::kubewarden::CORE_MODULE;
+
+/// The unit in which the data of a snapshot begins and ends, so that it does so at the same place with other settings.
+const UNIT: u64 = 64 << 10;
+
+/// Of data that takes more memory than this, more than half must be in segments, else it stays as it is. Wasmtime has the
+/// same limit for what it maps.
+const SPARSE_MAX: u64 = 16 << 20;
+
+/// Sections of modules and components, which have the same numbers where both have them.
+const CORE_MODULE_SECTION: u8 = 1;
+const COMPONENT_SECTION: u8 = 4;
+
+/// A snapshot without its data, as far as that can be replaced.
+#[derive(Debug)]
+pub(crate) struct Blank {
+    /// The module or component with fillers in place of its data: the same bytes for snapshots that differ only there.
+    pub(crate) bytes: Vec<u8>,
+    images: Vec<Image>,
+}
+
+/// The data of a memory, from a place that is a multiple of [`UNIT`] and of a length that is one.
+#[derive(Debug)]
+struct Image {
+    data: Vec<u8>,
+    filler: Vec<u8>,
+}
+
+impl Blank {
+    pub(crate) fn of(snapshot: &[u8]) -> wasmparser::Result<Self> {
+        let mut images = Vec::new();
+        let bytes = if snapshot.starts_with(CORE_MODULE) {
+            module(snapshot, &mut images)?.unwrap_or_else(|| snapshot.to_vec())
+        } else {
+            component(snapshot, &mut images)?
+        };
+        Ok(Self { bytes, images })
+    }
+
+    /// The compiled form of the snapshot, from that of these bytes. `None` if a filler is not in it exactly once.
+    pub(crate) fn fill(&self, compiled: &[u8]) -> Option<Vec<u8>> {
+        let mut filled = compiled.to_vec();
+        for Image { data, filler } in &self.images {
+            let mut places = memmem::find_iter(compiled, filler);
+            let place = places.next()?;
+            if places.next().is_some() {
+                return None;
+            }
+            filled
+                .get_mut(place..place.checked_add(data.len())?)?
+                .copy_from_slice(data);
+        }
+        Some(filled)
+    }
+}
+
+/// The sections of a module or component, with their contents. The nesting of components is limited before.
+fn sections(bytes: &[u8]) -> wasmparser::Result<Vec<(Payload<'_>, RawSection<'_>)>> {
+    let mut sections = Vec::new();
+    let mut depth = 0_u32;
+    for payload in Parser::new(0).parse_all(bytes) {
+        let payload = payload?;
+        match &payload {
+            Payload::Version { .. } => depth = depth.saturating_add(1),
+            Payload::End(_) => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if let (1, Some((id, range))) = (depth, payload.as_section()) {
+            let data = bytes.get(range).unwrap_or_default();
+            sections.push((payload, RawSection { id, data }));
+        }
+    }
+    Ok(sections)
+}
+
+fn component(bytes: &[u8], images: &mut Vec<Image>) -> wasmparser::Result<Vec<u8>> {
+    let mut blank = wasm_encoder::Component::new();
+    for (_, RawSection { id, data }) in sections(bytes)? {
+        let replaced = match id {
+            CORE_MODULE_SECTION => module(data, images)?,
+            COMPONENT_SECTION => Some(component(data, images)?),
+            _ => None,
+        };
+        blank.section(&RawSection {
+            id,
+            data: replaced.as_deref().unwrap_or(data),
+        });
+    }
+    Ok(blank.finish())
+}
+
+/// The module with a filler for its data; `None` if it stays as it is.
+fn module(bytes: &[u8], images: &mut Vec<Image>) -> wasmparser::Result<Option<Vec<u8>>> {
+    let sections = sections(bytes)?;
+    let mut memories = Vec::new();
+    let mut replaced = None;
+    for (payload, _) in &sections {
+        match payload {
+            Payload::ImportSection(section) => {
+                for import in section.clone().into_imports() {
+                    if let TypeRef::Memory(_) = import?.ty {
+                        return Ok(None);
+                    }
+                }
+            }
+            Payload::MemorySection(section) => {
+                memories = section.clone().into_iter().collect::<wasmparser::Result<_>>()?;
+            }
+            // Its number of segments would change.
+            Payload::DataCountSection { .. } => return Ok(None),
+            Payload::DataSection(section) => {
+                // No memory is imported, so its number is 0.
+                let [memory] = memories.as_slice() else {
+                    return Ok(None);
+                };
+                replaced = place(memory, section)?;
+            }
+            _ => {}
+        }
+    }
+    let Some((start, data)) = replaced else {
+        return Ok(None);
+    };
+    let filler = filler(images.len(), data.len());
+    let mut blank = wasm_encoder::Module::new();
+    for (payload, raw) in &sections {
+        if !matches!(payload, Payload::DataSection(_)) {
+            blank.section(raw);
+            continue;
+        }
+        let mut segments = DataSection::new();
+        segments.active(0, &ConstExpr::i32_const(start), filler.iter().copied());
+        blank.section(&segments);
+    }
+    images.push(Image { data, filler });
+    Ok(Some(blank.finish()))
+}
+
+/// Where the data of a memory begins, and the data in whole units. `None` if it is not known before the module is
+/// instantiated, or is sparse.
+fn place(memory: &MemoryType, section: &DataSectionReader<'_>) -> wasmparser::Result<Option<(i32, Vec<u8>)>> {
+    if memory.memory64 || memory.page_size_log2.is_some() {
+        return Ok(None);
+    }
+    let (mut first, mut last, mut size) = (u64::MAX, 0, 0_u64);
+    let mut segments = Vec::new();
+    for segment in section.clone() {
+        let segment = segment?;
+        let DataKind::Active {
+            memory_index: 0,
+            offset_expr,
+        } = segment.kind
+        else {
+            return Ok(None);
+        };
+        let mut operators = offset_expr.get_operators_reader();
+        let (Operator::I32Const { value }, Operator::End) = (operators.read()?, operators.read()?) else {
+            return Ok(None);
+        };
+        let offset = u64::from(value.cast_unsigned());
+        let end = offset.saturating_add(segment.data.len() as u64);
+        (first, last) = (first.min(offset), last.max(end));
+        size = size.saturating_add(segment.data.len() as u64);
+        segments.push((offset, segment.data));
+    }
+    let (start, end) = (first / UNIT * UNIT, last.next_multiple_of(UNIT));
+    let length = end.saturating_sub(start);
+    // Out of bounds: the module fails when it is instantiated, and does so unchanged.
+    let fits = end <= memory.initial.saturating_mul(UNIT);
+    let is_sparse = length > SPARSE_MAX && length / 2 > size;
+    let (Ok(start_value), Ok(length)) = (u32::try_from(start), usize::try_from(length)) else {
+        return Ok(None);
+    };
+    if size == 0 || !fits || is_sparse {
+        return Ok(None);
+    }
+    let mut data = vec![0; length];
+    for (offset, bytes) in segments {
+        let from = offset.saturating_sub(start) as usize;
+        if let Some(place) = data.get_mut(from..from.saturating_add(bytes.len())) {
+            place.copy_from_slice(bytes);
+        }
+    }
+    Ok(Some((start_value.cast_signed(), data)))
+}
+
+/// Bytes that are nowhere else in a compiled form, and none of which is zero: wasmtime cuts zeros off.
+fn filler(number: usize, length: usize) -> Vec<u8> {
+    // Half of the golden ratio: multiples of it are all different.
+    const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+    let seed = number as u64 + 1;
+    (1_u64..)
+        .flat_map(|word| (seed.rotate_left(32) ^ word.wrapping_mul(STEP)).to_le_bytes())
+        .map(|byte| byte | 1)
+        .take(length)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wat(text: &str) -> Vec<u8> {
+        wat::parse_str(text).unwrap()
+    }
+
+    #[test]
+    fn snapshots_that_differ_only_in_data_have_the_same_blank() {
+        let snapshot = |data: &str| {
+            let text = format!("(component (core module (memory 3) (func (export \"f\")) {data}))");
+            Blank::of(&wat(&text)).unwrap()
+        };
+        let one = snapshot(r#"(data (i32.const 16) "one") (data (i32.const 17) "x")"#);
+        let other = snapshot(r#"(data (i32.const 60000) "another")"#);
+        assert_eq!(one.bytes, other.bytes);
+        assert_ne!(one.bytes, snapshot(r#"(data (i32.const 65535) "ab")"#).bytes);
+        let image = &one.images[0];
+        assert_eq!((image.data.len(), &image.data[16..20]), (65_536, &b"oxe\0"[..]));
+    }
+
+    #[test]
+    fn data_takes_the_place_of_the_filler() {
+        let text = r#"(component
+            (core module (memory 1) (data (i32.const 0) "first"))
+            (component (core module (memory 1) (data (i32.const 9) "second"))))"#;
+        let blank = Blank::of(&wat(text)).unwrap();
+        let compiled = [b"code".as_slice(), &blank.bytes, b"more"].concat();
+        let filled = blank.fill(&compiled).unwrap();
+        assert_eq!(filled.len(), compiled.len());
+        for words in [&b"first\0"[..], b"\0second\0", b"code", b"more"] {
+            assert_eq!(memmem::find_iter(&filled, words).count(), 1);
+        }
+        assert!(blank.fill(&[&compiled[..], &compiled].concat()).is_none());
+        assert!(blank.fill(b"none").is_none());
+    }
+
+    #[test]
+    fn other_modules_stay_as_they_are() {
+        for module in [
+            r#"(memory 1)"#,
+            r#"(import "a" "b" (memory 1)) (memory 1) (data (i32.const 0) "a")"#,
+            r#"(import "a" "b" (memory 1)) (data (i32.const 0) "a")"#,
+            r#"(memory 1) (global $at i32 (i32.const 0)) (data (global.get $at) "a")"#,
+            r#"(memory 1) (data "passive")"#,
+            r#"(memory 1) (data (i32.const 65535) "ab")"#,
+            r#"(memory i64 1) (data (i64.const 0) "a")"#,
+            r#"(memory 1) (data (i32.const 0) "a") (func (memory.init 0 (i32.const 0) (i32.const 0) (i32.const 0)))"#,
+            // Nearly 20 MB, of which 2 bytes are not zero.
+            r#"(memory 320) (data (i32.const 0) "a") (data (i32.const 20000000) "a")"#,
+        ] {
+            for text in [
+                format!("(component (core module {module}))"),
+                format!("(module {module})"),
+            ] {
+                let blank = Blank::of(&wat(&text)).unwrap();
+                assert!(blank.images.is_empty() && blank.bytes == wat(&text), "{text}");
+                assert_eq!(blank.fill(b"code").unwrap(), b"code");
+            }
+        }
+    }
+}

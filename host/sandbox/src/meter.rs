@@ -1,0 +1,95 @@
+use std::{
+    fs,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// Measures what calls of plugins cost, for benchmarks. Lives as long as the sandboxes that it is given to.
+#[derive(Debug, Default)]
+pub struct Meter {
+    of_memory: bool,
+    costs: Mutex<Option<CallCost>>,
+}
+
+/// What calls cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CallCost {
+    /// The time to create the instance, and to return its memory.
+    pub instance: Duration,
+    /// The time of the guest, including the functions of the host that it called.
+    pub guest: Duration,
+    /// With a meter of memory, the bytes in pages that were written: of the guest's memories and tables, and of what the
+    /// host keeps for the instance.
+    pub touched: Option<u64>,
+}
+
+/// A call that is being measured.
+#[derive(Debug)]
+pub(crate) struct Measured<'a> {
+    meter: &'a Meter,
+    started: Instant,
+    memory: Option<u64>,
+}
+
+impl Meter {
+    /// Also measures the memory that a call touches. Nothing of an instance is kept for the next one, so calls take
+    /// longer than without it. Other threads should not allocate at the same time.
+    pub fn of_memory() -> Self {
+        Self {
+            of_memory: true,
+            ..Self::default()
+        }
+    }
+
+    /// The sum of the calls since this was asked last; `None` without calls.
+    pub fn take(&self) -> Option<CallCost> {
+        self.costs.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    pub(crate) fn is_of_memory(&self) -> bool {
+        self.of_memory
+    }
+
+    /// Begins a call.
+    #[cfg(feature = "engine")]
+    pub(crate) fn begin(&self) -> Measured<'_> {
+        Measured {
+            meter: self,
+            memory: self.of_memory.then(written).flatten(),
+            started: Instant::now(),
+        }
+    }
+}
+
+#[cfg(feature = "engine")]
+impl Measured<'_> {
+    /// Ends it: the guest ran between these two moments, if it ran, and `drop` returns the memory of its instance.
+    pub(crate) fn end(self, guest: Option<(Instant, Instant)>, drop: impl FnOnce()) {
+        let before = self.memory;
+        let after = self.meter.of_memory.then(written).flatten();
+        let touched = before.zip(after);
+        let reading = Instant::now();
+        drop();
+        let dropped = reading.elapsed();
+        let Some((instantiated, answered)) = guest else {
+            return;
+        };
+        let mut costs = self.meter.costs.lock().unwrap_or_else(PoisonError::into_inner);
+        let sum = costs.get_or_insert_default();
+        sum.instance += instantiated.duration_since(self.started) + dropped;
+        sum.guest += answered.duration_since(instantiated);
+        if let Some((before, after)) = touched {
+            *sum.touched.get_or_insert_default() += after.saturating_sub(before);
+        }
+    }
+}
+
+/// The bytes of this process in pages of its own: those that it wrote. `None` where the kernel does not tell.
+#[cfg(feature = "engine")]
+fn written() -> Option<u64> {
+    let text = fs::read_to_string("/proc/self/smaps_rollup").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Anonymous:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes << 10)
+}

@@ -1,0 +1,15 @@
+"""The environment variables that the stage grants under ``allow.environment``. ``os.environ`` is that of the build."""
+
+import os
+
+try:
+    from wit_world.imports import environment as _host  # type: ignore[import-not-found]
+except ImportError:
+    _host = None
+
+
+def get(name: str) -> str | None:
+    """The value of a variable, or None if it is not granted. Outside of the sandbox, one of the process."""
+    if _host is None:
+        return os.environ.get(name)
+    return dict(_host.get_environment()).get(name)

@@ -1,0 +1,277 @@
+//! Plugins in JavaScript and Python: their packages as registries would get them, and new projects.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use admittance_tests::{Finished, repository};
+use tempfile::TempDir;
+use tokio::process::Command;
+
+use super::{admittance, command, finished};
+
+/// A command in a copy of the directory of a package, with its links.
+fn in_copy(folder: &Path, package: &str, program: &str, arguments: &[&str]) -> Command {
+    let copy = folder.join("copy/sdk");
+    fs::create_dir_all(&copy).unwrap();
+    for (from, to) in [(format!("sdk/{package}"), "sdk"), ("wit".to_owned(), ".")] {
+        let mut copy = std::process::Command::new("cp");
+        copy.arg("-R")
+            .arg(repository().join(from))
+            .arg(folder.join("copy").join(to));
+        assert!(copy.status().unwrap().success());
+    }
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(copy.join(package));
+    command
+}
+
+/// Creates a project in this language, with the package as it is in its archive, and tests it without a network.
+/// `pack` writes the archive, and `unpack` writes its content into the directory that the project has it in.
+async fn new_project_in(
+    lang: &str,
+    environment: &[(&str, &Path)],
+    pack: (&str, &[&str]),
+    unpack: (&str, &[&str]),
+) -> (TempDir, Finished) {
+    let folder = tempfile::tempdir().unwrap();
+    let new = admittance(folder.path(), &["new", "require-label", "--lang", lang]).await;
+    assert_eq!(new.code, Some(0), "{}", new.stderr);
+    let directory = folder.path().join("require-label");
+    fs::remove_dir_all(directory.join("vendor")).unwrap();
+    let vendor = directory.join("vendor/admittance");
+    fs::create_dir_all(&vendor).unwrap();
+    let pack = in_copy(folder.path(), lang, pack.0, pack.1);
+    let mut unpacked = Command::new(unpack.0);
+    unpacked.args(unpack.1).current_dir(&vendor);
+    for mut command in [pack, unpacked] {
+        command.envs(environment.iter().copied()).env("PIP_NO_INDEX", "1");
+        let done = finished(command).await;
+        assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
+    }
+    let mut command = command(&directory, &["test"]);
+    command
+        .envs(environment.iter().copied())
+        .env("npm_config_offline", "true")
+        .env("PIP_NO_INDEX", "1");
+    let check = finished(command).await;
+    assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
+    assert!(
+        check.stdout.ends_with("\n5 passed, 0 failed\n"),
+        "{}",
+        check.stdout
+    );
+    (folder, check)
+}
+
+/// The tests of the package itself, which are in the repository and not in projects.
+async fn package_passes(folder: &str, mut command: Command) {
+    command.current_dir(repository().join("sdk").join(folder));
+    let tests = finished(command).await;
+    assert_eq!(tests.code, Some(0), "{}{}", tests.stdout, tests.stderr);
+}
+
+/// The directory that `cargo task test` found or filled.
+fn toolchain(variable: &str, language: &str) -> Option<PathBuf> {
+    let path = env::var_os(variable).map(PathBuf::from);
+    if path.is_none() {
+        eprintln!(
+            "skipped: {variable} is not set, since `cargo task test` could not fetch the toolchain of {language}; it \
+             says why"
+        );
+    }
+    path
+}
+
+/// A case for a plugin that tells two variables, of which one is granted.
+const REGION: &str = r#"
+allow: { environment: { REGION: eu } }
+cases:
+  - name: the variable is read
+    request: { object: { apiVersion: v1, kind: Pod, metadata: { name: web, namespace: shop } } }
+    expect: { allowed: false, message: "/region is eu, the zone (None|undefined)$/" }
+"#;
+
+#[tokio::test]
+async fn a_new_project_in_javascript_passes_its_tests() {
+    let Some(cache) = toolchain("ADMITTANCE_TEST_NPM_CACHE", "JavaScript") else {
+        return;
+    };
+    let mut tests = Command::new("npm");
+    tests.arg("test");
+    package_passes("javascript", tests).await;
+    let (folder, check) = new_project_in(
+        "javascript",
+        &[("npm_config_cache", cache.as_path())],
+        ("npm", &["pack", "--silent"]),
+        (
+            "sh",
+            &[
+                "-c",
+                "tar -xzf ../../../copy/sdk/javascript/*.tgz --strip-components=1",
+            ],
+        ),
+    )
+    .await;
+    assert!(
+        check.stdout.contains("ok    npm test --if-present"),
+        "{}",
+        check.stdout
+    );
+    let directory = folder.path().join("require-label");
+    // Settings and look-ups in the sandbox, where what a package imports is the host.
+    let wrong = r#"{"label": "", "lable": 1}"#;
+    fs::write(
+        directory.join("pod.yaml"),
+        "{apiVersion: v1, kind: Pod, metadata: {name: a}}",
+    )
+    .unwrap();
+    let run = admittance(
+        &directory,
+        &["run", "plugin.wasm", "pod.yaml", "--settings", wrong],
+    )
+    .await;
+    assert_eq!(run.code, Some(2), "{}{}", run.stdout, run.stderr);
+    for told in [
+        "/label: empty; write a text",
+        "/lable: unknown setting; use one of: label, values",
+    ] {
+        assert!(run.stderr.contains(told), "{}", run.stderr);
+    }
+    let code = r#"
+import { allow, deny, mutate, plugin } from "admittance";
+import { get } from "admittance/cluster";
+import { send } from "admittance/http";
+import * as log from "admittance/log";
+
+export const { describe, configure, admit } = plugin({
+  name: "host", version: "0.1.0", summary: "Uses the host.", mutates: true,
+  admit(request) {
+    log.info(`looks up ${request.name}`);
+    try {
+      send("https://a.example.com");
+    } catch (error) {
+      if (error.kind !== "unavailable") return deny(`${error}`);
+    }
+    const node = get("v1", "Node", { name: "a" });
+    return mutate(request, (pod) => { pod.metadata.labels = { zone: node.metadata.labels.zone }; });
+  },
+});
+"#;
+    fs::write(directory.join("src/plugin.js"), code).unwrap();
+    fs::remove_file(directory.join("tests/plugin.test.js")).unwrap();
+    let cases = r#"
+allow: { cluster: [v1/Node], http: ["https://a.example.com"] }
+cluster: [ { apiVersion: v1, kind: Node, metadata: { name: a, labels: { zone: z } } } ]
+cases:
+  - name: the node is found
+    request: { object: { apiVersion: v1, kind: Pod, metadata: { name: web, namespace: shop } } }
+    expect: { allowed: true, patch: [ { op: add, path: /metadata/labels, value: { zone: z } } ] }
+"#;
+    fs::write(directory.join("tests/cases.yaml"), cases).unwrap();
+    let check = admittance(&directory, &["test", "--log", "info", "--run", "node"]).await;
+    assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
+    assert!(check.stderr.contains("looks up web"), "{}", check.stderr);
+    // Nothing is configured in each call.
+    assert!(check.stderr.contains("snapshot"), "{}", check.stderr);
+    let code = r#"
+import { deny, plugin } from "admittance";
+import { get } from "admittance/environment";
+
+export const { describe, configure, admit } = plugin({
+  name: "host", version: "0.1.0", summary: "Uses the host.",
+  admit: () => deny(`the region is ${get("REGION")}, the zone ${get("ZONE")}`),
+});
+"#;
+    fs::write(directory.join("src/plugin.js"), code).unwrap();
+    fs::write(directory.join("tests/cases.yaml"), REGION).unwrap();
+    let check = admittance(&directory, &["test"]).await;
+    assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
+    assert!(!check.stderr.contains("npm install"), "{}", check.stderr);
+
+    // What package.json names from now on is installed.
+    fs::create_dir(directory.join("local")).unwrap();
+    fs::write(
+        directory.join("local/package.json"),
+        r#"{"name": "local", "version": "1.0.0", "type": "module", "exports": "./index.js"}"#,
+    )
+    .unwrap();
+    fs::write(
+        directory.join("local/index.js"),
+        "export const word = \"the region is eu, the zone undefined\";",
+    )
+    .unwrap();
+    let manifest = fs::read_to_string(directory.join("package.json")).unwrap();
+    let dependency = r#""dependencies": { "local": "file:local","#;
+    fs::write(
+        directory.join("package.json"),
+        manifest.replace(r#""dependencies": {"#, dependency),
+    )
+    .unwrap();
+    let code = r#"
+import { deny, plugin } from "admittance";
+import { word } from "local";
+
+export const { describe, configure, admit } = plugin({
+  name: "host", version: "0.1.0", summary: "Uses a dependency.", admit: () => deny(word),
+});
+"#;
+    fs::write(directory.join("src/plugin.js"), code).unwrap();
+    let mut again = command(&directory, &["test"]);
+    again
+        .env("npm_config_cache", &cache)
+        .env("npm_config_offline", "true");
+    let check = finished(again).await;
+    assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
+    assert!(check.stderr.contains("npm install"), "{}", check.stderr);
+}
+
+#[tokio::test]
+async fn a_new_project_in_python_passes_its_tests() {
+    let Some(wheels) = toolchain("ADMITTANCE_TEST_WHEELS", "Python") else {
+        return;
+    };
+    let mut tests = Command::new("python3");
+    tests
+        .args(["-m", "unittest", "discover", "-s", "tests"])
+        .env("PYTHONPATH", "src")
+        .env("PYTHONDONTWRITEBYTECODE", "1");
+    package_passes("python", tests).await;
+    let (folder, check) = new_project_in(
+        "python",
+        &[("PIP_FIND_LINKS", wheels.as_path())],
+        ("python3", &["-m", "pip", "wheel", "--quiet", "--no-deps", "."]),
+        (
+            "sh",
+            &[
+                "-c",
+                "cd .. && python3 -m zipfile -e ../../copy/sdk/python/*.whl .",
+            ],
+        ),
+    )
+    .await;
+    assert!(
+        check.stdout.contains("ok    .venv/bin/python -m unittest"),
+        "{}",
+        check.stdout
+    );
+    // A variable is read in a call, not in the build.
+    let directory = folder.path().join("require-label");
+    let code = r#"
+from admittance import Plugin, Request, Response, deny, environment
+
+
+def admit(request: Request, settings: object) -> Response:
+    return deny(f"the region is {environment.get('REGION')}, the zone {environment.get('ZONE')}")
+
+
+plugin = Plugin(name="host", version="0.1.0", summary="Uses the host.", admit=admit)
+WitWorld = plugin.component()
+"#;
+    fs::write(directory.join("src/plugin.py"), code).unwrap();
+    fs::remove_file(directory.join("tests/test_plugin.py")).unwrap();
+    fs::write(directory.join("tests/cases.yaml"), REGION).unwrap();
+    let check = admittance(&directory, &["test"]).await;
+    assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
+}
