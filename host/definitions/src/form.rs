@@ -15,8 +15,8 @@ const KUBERNETES_BETA: &str = "admissionregistration.k8s.io/v1beta1";
 const KUBEWARDEN: &str = "policies.kubewarden.io/v1";
 const KNOWN: &str = "write an AdmissionChain (admittance.dev/v1alpha1), a MutatingWebhookConfiguration, \
                      ValidatingWebhookConfiguration, MutatingAdmissionPolicy, ValidatingAdmissionPolicy or a binding of \
-                     these (admissionregistration.k8s.io/v1), a ClusterAdmissionPolicy or AdmissionPolicy \
-                     (policies.kubewarden.io/v1), an admissionwebhook (v4) or an AdmissionWebhookConfiguration \
+                     these (admissionregistration.k8s.io/v1), a ClusterAdmissionPolicy, AdmissionPolicy, \
+                     ClusterAdmissionPolicyGroup or AdmissionPolicyGroup (policies.kubewarden.io/v1), an admissionwebhook (v4) or an AdmissionWebhookConfiguration \
                      (bkbcs.tencent.com/v2)";
 
 /// The form of a kind of which API servers print lists, if the version is supported, and the version to write. None for
@@ -43,9 +43,7 @@ fn listed(kind: &str, version: &str) -> Option<(Option<Form>, &'static str)> {
         "ValidatingAdmissionPolicy" => kubernetes(|_| Form::Policy(Phase::Validating)),
         "MutatingAdmissionPolicyBinding" => kubernetes(|_| Form::Binding(Phase::Mutating)),
         "ValidatingAdmissionPolicyBinding" => kubernetes(|_| Form::Binding(Phase::Validating)),
-        "ClusterAdmissionPolicy" => kubewarden(Policy::Cluster),
-        "AdmissionPolicy" => kubewarden(Policy::Namespaced),
-        _ => return None,
+        kind => kubewarden(Policy::of_kind(kind)?),
     })
 }
 
@@ -74,8 +72,7 @@ impl Form {
             Self::Policy(Phase::Validating) => "ValidatingAdmissionPolicy",
             Self::Binding(Phase::Mutating) => "MutatingAdmissionPolicyBinding",
             Self::Binding(Phase::Validating) => "ValidatingAdmissionPolicyBinding",
-            Self::Kubewarden(Policy::Cluster) => "ClusterAdmissionPolicy",
-            Self::Kubewarden(Policy::Namespaced) => "AdmissionPolicy",
+            Self::Kubewarden(policy) => policy.kind(),
             Self::Bcs => "admissionwebhook",
             Self::BcsResource => "AdmissionWebhookConfiguration",
         }

@@ -29,6 +29,7 @@ mod client;
 mod conditions;
 pub mod document;
 mod form;
+mod group;
 mod identity;
 mod kubernetes;
 mod kubewarden;
@@ -51,8 +52,8 @@ pub use change::{AppliedEffect, Change, ChangeError, Destination, Expected, File
 pub use document::{Location, Mistake, Mistakes};
 pub use identity::{ChainId, DefinitionId, InvalidId, StageId};
 pub use model::{
-    CandidateDefinition, CelDefinition, ChainDefinition, HookDefinition, PluginDefinition, StageDefinition,
-    WebhookDefinition,
+    CandidateDefinition, CelDefinition, ChainDefinition, GroupDefinition, HookDefinition, MemberDefinition,
+    PluginDefinition, PluginRole, StageDefinition, WebhookDefinition,
 };
 pub use plugin::{read_allow, setting_location};
 pub use redact::without_granted_values;

@@ -9,6 +9,7 @@ use admittance_admission::{
 use crate::{
     Location, cel, client, conditions,
     document::{Fields, Mistakes, Node, quoted, readers},
+    group,
     model::{ChainDefinition, HookDefinition, StageDefinition, WebhookDefinition},
     names, plugin, rules,
     selectors::{self, Syntax},
@@ -137,15 +138,16 @@ pub(crate) fn read_stage_name(
 }
 
 fn read_hook(fields: &mut Fields<'_>, phase: Phase, mistakes: &mut Mistakes) -> Option<HookDefinition> {
-    let mut hooks = fields.present(&["plugin", "webhook", "cel"]);
+    let mut hooks = fields.present(&["plugin", "webhook", "cel", "group"]);
     let read = |(name, node): (&str, Node<'_>), mistakes: &mut Mistakes| match name {
         "plugin" => plugin::read(&node, mistakes).map(HookDefinition::Plugin),
         "webhook" => read_webhook(&node, mistakes).map(HookDefinition::Webhook),
-        _ => cel::read(&node, phase, mistakes).map(HookDefinition::Cel),
+        "cel" => cel::read(&node, phase, mistakes).map(HookDefinition::Cel),
+        _ => group::read(&node, mistakes).map(HookDefinition::Group),
     };
     match hooks.len() {
         0 => {
-            let fix = "write `plugin`, `webhook` or `cel`";
+            let fix = "write `plugin`, `webhook`, `cel` or `group`";
             fields.node().wrong("the stage calls nothing", fix, mistakes);
             None
         }

@@ -1,6 +1,6 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use admittance_admission::{ClusterReader, Grants, HttpSender};
+use admittance_admission::{ClusterReader, Grants, HttpSender, ImageReader};
 
 /// Configuration of a [`Sandbox`](crate::Sandbox).
 #[derive(Clone, Debug)]
@@ -32,6 +32,8 @@ pub struct SandboxConfig {
     pub cluster: Option<Arc<dyn ClusterReader>>,
     /// The implementation of `admittance:plugin/http`. Default none, with the same effect.
     pub http: Option<Arc<dyn HttpSender>>,
+    /// Reads images in registries, for policies of Kubewarden. Default none: a policy with the grant gets an error.
+    pub images: Option<Arc<dyn ImageReader>>,
 }
 
 impl Default for SandboxConfig {
@@ -47,6 +49,7 @@ impl Default for SandboxConfig {
             configure_timeout: Duration::from_secs(10),
             cluster: None,
             http: None,
+            images: None,
         }
     }
 }
