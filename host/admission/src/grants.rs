@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{ClusterKind, HttpGrant};
+use crate::{ClusterKind, HttpGrant, ImageGrant};
 
 /// What a stage grants its plugin. Default: nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -9,6 +9,8 @@ pub struct Grants {
     pub cluster: BTreeSet<ClusterKind>,
     /// Requests that the plugin may send.
     pub http: Vec<HttpGrant>,
+    /// Images in registries that the plugin may read.
+    pub images: Vec<ImageGrant>,
     /// Environment values that the plugin sees: name and value.
     pub environment: BTreeMap<String, String>,
 }

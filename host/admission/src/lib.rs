@@ -19,10 +19,12 @@ mod evaluation;
 mod failure;
 mod fields;
 mod grants;
+mod group;
 mod head;
 mod hook;
 mod http;
 mod identity;
+mod images;
 mod index;
 mod labels;
 mod module;
@@ -58,6 +60,7 @@ pub use evaluation::{Evaluation, Surroundings};
 pub use failure::{Failure, FailureKind};
 pub use fields::FieldMask;
 pub use grants::Grants;
+pub use group::{Formula, Group};
 pub use head::Head;
 pub use hook::Hook;
 pub use http::{
@@ -65,6 +68,7 @@ pub use http::{
     InvalidPathPrefix, PathPrefix,
 };
 pub use identity::IdentityFields;
+pub use images::{ImageError, ImageGrant, ImageManifest, ImageReader, InvalidImageGrant, Signer, Signers};
 pub use index::ChainIndex;
 pub use ipnet::IpNet;
 pub use labels::{LabelOperator, LabelSelector, Labels, Requirement, SelectorError};

@@ -30,7 +30,7 @@ impl Response {
     pub(crate) fn with_message(mut self, message: Option<&str>) -> Self {
         if let (Verdict::Deny(denial), Some(message)) = (&mut self.verdict, message) {
             let own = std::mem::replace(&mut denial.message, message.to_owned());
-            denial.add_cause(own);
+            denial.add_cause(None, own);
         }
         self
     }
@@ -127,17 +127,16 @@ impl Denial {
         }
     }
 
-    /// Adds a message to the `causes` in the details.
-    pub fn add_cause(&mut self, message: impl Into<String>) {
+    /// Adds a message to the `causes` in the details, with the field that it is about, if it is about one.
+    pub fn add_cause(&mut self, field: Option<&str>, message: impl Into<String>) {
+        let field = field.map(|field| ("field".to_owned(), Value::String(field.to_owned())));
+        let message = ("message".to_owned(), Value::String(message.into()));
         let causes = self
             .details
             .entry("causes")
             .or_insert_with(|| Value::Array(Vec::new()));
         if let Value::Array(causes) = causes {
-            causes.push(Value::Object(Map::from_iter([(
-                "message".to_owned(),
-                Value::String(message.into()),
-            )])));
+            causes.push(Value::Object(field.into_iter().chain([message]).collect()));
         }
     }
 

@@ -57,7 +57,7 @@ pub struct Catalog {
 pub(crate) struct Inner {
     store: Option<Store>,
     pub(crate) remote: Remote,
-    signatures: SignaturePolicy,
+    pub(crate) signatures: SignaturePolicy,
     pub(crate) size_limit: u64,
 }
 

@@ -29,6 +29,6 @@ pub use error::Error;
 pub use module::{MODULE_SIZE_LIMIT, Module};
 pub use network::{FetchProgress, NetworkConfig, OnProgress};
 #[cfg(feature = "registries")]
-pub use remote::Pushed;
+pub use remote::{Images, Pushed};
 pub use resolver::Resolver;
 pub use store::{CompiledKey, InUse, Pruned, Resolution, Store};

@@ -7,6 +7,7 @@ mod credentials;
 mod download;
 mod failure;
 mod https;
+mod images;
 mod index;
 mod partial;
 mod push;
@@ -18,6 +19,7 @@ use std::{hash::Hash, time::SystemTime};
 
 use bytes::Bytes;
 
+pub use images::Images;
 pub use push::Pushed;
 
 use client::Network;

@@ -9,8 +9,8 @@ use std::{
 use admittance::{
     HostBuilder, ModuleReference, Table,
     admission::{
-        Grants, HttpAnswers, HttpGrant, HttpOrigin, InvalidClusterKind, InvalidHttpOrigin, Labels,
-        NamespaceLookupError, NamespaceSource, async_trait,
+        Grants, HttpAnswers, HttpGrant, HttpOrigin, InvalidClusterKind, InvalidHttpOrigin, InvalidImageGrant,
+        Labels, NamespaceLookupError, NamespaceSource, async_trait,
     },
     definitions::{self, ChainDefinition, HookDefinition},
     sandbox::Meter,
@@ -71,7 +71,7 @@ pub(crate) struct HookArguments {
     /// The plugin's settings: JSON or YAML text, or @FILE.
     #[arg(long, value_name = "SETTINGS")]
     settings: Option<String>,
-    /// Grant the plugin a capability: cluster=v1/Node, http=https://policy.example.com or
+    /// Grant the plugin a capability: cluster=v1/Node, http=https://policy.example.com, images=ghcr.io or
     /// environment=NAME=VALUE. May be given more than once.
     #[arg(long, value_name = "CAPABILITY", value_parser = capability)]
     allow: Vec<Grants>,
@@ -185,10 +185,10 @@ impl Arguments {
             // A chain that cannot be read is reported when it is run.
             let chains = definitions::load(std::slice::from_ref(hooks)).unwrap_or_default();
             for stage in chains.into_iter().flat_map(|chain| chain.stages) {
-                if let HookDefinition::Plugin(plugin) = stage.hook
-                    && let ModuleReference::File(path) = plugin.source
-                {
-                    paths.push(path);
+                for (_, plugin) in stage.plugins() {
+                    if let ModuleReference::File(path) = &plugin.source {
+                        paths.push(path.clone());
+                    }
                 }
             }
         }
@@ -267,10 +267,12 @@ fn merged(mut all: Grants, more: &Grants) -> Grants {
     let Grants {
         cluster,
         http,
+        images,
         environment,
     } = more.clone();
     all.cluster.extend(cluster);
     all.http.extend(http);
+    all.images.extend(images);
     all.environment.extend(environment);
     all
 }
@@ -304,8 +306,8 @@ fn settings(text: Option<&str>) -> crate::Result<Value> {
 fn capability(text: &str) -> Result<Grants, String> {
     let wrong = || {
         format!(
-            "`{text}` is not a capability; write cluster=v1/Node, http=https://policy.example.com or \
-             environment=NAME=VALUE"
+            "`{text}` is not a capability; write cluster=v1/Node, http=https://policy.example.com, \
+             images=ghcr.io or environment=NAME=VALUE"
         )
     };
     let mut grants = Grants::default();
@@ -321,6 +323,11 @@ fn capability(text: &str) -> Result<Grants, String> {
                 .parse()
                 .map_err(|error: InvalidHttpOrigin| error.to_string())?;
             grants.http.push(HttpGrant::from(origin));
+        }
+        "images" => {
+            let images = value.parse();
+            let images = images.map_err(|error: InvalidImageGrant| error.to_string())?;
+            grants.images.push(images);
         }
         "environment" => grants
             .environment
@@ -340,13 +347,14 @@ mod tests {
             "cluster=v1/Node",
             "cluster=apps/v1/Deployment",
             "http=https://a.example",
+            "images=ghcr.io",
             "environment=A=b=c",
         ];
         let all = all.map(|text| capability(text).unwrap());
         let all = all.iter().fold(Grants::default(), merged);
         let kinds: Vec<_> = all.cluster.iter().map(ToString::to_string).collect();
         assert_eq!(kinds, ["apps/v1/Deployment", "v1/Node"]);
-        assert_eq!(all.http.len(), 1);
+        assert_eq!((all.http.len(), all.images.len()), (1, 1));
         assert_eq!(all.environment["A"], "b=c");
         for (text, expected) in [
             ("v1/Node", "cluster=v1/Node"),

@@ -3,7 +3,7 @@
 use std::thread;
 
 use admittance_admission::{NAME_PART_LENGTH, is_dns_subdomain, is_name_part};
-use cel::{Env, parser::ParseErrors};
+use cel::{Env, common::ast::IdedExpr, parser::ParseErrors};
 
 use crate::{
     ConditionError,
@@ -19,6 +19,26 @@ const STACK: usize = 64 << 20;
 
 /// Parse and check. The type of the expression must be one of these; any if none is given.
 pub(crate) fn compile(source: &str, scope: &Scope, wanted: &[Type]) -> Result<Checked, ConditionError> {
+    let checked = parsed(source, |tree| Checker::new(scope).check_whole(tree))?;
+    if wanted.is_empty() || wanted.contains(&checked.kind) {
+        return Ok(checked);
+    }
+    let kind = checked.kind.to_string();
+    if *wanted == [Type::Bool] {
+        return Err(ConditionError::NotBool { kind });
+    }
+    let wanted: Vec<String> = wanted.iter().map(Type::to_string).collect();
+    Err(ConditionError::WrongType {
+        wanted: wanted.join(" or "),
+        kind,
+    })
+}
+
+/// Parse, and read the tree.
+pub(crate) fn parsed<T: Send>(
+    source: &str,
+    read: impl FnOnce(&IdedExpr) -> Result<T, Mistake> + Send,
+) -> Result<T, ConditionError> {
     if source.trim().is_empty() {
         return Err(ConditionError::Empty);
     }
@@ -33,25 +53,11 @@ pub(crate) fn compile(source: &str, scope: &Scope, wanted: &[Type]) -> Result<Ch
         thread::Builder::new()
             .name("condition-parser".to_owned())
             .stack_size(STACK)
-            .spawn_scoped(threads, || parse_and_check(source, scope))
+            .spawn_scoped(threads, || parse_and_read(source, read))
             .map(|thread| thread.join())
     });
     match outcome {
-        Ok(Ok(outcome)) => {
-            let checked = outcome?;
-            if wanted.is_empty() || wanted.contains(&checked.kind) {
-                return Ok(checked);
-            }
-            let kind = checked.kind.to_string();
-            if *wanted == [Type::Bool] {
-                return Err(ConditionError::NotBool { kind });
-            }
-            let wanted: Vec<String> = wanted.iter().map(Type::to_string).collect();
-            Err(ConditionError::WrongType {
-                wanted: wanted.join(" or "),
-                kind,
-            })
-        }
+        Ok(Ok(outcome)) => outcome,
         Ok(Err(_)) => Err(ConditionError::Parser(
             "it cannot parse this expression".to_owned(),
         )),
@@ -59,26 +65,27 @@ pub(crate) fn compile(source: &str, scope: &Scope, wanted: &[Type]) -> Result<Ch
     }
 }
 
-fn parse_and_check(source: &str, scope: &Scope) -> Result<Checked, ConditionError> {
-    // Macros are not expanded: the checker reads `has`, `all` and the like as they were written.
+fn parse_and_read<T>(
+    source: &str,
+    read: impl FnOnce(&IdedExpr) -> Result<T, Mistake>,
+) -> Result<T, ConditionError> {
+    // Macros are not expanded: the reader sees `has`, `all` and the like as they were written.
     let (tree, positions) = Env::default()
         .parser()
         .parse_with_source_info(source)
         .map_err(|errors| first(source, errors))?;
-    Checker::new(scope)
-        .check_whole(&tree)
-        .map_err(|mistake| match mistake {
-            Mistake::At { node, message } => {
-                let start = positions.offset_for(node).map_or(0, |(start, _)| start);
-                let (line, column) = position(source, start as usize);
-                ConditionError::Compile {
-                    line,
-                    column,
-                    message,
-                }
+    read(&tree).map_err(|mistake| match mistake {
+        Mistake::At { node, message } => {
+            let start = positions.offset_for(node).map_or(0, |(start, _)| start);
+            let (line, column) = position(source, start as usize);
+            ConditionError::Compile {
+                line,
+                column,
+                message,
             }
-            Mistake::TooDeep { limit } => ConditionError::TooDeep { limit },
-        })
+        }
+        Mistake::TooDeep { limit } => ConditionError::TooDeep { limit },
+    })
 }
 
 /// The first mistake in the text.

@@ -35,6 +35,7 @@ mod compile;
 mod error;
 mod expression;
 mod functions;
+mod group;
 mod hook;
 mod machine;
 mod policy;
@@ -46,6 +47,7 @@ mod variables;
 mod tests;
 
 pub use error::{ConditionError, ConditionFailure, FailedCondition};
+pub use group::GroupExpression;
 pub use hook::{Action, Binding, ConstraintBinding, Params, ParamsMissing, PolicyHook, Which};
 pub use policy::{DenialReason, Policy, PolicyCompiler, PolicyExpression, Role, Validation};
 

@@ -8,6 +8,7 @@ use admittance_admission::{
     async_trait,
 };
 
+mod groups;
 mod hostile;
 mod language;
 mod library;

@@ -18,9 +18,10 @@ const TEMPLATES: &str = "templates.gatekeeper.sh/";
 const OPENKRUISE: &str = "apps.kruise.io/v1alpha1";
 const KNOWN: &str = "write an AdmissionChain (admittance.dev/v1alpha1), a MutatingWebhookConfiguration, \
                      ValidatingWebhookConfiguration, MutatingAdmissionPolicy, ValidatingAdmissionPolicy or a binding of \
-                     these (admissionregistration.k8s.io/v1), a ClusterAdmissionPolicy or AdmissionPolicy \
-                     (policies.kubewarden.io/v1), a ConstraintTemplate, a constraint, a Config or a SyncSet of Gatekeeper, \
-                     a SidecarSet (apps.kruise.io/v1alpha1), an admissionwebhook (v4) or an AdmissionWebhookConfiguration \
+                     these (admissionregistration.k8s.io/v1), a ClusterAdmissionPolicy, AdmissionPolicy, \
+                     ClusterAdmissionPolicyGroup or AdmissionPolicyGroup (policies.kubewarden.io/v1), a ConstraintTemplate, \
+                     a constraint, a Config or a SyncSet of Gatekeeper, a SidecarSet (apps.kruise.io/v1alpha1), \
+                     an admissionwebhook (v4) or an AdmissionWebhookConfiguration \
                      (bkbcs.tencent.com/v2)";
 
 /// The form of a kind of which API servers print lists, if the version is supported, and the version to write. None for
@@ -63,10 +64,8 @@ fn listed<'v>(kind: &str, version: &'v str) -> Option<(Option<Form>, &'v str)> {
         _ if version.starts_with("constraints.gatekeeper.sh/") => {
             (Some(Form::Gatekeeper(Gatekeeper::Constraint)), version)
         }
-        "ClusterAdmissionPolicy" => kubewarden(Policy::Cluster),
-        "AdmissionPolicy" => kubewarden(Policy::Namespaced),
         "SidecarSet" => ((version == OPENKRUISE).then_some(Form::SidecarSet), OPENKRUISE),
-        _ => return None,
+        kind => kubewarden(Policy::of_kind(kind)?),
     })
 }
 
@@ -98,8 +97,7 @@ impl Form {
             Self::Policy(Phase::Validating) => "ValidatingAdmissionPolicy",
             Self::Binding(Phase::Mutating) => "MutatingAdmissionPolicyBinding",
             Self::Binding(Phase::Validating) => "ValidatingAdmissionPolicyBinding",
-            Self::Kubewarden(Policy::Cluster) => "ClusterAdmissionPolicy",
-            Self::Kubewarden(Policy::Namespaced) => "AdmissionPolicy",
+            Self::Kubewarden(policy) => policy.kind(),
             Self::Gatekeeper(document) => document.kind(),
             Self::SidecarSet => "SidecarSet",
             Self::Bcs => "admissionwebhook",

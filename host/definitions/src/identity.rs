@@ -10,7 +10,6 @@ use crate::{
     Share,
     document::{Mistakes, Node},
     form::Form,
-    kubewarden::Policy,
 };
 
 /// The name of a definition: what kind it is and what it is called. As text `AdmissionChain/pods`,
@@ -76,17 +75,20 @@ impl DefinitionId {
         }
         let mut metadata = metadata?.object_of_any_case(mistakes)?;
         let name = metadata.optional("name")?.text(mistakes)?;
-        let name = match form {
+        let is_namespaced = match form {
             Form::Native
             | Form::Kubernetes(..)
             | Form::Policy(_)
             | Form::Binding(_)
             | Form::Gatekeeper(_)
-            | Form::SidecarSet
-            | Form::Kubewarden(Policy::Cluster) => name.to_owned(),
-            Form::Bcs | Form::BcsResource | Form::Kubewarden(Policy::Namespaced) => {
-                format!("{}/{name}", metadata.optional("namespace")?.text(mistakes)?)
-            }
+            | Form::SidecarSet => false,
+            Form::Kubewarden(policy) => policy.is_namespaced,
+            Form::Bcs | Form::BcsResource => true,
+        };
+        let name = if is_namespaced {
+            format!("{}/{name}", metadata.optional("namespace")?.text(mistakes)?)
+        } else {
+            name.to_owned()
         };
         Some(Self {
             kind: kind.unwrap_or(form.kind()).to_owned(),

@@ -1,31 +1,56 @@
-//! Policies of Kubewarden: `ClusterAdmissionPolicy` and `AdmissionPolicy`.
+//! Policies of Kubewarden: `ClusterAdmissionPolicy`, `AdmissionPolicy`, and groups of them.
 //!
 //! Each is a chain with one stage, as each is a webhook of its own in Kubewarden, and has its webhook's name.
 
-use std::time::Duration;
+use std::{ops::RangeInclusive, time::Duration};
 
 use admittance_admission::{
-    FailurePolicy, MatchPolicy, Mode, ModuleReference, NamespaceSelector, Phase, Reinvocation, SideEffects,
-    StageSpec,
+    Denial, FailurePolicy, ImageGrant, MatchPolicy, Mode, ModuleReference, NamespaceSelector, Phase,
+    Reinvocation, SideEffects, StageSpec,
 };
 use serde_json::{Map, Value as Json};
 
 use crate::{
     Mistake, conditions,
     document::{Fields, Mistakes, Node, readers},
+    group,
     kubernetes::{KEPT_METADATA, read_kind, rules},
-    model::{ChainDefinition, HookDefinition, PluginDefinition, StageDefinition},
+    model::{
+        ChainDefinition, GroupDefinition, HookDefinition, MemberDefinition, PluginDefinition, StageDefinition,
+    },
     names, plugin,
     selectors::{self, Syntax},
 };
 
-/// The policies that are known.
+/// The kinds of documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Policy {
-    /// `ClusterAdmissionPolicy`
-    Cluster,
-    /// `AdmissionPolicy`, for one namespace
-    Namespaced,
+pub(crate) struct Policy {
+    /// Whether it is for one namespace.
+    pub(crate) is_namespaced: bool,
+    /// Whether it is a group of policies.
+    pub(crate) is_group: bool,
+}
+
+impl Policy {
+    /// The one that documents of this kind are.
+    pub(crate) fn of_kind(kind: &str) -> Option<Self> {
+        let all = [(false, false), (true, false), (false, true), (true, true)];
+        let all = all.map(|(is_namespaced, is_group)| Self {
+            is_namespaced,
+            is_group,
+        });
+        all.into_iter().find(|policy| policy.kind() == kind)
+    }
+
+    /// The kind of its documents.
+    pub(crate) fn kind(self) -> &'static str {
+        match (self.is_namespaced, self.is_group) {
+            (false, false) => "ClusterAdmissionPolicy",
+            (true, false) => "AdmissionPolicy",
+            (false, true) => "ClusterAdmissionPolicyGroup",
+            (true, true) => "AdmissionPolicyGroup",
+        }
+    }
 }
 
 /// The default of Kubewarden's policy server for one evaluation.
@@ -56,9 +81,10 @@ pub(crate) fn read(root: &Node<'_>, policy: Policy, mistakes: &mut Mistakes) -> 
     let (stage_name, namespace) = names.clone().unwrap_or_default();
     let mut warnings = Vec::new();
     let (phase, mut stage) = read_spec(spec?, stage_name, policy, &mut warnings, mistakes)?;
+    let group = if policy.is_group { "group-" } else { "" };
     let name = match names? {
-        (name, Some(namespace)) => format!("namespaced-{namespace}-{name}"),
-        (name, None) => format!("clusterwide-{name}"),
+        (name, Some(namespace)) => format!("namespaced-{group}{namespace}-{name}"),
+        (name, None) => format!("clusterwide-{group}{name}"),
     };
     stage.location = root.location();
     if let Some(namespace) = namespace {
@@ -85,15 +111,12 @@ fn read_metadata(
     let mut fields = metadata.object(mistakes)?;
     let read = || readers::parse_with(names::subdomain);
     let name = fields.get_required("name", "name the policy", read(), mistakes);
-    let namespace = match policy {
-        Policy::Namespaced => {
-            let fix = "name the namespace whose objects it is for";
-            fields.get_required("namespace", fix, read(), mistakes).map(Some)
-        }
-        Policy::Cluster => {
-            fields.ignore(&["namespace"]);
-            Some(None)
-        }
+    let namespace = if policy.is_namespaced {
+        let fix = "name the namespace whose objects it is for";
+        fields.get_required("namespace", fix, read(), mistakes).map(Some)
+    } else {
+        fields.ignore(&["namespace"]);
+        Some(None)
     };
     fields.ignore(&KEPT_METADATA);
     fields.finish(mistakes);
@@ -121,61 +144,123 @@ fn read_spec(
             fix: "remove it, or give the policies of a server a program of their own".to_owned(),
         });
     }
-    let phase = match fields.get("mutating", false, Node::boolean, mistakes) {
-        true => Phase::Mutating,
-        false => Phase::Validating,
+    let called = if policy.is_group {
+        let group = read_group(&mut fields, warnings, mistakes);
+        group.map(|group| (Phase::Validating, HookDefinition::Group(group)))
+    } else {
+        let phase = match fields.get("mutating", false, Node::boolean, mistakes) {
+            true => Phase::Mutating,
+            false => Phase::Validating,
+        };
+        let plugin = read_plugin(&mut fields, mistakes);
+        plugin.map(|plugin| (phase, HookDefinition::Plugin(plugin)))
     };
-    let fix = "write where the policy is, `registry://ghcr.io/kubewarden/policies/pod-privileged:v1.0.0`";
-    let source = fields.get_required("module", fix, read_module, mistakes);
-    let settings = fields.get("settings", Json::Object(Map::new()), read_settings, mistakes);
-    let kinds = fields.get("contextAwareResources", Vec::new(), Node::list, mistakes);
-    let kinds: Vec<_> = kinds
-        .iter()
-        .filter_map(|kind| read_kind(kind, mistakes))
-        .collect();
     let match_policy = fields.get("matchPolicy", MatchPolicy::Equivalent, Node::word, mistakes);
     let read_rules =
         |node: &Node<'_>, mistakes: &mut Mistakes| Some(rules::read(node, match_policy, mistakes));
     let mut spec = StageSpec::new(name);
     let rules = fields.get_required("rules", "say which requests it is for", read_rules, mistakes);
-    if policy == Policy::Cluster {
+    if !policy.is_namespaced {
         let namespaces = selectors::labels_of(&mut fields, "namespaceSelector", Syntax::Kubernetes, mistakes);
         spec.namespace_selector = selectors::namespaces_with(namespaces);
     }
     spec.object_selector = selectors::labels_of(&mut fields, "objectSelector", Syntax::Kubernetes, mistakes);
     spec.match_conditions = conditions::read(&mut fields, mistakes);
     spec.failure_policy = fields.get("failurePolicy", FailurePolicy::Fail, Node::word, mistakes);
-    spec.timeout = read_timeout(&mut fields, mistakes);
+    spec.timeout = read_seconds(&mut fields, "timeoutSeconds", 2..=30, TIMEOUT, mistakes);
+    if !policy.is_group {
+        spec.timeout = spec.timeout.min(read_evaluation_timeout(&mut fields, mistakes));
+    }
     let read_mode = |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of("mode", &MODES, mistakes);
     spec.mode = fields.get("mode", Mode::Enforce, read_mode, mistakes);
     spec.side_effects = fields.get("sideEffects", SideEffects::None, Node::word, mistakes);
     spec.reinvocation = Reinvocation::Never;
-    spec.message = fields
-        .get_optional("message", readers::text, mistakes)
-        .map(Into::into);
+    if !policy.is_group {
+        let message = fields.get_optional("message", readers::text, mistakes);
+        spec.message = message.map(Into::into);
+    }
     fields.finish(mistakes);
     spec.rules = rules?;
-    let mut plugin = PluginDefinition::new(source?);
-    plugin.settings = settings;
-    plugin.allow.cluster.extend(kinds);
+    let (phase, hook) = called?;
     Some((
         phase,
         StageDefinition {
             spec,
-            ..StageDefinition::new("", HookDefinition::Plugin(plugin))
+            ..StageDefinition::new("", hook)
         },
     ))
 }
 
-/// `timeoutEvalSeconds`, within `timeoutSeconds`.
-fn read_timeout(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Duration {
-    let mut seconds = |name: &'static str, range, default: Duration| {
-        let read = readers::integer::<u8>(range);
-        let seconds = fields.get_optional(name, read, mistakes);
-        seconds.map_or(default, |seconds| Duration::from_secs(seconds.into()))
-    };
-    let evaluation = seconds("timeoutEvalSeconds", 1..=30, EVALUATION);
-    evaluation.min(seconds("timeoutSeconds", 2..=30, TIMEOUT))
+/// The module of a policy or of a member of a group, with its settings and what it may read.
+fn read_plugin(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<PluginDefinition> {
+    let fix = "write where the policy is, `registry://ghcr.io/kubewarden/policies/pod-privileged:v1.0.0`";
+    let source = fields.get_required("module", fix, read_module, mistakes);
+    let settings = fields.get("settings", Json::Object(Map::new()), read_settings, mistakes);
+    let kinds = fields.get("contextAwareResources", Vec::new(), Node::list, mistakes);
+    let kinds = kinds
+        .iter()
+        .filter_map(|kind| read_kind(kind, mistakes))
+        .collect();
+    let mut plugin = PluginDefinition::new(source?);
+    plugin.settings = settings;
+    plugin.allow.cluster = kinds;
+    // As in Kubewarden, where every policy may read every registry.
+    plugin.allow.images = vec![ImageGrant::ALL];
+    Some(plugin)
+}
+
+/// The members of a group, the expression and the message.
+fn read_group(
+    fields: &mut Fields<'_>,
+    warnings: &mut Vec<Mistake>,
+    mistakes: &mut Mistakes,
+) -> Option<GroupDefinition> {
+    let parts = group::read_parts(fields, "policies", read_member, mistakes);
+    let message = fields.get_required("message", "write what clients are told", readers::text, mistakes);
+    let parts = parts?;
+    // Kubewarden allows it.
+    warnings.extend(parts.unused.iter().map(|(name, node)| Mistake {
+        location: node.location(),
+        path: node.path().to_owned(),
+        message: "the expression does not use it".to_owned(),
+        fix: format!("write `{name}()` in the expression, or remove the policy"),
+    }));
+    Some(GroupDefinition {
+        members: parts.members,
+        expression: parts.expression,
+        // As kube-apiserver answers a denial without a code.
+        denial: Denial::new(400, "", message?),
+        field: "spec.policies",
+    })
+}
+
+fn read_member(name: &str, node: &Node<'_>, mistakes: &mut Mistakes) -> Option<MemberDefinition> {
+    let mut fields = node.object(mistakes)?;
+    let plugin = read_plugin(&mut fields, mistakes);
+    let timeout = read_evaluation_timeout(&mut fields, mistakes);
+    fields.finish(mistakes);
+    Some(MemberDefinition {
+        name: name.into(),
+        plugin: plugin?,
+        timeout: Some(timeout),
+        location: node.location(),
+    })
+}
+
+/// `timeoutEvalSeconds`.
+fn read_evaluation_timeout(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Duration {
+    read_seconds(fields, "timeoutEvalSeconds", 1..=30, EVALUATION, mistakes)
+}
+
+fn read_seconds(
+    fields: &mut Fields<'_>,
+    name: &'static str,
+    range: RangeInclusive<u8>,
+    default: Duration,
+    mistakes: &mut Mistakes,
+) -> Duration {
+    let seconds = fields.get_optional(name, readers::integer(range), mistakes);
+    seconds.map_or(default, |seconds: u8| Duration::from_secs(seconds.into()))
 }
 
 /// A reference; one without a scheme names an artifact in a registry.

@@ -32,6 +32,7 @@ mod conditions;
 pub mod document;
 mod form;
 mod gatekeeper;
+mod group;
 mod identity;
 mod import;
 mod kubernetes;
@@ -58,8 +59,8 @@ pub use document::{Location, Mistake, Mistakes};
 pub use identity::{ChainId, DefinitionId, InvalidId, StageId};
 pub use import::{Import, ImportResult, Imported, import};
 pub use model::{
-    CandidateDefinition, CelDefinition, ChainDefinition, HookDefinition, PluginDefinition, StageDefinition,
-    WebhookDefinition,
+    CandidateDefinition, CelDefinition, ChainDefinition, GroupDefinition, HookDefinition, MemberDefinition,
+    PluginDefinition, PluginRole, StageDefinition, WebhookDefinition,
 };
 pub use plugin::{read_allow, setting_location};
 pub use redact::without_granted_values;

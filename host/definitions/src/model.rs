@@ -5,10 +5,10 @@ use std::{
 };
 
 use admittance_admission::{
-    Authorizer, ClusterReader, Digest, Grants, Hook, Matcher, ModuleReference, Operation, Phase, Protocol,
-    Rule, StageSpec, WebhookTarget,
+    Authorizer, ClusterReader, Denial, Digest, Grants, Group, Hook, Matcher, ModuleReference, Operation,
+    Phase, Protocol, Rule, StageSpec, WebhookTarget,
 };
-use admittance_conditions::{Binding, Policy, PolicyHook};
+use admittance_conditions::{Binding, GroupExpression, Policy, PolicyHook};
 use rustls_pki_types::CertificateDer;
 use serde_json::Value as Json;
 
@@ -85,7 +85,7 @@ impl ChainDefinition {
 pub struct StageDefinition {
     /// Everything but what is called. Its timeout is 1 ms to 30 s.
     pub spec: StageSpec,
-    /// The plugin, webhook or expressions.
+    /// The plugin, webhook, expressions or group.
     pub hook: HookDefinition,
     /// A plugin to compare with `hook`, which must be a plugin.
     pub candidate: Option<CandidateDefinition>,
@@ -104,6 +104,32 @@ impl StageDefinition {
             candidate: None,
         }
     }
+
+    /// Every plugin of it.
+    pub fn plugins(&self) -> impl Iterator<Item = (PluginRole<'_>, &PluginDefinition)> {
+        let (plugin, members) = match &self.hook {
+            HookDefinition::Plugin(plugin) => (Some((PluginRole::Plugin, plugin)), &[][..]),
+            HookDefinition::Group(group) => (None, group.members.as_slice()),
+            HookDefinition::Webhook(_) | HookDefinition::Cel(_) => (None, &[][..]),
+        };
+        let members = members
+            .iter()
+            .map(|member| (PluginRole::Member(member), &member.plugin));
+        let candidate = self.candidate.iter();
+        let candidate = candidate.map(|candidate| (PluginRole::Candidate, &candidate.plugin));
+        plugin.into_iter().chain(members).chain(candidate)
+    }
+}
+
+/// What a plugin is to its stage.
+#[derive(Clone, Copy, Debug)]
+pub enum PluginRole<'a> {
+    /// The plugin that the stage calls.
+    Plugin,
+    /// The one that is compared with it.
+    Candidate,
+    /// One of a group.
+    Member(&'a MemberDefinition),
 }
 
 /// What a stage calls.
@@ -115,6 +141,46 @@ pub enum HookDefinition {
     Webhook(WebhookDefinition),
     /// Expressions that are evaluated here.
     Cel(CelDefinition),
+    /// An expression over plugins.
+    Group(GroupDefinition),
+}
+
+/// Plugins that give one verdict together.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct GroupDefinition {
+    /// The plugins, each with a name of its own.
+    pub members: Vec<MemberDefinition>,
+    /// Whether a request is allowed. It uses every member, but in a document of Kubewarden.
+    pub expression: GroupExpression,
+    /// The denial of the group, without causes.
+    pub denial: Denial,
+    /// The field of the members in the document, for the causes of a denial.
+    pub field: &'static str,
+}
+
+impl GroupDefinition {
+    /// The hook that evaluates the expression over these hooks, one for each member.
+    pub fn hook(&self, hooks: Vec<Arc<dyn Hook>>) -> Arc<dyn Hook> {
+        let names = self.members.iter().map(|member| member.name.clone());
+        let formula = self.expression.formula().clone();
+        let members = names.zip(hooks).collect();
+        Arc::new(Group::new(members, formula, self.denial.clone(), self.field))
+    }
+}
+
+/// A plugin of a group.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct MemberDefinition {
+    /// Its name in the expression: an identifier of CEL.
+    pub name: Arc<str>,
+    /// The plugin.
+    pub plugin: PluginDefinition,
+    /// How long one call of it may take, within the timeout of the stage; `None`: that timeout.
+    pub timeout: Option<Duration>,
+    /// Where it begins in its document.
+    pub location: Location,
 }
 
 /// Expressions in CEL.

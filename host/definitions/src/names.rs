@@ -26,7 +26,7 @@ pub(crate) fn subdomain(text: &str) -> Result<String, String> {
     }
 }
 
-/// An identifier of CEL: the name of a variable.
+/// An identifier of CEL: the name of a variable, or of a member of a group.
 pub(crate) fn identifier(text: &str) -> Result<String, String> {
     let mut characters = text.chars();
     let first = characters
@@ -36,7 +36,7 @@ pub(crate) fn identifier(text: &str) -> Result<String, String> {
         Ok(text.to_owned())
     } else {
         Err(format!(
-            "{text} is not a valid name of a variable: use letters, digits and `_`, beginning with a letter",
+            "{text} is not an identifier: use letters, digits and `_`, beginning with a letter",
             text = quoted(text)
         ))
     }

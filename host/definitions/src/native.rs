@@ -9,6 +9,7 @@ use admittance_admission::{
 use crate::{
     Location, cel, client, conditions,
     document::{Fields, Mistakes, Node, quoted, readers},
+    group,
     model::{ChainDefinition, HookDefinition, StageDefinition, WebhookDefinition},
     names, plugin, rego, rules,
     selectors::{self, Syntax},
@@ -139,16 +140,17 @@ pub(crate) fn read_stage_name(
 }
 
 fn read_hook(fields: &mut Fields<'_>, phase: Phase, mistakes: &mut Mistakes) -> Option<HookDefinition> {
-    let mut hooks = fields.present(&["plugin", "webhook", "cel", "rego"]);
+    let mut hooks = fields.present(&["plugin", "webhook", "cel", "rego", "group"]);
     let read = |(name, node): (&str, Node<'_>), mistakes: &mut Mistakes| match name {
         "plugin" => plugin::read(&node, mistakes).map(HookDefinition::Plugin),
         "webhook" => read_webhook(&node, mistakes).map(HookDefinition::Webhook),
+        "cel" => cel::read(&node, phase, mistakes).map(HookDefinition::Cel),
         "rego" => rego::read(&node, mistakes).map(HookDefinition::Plugin),
-        _ => cel::read(&node, phase, mistakes).map(HookDefinition::Cel),
+        _ => group::read(&node, mistakes).map(HookDefinition::Group),
     };
     match hooks.len() {
         0 => {
-            let fix = "write `plugin`, `webhook`, `cel` or `rego`";
+            let fix = "write `plugin`, `webhook`, `cel`, `rego` or `group`";
             fields.node().wrong("the stage calls nothing", fix, mistakes);
             None
         }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, ops::RangeInclusive, path::Path, time::Duration};
 
 use admittance_admission::{
-    ClusterKind, Digest, Grants, HttpGrant, HttpOrigin, InvalidReference, ModuleReference,
+    ClusterKind, Digest, Grants, HttpGrant, HttpOrigin, ImageGrant, InvalidReference, ModuleReference,
 };
 use serde_json::Value as Json;
 
@@ -11,7 +11,7 @@ use crate::{
     InvalidShare, Location, Share,
     document::{self, Fields, Mistakes, Node, quoted, readers},
     model::{CandidateDefinition, HookDefinition, PluginDefinition, WebhookDefinition},
-    rego,
+    native, rego,
 };
 
 /// The range of a plugin's memory limit: 1 MiB to the 32-bit address space.
@@ -25,6 +25,21 @@ pub(crate) fn read(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<PluginDef
     let written = Written::read(&mut fields, mistakes);
     fields.finish(mistakes);
     Some(written.with_defaults(&PluginDefinition::new(written.source.clone()?)))
+}
+
+/// A plugin of a group, with its own timeout.
+pub(crate) fn read_member(
+    node: &Node<'_>,
+    mistakes: &mut Mistakes,
+) -> Option<(PluginDefinition, Option<Duration>)> {
+    let mut fields = node.object(mistakes)?;
+    let written = Written::read(&mut fields, mistakes);
+    let timeout = fields.get_optional("timeout", native::read_timeout, mistakes);
+    fields.finish(mistakes);
+    Some((
+        written.with_defaults(&PluginDefinition::new(written.source.clone()?)),
+        timeout,
+    ))
 }
 
 /// `clientConfig`, or `plugin` in its place, of a webhook or hook.
@@ -189,8 +204,8 @@ pub(crate) fn read_source(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Mo
     }
 }
 
-/// The location of the setting at this JSON Pointer, of the plugin or the candidate of the stage at `stage`. If the
-/// setting is missing, that of the innermost value on the way to it. `None` if the file has changed meanwhile.
+/// The location of the setting at this JSON Pointer, of the plugin or the candidate of the stage at `stage`, or of the
+/// member of a group at `stage`. If the setting is missing, that of the innermost value on the way to it. `None` if the file has changed meanwhile.
 pub fn setting_location(stage: &Location, of_candidate: bool, pointer: &str) -> Option<Location> {
     let documents = document::read_file(Path::new(&stage.file), &mut Mistakes::new());
     let stage = documents
@@ -203,6 +218,8 @@ pub fn setting_location(stage: &Location, of_candidate: bool, pointer: &str) -> 
         .or_else(|| child(&child(&stage, "plugin")?, "settings"))
         // Of a policy.
         .or_else(|| child(&child(&stage, "spec")?, "settings"))
+        // Of a member of a group.
+        .or_else(|| child(&stage, "settings"))
         .or_else(|| rego::settings(&stage));
     let (mut node, pointer) = match settings {
         Some(settings) => (settings, pointer),
@@ -250,6 +267,9 @@ pub fn read_allow(node: &Node<'_>, mistakes: &mut Mistakes) -> Grants {
     }
     for origin in fields.get("http", Vec::new(), Node::list, mistakes) {
         allow.http.extend(read_http(&origin, mistakes));
+    }
+    for registry in fields.get("images", Vec::new(), Node::list, mistakes) {
+        allow.images.extend(registry.parse::<ImageGrant>(mistakes));
     }
     allow.environment = fields.get("environment", BTreeMap::new(), Node::string_map, mistakes);
     fields.finish(mistakes);

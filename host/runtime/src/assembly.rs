@@ -1,7 +1,7 @@
 //! Builds chains from definitions: obtains, prepares and loads their modules.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -11,8 +11,8 @@ use admittance_admission::{
 };
 use admittance_catalog::{Catalog, Digest, ModuleReference};
 use admittance_definitions::{
-    CandidateDefinition, CelDefinition, ChainDefinition, HookDefinition, Served, StageDefinition,
-    WebhookDefinition,
+    CandidateDefinition, CelDefinition, ChainDefinition, GroupDefinition, HookDefinition, PluginRole, Served,
+    StageDefinition, WebhookDefinition,
 };
 use admittance_sandbox::{Sandbox, SandboxConfig};
 use admittance_webhook::{Webhook, WebhookClients, WebhookConfig};
@@ -25,7 +25,7 @@ use tokio::{
 use crate::{
     Error, RevisionModule, StageError, StageErrorCause,
     candidate::{Shadowed, Subject, Trial, Trials},
-    plugins::{LiveModules, Loaded, LoadedPlugin, Order, Plugins, Preparation, Progress},
+    plugins::{LiveModules, Loaded, LoadedPlugin, Order, Plugins, Preparation, Progress, stage_name},
     smallest_first::SmallestFirst,
     statistics::{StageStatistics, Statistics},
     status::HookStatus,
@@ -40,6 +40,19 @@ pub(crate) struct Assembled {
     pub(crate) modules: Vec<RevisionModule>,
     /// Stages that are served in spite of an error, and how.
     pub(crate) tolerated: Vec<(StageError, Served)>,
+}
+
+impl Assembled {
+    /// Lists the plugins of a stage.
+    fn list(&mut self, plugins: &[Found], phase: Phase, chain: &str, stage: &StageDefinition) {
+        for ((role, _), plugin) in stage.plugins().zip(plugins) {
+            let Ok(plugin) = plugin else { continue };
+            let address = address(phase, chain, &stage_name(stage, role));
+            let is_candidate = matches!(role, PluginRole::Candidate);
+            self.modules.push(plugin.module(&address, is_candidate));
+            self.plugins.push(plugin.clone());
+        }
+    }
 }
 
 /// A chain, with information about each of its stages.
@@ -131,8 +144,11 @@ pub(crate) const WORKERS: usize = 4;
 /// `configure` hangs does not delay the next.
 const WORKERS_IN_BACKGROUND: usize = 2;
 
-/// The index of a stage in the definitions, and whether its candidate is meant.
-type Position = (usize, usize, bool);
+/// The index of a chain, that of its stage, and that of one of the stage's plugins.
+type Position = (usize, usize, usize);
+
+/// A plugin of a stage, or why its module cannot be fetched now.
+type Found = Result<Arc<Loaded>, Unavailable>;
 
 impl Assembler {
     /// From now on gives priority to requests: loads one plugin at a time, and compiles few.
@@ -164,17 +180,22 @@ impl Assembler {
             for (stage_index, stage) in definition.stages.into_iter().enumerate() {
                 let address = address(definition.phase, &name, &stage.spec.name);
                 let built = match &stage.hook {
-                    HookDefinition::Plugin(_) => {
-                        let plugins = loaded.take(chain_index, stage_index);
-                        plugins.list(&address, &mut assembled);
-                        match self.plugin(plugins, &stage, &address) {
-                            Some(built) => Ok(built),
-                            // Its errors are reported separately.
-                            None => continue,
-                        }
-                    }
                     HookDefinition::Webhook(webhook) => self.webhook(webhook, definition.phase),
                     HookDefinition::Cel(cel) => Ok(self.cel(cel)),
+                    HookDefinition::Plugin(_) | HookDefinition::Group(_) => {
+                        let Some(plugins) = loaded.take(chain_index, stage_index, &stage) else {
+                            // Its errors are reported separately.
+                            continue;
+                        };
+                        assembled.list(&plugins, definition.phase, &name, &stage);
+                        match &stage.hook {
+                            HookDefinition::Group(group) => Ok(BuiltStage::group(group, plugins)),
+                            _ => match self.plugin(plugins, &stage, &address) {
+                                Some(built) => Ok(built),
+                                None => continue,
+                            },
+                        }
+                    }
                 };
                 match built {
                     Ok(built) => {
@@ -222,23 +243,17 @@ impl Assembler {
         }
     }
 
-    /// The hook of a stage; `None` if a plugin that it needs has an error.
-    fn plugin(&self, plugins: StagePlugins, stage: &StageDefinition, address: &str) -> Option<BuiltStage> {
-        let StagePlugins {
-            plugin,
-            candidate,
-            unavailable,
-        } = plugins;
-        match (plugin, candidate, &stage.candidate, unavailable) {
-            (Some(plugin), None, None, _) => Some(BuiltStage::plugin(&plugin)),
-            (Some(plugin), Some(candidate), Some(definition), _) => {
-                Some(self.shadowed(&plugin, &candidate, definition, address, stage))
+    /// The hook of a stage with one plugin, and perhaps a candidate.
+    fn plugin(&self, plugins: Vec<Found>, stage: &StageDefinition, address: &str) -> Option<BuiltStage> {
+        let mut plugins = plugins.into_iter();
+        Some(match (plugins.next()?, plugins.next(), &stage.candidate) {
+            (Err(unavailable), ..) => BuiltStage::unavailable(unavailable),
+            (Ok(plugin), Some(Ok(candidate)), Some(definition)) => {
+                self.shadowed(&plugin, &candidate, definition, address, stage)
             }
             // Without its candidate there is nothing to compare the plugin with.
-            (Some(plugin), None, Some(_), Some(_)) => Some(BuiltStage::plugin(&plugin)),
-            (None, _, _, Some(unavailable)) => Some(BuiltStage::unavailable(unavailable)),
-            _ => None,
-        }
+            (Ok(plugin), ..) => BuiltStage::plugin(&plugin),
+        })
     }
 
     fn shadowed(
@@ -376,6 +391,31 @@ impl BuiltStage {
         }
     }
 
+    /// A group of these plugins.
+    fn group(definition: &GroupDefinition, plugins: Vec<Found>) -> Self {
+        let expression = definition.expression.text().trim().to_owned();
+        let mut identity = expression.clone();
+        let (mut hooks, mut statuses) = (Vec::new(), BTreeMap::new());
+        for (member, plugin) in definition.members.iter().zip(plugins) {
+            let built = match plugin {
+                Ok(plugin) => Self::plugin(&plugin),
+                Err(unavailable) => Self::unavailable(unavailable),
+            };
+            identity += &format!(" {}", built.identity);
+            hooks.push(built.hook);
+            statuses.insert(member.name.to_string(), built.status);
+        }
+        Self {
+            hook: definition.hook(hooks),
+            status: HookStatus::Group {
+                expression,
+                plugins: statuses,
+            },
+            identity,
+            trial: None,
+        }
+    }
+
     fn plugin(loaded: &Loaded) -> Self {
         Self {
             hook: loaded.plugin.clone(),
@@ -388,9 +428,7 @@ impl BuiltStage {
 
 #[derive(Default)]
 struct LoadedPlugins {
-    plugins: HashMap<Position, Arc<Loaded>>,
-    /// Stages whose plugin, or candidate, cannot be fetched now.
-    unavailable: HashMap<(usize, usize), Unavailable>,
+    plugins: HashMap<Position, Found>,
     tolerated: Vec<(StageError, Served)>,
     errors: Vec<StageError>,
 }
@@ -410,48 +448,30 @@ impl LoadedPlugins {
         };
         match loaded {
             Ok(loaded) => {
-                self.plugins.insert(position, loaded.plugin);
+                self.plugins.insert(position, Ok(loaded.plugin));
                 // A skipped fetch is not an error if the previous module is available.
                 let cause = loaded.fallback_cause.filter(|cause| !cause.is_not_fetched());
                 let tolerated = cause.map(|cause| (error(cause), Served::LastModules));
                 self.tolerated.extend(tolerated);
             }
             Err(cause) if may_fail && cause.is_transient() => {
-                let (chain, stage, _) = position;
                 let unavailable = Unavailable {
                     source: reference,
                     reason: cause.to_string(),
                 };
-                self.unavailable.insert((chain, stage), unavailable);
+                self.plugins.insert(position, Err(unavailable));
                 self.tolerated.push((error(cause), Served::FailingStages));
             }
             Err(cause) => self.errors.push(error(cause)),
         }
     }
 
-    fn take(&mut self, chain: usize, stage: usize) -> StagePlugins {
-        StagePlugins {
-            plugin: self.plugins.remove(&(chain, stage, false)),
-            candidate: self.plugins.remove(&(chain, stage, true)),
-            unavailable: self.unavailable.remove(&(chain, stage)),
-        }
-    }
-}
-
-/// The plugins of a stage.
-struct StagePlugins {
-    plugin: Option<Arc<Loaded>>,
-    candidate: Option<Arc<Loaded>>,
-    unavailable: Option<Unavailable>,
-}
-
-impl StagePlugins {
-    fn list(&self, address: &str, assembled: &mut Assembled) {
-        for (loaded, is_candidate) in [(&self.plugin, false), (&self.candidate, true)] {
-            let Some(loaded) = loaded else { continue };
-            assembled.modules.push(loaded.module(address, is_candidate));
-            assembled.plugins.push(loaded.clone());
-        }
+    /// The plugins of a stage; `None` if one has an error.
+    fn take(&mut self, chain: usize, stage: usize, definition: &StageDefinition) -> Option<Vec<Found>> {
+        let plugins = definition.plugins().enumerate();
+        plugins
+            .map(|(plugin, _)| self.plugins.remove(&(chain, stage, plugin)))
+            .collect()
     }
 }
 
@@ -474,13 +494,9 @@ fn orders(definitions: &[ChainDefinition]) -> Vec<(Position, Order)> {
     let mut orders = Vec::new();
     for (chain_index, chain) in definitions.iter().enumerate() {
         for (stage_index, stage) in chain.stages.iter().enumerate() {
-            if let HookDefinition::Plugin(plugin) = &stage.hook {
-                let order = Order::new(chain, stage, plugin, false);
-                orders.push(((chain_index, stage_index, false), order));
-            }
-            if let Some(candidate) = &stage.candidate {
-                let order = Order::new(chain, stage, &candidate.plugin, true);
-                orders.push(((chain_index, stage_index, true), order));
+            for (plugin_index, (role, plugin)) in stage.plugins().enumerate() {
+                let order = Order::new(chain, stage, role, plugin);
+                orders.push(((chain_index, stage_index, plugin_index), order));
             }
         }
     }

@@ -224,9 +224,15 @@ impl HostBuilder {
             stores.insert(index, Arc::new(FileStore::new(self.paths)));
         }
         let resolve = Resolve::parse(self.resolve).map_err(Error::Resolve)?;
+        let catalog = Catalog::new(catalog)?;
+        let mut sandbox = self.sandbox;
+        #[cfg(feature = "registries")]
+        sandbox
+            .images
+            .get_or_insert_with(|| Arc::new(admittance_catalog::Images::new(catalog.clone())));
         let assembler = Arc::new(Assembler {
-            sandbox: self.sandbox,
-            catalog: Catalog::new(catalog)?,
+            sandbox,
+            catalog,
             webhooks: WebhookClients::new(resolve),
             authorizer: self.authorizer.clone(),
             progress: self.progress,

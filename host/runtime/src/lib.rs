@@ -84,16 +84,17 @@ pub mod admission {
     pub use admittance_admission::{
         Access, AccessAttributes, AuditAnnotation, Authorizer, AuthorizerError, Chain, ClusterError,
         ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Deadline, Decision, Denial, Failure,
-        FailureKind, FailurePolicy, FieldMask, Grants, GroupVersionKind, GroupVersionResource, Hook,
-        HttpAnswer, HttpAnswerError, HttpAnswers, HttpError, HttpGrant, HttpOrigin, HttpRequest,
-        HttpResponse, HttpSender, IdentityFields, InvalidClusterKind, InvalidHttpOrigin, InvalidPathPrefix,
-        IpNet, LabelOperator, LabelSelector, Labels, MatchConditions, MatchPolicy, Matcher, Mode,
-        NamespaceLookupError, NamespaceSelector, NamespaceSource, NoAuthorizer, Object, ObjectError,
-        Operation, Outcome, Outline, Patch, PatchBuilder, PatchError, PathPrefix, Pattern, Phase, Pointer,
-        PointerError, Protocol, Refusal, Reinvocation, Request, Requested, Requirement, ResourcePattern,
-        Response, ReviewVersion, Rule, RuleError, Scope, SelectorError, ServiceNaming, SideEffects,
-        SkipReason, Spelling, Stage, StageResult, StageSpec, StaticNamespaces, Tape, Taped, TraceRow, Uid,
-        UnknownOperation, UserInfo, Verdict, WebhookTarget, async_trait,
+        FailureKind, FailurePolicy, FieldMask, Formula, Grants, Group, GroupVersionKind,
+        GroupVersionResource, Hook, HttpAnswer, HttpAnswerError, HttpAnswers, HttpError, HttpGrant,
+        HttpOrigin, HttpRequest, HttpResponse, HttpSender, IdentityFields, ImageError, ImageGrant,
+        ImageManifest, ImageReader, InvalidClusterKind, InvalidHttpOrigin, InvalidImageGrant,
+        InvalidPathPrefix, IpNet, LabelOperator, LabelSelector, Labels, MatchConditions, MatchPolicy,
+        Matcher, Mode, NamespaceLookupError, NamespaceSelector, NamespaceSource, NoAuthorizer, Object,
+        ObjectError, Operation, Outcome, Outline, Patch, PatchBuilder, PatchError, PathPrefix, Pattern,
+        Phase, Pointer, PointerError, Protocol, Refusal, Reinvocation, Request, Requested, Requirement,
+        ResourcePattern, Response, ReviewVersion, Rule, RuleError, Scope, SelectorError, ServiceNaming,
+        SideEffects, Signer, Signers, SkipReason, Spelling, Stage, StageResult, StageSpec, StaticNamespaces,
+        Tape, Taped, TraceRow, Uid, UnknownOperation, UserInfo, Verdict, WebhookTarget, async_trait,
     };
 }
 
@@ -114,10 +115,10 @@ pub mod catalog {
 pub mod definitions {
     pub use admittance_definitions::{
         BadDefinition, CandidateDefinition, CelDefinition, ChainDefinition, ChainId, DefinitionFile,
-        DefinitionId, DefinitionStore, Expected, FileChange, FileStore, HookDefinition, InvalidId,
-        InvalidShare, Location, Mistake, Mistakes, OnBadDefinition, PluginDefinition, Served, Share,
-        StageDefinition, StageId, StoreError, StoreKind, StoredDefinition, WebhookDefinition, load,
-        load_text,
+        DefinitionId, DefinitionStore, Expected, FileChange, FileStore, GroupDefinition, HookDefinition,
+        InvalidId, InvalidShare, Location, MemberDefinition, Mistake, Mistakes, OnBadDefinition,
+        PluginDefinition, PluginRole, Served, Share, StageDefinition, StageId, StoreError, StoreKind,
+        StoredDefinition, WebhookDefinition, load, load_text,
     };
 }
 

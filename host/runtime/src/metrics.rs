@@ -118,7 +118,7 @@ fn failures_of(stage: &Stage, hook: &HookStatus) -> impl Iterator<Item = Failure
     let has_labels = matches!(&stage.spec.namespace_selector, Some(NamespaceSelector::Labels(_)));
     let has_conditions = !stage.spec.match_conditions.is_empty();
     let (is_plugin, is_webhook) = match hook {
-        HookStatus::Plugin(_) => (true, false),
+        HookStatus::Plugin(_) | HookStatus::Group { .. } => (true, false),
         HookStatus::Webhook { .. } => (false, true),
         HookStatus::Cel { .. } => (false, false),
         // It may return any failure.

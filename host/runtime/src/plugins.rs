@@ -8,7 +8,7 @@ use std::{
 
 use admittance_admission::{ClusterKind, Phase};
 use admittance_catalog::{CompiledKey, Digest, FetchProgress, Freshness, Module, ModuleReference, Resolver};
-use admittance_definitions::{ChainDefinition, Location, PluginDefinition, StageDefinition};
+use admittance_definitions::{ChainDefinition, Location, PluginDefinition, PluginRole, StageDefinition};
 use admittance_sandbox::{Configured, Limits, Plugin, PluginConfig, Prepared, Sandbox};
 use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
 
@@ -101,6 +101,7 @@ impl Loaded {
 pub(crate) struct Order {
     pub(crate) chain: Arc<str>,
     pub(crate) phase: Phase,
+    /// With the name of the member, if it is one of a group: `images/signed`.
     pub(crate) stage: Arc<str>,
     pub(crate) location: Location,
     pub(crate) is_candidate: bool,
@@ -114,27 +115,32 @@ impl Order {
     pub(crate) fn new(
         chain: &ChainDefinition,
         stage: &StageDefinition,
+        role: PluginRole<'_>,
         plugin: &PluginDefinition,
-        is_candidate: bool,
     ) -> Self {
+        let (time, location) = match role {
+            PluginRole::Plugin | PluginRole::Candidate => (None, &stage.location),
+            PluginRole::Member(member) => (member.timeout, &member.location),
+        };
         let mut limits = Limits {
-            time: stage.spec.timeout,
+            time: time.map_or(stage.spec.timeout, |time| time.min(stage.spec.timeout)),
             ..Limits::default()
         };
         if let Some(memory) = plugin.memory {
             limits.memory = memory;
         }
+        let name = stage_name(stage, role);
         Self {
             chain: chain.name.as_str().into(),
             phase: chain.phase,
-            stage: stage.spec.name.clone(),
-            location: stage.location.clone(),
-            is_candidate,
+            stage: name.clone(),
+            location: location.clone(),
+            is_candidate: matches!(role, PluginRole::Candidate),
             reference: plugin.source.clone(),
             pinned: plugin.digest,
             settings: plugin.settings.to_string(),
             config: PluginConfig {
-                name: stage.spec.name.to_string(),
+                name: name.to_string(),
                 limits,
                 grants: plugin.allow.clone(),
             },
@@ -153,6 +159,14 @@ impl Order {
 
     fn address(&self) -> (String, bool) {
         (address(self.phase, &self.chain, &self.stage), self.is_candidate)
+    }
+}
+
+/// The name of a stage, or of the member of its group that a plugin is, in logs and the history.
+pub(crate) fn stage_name(stage: &StageDefinition, role: PluginRole<'_>) -> Arc<str> {
+    match role {
+        PluginRole::Plugin | PluginRole::Candidate => stage.spec.name.clone(),
+        PluginRole::Member(member) => format!("{}/{}", stage.spec.name, member.name).into(),
     }
 }
 

@@ -11,8 +11,8 @@ use std::{
 use admittance_admission::{Authorizer, Chain, Digest, ModuleReference, NamespaceSource};
 use admittance_catalog::signature::SIGNATURE_SUFFIXES;
 use admittance_definitions::{
-    BadDefinition, ChainDefinition, DefinitionFile, DefinitionSet, HookDefinition, OnBadDefinition,
-    PluginDefinition, Served, StageDefinition, Usable,
+    BadDefinition, ChainDefinition, DefinitionFile, DefinitionSet, OnBadDefinition, PluginDefinition, Served,
+    StageDefinition, Usable,
 };
 use admittance_watch::Fingerprint;
 use tokio::time::{Instant, timeout_at};
@@ -348,16 +348,8 @@ pub(crate) async fn blocking<T: Send + 'static>(
 }
 
 fn plugins(chain: &ChainDefinition) -> impl Iterator<Item = &PluginDefinition> {
-    chain.stages.iter().flat_map(stage_plugins)
-}
-
-fn stage_plugins(stage: &StageDefinition) -> impl Iterator<Item = &PluginDefinition> {
-    let plugin = match &stage.hook {
-        HookDefinition::Plugin(plugin) => Some(plugin),
-        HookDefinition::Webhook(_) | HookDefinition::Cel(_) => None,
-    };
-    let candidate = stage.candidate.as_ref().map(|candidate| &candidate.plugin);
-    plugin.into_iter().chain(candidate)
+    let plugins = chain.stages.iter().flat_map(StageDefinition::plugins);
+    plugins.map(|(_, plugin)| plugin)
 }
 
 /// The files of this plugin: those that its settings were read from, its module, and the signatures next to it.

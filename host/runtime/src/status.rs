@@ -1,6 +1,6 @@
 //! The status of a host, as shown by the admin port and the command line.
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use admittance_admission::{FailurePolicy, Mode, Phase};
 use admittance_definitions::{BadDefinition, Served};
@@ -168,6 +168,13 @@ pub enum HookStatus {
     Cel {
         /// How many validations and mutations there are.
         expressions: String,
+    },
+    /// An expression over plugins.
+    Group {
+        /// The expression.
+        expression: String,
+        /// Its plugins, by their names.
+        plugins: BTreeMap<String, HookStatus>,
     },
     /// Native code of the embedding program.
     Native,

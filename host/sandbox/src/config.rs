@@ -1,6 +1,6 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use admittance_admission::{ClusterReader, Grants, HttpSender};
+use admittance_admission::{ClusterReader, Grants, HttpSender, ImageReader};
 
 use crate::Meter;
 
@@ -36,6 +36,8 @@ pub struct SandboxConfig {
     pub http: Option<Arc<dyn HttpSender>>,
     /// Measures the calls. Default none.
     pub meter: Option<Arc<Meter>>,
+    /// Reads images in registries, for policies of Kubewarden. Default none: a policy with the grant gets an error.
+    pub images: Option<Arc<dyn ImageReader>>,
 }
 
 impl Default for SandboxConfig {
@@ -52,6 +54,7 @@ impl Default for SandboxConfig {
             cluster: None,
             http: None,
             meter: None,
+            images: None,
         }
     }
 }

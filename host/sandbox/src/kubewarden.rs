@@ -7,6 +7,7 @@
 
 mod capabilities;
 mod exchange;
+mod images;
 mod inspect;
 mod messages;
 mod metadata;

@@ -24,6 +24,15 @@ fn properties(schema: &Value, node: &Value, prefix: &str, found: &mut BTreeSet<S
     if node["items"].is_object() {
         properties(schema, &node["items"], prefix, found);
     }
+    // Of any name.
+    if node["additionalProperties"].is_object() {
+        properties(
+            schema,
+            &node["additionalProperties"],
+            &format!("{prefix}*."),
+            found,
+        );
+    }
     for choice in node["anyOf"]
         .as_array()
         .into_iter()
@@ -172,6 +181,18 @@ async fn the_schema_of_chains_has_the_fields_that_are_read() {
         (
             "spec.stages.rego.allow.http.",
             stage("rego: { allow: { http: [ { ? } ] } } } ] }"),
+        ("spec.stages.group.", stage("group: { ? } } ] }")),
+        (
+            "spec.stages.group.plugins.*.",
+            stage("group: { plugins: { a: { ? } } } } ] }"),
+        ),
+        (
+            "spec.stages.group.plugins.*.allow.",
+            stage("group: { plugins: { a: { allow: { ? } } } } } ] }"),
+        ),
+        (
+            "spec.stages.group.plugins.*.allow.http.",
+            stage("group: { plugins: { a: { allow: { http: [ { ? } ] } } } } } ] }"),
         ),
         ("spec.stages.cel.", stage("cel: { ? } } ] }")),
         (

@@ -35,7 +35,7 @@ fn documents() -> String {
             "  mutating: true
   timeoutEvalSeconds: 1
   settings: { required: team, add: { checked: \"yes\" } }
-  matchConditions: [ { name: elsewhere, expression: \"request.namespace != 'programs'\" } ]
+  matchConditions: [ { name: elsewhere, expression: \"!(request.namespace in ['programs', 'groups'])\" } ]
 ",
         ),
         policy(
@@ -58,8 +58,28 @@ fn documents() -> String {
             &wapc,
             "  settings: { add: { checked: again } }\n",
         ),
+        group(&wapc, &program),
     ]
     .concat()
+}
+
+/// A group that allows Pods with a team, and those with an owner that the policy, which may not, would not change.
+fn group(wapc: &str, program: &str) -> String {
+    format!(
+        "---
+apiVersion: policies.kubewarden.io/v1
+kind: AdmissionPolicyGroup
+metadata: {{ name: known, namespace: groups }}
+spec:
+  rules: [ {{ apiGroups: [\"\"], apiVersions: [v1], resources: [pods], operations: [CREATE] }} ]
+  expression: labelled() || (owned() && unchanged())
+  message: nobody knows it
+  policies:
+    labelled: {{ module: {wapc}, settings: {{ required: team }}, timeoutEvalSeconds: 1 }}
+    owned: {{ module: {program}, settings: {{ required: owner }} }}
+    unchanged: {{ module: {wapc}, settings: {{ add: {{ checked: \"yes\" }} }} }}
+"
+    )
 }
 
 /// A review of a Pod in a namespace, with these labels and annotations.
@@ -123,7 +143,7 @@ async fn documents_of_kubewarden_are_served() {
         ("fill", "bytes of memory"),
         ("fail", "it was told to fail"),
         ("open-file", "the plugin returned an error"),
-        ("verify-image", "kubewarden/oci/v1/verify"),
+        ("verify-image", "no signer is named"),
     ] {
         let (_, refused) = review(&server, "test", &team, &json!({"act": act})).await;
         assert!(!refused.is_allowed(), "{act}");
@@ -132,10 +152,64 @@ async fn documents_of_kubewarden_are_served() {
     // The program fails in the same ways.
     for (act, says) in [
         ("panic", "it was told to panic"),
-        ("verify-image", "kubewarden/oci/v1/verify"),
+        ("verify-image", "no signer is named"),
     ] {
         let (_, refused) = review(&server, "programs", &owned, &json!({"act": act})).await;
         assert!(refused.message().contains(says), "{act}: {refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn groups_of_kubewarden_are_served() {
+    let server = Server::start("", &documents()).await;
+    let none = json!({});
+    let (_, refused) = review(&server, "groups", &none, &none).await;
+    assert_eq!(refused.code(), 400);
+    assert!(refused.message().contains("nobody knows it"), "{refused:?}");
+    let causes = &refused.response["status"]["details"]["causes"];
+    assert_eq!(
+        *causes,
+        json!([
+            {"field": "spec.policies.labelled", "message": "the label `team` is missing"},
+            {"field": "spec.policies.owned", "message": "the label `owner` is missing"},
+        ]),
+        "{refused:?}"
+    );
+    assert_eq!(
+        refused.response["warnings"],
+        json!(["labels are checked"]),
+        "{refused:?}"
+    );
+    for (labels, annotations, says) in [
+        (json!({"team": "a"}), none.clone(), ""),
+        // `unchanged` would not change it.
+        (json!({"owner": "b", "checked": "yes"}), none.clone(), ""),
+        (
+            json!({"owner": "b"}),
+            none.clone(),
+            "plugin unchanged of the group: the verdict changes the object",
+        ),
+        (
+            json!({"team": "a"}),
+            json!({"act": "fail"}),
+            "plugin labelled of the group: the plugin returned an error: it was told to fail",
+        ),
+        // The second, which is a program, ends after the first.
+        (
+            json!({"team": "a"}),
+            json!({"act": "loop"}),
+            "plugin labelled of the group",
+        ),
+    ] {
+        let (_, verdict) = review(&server, "groups", &labels, &annotations).await;
+        assert_eq!(
+            verdict.is_allowed(),
+            says.is_empty(),
+            "{labels} {annotations}: {verdict:?}"
+        );
+        if !says.is_empty() {
+            assert!(verdict.message().contains(says), "{says}: {verdict:?}");
+        }
     }
 }
 
@@ -169,7 +243,28 @@ async fn inspect_and_check_know_policies() {
         "  policyServer: other\n  settings: { required: \"\" }\n",
     );
     let store = store().display().to_string();
+    let known = group(&module("guest_policy"), &module("guest_policy_program"));
     for (text, code, says) in [
+        (
+            known.replace("required: team", "required: \"\""),
+            1,
+            "policies.yaml:10:",
+        ),
+        (
+            known.replace("required: team", "required: \"\""),
+            1,
+            "stage known/labelled of chain namespaced-group-groups-known: the plugin rejected its settings: `required` is empty",
+        ),
+        (
+            known.replace(" && unchanged()", ""),
+            0,
+            "spec.policies.unchanged: the expression does not use it; write `unchanged()` in the expression",
+        ),
+        (
+            known.replace("unchanged()", "changed()"),
+            1,
+            "there is no `changed` in the group",
+        ),
         (
             text.clone(),
             1,

@@ -10,6 +10,7 @@
 mod audit;
 mod deadlines;
 mod effects;
+mod groups;
 mod selection;
 mod verdicts;
 

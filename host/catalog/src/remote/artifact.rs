@@ -72,7 +72,11 @@ impl Fetch<'_> {
     }
 }
 
-async fn existing_manifest(repository: &Repository<'_>, version: &Version) -> Result<Bytes, Error> {
+/// A manifest that must exist.
+pub(super) async fn existing_manifest(
+    repository: &Repository<'_>,
+    version: &Version,
+) -> Result<Bytes, Error> {
     let manifest = repository.manifest(version).await?;
     manifest.ok_or_else(|| Error::NotFound {
         place: repository.place(version),

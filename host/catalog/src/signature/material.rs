@@ -1,4 +1,5 @@
 use std::{
+    collections::BTreeMap,
     ffi::OsString,
     io,
     path::{Path, PathBuf},
@@ -67,6 +68,25 @@ impl FoundSignature {
         } else {
             Self::Detached { name, content }
         }
+    }
+
+    /// Whether what is signed has these annotations, `optional` in the payload of `cosign sign`.
+    #[cfg(feature = "registries")]
+    pub(crate) fn says(&self, annotations: &BTreeMap<String, String>) -> bool {
+        #[derive(Deserialize)]
+        struct Payload {
+            optional: Option<BTreeMap<String, serde_json::Value>>,
+        }
+        if annotations.is_empty() {
+            return true;
+        }
+        let Self::SimpleSigning { payload, .. } = self else {
+            return false;
+        };
+        let payload = serde_json::from_slice::<Payload>(&payload.0).ok();
+        let said = payload.and_then(|payload| payload.optional).unwrap_or_default();
+        let is_said = |(key, value): (&String, &String)| said.get(key).is_some_and(|said| said == value);
+        annotations.iter().all(is_said)
     }
 
     /// Its file, URL or digest.

@@ -23,6 +23,8 @@ mod sigstore;
 pub(crate) mod source;
 mod verify;
 
+#[cfg(feature = "registries")]
+pub(crate) use self::verify::valid_signature;
 pub use self::{
     description::{SignatureDescription, SignatureKind, describe},
     error::{Finding, InvalidTrust, Refusal, SignatureError},

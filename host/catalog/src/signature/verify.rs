@@ -54,22 +54,14 @@ pub fn verify(
     subject: Subject<'_>,
     material: &Material,
 ) -> Result<Verified, SignatureError> {
-    let check: &dyn Fn(&FoundSignature, &[u8]) -> Result<Verified, Refusal> = match requirement {
-        Requirement::Unsigned => return Ok(Verified::Unrequired),
-        Requirement::Keys(keys) => &|found, artifact| by_key(keys, found, artifact),
-        Requirement::Keyless(keyless) => &|found, artifact| by_identity(keyless, found, artifact),
-    };
-    let artifact = subject.artifact(material)?;
-    let mut found = Vec::new();
-    for signature in &material.signatures {
-        match check(signature, artifact) {
-            Ok(verified) => return Ok(verified),
-            Err(refusal) => found.push(Finding {
-                signature: describe(signature),
-                refusal,
-            }),
-        }
+    if *requirement == Requirement::Unsigned {
+        return Ok(Verified::Unrequired);
     }
+    let artifact = subject.artifact(material)?;
+    let found = match valid_signature(requirement, artifact, material) {
+        Ok(verified) => return Ok(verified),
+        Err(found) => found,
+    };
     let reference = Box::new(subject.reference.clone());
     let required = requirement.to_string();
     let fix = subject.how_to_sign(requirement, artifact);
@@ -87,6 +79,30 @@ pub fn verify(
             fix,
         }
     })
+}
+
+/// The first signature of these bytes that satisfies the requirement; the error lists each, and why it is refused.
+pub(crate) fn valid_signature(
+    requirement: &Requirement,
+    artifact: &[u8],
+    material: &Material,
+) -> Result<Verified, Vec<Finding>> {
+    let check: &dyn Fn(&FoundSignature) -> Result<Verified, Refusal> = match requirement {
+        Requirement::Unsigned => return Ok(Verified::Unrequired),
+        Requirement::Keys(keys) => &|found| by_key(keys, found, artifact),
+        Requirement::Keyless(keyless) => &|found| by_identity(keyless, found, artifact),
+    };
+    let mut found = Vec::new();
+    for signature in &material.signatures {
+        match check(signature) {
+            Ok(verified) => return Ok(verified),
+            Err(refusal) => found.push(Finding {
+                signature: describe(signature),
+                refusal,
+            }),
+        }
+    }
+    Err(found)
 }
 
 impl<'a> Subject<'a> {

@@ -11,6 +11,7 @@
 mod authority;
 mod disks;
 mod https;
+mod images;
 mod oci;
 mod proxy;
 mod pushing;

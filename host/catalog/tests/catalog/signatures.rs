@@ -23,14 +23,18 @@ use crate::{
 };
 
 /// A key that signs as cosign does.
-struct Signer(rcgen::KeyPair);
+pub(crate) struct Signer(rcgen::KeyPair);
 
 impl Signer {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(rcgen::KeyPair::generate().unwrap())
     }
 
-    fn sign(&self, bytes: &[u8]) -> String {
+    pub(crate) fn public_key(&self) -> String {
+        self.0.public_key_pem()
+    }
+
+    pub(crate) fn sign(&self, bytes: &[u8]) -> String {
         let (random, key) = (SystemRandom::new(), self.0.serialize_der());
         let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &key, &random).unwrap();
         STANDARD.encode(key.sign(&random, bytes).unwrap())
@@ -38,7 +42,7 @@ impl Signer {
 
     /// The rule that requires this key for these sources.
     fn required_of(&self, source: &str) -> SignatureRule {
-        let key = PublicKey::from_pem(&self.0.public_key_pem()).unwrap();
+        let key = PublicKey::from_pem(&self.public_key()).unwrap();
         SignatureRule {
             source: source.parse().unwrap(),
             requirement: Requirement::Keys(PublicKeys::new(vec![key]).unwrap()),
@@ -193,7 +197,7 @@ async fn signatures_in_a_registry() {
 }
 
 /// Put a blob into the registry, and describe it.
-async fn put_blob(registry: &Registry, text: &str) -> Value {
+pub(crate) async fn put_blob(registry: &Registry, text: &str) -> Value {
     let digest = Digest::of(text);
     let uploads = format!("http://{}/v2/plugins/a/blobs/uploads/", registry.name);
     let location = request(Method::POST, &uploads, "", "").await;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use admittance_catalog::signature::SIGNATURE_SUFFIXES;
-use admittance_definitions::{ChainDefinition, ModuleReference, load_text};
+use admittance_definitions::{ChainDefinition, ModuleReference, StageDefinition, load_text};
 
 use super::{
     files::key,
@@ -46,15 +46,12 @@ impl Bundle {
         for chain in chains {
             let new = by_file.entry(&chain.source.file).or_default();
             for stage in &chain.stages {
-                for (field, plugin) in rewrite::plugins(stage) {
+                for (role, plugin) in stage.plugins() {
                     // Modules that are fetched are also fetched by the Pod.
                     if let ModuleReference::File(path) = &plugin.source {
                         let file_name = modules.add(path)?;
-                        new.push(NewSource {
-                            stage: stage.location.clone(),
-                            field,
-                            source: format!("file:{directory}/{file_name}"),
-                        });
+                        let source = format!("file:{directory}/{file_name}");
+                        new.push(NewSource::of(stage, role, source));
                     }
                 }
             }
@@ -93,7 +90,7 @@ fn document(file: &str, name: &str, new: &[NewSource]) -> crate::Result<String> 
         .map(|new| folder.join(new.source.trim_start_matches("file:")))
         .collect();
     let stages = chains.iter().flat_map(|chain| &chain.stages);
-    for (_, plugin) in stages.flat_map(rewrite::plugins) {
+    for (_, plugin) in stages.flat_map(StageDefinition::plugins) {
         if let ModuleReference::File(path) = &plugin.source {
             let Some(index) = expected.iter().position(|expected| expected == path) else {
                 return Err(format!(

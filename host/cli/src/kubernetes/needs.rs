@@ -9,8 +9,6 @@ use admittance::{
 };
 use serde_json::{Value as Json, json};
 
-use super::rewrite;
-
 /// The permissions and connections that a Pod needs.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Needs {
@@ -42,7 +40,7 @@ impl Needs {
                     needs.kinds.insert(namespace());
                 }
             }
-            for (_, plugin) in rewrite::plugins(stage) {
+            for (_, plugin) in stage.plugins() {
                 for kind in &plugin.allow.cluster {
                     if kind.is_access_review() {
                         needs.authorizer = true;
@@ -51,7 +49,8 @@ impl Needs {
                     }
                 }
                 let is_fetched = !matches!(plugin.source, ModuleReference::File(_));
-                needs.calls_out |= is_fetched || !plugin.allow.http.is_empty();
+                needs.calls_out |=
+                    is_fetched || !plugin.allow.http.is_empty() || !plugin.allow.images.is_empty();
             }
         }
         needs

@@ -3,29 +3,33 @@
 use std::ops::Range;
 
 use admittance_definitions::{
-    HookDefinition, Location, Mistake, Mistakes, PluginDefinition, StageDefinition,
+    Location, Mistake, Mistakes, PluginRole, StageDefinition,
     document::{self, Document, Node},
 };
 
-/// A stage, by its position, and the new source of one of its plugins.
+/// The position of a stage or of a member of its group, and the new source of one of its plugins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NewSource {
-    pub(super) stage: Location,
-    /// The field of the stage: `plugin` or `candidate`.
-    pub(super) field: &'static str,
+    pub(super) at: Location,
+    /// The field of the stage, `plugin` or `candidate`; `None` for a member.
+    pub(super) field: Option<&'static str>,
     pub(super) source: String,
 }
 
-/// The plugins of a stage, each with its field in the document.
-pub(super) fn plugins(stage: &StageDefinition) -> impl Iterator<Item = (&'static str, &PluginDefinition)> {
-    let plugin = match &stage.hook {
-        HookDefinition::Plugin(plugin) => Some(("plugin", plugin)),
-        HookDefinition::Webhook(_) | HookDefinition::Cel(_) => None,
-    };
-    let candidate = stage.candidate.as_ref();
-    plugin
-        .into_iter()
-        .chain(candidate.map(|candidate| ("candidate", &candidate.plugin)))
+impl NewSource {
+    /// The source of a plugin with this role in a stage.
+    pub(super) fn of(stage: &StageDefinition, role: PluginRole<'_>, source: String) -> Self {
+        let (at, field) = match role {
+            PluginRole::Plugin => (&stage.location, Some("plugin")),
+            PluginRole::Candidate => (&stage.location, Some("candidate")),
+            PluginRole::Member(member) => (&member.location, None),
+        };
+        Self {
+            at: at.clone(),
+            field,
+            source,
+        }
+    }
 }
 
 /// The text of this file with other sources for these stages.
@@ -54,15 +58,19 @@ fn place(
 ) -> Option<Range<usize>> {
     let found = documents
         .iter()
-        .find_map(|document| document.root().object_at(&new.stage))
-        .and_then(|stage| field(&stage, new.field))
+        .find_map(|document| document.root().object_at(&new.at))
+        .and_then(|object| match new.field {
+            Some(name) => field(&object, name),
+            None => Some(object),
+        })
         .and_then(|plugin| field(&plugin, "source"));
     let Some(node) = found else {
+        let name = new.field.unwrap_or("plugin");
         mistakes.push(Mistake {
-            location: new.stage.clone(),
+            location: new.at.clone(),
             path: String::new(),
-            message: format!("the source of this stage's {} was not found", new.field),
-            fix: format!("write it as `{}: {{ source: file:... }}`", new.field),
+            message: format!("the source of this stage's {name} was not found"),
+            fix: format!("write it as `{name}: {{ source: file:... }}`"),
         });
         return None;
     };
@@ -103,13 +111,9 @@ mod tests {
         let chains = load_text(name, text).map_err(|error| format!("not read: {error}"))?;
         let stages = chains.iter().flat_map(|chain| &chain.stages);
         let new: Vec<_> = stages
-            .flat_map(|stage| plugins(stage).map(|(field, _)| (stage.location.clone(), field)))
+            .flat_map(|stage| stage.plugins().map(move |(role, _)| (stage, role)))
             .enumerate()
-            .map(|(index, (stage, field))| NewSource {
-                stage,
-                field,
-                source: format!("file:new-{index}"),
-            })
+            .map(|(index, (stage, role))| NewSource::of(stage, role, format!("file:new-{index}")))
             .collect();
         sources(name, text, &new).map_err(|error| error.to_string())
     }
@@ -184,6 +188,15 @@ mod tests {
             (
                 "c.json",
                 native.replace("}}]}}", "}, \"candidate\": {\"source\": \"file:a.wasm\"}}]}}"),
+                2,
+            ),
+            (
+                "g.json",
+                native.replace(
+                    r#""plugin": {"source": "file:a.wasm"}"#,
+                    r#""group": {"plugins": {"a": {"source": "file:a.wasm"}, "b": {"source": "file:a.wasm"}},
+                        "expression": "a() || b()", "message": "m"}"#,
+                ),
                 2,
             ),
             ("b.yaml", bcs.to_owned(), 1),

@@ -176,6 +176,7 @@ fn stage_row(chain: &ChainStatus, stage: &StageStatus) -> [Cell; 14] {
         ),
         HookStatus::Webhook { url } => (url.as_str(), "", ""),
         HookStatus::Cel { expressions } => (expressions.as_str(), "", ""),
+        HookStatus::Group { expression, .. } => (expression.as_str(), "", ""),
         HookStatus::Native => ("native", "", ""),
         HookStatus::Unavailable { source, .. } => (source.as_str(), "", "not fetched"),
         _ => ("unknown", "", ""),

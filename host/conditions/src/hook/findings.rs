@@ -166,7 +166,7 @@ impl PolicyHook {
         let whole = format!("{} is forbidden: {message}", subject(request));
         let mut denial = Denial::new(objection.reason.code(), objection.reason.as_str(), whole);
         denial.is_whole = true;
-        denial.add_cause(message);
+        denial.add_cause(None, message);
         denial
     }
 }

@@ -172,7 +172,7 @@ fn hooks() {
         assert_eq!(chains[0].rules[0].kinds, Matcher::Only(vec!["deployment".into()]));
         let stage = &chains[0].stages[0];
         let place = match &stage.hook {
-            HookDefinition::Cel(_) => panic!("no form of BCS has expressions"),
+            HookDefinition::Cel(_) | HookDefinition::Group(_) => panic!("no form of BCS has expressions"),
             HookDefinition::Plugin(plugin) => plugin.source.to_string(),
             HookDefinition::Webhook(webhook) => match &webhook.target {
                 WebhookTarget::Url(url) => url.to_string(),

@@ -63,7 +63,7 @@ spec:
         source: file:sidecar_injector.wasm
         digest: sha256:{digest}
         settings: {{ containers: [ {{ name: log }} ], limit: 1.5 }}
-        allow: {{ cluster: ["v1/Node", apps/v1/Deployment], http: ["https://policy.example.com", {{ origin: "https://scan.example:8443", methods: [GET], paths: [/v1/], networks: [10.0.0.0/8], credential: scan }}], environment: {{ ZONE: a }} }}
+        allow: {{ cluster: ["v1/Node", apps/v1/Deployment], http: ["https://policy.example.com", {{ origin: "https://scan.example:8443", methods: [GET], paths: [/v1/], networks: [10.0.0.0/8], credential: scan }}], images: [ghcr.io/acme], environment: {{ ZONE: a }} }}
         memory: 64MiB
       namespaceSelector: {{ operator: NotIn, values: [kube-system] }}
       objectSelector: {{ matchLabels: {{ inject: "true" }} }}
@@ -136,6 +136,7 @@ spec:
                                 credential: Some("scan".to_owned()),
                             },
                         ],
+                        images: vec!["ghcr.io/acme".parse().unwrap()],
                         environment: [("ZONE".into(), "a".into())].into(),
                     },
                     memory: Some(64 << 20),

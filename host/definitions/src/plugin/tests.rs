@@ -219,7 +219,7 @@ fn how_often_a_source_is_asked_again() {
         match load_text("f", &document) {
             Ok(mut chains) => match chains.remove(0).stages.remove(0).hook {
                 HookDefinition::Plugin(plugin) => Ok(plugin.refresh.map(|refresh| refresh.as_secs())),
-                HookDefinition::Webhook(_) | HookDefinition::Cel(_) => panic!("no plugin"),
+                other => panic!("no plugin: {other:?}"),
             },
             Err(mistakes) => {
                 let mistakes = mistakes.to_string();

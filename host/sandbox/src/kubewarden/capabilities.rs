@@ -10,7 +10,10 @@ use tracing::Level;
 use url::Url;
 use wasmtime::Caller;
 
-use super::exchange::{take, take_text};
+use super::{
+    exchange::{take, take_text},
+    images,
+};
 use crate::{
     contract::bindings::admittance::plugin::{cluster, types},
     imports::{PREPARING, Pace, denied},
@@ -42,7 +45,8 @@ pub(super) async fn call(guest: &mut Caller<'_, CallState>, arguments: Arguments
     Ok(!exchange.host_failed)
 }
 
-type Answer = Result<Vec<u8>, String>;
+/// The result of a call of the host, or the text of an error.
+pub(super) type Answer = Result<Vec<u8>, String>;
 
 async fn answer(
     state: &mut CallState,
@@ -69,6 +73,9 @@ async fn answer(
             Ok(question) => can_i(state, question).await,
             Err(error) => Ok(Err(error)),
         },
+        (BINDING, "oci", operation) if let Some(operation) = images::Operation::of(operation) => {
+            images::answer(state, operation, payload).await
+        }
         (BINDING, "net", "v1/dns_lookup_host") => match parse::<String>(payload) {
             Ok(host) => look_up(state, &host).await,
             Err(error) => Ok(Err(error)),
@@ -80,7 +87,7 @@ async fn answer(
     }
 }
 
-fn parse<T: DeserializeOwned>(payload: &[u8]) -> Result<T, String> {
+pub(super) fn parse<T: DeserializeOwned>(payload: &[u8]) -> Result<T, String> {
     serde_json::from_slice(payload).map_err(|error| format!("the request cannot be read: {error}"))
 }
 

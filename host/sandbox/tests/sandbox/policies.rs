@@ -4,12 +4,14 @@ use std::{sync::Arc, time::Duration};
 
 use admittance_admission::{
     Access, AccessAttributes, ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Deadline,
-    Digest, Failure, FailureKind, Grants, HttpGrant, HttpOrigin, Response, UserInfo, Verdict,
+    Digest, Failure, FailureKind, Grants, HttpGrant, HttpOrigin, ImageError, ImageManifest, ImageReader,
+    OciReference, Response, Signers, UserInfo, Verdict,
 };
 use admittance_sandbox::{
     Capability, Configured, Error, Grant, Limits, Plugin, PluginConfig, Sandbox, SandboxConfig, Step,
 };
 use async_trait::async_trait;
+use serde_json::value::RawValue;
 
 use crate::harness::{call, config, log_lines, request, sandbox, sandbox_with};
 
@@ -514,12 +516,43 @@ impl ClusterReader for Objects {
     }
 }
 
+/// A registry in which every image has a manifest, and none is signed.
+#[derive(Debug)]
+struct Manifests;
+
+#[async_trait]
+impl ImageReader for Manifests {
+    async fn manifest(&self, image: &OciReference) -> Result<ImageManifest, ImageError> {
+        let text = format!(r#"{{"accepted":false,"message":"manifest of {image}"}}"#);
+        Ok(ImageManifest {
+            digest: Digest::of(&text),
+            json: RawValue::from_string(text).unwrap().into(),
+        })
+    }
+
+    async fn configuration(
+        &self,
+        image: &OciReference,
+    ) -> Result<(ImageManifest, Arc<RawValue>), ImageError> {
+        let configuration = RawValue::from_string("{}".to_owned()).unwrap();
+        Ok((self.manifest(image).await?, configuration.into()))
+    }
+
+    async fn signed(&self, image: &OciReference, signers: &Signers) -> Result<Digest, ImageError> {
+        Err(ImageError(format!("{image} is not signed by {:?}", signers.all)))
+    }
+}
+
 #[tokio::test]
 async fn calls_of_the_host_are_answered_within_the_grants() {
-    let sandbox = sandbox_with(|config: &mut SandboxConfig| config.cluster = Some(Arc::new(Objects)));
+    let sandbox = sandbox_with(|config: &mut SandboxConfig| {
+        config.cluster = Some(Arc::new(Objects));
+        config.images = Some(Arc::new(Manifests));
+    });
     let granted = PluginConfig {
         grants: Grants {
             cluster: [ClusterKind::new("v1", "Pod"), ClusterKind::any_access()].into(),
+            images: vec!["ghcr.io/acme".parse().unwrap()],
             http: vec![HttpGrant::from(
                 "https://localhost:8443".parse::<HttpOrigin>().unwrap(),
             )],
@@ -541,7 +574,14 @@ async fn calls_of_the_host_are_answered_within_the_grants() {
         ["kubewarden", "kubernetes", "can_i"],
         r#"{"subject_access_review":{"user":"ann","groups":["dev"],"resource_attributes":{"verb":"create","resource":"pods"}},"disable_cache":false}"#,
     );
-    let verify = Policy::asking(["kubewarden", "oci", "v1/verify"], "{}");
+    let image = |operation: &str, image: &str| {
+        Policy::asking(["kubewarden", "oci", operation], &format!("{image:?}"))
+    };
+    let verify = |image: &str| {
+        let payload = format!(r#"{{"type":"SigstorePubKeyVerify","image":{image:?},"pub_keys":["k"]}}"#);
+        Policy::asking(["kubewarden", "oci", "v2/verify"], &payload)
+    };
+    let unknown = Policy::asking(["kubewarden", "cache", "v1/set"], "{}");
     let look_up =
         |host: &str| Policy::asking(["kubewarden", "net", "v1/dns_lookup_host"], &format!("{host:?}"));
     let unreadable = Policy::asking(["kubewarden", "kubernetes", "get_resource"], "{}");
@@ -599,10 +639,50 @@ async fn calls_of_the_host_are_answered_within_the_grants() {
                 "add `https://example.com` to `allow.http`",
             )),
         ),
+        // Its manifest is a verdict.
         (
-            verify,
+            image("v1/oci_manifest", "ghcr.io/acme/a:1"),
             &granted,
-            Err((FailureKind::CapabilityDenied, "kubewarden/oci/v1/verify")),
+            Ok("manifest of ghcr.io/acme/a:1"),
+        ),
+        // No verdicts, but well-formed.
+        (
+            image("v1/manifest_digest", "ghcr.io/acme/a:1"),
+            &granted,
+            Err((FailureKind::InvalidResponse, "missing field `accepted`")),
+        ),
+        (
+            image("v1/oci_manifest_config", "ghcr.io/acme/a:1"),
+            &granted,
+            Err((FailureKind::InvalidResponse, "missing field `accepted`")),
+        ),
+        (
+            verify("ghcr.io/acme/a"),
+            &granted,
+            Err((FailureKind::Error, "ghcr.io/acme/a is not signed by [Key(\"k\")]")),
+        ),
+        (
+            image("v1/oci_manifest", "a b"),
+            &granted,
+            Err((FailureKind::Error, "`a b` is not the name of an image")),
+        ),
+        (
+            verify("nginx"),
+            &granted,
+            Err((
+                FailureKind::CapabilityDenied,
+                "reads the image `docker.io/library/nginx` without permission; add `docker.io` to `allow.images`",
+            )),
+        ),
+        (
+            image("v1/oci_manifest", "ghcr.io/acme/a:1"),
+            &config(),
+            Err((FailureKind::CapabilityDenied, "add `ghcr.io` to `allow.images`")),
+        ),
+        (
+            unknown,
+            &granted,
+            Err((FailureKind::CapabilityDenied, "kubewarden/cache/v1/set")),
         ),
     ] {
         let plugin = policy.load_with(&sandbox, "{}", config).await.unwrap();

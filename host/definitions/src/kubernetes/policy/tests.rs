@@ -138,7 +138,7 @@ fn mistakes_in_policies() {
         ),
         (
             "variables: [ { name: a-b, expression: '1' } ]",
-            "is not a valid name of a variable",
+            "is not an identifier",
         ),
         (
             "variables: [ { name: a, expression: '1' }, { name: a, expression: '2' } ]",

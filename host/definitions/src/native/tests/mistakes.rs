@@ -166,7 +166,7 @@ fn mistakes_in_plugins() {
         ),
         (
             "{ source: file:a, allow: { files: [] } }",
-            "8:53: .allow.files: unknown field; known here: cluster, environment, http",
+            "8:53: .allow.files: unknown field; known here: cluster, environment, http, images",
         ),
     ];
     for (text, expected) in table {
@@ -353,7 +353,7 @@ fn mistakes_in_stages() {
         ),
         (
             "timeoutSeconds: 10",
-            "8:46: spec.stages[0].timeoutSeconds: unknown field; known here: candidate, cel, failurePolicy, matchConditions, mode, name, namespaceSelector, objectSelector, plugin, reinvocationPolicy, rules, sideEffects, timeout, webhook",
+            "8:46: spec.stages[0].timeoutSeconds: unknown field; known here: candidate, cel, failurePolicy, group, matchConditions, mode, name, namespaceSelector, objectSelector, plugin, reinvocationPolicy, rules, sideEffects, timeout, webhook",
         ),
         (
             "mode: Off",
@@ -436,7 +436,7 @@ fn mistakes_in_stages() {
     let table = [
         (
             "{}",
-            "8:7: spec.stages[0]: the stage calls nothing; write `plugin`, `webhook` or `cel`\n8:7: spec.stages[0].name: missing; name the stage",
+            "8:7: spec.stages[0]: the stage calls nothing; write `plugin`, `webhook`, `cel` or `group`\n8:7: spec.stages[0].name: missing; name the stage",
         ),
         (
             "{ name: a, cel: {} }",

@@ -1,0 +1,229 @@
+//! A hook that combines the verdicts of others.
+
+use std::{fmt, sync::Arc};
+
+use async_trait::async_trait;
+
+use crate::{Deadline, Denial, Effect, Failure, FailureKind, Hook, Request, Response, Verdict, verdict::cut};
+
+/// An expression over the verdicts of a group's members. It is true for the requests that the group allows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Formula {
+    /// The same for every request.
+    Constant(bool),
+    /// Whether this member allows the request: its index among the members.
+    Member(usize),
+    /// Whether the operand is false.
+    Not(Box<Formula>),
+    /// Whether both are true.
+    And(Box<[Formula; 2]>),
+    /// Whether one is true.
+    Or(Box<[Formula; 2]>),
+    /// Whether both are true, or both are false.
+    Equal(Box<[Formula; 2]>),
+}
+
+/// The value of a formula; `None` if it depends on a member that failed.
+type Truth = Option<bool>;
+
+impl Formula {
+    /// The value, as far as the members' values are known; `Err`: the member whose value is needed next. An operand that
+    /// cannot change the result is not evaluated, so its members are not called.
+    fn evaluate(&self, member: &impl Fn(usize) -> Result<Truth, usize>) -> Result<Truth, usize> {
+        Ok(match self {
+            Self::Constant(value) => Some(*value),
+            Self::Member(index) => member(*index)?,
+            Self::Not(operand) => operand.evaluate(member)?.map(|value| !value),
+            Self::And(sides) => decided(false, sides, member)?,
+            Self::Or(sides) => decided(true, sides, member)?,
+            Self::Equal(sides) => {
+                let [one, other] = &**sides;
+                match one.evaluate(member)? {
+                    Some(one) => other.evaluate(member)?.map(|other| one == other),
+                    None => None,
+                }
+            }
+        })
+    }
+
+    /// Whether it names this member.
+    pub fn uses(&self, member: usize) -> bool {
+        match self {
+            Self::Constant(_) => false,
+            Self::Member(index) => *index == member,
+            Self::Not(operand) => operand.uses(member),
+            Self::And(sides) | Self::Or(sides) | Self::Equal(sides) => {
+                sides.iter().any(|side| side.uses(member))
+            }
+        }
+    }
+}
+
+/// The value of `&&` or `||`: one side with the deciding value is enough, even if the other failed.
+fn decided(
+    deciding: bool,
+    [one, other]: &[Formula; 2],
+    member: &impl Fn(usize) -> Result<Truth, usize>,
+) -> Result<Truth, usize> {
+    let one = one.evaluate(member)?;
+    if one == Some(deciding) {
+        return Ok(one);
+    }
+    let other = other.evaluate(member)?;
+    Ok(match (one, other) {
+        (_, Some(other)) if other == deciding => Some(deciding),
+        (Some(_), other) => other,
+        (None, _) => None,
+    })
+}
+
+/// Hooks that give one verdict together. Members are called one after the other, each at most once for a request, and only
+/// if the formula depends on it.
+///
+/// The warnings and audit annotations of the members that are called become those of the group.
+#[derive(Clone)]
+pub struct Group {
+    /// Each with its name in messages.
+    members: Vec<(Arc<str>, Arc<dyn Hook>)>,
+    formula: Formula,
+    denial: Denial,
+    field: Arc<str>,
+}
+
+/// What a member said of a request.
+enum Answer {
+    Allowed,
+    Denied(Denial),
+    Failed(Failure),
+}
+
+impl Group {
+    /// A group of these members, each with its name. It allows a request if the formula is true, and otherwise gives this
+    /// denial, to which a cause is added for each member that was called and did not allow the request. The `field` of a
+    /// cause is `FIELD.NAME`, with this field and the name of the member.
+    pub fn new(
+        members: Vec<(Arc<str>, Arc<dyn Hook>)>,
+        formula: Formula,
+        denial: Denial,
+        field: impl Into<Arc<str>>,
+    ) -> Self {
+        Self {
+            members,
+            formula,
+            denial,
+            field: field.into(),
+        }
+    }
+
+    /// The denial, with its causes.
+    fn denied(&self, answers: &[Option<Answer>]) -> Denial {
+        let mut denial = self.denial.clone();
+        // Details that are too large would be dropped as a whole.
+        let most = Denial::MAX_DETAILS / 2 / self.members.len().max(1);
+        for ((name, _), answer) in self.members.iter().zip(answers) {
+            let mut message = match answer {
+                None | Some(Answer::Allowed) => continue,
+                Some(Answer::Denied(denial)) => denial.to_string(),
+                Some(Answer::Failed(failure)) => failure.to_string(),
+            };
+            cut(&mut message, most);
+            denial.add_cause(Some(&format!("{}.{name}", self.field)), message);
+        }
+        denial
+    }
+
+    /// The failure of a group whose verdict depends on a member that failed.
+    fn failed(&self, answers: &[Option<Answer>]) -> Failure {
+        let mut failed = self
+            .members
+            .iter()
+            .zip(answers)
+            .filter_map(|((name, _), answer)| {
+                let Some(Answer::Failed(failure)) = answer else {
+                    return None;
+                };
+                let message = format!("plugin {name} of the group: {}", failure.message);
+                Some(Failure::new(failure.kind, message))
+            });
+        let first = failed.next();
+        first.unwrap_or_else(|| Failure::new(FailureKind::Error, "the group has no such member"))
+    }
+}
+
+#[async_trait]
+impl Hook for Group {
+    async fn admit(&self, request: &Request, deadline: Deadline) -> Result<Response, Failure> {
+        let mut answers: Vec<Option<Answer>> = self.members.iter().map(|_| None).collect();
+        let mut response = Response::allow();
+        let allowed = loop {
+            let known = |index: usize| match answers.get(index) {
+                Some(Some(Answer::Allowed)) => Ok(Some(true)),
+                Some(Some(Answer::Denied(_))) => Ok(Some(false)),
+                Some(Some(Answer::Failed(_))) => Ok(None),
+                Some(None) | None => Err(index),
+            };
+            let next = match self.formula.evaluate(&known) {
+                Ok(truth) => break truth,
+                Err(next) => next,
+            };
+            let (Some((name, hook)), Some(answer)) = (self.members.get(next), answers.get_mut(next)) else {
+                break None;
+            };
+            *answer = Some(ask(name, &**hook, request, deadline, &mut response).await);
+        };
+        match allowed {
+            Some(true) => {
+                // The verdict does not depend on them, but operators should know.
+                for ((name, _), answer) in self.members.iter().zip(&answers) {
+                    if let Some(Answer::Failed(failure)) = answer {
+                        let key = format!("{name}.failure");
+                        response.audit_annotations.push((key, failure.to_string()));
+                    }
+                }
+                Ok(response)
+            }
+            Some(false) => {
+                response.verdict = Verdict::Deny(self.denied(&answers));
+                Ok(response)
+            }
+            None => Err(self.failed(&answers)),
+        }
+    }
+}
+
+/// Calls a member. Its warnings and annotations are added to the response.
+async fn ask(
+    name: &str,
+    hook: &dyn Hook,
+    request: &Request,
+    deadline: Deadline,
+    response: &mut Response,
+) -> Answer {
+    let answer = match hook.admit(request, deadline).await {
+        Ok(answer) => answer,
+        Err(failure) => return Answer::Failed(failure),
+    };
+    response.warnings.extend(answer.warnings);
+    let notes = answer.audit_annotations.into_iter();
+    let named = notes.map(|(key, value)| (format!("{name}.{key}"), value));
+    response.audit_annotations.extend(named);
+    match answer.verdict.effect(request, deadline).await {
+        Ok(Effect::None) => Answer::Allowed,
+        Ok(Effect::Deny(denial)) => Answer::Denied(denial),
+        Ok(Effect::Change(..)) => Answer::Failed(Failure::new(
+            FailureKind::InvalidResponse,
+            "the verdict changes the object, but a member of a group may only allow or deny",
+        )),
+        Err(failure) => Answer::Failed(failure),
+    }
+}
+
+impl fmt::Debug for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.members.iter().map(|(name, _)| &**name).collect();
+        f.debug_struct("Group")
+            .field("members", &names)
+            .field("formula", &self.formula)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,154 @@
+//! Images of registries, as plugins see them.
+
+use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc};
+
+use async_trait::async_trait;
+use serde_json::value::RawValue;
+
+use crate::{Digest, ModuleReference, OciReference};
+
+/// Reads images in registries for plugins that have the grant.
+///
+/// The sandbox checks the grant before it calls, and stops waiting at the deadline.
+#[async_trait]
+pub trait ImageReader: fmt::Debug + Send + Sync + 'static {
+    /// The manifest of an image, or its index.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read; the error is passed to the plugin.
+    async fn manifest(&self, image: &OciReference) -> Result<ImageManifest, ImageError>;
+
+    /// The manifest and the configuration of an image; of an index, those of its image for this machine.
+    ///
+    /// # Errors
+    ///
+    /// As [`manifest`](Self::manifest).
+    async fn configuration(&self, image: &OciReference)
+    -> Result<(ImageManifest, Arc<RawValue>), ImageError>;
+
+    /// The digest of an image that all of these signers signed.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read, or is not signed so.
+    async fn signed(&self, image: &OciReference, signers: &Signers) -> Result<Digest, ImageError>;
+}
+
+/// The manifest of an image.
+#[derive(Clone, Debug)]
+pub struct ImageManifest {
+    /// The digest of the manifest.
+    pub digest: Digest,
+    /// The manifest, as the registry has it.
+    pub json: Arc<RawValue>,
+}
+
+/// Who must have signed an image.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Signers {
+    /// Each of these must have signed it.
+    pub all: Vec<Signer>,
+    /// What each signature must say, as by `cosign sign --annotations`.
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// A signer of images.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Signer {
+    /// The owner of a key: the public key, as PEM.
+    Key(String),
+    /// An identity that an OpenID provider confirmed.
+    Identity {
+        /// The URL of the provider.
+        issuer: String,
+        /// The e-mail address or the URI.
+        subject: String,
+        /// Whether the subject only begins with this.
+        is_prefix: bool,
+    },
+}
+
+/// Why there is no answer about an image; the text says it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ImageError(pub String);
+
+/// Images that a stage lets its plugin read: those of a registry, or those below a path of it, or all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageGrant(Option<Box<str>>);
+
+/// A text that is not an [`ImageGrant`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a registry; write `ghcr.io`, `ghcr.io/acme`, or `*` for all")]
+pub struct InvalidImageGrant(String);
+
+impl ImageGrant {
+    /// Images of every registry.
+    pub const ALL: Self = Self(None);
+
+    /// Whether it includes this image.
+    pub fn includes(&self, image: &OciReference) -> bool {
+        let Self(Some(granted)) = self else {
+            return true;
+        };
+        let name = image.name();
+        let rest = name.strip_prefix(&**granted);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+}
+
+impl FromStr for ImageGrant {
+    type Err = InvalidImageGrant;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "*" {
+            return Ok(Self::ALL);
+        }
+        // A registry alone is one with any repository.
+        let is_valid = |name: &str| {
+            let parsed = format!("oci://{name}").parse();
+            matches!(parsed, Ok(ModuleReference::Oci(image)) if image.name() == name)
+        };
+        if is_valid(text) || is_valid(&format!("{text}/a")) {
+            Ok(Self(Some(text.into())))
+        } else {
+            Err(InvalidImageGrant(text.to_owned()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_granted() {
+        for (grant, image, expected) in [
+            ("*", "ghcr.io/acme/a:1", true),
+            ("ghcr.io", "ghcr.io/acme/a:1", true),
+            ("ghcr.io/acme", "ghcr.io/acme/a:1", true),
+            ("ghcr.io/acme/a", "ghcr.io/acme/a:1", true),
+            ("ghcr.io/ac", "ghcr.io/acme/a:1", false),
+            ("ghcr.io", "ghcr.io.example.com/acme/a:1", false),
+            ("localhost:5000", "localhost:5000/a", true),
+        ] {
+            let grant: ImageGrant = grant.parse().unwrap();
+            assert_eq!(
+                grant.includes(&image.parse().unwrap()),
+                expected,
+                "{grant:?} {image}"
+            );
+        }
+        for wrong in [
+            "",
+            "https://ghcr.io",
+            "ghcr.io/acme:1",
+            "ghcr.io/",
+            "ghcr.io/*",
+            "Ghcr io",
+        ] {
+            assert!(wrong.parse::<ImageGrant>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Groups: one verdict of several hooks.
+
+use std::sync::Mutex;
+
+use admittance_admission::{Formula, Group};
+
+use super::*;
+
+/// A member that notes that it was called.
+struct Member {
+    name: &'static str,
+    script: Script,
+    calls: Arc<Mutex<Vec<&'static str>>>,
+}
+
+#[async_trait]
+impl Hook for Member {
+    async fn admit(&self, request: &Request, deadline: Deadline) -> Result<Response, Failure> {
+        self.calls.lock().unwrap().push(self.name);
+        self.script.admit(request, deadline).await
+    }
+}
+
+/// A group of the members `a`, `b` and so on, and the names of those that are called.
+fn group(formula: Formula, scripts: Vec<Script>) -> (Group, Arc<Mutex<Vec<&'static str>>>) {
+    let calls = Arc::new(Mutex::default());
+    let members = ["a", "b", "c"].into_iter().zip(scripts).map(|(name, script)| {
+        let calls = Arc::clone(&calls);
+        let hook: Arc<dyn Hook> = Arc::new(Member { name, script, calls });
+        (name.into(), hook)
+    });
+    let denial = Denial::new(422, "", "the group says no");
+    (Group::new(members.collect(), formula, denial, "plugins"), calls)
+}
+
+fn not(operand: Formula) -> Formula {
+    Formula::Not(Box::new(operand))
+}
+
+fn and(one: Formula, other: Formula) -> Formula {
+    Formula::And(Box::new([one, other]))
+}
+
+fn or(one: Formula, other: Formula) -> Formula {
+    Formula::Or(Box::new([one, other]))
+}
+
+fn equal(one: Formula, other: Formula) -> Formula {
+    Formula::Equal(Box::new([one, other]))
+}
+
+#[tokio::test(start_paused = true)]
+async fn members_are_called_as_far_as_the_formula_depends_on_them() {
+    use Script::{Allow, Deny, Fail};
+    let (a, b, c) = (Formula::Member(0), Formula::Member(1), Formula::Member(2));
+    let trap = || Fail(FailureKind::Trap);
+    // (formula, members, those that are called, the verdict)
+    for (formula, scripts, called, verdict) in [
+        (a.clone(), vec![Allow], "a", "allow"),
+        (a.clone(), vec![Deny("x")], "a", "deny"),
+        (not(a.clone()), vec![Allow], "a", "deny"),
+        (not(a.clone()), vec![Deny("x")], "a", "allow"),
+        (or(a.clone(), b.clone()), vec![Allow, Allow], "a", "allow"),
+        (or(a.clone(), b.clone()), vec![Deny("x"), Allow], "ab", "allow"),
+        (or(a.clone(), b.clone()), vec![Deny("x"), Deny("y")], "ab", "deny"),
+        (and(a.clone(), b.clone()), vec![Deny("x"), Allow], "a", "deny"),
+        (and(a.clone(), b.clone()), vec![Allow, Allow], "ab", "allow"),
+        (
+            or(a.clone(), and(b.clone(), c.clone())),
+            vec![Deny("x"), Deny("y"), Allow],
+            "ab",
+            "deny",
+        ),
+        // Each is called once.
+        (
+            and(a.clone(), or(b.clone(), a.clone())),
+            vec![Allow, Deny("x")],
+            "ab",
+            "allow",
+        ),
+        (
+            equal(a.clone(), b.clone()),
+            vec![Deny("x"), Deny("y")],
+            "ab",
+            "allow",
+        ),
+        (
+            not(equal(a.clone(), b.clone())),
+            vec![Deny("x"), Deny("y")],
+            "ab",
+            "deny",
+        ),
+        (
+            or(Formula::Constant(true), a.clone()),
+            vec![Deny("x")],
+            "",
+            "allow",
+        ),
+        // A failure counts only if the verdict depends on it.
+        (or(a.clone(), b.clone()), vec![trap(), Allow], "ab", "allow"),
+        (and(a.clone(), b.clone()), vec![trap(), Deny("x")], "ab", "deny"),
+        (or(a.clone(), b.clone()), vec![trap(), Deny("x")], "ab", "failed"),
+        (and(a.clone(), b.clone()), vec![trap(), Allow], "ab", "failed"),
+        (and(a.clone(), b.clone()), vec![Allow, trap()], "ab", "failed"),
+        (not(a.clone()), vec![trap()], "a", "failed"),
+        (equal(a.clone(), b.clone()), vec![trap(), Allow], "a", "failed"),
+        // There is no such member.
+        (c.clone(), vec![Allow], "", "failed"),
+    ] {
+        let case = format!("{formula:?}");
+        let (group, calls) = group(formula, scripts);
+        let outcome = run(
+            vec![Stage::new("stage", group)],
+            request(Operation::Create),
+            Duration::from_secs(1),
+        )
+        .await;
+        let (words, _, change) = summary(&outcome);
+        assert_eq!(words, [verdict], "{case}");
+        assert_eq!(change, json!([]), "{case}");
+        assert_eq!(calls.lock().unwrap().concat(), called, "{case}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denial_has_a_cause_for_each_member_that_did_not_allow() {
+    let formula = or(and(Formula::Member(0), Formula::Member(1)), Formula::Member(2));
+    let fails = Script::Fail(FailureKind::Timeout);
+    let (group, _) = group(
+        formula,
+        vec![Script::Deny("no owner"), fails, Script::Deny("no team")],
+    );
+    let request = request(Operation::Create);
+    let response = group
+        .admit(&request, Deadline::after(Duration::from_secs(1)))
+        .await
+        .unwrap();
+    let Verdict::Deny(denial) = response.verdict else {
+        panic!("{response:?}")
+    };
+    assert_eq!((denial.code(), &*denial.message), (422, "the group says no"));
+    assert_eq!(
+        Value::from(denial.details),
+        json!({"causes": [
+            {"field": "plugins.a", "message": "no owner"},
+            {"field": "plugins.c", "message": "no team"},
+        ]})
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn notes_of_members_and_their_failures_are_kept() {
+    let formula = || or(and(Formula::Member(0), Formula::Member(1)), Formula::Member(2));
+    let deadline = || Deadline::after(Duration::from_secs(1));
+    let request = request(Operation::Create);
+    let changes = add("/metadata/labels/a", json!("x"));
+    let (allowed, _) = group(formula(), vec![Script::Warn("w"), changes.clone(), Script::Allow]);
+    let response = allowed.admit(&request, deadline()).await.unwrap();
+    assert!(matches!(response.verdict, Verdict::Allow), "{response:?}");
+    assert_eq!(response.warnings, ["w"]);
+    let notes: Vec<_> = response.audit_annotations.iter().map(|(key, _)| &**key).collect();
+    assert_eq!(notes, ["a.key", "b.failure"]);
+    assert!(
+        response.audit_annotations[1].1.contains("may only allow or deny"),
+        "{:?}",
+        response.audit_annotations
+    );
+    // A change of nothing is none.
+    let same = add("/metadata/labels/inject", json!("yes"));
+    let (unchanged, _) = group(Formula::Member(0), vec![same]);
+    let response = unchanged.admit(&request, deadline()).await.unwrap();
+    assert!(matches!(response.verdict, Verdict::Allow), "{response:?}");
+
+    let (failed, _) = group(formula(), vec![Script::Allow, changes, Script::Deny("x")]);
+    let failure = failed.admit(&request, deadline()).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::InvalidResponse);
+    assert_eq!(
+        failure.message,
+        "plugin b of the group: the verdict changes the object, but a member of a group may only allow or deny"
+    );
+}

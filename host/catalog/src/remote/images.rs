@@ -1,0 +1,317 @@
+//! Images for plugins: manifests, configurations and signatures. Answers are kept for a minute.
+
+use std::{
+    collections::HashMap,
+    env::consts,
+    hash::Hash,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use admittance_admission::{ImageError, ImageManifest, ImageReader, Signer, Signers, async_trait};
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{Access, Repository, artifact::existing_manifest, client::lock, registry::Version};
+use crate::{
+    Catalog, Digest, Error, ModuleReference, OciReference,
+    manifest::Descriptor,
+    module::Found,
+    signature::{
+        IdentityPattern, IssuerUrl, Keyless, Material, PublicKey, PublicKeys, Requirement, TrustRoot,
+        valid_signature,
+    },
+};
+
+/// How long an answer is used again: as long as in Kubewarden.
+const KEPT: Duration = Duration::from_secs(60);
+/// The most answers of a kind that are kept, and the largest, in bytes.
+const MOST_KEPT: usize = 256;
+const LARGEST_KEPT: usize = 64 << 10;
+
+/// The largest configuration of an image, in bytes.
+const CONFIGURATION_LIMIT: u64 = 4 << 20;
+
+/// Reads images with the registries, credentials and trust of a catalog. Lives as long as the host.
+#[derive(Debug)]
+pub struct Images {
+    catalog: Catalog,
+    manifests: Recent<OciReference, Bytes>,
+    configurations: Recent<(OciReference, Digest), Bytes>,
+    signed: Recent<(Digest, OciReference, Signers), ()>,
+}
+
+impl Images {
+    pub fn new(catalog: Catalog) -> Self {
+        Self {
+            catalog,
+            manifests: Recent::default(),
+            configurations: Recent::default(),
+            signed: Recent::default(),
+        }
+    }
+
+    fn repository<'a>(&'a self, image: &'a OciReference) -> Repository<'a> {
+        self.catalog.inner.remote.repository(image, Access::Pull, &|_| {})
+    }
+
+    /// The manifest of an image in a version.
+    async fn bytes(&self, image: &OciReference, version: &Version) -> Result<Bytes, ImageError> {
+        let manifest = existing_manifest(&self.repository(image), version).await;
+        manifest.map_err(explained)
+    }
+
+    /// The manifest that the reference names.
+    async fn named(&self, image: &OciReference) -> Result<Bytes, ImageError> {
+        if let Some(manifest) = self.manifests.get(image) {
+            return Ok(manifest);
+        }
+        let manifest = self.bytes(image, &Version::of(image)).await?;
+        self.manifests
+            .keep(image.clone(), manifest.clone(), manifest.len());
+        Ok(manifest)
+    }
+
+    /// The trust root of the policy for modules, which is that for images too.
+    fn trust_root(&self) -> Result<&TrustRoot, ImageError> {
+        let rules = self.catalog.inner.signatures.rules().iter();
+        let mut roots = rules.filter_map(|rule| match &rule.requirement {
+            Requirement::Keyless(keyless) => Some(&keyless.trust_root),
+            Requirement::Keys(_) | Requirement::Unsigned => None,
+        });
+        roots.next().ok_or_else(|| {
+            ImageError(
+                "a signature of an identity is checked with a trust root, and no rule of `signatures` names one"
+                    .to_owned(),
+            )
+        })
+    }
+
+    fn requirement(&self, signer: &Signer) -> Result<Requirement, ImageError> {
+        let invalid = |error: &dyn std::fmt::Display| ImageError(error.to_string());
+        match signer {
+            Signer::Key(pem) => {
+                let key = PublicKey::from_pem(pem).map_err(|error| invalid(&error))?;
+                let keys = PublicKeys::new(vec![key]).map_err(|error| invalid(&error))?;
+                Ok(Requirement::Keys(keys))
+            }
+            Signer::Identity {
+                issuer,
+                subject,
+                is_prefix,
+            } => {
+                if subject.contains('*') {
+                    return Err(ImageError(format!("the subject `{subject}` has a `*`")));
+                }
+                let pattern = match is_prefix {
+                    true => format!("{}/**", subject.trim_end_matches('/')),
+                    false => subject.clone(),
+                };
+                Ok(Requirement::Keyless(Keyless {
+                    trust_root: self.trust_root()?.clone(),
+                    identity: pattern
+                        .parse::<IdentityPattern>()
+                        .map_err(|error| invalid(&error))?,
+                    issuer: issuer.parse::<IssuerUrl>().map_err(|error| invalid(&error))?,
+                }))
+            }
+        }
+    }
+
+    async fn material(&self, image: &OciReference, manifest: &Bytes) -> Result<Material, ImageError> {
+        let found = Found {
+            bytes: Bytes::new(),
+            digest: Digest::of(manifest),
+            manifest: Some(manifest.clone()),
+        };
+        let reference = ModuleReference::Oci(image.clone());
+        let material = self.catalog.inner.remote.signatures(&reference, &found, &|_| {});
+        material.await.map_err(explained)
+    }
+}
+
+#[async_trait]
+impl ImageReader for Images {
+    async fn manifest(&self, image: &OciReference) -> Result<ImageManifest, ImageError> {
+        read(&self.named(image).await?)
+    }
+
+    async fn configuration(
+        &self,
+        image: &OciReference,
+    ) -> Result<(ImageManifest, Arc<RawValue>), ImageError> {
+        let mut manifest = self.named(image).await?;
+        if let Some(digest) = of_this_machine(&manifest)? {
+            manifest = self.bytes(image, &Version::Digest(digest)).await?;
+        }
+        let parsed: Manifest = parsed(&manifest)?;
+        let digest = parsed.config.map(|config| config.digest).unwrap_or_default();
+        let digest: Digest = digest
+            .parse()
+            .map_err(|_| ImageError(format!("its configuration has the digest `{digest}`")))?;
+        let key = (image.clone(), digest);
+        let configuration = match self.configurations.get(&key) {
+            Some(configuration) => configuration,
+            None => {
+                let blob = self
+                    .repository(image)
+                    .small_blob(digest, CONFIGURATION_LIMIT)
+                    .await;
+                let blob = blob.map_err(explained)?;
+                let blob = blob.ok_or_else(|| ImageError("its configuration is not there".to_owned()))?;
+                self.configurations.keep(key, blob.clone(), blob.len());
+                blob
+            }
+        };
+        Ok((read(&manifest)?, raw(&configuration)?))
+    }
+
+    async fn signed(&self, image: &OciReference, signers: &Signers) -> Result<Digest, ImageError> {
+        if signers.all.is_empty() {
+            return Err(ImageError("no signer is named".to_owned()));
+        }
+        let requirements = signers.all.iter().map(|signer| self.requirement(signer));
+        let requirements: Vec<Requirement> = requirements.collect::<Result<_, _>>()?;
+        let manifest = self.named(image).await?;
+        let digest = Digest::of(&manifest);
+        let key = (digest, image.clone(), signers.clone());
+        if self.signed.get(&key).is_some() {
+            return Ok(digest);
+        }
+        let mut material = self.material(image, &manifest).await?;
+        material
+            .signatures
+            .retain(|signature| signature.says(&signers.annotations));
+        for requirement in &requirements {
+            valid_signature(requirement, &manifest, &material).map_err(|found| {
+                let found = found.iter().map(ToString::to_string).collect::<Vec<_>>();
+                ImageError(format!(
+                    "{image} has no valid signature: it needs {requirement}; found: {}",
+                    if found.is_empty() {
+                        "none".to_owned()
+                    } else {
+                        found.join("; ")
+                    }
+                ))
+            })?;
+        }
+        self.signed.keep(key, (), 0);
+        Ok(digest)
+    }
+}
+
+fn explained(error: Error) -> ImageError {
+    ImageError(error.to_string())
+}
+
+fn read(bytes: &Bytes) -> Result<ImageManifest, ImageError> {
+    Ok(ImageManifest {
+        digest: Digest::of(bytes),
+        json: raw(bytes)?,
+    })
+}
+
+fn raw(bytes: &Bytes) -> Result<Arc<RawValue>, ImageError> {
+    let value: Box<RawValue> = parsed(bytes)?;
+    Ok(value.into())
+}
+
+fn parsed<'a, T: Deserialize<'a>>(bytes: &'a Bytes) -> Result<T, ImageError> {
+    serde_json::from_slice(bytes)
+        .map_err(|error| ImageError(format!("the registry's answer is not valid: {error}")))
+}
+
+/// The fields of a manifest or an index that are used.
+#[derive(Deserialize)]
+struct Manifest {
+    config: Option<Descriptor>,
+    /// Of an index.
+    manifests: Option<Vec<OfPlatform>>,
+}
+
+#[derive(Deserialize)]
+struct OfPlatform {
+    digest: String,
+    platform: Option<Platform>,
+}
+
+#[derive(Deserialize)]
+struct Platform {
+    os: String,
+    architecture: String,
+}
+
+/// The digest of the image for this machine, if this is an index.
+fn of_this_machine(manifest: &Bytes) -> Result<Option<Digest>, ImageError> {
+    let Some(images) = parsed::<Manifest>(manifest)?.manifests else {
+        return Ok(None);
+    };
+    let architecture = match consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    let is_it = |platform: &Platform| platform.os == "linux" && platform.architecture == architecture;
+    let found = images
+        .iter()
+        .find(|image| image.platform.as_ref().is_some_and(is_it));
+    let digest = found.and_then(|image| image.digest.parse().ok());
+    digest.map(Some).ok_or_else(|| {
+        ImageError(format!(
+            "it is an index of {} images, none of them for linux/{architecture}",
+            images.len()
+        ))
+    })
+}
+
+/// Answers that were given within a minute.
+#[derive(Debug)]
+struct Recent<K, V>(Mutex<HashMap<K, (Instant, V)>>);
+
+impl<K, V> Default for Recent<K, V> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: Clone + Eq + Hash, V: Clone> Recent<K, V> {
+    fn get(&self, key: &K) -> Option<V> {
+        let kept = lock(&self.0);
+        let (at, value) = kept.get(key)?;
+        (at.elapsed() < KEPT).then(|| value.clone())
+    }
+
+    fn keep(&self, key: K, value: V, size: usize) {
+        if size > LARGEST_KEPT {
+            return;
+        }
+        let mut kept = lock(&self.0);
+        if kept.len() >= MOST_KEPT {
+            kept.retain(|_, (at, _)| at.elapsed() < KEPT);
+        }
+        if kept.len() >= MOST_KEPT {
+            let oldest = kept.iter().min_by_key(|(_, (at, _))| *at);
+            let oldest = oldest.map(|(key, _)| key.clone());
+            oldest.and_then(|oldest| kept.remove(&oldest));
+        }
+        kept.insert(key, (Instant::now(), value));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_answers_are_kept() {
+        let recent = Recent::default();
+        for number in 0..MOST_KEPT + 10 {
+            recent.keep(number, number, 1);
+        }
+        assert_eq!(lock(&recent.0).len(), MOST_KEPT);
+        assert_eq!(recent.get(&(MOST_KEPT + 9)), Some(MOST_KEPT + 9));
+        recent.keep(0, 0, LARGEST_KEPT + 1);
+        assert_eq!(recent.get(&0), None);
+    }
+}

@@ -1,0 +1,167 @@
+//! Images, as policies see them, in a real registry.
+
+use std::{collections::BTreeMap, env::consts};
+
+use admittance_admission::{ImageError, ImageReader as _, OciReference, Signer, Signers};
+use admittance_catalog::{Digest, Images};
+use serde_json::{Value, json};
+
+use crate::{
+    registry::{Access, Registry},
+    scene::Scene,
+    signatures::{self, index, put_blob, put_manifest},
+};
+
+const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+
+/// Put an image with this configuration; its manifest, and the description of it.
+async fn put_image(registry: &Registry, tag: &str, configuration: &Value) -> (Value, Value) {
+    let config = put_blob(registry, &configuration.to_string()).await;
+    let layer = put_blob(registry, "a layer").await;
+    let manifest = json!({"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": [layer]});
+    let described = put_manifest(registry, tag, &manifest).await;
+    (manifest, described)
+}
+
+fn image(registry: &Registry, tag: &str) -> OciReference {
+    format!("{}/plugins/a:{tag}", registry.name).parse().unwrap()
+}
+
+fn json_of(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+fn says(result: Result<Digest, ImageError>, part: &str) {
+    let error = result.unwrap_err().to_string();
+    assert!(error.contains(part), "{part}: {error}");
+}
+
+#[tokio::test]
+async fn manifests_and_configurations() {
+    let scene = Scene::new();
+    let registry = Registry::start(Access::Open, None).await;
+    let images = Images::new(scene.catalog());
+    let user = |name: &str| json!({"os": "linux", "architecture": "amd64", "config": {"User": name}});
+    let (manifest, described) = put_image(&registry, "1", &user("nobody")).await;
+    let (_, other) = put_image(&registry, "other", &user("other")).await;
+    let architecture = match consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    let entry = |described: &Value, os: &str, architecture: &str| {
+        let mut entry = described.clone();
+        entry["platform"] = json!({"os": os, "architecture": architecture});
+        entry
+    };
+    let all = index(&[
+        entry(&other, "windows", architecture),
+        entry(&described, "linux", architecture),
+    ]);
+    let index_described = put_manifest(&registry, "all", &all).await;
+    put_manifest(&registry, "foreign", &index(&[entry(&other, "linux", "s390")])).await;
+
+    let found = images.manifest(&image(&registry, "1")).await.unwrap();
+    assert_eq!(json!(found.digest.to_string()), described["digest"]);
+    assert_eq!(json_of(found.json.get()), manifest);
+    let found = images.manifest(&image(&registry, "all")).await.unwrap();
+    assert_eq!(json!(found.digest.to_string()), index_described["digest"]);
+    assert_eq!(json_of(found.json.get()), all);
+    for tag in ["1", "all"] {
+        let (found, configuration) = images.configuration(&image(&registry, tag)).await.unwrap();
+        assert_eq!(json!(found.digest.to_string()), described["digest"]);
+        assert_eq!(json_of(configuration.get())["config"]["User"], "nobody");
+    }
+    let error = images
+        .configuration(&image(&registry, "foreign"))
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("none of them for linux/"), "{error}");
+    let error = images.manifest(&image(&registry, "none")).await.unwrap_err();
+    assert!(error.to_string().contains("no such artifact"), "{error}");
+
+    // They are kept for a while.
+    let kept = image(&registry, "1");
+    let gone = image(&registry, "other");
+    drop(registry);
+    images.manifest(&kept).await.unwrap();
+    images.configuration(&kept).await.unwrap();
+    images.manifest(&gone).await.unwrap_err();
+}
+
+#[tokio::test]
+async fn signatures_of_images() {
+    let scene = Scene::new();
+    let registry = Registry::start(Access::Open, None).await;
+    let images = || Images::new(scene.catalog());
+    let (_, described) = put_image(&registry, "1", &json!({})).await;
+    let image = image(&registry, "1");
+    let (signer, other) = (signatures::Signer::new(), signatures::Signer::new());
+    let by = |signers: &[&signatures::Signer], annotations: &[(&str, &str)]| Signers {
+        all: signers
+            .iter()
+            .map(|signer| Signer::Key(signer.public_key()))
+            .collect(),
+        annotations: annotations
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect::<BTreeMap<_, _>>(),
+    };
+    says(images().signed(&image, &by(&[&signer], &[])).await, "found: none");
+
+    let digest = described["digest"].as_str().unwrap();
+    let payload = json!({
+        "critical": {
+            "identity": {"docker-reference": ""},
+            "image": {"docker-manifest-digest": digest},
+            "type": "cosign container image signature",
+        },
+        "optional": {"env": "prod"},
+    });
+    let payload = payload.to_string();
+    let config = put_blob(&registry, "{}").await;
+    let mut layer = put_blob(&registry, &payload).await;
+    layer["mediaType"] = json!("application/vnd.dev.cosign.simplesigning.v1+json");
+    layer["annotations"] = json!({"dev.cosignproject.cosign/signature": signer.sign(payload.as_bytes())});
+    let manifest = json!({"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": [layer]});
+    put_manifest(&registry, &format!("{}.sig", digest.replace(':', "-")), &manifest).await;
+
+    let kept = images();
+    for annotations in [&[][..], &[("env", "prod")]] {
+        let signed = kept.signed(&image, &by(&[&signer], annotations)).await.unwrap();
+        assert_eq!(signed.to_string(), digest);
+    }
+    says(
+        kept.signed(&image, &by(&[&signer], &[("env", "test")])).await,
+        "found: none",
+    );
+    // Each of several must have signed.
+    says(
+        kept.signed(&image, &by(&[&other], &[])).await,
+        "it needs a signature by the key",
+    );
+    says(
+        kept.signed(&image, &by(&[&signer, &other], &[])).await,
+        "no valid signature",
+    );
+    says(kept.signed(&image, &by(&[], &[])).await, "no signer is named");
+    for (all, part) in [
+        (Signer::Key("no key".to_owned()), "no PEM block"),
+        (
+            Signer::Identity {
+                issuer: "https://accounts.example.com".to_owned(),
+                subject: "ann@example.com".to_owned(),
+                is_prefix: false,
+            },
+            "no rule of `signatures` names one",
+        ),
+    ] {
+        let signers = Signers {
+            all: vec![all],
+            ..Signers::default()
+        };
+        says(kept.signed(&image, &signers).await, part);
+    }
+    drop(registry);
+    kept.signed(&image, &by(&[&signer], &[])).await.unwrap();
+}

@@ -1,0 +1,109 @@
+//! The expression of a group: which verdicts of its members allow a request.
+
+use admittance_admission::Formula;
+use cel::common::ast::{CallExpr, Expr, IdedExpr, LiteralValue, operators};
+
+use crate::{ConditionError, check::Mistake, compile};
+
+/// A compiled expression over the members of a group, which are functions without arguments. Equal to one with the same
+/// text.
+#[derive(Clone, Debug)]
+pub struct GroupExpression {
+    text: Box<str>,
+    formula: Formula,
+}
+
+impl GroupExpression {
+    /// The most members of a group.
+    pub const MOST_MEMBERS: usize = 64;
+
+    /// Compile an expression over the members with these names. A member is `name()`; the operators are `&&`, `||`, `!`,
+    /// `==` and `!=`, as in Kubewarden.
+    ///
+    /// # Errors
+    ///
+    /// Syntax errors, names that no member has, and whatever else CEL has.
+    pub fn compile(text: &str, members: &[&str]) -> Result<Self, ConditionError> {
+        let read = |tree: &IdedExpr| formula(tree, members, 0);
+        let formula = compile::parsed(text, read)?;
+        Ok(Self {
+            text: text.into(),
+            formula,
+        })
+    }
+
+    /// As it was written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The formula; members are named by their index in the list of names.
+    pub fn formula(&self) -> &Formula {
+        &self.formula
+    }
+}
+
+impl PartialEq for GroupExpression {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+/// How deep operators may nest; `a() && b() && ...` is balanced by the parser.
+const MAX_DEPTH: usize = 64;
+
+fn formula(node: &IdedExpr, members: &[&str], depth: usize) -> Result<Formula, Mistake> {
+    if depth >= MAX_DEPTH {
+        return Err(Mistake::TooDeep { limit: MAX_DEPTH });
+    }
+    let fail = |message: String| {
+        Err(Mistake::At {
+            node: node.id,
+            message,
+        })
+    };
+    let read = |operand: &IdedExpr| formula(operand, members, depth + 1);
+    let both = |one, other| Ok(Box::new([read(one)?, read(other)?]));
+    match &node.expr {
+        Expr::Literal(LiteralValue::Boolean(value)) => Ok(Formula::Constant(*value.inner())),
+        Expr::Call(CallExpr {
+            target: None,
+            func_name,
+            args,
+        }) => match (func_name.as_str(), args.as_slice()) {
+            (operators::LOGICAL_AND, [one, other]) => Ok(Formula::And(both(one, other)?)),
+            (operators::LOGICAL_OR, [one, other]) => Ok(Formula::Or(both(one, other)?)),
+            (operators::EQUALS, [one, other]) => Ok(Formula::Equal(both(one, other)?)),
+            (operators::NOT_EQUALS, [one, other]) => {
+                Ok(Formula::Not(Box::new(Formula::Equal(both(one, other)?))))
+            }
+            (operators::LOGICAL_NOT, [operand]) => Ok(Formula::Not(Box::new(read(operand)?))),
+            (name, arguments) => match members.iter().position(|member| *member == name) {
+                Some(member) if arguments.is_empty() => Ok(Formula::Member(member)),
+                Some(_) => fail(format!("`{name}` takes no arguments; write `{name}()`")),
+                None if is_name(name) => fail(format!("there is no `{name}` in the group{}", known(members))),
+                None => fail(NOT_BOOLEAN.to_owned()),
+            },
+        },
+        Expr::Ident(name) if members.contains(&name.as_str()) => fail(format!("write `{name}()`")),
+        Expr::Ident(name) => fail(format!("there is no `{name}` in the group{}", known(members))),
+        _ => fail(NOT_BOOLEAN.to_owned()),
+    }
+}
+
+const NOT_BOOLEAN: &str = "an expression of a group is boolean: the names of its members, as `name()`, with `&&`, `||`, \
+                           `!`, `==`, `!=` and parentheses";
+
+/// Whether this is the name of a function, not of an operator.
+fn is_name(text: &str) -> bool {
+    text.chars()
+        .all(|character| character.is_alphanumeric() || character == '_')
+}
+
+fn known(members: &[&str]) -> String {
+    if members.is_empty() {
+        return String::new();
+    }
+    let names: Vec<String> = members.iter().map(|name| format!("`{name}()`")).collect();
+    format!("; there is {}", names.join(", "))
+}

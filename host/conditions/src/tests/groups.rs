@@ -1,0 +1,72 @@
+//! Expressions of groups.
+
+use admittance_admission::Formula;
+
+use crate::GroupExpression;
+
+/// The formula in a short form.
+fn short(formula: &Formula) -> String {
+    let both = |sides: &[Formula; 2], sign| format!("({}{sign}{})", short(&sides[0]), short(&sides[1]));
+    match formula {
+        Formula::Constant(value) => value.to_string(),
+        Formula::Member(index) => index.to_string(),
+        Formula::Not(operand) => format!("!{}", short(operand)),
+        Formula::And(sides) => both(sides, "&"),
+        Formula::Or(sides) => both(sides, "|"),
+        Formula::Equal(sides) => both(sides, "="),
+    }
+}
+
+#[test]
+fn what_is_compiled() {
+    for (text, expected) in [
+        ("a()", "0"),
+        (" a() || b() && !c()\n", "(0|(1&!2))"),
+        ("(a() || b()) && c()", "((0|1)&2)"),
+        ("a() == b()", "(0=1)"),
+        ("a() != (b() || true)", "!(0=(1|true))"),
+        ("!(a() && a())", "!(0&0)"),
+    ] {
+        let compiled = GroupExpression::compile(text, &["a", "b", "c"]).unwrap();
+        assert_eq!(short(compiled.formula()), expected, "{text}");
+        assert_eq!(compiled.text(), text);
+    }
+    let compiled = GroupExpression::compile("a() || !c()", &["a", "b", "c"]).unwrap();
+    let uses = [0, 1, 2].map(|member| compiled.formula().uses(member));
+    assert_eq!(uses, [true, false, true]);
+}
+
+#[test]
+fn what_is_refused() {
+    let boolean = "an expression of a group is boolean";
+    for (text, says) in [
+        ("", "is empty"),
+        ("a() &&", "ends too early"),
+        (
+            "a() || d()",
+            "line 1, column 9: there is no `d` in the group; there is `a()`, `b()`",
+        ),
+        ("a() ||\n b", "write `b()`"),
+        ("a", "write `a()`"),
+        ("d", "there is no `d`"),
+        ("a(1)", "`a` takes no arguments"),
+        ("a() + b()", boolean),
+        ("1", boolean),
+        ("'text'", boolean),
+        ("a() ? b() : a()", boolean),
+        ("a().b()", boolean),
+        ("[a()]", boolean),
+        ("object.spec", boolean),
+        ("size(a())", "there is no `size`"),
+    ] {
+        let error = GroupExpression::compile(text, &["a", "b"])
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(says), "{text}: {error}");
+    }
+    let deep = format!("{}a(){}", "!(a() && ".repeat(80), ")".repeat(80));
+    let error = GroupExpression::compile(&deep, &["a"]).unwrap_err().to_string();
+    assert!(error.contains("levels deep"), "{error}");
+    let long = ["a()"; 60].join(" && ");
+    GroupExpression::compile(&long, &["a"]).unwrap();
+}
