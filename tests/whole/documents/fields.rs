@@ -181,6 +181,7 @@ async fn the_schema_of_chains_has_the_fields_that_are_read() {
         (
             "spec.stages.rego.allow.http.",
             stage("rego: { allow: { http: [ { ? } ] } } } ] }"),
+        ),
         ("spec.stages.group.", stage("group: { ? } } ] }")),
         (
             "spec.stages.group.plugins.*.",
