@@ -76,16 +76,19 @@ impl Kubernetes {
         let kubernetes = self.clone();
         let mut response = switch(request, async move |mut socket, guard| {
             let _counted = counted;
-            match is_answered(&mut socket, &secret, &occasion).await {
-                true => {
-                    kubernetes
-                        .carry_gateway(&occasion.id, &peers, &secret, socket, guard)
-                        .await;
-                }
-                false => tracing::warn!(
+            let is_answered = tokio::select! {
+                is_answered = is_answered(&mut socket, &secret, &occasion) => is_answered,
+                () = closed(guard.as_ref()) => return,
+            };
+            if is_answered {
+                kubernetes
+                    .carry_gateway(&occasion.id, &peers, &secret, socket, guard)
+                    .await;
+            } else {
+                tracing::warn!(
                     gateway = occasion.id,
                     "a gateway has opened a tunnel, but does not prove that it knows the secret"
-                ),
+                );
             }
         });
         let replied = replied.into_iter().filter_map(|(name, value)| {

@@ -84,6 +84,25 @@ async fn an_agent_connects_only_where_it_may() {
 }
 
 #[tokio::test]
+async fn a_gateway_opens_no_connections_for_an_agent() {
+    let address = echo().await;
+    let (ours, theirs) = tokio::io::duplex(64 << 10);
+    let config = Some(websocket_config());
+    let ours = WebSocketStream::from_raw_socket(ours, Role::Server, config).await;
+    let theirs = WebSocketStream::from_raw_socket(theirs, Role::Client, config).await;
+    let ((gateway, to_agent), (agent, to_gateway)) = (Session::new(), Session::new());
+    let running = (gateway.clone(), agent.clone());
+    tokio::spawn(async move { running.0.run(ours, to_agent, &Accepts::Nothing).await });
+    let allowed = Accepts::Only(vec![address.clone()]);
+    tokio::spawn(async move { running.1.run(theirs, to_gateway, &allowed).await });
+    let mut stream = agent.open(to(&address)).await.unwrap();
+    assert_eq!(stream.read(&mut [0; 8]).await.unwrap(), 0);
+    let mut stream = gateway.open(to(&address)).await.unwrap();
+    stream.write_all(b"a").await.unwrap();
+    assert_eq!(stream.read_u8().await.unwrap(), b'a');
+}
+
+#[tokio::test]
 async fn an_address_that_no_frame_can_hold_leaves_the_tunnel_open() {
     let address = echo().await;
     let (session, _agent) = tunnel(address.clone()).await;
