@@ -406,7 +406,9 @@ fn kinds_read(text: &str) -> Option<Vec<&str>> {
 /// the reference ends.
 fn segment(text: &str) -> Option<(Option<&str>, &str)> {
     if let Some(name) = text.strip_prefix('.') {
-        let end = name.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(name.len());
+        let end = name
+            .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+            .unwrap_or(name.len());
         let (name, rest) = name.split_at(end);
         return (!name.is_empty()).then_some((Some(name), rest));
     }
@@ -472,9 +474,18 @@ mod tests {
     #[test]
     fn the_kinds_that_a_policy_reads() {
         for (text, expected) in [
-            (r#"data.inventory.namespace[ns][v]["Ingress"][name]"#, Some(vec!["Ingress"])),
-            (r#"data.inventory.namespace[input.a[0]]["policy/v1"].PodDisruptionBudget[_]"#, Some(vec!["PodDisruptionBudget"])),
-            (r#"data.inventory.cluster["v1"].Node[n]; data.inventory.cluster[v]["Namespace"]"#, Some(vec!["Node", "Namespace"])),
+            (
+                r#"data.inventory.namespace[ns][v]["Ingress"][name]"#,
+                Some(vec!["Ingress"]),
+            ),
+            (
+                r#"data.inventory.namespace[input.a[0]]["policy/v1"].PodDisruptionBudget[_]"#,
+                Some(vec!["PodDisruptionBudget"]),
+            ),
+            (
+                r#"data.inventory.cluster["v1"].Node[n]; data.inventory.cluster[v]["Namespace"]"#,
+                Some(vec!["Node", "Namespace"]),
+            ),
             ("data.inventory.namespace[ns][v][kind][name]", None),
             ("import data.inventory\ninventory.cluster.v1.Node", None),
             ("object.get(data.inventory, [], {})", None),
