@@ -5,6 +5,8 @@ use std::{fs, path::Path};
 use admittance_tests::{Admittance, Finished, repository};
 use serde_json::{Value, json};
 
+use crate::scene::store;
+
 /// The blocks of YAML on the page, in order.
 fn of_page() -> Vec<String> {
     let text = fs::read_to_string(repository().join("docs/gatekeeper.md")).unwrap();
@@ -20,7 +22,10 @@ async fn admittance(directory: &Path, arguments: &[&str]) -> Finished {
         true => directory.join(argument).into_os_string(),
         false => argument.into(),
     };
-    Admittance::run(arguments.iter().map(path)).await.unwrap()
+    let store = ["--store".into(), store().into()];
+    Admittance::run(arguments.iter().map(path).chain(store))
+        .await
+        .unwrap()
 }
 
 fn report(ran: &Finished) -> Value {
@@ -85,11 +90,11 @@ async fn a_constraint_denies_and_mistakes_have_their_place() {
     }
     // (what is replaced, by what, where the mistake is, what is said)
     for (from, to, place, expected) in [
-        ("count(missing) > 0", "count(missing) >", "labels.yaml:", "line "),
+        ("count(missing) > 0", "count(missing) >", "labels.yaml:2", "line "),
         (
             "count(missing)",
             "length(missing)",
-            "labels.yaml:20:",
+            "labels.yaml:26:",
             "`length` is not a function",
         ),
         (

@@ -103,7 +103,13 @@ impl StageMistake {
             return vec![of(error.location.clone(), error.cause.to_string())];
         };
         let mistakes = mistakes.iter().map(|mistake| {
-            let location = setting_location(&error.location, error.candidate, &mistake.pointer);
+            // A plugin whose setting is a text, a policy in Rego, says where in it.
+            let line = mistake
+                .message
+                .strip_prefix("line ")
+                .and_then(|rest| rest.split_once(':'));
+            let line = line.and_then(|(line, _)| line.parse().ok());
+            let location = setting_location(&error.location, error.candidate, &mistake.pointer, line);
             let message = format!("the plugin rejected its settings: {mistake}");
             of(location.unwrap_or_else(|| error.location.clone()), message)
         });

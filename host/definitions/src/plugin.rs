@@ -205,8 +205,16 @@ pub(crate) fn read_source(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Mo
 }
 
 /// The location of the setting at this JSON Pointer, of the plugin or the candidate of the stage at `stage`, or of the
-/// member of a group at `stage`. If the setting is missing, that of the innermost value on the way to it. `None` if the file has changed meanwhile.
-pub fn setting_location(stage: &Location, of_candidate: bool, pointer: &str) -> Option<Location> {
+/// member of a group at `stage`. If the setting is missing, that of the innermost value on the way to it. `None` if the
+/// file has changed meanwhile.
+///
+/// `line` is the line of a mistake in the text that the setting is, counted from 1.
+pub fn setting_location(
+    stage: &Location,
+    of_candidate: bool,
+    pointer: &str,
+    line: Option<u32>,
+) -> Option<Location> {
     let documents = document::read_file(Path::new(&stage.file), &mut Mistakes::new());
     let stage = documents
         .iter()
@@ -235,7 +243,16 @@ pub fn setting_location(stage: &Location, of_candidate: bool, pointer: &str) -> 
         };
         node = next;
     }
-    Some(node.location())
+    let mut location = node.location();
+    // A text of several lines is a block, which begins on its first line; in JSON it would be on one line.
+    let is_block = || node.json().as_str().is_some_and(|text| text.contains('\n'));
+    if let Some(line) = line
+        && !document::is_named_json(Path::new(&location.file))
+        && is_block()
+    {
+        location.line = location.line.saturating_add(line.saturating_sub(1));
+    }
+    Some(location)
 }
 
 /// The value of this key, or the entry of a list with this index. Keys of BCS' documents may be in any case.

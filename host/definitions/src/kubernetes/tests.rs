@@ -226,6 +226,7 @@ webhooks:
                     allow: Grants::default(),
                     memory: None,
                     refresh: None,
+                    read_from: Vec::new(),
                 }),
                 candidate: None,
                 location: location(44, 3),

@@ -141,6 +141,7 @@ spec:
                     },
                     memory: Some(64 << 20),
                     refresh: None,
+                    read_from: Vec::new(),
                 }),
                 candidate: None,
                 location: location(14, 7),

@@ -353,7 +353,7 @@ fn mistakes_in_stages() {
         ),
         (
             "timeoutSeconds: 10",
-            "8:46: spec.stages[0].timeoutSeconds: unknown field; known here: candidate, cel, failurePolicy, group, matchConditions, mode, name, namespaceSelector, objectSelector, plugin, reinvocationPolicy, rules, sideEffects, timeout, webhook",
+            "8:46: spec.stages[0].timeoutSeconds: unknown field; known here: candidate, cel, failurePolicy, group, matchConditions, mode, name, namespaceSelector, objectSelector, plugin, rego, reinvocationPolicy, rules, sideEffects, timeout, webhook",
         ),
         (
             "mode: Off",
