@@ -5,7 +5,7 @@
 //! in whose place each snapshot's data is put. Wasmtime maps that data into the memory of instances as it is.
 
 use memchr::memmem;
-use wasm_encoder::{ConstExpr, DataSection, RawSection};
+use wasm_encoder::{ConstExpr, DataCountSection, DataSection, RawSection};
 use wasmparser::{DataKind, DataSectionReader, MemoryType, Operator, Parser, Payload, TypeRef};
 
 use crate::kubewarden::CORE_MODULE;
@@ -116,82 +116,110 @@ fn module(bytes: &[u8], images: &mut Vec<Image>) -> wasmparser::Result<Option<Ve
             Payload::MemorySection(section) => {
                 memories = section.clone().into_iter().collect::<wasmparser::Result<_>>()?;
             }
-            // Its number of segments would change.
-            Payload::DataCountSection { .. } => return Ok(None),
             Payload::DataSection(section) => {
                 // No memory is imported, so its number is 0.
                 let [memory] = memories.as_slice() else {
                     return Ok(None);
                 };
-                replaced = place(memory, section)?;
+                replaced = Data::of(memory, section)?;
             }
             _ => {}
         }
     }
-    let Some((start, data)) = replaced else {
+    let Some(Data {
+        passive,
+        start,
+        image: data,
+    }) = replaced
+    else {
         return Ok(None);
     };
     let filler = filler(images.len(), data.len());
+    let mut segments = DataSection::new();
+    for data in passive {
+        segments.passive(data.iter().copied());
+    }
+    segments.active(0, &ConstExpr::i32_const(start), filler.iter().copied());
     let mut blank = wasm_encoder::Module::new();
     for (payload, raw) in &sections {
-        if !matches!(payload, Payload::DataSection(_)) {
-            blank.section(raw);
-            continue;
-        }
-        let mut segments = DataSection::new();
-        segments.active(0, &ConstExpr::i32_const(start), filler.iter().copied());
-        blank.section(&segments);
+        match payload {
+            Payload::DataSection(_) => blank.section(&segments),
+            Payload::DataCountSection { .. } => blank.section(&DataCountSection {
+                count: segments.len(),
+            }),
+            _ => blank.section(raw),
+        };
     }
     images.push(Image { data, filler });
     Ok(Some(blank.finish()))
 }
 
-/// Where the data of a memory begins, and the data in whole units. `None` if it is not known before the module is
-/// instantiated, or is sparse.
-fn place(memory: &MemoryType, section: &DataSectionReader<'_>) -> wasmparser::Result<Option<(i32, Vec<u8>)>> {
-    if memory.memory64 || memory.page_size_log2.is_some() {
-        return Ok(None);
-    }
-    let (mut first, mut last, mut size) = (u64::MAX, 0, 0_u64);
-    let mut segments = Vec::new();
-    for segment in section.clone() {
-        let segment = segment?;
-        let DataKind::Active {
-            memory_index: 0,
-            offset_expr,
-        } = segment.kind
-        else {
+/// The data section of a module.
+struct Data<'a> {
+    /// Segments that code may copy; a snapshot has an empty one for each segment of its module.
+    passive: Vec<&'a [u8]>,
+    /// Where the data of the memory begins.
+    start: i32,
+    /// The data of the memory, in whole units.
+    image: Vec<u8>,
+}
+
+impl<'a> Data<'a> {
+    /// `None` if it is not known before the module is instantiated, or is sparse.
+    fn of(memory: &MemoryType, section: &DataSectionReader<'a>) -> wasmparser::Result<Option<Self>> {
+        if memory.memory64 || memory.page_size_log2.is_some() {
             return Ok(None);
-        };
-        let mut operators = offset_expr.get_operators_reader();
-        let (Operator::I32Const { value }, Operator::End) = (operators.read()?, operators.read()?) else {
-            return Ok(None);
-        };
-        let offset = u64::from(value.cast_unsigned());
-        let end = offset.saturating_add(segment.data.len() as u64);
-        (first, last) = (first.min(offset), last.max(end));
-        size = size.saturating_add(segment.data.len() as u64);
-        segments.push((offset, segment.data));
-    }
-    let (start, end) = (first / UNIT * UNIT, last.next_multiple_of(UNIT));
-    let length = end.saturating_sub(start);
-    // Out of bounds: the module fails when it is instantiated, and does so unchanged.
-    let fits = end <= memory.initial.saturating_mul(UNIT);
-    let is_sparse = length > SPARSE_MAX && length / 2 > size;
-    let (Ok(start_value), Ok(length)) = (u32::try_from(start), usize::try_from(length)) else {
-        return Ok(None);
-    };
-    if size == 0 || !fits || is_sparse {
-        return Ok(None);
-    }
-    let mut data = vec![0; length];
-    for (offset, bytes) in segments {
-        let from = offset.saturating_sub(start) as usize;
-        if let Some(place) = data.get_mut(from..from.saturating_add(bytes.len())) {
-            place.copy_from_slice(bytes);
         }
+        let (mut first, mut last, mut size) = (u64::MAX, 0, 0_u64);
+        let (mut passive, mut segments) = (Vec::new(), Vec::new());
+        for segment in section.clone() {
+            let segment = segment?;
+            let offset_expr = match segment.kind {
+                DataKind::Active {
+                    memory_index: 0,
+                    offset_expr,
+                } => offset_expr,
+                // Code names segments by their numbers, which stay the same only before all others.
+                DataKind::Passive if segments.is_empty() => {
+                    passive.push(segment.data);
+                    continue;
+                }
+                _ => return Ok(None),
+            };
+            let mut operators = offset_expr.get_operators_reader();
+            let (Operator::I32Const { value }, Operator::End) = (operators.read()?, operators.read()?) else {
+                return Ok(None);
+            };
+            let offset = u64::from(value.cast_unsigned());
+            let end = offset.saturating_add(segment.data.len() as u64);
+            (first, last) = (first.min(offset), last.max(end));
+            size = size.saturating_add(segment.data.len() as u64);
+            segments.push((offset, segment.data));
+        }
+        let (start, end) = (first / UNIT * UNIT, last.next_multiple_of(UNIT));
+        let length = end.saturating_sub(start);
+        // Out of bounds: the module fails when it is instantiated, and does so unchanged.
+        let fits = end <= memory.initial.saturating_mul(UNIT);
+        let is_sparse = length > SPARSE_MAX && length / 2 > size;
+        let (Ok(start_value), Ok(length)) = (u32::try_from(start), usize::try_from(length)) else {
+            return Ok(None);
+        };
+        if size == 0 || !fits || is_sparse {
+            return Ok(None);
+        }
+        let mut data = vec![0; length];
+        for (offset, bytes) in segments {
+            let from = offset.saturating_sub(start) as usize;
+            if let Some(place) = data.get_mut(from..from.saturating_add(bytes.len())) {
+                place.copy_from_slice(bytes);
+            }
+        }
+        Ok(Some(Self {
+            passive,
+            start: start_value.cast_signed(),
+            image: data,
+        }))
     }
-    Ok(Some((start_value.cast_signed(), data)))
 }
 
 /// Bytes that are nowhere else in a compiled form, and none of which is zero: wasmtime cuts zeros off.
@@ -217,7 +245,10 @@ mod tests {
     #[test]
     fn snapshots_that_differ_only_in_data_have_the_same_blank() {
         let snapshot = |data: &str| {
-            let text = format!("(component (core module (memory 3) (func (export \"f\")) {data}))");
+            // With what wizer leaves of a segment, and code that names it.
+            let text = format!(
+                "(component (core module (memory 3) (func (export \"f\") (data.drop 0)) (data \"\") {data}))"
+            );
             Blank::of(&wat(&text)).unwrap()
         };
         let one = snapshot(r#"(data (i32.const 16) "one") (data (i32.const 17) "x")"#);
@@ -254,7 +285,7 @@ mod tests {
             r#"(memory 1) (data "passive")"#,
             r#"(memory 1) (data (i32.const 65535) "ab")"#,
             r#"(memory i64 1) (data (i64.const 0) "a")"#,
-            r#"(memory 1) (data (i32.const 0) "a") (func (memory.init 0 (i32.const 0) (i32.const 0) (i32.const 0)))"#,
+            r#"(memory 1) (data (i32.const 0) "a") (data "passive")"#,
             // Nearly 20 MB, of which 2 bytes are not zero.
             r#"(memory 320) (data (i32.const 0) "a") (data (i32.const 20000000) "a")"#,
         ] {
