@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc};
 
 use async_trait::async_trait;
 use serde_json::value::RawValue;
+use url::{Host, Url};
 
 use crate::{Digest, ModuleReference, OciReference};
 
@@ -74,7 +75,8 @@ pub enum Signer {
 #[error("{0}")]
 pub struct ImageError(pub String);
 
-/// Images that a stage lets its plugin read: those of a registry, or those below a path of it, or all.
+/// Images that a stage lets its plugin read: those of a registry, or those below a path of it, or all. A registry on this
+/// machine, or one that is named by its address, is only included if it is named: clients choose the names of images.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageGrant(Option<Box<str>>);
 
@@ -84,18 +86,26 @@ pub struct ImageGrant(Option<Box<str>>);
 pub struct InvalidImageGrant(String);
 
 impl ImageGrant {
-    /// Images of every registry.
+    /// Images of every registry that has a name.
     pub const ALL: Self = Self(None);
 
     /// Whether it includes this image.
     pub fn includes(&self, image: &OciReference) -> bool {
         let Self(Some(granted)) = self else {
-            return true;
+            return has_name(image.registry());
         };
         let name = image.name();
         let rest = name.strip_prefix(&**granted);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
+}
+
+/// Whether a registry has a name of the DNS, so that it is not this machine and not named by its address.
+fn has_name(registry: &str) -> bool {
+    let is_address = Url::parse(&format!("https://{registry}"))
+        .is_ok_and(|url| !matches!(url.host(), Some(Host::Domain(_))));
+    let host = registry.split(':').next().unwrap_or_default();
+    !is_address && host != "localhost" && !host.ends_with(".localhost")
 }
 
 impl FromStr for ImageGrant {
@@ -126,6 +136,13 @@ mod tests {
     fn what_is_granted() {
         for (grant, image, expected) in [
             ("*", "ghcr.io/acme/a:1", true),
+            ("*", "registry.internal:5000/a", true),
+            ("*", "localhost/a", false),
+            ("*", "a.localhost:5000/a", false),
+            ("*", "127.0.0.1:5000/a", false),
+            ("*", "169.254.169.254/a", false),
+            ("*", "[::1]:5000/a", false),
+            ("127.0.0.1:5000", "127.0.0.1:5000/a", true),
             ("ghcr.io", "ghcr.io/acme/a:1", true),
             ("ghcr.io/acme", "ghcr.io/acme/a:1", true),
             ("ghcr.io/acme/a", "ghcr.io/acme/a:1", true),

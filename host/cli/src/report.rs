@@ -170,6 +170,11 @@ impl Report {
         for warning in &outcome.warnings {
             text += &format!("{WARN}warning:{WARN:#} {warning}\n");
         }
+        for row in &outcome.trace {
+            for cause in causes(&row.result) {
+                text += &format!("{DIM}cause {}:{DIM:#} {cause}\n", row.stage);
+            }
+        }
         for note in &outcome.audit_annotations {
             text += &format!("{DIM}audit {}:{DIM:#} {}: {}\n", note.stage, note.key, note.value);
         }
@@ -264,6 +269,23 @@ fn describe(result: &StageResult) -> (Style, String) {
     }
 }
 
+/// The causes of a denial, each with the field that it is about.
+fn causes(result: &StageResult) -> Vec<String> {
+    let StageResult::Denied(denial) = result else {
+        return Vec::new();
+    };
+    let causes = denial.details.get("causes").and_then(Value::as_array);
+    let texts = causes.into_iter().flatten().filter_map(|cause| {
+        let text = |key: &str| cause.get(key).and_then(Value::as_str);
+        let message = text("message")?;
+        Some(match text("field") {
+            Some(field) => format!("{field}: {message}"),
+            None => message.to_owned(),
+        })
+    });
+    texts.collect()
+}
+
 fn refused(refusal: &Refusal) -> Value {
     let (chain, stage) = (refusal.chain(), refusal.stage());
     let reason = match refusal {
@@ -295,7 +317,12 @@ fn stage(row: &TraceRow) -> Value {
         StageResult::Skipped(reason) => json!({"why": reason.to_string()}),
         StageResult::Changed(patch) => json!({"patch": patch}),
         StageResult::Denied(denial) => {
-            json!({"code": denial.code(), "reason": denial.reason, "message": denial.message})
+            let mut said = json!({"code": denial.code(), "reason": denial.reason, "message": denial.message});
+            let causes = causes(&row.result);
+            if !causes.is_empty() {
+                said["causes"] = json!(causes);
+            }
+            said
         }
         StageResult::Failed { failure, policy } => {
             json!({"failure": failure.kind.as_str(), "message": failure.message, "failurePolicy": policy.as_str()})

@@ -18,6 +18,9 @@ const SECTION_MAX: usize = 1 << 20;
 /// The protocol of messages that this host speaks.
 pub(super) const PROTOCOL: &str = "v1";
 
+/// The type of policies that this host calls: their requests are those of Kubernetes.
+const POLICY_TYPE: &str = "kubernetes";
+
 /// Annotations that are part of the description.
 const ANNOTATED: [&str; 3] = [
     "io.kubewarden.policy.title",
@@ -46,6 +49,7 @@ struct Section {
     context_aware_resources: Vec<Resource>,
     #[serde(default)]
     execution_mode: ExecutionMode,
+    policy_type: Option<String>,
     #[serde(default)]
     annotations: Option<BTreeMap<String, String>>,
 }
@@ -147,6 +151,12 @@ impl Section {
         {
             return Err(unknown_protocol(version));
         }
+        if let Some(other) = self.policy_type.as_deref().filter(|kind| *kind != POLICY_TYPE) {
+            return Err(Error::Policy(format!(
+                "its metadata says `policyType: {other}`, and this host calls policies with the AdmissionRequests of \
+                 type `{POLICY_TYPE}`; use a policy of that type"
+            )));
+        }
         match (self.execution_mode, imports_wapc) {
             (ExecutionMode::KubewardenWapc, true) => Ok(Mode::Wapc),
             (ExecutionMode::KubewardenWapc, false) => Err(Error::Policy(
@@ -154,6 +164,7 @@ impl Section {
                  again with the mode that it is built for"
                     .to_owned(),
             )),
+            // Its SDK may import functions of `wapc` that it does not call.
             (ExecutionMode::Wasi, _) => Ok(Mode::Program),
             (ExecutionMode::Opa | ExecutionMode::Gatekeeper, _) => Err(Error::Policy(
                 "it is Rego that was compiled to WebAssembly (`executionMode: opa` or `gatekeeper`), which this host \

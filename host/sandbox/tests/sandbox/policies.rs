@@ -322,6 +322,10 @@ async fn what_is_wrong_with_a_module() {
             "speaks version `v2` of Kubewarden's protocol",
         ),
         (with_metadata("kubewarden-wapc", "opa"), "Rego that was compiled"),
+        (
+            with_metadata("\"mutating\"", "\"policyType\": \"raw\", \"mutating\""),
+            "says `policyType: raw`",
+        ),
         (with_metadata("kubewarden-wapc", "other"), "does not know"),
         (with_metadata("true", "1"), "cannot be read"),
         (
