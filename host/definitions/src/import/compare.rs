@@ -83,41 +83,33 @@ fn lost_of_stage<'a>(
     };
     let same_hook = match (&stage.hook, &native.hook) {
         (HookDefinition::Cel(one), HookDefinition::Cel(other)) => {
-            let (one, other) = (&one.policy, &other.policy);
-            one.variables().eq(other.variables())
-                && one.validations == other.validations
-                && one.audit_annotations == other.audit_annotations
-                && one.mutations == other.mutations
+            let mut binding = one.binding.clone();
+            (binding.names, binding.actions) = (None, Vec::new());
+            binding.failure_policy = other.binding.failure_policy;
+            let (one, policy) = (&one.policy, &other.policy);
+            one.variables().eq(policy.variables())
+                && one.validations == policy.validations
+                && one.audit_annotations == policy.audit_annotations
+                && one.mutations == policy.mutations
+                && binding == other.binding
         }
         (one, other) => one == other,
     };
+    let mut rest = spec.clone();
+    rest.rules.clone_from(&other.rules);
+    rest.match_conditions = other.match_conditions.clone();
     let differs = [
         (rules != other.rules, "its rules have no native form"),
         (
-            spec.namespace_selector != other.namespace_selector,
-            "the selector of namespaces differs",
-        ),
-        (
-            spec.object_selector != other.object_selector,
-            "the selector of objects differs",
-        ),
-        (
             write::conditions(stage) != other.match_conditions.expressions(),
-            "the match conditions differ",
+            "its match conditions have no native form",
         ),
-        (
-            spec.failure_policy != other.failure_policy,
-            "the failure policy differs",
-        ),
-        (spec.timeout != other.timeout, "the timeout differs"),
-        (spec.mode != other.mode, "the mode differs"),
-        (spec.side_effects != other.side_effects, "the side effects differ"),
-        (
-            spec.reinvocation != other.reinvocation,
-            "the reinvocation policy differs",
-        ),
+        (rest != *other, "one of its other settings has no native form"),
         (!same_hook, "what it calls has no native form"),
-        (stage.candidate != native.candidate, "the candidate differs"),
+        (
+            stage.candidate != native.candidate,
+            "its candidate has no native form",
+        ),
     ];
     differs
         .into_iter()
