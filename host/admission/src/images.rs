@@ -108,6 +108,12 @@ fn has_name(registry: &str) -> bool {
     !is_address && host != "localhost" && !host.ends_with(".localhost")
 }
 
+impl fmt::Display for ImageGrant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.as_deref().unwrap_or("*"))
+    }
+}
+
 impl FromStr for ImageGrant {
     type Err = InvalidImageGrant;
 

@@ -306,7 +306,7 @@ fn native_name(name: &str) -> String {
 fn plugins(stage: &mut StageDefinition) -> impl Iterator<Item = &mut PluginDefinition> {
     let plugin = match &mut stage.hook {
         HookDefinition::Plugin(plugin) => Some(plugin),
-        HookDefinition::Webhook(_) | HookDefinition::Cel(_) => None,
+        HookDefinition::Webhook(_) | HookDefinition::Cel(_) | HookDefinition::Group(_) => None,
     };
     let candidate = stage.candidate.as_mut().map(|candidate| &mut candidate.plugin);
     plugin.into_iter().chain(candidate)

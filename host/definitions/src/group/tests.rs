@@ -79,7 +79,7 @@ fn a_rejected_setting_of_a_member_is_found() {
     std::fs::write(&file, native(NATIVE)).unwrap();
     let chains = crate::load(&[file]).unwrap();
     let signed = &group(&chains[0]).members[0];
-    let location = setting_location(&signed.location, false, "/keys/0").unwrap();
+    let location = setting_location(&signed.location, false, "/keys/0", None).unwrap();
     assert_eq!(location.line, signed.location.line + 1);
 }
 

@@ -52,6 +52,10 @@ fn foreign_to(stage: &StageDefinition) -> impl Iterator<Item = &'static str> {
     let found = [
         (params, "parameters have no native form"),
         (
+            matches!(stage.hook, HookDefinition::Group(_)),
+            "denials of a native group have the code 403, and causes that name `plugins`",
+        ),
+        (
             other_actions,
             "`validationActions` other than Deny have no native form",
         ),

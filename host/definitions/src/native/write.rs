@@ -92,6 +92,8 @@ fn stage(chain: &ChainDefinition, stage: &StageDefinition) -> Json {
         HookDefinition::Plugin(plugin) => put(&mut object, "plugin", self::plugin(plugin, None)),
         HookDefinition::Webhook(webhook) => put(&mut object, "webhook", self::webhook(webhook)),
         HookDefinition::Cel(cel) => put(&mut object, "cel", self::cel(cel)),
+        // Only Kubewarden's are imported, and those have no native form.
+        HookDefinition::Group(_) => {}
     }
     if let Some(candidate) = &stage.candidate {
         let candidate = plugin(&candidate.plugin, Some(candidate.share));
@@ -220,6 +222,10 @@ fn allow(allow: &Grants) -> Json {
     if !allow.cluster.is_empty() {
         let kinds = allow.cluster.iter().map(ToString::to_string);
         put(&mut object, "cluster", kinds.collect::<Vec<_>>());
+    }
+    if !allow.images.is_empty() {
+        let images = allow.images.iter().map(ToString::to_string);
+        put(&mut object, "images", images.collect::<Vec<_>>());
     }
     if !allow.environment.is_empty() {
         put(&mut object, "environment", json!(allow.environment));

@@ -187,6 +187,6 @@ fn where_the_plugin_found_a_mistake() {
     std::fs::write(&file, WHOLE).unwrap();
     let chains = crate::load(&[file]).unwrap();
     let stage = &chains[0].stages[0].location;
-    let location = setting_location(stage, false, "/sidecarSet/containers/0/podInjectPolicy").unwrap();
+    let location = setting_location(stage, false, "/sidecarSet/containers/0/podInjectPolicy", None).unwrap();
     assert_eq!((location.line, location.column), (11, 24));
 }

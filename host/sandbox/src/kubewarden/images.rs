@@ -54,11 +54,16 @@ enum VerifyV1 {
 #[derive(Deserialize)]
 #[serde(tag = "type")]
 enum VerifyV2 {
-    SigstorePubKeyVerify(ByKeys),
-    SigstoreKeylessVerify(ByIdentities),
-    SigstoreKeylessPrefixVerify(ByPrefixes),
-    SigstoreGithubActionsVerify(ByWorkflow),
-    SigstoreCertificateVerify {},
+    #[serde(rename = "SigstorePubKeyVerify")]
+    Keys(ByKeys),
+    #[serde(rename = "SigstoreKeylessVerify")]
+    Identities(ByIdentities),
+    #[serde(rename = "SigstoreKeylessPrefixVerify")]
+    Prefixes(ByPrefixes),
+    #[serde(rename = "SigstoreGithubActionsVerify")]
+    Workflow(ByWorkflow),
+    #[serde(rename = "SigstoreCertificateVerify")]
+    Certificate {},
 }
 
 #[derive(Deserialize)]
@@ -167,11 +172,11 @@ fn read(operation: Operation, payload: &[u8]) -> Result<Verification, String> {
             VerifyV1::SigstoreKeylessVerify(by) => by.into(),
         }),
         Operation::VerifyV2 => Ok(match parse(payload)? {
-            VerifyV2::SigstorePubKeyVerify(by) => by.into(),
-            VerifyV2::SigstoreKeylessVerify(by) => by.into(),
-            VerifyV2::SigstoreKeylessPrefixVerify(by) => by.into(),
-            VerifyV2::SigstoreGithubActionsVerify(by) => by.into(),
-            VerifyV2::SigstoreCertificateVerify {} => {
+            VerifyV2::Keys(by) => by.into(),
+            VerifyV2::Identities(by) => by.into(),
+            VerifyV2::Prefixes(by) => by.into(),
+            VerifyV2::Workflow(by) => by.into(),
+            VerifyV2::Certificate {} => {
                 return Err(
                     "this host does not verify signatures of an image with a given certificate".to_owned(),
                 );

@@ -436,7 +436,7 @@ fn mistakes_in_stages() {
     let table = [
         (
             "{}",
-            "8:7: spec.stages[0]: the stage calls nothing; write `plugin`, `webhook`, `cel` or `group`\n8:7: spec.stages[0].name: missing; name the stage",
+            "8:7: spec.stages[0]: the stage calls nothing; write `plugin`, `webhook`, `cel`, `rego` or `group`\n8:7: spec.stages[0].name: missing; name the stage",
         ),
         (
             "{ name: a, cel: {} }",
