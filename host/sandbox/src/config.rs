@@ -2,6 +2,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use admittance_admission::{ClusterReader, Grants, HttpSender};
 
+#[cfg(feature = "engine")]
 use crate::Meter;
 
 /// Configuration of a [`Sandbox`](crate::Sandbox).
@@ -35,6 +36,7 @@ pub struct SandboxConfig {
     /// The implementation of `admittance:plugin/http`. Default none, with the same effect.
     pub http: Option<Arc<dyn HttpSender>>,
     /// Measures the calls. Default none.
+    #[cfg(feature = "engine")]
     pub meter: Option<Arc<Meter>>,
 }
 
@@ -51,6 +53,7 @@ impl Default for SandboxConfig {
             configure_timeout: Duration::from_secs(10),
             cluster: None,
             http: None,
+            #[cfg(feature = "engine")]
             meter: None,
         }
     }
