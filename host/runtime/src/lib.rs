@@ -133,8 +133,8 @@ pub mod dialect {
 /// The configuration of the sandbox of plugins.
 pub mod sandbox {
     #[cfg(feature = "plugins")]
-    pub use admittance_sandbox::compile;
-    pub use admittance_sandbox::{CallCost, Error, Meter, SandboxConfig};
+    pub use admittance_sandbox::{CallCost, Meter, compile};
+    pub use admittance_sandbox::{Error, SandboxConfig};
 }
 
 /// The examples of the documentation, which are tested with this crate.

@@ -2,6 +2,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use admittance_admission::{ClusterReader, Grants, HttpSender, ImageReader};
 
+#[cfg(feature = "engine")]
 use crate::Meter;
 
 /// Configuration of a [`Sandbox`](crate::Sandbox).
@@ -35,6 +36,7 @@ pub struct SandboxConfig {
     /// The implementation of `admittance:plugin/http`. Default none, with the same effect.
     pub http: Option<Arc<dyn HttpSender>>,
     /// Measures the calls. Default none.
+    #[cfg(feature = "engine")]
     pub meter: Option<Arc<Meter>>,
     /// Reads images in registries, for policies of Kubewarden. Default none: a policy with the grant gets an error.
     pub images: Option<Arc<dyn ImageReader>>,
@@ -53,6 +55,7 @@ impl Default for SandboxConfig {
             configure_timeout: Duration::from_secs(10),
             cluster: None,
             http: None,
+            #[cfg(feature = "engine")]
             meter: None,
             images: None,
         }

@@ -40,6 +40,7 @@ mod inspect;
 mod kubewarden;
 #[cfg(feature = "engine")]
 mod logging;
+#[cfg(feature = "engine")]
 mod meter;
 #[cfg(feature = "engine")]
 mod plugin;
@@ -59,12 +60,12 @@ pub use description::{Capability, Configured, Description, ResourceHint};
 #[cfg(not(feature = "engine"))]
 pub use disabled::{Plugin, Prepared, Sandbox, SharedModule};
 pub use error::{Error, SettingsMistake, Step};
-pub use meter::{CallCost, Meter};
 #[cfg(feature = "engine")]
 pub use {
     compiler::compile,
     engine::Sandbox,
     inspect::{Grant, Import, Inspection},
+    meter::{CallCost, Meter},
     plugin::Plugin,
     prepare::Prepared,
     shared::SharedModule,

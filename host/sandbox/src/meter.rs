@@ -52,7 +52,6 @@ impl Meter {
     }
 
     /// Begins a call.
-    #[cfg(feature = "engine")]
     pub(crate) fn begin(&self) -> Measured<'_> {
         Measured {
             meter: self,
@@ -62,22 +61,21 @@ impl Meter {
     }
 }
 
-#[cfg(feature = "engine")]
 impl Measured<'_> {
-    /// Ends it: the guest ran between these two moments, if it ran, and `drop` returns the memory of its instance.
-    pub(crate) fn end(self, guest: Option<(Instant, Instant)>, drop: impl FnOnce()) {
+    /// Ends it: the guest ran between these two moments, if it ran, and this returns the memory of its instance.
+    pub(crate) fn end(self, guest: Option<(Instant, Instant)>, return_memory: impl FnOnce()) {
         let before = self.memory;
         let after = self.meter.of_memory.then(written).flatten();
         let touched = before.zip(after);
-        let reading = Instant::now();
-        drop();
-        let dropped = reading.elapsed();
+        let answered = Instant::now();
+        return_memory();
+        let returned = answered.elapsed();
         let Some((instantiated, answered)) = guest else {
             return;
         };
         let mut costs = self.meter.costs.lock().unwrap_or_else(PoisonError::into_inner);
         let sum = costs.get_or_insert_default();
-        sum.instance += instantiated.duration_since(self.started) + dropped;
+        sum.instance += instantiated.duration_since(self.started) + returned;
         sum.guest += answered.duration_since(instantiated);
         if let Some((before, after)) = touched {
             *sum.touched.get_or_insert_default() += after.saturating_sub(before);
@@ -86,7 +84,6 @@ impl Measured<'_> {
 }
 
 /// The bytes of this process in pages of its own: those that it wrote. `None` where the kernel does not tell.
-#[cfg(feature = "engine")]
 fn written() -> Option<u64> {
     let text = fs::read_to_string("/proc/self/smaps_rollup").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("Anonymous:"))?;
