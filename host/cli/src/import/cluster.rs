@@ -81,9 +81,7 @@ pub(super) async fn read(
             context,
         },
     };
-    let mut config = ClusterConfig::default();
-    config.source = source;
-    let cluster = Cluster::connect(&config).await?;
+    let cluster = Cluster::connect(&ClusterConfig { source }).await?;
     let mut lists = Vec::new();
     for (versions, plural, kind) in KINDS {
         for version in versions {
@@ -109,11 +107,11 @@ async fn list(cluster: &Cluster, path: &str) -> crate::Result<Option<Vec<Json>>>
     let body = body.map_err(|error| format!("{path}: {error}"))?.to_bytes();
     let mut answer: Json = serde_json::from_slice(&body).unwrap_or_default();
     if !status.is_success() {
-        let message = answer["message"].as_str().unwrap_or_default();
+        let message = answer.get("message").and_then(Json::as_str).unwrap_or_default();
         return Err(format!("{path}: the API server answered {status}: {message}").into());
     }
-    match answer["items"].take() {
-        Json::Array(items) => Ok(Some(items)),
+    match answer.get_mut("items").map(Json::take) {
+        Some(Json::Array(items)) => Ok(Some(items)),
         _ => Err(format!("{path}: the API server did not answer a list").into()),
     }
 }
@@ -121,8 +119,10 @@ async fn list(cluster: &Cluster, path: &str) -> crate::Result<Option<Vec<Json>>>
 /// A list whose items say what they are: those of the API server do not.
 fn as_file(version: &str, kind: &str, path: &str, items: Vec<Json>) -> DefinitionFile {
     let said = |mut item: Json| {
-        item["apiVersion"] = version.into();
-        item["kind"] = kind.into();
+        if let Json::Object(fields) = &mut item {
+            fields.insert("apiVersion".to_owned(), version.into());
+            fields.insert("kind".to_owned(), kind.into());
+        }
         item
     };
     let items: Vec<Json> = items.into_iter().map(said).collect();
