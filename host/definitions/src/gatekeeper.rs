@@ -5,6 +5,7 @@
 //! each stage names its own.
 
 mod constraint;
+mod inventory;
 mod matching;
 mod schema;
 mod sync;

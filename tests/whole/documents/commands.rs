@@ -129,7 +129,7 @@ async fn flags_and_variables_of_serve_are_listed() {
     let mut all: BTreeSet<String> = helps.values().flat_map(|help| variables(help)).collect();
     // There is no flag for it, because other users could see a token in the arguments.
     all.insert("ADMITTANCE_TOKEN".to_owned());
-    // It says where stock plugins are, whatever the command.
+    // It names a part of the installation, for every command that reads definitions.
     all.insert("ADMITTANCE_PLUGINS".to_owned());
     for page in Page::all() {
         let names = page.text.split(|c: char| !(c.is_ascii_uppercase() || c == '_'));

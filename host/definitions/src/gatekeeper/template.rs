@@ -8,7 +8,7 @@ use admittance_admission::{
 use admittance_conditions::{Action, Binding, ConstraintBinding, Policy};
 use serde_json::{Map, Value as Json, json};
 
-use super::{constraint::ConstraintDocument, schema::Checked, sync::Sync};
+use super::{constraint::ConstraintDocument, inventory::kinds_read, schema::Checked, sync::Sync};
 use crate::{
     Location, Mistake, cel,
     document::{Fields, Mistakes, Node, quoted, readers},
@@ -380,56 +380,6 @@ impl Rego {
     }
 }
 
-/// The kinds in the references to `data.inventory` of a text. `None` if one of them leaves the kind open: then it may be
-/// any.
-fn kinds_read(text: &str) -> Option<Vec<&str>> {
-    let mut kinds = Vec::new();
-    for (at, _) in text.match_indices("inventory") {
-        let after = text.get(at + "inventory".len()..).unwrap_or_default();
-        let (scope, mut rest) = segment(after)?;
-        // Before the kind are the version and, of objects in namespaces, the namespace.
-        let before = match scope? {
-            "namespace" => 2,
-            "cluster" => 1,
-            _ => return None,
-        };
-        for _ in 0..before {
-            (_, rest) = segment(rest)?;
-        }
-        let (kind, _) = segment(rest)?;
-        kinds.push(kind?);
-    }
-    Some(kinds)
-}
-
-/// The next part of a reference, `.a`, `["a"]` or `[a]`, which is `None` if it is a variable, and what follows. `None` if
-/// the reference ends.
-fn segment(text: &str) -> Option<(Option<&str>, &str)> {
-    if let Some(name) = text.strip_prefix('.') {
-        let end = name
-            .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-            .unwrap_or(name.len());
-        let (name, rest) = name.split_at(end);
-        return (!name.is_empty()).then_some((Some(name), rest));
-    }
-    let text = text.strip_prefix('[')?;
-    if let Some(name) = text.strip_prefix('"') {
-        let (name, rest) = name.split_once('"')?;
-        return Some((Some(name), rest.strip_prefix(']')?));
-    }
-    // An index with brackets in it.
-    let mut depth = 1;
-    let end = text.find(|c: char| {
-        depth += match c {
-            '[' => 1,
-            ']' => -1,
-            _ => 0,
-        };
-        depth == 0
-    })?;
-    Some((None, text.get(end + 1..)?))
-}
-
 /// The plugin of the stage of one constraint.
 fn of_constraint(plugin: &PluginDefinition, constraint: &ConstraintDocument) -> PluginDefinition {
     let mut plugin = plugin.clone();
@@ -465,33 +415,4 @@ fn cel(
             ..Binding::default()
         },
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_kinds_that_a_policy_reads() {
-        for (text, expected) in [
-            (
-                r#"data.inventory.namespace[ns][v]["Ingress"][name]"#,
-                Some(vec!["Ingress"]),
-            ),
-            (
-                r#"data.inventory.namespace[input.a[0]]["policy/v1"].PodDisruptionBudget[_]"#,
-                Some(vec!["PodDisruptionBudget"]),
-            ),
-            (
-                r#"data.inventory.cluster["v1"].Node[n]; data.inventory.cluster[v]["Namespace"]"#,
-                Some(vec!["Node", "Namespace"]),
-            ),
-            ("data.inventory.namespace[ns][v][kind][name]", None),
-            ("import data.inventory\ninventory.cluster.v1.Node", None),
-            ("object.get(data.inventory, [], {})", None),
-            ("package a", Some(vec![])),
-        ] {
-            assert_eq!(kinds_read(text), expected, "{text}");
-        }
-    }
 }

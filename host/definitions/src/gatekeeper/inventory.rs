@@ -1,0 +1,80 @@
+//! Which objects of the cluster a policy reads.
+
+/// The kinds in the references to `data.inventory` of a text. `None` if one of them leaves the kind open: then it may be
+/// any.
+pub(super) fn kinds_read(text: &str) -> Option<Vec<&str>> {
+    let mut kinds = Vec::new();
+    for (at, _) in text.match_indices("inventory") {
+        let after = text.get(at + "inventory".len()..).unwrap_or_default();
+        let (scope, mut rest) = segment(after)?;
+        // Before the kind are the version and, of objects in namespaces, the namespace.
+        let before = match scope? {
+            "namespace" => 2,
+            "cluster" => 1,
+            _ => return None,
+        };
+        for _ in 0..before {
+            (_, rest) = segment(rest)?;
+        }
+        let (kind, _) = segment(rest)?;
+        kinds.push(kind?);
+    }
+    Some(kinds)
+}
+
+/// The next part of a reference, `.a`, `["a"]` or `[a]`, which is `None` if it is a variable, and what follows. `None` if
+/// the reference ends.
+fn segment(text: &str) -> Option<(Option<&str>, &str)> {
+    if let Some(name) = text.strip_prefix('.') {
+        let end = name
+            .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+            .unwrap_or(name.len());
+        let (name, rest) = name.split_at(end);
+        return (!name.is_empty()).then_some((Some(name), rest));
+    }
+    let text = text.strip_prefix('[')?;
+    if let Some(name) = text.strip_prefix('"') {
+        let (name, rest) = name.split_once('"')?;
+        return Some((Some(name), rest.strip_prefix(']')?));
+    }
+    // An index with brackets in it.
+    let mut depth = 1;
+    let end = text.find(|c: char| {
+        depth += match c {
+            '[' => 1,
+            ']' => -1,
+            _ => 0,
+        };
+        depth == 0
+    })?;
+    Some((None, text.get(end + 1..)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kinds_that_a_policy_reads() {
+        for (text, expected) in [
+            (
+                r#"data.inventory.namespace[ns][v]["Ingress"][name]"#,
+                Some(vec!["Ingress"]),
+            ),
+            (
+                r#"data.inventory.namespace[input.a[0]]["policy/v1"].PodDisruptionBudget[_]"#,
+                Some(vec!["PodDisruptionBudget"]),
+            ),
+            (
+                r#"data.inventory.cluster["v1"].Node[n]; data.inventory.cluster[v]["Namespace"]"#,
+                Some(vec!["Node", "Namespace"]),
+            ),
+            ("data.inventory.namespace[ns][v][kind][name]", None),
+            ("import data.inventory\ninventory.cluster.v1.Node", None),
+            ("object.get(data.inventory, [], {})", None),
+            ("package a", Some(vec![])),
+        ] {
+            assert_eq!(kinds_read(text), expected, "{text}");
+        }
+    }
+}
