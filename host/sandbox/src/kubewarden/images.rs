@@ -46,19 +46,26 @@ impl Operation {
 /// A verification in the first version: a map with one key, which is its kind.
 #[derive(Deserialize)]
 enum VerifyV1 {
-    SigstorePubKeyVerify(ByKeys),
-    SigstoreKeylessVerify(ByIdentities),
+    #[serde(rename = "SigstorePubKeyVerify")]
+    Keys(ByKeys),
+    #[serde(rename = "SigstoreKeylessVerify")]
+    Identities(ByIdentities),
 }
 
 /// A verification in the second version.
 #[derive(Deserialize)]
 #[serde(tag = "type")]
 enum VerifyV2 {
-    SigstorePubKeyVerify(ByKeys),
-    SigstoreKeylessVerify(ByIdentities),
-    SigstoreKeylessPrefixVerify(ByPrefixes),
-    SigstoreGithubActionsVerify(ByWorkflow),
-    SigstoreCertificateVerify {},
+    #[serde(rename = "SigstorePubKeyVerify")]
+    Keys(ByKeys),
+    #[serde(rename = "SigstoreKeylessVerify")]
+    Identities(ByIdentities),
+    #[serde(rename = "SigstoreKeylessPrefixVerify")]
+    Prefixes(ByPrefixes),
+    #[serde(rename = "SigstoreGithubActionsVerify")]
+    Workflow(ByWorkflow),
+    #[serde(rename = "SigstoreCertificateVerify")]
+    Certificate {},
 }
 
 #[derive(Deserialize)]
@@ -163,15 +170,15 @@ impl From<ByWorkflow> for Verification {
 fn read(operation: Operation, payload: &[u8]) -> Result<Verification, String> {
     match operation {
         Operation::VerifyV1 => Ok(match parse(payload)? {
-            VerifyV1::SigstorePubKeyVerify(by) => by.into(),
-            VerifyV1::SigstoreKeylessVerify(by) => by.into(),
+            VerifyV1::Keys(by) => by.into(),
+            VerifyV1::Identities(by) => by.into(),
         }),
         Operation::VerifyV2 => Ok(match parse(payload)? {
-            VerifyV2::SigstorePubKeyVerify(by) => by.into(),
-            VerifyV2::SigstoreKeylessVerify(by) => by.into(),
-            VerifyV2::SigstoreKeylessPrefixVerify(by) => by.into(),
-            VerifyV2::SigstoreGithubActionsVerify(by) => by.into(),
-            VerifyV2::SigstoreCertificateVerify {} => {
+            VerifyV2::Keys(by) => by.into(),
+            VerifyV2::Identities(by) => by.into(),
+            VerifyV2::Prefixes(by) => by.into(),
+            VerifyV2::Workflow(by) => by.into(),
+            VerifyV2::Certificate {} => {
                 return Err(
                     "this host does not verify signatures of an image with a given certificate".to_owned(),
                 );
