@@ -46,8 +46,10 @@ impl Operation {
 /// A verification in the first version: a map with one key, which is its kind.
 #[derive(Deserialize)]
 enum VerifyV1 {
-    SigstorePubKeyVerify(ByKeys),
-    SigstoreKeylessVerify(ByIdentities),
+    #[serde(rename = "SigstorePubKeyVerify")]
+    Keys(ByKeys),
+    #[serde(rename = "SigstoreKeylessVerify")]
+    Identities(ByIdentities),
 }
 
 /// A verification in the second version.
@@ -168,8 +170,8 @@ impl From<ByWorkflow> for Verification {
 fn read(operation: Operation, payload: &[u8]) -> Result<Verification, String> {
     match operation {
         Operation::VerifyV1 => Ok(match parse(payload)? {
-            VerifyV1::SigstorePubKeyVerify(by) => by.into(),
-            VerifyV1::SigstoreKeylessVerify(by) => by.into(),
+            VerifyV1::Keys(by) => by.into(),
+            VerifyV1::Identities(by) => by.into(),
         }),
         Operation::VerifyV2 => Ok(match parse(payload)? {
             VerifyV2::Keys(by) => by.into(),
