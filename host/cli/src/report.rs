@@ -319,8 +319,8 @@ fn stage(row: &TraceRow) -> Value {
         StageResult::Denied(denial) => {
             let mut said = json!({"code": denial.code(), "reason": denial.reason, "message": denial.message});
             let causes = causes(&row.result);
-            if !causes.is_empty() {
-                said["causes"] = json!(causes);
+            if let (false, Some(said)) = (causes.is_empty(), said.as_object_mut()) {
+                said.insert("causes".to_owned(), json!(causes));
             }
             said
         }

@@ -12,7 +12,7 @@ use admittance::{
         Grants, HttpAnswers, HttpGrant, HttpOrigin, InvalidClusterKind, InvalidHttpOrigin, InvalidImageGrant,
         Labels, NamespaceLookupError, NamespaceSource, async_trait,
     },
-    definitions::{self, ChainDefinition, HookDefinition},
+    definitions::{self, ChainDefinition},
     sandbox::Meter,
 };
 use admittance_cluster::Manifests;

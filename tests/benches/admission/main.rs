@@ -26,9 +26,9 @@ mod webhook;
 use std::time::Duration;
 
 use admittance::{
-    Host,
+    Host, ModuleReference,
     admission::{GroupVersionKind, MatchConditions, Object, Operation, Outcome, Request, Rule, StageResult},
-    definitions::{self, HookDefinition, ModuleReference},
+    definitions::{self, HookDefinition},
 };
 use admittance_tests::{Artifacts, repository};
 

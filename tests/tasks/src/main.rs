@@ -27,7 +27,7 @@ use std::{
 
 use clap::{Parser, Subcommand};
 use command::{Error, cargo, say};
-use plugins::Guests;
+use plugins::Selection;
 
 /// Tasks of the repository.
 #[derive(Debug, Parser)]
@@ -116,20 +116,24 @@ fn main() -> ExitCode {
 
 fn run(task: Task) -> Result<(), Error> {
     match task {
-        Task::Plugins { guests } => plugins::build(if guests { Guests::With } else { Guests::Without }),
+        Task::Plugins { guests } => plugins::build(if guests {
+            Selection::All
+        } else {
+            Selection::Plugins
+        }),
         Task::Demo { rest } => {
-            plugins::build(Guests::Without)?;
+            plugins::build(Selection::Demo)?;
             build_programs()?;
             command::become_built("debug", "admittance-demo", &rest)
         }
         Task::Test { rest } => {
-            plugins::build(Guests::With)?;
+            plugins::build(Selection::All)?;
             build_programs()?;
             plugins::test()?;
             suite::run(rest, servers_of_tests())
         }
         Task::Load(arguments) => {
-            plugins::build(Guests::With)?;
+            plugins::build(Selection::All)?;
             build_programs()?;
             load::run(&arguments, &servers_of_tests().collect::<Vec<_>>())
         }
@@ -143,7 +147,7 @@ fn run(task: Task) -> Result<(), Error> {
         Task::Release => supply::release(),
         Task::Cluster { rest } => {
             cluster::install()?;
-            plugins::build(Guests::With)?;
+            plugins::build(Selection::All)?;
             let profile = if rest == ["figures"] {
                 build_optimised()?;
                 "release"
@@ -161,17 +165,17 @@ fn run(task: Task) -> Result<(), Error> {
             )
         }
         Task::Soak { rest } => {
-            plugins::build(Guests::With)?;
+            plugins::build(Selection::All)?;
             build_optimised()?;
             command::become_built("release", "admittance-soak", &rest)
         }
         Task::Hostile { rest } => {
-            plugins::build(Guests::With)?;
+            plugins::build(Selection::All)?;
             build_optimised()?;
             command::become_built("release", "admittance-hostile", &rest)
         }
         Task::Bench(arguments) => {
-            plugins::build(Guests::With)?;
+            plugins::build(Selection::All)?;
             build_optimised()?;
             bench::measure(&arguments)
         }

@@ -13,19 +13,27 @@ use crate::{
     target::{self, OF_POLICIES, TARGET},
 };
 
-/// Whether the guests of the tests are compiled too.
+/// What is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Guests {
-    With,
-    Without,
+pub(crate) enum Selection {
+    /// The plugins of the demo.
+    Demo,
+    /// All stock plugins.
+    Plugins,
+    /// All stock plugins, and the guests and policies of the tests.
+    All,
 }
 
-/// Compiles every package under `plugins/`, and optionally those under `tests/guests/`, in one call of Cargo; with the
-/// guests, also the policies of `tests/policies`, in another call. Copies the plugins to `target/plugins/`, where the
-/// examples' chains expect them.
-pub(crate) fn build(guests: Guests) -> Result<(), Error> {
+/// The plugins that the chains in `docs/examples/demo` name. The others take longer to compile.
+const DEMO: [&str; 2] = ["image-policy", "sidecar-injector"];
+
+/// Compiles packages under `plugins/`, and with [`Selection::All`] those under `tests/guests/`, in one call of Cargo, and
+/// the policies of `tests/policies` in another. Copies the plugins to `target/plugins/`, where the examples' chains
+/// expect them.
+pub(crate) fn build(selection: Selection) -> Result<(), Error> {
     target::install(TARGET)?;
-    let plugins = packages(&root().join("plugins"))?;
+    let mut plugins = packages(&root().join("plugins"))?;
+    plugins.retain(|plugin| selection != Selection::Demo || DEMO.contains(&plugin.name.as_str()));
     let mut arguments = ["build", "--profile", "plugin", "--target", TARGET, "--config"]
         .map(str::to_owned)
         .to_vec();
@@ -33,17 +41,17 @@ pub(crate) fn build(guests: Guests) -> Result<(), Error> {
     for Package { name, .. } in &plugins {
         arguments.extend(["--package".to_owned(), name.clone()]);
     }
-    if guests == Guests::With {
+    if selection == Selection::All {
         for Package { name, .. } in packages(&root().join("tests/guests"))? {
             arguments.extend(["--package".to_owned(), name]);
         }
     }
-    say(match guests {
-        Guests::With => "Compiling the plugins and the guests of the tests to WebAssembly",
-        Guests::Without => "Compiling the plugins to WebAssembly",
+    say(match selection {
+        Selection::All => "Compiling the plugins and the guests of the tests to WebAssembly",
+        Selection::Demo | Selection::Plugins => "Compiling the plugins to WebAssembly",
     });
     cargo(arguments)?;
-    if guests == Guests::With {
+    if selection == Selection::All {
         build_policies()?;
     }
 

@@ -68,7 +68,7 @@ pub(super) fn find(path: &Path) -> Result<Vec<PathBuf>, String> {
             .to_string_lossy()
             .into_owned();
         let is_link = entry.is_symlink();
-        if !name.starts_with('.') && !(is_link && entry.is_dir()) {
+        if !(name.starts_with('.') || is_link && entry.is_dir()) {
             suites.extend(find(&entry)?);
         }
     }
