@@ -373,11 +373,6 @@ mod tests {
             ("%v", r#"["a", "b", 1]"#, "a%!(EXTRA string=b, int=1)"),
             ("%", "[]", "%!(NOVERB)"),
             ("100", "[]", "100"),
-            (
-                "%v",
-                "[123456789012345678901234567890]",
-                "123456789012345678901234567890",
-            ),
         ] {
             let arguments = value(arguments);
             let arguments: Vec<Value> = arguments.as_array().expect("a list").iter().cloned().collect();

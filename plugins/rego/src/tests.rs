@@ -157,7 +157,7 @@ fn mistakes_have_their_place_and_line() {
         (
             "package t\nviolation[{\"msg\": \"a\"}] {\n  input.x ==\n}\n",
             "/rego",
-            "line 4: ",
+            "line 2: ",
         ),
         (
             "package t\nviolation[{\"msg\": \"a\"}] {\n  reverse_all(input.x)\n}\n",
