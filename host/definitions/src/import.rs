@@ -90,7 +90,8 @@ pub fn import(files: &[DefinitionFile], target: &Path) -> Result<Import, Mistake
             .filter(|entry| entry.is_part_of(chain))
             .collect();
         let stays = |entry: &&mut Entry<'_>| {
-            entry.result == ImportResult::Invalid || entry.definition.form == Form::Native
+            entry.result == ImportResult::Invalid
+                || matches!(entry.definition.form, Form::Native | Form::Gatekeeper(_))
         };
         if parts.iter().any(stays) {
             continue;
@@ -100,14 +101,21 @@ pub fn import(files: &[DefinitionFile], target: &Path) -> Result<Import, Mistake
             entry.result = outcome.result;
             entry.chain = Some(outcome.name.clone());
             entry.notes.clone_from(&outcome.notes);
-            let file = entry.definition.file;
-            if outcome.result == ImportResult::Kept
-                && let Some((file, documents)) = files.get(file).zip(documents.get(file))
-            {
-                text.push_str(&kept(&entry.definition, file, documents));
+            if outcome.result == ImportResult::Kept {
+                text.push_str(&entry.text(files, &documents));
             }
         }
         text.push_str(&outcome.text);
+    }
+    // What a template does depends on its constraints, and on the kinds that are synced for all templates.
+    for entry in &mut entries {
+        if matches!(entry.definition.form, Form::Gatekeeper(_)) && entry.result != ImportResult::Invalid {
+            entry.result = ImportResult::Kept;
+            entry
+                .notes
+                .push("documents of Gatekeeper have no native form".to_owned());
+            text.push_str(&entry.text(files, &documents));
+        }
     }
     Ok(Import {
         definitions: entries.into_iter().map(Entry::imported).collect(),
@@ -187,6 +195,14 @@ impl<'a> Entry<'a> {
             chain: None,
             notes,
         }
+    }
+
+    /// The text of the definition.
+    fn text(&self, files: &[DefinitionFile], documents: &[Vec<Document>]) -> String {
+        let index = self.definition.file;
+        let file = files.get(index).zip(documents.get(index));
+        file.map(|(file, documents)| kept(&self.definition, file, documents))
+            .unwrap_or_default()
     }
 
     /// Whether it is the chain's document, or that of one of its stages.

@@ -17,7 +17,7 @@ const OF_KUBERNETES: &[&str] = &[
     "admissionregistration.k8s.io/v1beta1",
 ];
 
-const KINDS: [Kind; 10] = [
+const KINDS: [Kind; 12] = [
     (
         OF_KUBERNETES,
         "mutatingwebhookconfigurations",
@@ -57,6 +57,16 @@ const KINDS: [Kind; 10] = [
         &["policies.kubewarden.io/v1"],
         "admissionpolicies",
         "AdmissionPolicy",
+    ),
+    (
+        &["policies.kubewarden.io/v1"],
+        "clusteradmissionpolicygroups",
+        "ClusterAdmissionPolicyGroup",
+    ),
+    (
+        &["policies.kubewarden.io/v1"],
+        "admissionpolicygroups",
+        "AdmissionPolicyGroup",
     ),
     (&["apps.kruise.io/v1alpha1"], "sidecarsets", "SidecarSet"),
     (

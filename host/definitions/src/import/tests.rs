@@ -335,3 +335,41 @@ fn items_of_a_list() {
     assert_eq!(kept.definitions[0].result, ImportResult::Kept);
     assert_eq!(chains(&kept.text)[0].name, "images");
 }
+
+#[test]
+fn documents_of_gatekeeper_stay_together() {
+    let documents = [
+        "apiVersion: templates.gatekeeper.sh/v1
+kind: ConstraintTemplate
+metadata: { name: owners }
+spec:
+  crd: { spec: { names: { kind: Owners } } }
+  targets:
+    - target: admission.k8s.gatekeeper.sh
+      code:
+        - engine: K8sNativeValidation
+          source: { validations: [ { expression: 'has(object.metadata.labels)', message: no labels } ] }
+",
+        "apiVersion: constraints.gatekeeper.sh/v1beta1
+kind: Owners
+metadata: { name: pods }
+spec: { match: { kinds: [ { apiGroups: [''], kinds: [Pod] } ] } }
+",
+        "apiVersion: syncset.gatekeeper.sh/v1alpha1
+kind: SyncSet
+metadata: { name: nodes }
+spec: { gvks: [ { group: '', version: v1, kind: Node } ] }
+",
+    ];
+    let import = of(&documents.join("---\n"));
+    let results: Vec<_> = import.definitions.iter().map(|one| one.result).collect();
+    assert_eq!(results, [ImportResult::Kept; 3]);
+    let stages = |text: &str| {
+        chains(text)
+            .iter()
+            .map(|chain| chain.stages.len())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(stages(&import.text), [1]);
+    assert_eq!(import.text.matches("kind: SyncSet").count(), 1);
+}
