@@ -74,7 +74,7 @@ enum Task {
     },
     /// Write the bill of materials of the program (CycloneDX) to target/sbom.
     Sbom,
-    /// Compile a release of the program that contains the list of its dependencies.
+    /// Compile a release of the program that contains the list of its dependencies, with the stock plugins beside it.
     Release,
     /// Start a real Kubernetes API server, and test the webhook server and the gateway with it and kubectl.
     ///
@@ -144,7 +144,10 @@ fn run(task: Task) -> Result<(), Error> {
         Task::Fuzz(arguments) => fuzz::run_targets(&arguments),
         Task::Audit { rest } => supply::audit(&rest),
         Task::Sbom => supply::sbom().map(drop),
-        Task::Release => supply::release(),
+        Task::Release => {
+            plugins::release()?;
+            supply::release()
+        }
         Task::Cluster { rest } => {
             cluster::install()?;
             plugins::build(Selection::All)?;

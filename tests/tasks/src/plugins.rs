@@ -55,14 +55,25 @@ pub(crate) fn build(selection: Selection) -> Result<(), Error> {
         build_policies()?;
     }
 
-    let from = target_directory().join(TARGET).join("plugin");
     // Not under CARGO_TARGET_DIR: the examples' chains refer to this folder.
-    let to = root().join("target/plugins");
-    fs::create_dir_all(&to).map_err(|source| Error::File {
-        path: to.clone(),
+    copy_all(&plugins, &root().join("target/plugins"))
+}
+
+/// Compiles the stock plugins, and copies them to the folder `plugins` beside the released program, which looks for them
+/// there.
+pub(crate) fn release() -> Result<(), Error> {
+    build(Selection::Plugins)?;
+    let plugins = packages(&root().join("plugins"))?;
+    copy_all(&plugins, &target_directory().join("release/plugins"))
+}
+
+fn copy_all(plugins: &[Package], to: &Path) -> Result<(), Error> {
+    let from = target_directory().join(TARGET).join("plugin");
+    fs::create_dir_all(to).map_err(|source| Error::File {
+        path: to.to_owned(),
         source,
     })?;
-    for plugin in &plugins {
+    for plugin in plugins {
         let file = plugin.artifact();
         copy(&from.join(&file), &to.join(&file))?;
     }
