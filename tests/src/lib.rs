@@ -30,7 +30,7 @@ pub use load::{Load, Told};
 pub use log::LogLine;
 pub use metrics::Metrics;
 pub use module_server::{Identity, ModuleServer};
-pub use program::{Admittance, Finished, Mark, POLL, resident_memory};
+pub use program::{Admittance, Finished, Mark, POLL, finish, resident_memory};
 pub use scheduler::{Asked, Kept, Kind, MesosCluster, Scheduler, SchedulerTls, Verb, Write};
 pub use serve::Serve;
 pub use swaps::{Swapped, Swaps};

@@ -394,7 +394,12 @@ pub fn resident_memory(process: u32) -> Result<u64, Error> {
     Ok(kilobytes * 1024)
 }
 
-pub(crate) async fn finish(mut command: Command) -> Result<Finished, Error> {
+/// Runs a program to its end, without standard input.
+///
+/// # Errors
+///
+/// When it does not start, or does not exit.
+pub async fn finish(mut command: Command) -> Result<Finished, Error> {
     command.stdin(Stdio::null()).kill_on_drop(true);
     let output = match tokio::time::timeout(NEVER, command.output()).await {
         Ok(output) => output.map_err(Error::io("running admittance"))?,

@@ -5,7 +5,7 @@ mod commands;
 mod examples;
 mod fields;
 mod lists;
-mod page;
+pub(crate) mod page;
 
 use std::path::Path;
 

@@ -5,16 +5,7 @@ use std::{fs, path::Path};
 use admittance_tests::{Admittance, Finished, repository};
 use serde_json::{Value, json};
 
-use crate::scene::store;
-
-/// The blocks of YAML on the page, in order.
-fn of_page() -> Vec<String> {
-    let text = fs::read_to_string(repository().join("docs/gatekeeper.md")).unwrap();
-    let blocks = text.split("```yaml\n").skip(1);
-    blocks
-        .map(|block| block.split("```").next().unwrap().to_owned())
-        .collect()
-}
+use crate::{documents::page::Page, scene::store};
 
 /// Runs the program in this directory.
 async fn admittance(directory: &Path, arguments: &[&str]) -> Finished {
@@ -76,7 +67,7 @@ tests:
 async fn a_constraint_denies_and_mistakes_have_their_place() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
-    let page = of_page();
+    let page = Page::read("docs/gatekeeper.md").yaml();
     fs::create_dir(at.join("policies")).unwrap();
     fs::write(at.join("policies/labels.yaml"), &page[0]).unwrap();
     for (labels, namespace, code, expected) in [
@@ -139,7 +130,7 @@ async fn a_constraint_denies_and_mistakes_have_their_place() {
 async fn a_stage_in_rego_is_for_any_control_plane() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
-    let page = of_page();
+    let page = Page::read("docs/gatekeeper.md").yaml();
     let chain = page
         .iter()
         .find(|text| text.contains("rego:\n        text:"))

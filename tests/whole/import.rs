@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use admittance_tests::{Admittance, Artifacts, Finished};
+use admittance_tests::{Admittance, Artifacts, Finished, finish};
 use bytes::Bytes;
 use http::Response;
 use http_body_util::Full;
@@ -20,12 +20,7 @@ async fn admittance(directory: &TempDir, arguments: &[&str]) -> Finished {
     program.args(arguments).current_dir(directory.path());
     program.env("ADMITTANCE_PLUGINS", stock(directory));
     program.env("ADMITTANCE_STORE", store());
-    let output = program.output().await.unwrap();
-    Finished {
-        code: output.status.code(),
-        stdout: String::from_utf8(output.stdout).unwrap(),
-        stderr: String::from_utf8(output.stderr).unwrap(),
-    }
+    finish(program).await.unwrap()
 }
 
 /// A directory with the sidecar injector.

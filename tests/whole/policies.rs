@@ -7,15 +7,7 @@ use admittance::{HookStatus, Host};
 use admittance_tests::{Admittance, Finished};
 use serde_json::{Value, json};
 
-/// The blocks of YAML on a page, in order.
-fn examples(page: &str) -> Vec<String> {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(page);
-    let text = fs::read_to_string(page).unwrap();
-    let blocks = text.split("```yaml\n").skip(1);
-    blocks
-        .map(|block| block.split("```").next().unwrap().to_owned())
-        .collect()
-}
+use crate::documents::page::Page;
 
 fn deployment(replicas: u32, labels: &Value) -> Value {
     json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": replicas},
@@ -35,7 +27,7 @@ async fn admittance(directory: &Path, arguments: &[&str]) -> Finished {
 async fn policies_of_kubernetes_run_as_they_are() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
-    let pages = examples("kubernetes-policies.md");
+    let pages = Page::read("docs/kubernetes-policies.md").yaml();
     fs::create_dir(at.join("chains")).unwrap();
     fs::write(at.join("chains/replicas.yaml"), &pages[0]).unwrap();
     fs::write(at.join("chains/sidecar.yaml"), &pages[1]).unwrap();
@@ -123,7 +115,7 @@ async fn policies_of_kubernetes_run_as_they_are() {
 async fn a_stage_needs_no_module() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
-    let page = examples("definitions.md");
+    let page = Page::read("docs/definitions.md").yaml();
     let chain = page.iter().find(|text| text.contains("cel:")).unwrap();
     fs::write(at.join("chain.yaml"), chain).unwrap();
     let host = Host::builder()

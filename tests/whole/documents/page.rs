@@ -9,7 +9,7 @@ use std::{
 use admittance_tests::repository;
 
 /// One Markdown file.
-pub(super) struct Page {
+pub(crate) struct Page {
     /// Relative to the root of the repository.
     pub(super) path: PathBuf,
     pub(super) text: String,
@@ -32,7 +32,7 @@ impl fmt::Display for Block {
 }
 
 impl Page {
-    pub(super) fn read(path: &str) -> Self {
+    pub(crate) fn read(path: &str) -> Self {
         let text = std::fs::read_to_string(repository().join(path)).unwrap();
         Self {
             path: path.into(),
@@ -81,6 +81,12 @@ impl Page {
             });
         }
         blocks
+    }
+
+    /// The texts of the blocks of YAML.
+    pub(crate) fn yaml(&self) -> Vec<String> {
+        let blocks = self.blocks().into_iter().filter(|block| block.info == "yaml");
+        blocks.map(|block| block.text).collect()
     }
 
     /// The lines outside of blocks, with their numbers.
