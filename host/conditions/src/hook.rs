@@ -9,7 +9,7 @@ use admittance_admission::{
 use serde_json::Value as Json;
 
 use self::findings::{Findings, Objection};
-pub use self::params::{Params, ParamsMissing, Which};
+pub use self::params::{Params, ParamsMissing, ParamsSelector};
 use crate::{
     ConditionFailure, Policy, PolicyExpression, TOTAL_COST, Validation, apply,
     error::because,

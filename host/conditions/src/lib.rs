@@ -48,7 +48,7 @@ mod tests;
 
 pub use error::{ConditionError, ConditionFailure, FailedCondition};
 pub use group::GroupExpression;
-pub use hook::{Action, Binding, ConstraintBinding, Params, ParamsMissing, PolicyHook, Which};
+pub use hook::{Action, Binding, ConstraintBinding, Params, ParamsMissing, ParamsSelector, PolicyHook};
 pub use policy::{DenialReason, Policy, PolicyCompiler, PolicyExpression, Role, Validation};
 
 /// The cost limit of all conditions of a stage together: kube-apiserver's limit for a webhook.

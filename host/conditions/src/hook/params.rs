@@ -13,14 +13,14 @@ pub struct Params {
     /// Their namespace; none for that of the request, or if the kind has none.
     pub namespace: Option<String>,
     /// Which objects they are.
-    pub which: Which,
+    pub which: ParamsSelector,
     /// What is done if there are none.
     pub missing: ParamsMissing,
 }
 
 /// Which objects are parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Which {
+pub enum ParamsSelector {
     /// The one of this name.
     Name(String),
     /// Those with these labels.
@@ -66,7 +66,7 @@ impl Params {
             // Perhaps the kind has no namespaces.
             first => match self.find_in(cluster, None, deadline).await {
                 Err(ClusterError::Refused(_)) => first,
-                second if matches!(self.which, Which::Name(_)) => second,
+                second if matches!(self.which, ParamsSelector::Name(_)) => second,
                 // A list without a namespace has the objects of all namespaces.
                 second => second.map(|found| found.into_iter().filter(|text| !has_namespace(text)).collect()),
             },
@@ -80,11 +80,11 @@ impl Params {
         deadline: Deadline,
     ) -> Result<Vec<String>, ClusterError> {
         match &self.which {
-            Which::Name(name) => {
+            ParamsSelector::Name(name) => {
                 let found = cluster.get(&self.kind, namespace, name, deadline).await?;
                 Ok(found.into_iter().collect())
             }
-            Which::Labels(selector) => {
+            ParamsSelector::Labels(selector) => {
                 let mut query = ClusterQuery::default();
                 query.namespace = namespace.map(str::to_owned);
                 query.label_selector = selector.to_string();

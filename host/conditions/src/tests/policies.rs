@@ -111,7 +111,7 @@ fn bound(actions: &[Action]) -> Binding {
     }
 }
 
-fn with_params(which: Which, missing: ParamsMissing) -> Binding {
+fn with_params(which: ParamsSelector, missing: ParamsMissing) -> Binding {
     Binding {
         params: Some(Params {
             kind: ClusterKind::new("v1", "ConfigMap"),
@@ -156,8 +156,8 @@ async fn validations() {
         failure_policy: FailurePolicy::Ignore,
         ..deny()
     };
-    let few = || with_params(Which::Name("few".to_owned()), ParamsMissing::Deny);
-    let none = |missing| with_params(Which::Name("none".to_owned()), missing);
+    let few = || with_params(ParamsSelector::Name("few".to_owned()), ParamsMissing::Deny);
+    let none = |missing| with_params(ParamsSelector::Name("none".to_owned()), missing);
     let labelled = LabelSelector::new(vec![Requirement::equals("limits", "yes").unwrap()]);
     let limit = [
         "most = int(params.data.most)",
@@ -192,8 +192,8 @@ async fn validations() {
         (&["note string(object.spec.replicas)"], deny(), "allow; replicas=3".into()),
         // Parameters.
         (&limit, few(), format!("{DENIED}at most 2")),
-        (&limit, with_params(Which::Name("many".to_owned()), ParamsMissing::Deny), "allow".into()),
-        (&limit, with_params(Which::Labels(labelled), ParamsMissing::Deny), format!("{DENIED}at most 2")),
+        (&limit, with_params(ParamsSelector::Name("many".to_owned()), ParamsMissing::Deny), "allow".into()),
+        (&limit, with_params(ParamsSelector::Labels(labelled), ParamsMissing::Deny), format!("{DENIED}at most 2")),
         (&limit, none(ParamsMissing::Allow), "allow".into()),
         (&limit, none(ParamsMissing::Deny), "422 Invalid: pods \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction".into()),
         (&["validate params == null"], deny(), "allow".into()),
@@ -249,7 +249,7 @@ async fn requests_whose_namespace_or_parameters_cannot_be_found() {
         (
             "Pod",
             None,
-            with_params(Which::Labels(labelled), ParamsMissing::Allow),
+            with_params(ParamsSelector::Labels(labelled), ParamsMissing::Allow),
             refused(
                 "failed to configure binding: refused: cannot use namespaced paramRef in policy binding that matches \
                  cluster-scoped resources",

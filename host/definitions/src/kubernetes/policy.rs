@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use admittance_admission::{
     ClusterKind, FailurePolicy, LabelSelector, MatchPolicy, Phase, Reinvocation, Rule, StageSpec,
 };
-use admittance_conditions::{Action, Binding, Params, ParamsMissing, Policy, Which};
+use admittance_conditions::{Action, Binding, Params, ParamsMissing, ParamsSelector, Policy};
 
 use super::{read_kind, read_name, rules};
 use crate::{
@@ -52,7 +52,7 @@ pub(crate) struct BindingDocument {
 #[derive(Clone, Debug)]
 struct ParamRef {
     namespace: Option<String>,
-    which: Which,
+    which: ParamsSelector,
     missing: ParamsMissing,
 }
 
@@ -209,8 +209,8 @@ fn read_param_ref(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ParamRef> 
     Some(ParamRef {
         namespace,
         which: match name {
-            Some(name) => Which::Name(name),
-            None => Which::Labels(selector),
+            Some(name) => ParamsSelector::Name(name),
+            None => ParamsSelector::Labels(selector),
         },
         missing: missing?,
     })
