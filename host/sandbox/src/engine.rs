@@ -45,7 +45,7 @@ pub(crate) mod per_call {
 }
 
 /// How much of a slot stays in memory for the next call, in bytes: of its memories, and of its tables.
-const RESIDENT: (usize, usize) = (256 << 10, 64 << 10);
+const RESIDENT: (usize, usize) = (512 << 10, 64 << 10);
 
 /// The number of plugins that are prepared concurrently. They have their own slots, so that loading and
 /// requests never wait for each other.

@@ -6,6 +6,7 @@
 //! prepared or called.
 
 mod capabilities;
+mod certificates;
 mod exchange;
 mod images;
 mod inspect;

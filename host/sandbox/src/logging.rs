@@ -1,6 +1,6 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use admittance_admission::HttpError;
+use admittance_admission::{HttpError, LogLevel, LogLine};
 use tracing::Level;
 
 use crate::LogLimits;
@@ -64,6 +64,29 @@ fn enabled(level: Level) -> bool {
     }
 }
 
+/// Whether a line of this level is for the decision log, which has what an operator may want to know, whatever the level
+/// of the program's own log is.
+fn is_kept(level: Level) -> bool {
+    level <= Level::INFO || enabled(level)
+}
+
+/// Adds a line to the stage's row of the decision.
+fn keep(level: Level, context: &str, message: impl Into<String>) {
+    let level = match level {
+        Level::ERROR => LogLevel::Error,
+        Level::WARN => LogLevel::Warn,
+        Level::INFO => LogLevel::Info,
+        Level::DEBUG => LogLevel::Debug,
+        Level::TRACE => LogLevel::Trace,
+    };
+    let line = LogLine {
+        level,
+        context: context.to_owned(),
+        message: message.into(),
+    };
+    line.keep();
+}
+
 impl CallLog {
     pub(crate) fn new(plugin: Arc<str>, uid: String, limits: LogLimits) -> Self {
         Self(Arc::new(Mutex::new(Lines {
@@ -85,16 +108,13 @@ impl CallLog {
 
     /// Logs one line of `wasi:logging`.
     pub(crate) fn line(&self, level: Level, context: &str, message: &str) {
-        if enabled(level) {
+        if is_kept(level) {
             self.lines().emit(level, context, message);
         }
     }
 
     /// Logs a request that the host sent for the plugin, without its query and with the status of the answer.
     pub(crate) fn sent(&self, request: &str, status: Result<u16, &HttpError>) {
-        if !enabled(Level::INFO) {
-            return;
-        }
         let mut lines = self.lines();
         if lines.requests_left == 0 {
             lines.dropped += 1;
@@ -106,8 +126,12 @@ impl CallLog {
             .get(..request.floor_char_boundary(LINE))
             .unwrap_or_default();
         match status {
-            Ok(status) => tracing::info!(target: TARGET, plugin, uid, request, status, "a request was sent"),
+            Ok(status) => {
+                keep(Level::INFO, "http", format!("{request}: {status}"));
+                tracing::info!(target: TARGET, plugin, uid, request, status, "a request was sent");
+            }
             Err(error) => {
+                keep(Level::INFO, "http", format!("{request}: {error}"));
                 tracing::info!(target: TARGET, plugin, uid, request, %error, "a request was not answered");
             }
         }
@@ -134,6 +158,11 @@ impl CallLog {
             plugin, uid, dropped, ..
         } = &*lines;
         if *dropped > 0 {
+            keep(
+                Level::WARN,
+                "",
+                format!("{dropped} more lines exceeded the log limit of a call"),
+            );
             tracing::warn!(
                 target: TARGET,
                 plugin = &**plugin, uid = uid.as_str(), dropped,
@@ -154,6 +183,7 @@ impl Lines {
         }
         self.left.lines -= 1;
         self.left.bytes -= size;
+        keep(level, context, message);
         event!(
             level,
             plugin = &*self.plugin,
@@ -192,7 +222,7 @@ impl Lines {
             Stream::Out => (Level::INFO, "stdout"),
             Stream::Err => (Level::WARN, "stderr"),
         };
-        if enabled(level) {
+        if is_kept(level) {
             let line = String::from_utf8_lossy(line);
             let line = line.trim_end();
             if !line.is_empty() {

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use wasmtime::Store;
 
 use crate::{
-    Configured, Description, Limits,
+    Configured, Description, Error, Limits, PluginConfig,
     contract::{self, bindings::admittance::plugin::types},
     engine::Inner,
     error::{SettingsMistake, join},
@@ -23,10 +23,15 @@ const OWN_ERROR: usize = 2000;
 /// Each call gets its own instance, which is discarded afterwards.
 pub struct Plugin {
     pub(crate) sandbox: Arc<Inner>,
-    pub(crate) guest: Guest,
+    pub(crate) base: Arc<Base>,
     pub(crate) name: Arc<str>,
     pub(crate) limits: Limits,
     pub(crate) grants: Arc<Grants>,
+}
+
+/// What plugins of one module with the same settings share: code and memory of several hundred kilobytes.
+pub(crate) struct Base {
+    pub(crate) guest: Guest,
     pub(crate) description: Description,
     pub(crate) configured: Configured,
 }
@@ -46,12 +51,32 @@ pub(crate) enum Guest {
 impl Plugin {
     /// The plugin's description of itself.
     pub fn description(&self) -> &Description {
-        &self.description
+        &self.base.description
     }
 
     /// How it is configured.
     pub fn configured(&self) -> &Configured {
-        &self.configured
+        &self.base.configured
+    }
+
+    /// This plugin, with another name, limits and grants.
+    ///
+    /// # Errors
+    ///
+    /// When the memory limit is above the sandbox's.
+    pub fn with(&self, config: &PluginConfig) -> Result<Self, Error> {
+        self.sandbox.check_limits(config)?;
+        Ok(Self::new(&self.sandbox, Arc::clone(&self.base), config))
+    }
+
+    pub(crate) fn new(sandbox: &Arc<Inner>, base: Arc<Base>, config: &PluginConfig) -> Self {
+        Self {
+            sandbox: Arc::clone(sandbox),
+            base,
+            name: config.name.as_str().into(),
+            limits: config.limits.clone(),
+            grants: Arc::new(config.grants.clone()),
+        }
     }
 
     async fn call(
@@ -60,7 +85,7 @@ impl Plugin {
         request: &Request,
         deadline: Deadline,
     ) -> Result<Response, Failure> {
-        let answer = match &self.guest {
+        let answer = match &self.base.guest {
             Guest::Component { linked, settings } => {
                 component(linked, settings.as_deref(), store, request).await
             }
@@ -162,7 +187,7 @@ impl Hook for Plugin {
                 deadline,
                 processor_time: None,
                 preparing: matches!(
-                    &self.guest,
+                    &self.base.guest,
                     Guest::Component {
                         settings: Some(_),
                         ..
@@ -219,9 +244,9 @@ impl std::fmt::Debug for Plugin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Plugin")
             .field("name", &self.name)
-            .field("plugin", &self.description.name)
-            .field("version", &self.description.version)
-            .field("configured", &self.configured)
+            .field("plugin", &self.base.description.name)
+            .field("version", &self.base.description.version)
+            .field("configured", &self.base.configured)
             .finish_non_exhaustive()
     }
 }

@@ -8,7 +8,7 @@ use wasmtime::{
 };
 use wasmtime_wizer::{ComponentContext, ComponentInstanceState, Wizer};
 
-use crate::{engine::chain, store::CallState};
+use crate::{engine::chain, merge::merge, store::CallState};
 
 /// The instance through which wizer reads memories and globals.
 const ACCESS: &str = "wasmtime:wizer/access";
@@ -90,7 +90,7 @@ impl<'a> Instrumented<'a> {
             };
             let snapshot = self.wizer.snapshot_component(context, &mut reader).await;
             match (snapshot, reader.error) {
-                (Ok(snapshot), None) => snapshots.push(snapshot),
+                (Ok(snapshot), None) => snapshots.push(merge(&snapshot).unwrap_or(snapshot)),
                 (Ok(_), Some(error)) | (Err(error), _) => return Err(chain(&error)),
             }
         }

@@ -1,6 +1,6 @@
 //! What a policy may ask the host for, within the grants of its stage.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::SystemTime};
 
 use admittance_admission::HttpOrigin;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -11,6 +11,7 @@ use url::Url;
 use wasmtime::Caller;
 
 use super::{
+    certificates,
     exchange::{take, take_text},
     images,
 };
@@ -79,6 +80,10 @@ async fn answer(
         (BINDING, "net", "v1/dns_lookup_host") => match parse::<String>(payload) {
             Ok(host) => look_up(state, &host).await,
             Err(error) => Ok(Err(error)),
+        },
+        (BINDING, "crypto", "v1/is_certificate_trusted") => match state.preparing {
+            true => Ok(Err(PREPARING.to_owned())),
+            false => Ok(certificates::is_trusted(payload, SystemTime::now())),
         },
         _ => Err(denied(format!(
             "the policy called `{binding}/{namespace}/{operation}`, which this host does not have, and no stage can \

@@ -97,9 +97,9 @@ async fn a_plugin_of_the_contract_0_1_0_runs_unchanged() {
         },
         ..config()
     };
-    let plugin = sandbox.load(&prepared, &config).unwrap();
+    let granted = plugin.with(&config).unwrap();
     for (node, is_patched) in [("far", true), ("gone", false)] {
-        let response = plugin.admit(&endpoints(node), deadline()).await.unwrap();
+        let response = granted.admit(&endpoints(node), deadline()).await.unwrap();
         let patch = match &response.verdict {
             Verdict::Allow => false,
             Verdict::Patch(_) => true,
@@ -107,4 +107,6 @@ async fn a_plugin_of_the_contract_0_1_0_runs_unchanged() {
         };
         assert_eq!(patch, is_patched, "{node}: {:?}", response.verdict);
     }
+    let failure = plugin.admit(&endpoints("far"), deadline()).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::CapabilityDenied, "{failure}");
 }

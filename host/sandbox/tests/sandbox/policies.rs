@@ -585,6 +585,10 @@ async fn calls_of_the_host_are_answered_within_the_grants() {
         let payload = format!(r#"{{"type":"SigstorePubKeyVerify","image":{image:?},"pub_keys":["k"]}}"#);
         Policy::asking(["kubewarden", "oci", "v2/verify"], &payload)
     };
+    let certificate = Policy::asking(
+        ["kubewarden", "crypto", "v1/is_certificate_trusted"],
+        r#"{"cert":{"encoding":"Pem","data":[1]},"cert_chain":null,"not_after":null}"#,
+    );
     let unknown = Policy::asking(["kubewarden", "cache", "v1/set"], "{}");
     let look_up =
         |host: &str| Policy::asking(["kubewarden", "net", "v1/dns_lookup_host"], &format!("{host:?}"));
@@ -682,6 +686,11 @@ async fn calls_of_the_host_are_answered_within_the_grants() {
             image("v1/oci_manifest", "ghcr.io/acme/a:1"),
             &config(),
             Err((FailureKind::CapabilityDenied, "add `ghcr.io` to `allow.images`")),
+        ),
+        (
+            certificate,
+            &config(),
+            Err((FailureKind::Error, "a certificate is not valid PEM")),
         ),
         (
             unknown,

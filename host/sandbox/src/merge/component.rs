@@ -1,0 +1,182 @@
+use std::collections::{HashMap, HashSet};
+
+use wasm_encoder::{
+    Alias, CanonicalFunctionSection, ComponentAliasSection, ComponentSectionId, ExportKind, InstanceSection,
+    ModuleArg, RawSection,
+    reencode::{Error, Reencode, ReencodeComponent},
+};
+
+use super::{
+    Item, Kind, PerKind,
+    module::{IMPORTS, Merged},
+    parts::{Kept, Parts},
+};
+
+impl Parts<'_> {
+    pub(super) fn encode(&self, levels: &[Vec<usize>]) -> Option<Vec<u8>> {
+        let mut component = wasm_encoder::Component::new();
+        let mut placed = Placed::new(&self.items);
+        for kept in &self.before {
+            kept.encode(&mut component, &mut placed)?;
+        }
+        let wanted = self.wanted()?;
+        let last = self.canonicals.iter().map(|canonical| canonical.level + 1);
+        for level in 0..last.max().unwrap_or(0).max(levels.len()) {
+            let mut functions = CanonicalFunctionSection::new();
+            for (number, canonical) in self.canonicals.iter().enumerate() {
+                if canonical.level == level {
+                    let function = canonical.function.clone();
+                    placed.parse_component_canonical(&mut functions, function).ok()?;
+                    placed.place(Kind::Function, Item::Canonical(number));
+                }
+            }
+            component.section(&functions);
+            let Some(numbers) = levels.get(level).filter(|numbers| !numbers.is_empty()) else {
+                continue;
+            };
+            let exports = wanted.iter().filter(|(_, item)| match item {
+                Item::Canonical(_) => false,
+                Item::Defined { member, .. } => numbers.contains(member),
+            });
+            let exports: Vec<_> = exports.copied().collect();
+            let merged = Merged::of(&self.members, numbers, &exports)?;
+            placed.instantiate(&mut component, &merged, &exports)?;
+        }
+        for kept in &self.after {
+            kept.encode(&mut component, &mut placed)?;
+        }
+        Some(component.finish())
+    }
+
+    /// What is used outside of the module that defines it, once each.
+    fn wanted(&self) -> Option<Vec<(Kind, Item)>> {
+        let mut wanted = Vec::new();
+        for member in &self.members {
+            let imports = member
+                .imports
+                .iter()
+                .filter(|(_, item, _)| self.level(*item) != Some(member.level));
+            wanted.extend(imports.map(|(kind, item, _)| (*kind, *item)));
+        }
+        let lifts = self.after.iter().filter_map(|kept| match kept {
+            Kept::Lifts(lifts) => Some(lifts),
+            _ => None,
+        });
+        let canonicals = self.canonicals.iter().map(|canonical| &canonical.function);
+        for function in canonicals.chain(lifts.flatten()) {
+            wanted.extend(self.needs(function)?);
+        }
+        let mut known = HashSet::new();
+        wanted.retain(|wanted| known.insert(*wanted));
+        Some(wanted)
+    }
+}
+
+impl Kept<'_> {
+    fn encode(&self, component: &mut wasm_encoder::Component, placed: &mut Placed<'_>) -> Option<()> {
+        match self {
+            Self::Section(raw) => component.section(raw),
+            Self::Aliases(aliases) => component.section(aliases),
+            Self::Lifts(lifts) => {
+                let mut functions = CanonicalFunctionSection::new();
+                for lift in lifts {
+                    placed
+                        .parse_component_canonical(&mut functions, lift.clone())
+                        .ok()?;
+                }
+                component.section(&functions)
+            }
+        };
+        Some(())
+    }
+}
+
+/// The core index spaces of the new component. Replaces the indices of the old one, which functions refer to.
+struct Placed<'a> {
+    old: &'a PerKind<Vec<Item>>,
+    new: HashMap<(Kind, Item), u32>,
+    counts: PerKind<u32>,
+    modules: u32,
+    instances: u32,
+}
+
+impl<'a> Placed<'a> {
+    fn new(old: &'a PerKind<Vec<Item>>) -> Self {
+        Self {
+            old,
+            new: HashMap::new(),
+            counts: PerKind::default(),
+            modules: 0,
+            instances: 0,
+        }
+    }
+
+    /// The next index of its kind is this item's.
+    fn place(&mut self, kind: Kind, item: Item) {
+        let count = self.counts.of_mut(kind);
+        self.new.insert((kind, item), *count);
+        *count = count.saturating_add(1);
+    }
+
+    fn replace(&self, kind: Kind, index: u32) -> Result<u32, Error<()>> {
+        let item = self
+            .old
+            .of(kind)
+            .get(index as usize)
+            .ok_or(Error::UserError(()))?;
+        self.new.get(&(kind, *item)).copied().ok_or(Error::UserError(()))
+    }
+
+    /// Adds a module, its instance, and aliases of what others use of it.
+    fn instantiate(
+        &mut self,
+        component: &mut wasm_encoder::Component,
+        merged: &Merged,
+        exports: &[(Kind, Item)],
+    ) -> Option<()> {
+        component.section(&RawSection {
+            id: ComponentSectionId::CoreModule.into(),
+            data: &merged.bytes,
+        });
+        let imports = merged.imports.iter().enumerate().map(|(name, (kind, item))| {
+            Some((
+                name.to_string(),
+                ExportKind::from(*kind),
+                *self.new.get(&(*kind, *item))?,
+            ))
+        });
+        let mut instances = InstanceSection::new();
+        instances.export_items(imports.collect::<Option<Vec<_>>>()?);
+        let arguments = ModuleArg::Instance(self.instances);
+        instances.instantiate(self.modules, [(IMPORTS, arguments)]);
+        component.section(&instances);
+        self.modules = self.modules.checked_add(1)?;
+        let instance = self.instances.checked_add(1)?;
+        self.instances = instance.checked_add(1)?;
+        let mut aliases = ComponentAliasSection::new();
+        for (name, (kind, item)) in exports.iter().enumerate() {
+            aliases.alias(Alias::CoreInstanceExport {
+                instance,
+                kind: (*kind).into(),
+                name: &name.to_string(),
+            });
+            self.place(*kind, *item);
+        }
+        component.section(&aliases);
+        Some(())
+    }
+}
+
+impl Reencode for Placed<'_> {
+    type Error = ();
+
+    fn function_index(&mut self, index: u32) -> Result<u32, Error<()>> {
+        self.replace(Kind::Function, index)
+    }
+
+    fn memory_index(&mut self, index: u32) -> Result<u32, Error<()>> {
+        self.replace(Kind::Memory, index)
+    }
+}
+
+impl ReencodeComponent for Placed<'_> {}

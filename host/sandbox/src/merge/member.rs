@@ -1,0 +1,95 @@
+use wasmparser::{
+    ConstExpr, Data, DataKind, Element, Export, FunctionBody, Global, MemoryType, Parser, Payload, RecGroup,
+    Table, TypeRef,
+};
+
+use super::{Item, Kind, PerKind};
+
+/// An instantiated module, with what it imports.
+#[derive(Default)]
+pub(super) struct Member<'a> {
+    /// The greatest of its imports' levels.
+    pub(super) level: usize,
+    pub(super) types: Vec<RecGroup>,
+    /// In the order of its imports, with the type that it expects.
+    pub(super) imports: Vec<(Kind, Item, TypeRef)>,
+    imported: PerKind<Vec<Item>>,
+    /// The types of its functions.
+    pub(super) functions: Vec<u32>,
+    pub(super) tables: Vec<Table<'a>>,
+    pub(super) memories: Vec<MemoryType>,
+    pub(super) globals: Vec<Global<'a>>,
+    pub(super) exports: Vec<Export<'a>>,
+    pub(super) elements: Vec<Element<'a>>,
+    pub(super) data: Vec<Data<'a>>,
+    pub(super) bodies: Vec<FunctionBody<'a>>,
+}
+
+impl<'a> Member<'a> {
+    /// `None` if it has something that cannot be merged.
+    pub(super) fn of(module: &'a [u8], find: impl Fn(&str, &str) -> Option<(Kind, Item)>) -> Option<Self> {
+        let mut member = Self::default();
+        for payload in Parser::new(0).parse_all(module) {
+            match payload.ok()? {
+                Payload::TypeSection(section) => member.types = all(section)?,
+                Payload::ImportSection(section) => {
+                    for import in section.into_imports() {
+                        let import = import.ok()?;
+                        let (kind, item) = find(import.module, import.name)?;
+                        member.imports.push((kind, item, import.ty));
+                        member.imported.of_mut(kind).push(item);
+                    }
+                }
+                Payload::FunctionSection(section) => member.functions = all(section)?,
+                Payload::TableSection(section) => member.tables = all(section)?,
+                Payload::MemorySection(section) => member.memories = all(section)?,
+                Payload::GlobalSection(section) => member.globals = all(section)?,
+                Payload::ExportSection(section) => member.exports = all(section)?,
+                Payload::ElementSection(section) => member.elements = all(section)?,
+                Payload::DataSection(section) => member.data = all(section)?,
+                Payload::CodeSectionEntry(body) => member.bodies.push(body),
+                // The modules were started before the snapshot.
+                Payload::StartSection { .. } | Payload::TagSection(_) => return None,
+                _ => {}
+            }
+        }
+        Some(member)
+    }
+
+    /// What one of its indices stands for, if this is its number.
+    pub(super) fn item(&self, number: usize, kind: Kind, index: u32) -> Option<Item> {
+        let imported = self.imported.of(kind);
+        if let Some(item) = imported.get(index as usize) {
+            return Some(*item);
+        }
+        Some(Item::Defined {
+            member: number,
+            definition: index.checked_sub(u32::try_from(imported.len()).ok()?)?,
+        })
+    }
+
+    /// The numbers of its definitions.
+    pub(super) fn counts(&self) -> PerKind<usize> {
+        PerKind {
+            functions: self.functions.len(),
+            tables: self.tables.len(),
+            memories: self.memories.len(),
+            globals: self.globals.len(),
+        }
+    }
+
+    /// Where its segments begin: memory, offset, data.
+    pub(super) fn active_data(&self) -> impl Iterator<Item = (u32, &ConstExpr<'a>, &'a [u8])> {
+        self.data.iter().filter_map(|segment| match &segment.kind {
+            DataKind::Active {
+                memory_index,
+                offset_expr,
+            } => Some((*memory_index, offset_expr, segment.data)),
+            DataKind::Passive => None,
+        })
+    }
+}
+
+fn all<'a, T: wasmparser::FromReader<'a>>(section: wasmparser::SectionLimited<'a, T>) -> Option<Vec<T>> {
+    section.into_iter().collect::<wasmparser::Result<_>>().ok()
+}

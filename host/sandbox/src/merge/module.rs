@@ -1,0 +1,382 @@
+use std::collections::{HashMap, HashSet};
+
+use wasm_encoder::{
+    CodeSection, ConstExpr, DataCountSection, DataSection, ElementSection, EntityType, ExportSection,
+    Function, FunctionSection, GlobalSection, ImportSection, Instruction, MemorySection, Module,
+    TableSection, TypeSection,
+    reencode::{Error, Reencode, utils},
+};
+use wasmparser::{DataKind, Operator};
+
+use super::{Item, Kind, PerKind, member::Member, reachable::reachable};
+
+/// The name of the instance from which a merged module imports. Names of imports and exports are numbers.
+pub(super) const IMPORTS: &str = "";
+
+/// Several modules in one.
+pub(super) struct Merged {
+    pub(super) bytes: Vec<u8>,
+    pub(super) imports: Vec<(Kind, Item)>,
+}
+
+impl Merged {
+    /// Merges the modules with these numbers.
+    pub(super) fn of(members: &[Member<'_>], numbers: &[usize], exports: &[(Kind, Item)]) -> Option<Self> {
+        let members: Vec<_> = numbers
+            .iter()
+            .map(|number| Some((*number, members.get(*number)?)))
+            .collect::<Option<_>>()?;
+        // Several memories are not one snapshot (see `Blank`).
+        let memories = members.iter().map(|(_, member)| member.memories.len());
+        if members.len() > 1 && memories.sum::<usize>() > 1 {
+            return None;
+        }
+        let (indices, imports) = Indices::of(&members)?;
+        let reachable = reachable(&members, exports)?;
+        let mut sections = Sections::default();
+        for (name, (kind, item)) in exports.iter().enumerate() {
+            let index = indices.index(*kind, *item)?;
+            sections.exports.export(&name.to_string(), (*kind).into(), index);
+        }
+        for (number, member) in &members {
+            let mut renumbered = Renumbered {
+                indices: &indices,
+                number: *number,
+                member,
+            };
+            sections.add(&mut renumbered, &imports, &reachable).ok()?;
+        }
+        Some(Self {
+            bytes: sections.finish(),
+            imports,
+        })
+    }
+}
+
+/// The indices of a merged module.
+struct Indices {
+    /// For each of its modules, by number.
+    first: HashMap<usize, First>,
+    imports: HashMap<(Kind, Item), u32>,
+    /// The values of globals that never change.
+    constants: HashMap<Item, i32>,
+}
+
+/// The first indices of a module's definitions.
+#[derive(Clone, Default)]
+struct First {
+    definitions: PerKind<u32>,
+    types: u32,
+    elements: u32,
+    /// Of passive and active segments. Passive ones are before all others, as in a snapshot of a single module.
+    data: (u32, u32),
+}
+
+impl Indices {
+    /// Also returns what the merged module imports.
+    fn of(members: &[(usize, &Member<'_>)]) -> Option<(Self, Vec<(Kind, Item)>)> {
+        let mut indices = Self {
+            first: members
+                .iter()
+                .map(|(number, _)| (*number, First::default()))
+                .collect(),
+            imports: HashMap::new(),
+            constants: HashMap::new(),
+        };
+        let mut imports = Vec::new();
+        let mut next = First::default();
+        for (kind, item, _) in members.iter().flat_map(|(_, member)| &member.imports) {
+            if !indices.is_inside(*item) && !indices.imports.contains_key(&(*kind, *item)) {
+                let index = next.definitions.of_mut(*kind);
+                indices.imports.insert((*kind, *item), *index);
+                *index = index.checked_add(1)?;
+                imports.push((*kind, *item));
+            }
+        }
+        let passive = members
+            .iter()
+            .map(|(_, member)| count(member.data.len() - member.active_data().count()));
+        next.data.1 = passive.sum::<Option<u32>>()?;
+        for (number, member) in members {
+            indices.first.insert(*number, next.clone());
+            let counts = member.counts();
+            for kind in [Kind::Function, Kind::Table, Kind::Memory, Kind::Global] {
+                let index = next.definitions.of_mut(kind);
+                *index = index.checked_add(count(*counts.of(kind))?)?;
+            }
+            let types = member.types.iter().map(|group| group.types().len()).sum();
+            next.types = next.types.checked_add(count(types)?)?;
+            next.elements = next.elements.checked_add(count(member.elements.len())?)?;
+            let active = member.active_data().count();
+            next.data.0 = next.data.0.checked_add(count(member.data.len() - active)?)?;
+            next.data.1 = next.data.1.checked_add(count(active)?)?;
+            indices.add_constants(*number, member)?;
+        }
+        Some((indices, imports))
+    }
+
+    fn add_constants(&mut self, number: usize, member: &Member<'_>) -> Option<()> {
+        for (definition, global) in member.globals.iter().enumerate() {
+            if !global.ty.mutable
+                && let Some(value) = self.value(&global.init_expr, number, member)
+            {
+                let definition = count(definition)?;
+                self.constants.insert(
+                    Item::Defined {
+                        member: number,
+                        definition,
+                    },
+                    value,
+                );
+            }
+        }
+        Some(())
+    }
+
+    /// The value of a constant expression, if it is one of integers of 32 bits.
+    fn value(
+        &self,
+        expression: &wasmparser::ConstExpr<'_>,
+        number: usize,
+        member: &Member<'_>,
+    ) -> Option<i32> {
+        let mut stack: Vec<i32> = Vec::new();
+        for operator in expression.get_operators_reader() {
+            let value = match operator.ok()? {
+                Operator::I32Const { value } => value,
+                Operator::GlobalGet { global_index } => {
+                    *self
+                        .constants
+                        .get(&member.item(number, Kind::Global, global_index)?)?
+                }
+                Operator::I32Add => stack.pop()?.wrapping_add(stack.pop()?),
+                Operator::End => continue,
+                _ => return None,
+            };
+            stack.push(value);
+        }
+        stack.pop()
+    }
+
+    fn is_inside(&self, item: Item) -> bool {
+        matches!(item, Item::Defined { member, .. } if self.first.contains_key(&member))
+    }
+
+    fn index(&self, kind: Kind, item: Item) -> Option<u32> {
+        if let Item::Defined { member, definition } = item
+            && let Some(first) = self.first.get(&member)
+        {
+            return first.definitions.of(kind).checked_add(definition);
+        }
+        self.imports.get(&(kind, item)).copied()
+    }
+}
+
+fn count(number: usize) -> Option<u32> {
+    u32::try_from(number).ok()
+}
+
+/// Replaces the indices of a module by those of the merged module.
+struct Renumbered<'a> {
+    indices: &'a Indices,
+    number: usize,
+    member: &'a Member<'a>,
+}
+
+impl Renumbered<'_> {
+    fn replace(&self, kind: Kind, index: u32) -> Result<u32, Error<()>> {
+        let item = self.member.item(self.number, kind, index);
+        item.and_then(|item| self.indices.index(kind, item))
+            .ok_or(Error::UserError(()))
+    }
+
+    fn add(&self, index: u32, first: impl Fn(&First) -> u32) -> Result<u32, Error<()>> {
+        let first = self.indices.first.get(&self.number).map(first);
+        first
+            .and_then(|first| first.checked_add(index))
+            .ok_or(Error::UserError(()))
+    }
+}
+
+impl Reencode for Renumbered<'_> {
+    type Error = ();
+
+    fn function_index(&mut self, index: u32) -> Result<u32, Error<()>> {
+        self.replace(Kind::Function, index)
+    }
+
+    fn table_index(&mut self, index: u32) -> Result<u32, Error<()>> {
+        self.replace(Kind::Table, index)
+    }
+
+    fn memory_index(&mut self, index: u32) -> Result<u32, Error<()>> {
+        self.replace(Kind::Memory, index)
+    }
+
+    fn global_index(&mut self, index: u32) -> Result<u32, Error<()>> {
+        self.replace(Kind::Global, index)
+    }
+
+    fn type_index(&mut self, index: u32) -> Result<u32, Error<()>> {
+        self.add(index, |first| first.types)
+    }
+
+    fn element_index(&mut self, index: u32) -> Result<u32, Error<()>> {
+        self.add(index, |first| first.elements)
+    }
+
+    fn data_index(&mut self, index: u32) -> Result<u32, Error<()>> {
+        let segments = &self.member.data;
+        let segment = segments.get(index as usize).ok_or(Error::UserError(()))?;
+        let passive = is_passive(&segment.kind);
+        let before = segments.iter().take(index as usize);
+        let place = before
+            .filter(|before| is_passive(&before.kind) == passive)
+            .count();
+        let place = count(place).ok_or(Error::UserError(()))?;
+        self.add(place, |first| if passive { first.data.0 } else { first.data.1 })
+    }
+
+    fn tag_index(&mut self, _: u32) -> Result<u32, Error<()>> {
+        Err(Error::UserError(()))
+    }
+
+    fn instruction<'a>(&mut self, operator: Operator<'a>) -> Result<Instruction<'a>, Error<()>> {
+        match operator {
+            // It must be exported or in a segment, and the exports are others.
+            Operator::RefFunc { .. } => Err(Error::UserError(())),
+            operator => utils::instruction(self, operator),
+        }
+    }
+
+    /// A constant expression can only refer to imported globals, and most of these are now in the same module.
+    fn const_expr(&mut self, expression: wasmparser::ConstExpr<'_>) -> Result<ConstExpr, Error<()>> {
+        if let Some(value) = self.indices.value(&expression, self.number, self.member) {
+            return Ok(ConstExpr::i32_const(value));
+        }
+        let mut bytes = Vec::new();
+        for operator in expression.get_operators_reader() {
+            let instruction = match operator? {
+                Operator::GlobalGet { global_index }
+                    if self
+                        .member
+                        .item(self.number, Kind::Global, global_index)
+                        .is_none_or(|item| self.indices.is_inside(item)) =>
+                {
+                    return Err(Error::UserError(()));
+                }
+                // `ConstExpr` adds it.
+                Operator::End => continue,
+                operator => utils::instruction(self, operator)?,
+            };
+            wasm_encoder::Encode::encode(&instruction, &mut bytes);
+        }
+        Ok(ConstExpr::raw(bytes))
+    }
+}
+
+fn is_passive(kind: &DataKind<'_>) -> bool {
+    matches!(kind, DataKind::Passive)
+}
+
+/// The sections of a merged module.
+#[derive(Default)]
+struct Sections<'a> {
+    types: TypeSection,
+    imports: ImportSection,
+    functions: FunctionSection,
+    tables: TableSection,
+    memories: MemorySection,
+    globals: GlobalSection,
+    exports: ExportSection,
+    elements: ElementSection,
+    code: CodeSection,
+    passive_data: Vec<&'a [u8]>,
+    /// Memory, offset and data.
+    active_data: Vec<(u32, ConstExpr, &'a [u8])>,
+}
+
+impl<'a> Sections<'a> {
+    /// Adds a module, and those of the imports that no module before it has. Functions that cannot be called have no code.
+    fn add(
+        &mut self,
+        renumbered: &mut Renumbered<'a>,
+        imports: &[(Kind, Item)],
+        reachable: &HashSet<Item>,
+    ) -> Result<(), Error<()>> {
+        let member = renumbered.member;
+        for group in &member.types {
+            renumbered.parse_recursive_type_group(self.types.ty(), group.clone())?;
+        }
+        for (kind, item, ty) in &member.imports {
+            let name = self.imports.len();
+            if imports.get(name as usize) == Some(&(*kind, *item)) {
+                let ty: EntityType = renumbered.entity_type(*ty)?;
+                self.imports.import(IMPORTS, &name.to_string(), ty);
+            }
+        }
+        for ty in &member.functions {
+            self.functions.function(renumbered.type_index(*ty)?);
+        }
+        for table in &member.tables {
+            renumbered.parse_table(&mut self.tables, table.clone())?;
+        }
+        for memory in &member.memories {
+            self.memories.memory(renumbered.memory_type(*memory)?);
+        }
+        for global in &member.globals {
+            renumbered.parse_global(&mut self.globals, global.clone())?;
+        }
+        for segment in &member.elements {
+            renumbered.parse_element(&mut self.elements, segment.clone())?;
+        }
+        for (definition, body) in (0..).zip(&member.bodies) {
+            let item = Item::Defined {
+                member: renumbered.number,
+                definition,
+            };
+            if reachable.contains(&item) {
+                renumbered.parse_function_body(&mut self.code, body.clone())?;
+            } else {
+                let mut nothing = Function::new([]);
+                nothing.instructions().unreachable().end();
+                self.code.function(&nothing);
+            }
+        }
+        let passive = member.data.iter().filter(|segment| is_passive(&segment.kind));
+        self.passive_data.extend(passive.map(|segment| segment.data));
+        for (memory, offset, data) in member.active_data() {
+            let (memory, offset) = (
+                renumbered.memory_index(memory)?,
+                renumbered.const_expr(offset.clone())?,
+            );
+            self.active_data.push((memory, offset, data));
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Vec<u8> {
+        let mut data = DataSection::new();
+        for segment in self.passive_data {
+            data.passive(segment.iter().copied());
+        }
+        for (memory, offset, segment) in self.active_data {
+            data.active(memory, &offset, segment.iter().copied());
+        }
+        let mut module = Module::new();
+        module
+            .section(&self.types)
+            .section(&self.imports)
+            .section(&self.functions)
+            .section(&self.tables)
+            .section(&self.memories)
+            .section(&self.globals)
+            .section(&self.exports)
+            .section(&self.elements);
+        if !data.is_empty() {
+            module.section(&DataCountSection { count: data.len() });
+        }
+        module.section(&self.code).section(&data);
+        module.finish()
+    }
+}

@@ -1,0 +1,275 @@
+use std::collections::HashMap;
+
+use wasm_encoder::{Alias, ComponentAliasSection, RawSection};
+use wasmparser::{
+    CanonicalFunction, CanonicalOption, ComponentAlias, ComponentExternalKind, ComponentInstance,
+    ComponentType, ElementKind, Instance, Parser, Payload,
+};
+
+use super::{Item, Kind, PerKind, member::Member};
+
+/// A component, taken apart.
+#[derive(Default)]
+pub(super) struct Parts<'a> {
+    modules: Vec<&'a [u8]>,
+    /// The modules that are instantiated, in this order.
+    pub(super) members: Vec<Member<'a>>,
+    pub(super) canonicals: Vec<Canonical>,
+    /// The exports of core instances.
+    instances: Vec<HashMap<&'a str, (Kind, Item)>>,
+    /// The core index spaces.
+    pub(super) items: PerKind<Vec<Item>>,
+    /// What is not core, before and after the first function that is lifted.
+    pub(super) before: Vec<Kept<'a>>,
+    pub(super) after: Vec<Kept<'a>>,
+}
+
+/// A core function that the component model defines.
+pub(super) struct Canonical {
+    pub(super) function: CanonicalFunction,
+    pub(super) level: usize,
+}
+
+/// What stays as it is.
+pub(super) enum Kept<'a> {
+    Section(RawSection<'a>),
+    Aliases(ComponentAliasSection),
+    /// Lifted functions, which refer to core functions and memories.
+    Lifts(Vec<CanonicalFunction>),
+}
+
+impl<'a> Parts<'a> {
+    pub(super) fn of(component: &'a [u8]) -> Option<Self> {
+        let mut parts = Self::default();
+        let mut depth = 0_u32;
+        for payload in Parser::new(0).parse_all(component) {
+            let payload = payload.ok()?;
+            match &payload {
+                Payload::Version { .. } => depth = depth.saturating_add(1),
+                Payload::End(_) => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            if let (1, Some((id, range))) = (depth, payload.as_section()) {
+                let data = component.get(range)?;
+                parts.section(payload, RawSection { id, data })?;
+            }
+        }
+        Some(parts)
+    }
+
+    fn section(&mut self, payload: Payload<'a>, raw: RawSection<'a>) -> Option<()> {
+        match payload {
+            Payload::ModuleSection { .. } => self.modules.push(raw.data),
+            Payload::InstanceSection(section) => {
+                for instance in section {
+                    let exports = self.instance(&instance.ok()?)?;
+                    self.instances.push(exports);
+                }
+            }
+            Payload::ComponentAliasSection(section) => {
+                for alias in section {
+                    self.alias(&alias.ok()?)?;
+                }
+            }
+            Payload::ComponentCanonicalSection(section) => {
+                let mut lifts = Vec::new();
+                for function in section {
+                    match function.ok()? {
+                        lift @ CanonicalFunction::Lift { .. } => lifts.push(lift),
+                        // It may refer to what only exists after lifted functions.
+                        _ if !lifts.is_empty() || !self.after.is_empty() => return None,
+                        function => self.canonical(function)?,
+                    }
+                }
+                if !lifts.is_empty() {
+                    self.after.push(Kept::Lifts(lifts));
+                }
+            }
+            Payload::ComponentTypeSection(section) => {
+                for ty in section {
+                    // A destructor is a core function.
+                    if let ComponentType::Resource { dtor: Some(_), .. } = ty.ok()? {
+                        return None;
+                    }
+                }
+                self.keep(Kept::Section(raw));
+            }
+            Payload::ComponentInstanceSection(section) => {
+                for instance in section {
+                    if let ComponentInstance::Instantiate { args, .. } = instance.ok()?
+                        && args.iter().any(|arg| arg.kind == ComponentExternalKind::Module)
+                    {
+                        return None;
+                    }
+                }
+                self.keep(Kept::Section(raw));
+            }
+            // Names of what gets other indices.
+            Payload::CustomSection(_) => {}
+            _ => self.keep(Kept::Section(raw)),
+        }
+        Some(())
+    }
+
+    fn keep(&mut self, kept: Kept<'a>) {
+        let place = if self.after.is_empty() {
+            &mut self.before
+        } else {
+            &mut self.after
+        };
+        place.push(kept);
+    }
+
+    /// The exports of a new core instance.
+    fn instance(&mut self, instance: &Instance<'a>) -> Option<HashMap<&'a str, (Kind, Item)>> {
+        match instance {
+            Instance::FromExports(exports) => exports
+                .iter()
+                .map(|export| {
+                    let kind = Kind::of(export.kind)?;
+                    Some((export.name, (kind, self.item(kind, export.index)?)))
+                })
+                .collect(),
+            Instance::Instantiate { module_index, args } => {
+                let module = *self.modules.get(*module_index as usize)?;
+                let arguments: HashMap<_, _> = args.iter().map(|arg| (arg.name, arg.index)).collect();
+                let number = self.members.len();
+                let mut member = Member::of(module, |instance, name| {
+                    let instance = self.instances.get(*arguments.get(instance)? as usize)?;
+                    instance.get(name).copied()
+                })?;
+                let imports = member.imports.iter().map(|(_, item, _)| self.level(*item));
+                member.level = imports
+                    .collect::<Option<Vec<_>>>()?
+                    .into_iter()
+                    .max()
+                    .unwrap_or(0);
+                let exports = member.exports.iter().map(|export| {
+                    let kind = Kind::of(export.kind)?;
+                    Some((export.name, (kind, member.item(number, kind, export.index)?)))
+                });
+                let exports = exports.collect();
+                self.members.push(member);
+                exports
+            }
+        }
+    }
+
+    fn alias(&mut self, alias: &ComponentAlias<'a>) -> Option<()> {
+        let kept = match *alias {
+            ComponentAlias::CoreInstanceExport {
+                instance_index, name, ..
+            } => {
+                let exports = self.instances.get(instance_index as usize)?;
+                let (kind, item) = *exports.get(name)?;
+                self.items.of_mut(kind).push(item);
+                return Some(());
+            }
+            ComponentAlias::InstanceExport {
+                kind,
+                instance_index,
+                name,
+            } => Alias::InstanceExport {
+                instance: instance_index,
+                kind: kind.into(),
+                name,
+            },
+            ComponentAlias::Outer { kind, count, index } => Alias::Outer {
+                kind: kind.into(),
+                count,
+                index,
+            },
+        };
+        let mut aliases = ComponentAliasSection::new();
+        aliases.alias(kept);
+        self.keep(Kept::Aliases(aliases));
+        Some(())
+    }
+
+    fn canonical(&mut self, function: CanonicalFunction) -> Option<()> {
+        let mut level = 0;
+        for item in self.needs(&function)? {
+            level = level.max(self.level(item.1)?.checked_add(1)?);
+        }
+        self.items.functions.push(Item::Canonical(self.canonicals.len()));
+        self.canonicals.push(Canonical { function, level });
+        Some(())
+    }
+
+    /// What a function refers to among core functions and memories. `None` if it has options for anything else.
+    pub(super) fn needs(&self, function: &CanonicalFunction) -> Option<Vec<(Kind, Item)>> {
+        let (lifted, options) = match function {
+            CanonicalFunction::Lift {
+                core_func_index,
+                options,
+                ..
+            } => (Some(*core_func_index), &**options),
+            CanonicalFunction::Lower { options, .. } => (None, &**options),
+            CanonicalFunction::ResourceNew { .. }
+            | CanonicalFunction::ResourceDrop { .. }
+            | CanonicalFunction::ResourceRep { .. } => (None, <&[_]>::default()),
+            _ => return None,
+        };
+        let mut indices: Vec<_> = lifted.iter().map(|index| (Kind::Function, *index)).collect();
+        for option in options {
+            match *option {
+                CanonicalOption::UTF8 | CanonicalOption::UTF16 | CanonicalOption::CompactUTF16 => {}
+                CanonicalOption::Memory(index) => indices.push((Kind::Memory, index)),
+                CanonicalOption::Realloc(index) | CanonicalOption::PostReturn(index) => {
+                    indices.push((Kind::Function, index));
+                }
+                _ => return None,
+            }
+        }
+        let items = indices
+            .into_iter()
+            .map(|(kind, index)| Some((kind, self.item(kind, index)?)));
+        items.collect()
+    }
+
+    fn item(&self, kind: Kind, index: u32) -> Option<Item> {
+        self.items.of(kind).get(index as usize).copied()
+    }
+
+    pub(super) fn level(&self, item: Item) -> Option<usize> {
+        match item {
+            Item::Canonical(number) => self.canonicals.get(number).map(|canonical| canonical.level),
+            Item::Defined { member, .. } => self.members.get(member).map(|member| member.level),
+        }
+    }
+
+    /// The numbers of the modules of each level.
+    pub(super) fn levels(&self) -> Vec<Vec<usize>> {
+        let mut levels = Vec::new();
+        let last = self.members.iter().map(|member| member.level).max();
+        levels.resize(last.map_or(0, |last| last + 1), Vec::new());
+        for (number, member) in self.members.iter().enumerate() {
+            if let Some(level) = levels.get_mut(member.level) {
+                level.push(number);
+            }
+        }
+        levels
+    }
+
+    /// Whether segments overwrite one another in the same order when one level is instantiated after the other.
+    pub(super) fn keeps_order(&self) -> bool {
+        let mut last = HashMap::new();
+        self.members.iter().enumerate().all(|(number, member)| {
+            let tables = member.elements.iter().filter_map(|segment| match segment.kind {
+                ElementKind::Active { table_index, .. } => {
+                    member.item(number, Kind::Table, table_index.unwrap_or(0))
+                }
+                _ => None,
+            });
+            let memories = member
+                .active_data()
+                .filter_map(|(memory, ..)| member.item(number, Kind::Memory, memory));
+            let tables = tables.map(|item| (Kind::Table, item));
+            let mut written = tables.chain(memories.map(|item| (Kind::Memory, item)));
+            written.all(|written| {
+                let before = last.insert(written, member.level);
+                before.is_none_or(|before| before <= member.level)
+            })
+        })
+    }
+}

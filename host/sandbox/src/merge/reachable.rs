@@ -1,0 +1,81 @@
+use std::collections::{HashMap, HashSet};
+
+use wasmparser::{ConstExpr, ElementItems, Operator, TableInit};
+
+use super::{Item, Kind, member::Member};
+
+/// The functions of merged modules that can be called: from other modules, by a table, and from functions that can be
+/// called. Libraries export far more than is used of them, and the rest need not be compiled.
+pub(super) fn reachable(members: &[(usize, &Member<'_>)], exports: &[(Kind, Item)]) -> Option<HashSet<Item>> {
+    let functions = exports.iter().filter(|(kind, _)| *kind == Kind::Function);
+    let mut open: Vec<_> = functions.map(|(_, item)| *item).collect();
+    for (number, member) in members {
+        for segment in &member.elements {
+            match &segment.items {
+                ElementItems::Functions(section) => {
+                    for index in section.clone() {
+                        open.push(member.item(*number, Kind::Function, index.ok()?)?);
+                    }
+                }
+                ElementItems::Expressions(_, section) => {
+                    for expression in section.clone() {
+                        add_references(&mut open, *number, member, &expression.ok()?)?;
+                    }
+                }
+            }
+        }
+        for global in &member.globals {
+            add_references(&mut open, *number, member, &global.init_expr)?;
+        }
+        for table in &member.tables {
+            if let TableInit::Expr(expression) = &table.init {
+                add_references(&mut open, *number, member, expression)?;
+            }
+        }
+    }
+    let members: HashMap<_, _> = members.iter().copied().collect();
+    let mut reached = HashSet::new();
+    while let Some(item) = open.pop() {
+        let Item::Defined {
+            member: number,
+            definition,
+        } = item
+        else {
+            continue;
+        };
+        // Others belong to another level.
+        let Some(member) = members.get(&number) else {
+            continue;
+        };
+        if !reached.insert(item) {
+            continue;
+        }
+        let body = member.bodies.get(definition as usize)?;
+        for operator in body.get_operators_reader().ok()? {
+            if let Operator::Call { function_index } | Operator::ReturnCall { function_index } =
+                operator.ok()?
+            {
+                let called = member.item(number, Kind::Function, function_index)?;
+                if !reached.contains(&called) {
+                    open.push(called);
+                }
+            }
+        }
+    }
+    Some(reached)
+}
+
+/// Adds the functions that an expression refers to.
+fn add_references(
+    functions: &mut Vec<Item>,
+    number: usize,
+    member: &Member<'_>,
+    expression: &ConstExpr<'_>,
+) -> Option<()> {
+    for operator in expression.get_operators_reader() {
+        if let Operator::RefFunc { function_index } = operator.ok()? {
+            functions.push(member.item(number, Kind::Function, function_index)?);
+        }
+    }
+    Some(())
+}
