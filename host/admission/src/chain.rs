@@ -1,6 +1,6 @@
-use std::sync::Arc;
+use std::{fmt, str::FromStr, sync::Arc};
 
-use crate::{Outline, Request, Rule, Stage, words};
+use crate::{Outline, Request, Rule, Stage, UnknownWord, words};
 
 /// An ordered list of stages, and the rules that say which requests it is for.
 #[derive(Clone, Debug)]
@@ -62,6 +62,29 @@ pub enum Selection {
     Chain(Phase, String),
 }
 
+impl fmt::Display for Selection {
+    /// `all`, `Mutating` or `Mutating:pods`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("all"),
+            Self::Phase(phase) => write!(f, "{phase}"),
+            Self::Chain(phase, name) => write!(f, "{phase}:{name}"),
+        }
+    }
+}
+
+impl FromStr for Selection {
+    type Err = UnknownWord;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(match text.split_once(':') {
+            Some((phase, name)) => Self::Chain(phase.parse()?, name.to_owned()),
+            None if text == "all" => Self::All,
+            None => Self::Phase(text.parse()?),
+        })
+    }
+}
+
 impl Selection {
     /// Whether the chain is selected.
     pub fn selects(&self, chain: &Chain) -> bool {
@@ -70,5 +93,26 @@ impl Selection {
             Self::Phase(phase) => chain.phase == *phase,
             Self::Chain(phase, name) => chain.phase == *phase && *chain.name == **name,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn selections_as_text_and_back() {
+        for (selection, text) in [
+            (Selection::All, "all"),
+            (Selection::Phase(Phase::Validating), "Validating"),
+            (
+                Selection::Chain(Phase::Mutating, "a:b/c".to_owned()),
+                "Mutating:a:b/c",
+            ),
+        ] {
+            assert_eq!(selection.to_string(), text);
+            assert_eq!(text.parse(), Ok(selection));
+        }
+        assert!("mutating".parse::<Selection>().is_err());
     }
 }

@@ -10,17 +10,17 @@ use crate::{Deadline, Failure, Request, UserInfo};
 /// The compiled match conditions of a stage. The crate `admittance-conditions` implements this for CEL.
 #[async_trait]
 pub trait Conditions: Send + Sync + 'static {
-    /// Whether the request matches all of them.
+    /// The name of the first that is false for the request; `None` if the request matches all of them.
     ///
     /// # Errors
     ///
     /// When they cannot be evaluated for this request.
-    async fn matches(
+    async fn first_false(
         &self,
         request: &Request,
         authorizer: &dyn Authorizer,
         deadline: Deadline,
-    ) -> Result<bool, Failure>;
+    ) -> Result<Option<Arc<str>>, Failure>;
 
     /// Whether any of them may use the authorizer.
     fn uses_authorizer(&self) -> bool;
@@ -65,9 +65,24 @@ impl MatchConditions {
         authorizer: &dyn Authorizer,
         deadline: Deadline,
     ) -> Result<bool, Failure> {
+        let first_false = self.first_false(request, authorizer, deadline).await?;
+        Ok(first_false.is_none())
+    }
+
+    /// The name of the first that is false for the request; `None` if the request matches all of them.
+    ///
+    /// # Errors
+    ///
+    /// When they cannot be evaluated for this request.
+    pub async fn first_false(
+        &self,
+        request: &Request,
+        authorizer: &dyn Authorizer,
+        deadline: Deadline,
+    ) -> Result<Option<Arc<str>>, Failure> {
         match &self.0 {
-            Some(conditions) => conditions.matches(request, authorizer, deadline).await,
-            None => Ok(true),
+            Some(conditions) => conditions.first_false(request, authorizer, deadline).await,
+            None => Ok(None),
         }
     }
 }

@@ -2,12 +2,15 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use tokio::time::Instant;
+use tracing::{Instrument, Span};
 
 use crate::{
-    AuditAnnotation, Authorizer, Chain, Deadline, Decision, Effect, Failure, FailurePolicy, Mode,
-    NamespaceSource, Object, Outcome, Patch, Phase, Refusal, Reinvocation, Request, SkipReason, Stage,
+    AuditAnnotation, Authorizer, Chain, Deadline, Decision, Denial, Effect, Failure, FailurePolicy, LogLine,
+    Mode, NamespaceSource, Object, Outcome, Patch, Phase, Refusal, Reinvocation, Request, SkipReason, Stage,
     StageResult, TraceRow,
+    log::logged,
     offload::offload,
+    spans::ChainSpan,
     turn::{Notes, Step, Turn},
 };
 
@@ -32,6 +35,7 @@ pub struct Evaluation {
     request: Request,
     /// The object before any stage.
     original: Option<Object>,
+    began: Instant,
     deadline: Deadline,
     /// How often the object was changed.
     revision: u64,
@@ -40,6 +44,8 @@ pub struct Evaluation {
     audit_annotations: Vec<AuditAnnotation>,
     trace: Vec<TraceRow>,
     refusal: Option<Refusal>,
+    /// Whether the refusal is a denial to which those of other stages are added.
+    is_joined: bool,
 }
 
 /// A stage of the first round that asked for reinvocation.
@@ -63,12 +69,20 @@ struct Audit<'a> {
     revision: u64,
 }
 
+/// What a stage's turn comes to, for its row of the trace.
+struct Done {
+    result: StageResult,
+    exception: Option<Arc<str>>,
+    timing: Timing,
+}
+
 impl Evaluation {
     /// A new request, and the deadline of the whole answer.
     pub fn new(request: Request, deadline: Deadline) -> Self {
         Self {
             original: request.object.clone(),
             request,
+            began: Instant::now(),
             deadline,
             revision: 0,
             patch: Patch::default(),
@@ -76,6 +90,7 @@ impl Evaluation {
             audit_annotations: Vec::new(),
             trace: Vec::new(),
             refusal: None,
+            is_joined: false,
         }
     }
 
@@ -103,9 +118,16 @@ impl Evaluation {
         audits: &mut Vec<Audit<'a>>,
     ) {
         let mut visits = Vec::new();
+        let mut spans = ChainSpan::default();
         for (chain, stage) in stages(chains, Phase::Mutating) {
             let audit = self.queue_audit(chain, stage, audits);
-            let had_turn = audit.is_some() || self.step(chain, stage, 1, surroundings).await;
+            let had_turn = audit.is_some() || {
+                let span = match self.refusal {
+                    None => spans.of(chain),
+                    Some(_) => Span::none(),
+                };
+                self.step(chain, stage, 1, surroundings).instrument(span).await
+            };
             if had_turn && stage.spec.reinvocation == Reinvocation::IfNeeded {
                 visits.push(Visit {
                     chain,
@@ -121,7 +143,8 @@ impl Evaluation {
             }
             match visit.audit {
                 None => {
-                    self.step(visit.chain, visit.stage, 2, surroundings).await;
+                    let step = self.step(visit.chain, visit.stage, 2, surroundings);
+                    step.instrument(spans.of(visit.chain)).await;
                 }
                 Some(audit) => {
                     let row = self.reserve(visit.chain, visit.stage, 2);
@@ -151,14 +174,15 @@ impl Evaluation {
         }
         let taken = {
             let turn = self.turn(surroundings);
+            let mut spans = ChainSpan::default();
             let turns = enforced
                 .iter()
-                .map(|(chain, stage, _)| timed(turn, chain.phase, stage));
+                .map(|(chain, stage, _)| timed(turn, chain.phase, stage).instrument(spans.of(chain)));
             join_all(turns).await
         };
-        for ((chain, stage, row), (step, duration)) in enforced.into_iter().zip(taken) {
-            let result = self.settle(chain, stage, step);
-            self.fill(row, result, duration);
+        for ((chain, stage, row), (step, timing)) in enforced.into_iter().zip(taken) {
+            let done = self.settle(chain, stage, step, timing);
+            self.fill(row, done);
         }
     }
 
@@ -188,12 +212,21 @@ impl Evaluation {
     }
 
     async fn audit(&mut self, audits: &[Audit<'_>], surroundings: Surroundings<'_>) {
-        let deadline = self.deadline;
-        let runs = audits.iter().map(|audit| audit.run(deadline, surroundings));
+        let (began, deadline) = (self.began, self.deadline);
+        let mut spans = ChainSpan::default();
+        let runs = audits.iter().map(|audit| {
+            let turn = move |request| Turn {
+                request,
+                began,
+                deadline,
+                surroundings,
+            };
+            audit.run(turn).instrument(spans.of(audit.chain))
+        });
         let mut superfluous = Vec::new();
-        for (row, result, duration) in join_all(runs).await.into_iter().flatten() {
-            match result {
-                Some(result) => self.fill(row, result, duration),
+        for (row, done) in join_all(runs).await.into_iter().flatten() {
+            match done {
+                Some(done) => self.fill(row, done),
                 None => superfluous.push(row),
             }
         }
@@ -222,15 +255,23 @@ impl Evaluation {
 
     /// The outcome of the chains so far.
     pub fn outcome(self) -> Outcome {
-        Outcome {
-            uid: self.request.uid,
+        self.finish().1
+    }
+
+    /// The request as it was before the chains, and their outcome so far.
+    pub fn finish(self) -> (Request, Outcome) {
+        let mut request = self.request;
+        let object = std::mem::replace(&mut request.object, self.original);
+        let outcome = Outcome {
+            uid: request.uid.clone(),
             decision: self.refusal.map_or(Decision::Allowed, Decision::Refused),
-            object: self.request.object,
+            object,
             patch: self.patch,
             warnings: self.warnings,
             audit_annotations: self.audit_annotations,
             trace: self.trace,
-        }
+        };
+        (request, outcome)
     }
 
     /// Runs one mutating stage, and applies its effect. Returns whether the hook was called.
@@ -246,16 +287,17 @@ impl Evaluation {
             return false;
         }
         let row = self.reserve(chain, stage, round);
-        let (step, duration) = timed(self.turn(surroundings), chain.phase, stage).await;
+        let (step, timing) = timed(self.turn(surroundings), chain.phase, stage).await;
         let was_called = matches!(step, Step::Answered(_));
-        let result = self.settle(chain, stage, step);
-        self.fill(row, result, duration);
+        let done = self.settle(chain, stage, step, timing);
+        self.fill(row, done);
         was_called
     }
 
     fn turn<'a>(&'a self, surroundings: Surroundings<'a>) -> Turn<'a> {
         Turn {
             request: &self.request,
+            began: self.began,
             deadline: self.deadline,
             surroundings,
         }
@@ -270,41 +312,74 @@ impl Evaluation {
             mode: stage.spec.mode,
             round,
             result: StageResult::NotReached,
+            exception: None,
+            start: Duration::ZERO,
             duration: Duration::ZERO,
+            log: Vec::new(),
         });
         self.trace.len() - 1
     }
 
-    fn fill(&mut self, row: usize, result: StageResult, duration: Duration) {
+    fn fill(&mut self, row: usize, done: Done) {
         if let Some(row) = self.trace.get_mut(row) {
-            row.result = result;
-            row.duration = duration;
+            row.result = done.result;
+            row.exception = done.exception;
+            row.start = done.timing.start;
+            row.duration = done.timing.duration;
+            row.log = done.timing.log;
         }
     }
 
     /// Applies the turn of a stage in mode `Enforce` to the request.
-    fn settle(&mut self, chain: &Chain, stage: &Stage, step: Step) -> StageResult {
-        let effect = match step {
+    fn settle(&mut self, chain: &Chain, stage: &Stage, step: Step, timing: Timing) -> Done {
+        let mut exception = None;
+        let result = match step {
             Step::DeadlinePassed => {
                 self.refuse(Refusal::DeadlinePassed {
                     chain: chain.name.clone(),
                     stage: stage.spec.name.clone(),
                 });
-                return StageResult::NotReached;
+                StageResult::NotReached
             }
-            Step::Skipped(reason) => {
+            Step::Skipped {
+                reason,
+                exception: matching,
+            } => {
+                exception = matching;
                 if reason == SkipReason::DryRun {
                     self.refuse(Refusal::DryRunUnsupported {
                         chain: chain.name.clone(),
                         stage: stage.spec.name.clone(),
                     });
                 }
-                return StageResult::Skipped(reason);
+                StageResult::Skipped(reason)
             }
-            Step::Unselected(failure) => Err(failure),
-            Step::Answered(effect) => effect,
+            Step::Unselected(failure) => self.enforce(chain, stage, Err(failure)),
+            Step::Answered(effect) => self.enforce(chain, stage, effect),
         };
-        self.enforce(chain, stage, effect)
+        Done {
+            result,
+            exception,
+            timing,
+        }
+    }
+
+    /// The first refusal is the one that is reported, with the denials of others if the stages name themselves.
+    fn deny(&mut self, chain: &Chain, stage: &Stage, denial: &Denial) {
+        match &mut self.refusal {
+            Some(Refusal::Denied { denial: first, .. }) if self.is_joined && stage.spec.names_itself => {
+                first.join(denial);
+            }
+            Some(_) => {}
+            None => {
+                self.is_joined = stage.spec.names_itself;
+                self.refuse(Refusal::Denied {
+                    chain: chain.name.clone(),
+                    stage: stage.spec.name.clone(),
+                    denial: denial.clone(),
+                });
+            }
+        }
     }
 
     /// The first refusal is the one that is reported.
@@ -348,13 +423,7 @@ impl Evaluation {
             );
         match &effect {
             Effect::None => {}
-            Effect::Deny(denial) => {
-                self.refuse(Refusal::Denied {
-                    chain: chain.name.clone(),
-                    stage: stage.spec.name.clone(),
-                    denial: denial.clone(),
-                });
-            }
+            Effect::Deny(denial) => self.deny(chain, stage, denial),
             Effect::Change(object, patch) => {
                 self.request.object = Some(object.clone());
                 self.patch.append(patch);
@@ -376,46 +445,62 @@ fn stages<'a>(chains: &[&'a Chain], phase: Phase) -> Vec<(&'a Chain, &'a Stage)>
     stages
 }
 
-/// A stage's turn, and how long it took.
-async fn timed(turn: Turn<'_>, phase: Phase, stage: &Stage) -> (Step, Duration) {
+/// When a stage's turn was, and what was logged during it.
+struct Timing {
+    /// Since the request entered the chains.
+    start: Duration,
+    duration: Duration,
+    log: Vec<LogLine>,
+}
+
+/// A stage's turn, and when it was.
+async fn timed(turn: Turn<'_>, phase: Phase, stage: &Stage) -> (Step, Timing) {
     let started = Instant::now();
-    let step = turn.take(phase, stage).await;
-    (step, started.elapsed())
+    let (step, log) = logged(turn.take(phase, stage)).await;
+    let timing = Timing {
+        start: started - turn.began,
+        duration: started.elapsed(),
+        log,
+    };
+    (step, timing)
 }
 
 impl Audit<'_> {
     /// Each row of the trace with what the stage would have done; without a second round if the stage was not
     /// called in the first.
-    async fn run(
-        &self,
-        deadline: Deadline,
-        surroundings: Surroundings<'_>,
-    ) -> Vec<(usize, Option<StageResult>, Duration)> {
+    async fn run<'t>(&'t self, turn: impl Fn(&'t Request) -> Turn<'t>) -> Vec<(usize, Option<Done>)> {
         let mut was_called = true;
         let mut rows = Vec::with_capacity(self.rounds.len());
         for (request, row) in &self.rounds {
             if !was_called {
-                rows.push((*row, None, Duration::ZERO));
+                rows.push((*row, None));
                 continue;
             }
-            let turn = Turn {
-                request,
-                deadline,
-                surroundings,
-            };
-            let (step, duration) = timed(turn, self.chain.phase, self.stage).await;
+            let (step, timing) = timed(turn(request), self.chain.phase, self.stage).await;
             was_called = matches!(step, Step::Answered(_));
             let failed = |failure| StageResult::Failed {
                 failure,
                 policy: FailurePolicy::Ignore,
             };
+            let mut exception = None;
             let result = match step {
                 Step::DeadlinePassed => StageResult::NotReached,
-                Step::Skipped(reason) => StageResult::Skipped(reason),
+                Step::Skipped {
+                    reason,
+                    exception: matching,
+                } => {
+                    exception = matching;
+                    StageResult::Skipped(reason)
+                }
                 Step::Unselected(failure) | Step::Answered(Err(failure)) => failed(failure),
                 Step::Answered(Ok((effect, _))) => effect.into_result(),
             };
-            rows.push((*row, Some(result), duration));
+            let done = Done {
+                result,
+                exception,
+                timing,
+            };
+            rows.push((*row, Some(done)));
         }
         rows
     }

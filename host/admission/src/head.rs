@@ -6,7 +6,7 @@ use serde::{
     Deserialize, Deserializer,
     de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
-use serde_json::Value;
+use serde_json::{Value, value::RawValue};
 
 use crate::{
     Labels,
@@ -40,11 +40,65 @@ impl Head {
     pub(crate) fn read(text: &str) -> Result<Self, serde_json::Error> {
         let mut deserializer = serde_json::Deserializer::from_str(text);
         let top = Top {
-            skips: !may_not_become_a_tree(text),
+            skips: skip(text.trim_ascii_start().as_bytes()).is_some(),
         };
         let head = top.deserialize(&mut deserializer)?;
         deserializer.end()?;
         Ok(head)
+    }
+
+    /// The same for a text that is known to be valid JSON: what is of no interest is read only once.
+    pub(crate) fn read_valid(raw: &RawValue) -> Result<Self, serde_json::Error> {
+        Self::skim(raw.get()).map_or_else(|| Self::read(raw.get()), Ok)
+    }
+
+    /// The head of a valid text; `None` if it is not an object, or must be read strictly.
+    fn skim(text: &str) -> Option<Self> {
+        let (mut api_version, mut kind, mut metadata) = (None, None, None);
+        let mut is_ambiguous = false;
+        let mut rest = text.trim_ascii().strip_prefix('{')?.trim_ascii_start();
+        while let Some(key_on) = rest.strip_prefix('"') {
+            let after_key = after_string(key_on.as_bytes())?;
+            let key = key_on.get(..key_on.len() - after_key.len() - 1)?;
+            let value_on = key_on.get(key.len() + 1..)?.trim_ascii_start();
+            let value_on = value_on.strip_prefix(':')?.trim_ascii_start();
+            let value = value_on.get(..skip(value_on.as_bytes())?)?;
+            let is_first = match key {
+                "apiVersion" => api_version.replace(part::<Text>(value)?.0).is_none(),
+                "kind" => kind.replace(part::<Text>(value)?.0).is_none(),
+                "metadata" => metadata.replace(part::<Metadata>(value)?.0).is_none(),
+                // An escape may stand for a letter of another key.
+                other if other.contains('\\') => return None,
+                other => {
+                    is_ambiguous |= is_other_spelling(other, &KEYS);
+                    true
+                }
+            };
+            if !is_first {
+                return None;
+            }
+            rest = value_on.get(value.len()..)?.trim_ascii_start();
+            rest = rest.strip_prefix(',').unwrap_or(rest).trim_ascii_start();
+        }
+        Some(Self::of_parts(api_version, kind, metadata, is_ambiguous))
+    }
+
+    fn of_parts(
+        api_version: Option<Option<String>>,
+        kind: Option<Option<String>>,
+        metadata: Option<Option<Self>>,
+        is_ambiguous: bool,
+    ) -> Self {
+        let metadata = metadata.flatten();
+        let has_metadata = metadata.is_some();
+        let metadata = metadata.unwrap_or_default();
+        Self {
+            api_version: api_version.flatten(),
+            kind: kind.flatten(),
+            has_metadata,
+            is_ambiguous: is_ambiguous || metadata.is_ambiguous,
+            ..metadata
+        }
     }
 
     /// The head of a tree.
@@ -86,38 +140,58 @@ fn once<T, E: Error>(field: &mut Option<T>, name: &'static str, value: T) -> Res
     }
 }
 
-/// Whether a valid JSON text may have something that `serde_json` refuses where it builds a tree, but not where it
-/// skips a value: an escaped surrogate, a number that is out of range, deep nesting. `true` only means that the text
-/// must be read strictly.
-fn may_not_become_a_tree(text: &str) -> bool {
+/// A part of a text.
+fn part<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
+    serde_json::from_str(text).ok()
+}
+
+/// The length of the value at the beginning of a valid JSON text. `None` if it may have something that `serde_json`
+/// refuses where it builds a tree, but not where it skips a value: an escaped surrogate, a number that is out of range,
+/// deep nesting. It only means that the value must be read strictly.
+fn skip(text: &[u8]) -> Option<usize> {
     /// `serde_json` allows 128 levels.
     const DEPTH: usize = 100;
     /// The largest number has 309 digits.
     const DIGITS: usize = 300;
-    let mut rest = text.as_bytes();
+    let mut rest = text;
     let mut depth = 0_usize;
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        match byte {
-            b'"' => match after_string(after) {
-                Some(after) => rest = after,
-                None => return true,
-            },
-            b'{' | b'[' if depth == DEPTH => return true,
-            b'{' | b'[' => depth += 1,
-            b'}' | b']' => depth = depth.saturating_sub(1),
-            b'0'..=b'9' => {
+    loop {
+        let (&byte, after) = rest.split_first()?;
+        rest = match byte {
+            b'"' => after_string(after)?,
+            b'{' | b'[' if depth == DEPTH => return None,
+            b'{' | b'[' => {
+                depth += 1;
+                rest = after;
+                continue;
+            }
+            b'}' | b']' => {
+                depth = depth.checked_sub(1)?;
+                after
+            }
+            b'-' | b'0'..=b'9' => {
                 let is_digit = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
                 let digits = after.iter().take_while(|byte| is_digit(byte)).count();
-                rest = after.get(digits..).unwrap_or_default();
-                if digits > DIGITS || matches!(rest.first(), Some(b'e' | b'E')) {
-                    return true;
+                let after = after.get(digits..)?;
+                if digits > DIGITS || matches!(after.first(), Some(b'e' | b'E')) {
+                    return None;
                 }
+                after
             }
-            _ => {}
+            // `true`, `false` or `null`.
+            b'a'..=b'z' => {
+                let letters = after.iter().take_while(|byte| byte.is_ascii_lowercase()).count();
+                after.get(letters..)?
+            }
+            _ => {
+                rest = after;
+                continue;
+            }
+        };
+        if depth == 0 {
+            return Some(text.len() - rest.len());
         }
     }
-    false
 }
 
 /// What follows a string; `None` if the string has a `\u` or does not end.
@@ -177,16 +251,7 @@ impl<'de> Visitor<'de> for Top {
                 }
             }
         }
-        let metadata = metadata.flatten();
-        let has_metadata = metadata.is_some();
-        let metadata: Head = metadata.unwrap_or_default();
-        Ok(Head {
-            api_version: api_version.flatten(),
-            kind: kind.flatten(),
-            has_metadata,
-            is_ambiguous: is_ambiguous || metadata.is_ambiguous,
-            ..metadata
-        })
+        Ok(Head::of_parts(api_version, kind, metadata, is_ambiguous))
     }
 }
 

@@ -16,6 +16,7 @@ mod difference;
 mod digest;
 mod effect;
 mod evaluation;
+mod exception;
 mod failure;
 mod fields;
 mod grants;
@@ -27,8 +28,11 @@ mod identity;
 mod images;
 mod index;
 mod labels;
+mod log;
+mod mismatch;
 mod module;
 mod moment;
+mod mutation;
 mod namespace;
 mod object;
 mod offload;
@@ -38,9 +42,11 @@ mod pointer;
 mod qualified;
 mod request;
 mod rule;
+mod spans;
 mod spelling;
 mod stage;
 mod tape;
+mod trace_context;
 mod tree;
 mod turn;
 mod verdict;
@@ -57,6 +63,7 @@ pub use deadline::Deadline;
 pub use digest::{Digest, InvalidDigest};
 pub use effect::Effect;
 pub use evaluation::{Evaluation, Surroundings};
+pub use exception::{Exception, Glob};
 pub use failure::{Failure, FailureKind};
 pub use fields::FieldMask;
 pub use grants::Grants;
@@ -72,8 +79,13 @@ pub use images::{ImageError, ImageGrant, ImageManifest, ImageReader, InvalidImag
 pub use index::ChainIndex;
 pub use ipnet::IpNet;
 pub use labels::{LabelOperator, LabelSelector, Labels, Requirement, SelectorError};
+pub use log::{LogLevel, LogLine};
+pub use mismatch::Mismatch;
 pub use module::{InvalidReference, ModuleReference, OciReference};
 pub use moment::Moment;
+pub use mutation::{
+    ImageParts, Location, LocationError, Mutation, Mutator, Mutators, PathTestError, Shape, Step,
+};
 pub use namespace::{NamespaceLookupError, NamespaceSelector, NamespaceSource, StaticNamespaces};
 pub use object::{Object, ObjectError};
 pub use offload::offload;
@@ -82,12 +94,15 @@ pub use patch::{Patch, PatchBuilder, PatchError};
 pub use pointer::{Pattern, Pointer, PointerError};
 pub use qualified::{NAME_PART_LENGTH, is_dns_label, is_dns_subdomain, is_name_part};
 pub use request::{
-    GroupVersionKind, GroupVersionResource, Operation, Request, Requested, Uid, UnknownOperation, UserInfo,
+    FrontEnd, GroupVersionKind, GroupVersionResource, Operation, Request, Requested, Uid, UnknownOperation,
+    UserInfo,
 };
 pub use rule::{MatchPolicy, Matcher, Outline, ResourcePattern, Rule, RuleError, RulePart, Scope};
+pub use spans::SPANS;
 pub use spelling::{Spelling, SpellingError, same_key};
 pub use stage::{FailurePolicy, Mode, Reinvocation, SideEffects, Stage, StageSpec};
 pub use tape::{Tape, Taped};
+pub use trace_context::{TraceContext, TraceId};
 pub use verdict::{Denial, Response, Verdict, bounded_warnings};
 pub use webhook::{Protocol, ReviewVersion, ServiceNaming, WebhookTarget};
 pub use word::{UnknownWord, Word};

@@ -12,6 +12,12 @@ impl Moment {
     pub fn now() -> Self {
         Self(SystemTime::now())
     }
+
+    /// Microseconds since 1970; 0 for an earlier moment.
+    pub fn as_micros(self) -> u64 {
+        let since = self.0.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+    }
 }
 
 impl fmt::Display for Moment {

@@ -3,8 +3,9 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
+use bytestring::ByteString;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, value::RawValue};
 
 use crate::{Head, Labels, head::unique_keys};
 
@@ -16,7 +17,7 @@ use crate::{Head, Labels, head::unique_keys};
 pub struct Object(Arc<Inner>);
 
 struct Inner {
-    text: OnceLock<Box<str>>,
+    text: OnceLock<ByteString>,
     value: OnceLock<Value>,
     head: OnceLock<Head>,
 }
@@ -44,11 +45,26 @@ impl Object {
     pub fn parse(text: impl AsRef<[u8]>) -> Result<Self, ObjectError> {
         let text = std::str::from_utf8(text.as_ref())?;
         let head = Head::read(text)?;
-        Ok(Self(Arc::new(Inner {
-            text: OnceLock::from(Box::<str>::from(text)),
+        Ok(Self::with_head(text.into(), head))
+    }
+
+    /// Takes a part of a document as [`parse`](Self::parse) does, without copying it: the document lives as long as the
+    /// object.
+    ///
+    /// # Errors
+    ///
+    /// As [`parse`](Self::parse).
+    pub fn within(document: &ByteString, part: &RawValue) -> Result<Self, ObjectError> {
+        let head = Head::read_valid(part)?;
+        Ok(Self::with_head(document.slice_ref(part.get()), head))
+    }
+
+    fn with_head(text: ByteString, head: Head) -> Self {
+        Self(Arc::new(Inner {
+            text: OnceLock::from(text),
             value: OnceLock::new(),
             head: OnceLock::from(head),
-        })))
+        }))
     }
 
     /// Parses a JSON text as [`parse`](Self::parse), and refuses duplicate keys anywhere in it: some parsers merge what
@@ -86,7 +102,7 @@ impl Object {
     /// Takes a text that is known to be a valid object.
     pub(crate) fn from_checked(text: String) -> Self {
         Self(Arc::new(Inner {
-            text: OnceLock::from(text.into_boxed_str()),
+            text: OnceLock::from(ByteString::from(text)),
             value: OnceLock::new(),
             head: OnceLock::new(),
         }))
@@ -99,6 +115,11 @@ impl Object {
 
     /// The object as JSON text: as received, or as serialized after a patch.
     pub fn text(&self) -> &str {
+        self.shared_text()
+    }
+
+    /// The same text, to be kept without what was parsed of it.
+    pub fn shared_text(&self) -> &ByteString {
         self.0.text.get_or_init(|| self.value().to_string().into())
     }
 
@@ -166,6 +187,22 @@ mod tests {
     use super::*;
     use crate::Spelling;
 
+    /// The text as a part of a document, if it is JSON at all; with the same result as for the text alone.
+    fn part_of_a_document(text: &str) -> Option<Object> {
+        let document = ByteString::from(format!("{{\"before\": 1, \"object\" : {text} }}"));
+        let raw = document
+            .split_once(" : ")
+            .and_then(|(_, rest)| rest.strip_suffix('}'))
+            .and_then(|part| serde_json::from_str::<&RawValue>(part).ok())?;
+        let part = Object::within(&document, raw);
+        let alone = Object::parse(text);
+        let text = |error: &ObjectError| error.to_string();
+        assert_eq!(part.as_ref().err().map(text), alone.as_ref().err().map(text));
+        let (part, alone) = (part.ok()?, alone.ok()?);
+        assert_eq!((part.text(), part.head()), (alone.text().trim(), alone.head()));
+        Some(part)
+    }
+
     #[test]
     fn text_is_kept_to_the_letter() {
         let text = r#" { "b" : 1.0, "a": 12345678901234567890123 } "#;
@@ -190,6 +227,7 @@ mod tests {
             ),
         ] {
             assert!(Object::parse(text).is_err(), "{case}");
+            assert!(part_of_a_document(text).is_none(), "{case}");
         }
         assert!(matches!(
             Object::parse(b"{\"a\":\"\xff\"}"),
@@ -238,7 +276,8 @@ mod tests {
             ("too deep", deep(1000)),
             ("a little too deep", deep(127)),
         ] {
-            assert!(Object::parse(text).is_err(), "{case}");
+            assert!(Object::parse(&text).is_err(), "{case}");
+            assert!(part_of_a_document(&text).is_none(), "{case}");
         }
         for text in [
             deep(126),
@@ -247,6 +286,7 @@ mod tests {
         ] {
             let object = Object::parse(&text).unwrap();
             assert!(object.value().is_object(), "{text}");
+            assert!(part_of_a_document(&text).is_some(), "{text}");
         }
     }
 
@@ -265,6 +305,7 @@ mod tests {
             let object = Object::parse(text).unwrap();
             let is_canonical = matches!(Spelling::kubernetes().canonical(text), Ok(None));
             assert_eq!(object.is_ambiguous(), !is_canonical, "{text}");
+            assert!(part_of_a_document(text).is_some(), "{text}");
         }
     }
 
@@ -280,6 +321,7 @@ mod tests {
             let parsed = Object::parse(value.to_string()).unwrap();
             let built = Object::from_value(value.clone()).unwrap();
             assert_eq!(parsed.head(), built.head(), "{value}");
+            assert_eq!(part_of_a_document(&value.to_string()).unwrap(), parsed, "{value}");
             assert_eq!(parsed, built);
         }
     }

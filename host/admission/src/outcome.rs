@@ -1,6 +1,6 @@
 use std::{fmt, sync::Arc, time::Duration};
 
-use crate::{Denial, Failure, FailureKind, FailurePolicy, Mode, Object, Patch, Phase, Uid};
+use crate::{Denial, Failure, FailureKind, FailurePolicy, LogLine, Mode, Object, Patch, Phase, Uid};
 
 /// The result of the chains for a request.
 #[derive(Clone, Debug)]
@@ -209,8 +209,14 @@ pub struct TraceRow {
     pub mode: Mode,
     /// The result.
     pub result: StageResult,
+    /// The exception because of which it was not called.
+    pub exception: Option<Arc<str>>,
+    /// When its turn began, after the request entered the chains; zero when it was not reached.
+    pub start: Duration,
     /// From the selectors to the applied verdict; zero when it was not called.
     pub duration: Duration,
+    /// What its plugin logged.
+    pub log: Vec<LogLine>,
 }
 
 impl TraceRow {
@@ -228,8 +234,16 @@ impl TraceRow {
             round: 1,
             mode: Mode::Enforce,
             result,
+            exception: None,
+            start: Duration::ZERO,
             duration: Duration::ZERO,
+            log: Vec::new(),
         }
+    }
+
+    /// Whether the stage was called, or failed before it was.
+    pub fn was_called(&self) -> bool {
+        !matches!(self.result, StageResult::Skipped(_) | StageResult::NotReached)
     }
 }
 
@@ -286,6 +300,10 @@ pub enum SkipReason {
     MatchCondition,
     /// The request is a dry run, and the stage has side effects.
     DryRun,
+    /// An operator has disabled the stage for a time.
+    Disabled,
+    /// An exception matches the request. The row of the trace has its name.
+    Exception,
 }
 
 impl fmt::Display for SkipReason {
@@ -297,6 +315,8 @@ impl fmt::Display for SkipReason {
             Self::Excluded => "a rule of the stage excludes it",
             Self::MatchCondition => "a match condition is false",
             Self::DryRun => "a stage with side effects is not called in a dry run",
+            Self::Disabled => "the stage is disabled",
+            Self::Exception => "an exception matches",
         })
     }
 }

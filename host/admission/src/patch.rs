@@ -225,6 +225,17 @@ impl Patch {
         self.0.iter().map(size).sum()
     }
 
+    /// An estimate of the memory that it takes, in bytes.
+    pub fn memory(&self) -> usize {
+        // With the counters of the `Arc`, and what allocations are rounded up by.
+        let each = size_of::<Arc<Operation>>() + size_of::<Operation>() + 64;
+        let sources = self.operations().filter_map(|operation| operation.action.from());
+        self.0.capacity() * size_of::<usize>()
+            + self.0.len() * each
+            + self.size()
+            + sources.map(Pointer::len).sum::<usize>()
+    }
+
     /// Applies the patch to an object, and returns the same object if nothing changes. Untouched parts keep
     /// their text. The time is linear in the object and the patch.
     ///

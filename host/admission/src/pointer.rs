@@ -4,9 +4,11 @@ use std::{fmt, ops::Range, str::FromStr};
 
 use serde::{
     Deserialize, Deserializer,
-    de::{MapAccess, Visitor},
+    de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor},
 };
 use serde_json::value::RawValue;
+
+use crate::tree::Key;
 
 /// A JSON Pointer (RFC 6901).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,14 +49,10 @@ impl Pointer {
         let mut value = document.trim();
         for segment in &self.segments {
             value = match value.as_bytes().first()? {
-                b'{' => serde_json::from_str::<Members<'_>>(value)
-                    .ok()?
-                    .0
-                    .into_iter()
-                    .rev()
-                    .find(|(key, _)| key == segment)?
-                    .1
-                    .get(),
+                b'{' => {
+                    let mut reader = serde_json::Deserializer::from_str(value);
+                    Member(segment).deserialize(&mut reader).ok()??.get()
+                }
                 b'[' => serde_json::from_str::<Vec<&RawValue>>(value)
                     .ok()?
                     .get(segment.parse::<usize>().ok()?)?
@@ -107,6 +105,37 @@ impl FromStr for Pattern {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         text.parse().map(Self)
+    }
+}
+
+/// Finds the last member of an object with this key.
+struct Member<'k>(&'k str);
+
+impl<'de> DeserializeSeed<'de> for Member<'_> {
+    type Value = Option<&'de RawValue>;
+
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Self::Value, D::Error> {
+        reader.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Member<'_> {
+    type Value = Option<&'de RawValue>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut found = None;
+        while let Some(Key(key)) = map.next_key()? {
+            if key == self.0 {
+                found = Some(map.next_value()?);
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(found)
     }
 }
 

@@ -1,8 +1,8 @@
-use std::{collections::BTreeMap, fmt, str::FromStr};
+use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{IdentityFields, Object, Spelling, Tape};
+use crate::{IdentityFields, Object, Spelling, Tape, TraceContext};
 
 /// One admission request. Lives from the front door to the outcome.
 #[derive(Clone, Debug)]
@@ -10,6 +10,8 @@ use crate::{IdentityFields, Object, Spelling, Tape};
 pub struct Request {
     /// Identifies the request in logs, traces and replies.
     pub uid: Uid,
+    /// The distributed trace that the request belongs to, if any.
+    pub trace: Option<TraceContext>,
     /// The requested operation.
     pub operation: Operation,
     /// The type of the object.
@@ -40,6 +42,19 @@ pub struct Request {
     pub spelling: Spelling,
     /// Where answers to plugins are recorded; `None` for a request that is not.
     pub tape: Option<Tape>,
+    /// The front end at which it arrived; `None` if the program itself made it.
+    pub front: Option<Arc<FrontEnd>>,
+}
+
+/// The front end at which a request arrived, for the log of decisions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FrontEnd {
+    /// `kubernetes`, `bcs` or `rest`.
+    pub dialect: Option<Arc<str>>,
+    /// The address of the listener.
+    pub listener: Option<Arc<str>>,
+    /// The cluster that the request is for, if it is known.
+    pub cluster: Option<Arc<str>>,
 }
 
 impl Request {
@@ -47,6 +62,7 @@ impl Request {
     pub fn new(operation: Operation, kind: GroupVersionKind, resource: GroupVersionResource) -> Self {
         Self {
             uid: Uid::fresh(),
+            trace: None,
             operation,
             kind,
             resource,
@@ -62,7 +78,51 @@ impl Request {
             identity: IdentityFields::kubernetes(),
             spelling: Spelling::kubernetes(),
             tape: None,
+            front: None,
         }
+    }
+
+    /// A request that is described by its objects, of which there must be one; what else is not given is guessed. With
+    /// both objects it is an UPDATE, with an old object alone a DELETE, and else a CREATE. The resource is that of the
+    /// kind unless it is named: `pods`, `pods/status`. The namespace is for an object that does not name one.
+    pub fn described(
+        object: Option<Object>,
+        old_object: Option<Object>,
+        operation: Option<Operation>,
+        resource: Option<&str>,
+        namespace: Option<&str>,
+    ) -> Option<Self> {
+        let operation = operation.unwrap_or(match (&object, &old_object) {
+            (Some(_), Some(_)) => Operation::Update,
+            (None, Some(_)) => Operation::Delete,
+            _ => Operation::Create,
+        });
+        // A DELETE has only an old object.
+        let (object, old_object) = match operation {
+            Operation::Delete => (None, old_object.or(object)),
+            _ => (object, old_object),
+        };
+        let described = object.as_ref().or(old_object.as_ref())?;
+        let head = described.head();
+        let kind = GroupVersionKind::from_api_version(
+            head.api_version.as_deref().unwrap_or_default(),
+            head.kind.clone().unwrap_or_default(),
+        );
+        let guessed = kind.guess_resource();
+        let mut request = Self::new(operation, kind, guessed).with_object(described.clone());
+        if let Some(named) = resource {
+            let (name, subresource) = named
+                .split_once('/')
+                .map_or((named, None), |(name, subresource)| (name, Some(subresource)));
+            request.resource.resource = name.to_owned();
+            request.subresource = subresource.map(str::to_owned);
+        }
+        if request.namespace.is_none() {
+            request.namespace = namespace.map(str::to_owned);
+        }
+        request.object = object;
+        request.old_object = old_object;
+        Some(request)
     }
 
     /// The same request with this object; name and namespace are taken from its `metadata`.

@@ -1,6 +1,6 @@
 use std::{fmt, sync::Arc, time::Duration};
 
-use crate::{Hook, LabelSelector, MatchConditions, NamespaceSelector, Rule, words};
+use crate::{Exception, Hook, LabelSelector, MatchConditions, NamespaceSelector, Rule, words};
 
 /// One hook in a chain, with the settings that decide when it is called and what effect its verdict has.
 #[derive(Clone)]
@@ -27,6 +27,8 @@ pub struct StageSpec {
     pub object_selector: LabelSelector,
     /// Further conditions on the request; all must be true.
     pub match_conditions: MatchConditions,
+    /// The requests for which it is not called all the same: those that match any of these.
+    pub exceptions: Vec<Arc<Exception>>,
     /// The effect of a failure.
     pub failure_policy: FailurePolicy,
     /// How long one call may take, within the request's deadline.
@@ -39,9 +41,11 @@ pub struct StageSpec {
     pub reinvocation: Reinvocation,
     /// What clients get instead of the message of a denial, which becomes a cause in its details.
     pub message: Option<Arc<str>>,
-    /// Whether the messages of denials name the policy themselves, so that clients get them without the names of stage
-    /// and chain before them.
+    /// Whether the messages of denials name the policy themselves. Clients then get them without the names of stage and
+    /// chain before them, and those of all such stages of a request together, one per line.
     pub names_itself: bool,
+    /// Whether it is not called at all. No document says so: an operator disables a stage for a time.
+    pub is_disabled: bool,
 }
 
 impl StageSpec {
@@ -57,6 +61,7 @@ impl StageSpec {
             namespace_selector: None,
             object_selector: LabelSelector::default(),
             match_conditions: MatchConditions::default(),
+            exceptions: Vec::new(),
             failure_policy: FailurePolicy::default(),
             timeout: Self::DEFAULT_TIMEOUT,
             mode: Mode::default(),
@@ -64,7 +69,15 @@ impl StageSpec {
             reinvocation: Reinvocation::default(),
             message: None,
             names_itself: false,
+            is_disabled: false,
         }
+    }
+
+    /// Whether its match conditions or those of its exceptions may use the authorizer.
+    pub fn uses_authorizer(&self) -> bool {
+        let of_exceptions = self.exceptions.iter();
+        let mut all = of_exceptions.map(|exception| &exception.match_conditions);
+        self.match_conditions.uses_authorizer() || all.any(MatchConditions::uses_authorizer)
     }
 
     /// The stage that calls this hook.

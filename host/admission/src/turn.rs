@@ -1,18 +1,22 @@
 //! One stage's turn for one request: whether it is called, and its answer.
 
-use std::panic::AssertUnwindSafe;
+use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use futures_util::FutureExt;
-use tokio::time::timeout_at;
+use tokio::time::{Instant, timeout_at};
+use tracing::Instrument;
 
 use crate::{
-    Deadline, Effect, Failure, FailureKind, Object, Phase, Request, Response, SkipReason, Stage, Surroundings,
+    Deadline, Effect, Failure, FailureKind, Object, Phase, Request, Response, SkipReason, Stage, StageSpec,
+    Surroundings, spans,
 };
 
 /// A request at a stage, and the lookups that it may use. Lives as long as the turn.
 #[derive(Clone, Copy)]
 pub(crate) struct Turn<'a> {
     pub(crate) request: &'a Request,
+    /// When the request entered the chains.
+    pub(crate) began: Instant,
     pub(crate) deadline: Deadline,
     pub(crate) surroundings: Surroundings<'a>,
 }
@@ -22,11 +26,24 @@ pub(crate) enum Step {
     /// The request's deadline had already passed.
     DeadlinePassed,
     /// The stage does not apply to the request.
-    Skipped(SkipReason),
+    Skipped {
+        reason: SkipReason,
+        /// The exception, if that is the reason.
+        exception: Option<Arc<str>>,
+    },
     /// Whether it applies could not be determined.
     Unselected(Failure),
     /// The hook was called.
     Answered(Result<(Effect, Notes), Failure>),
+}
+
+impl Step {
+    fn skipped(reason: SkipReason) -> Self {
+        Self::Skipped {
+            reason,
+            exception: None,
+        }
+    }
 }
 
 /// Warnings and audit annotations of a verdict.
@@ -35,68 +52,96 @@ pub(crate) struct Notes {
     pub(crate) audit_annotations: Vec<(String, String)>,
 }
 
+impl Stage {
+    /// Why the stage would not be called for this request of a chain that matches it; `None` if it would be. Its hook is
+    /// not called.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be determined; in an evaluation, that is a failure of the stage.
+    pub async fn skip_reason(
+        &self,
+        request: &Request,
+        surroundings: Surroundings<'_>,
+        deadline: Deadline,
+    ) -> Result<Option<SkipReason>, Failure> {
+        let turn = Turn {
+            request,
+            began: Instant::now(),
+            deadline,
+            surroundings,
+        };
+        if self.spec.is_disabled {
+            return Ok(Some(SkipReason::Disabled));
+        }
+        let skipped = turn.skip(self, deadline).await?;
+        Ok(skipped.map(|(reason, _)| reason))
+    }
+}
+
 impl Turn<'_> {
     /// Runs the turn of a stage of a chain of this phase.
     pub(crate) async fn take(&self, phase: Phase, stage: &Stage) -> Step {
+        // Even a late request is not refused because of it.
+        if stage.spec.is_disabled {
+            return Step::skipped(SkipReason::Disabled);
+        }
         if self.deadline.has_passed() {
             return Step::DeadlinePassed;
         }
         let deadline = self.deadline.within(stage.spec.timeout);
-        match self.select(stage, deadline).await {
-            Ok(Some(reason)) => return Step::Skipped(reason),
+        match self.skip(stage, deadline).await {
+            Ok(Some((reason, exception))) => return Step::Skipped { reason, exception },
             Err(failure) => return Step::Unselected(failure),
             Ok(None) => {}
         }
-        if self.request.dry_run && !stage.spec.side_effects.allow_dry_run() {
-            return Step::Skipped(SkipReason::DryRun);
-        }
-        Step::Answered(match self.call(stage, deadline).await {
-            Ok(response) => {
-                let response = response.with_message(stage.spec.message.as_deref());
-                let response = response.named_by(&stage.spec);
-                self.judge(phase, response.bounded(), deadline).await
-            }
-            Err(failure) => Err(failure),
-        })
+        let span = spans::of_stage(stage);
+        let answer = self.answer(phase, stage, deadline).instrument(span.clone()).await;
+        spans::note(&span, &answer);
+        Step::Answered(answer)
     }
 
-    /// Why the stage does not apply to this request, if it does not.
-    async fn select(&self, stage: &Stage, deadline: Deadline) -> Result<Option<SkipReason>, Failure> {
-        let request = self.request;
-        if !stage.spec.rules.is_empty() && !stage.spec.rules.iter().any(|rule| rule.matches(request)) {
-            return Ok(Some(SkipReason::Rules));
+    /// Calls the stage, and judges its answer.
+    async fn answer(
+        &self,
+        phase: Phase,
+        stage: &Stage,
+        deadline: Deadline,
+    ) -> Result<(Effect, Notes), Failure> {
+        let response = self.call(stage, deadline).await?;
+        let response = response.with_message(stage.spec.message.as_deref());
+        let response = response.named_by(&stage.spec);
+        self.judge(phase, response.bounded(), deadline).await
+    }
+
+    /// Why the stage is not called for this request, with the exception that is the reason; `None` if it is called.
+    async fn skip(
+        &self,
+        stage: &Stage,
+        deadline: Deadline,
+    ) -> Result<Option<(SkipReason, Option<Arc<str>>)>, Failure> {
+        let unselected = select(&stage.spec, self.request, self.surroundings, deadline).await;
+        if let Ok(Some(reason)) = unselected {
+            return Ok(Some((reason, None)));
         }
-        if stage.spec.exclude_rules.iter().any(|rule| rule.matches(request)) {
-            return Ok(Some(SkipReason::Excluded));
+        // Also if it cannot be determined whether the stage applies: its failures do not count either.
+        if let Some(exception) = self.exception(stage).await {
+            return Ok(Some((SkipReason::Exception, Some(exception))));
         }
-        if let Some(selector) = &stage.spec.namespace_selector {
-            let matches = selector.matches(request, self.surroundings.namespaces);
-            let matches = timeout_at(deadline.instant(), matches)
-                .await
-                .map_err(|_| timed_out("timeout while reading the labels of the namespace"))?
-                .map_err(|error| Failure::new(FailureKind::NamespaceUnknown, error.to_string()))?;
-            if !matches {
-                return Ok(Some(SkipReason::NamespaceSelector));
+        unselected?;
+        let is_refused = self.request.dry_run && !stage.spec.side_effects.allow_dry_run();
+        Ok(is_refused.then_some((SkipReason::DryRun, None)))
+    }
+
+    /// The name of the first exception of the stage that matches this request.
+    async fn exception(&self, stage: &Stage) -> Option<Arc<str>> {
+        for exception in &stage.spec.exceptions {
+            let authorizer = self.surroundings.authorizer;
+            if exception.matches(self.request, authorizer, self.deadline).await {
+                return Some(exception.name.clone());
             }
         }
-        let selector = &stage.spec.object_selector;
-        // kube-apiserver: an object without metadata matches no selector but the empty one.
-        let chosen = |object: &Option<Object>| {
-            object
-                .as_ref()
-                .is_some_and(|object| object.head().has_metadata && selector.matches(object.labels()))
-        };
-        if !selector.is_empty() && !chosen(&request.object) && !chosen(&request.old_object) {
-            return Ok(Some(SkipReason::ObjectSelector));
-        }
-        let conditions = &stage.spec.match_conditions;
-        if !conditions
-            .matches(request, self.surroundings.authorizer, deadline)
-            .await?
-        {
-            return Ok(Some(SkipReason::MatchCondition));
-        }
-        Ok(None)
+        None
     }
 
     async fn call(&self, stage: &Stage, deadline: Deadline) -> Result<Response, Failure> {
@@ -138,6 +183,49 @@ impl Turn<'_> {
         };
         Ok((effect, notes))
     }
+}
+
+/// Why a stage with these settings does not apply to this request, if it does not.
+pub(crate) async fn select(
+    spec: &StageSpec,
+    request: &Request,
+    surroundings: Surroundings<'_>,
+    deadline: Deadline,
+) -> Result<Option<SkipReason>, Failure> {
+    if !spec.rules.is_empty() && !spec.rules.iter().any(|rule| rule.matches(request)) {
+        return Ok(Some(SkipReason::Rules));
+    }
+    if spec.exclude_rules.iter().any(|rule| rule.matches(request)) {
+        return Ok(Some(SkipReason::Excluded));
+    }
+    if let Some(selector) = &spec.namespace_selector {
+        let matches = selector.matches(request, surroundings.namespaces);
+        let matches = timeout_at(deadline.instant(), matches)
+            .await
+            .map_err(|_| timed_out("timeout while reading the labels of the namespace"))?
+            .map_err(|error| Failure::new(FailureKind::NamespaceUnknown, error.to_string()))?;
+        if !matches {
+            return Ok(Some(SkipReason::NamespaceSelector));
+        }
+    }
+    let selector = &spec.object_selector;
+    // kube-apiserver: an object without metadata matches no selector but the empty one.
+    let chosen = |object: &Option<Object>| {
+        object
+            .as_ref()
+            .is_some_and(|object| object.head().has_metadata && selector.matches(object.labels()))
+    };
+    if !selector.is_empty() && !chosen(&request.object) && !chosen(&request.old_object) {
+        return Ok(Some(SkipReason::ObjectSelector));
+    }
+    let conditions = &spec.match_conditions;
+    if !conditions
+        .matches(request, surroundings.authorizer, deadline)
+        .await?
+    {
+        return Ok(Some(SkipReason::MatchCondition));
+    }
+    Ok(None)
 }
 
 fn timed_out(what: &str) -> Failure {

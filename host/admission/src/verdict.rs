@@ -140,6 +140,13 @@ impl Denial {
         }
     }
 
+    /// Adds the message of another denial in a line of its own.
+    pub(crate) fn join(&mut self, other: &Self) {
+        self.message.push('\n');
+        self.message.push_str(&other.message);
+        self.bound();
+    }
+
     /// The usual denial: 403, `Forbidden`.
     pub fn forbidden(message: impl Into<String>) -> Self {
         Self::new(403, "Forbidden", message)

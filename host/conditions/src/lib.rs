@@ -176,16 +176,14 @@ async fn first_false<'a>(
 
 #[async_trait]
 impl Conditions for CelConditions {
-    async fn matches(
+    async fn first_false(
         &self,
         request: &Request,
         authorizer: &dyn Authorizer,
         deadline: Deadline,
-    ) -> Result<bool, Failure> {
-        match self.evaluate(request, authorizer, deadline).await {
-            Ok(first_false) => Ok(first_false.is_none()),
-            Err(failure) => Err(Failure::new(FailureKind::Condition, failure.to_string())),
-        }
+    ) -> Result<Option<Arc<str>>, Failure> {
+        let evaluated = self.evaluate(request, authorizer, deadline).await;
+        evaluated.map_err(|failure| Failure::new(FailureKind::Condition, failure.to_string()))
     }
 
     fn uses_authorizer(&self) -> bool {

@@ -10,6 +10,7 @@
 mod audit;
 mod deadlines;
 mod effects;
+mod exceptions;
 mod groups;
 mod selection;
 mod verdicts;

@@ -272,3 +272,61 @@ async fn warnings_and_annotations_come_in_order_with_their_stage() {
         .collect();
     assert_eq!(stages, ["first", "second"]);
 }
+
+/// Gatekeeper 3.x, pkg/webhook/policy.go: the messages of all constraints that deny a request, each in a line.
+#[tokio::test(start_paused = true)]
+async fn denials_of_stages_that_name_themselves_are_joined() {
+    let named = |name: &str, script: Script| {
+        let mut stage = Stage::new(name, script);
+        stage.spec.names_itself = true;
+        stage
+    };
+    let validating = |name: &str, stages: Vec<Stage>| {
+        let mut chain = Chain::new(name, vec![Rule::for_operations(Operation::ALL)], stages);
+        chain.phase = Phase::Validating;
+        chain
+    };
+    let first = "[a] no\n[c] nor this";
+    let constraints = || {
+        vec![
+            validating(
+                "limits",
+                vec![named("a", Script::Deny("[a] no")), named("b", Script::Allow)],
+            ),
+            validating("owners", vec![named("c", Script::Deny("[c] nor this"))]),
+        ]
+    };
+    let other = || validating("other", vec![Stage::new("s", Script::Deny("never"))]);
+    let before = || validating("a", vec![Stage::new("s", Script::Deny("never"))]);
+    for (case, chains, expected) in [
+        ("constraints", constraints(), first),
+        (
+            "a stage after them",
+            [constraints(), vec![other()]].concat(),
+            first,
+        ),
+        (
+            "a stage before them",
+            [vec![before()], constraints()].concat(),
+            "stage s of chain a denied the request: never",
+        ),
+    ] {
+        let mut evaluation = Evaluation::new(
+            request(Operation::Create),
+            Deadline::after(Duration::from_secs(9)),
+        );
+        let chains: Vec<&Chain> = chains.iter().collect();
+        evaluation
+            .run(&chains, surroundings(&StaticNamespaces::default()))
+            .await;
+        let outcome = evaluation.outcome();
+        let Decision::Refused(refusal) = &outcome.decision else {
+            panic!("{case}: {outcome:?}")
+        };
+        assert_eq!(
+            (refusal.to_string().as_str(), refusal.code()),
+            (expected, 403),
+            "{case}"
+        );
+    }
+}

@@ -1,0 +1,168 @@
+//! Exceptions: requests for which a stage is not called.
+
+use std::{borrow::Cow, fmt, sync::Arc};
+
+use serde::Deserialize;
+
+use crate::{Authorizer, Deadline, MatchConditions, Moment, Request, Rule};
+
+/// Requests for which the stages that have it are not called, until it expires. A request must match every part.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Exception {
+    /// Its name in traces, logs and metrics.
+    pub name: Arc<str>,
+    /// The requests: those that match any of these; empty means all.
+    pub rules: Vec<Rule>,
+    /// The namespaces of the objects; empty means all.
+    pub namespaces: Vec<Glob>,
+    /// The names of the objects, or the beginnings of names that the control plane generates; empty means all.
+    pub names: Vec<Glob>,
+    /// The users; empty means all.
+    pub users: Vec<Glob>,
+    /// The groups, of which the user is in one; empty means all users.
+    pub groups: Vec<Glob>,
+    /// Further conditions on the request; all must be true. A condition that fails is not true.
+    pub match_conditions: MatchConditions,
+    /// From then on it matches no request.
+    pub until: Moment,
+}
+
+impl Exception {
+    /// An exception for every request.
+    pub fn new(name: impl Into<Arc<str>>, until: Moment) -> Self {
+        Self {
+            name: name.into(),
+            rules: Vec::new(),
+            namespaces: Vec::new(),
+            names: Vec::new(),
+            users: Vec::new(),
+            groups: Vec::new(),
+            match_conditions: MatchConditions::default(),
+            until,
+        }
+    }
+
+    /// Whether it matches no request any more.
+    pub fn has_expired(&self, now: Moment) -> bool {
+        self.until <= now
+    }
+
+    /// Whether this request is excepted.
+    pub(crate) async fn matches(
+        &self,
+        request: &Request,
+        authorizer: &dyn Authorizer,
+        deadline: Deadline,
+    ) -> bool {
+        let user = &request.user;
+        let is_one_of = |globs: &[Glob], text: &str| globs.iter().any(|glob| glob.matches(text));
+        let namespace = request.namespace.as_deref().unwrap_or_default();
+        !self.has_expired(Moment::now())
+            && (self.rules.is_empty() || self.rules.iter().any(|rule| rule.matches(request)))
+            && (self.namespaces.is_empty() || is_one_of(&self.namespaces, namespace))
+            && (self.users.is_empty() || is_one_of(&self.users, &user.username))
+            && (self.groups.is_empty() || user.groups.iter().any(|group| is_one_of(&self.groups, group)))
+            && (self.names.is_empty() || is_one_of(&self.names, &name(request)))
+            && self
+                .match_conditions
+                .matches(request, authorizer, deadline)
+                .await
+                .unwrap_or(false)
+    }
+}
+
+/// The name of the object, or the beginning of the name that it is given later, as for the Pods of a controller.
+fn name(request: &Request) -> Cow<'_, str> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Metadata {
+        #[serde(rename = "generateName")]
+        generate_name: String,
+    }
+    #[derive(Deserialize)]
+    struct Generated {
+        metadata: Metadata,
+    }
+    if !request.name.is_empty() {
+        return Cow::Borrowed(&request.name);
+    }
+    let object = request.object.as_ref();
+    let generated = object.and_then(|object| object.deserialize::<Generated>().ok());
+    Cow::Owned(
+        generated
+            .map(|object| object.metadata.generate_name)
+            .unwrap_or_default(),
+    )
+}
+
+/// A text in which `*` stands for any characters, or none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Glob(String);
+
+impl Glob {
+    /// The glob of this text.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// Whether this text matches.
+    pub fn matches(&self, text: &str) -> bool {
+        let Some((start, rest)) = self.0.split_once('*') else {
+            return self.0 == text;
+        };
+        let (middle, end) = rest.rsplit_once('*').unwrap_or(("", rest));
+        let Some(mut text) = text.strip_prefix(start).and_then(|text| text.strip_suffix(end)) else {
+            return false;
+        };
+        for part in middle.split('*') {
+            match text.split_once(part) {
+                Some((_, after)) => text = after,
+                None => return false,
+            }
+        }
+        true
+    }
+}
+
+impl fmt::Display for Glob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn globs() {
+        for (glob, text, expected) in [
+            ("web", "web", true),
+            ("web", "web-1", false),
+            ("", "", true),
+            ("*", "", true),
+            ("*", "web", true),
+            ("web-*", "web-", true),
+            ("web-*", "web-1", true),
+            ("web-*", "my-web-1", false),
+            ("*-web", "my-web", true),
+            ("*-web", "my-web-1", false),
+            ("a*a", "a", false),
+            ("a*a", "aa", true),
+            ("*web*", "my-web-1", true),
+            ("*web*", "my-wed-1", false),
+            ("**", "x", true),
+            ("a*b*c*d", "a-b-c-d", true),
+            ("a*b*c*d", "a-c-b-d", false),
+            ("a*b*b*c", "a-b-c", false),
+            (
+                "system:serviceaccount:*:web",
+                "system:serviceaccount:shop:web",
+                true,
+            ),
+        ] {
+            assert_eq!(Glob::new(glob).matches(text), expected, "{glob} {text}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What a stage logs while it is called.
+
+use std::{cell::RefCell, future::Future};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::words;
+
+/// The most lines of one call that are kept, and the most bytes of their texts.
+const LINES: usize = 256;
+const BYTES: usize = 64 << 10;
+
+/// The severity of a line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LogLevel {
+    /// Something failed.
+    Error,
+    /// Something is probably wrong.
+    Warn,
+    /// What an operator may want to know.
+    #[default]
+    Info,
+    /// For whoever looks for a mistake.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+words!(LogLevel, "log level": Error = "error", Warn = "warn", Info = "info", Debug = "debug", Trace = "trace");
+
+/// A line that a stage logged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LogLine {
+    /// Its severity.
+    pub level: LogLevel,
+    /// What it is about, in the plugin's own words; `stdout` and `stderr` for lines of the standard streams, `http` for
+    /// requests that were sent for the plugin.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub context: String,
+    /// The text.
+    pub message: String,
+}
+
+/// The lines of one call.
+#[derive(Debug, Default)]
+struct Lines {
+    lines: Vec<LogLine>,
+    bytes: usize,
+}
+
+tokio::task_local! {
+    /// The lines of the stage that is called in this task. A task of its own, such as that of a candidate, has none.
+    static CURRENT: RefCell<Lines>;
+}
+
+impl LogLine {
+    /// Adds the line to the row of the stage that is called in this task. Outside of such a call, and beyond its limits,
+    /// the line is dropped.
+    pub fn keep(self) {
+        // An error means that no stage is called.
+        let _ = CURRENT.try_with(|lines| {
+            let mut kept = lines.borrow_mut();
+            let size = self.context.len() + self.message.len();
+            if kept.lines.len() < LINES && kept.bytes + size <= BYTES {
+                kept.bytes += size;
+                kept.lines.push(self);
+            }
+        });
+    }
+}
+
+/// The output of a call, and the lines that were logged during it.
+pub(crate) async fn logged<F: Future>(call: F) -> (F::Output, Vec<LogLine>) {
+    let call = async {
+        let output = call.await;
+        (output, CURRENT.with(RefCell::take).lines)
+    };
+    CURRENT.scope(RefCell::default(), call).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(message: &str) -> LogLine {
+        LogLine {
+            level: LogLevel::Info,
+            context: String::new(),
+            message: message.to_owned(),
+        }
+    }
+
+    #[tokio::test]
+    async fn each_call_has_its_own_lines() {
+        let call = async |name: &str| {
+            line(name).keep();
+            tokio::task::yield_now().await;
+            // A task of its own has nothing to do with the call.
+            tokio::spawn(async { line("elsewhere").keep() }).await.unwrap();
+            line(name).keep();
+        };
+        let (((), one), ((), other)) = tokio::join!(logged(call("a")), logged(call("b")));
+        assert_eq!(one, [line("a"), line("a")]);
+        assert_eq!(other, [line("b"), line("b")]);
+    }
+
+    #[tokio::test]
+    async fn lines_are_bounded() {
+        let ((), many) = logged(async { (0..2 * LINES).for_each(|_| line("a").keep()) }).await;
+        assert_eq!(many.len(), LINES);
+        let ((), long) = logged(async { (0..3).for_each(|_| line(&"a".repeat(BYTES / 2)).keep()) }).await;
+        assert_eq!(long.len(), 2);
+    }
+}

@@ -1,0 +1,138 @@
+//! Why the rules of a chain or a stage do not match a request, in words.
+
+use std::fmt::{self, Display};
+
+use crate::{Chain, Matcher, Request, Rule, RulePart, Stage};
+
+/// Why no rule of a list matches a request: the rule of which most parts match, and its first part that does not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    /// The first part that does not match; `None` if there are no rules.
+    pub part: Option<RulePart>,
+    /// `chain` or `stage`.
+    owner: &'static str,
+    request: String,
+    wanted: String,
+}
+
+impl Chain {
+    /// Why the chain does not apply to this request; `None` if it does.
+    pub fn mismatch(&self, request: &Request) -> Option<Mismatch> {
+        Mismatch::of("chain", &self.rules, request)
+    }
+}
+
+impl Stage {
+    /// Why none of the stage's own rules matches this request; `None` if one does, or there are none.
+    pub fn mismatch(&self, request: &Request) -> Option<Mismatch> {
+        let mismatch = Mismatch::of("stage", &self.spec.rules, request)?;
+        mismatch.part.is_some().then_some(mismatch)
+    }
+}
+
+impl Mismatch {
+    fn of(owner: &'static str, rules: &[Rule], request: &Request) -> Option<Self> {
+        let mut closest: Option<(RulePart, &Rule)> = None;
+        for rule in rules {
+            let part = rule.mismatch(request)?;
+            if closest.is_none_or(|(furthest, _)| part >= furthest) {
+                closest = Some((part, rule));
+            }
+        }
+        Some(Self {
+            part: closest.map(|(part, _)| part),
+            owner,
+            request: requested(request),
+            wanted: closest.map(|(part, rule)| wanted(part, rule)).unwrap_or_default(),
+        })
+    }
+}
+
+impl Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            part,
+            owner,
+            request,
+            wanted,
+        } = self;
+        match part {
+            Some(_) => write!(f, "no rule of the {owner} is for {request}: {wanted}"),
+            None => write!(f, "the {owner} has no rules"),
+        }
+    }
+}
+
+fn requested(request: &Request) -> String {
+    let Request {
+        operation,
+        resource,
+        subresource,
+        kind,
+        ..
+    } = request;
+    let subresource = subresource.as_ref().map(|name| format!("/{name}"));
+    let subresource = subresource.unwrap_or_default();
+    format!("{operation} of {resource}{subresource}, kind {}", kind.kind)
+}
+
+/// What a rule has in this part.
+fn wanted(part: RulePart, rule: &Rule) -> String {
+    fn list<T: Display>(values: &Matcher<T>) -> String {
+        match values {
+            Matcher::Any => "*".to_owned(),
+            Matcher::Only(values) => names(values),
+        }
+    }
+    fn names<T: Display>(values: &[T]) -> String {
+        let values = values.iter().map(|value| match value.to_string() {
+            text if text.is_empty() => "\"\"".to_owned(),
+            text => text,
+        });
+        values.collect::<Vec<_>>().join(", ")
+    }
+    match part {
+        RulePart::Operations => format!("`operations` has {}", list(&rule.operations)),
+        RulePart::GroupAndVersion => format!(
+            "`apiGroups` has {}, `apiVersions` has {}",
+            list(&rule.api_groups),
+            list(&rule.api_versions)
+        ),
+        RulePart::Resources => format!("`resources` has {}", names(&rule.resources)),
+        RulePart::Scope => format!("`scope` is {}", rule.scope),
+        RulePart::Kinds => format!("`kinds` has {}", list(&rule.kinds)),
+        RulePart::Names => format!("`resourceNames` has {}", names(&rule.names)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{GroupVersionKind, Operation, ResourcePattern};
+
+    #[test]
+    fn the_closest_rule_is_told_of() {
+        let kind = GroupVersionKind::from_api_version("v1", "Pod");
+        let resource = kind.guess_resource();
+        let request = Request::new(Operation::Create, kind, resource);
+        let rule = |operation, resource: &str| Rule {
+            resources: vec![ResourcePattern::parse(resource).unwrap()],
+            ..Rule::for_operations([operation])
+        };
+        let of = |rules: &[Rule]| Mismatch::of("chain", rules, &request).map(|mismatch| mismatch.to_string());
+        assert_eq!(of(&[]).as_deref(), Some("the chain has no rules"));
+        assert_eq!(
+            of(&[
+                rule(Operation::Update, "pods"),
+                rule(Operation::Create, "nodes"),
+                rule(Operation::Delete, "pods")
+            ])
+            .as_deref(),
+            Some("no rule of the chain is for CREATE of v1/pods, kind Pod: `resources` has nodes")
+        );
+        assert_eq!(
+            of(&[rule(Operation::Update, "pods"), rule(Operation::Create, "pods")]),
+            None
+        );
+    }
+}

@@ -1,0 +1,303 @@
+//! Mutators, as Gatekeeper has them: functions that set a value at a location of an object.
+
+mod apply;
+mod image;
+mod location;
+
+use std::{fmt, sync::Arc};
+
+use async_trait::async_trait;
+use serde_json::Value;
+
+pub use self::{
+    image::ImageParts,
+    location::{Location, LocationError, Shape, Step},
+};
+use crate::{
+    Deadline, Failure, FailureKind, Hook, LabelSelector, Labels, NamespaceSource, NoAuthorizer, Object,
+    Patch, Request, Response, StageSpec, Surroundings, Verdict, offload::offload, turn::select,
+};
+
+/// What is set at a location.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Mutation {
+    /// This value.
+    Assign(Value),
+    /// The namespace of the object.
+    AssignNamespace,
+    /// The name of the object.
+    AssignName,
+    /// A list with these values, of which those that are missing are added at its end.
+    Merge(Vec<Value>),
+    /// A list without these values.
+    Prune(Vec<Value>),
+    /// An image with these parts.
+    Image(ImageParts),
+}
+
+impl Mutation {
+    /// What is at the location then.
+    pub fn shape(&self) -> Shape {
+        match self {
+            Self::Assign(_) | Self::AssignNamespace | Self::AssignName => Shape::Any,
+            Self::Merge(_) | Self::Prune(_) => Shape::Set,
+            Self::Image(_) => Shape::Text,
+        }
+    }
+}
+
+/// One mutator.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mutator {
+    /// Names it in audit annotations and failures.
+    pub name: String,
+    /// The requests that it is for: rules, namespaces and conditions.
+    pub requests: StageSpec,
+    /// The objects that it is for, by the labels that they have when it is its turn.
+    pub labels: LabelSelector,
+    location: Location,
+    mutation: Mutation,
+    /// The steps of the location after which something must be there, or must not.
+    tests: Vec<(usize, bool)>,
+}
+
+/// Why a test of a path does not fit.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PathTestError {
+    /// It is about something else.
+    #[error("{test} is not the beginning of the location {location}")]
+    Elsewhere {
+        /// The path of the test.
+        test: String,
+        /// The location of the mutator.
+        location: String,
+    },
+    /// Two tests cannot both be true.
+    #[error("the tests contradict each other: {0} must not exist, and what must exist is there or in it")]
+    Contradiction(String),
+}
+
+impl Mutator {
+    /// A mutator for all requests.
+    pub fn new(name: impl Into<String>, location: Location, mutation: Mutation) -> Self {
+        let name = name.into();
+        Self {
+            requests: StageSpec::new(name.as_str()),
+            name,
+            labels: LabelSelector::default(),
+            location,
+            mutation,
+            tests: Vec::new(),
+        }
+    }
+
+    /// The object stays as it is unless something is at this path, or unless nothing is.
+    ///
+    /// # Errors
+    ///
+    /// When the path is not a beginning of the location, and when it contradicts a test before.
+    pub fn test(&mut self, path: &Location, must_exist: bool) -> Result<(), PathTestError> {
+        if !self.location.steps().starts_with(path.steps()) {
+            return Err(PathTestError::Elsewhere {
+                test: path.to_string(),
+                location: self.location.to_string(),
+            });
+        }
+        self.tests.push((path.steps().len() - 1, must_exist));
+        let deepest = self
+            .tests
+            .iter()
+            .filter(|(_, must)| *must)
+            .map(|(step, _)| *step)
+            .max();
+        let absent = self
+            .tests
+            .iter()
+            .filter(|(_, must)| !must)
+            .map(|(step, _)| *step)
+            .min();
+        match (absent, deepest) {
+            (Some(absent), Some(deepest)) if absent <= deepest => {
+                let path = self.location.steps().get(..=absent).unwrap_or_default();
+                Err(PathTestError::Contradiction(location::Steps(path).to_string()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether both cannot be applied to one object, since their locations expect different types.
+    pub fn contradicts(&self, other: &Self) -> bool {
+        let shapes = (self.mutation.shape(), other.mutation.shape());
+        self.location.contradicts(shapes.0, &other.location, shapes.1)
+    }
+
+    /// Whether the labels of the object are those that it is for.
+    fn selects(&self, object: &Value) -> bool {
+        if self.labels.is_empty() {
+            return true;
+        }
+        let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
+        let labels = labels.into_iter().flatten();
+        let labels: Labels = labels
+            .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+            .collect();
+        self.labels.matches(&labels)
+    }
+}
+
+/// The hook that applies mutators, in their order, again and again until none of them changes anything.
+///
+/// If one of them cannot be applied, or if they do not come to an end, none of them is.
+#[derive(Clone)]
+pub struct Mutators {
+    mutators: Arc<[Mutator]>,
+    namespaces: Arc<dyn NamespaceSource>,
+}
+
+impl Mutators {
+    /// The key of the audit annotation with the names of the mutators that changed an object.
+    pub const ANNOTATION: &'static str = "mutators";
+
+    /// A hook of these mutators.
+    pub fn new(mutators: impl Into<Arc<[Mutator]>>, namespaces: Arc<dyn NamespaceSource>) -> Self {
+        Self {
+            mutators: mutators.into(),
+            namespaces,
+        }
+    }
+}
+
+impl fmt::Debug for Mutators {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Mutators").field(&self.mutators).finish()
+    }
+}
+
+#[async_trait]
+impl Hook for Mutators {
+    async fn admit(&self, request: &Request, deadline: Deadline) -> Result<Response, Failure> {
+        let Some(object) = request.object.clone() else {
+            return Ok(Response::allow());
+        };
+        let bytes = object.text().len();
+        let surroundings = Surroundings {
+            namespaces: &*self.namespaces,
+            authorizer: &NoAuthorizer,
+        };
+        let mut selected = Vec::new();
+        for (index, mutator) in self.mutators.iter().enumerate() {
+            if select(&mutator.requests, request, surroundings, deadline)
+                .await?
+                .is_none()
+            {
+                selected.push(index);
+            }
+        }
+        if selected.is_empty() {
+            return Ok(Response::allow());
+        }
+        let subject = Subject::of(request, &object);
+        let mutators = Arc::clone(&self.mutators);
+        let work = move || {
+            let selected = selected.iter().filter_map(|index| mutators.get(*index)).collect();
+            let run = Run {
+                selected,
+                // As in Gatekeeper, where every mutator may need one iteration.
+                rounds: mutators.len() + 1,
+                subject: &subject,
+            };
+            run.of(&object, deadline)
+        };
+        offload(bytes, deadline, work).await?
+    }
+}
+
+/// What a mutator may assign of the metadata.
+struct Subject {
+    namespace: String,
+    name: String,
+}
+
+impl Subject {
+    /// A control plane may not have written it into the object yet.
+    fn of(request: &Request, object: &Object) -> Self {
+        let of = |pointer: &str, otherwise: &str| {
+            let text = object.value().pointer(pointer).and_then(Value::as_str);
+            text.unwrap_or(otherwise).to_owned()
+        };
+        Self {
+            namespace: of(
+                "/metadata/namespace",
+                request.namespace.as_deref().unwrap_or_default(),
+            ),
+            name: of("/metadata/name", &request.name),
+        }
+    }
+}
+
+/// The mutators of one request.
+struct Run<'a> {
+    selected: Vec<&'a Mutator>,
+    rounds: usize,
+    subject: &'a Subject,
+}
+
+impl Run<'_> {
+    fn of(&self, object: &Object, deadline: Deadline) -> Result<Response, Failure> {
+        let original = object.value();
+        let mut current = original.clone();
+        let mut previous = None;
+        let mut changed = Vec::new();
+        for _ in 0..self.rounds {
+            if deadline.has_passed() {
+                let message = "the mutators did not come to an end in time";
+                return Err(Failure::new(FailureKind::Timeout, message));
+            }
+            let is_changed = self.round(&mut current, &mut changed)?;
+            if !is_changed || current == *previous.as_ref().unwrap_or(original) {
+                return Ok(respond(object, current, &changed));
+            }
+            previous = Some(current.clone());
+        }
+        let message = format!(
+            "the mutators do not come to an end: after {} rounds the object still changes; look at {}",
+            self.rounds,
+            changed.join(", ")
+        );
+        Err(Failure::new(FailureKind::Error, message))
+    }
+
+    /// Applies each mutator once. Returns whether one of them changed the object.
+    fn round(&self, current: &mut Value, changed: &mut Vec<String>) -> Result<bool, Failure> {
+        let mut is_changed = false;
+        for mutator in &self.selected {
+            if !mutator.selects(current) {
+                continue;
+            }
+            let changes = mutator.apply(current, self.subject).map_err(|error| {
+                let message = format!("{} cannot be applied: {error}", mutator.name);
+                Failure::new(FailureKind::PatchFailed, message)
+            })?;
+            is_changed |= changes;
+            if changes && !changed.contains(&mutator.name) {
+                changed.push(mutator.name.clone());
+            }
+        }
+        Ok(is_changed)
+    }
+}
+
+fn respond(object: &Object, current: Value, changed: &[String]) -> Response {
+    // An object whose fields were changed stays an object.
+    let patch = Object::from_value(current).map(|after| Patch::between(object, &after));
+    match patch.filter(|patch| !patch.is_empty()) {
+        None => Response::allow(),
+        Some(patch) => Response {
+            audit_annotations: vec![(Mutators::ANNOTATION.to_owned(), changed.join(", "))],
+            ..Response::new(Verdict::Patch(patch))
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

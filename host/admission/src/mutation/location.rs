@@ -1,0 +1,453 @@
+//! Where a mutator changes an object.
+
+use std::{fmt, iter::Peekable, str::Chars};
+
+use serde_json::Value;
+
+/// A path into an object, in which the items of a list are found by one of their fields:
+/// `spec.containers[name: *].image`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Location(Vec<Step>);
+
+/// A step of a location.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A field of an object.
+    Field(String),
+    /// Items of a list of objects.
+    Items {
+        /// The field that tells items apart.
+        key: String,
+        /// The value that it has, a string or a whole number; `None`: any, so that all items are meant.
+        value: Option<Value>,
+    },
+}
+
+/// A text that is not a location, with what is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not a location: {found}, where {expected} is expected")]
+pub struct LocationError {
+    text: String,
+    found: String,
+    expected: &'static str,
+}
+
+impl Location {
+    /// Parses a location. Names that are not made of letters, digits, `-` and `_`, or that begin with a digit, are in
+    /// single or double quotes, in which `\` is put before a quote or another `\`.
+    ///
+    /// # Errors
+    ///
+    /// When the text is not a location. It begins with a field, and a list follows a field.
+    pub fn parse(text: &str) -> Result<Self, LocationError> {
+        let mut tokens = Tokens {
+            text,
+            rest: text.chars().peekable(),
+        };
+        let mut steps = Vec::new();
+        loop {
+            steps.push(Step::Field(tokens.word("the name of a field")?));
+            let mut next = tokens.next();
+            if next == Token::Sign('[') {
+                steps.push(tokens.items()?);
+                next = tokens.next();
+            }
+            match next {
+                Token::End => return Ok(Self(steps)),
+                Token::Sign('.') => {}
+                other => return Err(tokens.unexpected(&other, "`.` or the end")),
+            }
+        }
+    }
+
+    /// Its steps; the first is a field.
+    pub fn steps(&self) -> &[Step] {
+        &self.0
+    }
+
+    /// Whether an object that has both locations is contradictory: one has a list where the other has an object, or a list
+    /// whose items are told apart by another field. `one_shape` and `other_shape` say what is at the end of each.
+    pub fn contradicts(&self, one_shape: Shape, other: &Self, other_shape: Shape) -> bool {
+        for (index, (one, two)) in self.0.iter().zip(&other.0).enumerate() {
+            match (one, two) {
+                (Step::Field(one), Step::Field(two)) if one != two => return false,
+                (Step::Items { key: one, .. }, Step::Items { key: two, .. }) if one != two => return true,
+                _ => {}
+            }
+            match (self.shape(index, one_shape), other.shape(index, other_shape)) {
+                (Shape::Any, _) | (_, Shape::Any) => return false,
+                (one, two) if one != two => return true,
+                _ => {}
+            }
+        }
+        false
+    }
+
+    /// What is at this step.
+    fn shape(&self, index: usize, at_end: Shape) -> Shape {
+        match self.0.get(index + 1) {
+            Some(Step::Field(_)) => Shape::Object,
+            Some(Step::Items { .. }) => Shape::List,
+            None => at_end,
+        }
+    }
+}
+
+/// What is at a location.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// An object with fields that a location names.
+    Object,
+    /// A list of objects that a location tells apart.
+    List,
+    /// A list of which the order does not matter.
+    Set,
+    /// A string.
+    Text,
+    /// It depends on the value.
+    Any,
+}
+
+/// The text, for [`Location::parse`].
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_steps(&self.0, f)
+    }
+}
+
+/// The beginning of a location, for messages.
+pub(super) struct Steps<'a>(pub(super) &'a [Step]);
+
+impl fmt::Display for Steps<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_steps(self.0, f)
+    }
+}
+
+fn write_steps(steps: &[Step], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    for (index, step) in steps.iter().enumerate() {
+        match step {
+            Step::Field(name) => {
+                f.write_str(if index == 0 { "" } else { "." })?;
+                write_word(name, f)?;
+            }
+            Step::Items { key, value } => {
+                f.write_str("[")?;
+                write_word(key, f)?;
+                f.write_str(": ")?;
+                match value {
+                    None => f.write_str("*")?,
+                    Some(Value::String(value)) => write_word(value, f)?,
+                    Some(value) => write!(f, "{value}")?,
+                }
+                f.write_str("]")?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn write_word(word: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let begins_with_digit = word.starts_with(|c: char| c.is_ascii_digit());
+    if !word.is_empty() && !begins_with_digit && word.chars().all(is_plain) {
+        return f.write_str(word);
+    }
+    let escaped = word.replace('\\', "\\\\").replace('"', "\\\"");
+    write!(f, "\"{escaped}\"")
+}
+
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '-' | '_')
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Token {
+    Word(String),
+    /// Digits without quotes.
+    Number(String),
+    Sign(char),
+    /// A quote without its partner.
+    Unclosed,
+    End,
+}
+
+struct Tokens<'a> {
+    text: &'a str,
+    rest: Peekable<Chars<'a>>,
+}
+
+impl Tokens<'_> {
+    fn next(&mut self) -> Token {
+        while self
+            .rest
+            .next_if(|c| matches!(c, ' ' | '\t' | '\r' | '\n'))
+            .is_some()
+        {}
+        match self.rest.peek().copied() {
+            None => Token::End,
+            Some(quote @ ('"' | '\'')) => {
+                self.rest.next();
+                self.quoted(quote).map_or(Token::Unclosed, Token::Word)
+            }
+            Some(c) if c.is_ascii_digit() => Token::Number(self.run(|c| c.is_ascii_digit())),
+            Some(c) if is_plain(c) => Token::Word(self.run(is_plain)),
+            Some(c) => {
+                self.rest.next();
+                Token::Sign(c)
+            }
+        }
+    }
+
+    fn run(&mut self, belongs: impl Fn(char) -> bool) -> String {
+        std::iter::from_fn(|| self.rest.next_if(|c| belongs(*c))).collect()
+    }
+
+    /// The text up to this quote.
+    fn quoted(&mut self, quote: char) -> Option<String> {
+        let mut word = String::new();
+        loop {
+            match self.rest.next()? {
+                c if c == quote => return Some(word),
+                '\\' => word.push(self.rest.next()?),
+                c => word.push(c),
+            }
+        }
+    }
+
+    fn word(&mut self, expected: &'static str) -> Result<String, LocationError> {
+        match self.next() {
+            Token::Word(word) => Ok(word),
+            other => Err(self.unexpected(&other, expected)),
+        }
+    }
+
+    fn sign(&mut self, sign: char, expected: &'static str) -> Result<(), LocationError> {
+        match self.next() {
+            Token::Sign(found) if found == sign => Ok(()),
+            other => Err(self.unexpected(&other, expected)),
+        }
+    }
+
+    /// What follows the `[`.
+    fn items(&mut self) -> Result<Step, LocationError> {
+        let key = self.word("the field that tells the items apart, as in `[name: web]`,")?;
+        self.sign(':', "`:`")?;
+        let expected = "`*`, a word or a whole number";
+        let value = match self.next() {
+            Token::Sign('*') => None,
+            Token::Word(value) => Some(value.into()),
+            Token::Number(digits) => match digits.parse::<i64>() {
+                Ok(number) => Some(number.into()),
+                Err(_) => return Err(self.unexpected(&Token::Number(digits), expected)),
+            },
+            other => return Err(self.unexpected(&other, expected)),
+        };
+        self.sign(']', "`]`")?;
+        Ok(Step::Items { key, value })
+    }
+
+    fn unexpected(&self, found: &Token, expected: &'static str) -> LocationError {
+        LocationError {
+            text: self.text.to_owned(),
+            found: match found {
+                Token::Word(word) => format!("there is `{word}`"),
+                Token::Number(digits) => format!("there is the number {digits}"),
+                Token::Sign(sign) => format!("there is `{sign}`"),
+                Token::Unclosed => "there is a quote without its end".to_owned(),
+                Token::End => "it ends".to_owned(),
+            },
+            expected,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn field(name: &str) -> Step {
+        Step::Field(name.to_owned())
+    }
+
+    fn items(key: &str, value: Option<Value>) -> Step {
+        Step::Items {
+            key: key.to_owned(),
+            value,
+        }
+    }
+
+    /// The rows are those of Gatekeeper 3.x, pkg/mutation/path/parser/parser_test.go, and of its scanner.
+    #[test]
+    fn texts_that_are_locations() {
+        let containers = |of: Step, then: &str| vec![field("spec"), field("containers"), of, field(then)];
+        for (text, expected) in [
+            ("single_field", vec![field("single_field")]),
+            (r#""sp\"ec""#, vec![field("sp\"ec")]),
+            (
+                "spec.containers[name: *].securityContext",
+                containers(items("name", None), "securityContext"),
+            ),
+            (
+                r#"spec.containers[name: "*"].securityContext"#,
+                containers(items("name", Some("*".into())), "securityContext"),
+            ),
+            (
+                "spec.containers[name:foo].securityContext",
+                containers(items("name", Some("foo".into())), "securityContext"),
+            ),
+            (
+                r#"spec.containers["my key": "foo bar"]"#,
+                vec![
+                    field("spec"),
+                    field("containers"),
+                    items("my key", Some("foo bar".into())),
+                ],
+            ),
+            (
+                r#"spec.ports[containerPort: 8080].name"#,
+                vec![
+                    field("spec"),
+                    field("ports"),
+                    items("containerPort", Some(8080.into())),
+                    field("name"),
+                ],
+            ),
+            (
+                r#"spec.ports[containerPort: "8080"].name"#,
+                vec![
+                    field("spec"),
+                    field("ports"),
+                    items("containerPort", Some("8080".into())),
+                    field("name"),
+                ],
+            ),
+            (
+                r#"spec.containers["": ""].a"#,
+                containers(items("", Some("".into())), "a"),
+            ),
+            (r#"foo."".bar"#, vec![field("foo"), field(""), field("bar")]),
+            (
+                "    spec   .    containers    ",
+                vec![field("spec"), field("containers")],
+            ),
+            ("-123-_456_", vec![field("-123-_456_")]),
+            ("spec.\"foo\nbar\"", vec![field("spec"), field("foo\nbar")]),
+            (
+                r#"spec."is very"["much full": 'of everyone\'s'].'favorite thing'"#,
+                vec![
+                    field("spec"),
+                    field("is very"),
+                    items("much full", Some("of everyone's".into())),
+                    field("favorite thing"),
+                ],
+            ),
+            (r#""trailing-backslash\\""#, vec![field("trailing-backslash\\")]),
+            (r#""a\bc""#, vec![field("abc")]),
+        ] {
+            let location = Location::parse(text).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(location.steps(), expected, "{text}");
+            // What is shown means the same.
+            assert_eq!(Location::parse(&location.to_string()), Ok(location), "{text}");
+        }
+    }
+
+    /// The rows are those of Gatekeeper 3.x, pkg/mutation/path/parser/parser_test.go, but for the empty text, which its
+    /// mutators refuse.
+    #[test]
+    fn texts_that_are_not() {
+        for (text, found) in [
+            ("", "it ends, where the name of a field is expected"),
+            (".spec", "there is `.`"),
+            ("spec.", "it ends, where the name of a field is expected"),
+            ("foo..bar", "there is `.`"),
+            ("spec.foo bar", "there is `bar`, where `.` or the end is expected"),
+            (
+                "spec.containers[my key: \"foo bar\"]",
+                "there is `key`, where `:` is expected",
+            ),
+            (
+                "spec.containers[key: foo bar]",
+                "there is `bar`, where `]` is expected",
+            ),
+            ("spec.containers[name: ].a", "there is `]`, where `*`, a word"),
+            ("spec.containers[].a", "there is `]`, where the field that tells"),
+            ("spec.containers[:].a", "there is `:`"),
+            ("spec.containers[:foo].a", "there is `:`"),
+            ("spec.containers[foo].a", "there is `]`, where `:` is expected"),
+            ("spec.containers[*].a", "there is `*`"),
+            ("[foo: bar]", "there is `[`"),
+            ("[foo: bar][bar: *]", "there is `[`"),
+            (
+                "spec.containers[foo: bar][bar: *]",
+                "there is `[`, where `.` or the end",
+            ),
+            ("spec.[foo: bar]", "there is `[`"),
+            ("*", "there is `*`"),
+            ("][", "there is `]`"),
+            ("foo[", "it ends, where the field that tells"),
+            (":", "there is `:`"),
+            ("spec.0", "there is the number 0"),
+            ("spec.\"open", "there is a quote without its end"),
+            ("spec.'open\\", "there is a quote without its end"),
+            ("a[port: 99999999999999999999].b", "there is the number 9999"),
+            ("spec.ä", "there is `ä`"),
+        ] {
+            let error = Location::parse(text).map(|location| location.to_string());
+            let error = error.expect_err(text).to_string();
+            assert!(error.contains(found), "{text}: {error}");
+        }
+    }
+
+    /// The rows are those of Gatekeeper 3.x, pkg/mutation/schema/schema_test.go and node_test.go.
+    #[test]
+    fn locations_that_contradict_each_other() {
+        for (one, end, other, other_end, expected) in [
+            (
+                "spec.containers.image",
+                Shape::Any,
+                "spec.containers[name: foo].image",
+                Shape::Any,
+                true,
+            ),
+            (
+                "spec.containers[name: foo].image",
+                Shape::Any,
+                "spec.containers[name: *].image",
+                Shape::Any,
+                false,
+            ),
+            (
+                "spec.containers[name: foo].image",
+                Shape::Any,
+                "spec.containers[image: *].name",
+                Shape::Any,
+                true,
+            ),
+            (
+                "spec.name.image",
+                Shape::Any,
+                "spec[name: foo].image",
+                Shape::Any,
+                true,
+            ),
+            (
+                "spec[name: rxc].image[tag: v1].id",
+                Shape::Any,
+                "spec[name: rxc].image.tag.id",
+                Shape::Any,
+                true,
+            ),
+            ("spec.a", Shape::Any, "spec.a.b", Shape::Any, false),
+            ("spec.a", Shape::Any, "spec.a[name: b].c", Shape::Any, false),
+            ("spec.a", Shape::Set, "spec.a", Shape::Text, true),
+            ("spec.a", Shape::Set, "spec.a[name: b].c", Shape::Any, true),
+            ("spec.a", Shape::Set, "spec.a", Shape::Set, false),
+            ("spec.a", Shape::Set, "spec.a", Shape::Any, false),
+            ("spec.a.c", Shape::Set, "spec.b[name: c].d", Shape::Text, false),
+        ] {
+            let [one, other] = [one, other].map(|text| Location::parse(text).unwrap());
+            assert_eq!(one.contradicts(end, &other, other_end), expected, "{one} {other}");
+            assert_eq!(other.contradicts(other_end, &one, end), expected, "{other} {one}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::*;
+use crate::{GroupVersionKind, Operation, Requirement, Rule, StaticNamespaces};
+
+fn assign(name: &str, at: &str, value: impl Into<Value>) -> Mutator {
+    Mutator::new(name, Location::parse(at).unwrap(), Mutation::Assign(value.into()))
+}
+
+fn with_test(mut mutator: Mutator, path: &str, must_exist: bool) -> Mutator {
+    mutator.test(&Location::parse(path).unwrap(), must_exist).unwrap();
+    mutator
+}
+
+async fn admit(mutators: Vec<Mutator>, object: Value) -> Result<Response, Failure> {
+    let kind = GroupVersionKind::from_api_version("v1", "Pod");
+    let resource = kind.guess_resource();
+    let mut request = Request::new(Operation::Create, kind, resource);
+    request.namespace = Some("shop".to_owned());
+    request.object = Object::from_value(object);
+    let hook = Mutators::new(mutators, Arc::new(StaticNamespaces::default()));
+    hook.admit(&request, Deadline::after(Duration::from_secs(60)))
+        .await
+}
+
+/// The object after the mutators, and the names of those that changed it.
+async fn changed(mutators: Vec<Mutator>, object: Value) -> (Value, String) {
+    let response = admit(mutators, object.clone()).await.unwrap();
+    let Verdict::Patch(patch) = response.verdict else {
+        assert!(matches!(response.verdict, Verdict::Allow), "{response:?}");
+        return (object, String::new());
+    };
+    let after = patch.apply(&Object::from_value(object).unwrap()).unwrap();
+    let [(key, names)] = response.audit_annotations.as_slice() else {
+        panic!("{:?}", response.audit_annotations)
+    };
+    assert_eq!(key, "mutators");
+    (after.value().clone(), names.clone())
+}
+
+/// Gatekeeper 3.x, pkg/mutation/system.go and system_test.go.
+#[tokio::test]
+async fn mutators_are_applied_until_nothing_changes() {
+    // What a mutator asks for may be what a later one sets.
+    let chained = vec![
+        with_test(assign("a", "spec.b.a", 1), "spec.b", true),
+        with_test(assign("b", "spec.b.c", 1), "spec.b", false),
+    ];
+    let (after, names) = changed(chained, json!({"spec": {}})).await;
+    assert_eq!(after, json!({"spec": {"b": {"c": 1, "a": 1}}}));
+    assert_eq!(names, "b, a");
+
+    // Of two that set the same field, the last one wins in each round.
+    let disputed = vec![assign("a", "spec.x", 1), assign("b", "spec.x", 2)];
+    let (after, _) = changed(disputed.clone(), json!({"spec": {}})).await;
+    assert_eq!(after, json!({"spec": {"x": 2}}));
+    assert_eq!(changed(disputed, after.clone()).await, (after, String::new()));
+
+    // The path is read as a domain and a path in the next round.
+    let parts = ImageParts {
+        path: Some("gcr.io/repo".to_owned()),
+        ..ImageParts::default()
+    };
+    let location = Location::parse("spec.image").unwrap();
+    let growing = Mutator::new("grow", location, Mutation::Image(parts));
+    let failure = admit(vec![growing], json!({"spec": {"image": "nginx"}})).await;
+    let failure = failure.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Error);
+    assert!(failure.message.contains("after 2 rounds"), "{failure}");
+}
+
+/// Gatekeeper 3.x, pkg/mutation/system.go: an error of one mutator is one of the whole mutation.
+#[tokio::test]
+async fn if_one_cannot_be_applied_none_is() {
+    let mutators = vec![assign("a", "spec.x", 1), assign("b", "spec.list.y", 2)];
+    let failure = admit(mutators, json!({"spec": {"list": []}})).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::PatchFailed);
+    let expected = "b cannot be applied: spec.list is a list, where its location expects an object";
+    assert_eq!(failure.message, expected);
+}
+
+/// Gatekeeper 3.x, pkg/mutation/match/match.go: each round, a mutator is compared with the object as it is then.
+#[tokio::test]
+async fn requests_and_labels() {
+    let object = json!({"metadata": {"name": "web"}, "spec": {}});
+    let on = || LabelSelector::new(vec![Requirement::equals("inject", "on").unwrap()]);
+    let mut labelled = assign("a", "spec.a", 1);
+    labelled.labels = on();
+    let (after, _) = changed(vec![labelled.clone()], object.clone()).await;
+    assert_eq!(after, object);
+    let label = Mutator::new(
+        "label",
+        Location::parse("metadata.labels.inject").unwrap(),
+        Mutation::Assign("on".into()),
+    );
+    let (after, names) = changed(vec![labelled, label], object.clone()).await;
+    let expected = json!({"metadata": {"name": "web", "labels": {"inject": "on"}}, "spec": {"a": 1}});
+    assert_eq!((after, names.as_str()), (expected, "label, a"));
+
+    let mut updates = assign("a", "spec.a", 1);
+    updates.requests.rules = vec![Rule::for_operations([Operation::Update])];
+    let mut elsewhere = assign("b", "spec.b", 1);
+    elsewhere.requests.namespace_selector = Some(crate::NamespaceSelector::Labels(on()));
+    let namespace = Mutator::new("c", Location::parse("spec.c").unwrap(), Mutation::AssignNamespace);
+    let (after, names) = changed(vec![updates, elsewhere, namespace], object).await;
+    let expected = json!({"metadata": {"name": "web"}, "spec": {"c": "shop"}});
+    assert_eq!((after, names.as_str()), (expected, "c"));
+}
+
+/// Gatekeeper 3.x, pkg/mutation/path/tester/tester_test.go.
+#[test]
+fn tests_of_paths_that_do_not_fit() {
+    let at = |text: &str| Location::parse(text).unwrap();
+    for (tests, expected) in [
+        (
+            &[
+                ("spec.containers[name: foo]", true),
+                ("spec.containers[name: foo].image", false),
+            ][..],
+            None,
+        ),
+        (&[("spec", true), ("spec", true)], None),
+        (
+            &[("spec.containers[name: *]", true)],
+            Some("spec.containers[name: *] is not the beginning"),
+        ),
+        (
+            &[("spec.containers[name: foo].image.tag", true)],
+            Some("is not the beginning"),
+        ),
+        (
+            &[("spec", true), ("spec", false)],
+            Some("contradict each other: spec must not exist"),
+        ),
+        (
+            &[
+                ("spec.containers[name: foo].image", true),
+                ("spec.containers", false),
+            ],
+            Some("spec.containers must not exist"),
+        ),
+    ] {
+        let mut mutator = Mutator::new("m", at("spec.containers[name: foo].image"), Mutation::AssignName);
+        let found = tests
+            .iter()
+            .try_for_each(|(path, must_exist)| mutator.test(&at(path), *must_exist));
+        match (found, expected) {
+            (Ok(()), None) => {}
+            (Err(error), Some(expected)) => assert!(error.to_string().contains(expected), "{error}"),
+            (found, expected) => panic!("{tests:?}: {found:?}, and not {expected:?}"),
+        }
+    }
+}

@@ -1,0 +1,179 @@
+use std::{fmt, sync::Arc};
+
+/// The place of a request in a distributed trace, as in the headers of [W3C Trace Context].
+///
+/// [W3C Trace Context]: https://www.w3.org/TR/trace-context/
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TraceContext {
+    trace_id: TraceId,
+    span_id: u64,
+    flags: u8,
+    state: Option<Arc<str>>,
+}
+
+/// Identifies a trace. As text: 32 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TraceId(u128);
+
+impl TraceContext {
+    /// The largest `tracestate` that is kept, in bytes: every participant must be able to pass on that much.
+    const STATE_LIMIT: usize = 512;
+    /// The flags that are defined: sampled, and random trace id.
+    const FLAGS: u8 = 0b11;
+
+    /// The context of a request with these headers; `None` if `traceparent` is not valid. A `tracestate` that has
+    /// characters other than visible ASCII and spaces, or more than 512 bytes, is dropped.
+    ///
+    /// ```
+    /// # use admittance_admission::TraceContext;
+    /// let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    /// let context = TraceContext::parse(parent, Some("vendor=1")).unwrap();
+    /// assert_eq!(context.trace_id().to_string(), "0af7651916cd43dd8448eb211c80319c");
+    /// assert_eq!(context.to_string(), parent);
+    /// ```
+    pub fn parse(parent: &str, state: Option<&str>) -> Option<Self> {
+        let mut parts = parent.split('-');
+        let version = hexadecimal(parts.next()?, 2)?;
+        let trace_id = hexadecimal(parts.next()?, 32)?;
+        let span_id = hexadecimal(parts.next()?, 16)?;
+        let flags = hexadecimal(parts.next()?, 2)?;
+        // A later version may have more parts, and is read as far as this one goes.
+        let has_valid_length = match version {
+            0 => parts.next().is_none(),
+            0xff => false,
+            _ => true,
+        };
+        if !has_valid_length || trace_id == 0 || span_id == 0 {
+            return None;
+        }
+        let has_valid_bytes = |state: &&str| state.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+        Some(Self {
+            trace_id: TraceId(trace_id),
+            span_id: u64::try_from(span_id).ok()?,
+            flags: u8::try_from(flags).ok()? & Self::FLAGS,
+            state: state
+                .filter(|state| (1..=Self::STATE_LIMIT).contains(&state.len()))
+                .filter(has_valid_bytes)
+                .map(Arc::from),
+        })
+    }
+
+    /// The trace.
+    pub fn trace_id(&self) -> TraceId {
+        self.trace_id
+    }
+
+    /// The span that called: not 0.
+    pub fn span_id(&self) -> u64 {
+        self.span_id
+    }
+
+    /// The flags; the lowest bit means that the trace is sampled.
+    pub fn flags(&self) -> u8 {
+        self.flags
+    }
+
+    /// The value of `tracestate`, if there is one.
+    pub fn state(&self) -> Option<&str> {
+        self.state.as_deref()
+    }
+}
+
+/// The value of a part in lower case with this many digits.
+fn hexadecimal(part: &str, digits: usize) -> Option<u128> {
+    let is_digit = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    let is_valid = part.len() == digits && part.bytes().all(is_digit);
+    is_valid.then(|| u128::from_str_radix(part, 16).ok()).flatten()
+}
+
+impl fmt::Display for TraceContext {
+    /// The value of `traceparent`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "00-{}-{:016x}-{:02x}", self.trace_id, self.span_id, self.flags)
+    }
+}
+
+impl TraceId {
+    /// As a number: not 0.
+    pub fn as_u128(self) -> u128 {
+        self.0
+    }
+}
+
+impl fmt::Display for TraceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl fmt::Debug for TraceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+    const SPAN: &str = "00f067aa0ba902b7";
+
+    /// Rows of the specification, section 3.2.
+    #[test]
+    fn parents() {
+        let zeros = "0".repeat(32);
+        let valid = format!("00-{TRACE}-{SPAN}-01");
+        for (parent, expected) in [
+            (valid.clone(), Some(valid.clone())),
+            (
+                format!("00-{TRACE}-{SPAN}-00"),
+                Some(format!("00-{TRACE}-{SPAN}-00")),
+            ),
+            // Flags that are not defined are cleared.
+            (
+                format!("00-{TRACE}-{SPAN}-ff"),
+                Some(format!("00-{TRACE}-{SPAN}-03")),
+            ),
+            // A later version.
+            (format!("01-{TRACE}-{SPAN}-01"), Some(valid.clone())),
+            (format!("cc-{TRACE}-{SPAN}-01-what-comes"), Some(valid.clone())),
+            (format!("cc-{TRACE}-{SPAN}-01."), None),
+            (format!("00-{TRACE}-{SPAN}-01-what-comes"), None),
+            (format!("00-{TRACE}-{SPAN}-01-"), None),
+            (format!("ff-{TRACE}-{SPAN}-01"), None),
+            (format!("0-{TRACE}-{SPAN}-01"), None),
+            (format!("00-{zeros}-{SPAN}-01"), None),
+            (format!("00-{TRACE}-0000000000000000-01"), None),
+            (format!("00-{TRACE}-{SPAN}"), None),
+            (format!("00-{TRACE}-{SPAN}-1"), None),
+            (format!("00-{}-{SPAN}-01", TRACE.to_uppercase()), None),
+            (format!("00-{}-{SPAN}-01", &TRACE[1..]), None),
+            (format!("00-+{}-{SPAN}-01", &TRACE[1..]), None),
+            (format!("00-{TRACE}-{SPAN}0-01"), None),
+            (format!(" {valid}"), None),
+            (String::new(), None),
+        ] {
+            let context = TraceContext::parse(&parent, None);
+            assert_eq!(context.map(|context| context.to_string()), expected, "{parent}");
+        }
+    }
+
+    #[test]
+    fn states() {
+        let parent = format!("00-{TRACE}-{SPAN}-01");
+        let (longest, too_long) = ("a".repeat(512), "a".repeat(513));
+        for (state, expected) in [
+            (None, None),
+            (Some(""), None),
+            (Some("a=1, b@c=2"), Some("a=1, b@c=2")),
+            (Some("a=\n"), None),
+            (Some("a=\u{e4}"), None),
+            (Some(longest.as_str()), Some(longest.as_str())),
+            (Some(too_long.as_str()), None),
+        ] {
+            let context = TraceContext::parse(&parent, state).unwrap();
+            assert_eq!(context.state(), expected);
+        }
+    }
+}

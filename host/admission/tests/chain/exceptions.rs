@@ -1,0 +1,258 @@
+//! Stages that are not called although they apply: disabled ones, and those with an exception.
+
+use std::time::SystemTime;
+
+use admittance_admission::{Authorizer, Conditions, Exception, Glob, MatchConditions, Moment, SkipReason};
+
+use super::*;
+
+fn after(seconds: u64) -> Moment {
+    Moment(SystemTime::now() + Duration::from_secs(seconds))
+}
+
+/// A condition with this result.
+struct Condition(Result<bool, Failure>);
+
+#[async_trait]
+impl Conditions for Condition {
+    async fn first_false(
+        &self,
+        _: &Request,
+        _: &dyn Authorizer,
+        _: Deadline,
+    ) -> Result<Option<Arc<str>>, Failure> {
+        Ok((!self.0.clone()?).then(|| "condition".into()))
+    }
+
+    fn uses_authorizer(&self) -> bool {
+        false
+    }
+
+    fn expressions(&self) -> Vec<(&str, &str)> {
+        vec![("condition", "")]
+    }
+}
+
+fn failed() -> Failure {
+    Failure::new(FailureKind::Condition, "scripted")
+}
+
+fn with_condition(result: Result<bool, Failure>) -> Exception {
+    let mut exception = Exception::new("legacy", after(3600));
+    exception.match_conditions = MatchConditions::new(Condition(result));
+    exception
+}
+
+fn excepted(script: Script, exception: &Exception) -> Stage {
+    let mut stage = Stage::new("stage", script);
+    stage.spec.exceptions = vec![Arc::new(exception.clone())];
+    stage
+}
+
+async fn outcome(stage: Stage, request: Request) -> Outcome {
+    run(vec![stage], request, Duration::from_secs(1)).await
+}
+
+/// The exception in the only row of the trace.
+fn passed_by(outcome: &Outcome) -> Option<&str> {
+    let [row] = &*outcome.trace else {
+        panic!("{:?}", outcome.trace);
+    };
+    let is_skipped = row.result == StageResult::Skipped(SkipReason::Exception);
+    assert_eq!(is_skipped, row.exception.is_some(), "{row:?}");
+    row.exception.as_deref()
+}
+
+#[tokio::test]
+async fn an_exception_lets_whatever_the_stage_would_do_pass() {
+    let exception = Exception::new("legacy", after(3600));
+    for script in [
+        Script::Deny("no"),
+        add("/spec/new", json!(1)),
+        Script::Fail(FailureKind::Unreachable),
+        Script::Panic,
+        Script::Warn("old"),
+    ] {
+        for mode in Mode::ALL {
+            let mut stage = excepted(script.clone(), &exception);
+            stage.spec.mode = mode;
+            stage.spec.reinvocation = Reinvocation::IfNeeded;
+            let outcome = outcome(stage, request(Operation::Update)).await;
+            assert!(outcome.is_allowed() && !outcome.is_changed());
+            assert!(outcome.warnings.is_empty());
+            assert_eq!(passed_by(&outcome), Some("legacy"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn only_the_stage_that_has_it_is_not_called() {
+    let exception = Exception::new("legacy", after(3600));
+    let stages = vec![
+        excepted(Script::Deny("no"), &exception),
+        Stage::new("other", Script::Deny("never")),
+    ];
+    let outcome = run(stages, request(Operation::Update), Duration::from_secs(1)).await;
+    let (words, refusal, _) = summary(&outcome);
+    assert_eq!(words, ["skipped", "deny"]);
+    assert_eq!(refusal, "stage other of chain chain denied the request: never");
+}
+
+#[tokio::test]
+async fn a_request_must_match_every_part() {
+    let globs = |texts: &[&str]| texts.iter().map(|text| Glob::new(*text)).collect::<Vec<_>>();
+    let mut request = request(Operation::Update);
+    request.namespace = Some("prod".to_owned());
+    request.name = "web-1".to_owned();
+    request.user.username = "jane".to_owned();
+    request.user.groups = vec!["admins".to_owned(), "web".to_owned()];
+    type Change = fn(&mut Exception, Vec<Glob>);
+    let fields: [(&str, Change, &[&str], bool); 8] = [
+        (
+            "namespace",
+            |exception, globs| exception.namespaces = globs,
+            &["test", "pro*"],
+            true,
+        ),
+        (
+            "namespace",
+            |exception, globs| exception.namespaces = globs,
+            &["test"],
+            false,
+        ),
+        (
+            "name",
+            |exception, globs| exception.names = globs,
+            &["web-*"],
+            true,
+        ),
+        (
+            "name",
+            |exception, globs| exception.names = globs,
+            &["web"],
+            false,
+        ),
+        ("user", |exception, globs| exception.users = globs, &["j*e"], true),
+        (
+            "user",
+            |exception, globs| exception.users = globs,
+            &["joe"],
+            false,
+        ),
+        (
+            "group",
+            |exception, globs| exception.groups = globs,
+            &["x", "web"],
+            true,
+        ),
+        (
+            "group",
+            |exception, globs| exception.groups = globs,
+            &["x"],
+            false,
+        ),
+    ];
+    for (field, change, texts, expected) in fields {
+        // Everything else matches.
+        let mut exception = Exception::new("legacy", after(3600));
+        exception.rules = vec![
+            Rule::for_operations([Operation::Create]),
+            Rule::for_operations([Operation::Update]),
+        ];
+        exception.namespaces = globs(&["prod"]);
+        exception.names = globs(&["*"]);
+        exception.users = globs(&["jane"]);
+        exception.groups = globs(&["admins"]);
+        change(&mut exception, globs(texts));
+        let outcome = outcome(excepted(Script::Deny("no"), &exception), request.clone()).await;
+        assert_eq!(passed_by(&outcome).is_some(), expected, "{field} {texts:?}");
+        exception.rules = vec![Rule::for_operations([Operation::Delete])];
+        let outcome = self::outcome(excepted(Script::Deny("no"), &exception), request.clone()).await;
+        assert_eq!(passed_by(&outcome), None, "{field}: the operation does not match");
+    }
+}
+
+#[tokio::test]
+async fn a_generated_name_is_known_by_its_beginning() {
+    let mut exception = Exception::new("legacy", after(3600));
+    exception.names = vec![Glob::new("web-*")];
+    for (name, metadata, expected) in [
+        ("", json!({"generateName": "web-5d-"}), true),
+        ("", json!({"generateName": "job-5d-"}), false),
+        ("job", json!({"generateName": "web-5d-"}), false),
+        ("", json!({}), false),
+        ("", json!("none"), false),
+    ] {
+        let mut request = request(Operation::Create);
+        request.name = name.to_owned();
+        let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {}});
+        request.object = Object::from_value(object);
+        let outcome = outcome(excepted(Script::Deny("no"), &exception), request).await;
+        assert_eq!(passed_by(&outcome).is_some(), expected, "{name} {metadata}");
+    }
+}
+
+#[tokio::test]
+async fn conditions_and_ends() {
+    for (exception, expected) in [
+        (with_condition(Ok(true)), true),
+        (with_condition(Ok(false)), false),
+        (with_condition(Err(failed())), false),
+        (Exception::new("legacy", after(0)), false),
+    ] {
+        let outcome = outcome(
+            excepted(Script::Deny("no"), &exception),
+            request(Operation::Update),
+        )
+        .await;
+        assert_eq!(passed_by(&outcome).is_some(), expected, "{exception:?}");
+    }
+}
+
+/// A stage that does not apply has its own reason; one of which that is unknown has the exception.
+#[tokio::test]
+async fn the_stage_is_asked_first_whether_it_applies() {
+    let exception = Exception::new("legacy", after(3600));
+    let mut stage = excepted(Script::Deny("no"), &exception);
+    stage.spec.match_conditions = MatchConditions::new(Condition(Ok(false)));
+    let outcome = outcome(stage.clone(), request(Operation::Update)).await;
+    assert_eq!(
+        outcome.trace[0].result,
+        StageResult::Skipped(SkipReason::MatchCondition)
+    );
+    stage.spec.match_conditions = MatchConditions::new(Condition(Err(failed())));
+    let outcome = self::outcome(stage, request(Operation::Update)).await;
+    assert_eq!(passed_by(&outcome), Some("legacy"));
+}
+
+#[tokio::test]
+async fn the_first_that_matches_is_named() {
+    let mut stage = Stage::new("stage", Script::Deny("no"));
+    let named = |name: &str, result| {
+        let mut exception = with_condition(result);
+        exception.name = name.into();
+        Arc::new(exception)
+    };
+    stage.spec.exceptions = vec![named("a", Ok(false)), named("b", Ok(true)), named("c", Ok(true))];
+    let outcome = outcome(stage, request(Operation::Update)).await;
+    assert_eq!(passed_by(&outcome), Some("b"));
+}
+
+/// Neither its selectors nor a deadline that has passed count for a disabled stage.
+#[tokio::test]
+async fn a_disabled_stage_does_nothing() {
+    for mode in Mode::ALL {
+        let mut stage = Stage::new("stage", Script::Deny("no"));
+        stage.spec.is_disabled = true;
+        stage.spec.mode = mode;
+        stage.spec.match_conditions = MatchConditions::new(Condition(Err(failed())));
+        for budget in [Duration::ZERO, Duration::from_secs(1)] {
+            let outcome = run(vec![stage.clone()], request(Operation::Update), budget).await;
+            assert!(outcome.is_allowed());
+            assert_eq!(
+                outcome.trace[0].result,
+                StageResult::Skipped(SkipReason::Disabled)
+            );
+        }
+    }
+}
