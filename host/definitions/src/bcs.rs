@@ -116,6 +116,7 @@ fn read_definition<'a>(
             }],
             stages,
             warnings: Vec::new(),
+            idle: Vec::new(),
         }),
         _ => None,
     };

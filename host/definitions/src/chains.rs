@@ -7,8 +7,9 @@ use admittance_admission::Phase;
 use crate::{
     DefinitionSet, bcs,
     document::{self, Document, Location, Mistake, Mistakes, Node, quoted},
+    exception::{self, ExceptionDefinition},
     form::{self, Form},
-    gatekeeper::{self, ConstraintDocument, Sync, TemplateDocument},
+    gatekeeper::{self, ConstraintDocument, MutatorDocument, Sync, TemplateDocument},
     kubernetes::{
         self,
         policy::{self, BindingDocument, PolicyDocument},
@@ -30,9 +31,7 @@ use crate::{
 ///
 /// Every mistake of every file.
 pub fn load(paths: &[PathBuf]) -> Result<Vec<ChainDefinition>, Mistakes> {
-    let mut mistakes = Mistakes::new();
-    let files = read_what_is_there(paths, &mut mistakes);
-    DefinitionSet::of_files(files).chains_after(mistakes)
+    Ok(Definitions::load(paths)?.chains)
 }
 
 /// As [`load`], from a text. `name` stands for the file in mistakes; relative paths in the text are
@@ -44,19 +43,41 @@ pub fn load(paths: &[PathBuf]) -> Result<Vec<ChainDefinition>, Mistakes> {
 pub fn load_text(name: &str, text: &str) -> Result<Vec<ChainDefinition>, Mistakes> {
     let mut mistakes = Mistakes::new();
     let documents = document::read_text(name, text, &mut mistakes);
-    of_documents(&documents, mistakes)
+    of_documents(&documents, mistakes).map(|definitions| definitions.chains)
 }
 
-/// The chains of these documents, in the order they are called; `mistakes` are those of reading them.
+/// What documents define.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Definitions {
+    /// The chains, in the order they are called. Their stages have their exceptions.
+    pub chains: Vec<ChainDefinition>,
+    /// The exceptions, sorted by name.
+    pub exceptions: Vec<ExceptionDefinition>,
+}
+
+impl Definitions {
+    /// Reads the chains, as [`load`] does, and the exceptions.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake of every file.
+    pub fn load(paths: &[PathBuf]) -> Result<Self, Mistakes> {
+        let mut mistakes = Mistakes::new();
+        let files = read_what_is_there(paths, &mut mistakes);
+        DefinitionSet::of_files(files).definitions_after(mistakes)
+    }
+}
+
+/// What these documents define; `mistakes` are those of reading them.
 pub(crate) fn of_documents<'a>(
     documents: impl IntoIterator<Item = &'a Document>,
     mut mistakes: Mistakes,
-) -> Result<Vec<ChainDefinition>, Mistakes> {
+) -> Result<Definitions, Mistakes> {
     let mut chains = Chains::default();
     chains.read_all(documents, &mut mistakes);
-    let mut chains = chains.bound(&mut mistakes);
-    chains.sort_by(|a, b| (a.phase, &a.name).cmp(&(b.phase, &b.name)));
-    mistakes.into_result(chains)
+    let definitions = chains.bound(&mut mistakes);
+    mistakes.into_result(definitions)
 }
 
 /// Checks these documents without others: the policy of a binding may be elsewhere.
@@ -73,7 +94,12 @@ pub(crate) fn check_each<'a>(
 pub(crate) fn of_definition(form: Form, root: &Node<'_>) -> Option<ChainDefinition> {
     let mut chains = Chains::default();
     chains.read(form, root, &mut Mistakes::new());
-    chains.bound(&mut Mistakes::new()).pop()
+    chains.bound(&mut Mistakes::new()).chains.pop()
+}
+
+/// Whether this definition, by itself, has no mistakes.
+pub(crate) fn is_valid(form: Form, root: &Node<'_>) -> bool {
+    Chains::default().accept(form, root).is_ok()
 }
 
 /// The chains that were read so far, and the names that must be unique.
@@ -85,6 +111,8 @@ pub(crate) struct Chains {
     templates: Vec<TemplateDocument>,
     constraints: Vec<ConstraintDocument>,
     syncs: Vec<Sync>,
+    exceptions: Vec<ExceptionDefinition>,
+    mutators: Vec<MutatorDocument>,
     /// By what has the name, a chain or a binding, and its phase.
     names: HashMap<(&'static str, Phase, String), Location>,
     subjects: HashMap<bcs::Subject, Location>,
@@ -113,6 +141,8 @@ impl Chains {
         self.constraints
             .retain(|constraint| constraint.source.file != file);
         self.syncs.retain(|sync| sync.source.file != file);
+        self.exceptions.retain(|exception| exception.source.file != file);
+        self.mutators.retain(|mutator| mutator.source.file != file);
         self.names.retain(|_, location| location.file != file);
         self.subjects.retain(|_, location| location.file != file);
     }
@@ -127,8 +157,9 @@ impl Chains {
         mistakes.into_result(())
     }
 
-    /// The chains, with those of the policies, each of which has its bindings as stages.
-    pub(crate) fn bound(mut self, mistakes: &mut Mistakes) -> Vec<ChainDefinition> {
+    /// The chains, with those of the policies, each of which has its bindings as stages; and the exceptions, which their
+    /// stages have.
+    pub(crate) fn bound(mut self, mistakes: &mut Mistakes) -> Definitions {
         for binding in &self.bindings {
             binding.check(&self.policies, mistakes);
         }
@@ -141,7 +172,19 @@ impl Chains {
             let chain = template.chain(&self.constraints, &self.syncs, mistakes);
             self.chains.push(chain);
         }
+        let of_mutators = gatekeeper::chain_of_mutators(&self.mutators, &self.syncs);
+        self.chains.extend(of_mutators);
         self.chains
+            .sort_by(|a, b| (a.phase, &a.name).cmp(&(b.phase, &b.name)));
+        self.exceptions
+            .sort_by(|a, b| a.exception.name.cmp(&b.exception.name));
+        for exception in &self.exceptions {
+            exception.attach(&mut self.chains);
+        }
+        Definitions {
+            chains: self.chains,
+            exceptions: self.exceptions,
+        }
     }
 
     fn read(&mut self, form: Form, root: &Node<'_>, mistakes: &mut Mistakes) {
@@ -164,6 +207,20 @@ impl Chains {
             }
             Form::Gatekeeper(document) => {
                 self.read_gatekeeper(document, root, mistakes);
+                return;
+            }
+            Form::Exception => {
+                if let Some(exception) = exception::read(root, mistakes)
+                    && self.is_new(
+                        "exception",
+                        Phase::default(),
+                        &exception.exception.name,
+                        root,
+                        mistakes,
+                    )
+                {
+                    self.exceptions.push(exception);
+                }
                 return;
             }
             Form::Native => native::read(root, mistakes),
@@ -212,6 +269,22 @@ impl Chains {
                     && self.is_new("SyncSet", phase, &name, root, mistakes)
                 {
                     self.syncs.push(sync);
+                }
+            }
+            gatekeeper::Document::Mutator(kind) => {
+                if let Some(mutator) = gatekeeper::read_mutator(root, kind, mistakes)
+                    && self.is_new("mutator", Phase::Mutating, mutator.full_name(), root, mistakes)
+                    && mutator.is_consistent(&self.mutators, root, mistakes)
+                    && (!self.mutators.is_empty()
+                        || self.is_new(
+                            "chain",
+                            Phase::Mutating,
+                            gatekeeper::CHAIN_OF_MUTATORS,
+                            root,
+                            mistakes,
+                        ))
+                {
+                    self.mutators.push(mutator);
                 }
             }
         }

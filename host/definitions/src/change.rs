@@ -19,7 +19,7 @@ use serde_json::Value as Json;
 pub use self::error::ChangeError;
 use self::error::near;
 pub(crate) use self::{
-    apply::{apply, file_of, free_path},
+    apply::{apply, chains_of, file_of, free_path},
     promote::promote,
 };
 use crate::{

@@ -4,7 +4,7 @@ use admittance_admission::Phase;
 
 use crate::{
     document::{Document, Mistakes, Node, quoted},
-    gatekeeper::Document as Gatekeeper,
+    gatekeeper::{Document as Gatekeeper, MutatorKind},
     kubernetes::Version,
     kubewarden::Policy,
 };
@@ -15,12 +15,13 @@ const KUBERNETES: &str = "admissionregistration.k8s.io/v1";
 const KUBERNETES_BETA: &str = "admissionregistration.k8s.io/v1beta1";
 const KUBEWARDEN: &str = "policies.kubewarden.io/v1";
 const TEMPLATES: &str = "templates.gatekeeper.sh/";
-const OPENKRUISE: &str = "apps.kruise.io/v1alpha1";
-const KNOWN: &str = "write an AdmissionChain (admittance.dev/v1alpha1), a MutatingWebhookConfiguration, \
+const OPENKRUISE: &str = "apps.kruise.io/v1beta1";
+const OPENKRUISE_ALPHA: &str = "apps.kruise.io/v1alpha1";
+const KNOWN: &str = "write an AdmissionChain or AdmissionException (admittance.dev/v1alpha1), a MutatingWebhookConfiguration, \
                      ValidatingWebhookConfiguration, MutatingAdmissionPolicy, ValidatingAdmissionPolicy or a binding of \
                      these (admissionregistration.k8s.io/v1), a ClusterAdmissionPolicy, AdmissionPolicy, \
                      ClusterAdmissionPolicyGroup or AdmissionPolicyGroup (policies.kubewarden.io/v1), a ConstraintTemplate, \
-                     a constraint, a Config or a SyncSet of Gatekeeper, a SidecarSet (apps.kruise.io/v1alpha1), \
+                     a constraint, a Config, a SyncSet or a mutator of Gatekeeper, a SidecarSet (apps.kruise.io/v1beta1), \
                      an admissionwebhook (v4) or an AdmissionWebhookConfiguration \
                      (bkbcs.tencent.com/v2)";
 
@@ -61,10 +62,17 @@ fn listed<'v>(kind: &str, version: &'v str) -> Option<(Option<Form>, &'v str)> {
         "SyncSet" if version.starts_with("syncset.gatekeeper.sh/") => {
             (Some(Form::Gatekeeper(Gatekeeper::SyncSet)), version)
         }
+        kind if version.starts_with("mutations.gatekeeper.sh/") => {
+            let mutator = MutatorKind::of(kind)?;
+            (Some(Form::Gatekeeper(Gatekeeper::Mutator(mutator))), version)
+        }
         _ if version.starts_with("constraints.gatekeeper.sh/") => {
             (Some(Form::Gatekeeper(Gatekeeper::Constraint)), version)
         }
-        "SidecarSet" => ((version == OPENKRUISE).then_some(Form::SidecarSet), OPENKRUISE),
+        "SidecarSet" => {
+            let is_known = [OPENKRUISE, OPENKRUISE_ALPHA].contains(&version);
+            (is_known.then_some(Form::SidecarSet), OPENKRUISE)
+        }
         kind => kubewarden(Policy::of_kind(kind)?),
     })
 }
@@ -73,6 +81,8 @@ fn listed<'v>(kind: &str, version: &'v str) -> Option<(Option<Form>, &'v str)> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Native,
+    /// An exception for stages.
+    Exception,
     Kubernetes(Phase, Version),
     /// A policy in CEL.
     Policy(Phase),
@@ -91,6 +101,7 @@ impl Form {
     pub(crate) fn kind(self) -> &'static str {
         match self {
             Self::Native => "AdmissionChain",
+            Self::Exception => "AdmissionException",
             Self::Kubernetes(Phase::Mutating, _) => "MutatingWebhookConfiguration",
             Self::Kubernetes(Phase::Validating, _) => "ValidatingWebhookConfiguration",
             Self::Policy(Phase::Mutating) => "MutatingAdmissionPolicy",
@@ -173,6 +184,7 @@ impl<'a> Head<'a> {
     fn form(&self, mistakes: &mut Mistakes) -> Option<Form> {
         let (known, versions) = match (self.kind, self.version) {
             ("AdmissionChain", version) => ((version == NATIVE).then_some(Form::Native), NATIVE),
+            ("AdmissionException", version) => ((version == NATIVE).then_some(Form::Exception), NATIVE),
             ("AdmissionWebhookConfiguration", version) => (
                 (version == BCS_RESOURCE).then_some(Form::BcsResource),
                 BCS_RESOURCE,

@@ -1,4 +1,5 @@
-//! Gatekeeper: `ConstraintTemplate`, its constraints, and what of the cluster is kept for them (`Config`, `SyncSet`).
+//! Gatekeeper: `ConstraintTemplate`, its constraints, what of the cluster is kept for them (`Config`, `SyncSet`), and
+//! mutators.
 //!
 //! A template is a chain, and each of its constraints is a stage of it. A template in CEL is evaluated by the host, one in
 //! Rego by the stock plugin `rego`: its stages share one configured module, since the settings hold all constraints and
@@ -7,12 +8,17 @@
 mod constraint;
 mod inventory;
 mod matching;
+mod mutator;
 mod schema;
 mod sync;
 mod template;
 
 pub(crate) use self::{
     constraint::{ConstraintDocument, read as read_constraint},
+    mutator::{
+        CHAIN as CHAIN_OF_MUTATORS, MutatorDocument, MutatorKind, chain as chain_of_mutators,
+        read as read_mutator,
+    },
     sync::{Sync, read_config, read_sync_set},
     template::{TemplateDocument, read as read_template},
 };
@@ -25,6 +31,7 @@ pub(crate) enum Document {
     Constraint,
     Config,
     SyncSet,
+    Mutator(MutatorKind),
 }
 
 impl Document {
@@ -34,6 +41,7 @@ impl Document {
             Self::Constraint => "constraint",
             Self::Config => "Config",
             Self::SyncSet => "SyncSet",
+            Self::Mutator(kind) => kind.as_str(),
         }
     }
 }

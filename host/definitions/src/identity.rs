@@ -77,6 +77,7 @@ impl DefinitionId {
         let name = metadata.optional("name")?.text(mistakes)?;
         let is_namespaced = match form {
             Form::Native
+            | Form::Exception
             | Form::Kubernetes(..)
             | Form::Policy(_)
             | Form::Binding(_)

@@ -82,7 +82,6 @@ pub fn import(files: &[DefinitionFile], target: &Path) -> Result<Import, Mistake
     mistakes.into_result(())?;
     let mut skipped = Vec::new();
     let (mut entries, mut chains) = read(&documents, &mut skipped);
-    chains.sort_by(|a, b| (a.phase, &a.name).cmp(&(b.phase, &b.name)));
     let mut text = String::new();
     for chain in &mut chains {
         let mut parts: Vec<_> = entries
@@ -154,7 +153,7 @@ fn read<'a>(
         }
     }
     let mut unbound = Mistakes::new();
-    let chains = chains.bound(&mut unbound);
+    let chains = chains.bound(&mut unbound).chains;
     for mistake in &unbound {
         let before = |entry: &&mut Entry<'_>| {
             let start = entry.definition.root.location();
@@ -183,7 +182,7 @@ impl<'a> Entry<'a> {
                 ImportResult::Invalid,
                 mistakes.iter().map(ToString::to_string).collect(),
             ),
-            None if definition.form == Form::Native => (
+            None if matches!(definition.form, Form::Native | Form::Exception) => (
                 ImportResult::LeftOut,
                 vec!["it is in the native form already".to_owned()],
             ),
@@ -322,7 +321,10 @@ fn native_name(name: &str) -> String {
 fn plugins(stage: &mut StageDefinition) -> impl Iterator<Item = &mut PluginDefinition> {
     let plugin = match &mut stage.hook {
         HookDefinition::Plugin(plugin) => Some(plugin),
-        HookDefinition::Webhook(_) | HookDefinition::Cel(_) | HookDefinition::Group(_) => None,
+        HookDefinition::Webhook(_)
+        | HookDefinition::Cel(_)
+        | HookDefinition::Group(_)
+        | HookDefinition::Mutators(_) => None,
     };
     let candidate = stage.candidate.as_mut().map(|candidate| &mut candidate.plugin);
     plugin.into_iter().chain(candidate)

@@ -66,6 +66,7 @@ pub(crate) fn read(
         rules: stages.iter().flat_map(|stage| stage.spec.rules.clone()).collect(),
         stages,
         warnings: Vec::new(),
+        idle: Vec::new(),
     })
 }
 

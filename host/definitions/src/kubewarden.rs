@@ -99,6 +99,7 @@ pub(crate) fn read(root: &Node<'_>, policy: Policy, mistakes: &mut Mistakes) -> 
         stages: if rules.is_empty() { Vec::new() } else { vec![stage] },
         rules,
         warnings,
+        idle: Vec::new(),
     })
 }
 

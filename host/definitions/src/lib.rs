@@ -2,7 +2,8 @@
 //!
 //! [`load`] reads files and directories. All forms of document become the one model, [`ChainDefinition`]:
 //!
-//! - `admittance.dev/v1alpha1` `AdmissionChain`, the native form;
+//! - `admittance.dev/v1alpha1` `AdmissionChain`, the native form, and `AdmissionException`, with requests for which
+//!   stages are not called;
 //! - `admissionregistration.k8s.io/v1` and `v1beta1` `MutatingWebhookConfiguration` and
 //!   `ValidatingWebhookConfiguration`, as Kubernetes keeps them;
 //! - `ValidatingAdmissionPolicy` and `MutatingAdmissionPolicy` of the same group with their bindings: a chain for a
@@ -12,8 +13,8 @@
 //!   Kubernetes;
 //! - `policies.kubewarden.io/v1` `ClusterAdmissionPolicy` and `AdmissionPolicy`, policies of Kubewarden;
 //! - `ConstraintTemplate`, constraints, `Config` and `SyncSet` of Gatekeeper: a chain for a template, and a stage of it for
-//!   each constraint;
-//! - `apps.kruise.io/v1alpha1` `SidecarSet`, of OpenKruise.
+//!   each constraint; its mutators, which are one stage together;
+//! - `apps.kruise.io/v1beta1` and `v1alpha1` `SidecarSet`, of OpenKruise.
 //!
 //! Definitions are kept in a [`DefinitionStore`]: files, or a database that several programs share. A
 //! [`DefinitionSet`] holds the texts of all stores as they were at one moment, and makes a checked [`Change`] of them.
@@ -30,6 +31,7 @@ mod change;
 mod client;
 mod conditions;
 pub mod document;
+mod exception;
 mod form;
 mod gatekeeper;
 mod group;
@@ -51,11 +53,15 @@ mod sidecar_set;
 mod store;
 mod warnings;
 
+/// The JSON Schema of an `AdmissionChain`, for editors.
+pub const CHAIN_SCHEMA: &str = include_str!("chain.schema.json");
+
 pub use admittance_admission::{Digest, ModuleReference, OciReference};
 pub use bcs::{BcsObject, NoBcsObject};
-pub use chains::{load, load_text};
+pub use chains::{Definitions, load, load_text};
 pub use change::{AppliedEffect, Change, ChangeError, Destination, Expected, FileChange};
 pub use document::{Location, Mistake, Mistakes};
+pub use exception::ExceptionDefinition;
 pub use identity::{ChainId, DefinitionId, InvalidId, StageId};
 pub use import::{Import, ImportResult, Imported, import};
 pub use model::{

@@ -5,8 +5,8 @@ use std::{
 };
 
 use admittance_admission::{
-    Authorizer, ClusterReader, Denial, Digest, Grants, Group, Hook, Matcher, ModuleReference, Operation,
-    Phase, Protocol, Rule, StageSpec, WebhookTarget,
+    Authorizer, ClusterReader, Denial, Digest, Grants, Group, Hook, Matcher, ModuleReference, Mutator,
+    Operation, Phase, Protocol, Rule, StageSpec, WebhookTarget,
 };
 use admittance_conditions::{Binding, GroupExpression, Policy, PolicyHook};
 use rustls_pki_types::CertificateDer;
@@ -35,6 +35,9 @@ pub struct ChainDefinition {
     pub stages: Vec<StageDefinition>,
     /// What the document says that has no meaning here. The method of this name adds what it finds in the rules.
     pub warnings: Vec<Mistake>,
+    /// Stages that nothing calls, so that their plugins are loaded only to find mistakes in them: that of a template of
+    /// Gatekeeper without constraints.
+    pub idle: Vec<StageDefinition>,
 }
 
 impl ChainDefinition {
@@ -48,6 +51,7 @@ impl ChainDefinition {
             rules,
             stages,
             warnings: Vec::new(),
+            idle: Vec::new(),
         }
     }
 
@@ -110,7 +114,9 @@ impl StageDefinition {
         let (plugin, members) = match &self.hook {
             HookDefinition::Plugin(plugin) => (Some((PluginRole::Plugin, plugin)), &[][..]),
             HookDefinition::Group(group) => (None, group.members.as_slice()),
-            HookDefinition::Webhook(_) | HookDefinition::Cel(_) => (None, &[][..]),
+            HookDefinition::Webhook(_) | HookDefinition::Cel(_) | HookDefinition::Mutators(_) => {
+                (None, &[][..])
+            }
         };
         let members = members
             .iter()
@@ -143,6 +149,8 @@ pub enum HookDefinition {
     Cel(CelDefinition),
     /// An expression over plugins.
     Group(GroupDefinition),
+    /// Mutators of Gatekeeper, in their order.
+    Mutators(Arc<[Mutator]>),
 }
 
 /// Plugins that give one verdict together.

@@ -25,7 +25,8 @@ pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ChainDefi
     let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "kind"]);
     let fix = "name the chain: `metadata: { name: ... }`";
-    let name = fields.get_required("metadata", fix, read_name, mistakes);
+    let name = |node: &Node<'_>, mistakes: &mut Mistakes| read_name(node, "name the chain", mistakes);
+    let name = fields.get_required("metadata", fix, name, mistakes);
     let fix = "write the chain's rules and stages";
     let spec = fields.get_required("spec", fix, Node::object, mistakes);
     fields.finish(mistakes);
@@ -51,13 +52,15 @@ pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ChainDefi
         rules: rules?,
         stages: stages?,
         warnings: Vec::new(),
+        idle: Vec::new(),
     })
 }
 
-fn read_name(metadata: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
+/// The name in the metadata of a native definition. `fix` says what to name.
+pub(crate) fn read_name(metadata: &Node<'_>, fix: &str, mistakes: &mut Mistakes) -> Option<String> {
     let mut fields = metadata.object(mistakes)?;
     let read = readers::parse_with(names::subdomain);
-    let name = fields.get_required("name", "name the chain", read, mistakes);
+    let name = fields.get_required("name", fix, read, mistakes);
     fields.ignore(&["labels", "annotations"]);
     fields.finish(mistakes);
     name

@@ -6,7 +6,7 @@ mod usable;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, iter, sync::Arc};
 
 pub use self::{
     stored::StoredDefinition,
@@ -17,8 +17,8 @@ pub(crate) use self::{
     usable::id_of,
 };
 use crate::{
-    ChainDefinition, Change, ChangeError, DefinitionFile, DefinitionId, Destination, Expected, StageId,
-    chains, change,
+    ChainDefinition, ChainId, Change, ChangeError, DefinitionFile, DefinitionId, Definitions, Destination,
+    Expected, StageId, chains, change,
     document::{Document, Mistakes},
 };
 
@@ -83,10 +83,19 @@ impl DefinitionSet {
     ///
     /// Every mistake of every file.
     pub fn chains(&self) -> Result<Vec<ChainDefinition>, Mistakes> {
-        self.chains_after(Mistakes::new())
+        Ok(self.definitions()?.chains)
     }
 
-    pub(crate) fn chains_after(&self, mut mistakes: Mistakes) -> Result<Vec<ChainDefinition>, Mistakes> {
+    /// The chains and the exceptions that they define.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake of every file.
+    pub fn definitions(&self) -> Result<Definitions, Mistakes> {
+        self.definitions_after(Mistakes::new())
+    }
+
+    pub(crate) fn definitions_after(&self, mut mistakes: Mistakes) -> Result<Definitions, Mistakes> {
         let documents = self.parse(&mut mistakes);
         chains::of_documents(documents.iter().flatten(), mistakes)
     }
@@ -101,6 +110,25 @@ impl DefinitionSet {
     /// matter.
     pub fn documents(&self) -> Vec<StoredDefinition> {
         stored::all(self)
+    }
+
+    /// The definitions that make this chain: that of the chain itself, and those of its stages if they are elsewhere, such as
+    /// the bindings of a policy.
+    pub fn documents_of(&self, id: &ChainId) -> Vec<StoredDefinition> {
+        let documents = self.documents();
+        let chains = self.chains().unwrap_or_default();
+        let is_it = |chain: &&ChainDefinition| chain.phase == id.phase && chain.name == id.name;
+        let own: BTreeSet<usize> = match chains.iter().find(is_it) {
+            Some(chain) => {
+                let stages = chain.stages.iter().map(|stage| &stage.location);
+                let places = iter::once(&chain.source).chain(stages);
+                places.filter_map(|place| stored::at(&documents, place)).collect()
+            }
+            None => BTreeSet::new(),
+        };
+        let numbered = documents.into_iter().enumerate();
+        let of_chain = numbered.filter(|(index, _)| own.contains(index));
+        of_chain.map(|(_, document)| document).collect()
     }
 
     /// What is to be written so that the definitions of this text are there: each in place of the one
@@ -122,6 +150,21 @@ impl DefinitionSet {
         destination: &dyn Fn(&DefinitionId) -> Option<Destination>,
     ) -> Result<Change, ChangeError> {
         change::apply(self, text, name, expected, destination)
+    }
+
+    /// The chains that this text defines by itself, without being applied. Relative paths in it are taken from the directory
+    /// of the file to which [`apply`](Self::apply) would write. `name` stands for the text in mistakes.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake in the text, or that it defines no chain.
+    pub fn chains_of(
+        &self,
+        text: &str,
+        name: &str,
+        destination: &dyn Fn(&DefinitionId) -> Option<Destination>,
+    ) -> Result<Vec<ChainDefinition>, ChangeError> {
+        change::chains_of(self, text, name, destination)
     }
 
     /// The change that removes this definition with its file. Of two entries of the name, the one that

@@ -38,7 +38,15 @@ pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ChainDefi
     let mut spec = spec?;
     let mut warnings = Vec::new();
     let selector = read_selector(&mut spec, mistakes);
-    let namespaces = read_namespaces(&mut spec, mistakes);
+    // Versions of `v1beta1` differ in where they have the namespaces.
+    let namespaces = match spec.get_optional("specificNamespace", Node::object, mistakes) {
+        Some(mut specific) => {
+            let namespaces = read_namespaces(&mut specific, mistakes);
+            specific.finish(mistakes);
+            namespaces
+        }
+        None => read_namespaces(&mut spec, mistakes),
+    };
     let mut injected = Map::new();
     injected.insert("name".to_owned(), json!(name));
     for (field, node) in spec.present(&INJECTED) {
@@ -59,7 +67,7 @@ pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ChainDefi
         mistakes,
     );
     warn_of_updates(&mut spec, &mut warnings, mistakes);
-    spec.ignore(&["revisionHistoryLimit"]);
+    spec.ignore(&["revisionHistoryLimit", "customVersion"]);
     spec.finish(mistakes);
     let name = name?;
     let mut plugin = PluginDefinition::new(ModuleReference::stock("sidecar-injector"));
@@ -83,6 +91,7 @@ pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ChainDefi
         }],
         stages: if is_paused { Vec::new() } else { vec![stage] },
         warnings,
+        idle: Vec::new(),
     })
 }
 

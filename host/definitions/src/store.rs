@@ -11,6 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use admittance_admission::words;
 use async_trait::async_trait;
 use serde_json::Value as Json;
 
@@ -33,6 +34,8 @@ pub enum StoreKind {
     #[default]
     Entries,
 }
+
+words!(StoreKind, "kind of store": Files = "files", Entries = "entries");
 
 /// A text of definitions in a store: a file or an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -182,6 +182,7 @@ impl StoredDefinition {
                 Some(format!("{:#}\n", Json::Object(resource)))
             }
             Form::Native
+            | Form::Exception
             | Form::Kubernetes(..)
             | Form::Policy(_)
             | Form::Binding(_)
@@ -219,6 +220,7 @@ fn object(form: Form, root: &Node<'_>) -> Option<BcsObject> {
             spec
         }
         Form::Native
+        | Form::Exception
         | Form::Kubernetes(..)
         | Form::Policy(_)
         | Form::Binding(_)

@@ -89,6 +89,7 @@ fn what_bcs_documents_and_prints() {
                 ..Rule::for_operations([Operation::Create])
             }],
             warnings: Vec::new(),
+            idle: Vec::new(),
             stages: vec![
                 stage("sidecar", "sidecar", FailurePolicy::Ignore, first.0, first.1),
                 stage("images", "image", FailurePolicy::Fail, second.0, second.1),
@@ -172,7 +173,9 @@ fn hooks() {
         assert_eq!(chains[0].rules[0].kinds, Matcher::Only(vec!["deployment".into()]));
         let stage = &chains[0].stages[0];
         let place = match &stage.hook {
-            HookDefinition::Cel(_) | HookDefinition::Group(_) => panic!("no form of BCS has expressions"),
+            HookDefinition::Cel(_) | HookDefinition::Group(_) | HookDefinition::Mutators(_) => {
+                panic!("no form of BCS has expressions or mutators")
+            }
             HookDefinition::Plugin(plugin) => plugin.source.to_string(),
             HookDefinition::Webhook(webhook) => match &webhook.target {
                 WebhookTarget::Url(url) => url.to_string(),

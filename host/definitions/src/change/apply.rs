@@ -6,7 +6,7 @@ use super::{
     AppliedEffect, Change, ChangeError, Destination, Expected, alone, pretty_json, unknown, unusable,
 };
 use crate::{
-    DefinitionFile, DefinitionId, DefinitionSet, Location, StoreKind, chains,
+    ChainDefinition, DefinitionFile, DefinitionId, DefinitionSet, Location, StoreKind, chains,
     document::{self, BYTE_ORDER_MARK, Document, Mistakes, Syntax},
     set::{Definition, definitions},
 };
@@ -72,6 +72,39 @@ pub(crate) fn apply(
     }
     chains::of_documents(&whole, mistakes)?;
     Ok(change(set, &applied, goals))
+}
+
+/// The chains that this text defines by itself. Relative paths in it are taken from the directory of the file to which
+/// [`apply`] would write.
+pub(crate) fn chains_of(
+    set: &DefinitionSet,
+    text: &str,
+    name: &str,
+    destination: &dyn Fn(&DefinitionId) -> Option<Destination>,
+) -> Result<Vec<ChainDefinition>, ChangeError> {
+    let mut mistakes = Mistakes::new();
+    let read = vec![document::read_text(name, text, &mut mistakes)];
+    let there = set.parse(&mut Mistakes::new());
+    let (new, old) = (definitions(&read), definitions(&there));
+    let directory = |definition: &Definition<'_>| {
+        let replaced = old.iter().find(|old| old.id.is(&definition.id));
+        let replaced = replaced.and_then(|old| set.files().get(old.file));
+        let (kind, path) = match replaced {
+            Some(file) => (file.kind, file.path.clone()),
+            None => destination(&definition.id).map(|new| (new.kind, new.path))?,
+        };
+        (kind == StoreKind::Files).then(|| path.parent().map(Path::to_owned))?
+    };
+    let within = |(index, document): (usize, &Document)| {
+        let first = new.iter().find(|definition| definition.document == index);
+        document.within(first.and_then(directory).as_deref())
+    };
+    let documents: Vec<_> = read.iter().flatten().enumerate().map(within).collect();
+    let chains = chains::of_documents(&documents, mistakes)?.chains;
+    if chains.is_empty() {
+        return Err(ChangeError::Nothing(name.to_owned()));
+    }
+    Ok(chains)
 }
 
 /// A document of the applied text.

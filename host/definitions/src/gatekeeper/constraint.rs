@@ -134,7 +134,7 @@ impl ConstraintDocument {
                 .collect(),
             action => vec![action],
         };
-        if found.is_empty() {
+        if found.is_empty() || self.matching.is_for_generated {
             return None;
         }
         let action = |action: &Enforcement| match action {
@@ -143,6 +143,17 @@ impl ConstraintDocument {
             Enforcement::Dryrun | Enforcement::Scoped => None,
         };
         Some(found.iter().filter_map(action).collect())
+    }
+
+    /// What of it has no meaning here.
+    pub(super) fn warning(&self) -> Option<Mistake> {
+        self.matching.is_for_generated.then(|| Mistake {
+            location: self.source.clone(),
+            path: "spec.match.source".to_owned(),
+            message: "it is for objects that Gatekeeper generates of others, and there are none here"
+                .to_owned(),
+            fix: "write `source: All`, or remove it".to_owned(),
+        })
     }
 
     /// Pushes a mistake if its template is not among these.

@@ -1,4 +1,4 @@
-//! `spec.match` of a constraint, as rules, selectors and conditions of a stage.
+//! `spec.match` of a constraint or a mutator, as rules, selectors and conditions of a stage.
 
 use admittance_admission::{
     LabelSelector, MatchConditions, MatchPolicy, Matcher, Operation, ResourcePattern, Rule, Scope,
@@ -41,7 +41,7 @@ const NAME: &str = "(has(request.name) ? request.name : \
                     object != null && has(object.metadata) && has(object.metadata.generateName) ? \
                     object.metadata.generateName : '')";
 
-/// `match` of a constraint.
+/// `match` of a constraint or a mutator.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Match {
     /// Groups and kinds; empty for all.
@@ -52,11 +52,14 @@ pub(super) struct Match {
     pub(super) labels: LabelSelector,
     pub(super) namespace_labels: LabelSelector,
     name: Option<String>,
+    /// Only for objects that Gatekeeper generates of others.
+    pub(super) is_for_generated: bool,
 }
 
 pub(super) fn read(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Match> {
-    const SOURCES: [(&str, ()); 3] = [("All", ()), ("Original", ()), ("Generated", ())];
+    const SOURCES: [(&str, bool); 3] = [("All", false), ("Original", false), ("Generated", true)];
     let mut fields = node.object(mistakes)?;
+    let source = |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of("source", &SOURCES, mistakes);
     let found = Match {
         kinds: fields.get_or_default("kinds", readers::list_of(read_kinds), mistakes),
         scope: fields.get_or_default("scope", Node::word, mistakes),
@@ -74,10 +77,8 @@ pub(super) fn read(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Match> {
             mistakes,
         ),
         name: fields.get_optional("name", read_glob, mistakes),
+        is_for_generated: fields.get_or_default("source", source, mistakes),
     };
-    // Only objects that are sent come here; none is generated from another.
-    let read = |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of("source", &SOURCES, mistakes);
-    fields.get_or_default("source", read, mistakes);
     fields.finish(mistakes);
     Some(found)
 }

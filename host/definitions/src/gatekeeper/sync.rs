@@ -16,6 +16,8 @@ pub(crate) struct Sync {
     pub(crate) kinds: Vec<ClusterKind>,
     /// The namespaces, with globs, to which no constraint is applied at admission.
     pub(crate) excluded_namespaces: Vec<String>,
+    /// Those to which no mutator is.
+    pub(crate) excluded_from_mutation: Vec<String>,
 }
 
 /// A `Config`.
@@ -35,6 +37,7 @@ pub(crate) fn read_config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Sy
         source: root.location(),
         kinds: Vec::new(),
         excluded_namespaces: Vec::new(),
+        excluded_from_mutation: Vec::new(),
     };
     if let Some(mut spec) = fields.get_optional("spec", Node::object, mistakes) {
         if let Some(mut inner) = spec.get_optional("sync", Node::object, mistakes) {
@@ -42,8 +45,7 @@ pub(crate) fn read_config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Sy
             inner.finish(mistakes);
         }
         for entry in spec.get("match", Vec::new(), Node::list, mistakes) {
-            sync.excluded_namespaces
-                .extend(read_exclusion(&entry, mistakes).unwrap_or_default());
+            read_exclusion(&entry, &mut sync, mistakes);
         }
         // Traces and readiness are Gatekeeper's own.
         spec.ignore(&["validation", "readiness"]);
@@ -71,6 +73,7 @@ pub(crate) fn read_sync_set(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<
             source: root.location(),
             kinds: kinds?,
             excluded_namespaces: Vec::new(),
+            excluded_from_mutation: Vec::new(),
         },
     ))
 }
@@ -92,14 +95,23 @@ fn read_kind(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ClusterKind> {
     })
 }
 
-/// The namespaces of an entry that is for the webhook.
-fn read_exclusion(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<String>> {
-    let mut fields = node.object(mistakes)?;
+/// Adds the namespaces of an entry to those of its processes.
+fn read_exclusion(node: &Node<'_>, sync: &mut Sync, mistakes: &mut Mistakes) {
+    let Some(mut fields) = node.object(mistakes) else {
+        return;
+    };
     let namespaces = fields.get_or_default("excludedNamespaces", Node::strings, mistakes);
     let processes = fields.get_or_default("processes", Node::strings, mistakes);
     fields.finish(mistakes);
-    let is_for_admission = processes
-        .iter()
-        .any(|process| matches!(process.as_str(), "*" | "webhook"));
-    Some(if is_for_admission { namespaces } else { Vec::new() })
+    for (webhook, excluded) in [
+        ("webhook", &mut sync.excluded_namespaces),
+        ("mutation-webhook", &mut sync.excluded_from_mutation),
+    ] {
+        if processes
+            .iter()
+            .any(|process| process == "*" || process == webhook)
+        {
+            excluded.extend(namespaces.iter().cloned());
+        }
+    }
 }

@@ -152,7 +152,7 @@ fn read_targets(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<(Engine, Vec
     Some((engine?, operations))
 }
 
-fn read_operations(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Operation>> {
+pub(super) fn read_operations(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Operation>> {
     let mut operations = Vec::new();
     for entry in node.list(mistakes)? {
         match entry.one_of("operation", &OPERATIONS, mistakes)? {
@@ -265,6 +265,9 @@ impl TemplateDocument {
                 fix: "name the kinds that it reads in a SyncSet or Config of Gatekeeper".to_owned(),
             });
         }
+        for (constraint, _) in &constrained {
+            warnings.extend(constraint.warning());
+        }
         let stage = |(constraint, parameters): &(&ConstraintDocument, Json)| {
             let mut spec = self.spec(constraint, &excluded)?;
             let hook = match (&self.engine, &plugin) {
@@ -284,6 +287,10 @@ impl TemplateDocument {
             })
         };
         let stages: Vec<StageDefinition> = constrained.iter().filter_map(stage).collect();
+        let idle = match plugin {
+            Some(plugin) if stages.is_empty() => vec![self.idle(plugin)],
+            _ => Vec::new(),
+        };
         let mut rules = Vec::new();
         for rule in stages.iter().flat_map(|stage| &stage.spec.rules) {
             if !rules.contains(rule) {
@@ -297,6 +304,19 @@ impl TemplateDocument {
             rules,
             stages,
             warnings,
+            idle,
+        }
+    }
+
+    /// The stage that a constraint would have.
+    fn idle(&self, mut plugin: PluginDefinition) -> StageDefinition {
+        if let Json::Object(settings) = &mut plugin.settings {
+            let constraint = json!({"parameters": {}, "actions": ["deny"]});
+            settings.insert("constraints".to_owned(), json!({ &self.name: constraint }));
+        }
+        StageDefinition {
+            location: self.source.clone(),
+            ..StageDefinition::new(self.name.as_str(), HookDefinition::Plugin(plugin))
         }
     }
 

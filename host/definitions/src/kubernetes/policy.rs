@@ -262,6 +262,7 @@ impl PolicyDocument {
             rules: self.constraints.rules.clone(),
             stages: bindings.into_iter().map(|binding| self.stage(binding)).collect(),
             warnings: Vec::new(),
+            idle: Vec::new(),
         }
     }
 

@@ -198,6 +198,7 @@ webhooks:
         source: location(1, 1),
         rules: vec![create, update],
         warnings: Vec::new(),
+        idle: Vec::new(),
         stages: vec![
             StageDefinition {
                 spec: sidecar,

@@ -113,6 +113,7 @@ spec:
             names: Vec::new(),
         }],
         warnings: Vec::new(),
+        idle: Vec::new(),
         stages: vec![
             StageDefinition {
                 spec: sidecar,

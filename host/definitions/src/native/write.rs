@@ -92,8 +92,8 @@ fn stage(chain: &ChainDefinition, stage: &StageDefinition) -> Json {
         HookDefinition::Plugin(plugin) => put(&mut object, "plugin", self::plugin(plugin, None)),
         HookDefinition::Webhook(webhook) => put(&mut object, "webhook", self::webhook(webhook)),
         HookDefinition::Cel(cel) => put(&mut object, "cel", self::cel(cel)),
-        // Only Kubewarden's are imported, and those have no native form.
-        HookDefinition::Group(_) => {}
+        // Those of Kubewarden and of Gatekeeper have no native form.
+        HookDefinition::Group(_) | HookDefinition::Mutators(_) => {}
     }
     if let Some(candidate) = &stage.candidate {
         let candidate = plugin(&candidate.plugin, Some(candidate.share));

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{DefinitionSet, usable::id_of};
 use crate::{
-    ChainDefinition, ChainId, DefinitionFile, DefinitionId, chains,
+    ChainDefinition, ChainId, DefinitionFile, DefinitionId, Location, chains,
     document::{BYTE_ORDER_MARK, Document, Mistakes, Node},
     form::{self, Form},
 };
@@ -27,12 +27,16 @@ pub struct StoredDefinition {
     /// The text, including comments: the whole file, or what is between the markers around it. Of an item of a list,
     /// without the indentation.
     pub text: String,
-    /// Phase and name of its chain, `Mutating:pods`; absent if the definition has mistakes.
+    /// Phase and name of its chain, `Mutating:pods`; absent if the definition has mistakes, or is no chain of its own, as
+    /// an exception or the binding of a policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub chain: Option<ChainId>,
     /// Whether it is an item of a list. Such a definition can be changed only in its file.
     pub in_list: bool,
+    /// Whether it has mistakes.
+    #[serde(default)]
+    pub has_mistakes: bool,
 }
 
 /// A definition in the parsed documents of a set. Lives while it is looked for.
@@ -92,11 +96,21 @@ pub(super) fn all(set: &DefinitionSet) -> Vec<StoredDefinition> {
                 name: chain.name,
             }),
             in_list: definition.is_item(),
+            has_mistakes: !chains::is_valid(definition.form, &definition.root),
             id: definition.id,
         })
     };
     let usable = definitions(&documents).into_iter().filter_map(stored);
     usable.chain(set.unusable().iter().filter_map(unusable)).collect()
+}
+
+/// The index of the definition in which this place is.
+pub(super) fn at(documents: &[StoredDefinition], place: &Location) -> Option<usize> {
+    let before = documents.iter().enumerate().filter(|(_, document)| {
+        document.line <= place.line && *document.file.as_os_str() == *place.file.as_str()
+    });
+    let last = before.max_by_key(|(_, document)| document.line);
+    last.map(|(index, _)| index)
 }
 
 /// An entry that cannot be used, as far as it can be identified.
@@ -108,6 +122,7 @@ fn unusable(file: &DefinitionFile) -> Option<StoredDefinition> {
         text: file.text.clone(),
         chain: None,
         in_list: false,
+        has_mistakes: true,
     })
 }
 

@@ -116,3 +116,38 @@ fn names_of_definitions() {
     let stored = of("f", &list).documents();
     assert_eq!(stored[0].text.trim_end(), chain("b").trim_end());
 }
+
+/// A policy's bindings are stages of its chain.
+#[test]
+fn definitions_of_a_chain() {
+    let policy = "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: { name: owners }\nspec:\n  \
+                  matchConstraints: { resourceRules: [ { apiGroups: [''], apiVersions: [v1], operations: [CREATE], \
+                  resources: [pods] } ] }\n  validations: [ { expression: 'true' } ]\n";
+    let binding = "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicyBinding\nmetadata: { name: NAME }\n\
+                   spec: { policyName: owners, validationActions: [Deny] }\n";
+    let set = DefinitionSet::of_files(vec![
+        DefinitionFile::file("a.yaml", format!("{}---\n{policy}", chain("pods"))),
+        DefinitionFile::file(
+            "b.yaml",
+            format!("{}---\n{}", chain("jobs"), binding.replace("NAME", "one")),
+        ),
+        DefinitionFile::file("c.yaml", binding.replace("NAME", "two")),
+    ]);
+    for (id, expected) in [
+        ("Mutating:pods", vec!["AdmissionChain/pods"]),
+        ("Mutating:jobs", vec!["AdmissionChain/jobs"]),
+        (
+            "Validating:owners",
+            vec![
+                "ValidatingAdmissionPolicy/owners",
+                "ValidatingAdmissionPolicyBinding/one",
+                "ValidatingAdmissionPolicyBinding/two",
+            ],
+        ),
+        ("Validating:pods", vec![]),
+    ] {
+        let found = set.documents_of(&id.parse().unwrap());
+        let found: Vec<_> = found.iter().map(|stored| stored.id.to_string()).collect();
+        assert_eq!(found, expected, "{id}");
+    }
+}

@@ -120,10 +120,29 @@ fn namespaces_by_name() {
     assert_eq!(selected, Some(NamespaceSelector::In(vec!["shop".to_owned()])));
 }
 
+/// OpenKruise's source: apis/apps/v1beta1/sidecarset_types.go of 1.8, and of later versions without `specificNamespace`.
+#[test]
+fn the_other_version_says_the_same() {
+    let first = one(WHOLE);
+    let second = WHOLE.replace("v1alpha1", "v1beta1");
+    let selector = "namespaceSelector: { matchLabels: { tier: front } }";
+    let specific = format!("specificNamespace: {{ {selector} }}\n  customVersion: v1");
+    for text in [second.clone(), second.replace(selector, &specific)] {
+        let (one, other) = (&first.stages[0], &one(&text).stages[0]);
+        assert_eq!((&one.spec, &one.hook), (&other.spec, &other.hook), "{text}");
+    }
+}
+
 #[test]
 fn what_is_wrong_with_a_sidecar_set() {
     for (from, to, line, path, says) in [
-        ("v1alpha1", "v1beta1", 1, "apiVersion", "not a supported version"),
+        (
+            "v1alpha1",
+            "v1",
+            1,
+            "apiVersion",
+            "write `apiVersion: apps.kruise.io/v1beta1`",
+        ),
         (
             "{ matchLabels: { app: web } }",
             "{}",

@@ -387,3 +387,24 @@ fn modules_are_beside_the_file() {
     let chains = change.set.chains().unwrap();
     assert!(format!("{:?}", chains[1].stages[0].hook).contains("more/s.wasm"));
 }
+
+/// Without being applied.
+#[test]
+fn chains_of_a_text() {
+    let set = set(&[("old/pods.yaml", &chain("pods"))]);
+    let destination = to(Path::new("new"));
+    let source = |name: &str| {
+        let chains = set.chains_of(&chain(name), "text", &destination).unwrap();
+        let [only] = chains.as_slice() else {
+            panic!("{chains:?}");
+        };
+        let (_, plugin) = only.stages[0].plugins().next().unwrap();
+        plugin.source.to_string()
+    };
+    assert_eq!(source("pods"), "file:old/s.wasm");
+    assert_eq!(source("jobs"), "file:new/s.wasm");
+    let told = |text: &str| set.chains_of(text, "text", &destination).unwrap_err().to_string();
+    assert_eq!(told("# Nothing."), "text: it contains no definition");
+    let wrong = told(&chain("pods").replace("rules", "rulez"));
+    assert!(wrong.contains("text:6:3: spec.rulez"), "{wrong}");
+}

@@ -1,0 +1,322 @@
+//! Mutators: `Assign`, `AssignImage`, `AssignMetadata` and `ModifySet`.
+//!
+//! All of them are one stage, since Gatekeeper applies them to an object one after the other until none changes anything.
+
+mod parameters;
+
+use std::sync::Arc;
+
+use admittance_admission::{
+    self as admission, FailurePolicy, MatchPolicy, Matcher, Mutator, Operation, Phase, Reinvocation, Rule,
+};
+
+use super::{
+    matching::{self, Match},
+    sync::Sync,
+    template::read_operations,
+};
+use crate::{
+    Location, Mistake,
+    document::{Fields, Mistakes, Node, quoted, readers},
+    kubernetes::read_name,
+    model::{ChainDefinition, HookDefinition, StageDefinition},
+    selectors,
+};
+
+/// The chain of all mutators. It begins as that of Gatekeeper's webhook configuration, so that it has its place among
+/// others.
+pub(crate) const CHAIN: &str = "gatekeeper-mutation";
+/// Its stage has the name of the webhook.
+const STAGE: &str = "mutation.gatekeeper.sh";
+
+/// The longest name of a mutator.
+const MAX_NAME: usize = 63;
+
+/// The kinds of mutators, in the order in which they are applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum MutatorKind {
+    Assign,
+    AssignImage,
+    AssignMetadata,
+    ModifySet,
+}
+
+impl MutatorKind {
+    const ALL: [Self; 4] = [
+        Self::Assign,
+        Self::AssignImage,
+        Self::AssignMetadata,
+        Self::ModifySet,
+    ];
+
+    pub(crate) fn of(kind: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.as_str() == kind)
+    }
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Assign => "Assign",
+            Self::AssignImage => "AssignImage",
+            Self::AssignMetadata => "AssignMetadata",
+            Self::ModifySet => "ModifySet",
+        }
+    }
+}
+
+/// A mutator.
+#[derive(Debug)]
+pub(crate) struct MutatorDocument {
+    kind: MutatorKind,
+    name: String,
+    pub(crate) source: Location,
+    /// Empty for `AssignMetadata`, which is for all kinds.
+    apply_to: Vec<ApplyTo>,
+    matching: Match,
+    mutator: Mutator,
+}
+
+/// An entry of `applyTo`.
+#[derive(Debug)]
+struct ApplyTo {
+    groups: Vec<String>,
+    versions: Vec<String>,
+    kinds: Vec<String>,
+    operations: Vec<Operation>,
+}
+
+/// A mutator, as far as it could be read.
+pub(crate) fn read(root: &Node<'_>, kind: MutatorKind, mistakes: &mut Mistakes) -> Option<MutatorDocument> {
+    let mut fields = root.object(mistakes)?;
+    fields.ignore(&["apiVersion", "kind", "status"]);
+    let name = fields.get_required("metadata", "write `metadata: { name: ... }`", read_name, mistakes);
+    let fix = "write what is changed where: `spec: { location: ..., parameters: ... }`";
+    let spec = fields.get_required("spec", fix, Node::object, mistakes);
+    fields.finish(mistakes);
+    let mut spec = spec?;
+    let apply_to = match kind {
+        MutatorKind::AssignMetadata => Some(Vec::new()),
+        _ => read_apply_to(&mut spec, mistakes),
+    };
+    let matching = spec.get_or_default("match", matching::read, mistakes);
+    let location = spec.required(
+        "location",
+        "write the path: `spec.containers[name: *].image`",
+        mistakes,
+    );
+    let parsed = location.as_ref().and_then(|node| read_location(node, mistakes));
+    let fix = "write what is assigned: `parameters: { ... }`";
+    let parameters = spec.get_required("parameters", fix, Node::object, mistakes);
+    spec.finish(mistakes);
+    let (location, parsed) = location.zip(parsed)?;
+    let mutation = parameters.and_then(|fields| parameters::read(kind, &location, &parsed, fields, mistakes));
+    let name = name?;
+    if name.len() > MAX_NAME {
+        let fix = format!("use {MAX_NAME} characters at most");
+        root.wrong(format!("the name {} is too long", quoted(&name)), fix, mistakes);
+    }
+    let (mutation, tests) = mutation?;
+    let mut mutator = Mutator::new(format!("{}/{name}", kind.as_str()), parsed, mutation);
+    for (node, path, must_exist) in tests {
+        node.accept(mutator.test(&path, must_exist), mistakes)?;
+    }
+    mutator.labels = matching.labels.clone();
+    Some(MutatorDocument {
+        kind,
+        name,
+        source: root.location(),
+        apply_to: apply_to?,
+        matching,
+        mutator,
+    })
+}
+
+fn read_location(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<admission::Location> {
+    node.parse_with(admission::Location::parse, mistakes)
+}
+
+fn read_apply_to(spec: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Vec<ApplyTo>> {
+    let fix = "list the kinds: `applyTo: [ { groups: [\"\"], versions: [v1], kinds: [Pod] } ]`";
+    let read = |node: &Node<'_>, mistakes: &mut Mistakes| {
+        let mut fields = node.object(mistakes)?;
+        let mut words = |name: &'static str, fix: &str| {
+            let node = fields.required(name, fix, mistakes)?;
+            let words = node.filled_list_of(fix, |word, mistakes| word.string(mistakes), mistakes)?;
+            match words.contains(&"*") {
+                // Gatekeeper would compare it as it is.
+                true => {
+                    node.wrong("`*` has no meaning in `applyTo`", fix, mistakes);
+                    None
+                }
+                false => Some(words.into_iter().map(str::to_owned).collect::<Vec<String>>()),
+            }
+        };
+        let groups = words("groups", "list the groups; the core group is \"\"");
+        let versions = words("versions", "list the versions, `v1`");
+        let kinds = words("kinds", "list the kinds, `Pod`");
+        let all = || Operation::ALL.to_vec();
+        let operations = fields.get_optional("operations", read_operations, mistakes);
+        fields.finish(mistakes);
+        Some(ApplyTo {
+            groups: groups?,
+            versions: versions?,
+            kinds: kinds?,
+            operations: operations.filter(|some| !some.is_empty()).unwrap_or_else(all),
+        })
+    };
+    spec.get_required("applyTo", fix, readers::filled_list_of(fix, read), mistakes)
+}
+
+impl MutatorDocument {
+    /// Kind and name.
+    pub(crate) fn full_name(&self) -> &str {
+        &self.mutator.name
+    }
+
+    /// Pushes a mistake if the location of one of these mutators contradicts its own, for a kind that both are for.
+    /// Gatekeeper then applies neither.
+    pub(crate) fn is_consistent(&self, others: &[Self], root: &Node<'_>, mistakes: &mut Mistakes) -> bool {
+        let is_for_same = |other: &Self| {
+            let mut entries = self.apply_to.iter();
+            entries.any(|entry| other.apply_to.iter().any(|other| entry.overlaps(other)))
+        };
+        let contradicting = others
+            .iter()
+            .find(|other| self.mutator.contradicts(&other.mutator) && is_for_same(other));
+        let Some(other) = contradicting else {
+            return true;
+        };
+        let message = format!(
+            "its location contradicts that of {} in {}: there is a list in one where the other has something else, or a \
+             list with other keys",
+            other.full_name(),
+            other.source
+        );
+        root.wrong(message, "correct one of the locations", mistakes);
+        false
+    }
+
+    /// The requests that it is for; none if there cannot be one.
+    fn rules(&self) -> Vec<Rule> {
+        let changing = [Operation::Create, Operation::Update];
+        if self.matching.is_for_generated {
+            return Vec::new();
+        }
+        let rules = self.matching.rules(&changing).into_iter().map(|rule| Rule {
+            match_policy: MatchPolicy::Exact,
+            ..rule
+        });
+        if self.kind == MutatorKind::AssignMetadata {
+            return rules.collect();
+        }
+        let narrowed = rules.flat_map(|rule| {
+            let entries = self.apply_to.iter();
+            entries
+                .filter_map(move |entry| entry.narrow(&rule))
+                .collect::<Vec<_>>()
+        });
+        narrowed.collect()
+    }
+
+    fn warning(&self, message: &str, fix: &str) -> Mistake {
+        Mistake {
+            location: self.source.clone(),
+            path: String::new(),
+            message: format!("{} {message}", self.full_name()),
+            fix: fix.to_owned(),
+        }
+    }
+}
+
+impl ApplyTo {
+    fn overlaps(&self, other: &Self) -> bool {
+        let share = |one: &[String], other: &[String]| one.iter().any(|word| other.contains(word));
+        share(&self.groups, &other.groups)
+            && share(&self.versions, &other.versions)
+            && share(&self.kinds, &other.kinds)
+            && self
+                .operations
+                .iter()
+                .any(|operation| other.operations.contains(operation))
+    }
+
+    /// The rule for what both are for.
+    fn narrow(&self, rule: &Rule) -> Option<Rule> {
+        let both = |matcher: &Matcher<String>, words: &[String]| {
+            let words = words.iter().filter(|word| match matcher {
+                Matcher::Any => true,
+                Matcher::Only(others) => others.contains(word),
+            });
+            let words: Vec<String> = words.cloned().collect();
+            (!words.is_empty()).then_some(Matcher::Only(words))
+        };
+        let Matcher::Only(operations) = &rule.operations else {
+            return None;
+        };
+        let operations: Vec<Operation> = operations
+            .iter()
+            .copied()
+            .filter(|operation| self.operations.contains(operation))
+            .collect();
+        Some(Rule {
+            operations: (!operations.is_empty()).then_some(Matcher::Only(operations))?,
+            api_groups: both(&rule.api_groups, &self.groups)?,
+            kinds: both(&rule.kinds, &self.kinds)?,
+            api_versions: Matcher::Only(self.versions.clone()),
+            ..rule.clone()
+        })
+    }
+}
+
+/// The chain of all mutators; none if there are none.
+pub(crate) fn chain(documents: &[MutatorDocument], syncs: &[Sync]) -> Option<ChainDefinition> {
+    let mut documents: Vec<_> = documents.iter().collect();
+    documents.sort_by(|one, other| (one.kind, &one.name).cmp(&(other.kind, &other.name)));
+    let source = documents.first()?.source.clone();
+    let excluded: Vec<String> = syncs
+        .iter()
+        .flat_map(|sync| sync.excluded_from_mutation.iter().cloned())
+        .collect();
+    let (mut mutators, mut rules, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
+    for document in documents {
+        let own = document.rules();
+        if document.matching.is_for_generated {
+            let message = "is for objects that Gatekeeper generates of others, and there are none here";
+            warnings.push(document.warning(message, "write `source: All`, or remove it"));
+        } else if own.is_empty() {
+            let message = "is for no object: its `applyTo` and its `match` have nothing in common";
+            warnings.push(document.warning(message, "correct one of them"));
+        }
+        if own.is_empty() {
+            continue;
+        }
+        let mut mutator = document.mutator.clone();
+        let matching = &document.matching;
+        mutator.requests.namespace_selector = selectors::namespaces_with(matching.namespace_labels.clone());
+        mutator.requests.match_conditions = matching.conditions(&excluded);
+        mutator.requests.rules.clone_from(&own);
+        mutators.push(mutator);
+        for rule in own {
+            if !rules.contains(&rule) {
+                rules.push(rule);
+            }
+        }
+    }
+    let mut stage = StageDefinition::new(STAGE, HookDefinition::Mutators(Arc::from(mutators)));
+    stage.spec.rules.clone_from(&rules);
+    stage.spec.failure_policy = FailurePolicy::Fail;
+    stage.spec.reinvocation = Reinvocation::Never;
+    stage.location = source.clone();
+    Some(ChainDefinition {
+        name: CHAIN.to_owned(),
+        phase: Phase::Mutating,
+        source,
+        // Without rules it would be called for every request.
+        stages: if rules.is_empty() { Vec::new() } else { vec![stage] },
+        rules,
+        warnings,
+        idle: Vec::new(),
+    })
+}
+
+#[cfg(test)]
+mod tests;

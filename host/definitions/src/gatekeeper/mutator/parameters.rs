@@ -1,0 +1,248 @@
+//! `parameters` of a mutator, which depend on its kind.
+
+use std::sync::LazyLock;
+
+use admittance_admission::{ImageParts, Location, Mutation, Step};
+use regex::Regex;
+use serde_json::Value as Json;
+
+use super::{MutatorKind, read_location};
+use crate::document::{Fields, Mistakes, Node, quoted, readers};
+
+/// Tests of paths: where each is written, the path, and whether something must be there.
+type Tests<'a> = Vec<(Node<'a>, Location, bool)>;
+
+/// What is set, and the tests of paths. Pushes a mistake where it does not fit the location.
+pub(super) fn read<'a>(
+    kind: MutatorKind,
+    at: &Node<'_>,
+    location: &Location,
+    mut fields: Fields<'a>,
+    mistakes: &mut Mistakes,
+) -> Option<(Mutation, Tests<'a>)> {
+    let before = mistakes.len();
+    check_location(kind, at, location, mistakes);
+    let mut tests = Vec::new();
+    let mutation = match kind {
+        MutatorKind::Assign => read_assigned(&mut fields, location, mistakes),
+        MutatorKind::AssignMetadata => {
+            let node = fields.node().clone();
+            tests.push((node, location.clone(), false));
+            read_assigned(&mut fields, location, mistakes).and_then(|mutation| {
+                let is_text = !matches!(&mutation, Mutation::Assign(value) if !value.is_string());
+                if !is_text {
+                    let fix = "put it in quotes";
+                    let message = "labels and annotations are strings, and the value is none";
+                    fields.node().wrong(message, fix, mistakes);
+                }
+                is_text.then_some(mutation)
+            })
+        }
+        MutatorKind::AssignImage => read_image(&mut fields, mistakes).map(Mutation::Image),
+        MutatorKind::ModifySet => read_set(&mut fields, mistakes),
+    };
+    if kind != MutatorKind::AssignMetadata {
+        tests = fields.get_or_default("pathTests", readers::list_of(read_test), mistakes);
+    }
+    fields.finish(mistakes);
+    (mistakes.len() == before).then_some((mutation?, tests))
+}
+
+/// The rules for locations, which depend on the kind of mutator.
+fn check_location(kind: MutatorKind, at: &Node<'_>, location: &Location, mistakes: &mut Mistakes) {
+    let steps = location.steps();
+    let field = |name: &str| Step::Field(name.to_owned());
+    let is_metadata = steps.first() == Some(&field("metadata"));
+    let ends_with_items = matches!(steps.last(), Some(Step::Items { .. }));
+    let sets_key = match steps {
+        [.., Step::Items { key, .. }, Step::Field(last)] => key == last,
+        _ => false,
+    };
+    let wrong = match kind {
+        MutatorKind::AssignMetadata => {
+            let known = [field("labels"), field("annotations")];
+            let fits = match steps {
+                [_, part, Step::Field(_)] => is_metadata && known.contains(part),
+                _ => false,
+            };
+            (!fits).then_some((
+                "AssignMetadata sets a label or an annotation",
+                "write `metadata.labels.NAME` or `metadata.annotations.\"NAME\"`",
+            ))
+        }
+        _ if is_metadata => Some((
+            "only AssignMetadata changes the metadata",
+            "use an AssignMetadata for labels and annotations; nothing else of the metadata can be changed",
+        )),
+        _ if sets_key => Some((
+            "the field by which the items of a list are found cannot be changed",
+            "choose another field",
+        )),
+        MutatorKind::AssignImage | MutatorKind::ModifySet if ends_with_items => Some((
+            "it ends with the items of a list",
+            "name a field of the items, `spec.containers[name: *].image`",
+        )),
+        MutatorKind::Assign if matches!(steps.last(), Some(Step::Items { value: None, .. })) => Some((
+            "it ends with all items of a list, and only one can be assigned",
+            "name the item, `spec.containers[name: proxy]`",
+        )),
+        _ => None,
+    };
+    if let Some((message, fix)) = wrong {
+        at.wrong(message, fix, mistakes);
+    }
+}
+
+/// `assign`.
+fn read_assigned(fields: &mut Fields<'_>, location: &Location, mistakes: &mut Mistakes) -> Option<Mutation> {
+    const SOURCES: [&str; 3] = ["value", "fromMetadata", "externalData"];
+    let fix = "write `assign: { value: ... }` or `assign: { fromMetadata: { field: name } }`";
+    let node = fields.required("assign", fix, mistakes)?;
+    let mut assign = node.object(mistakes)?;
+    let found = assign.present(&SOURCES);
+    assign.finish(mistakes);
+    let [(source, found)] = found.as_slice() else {
+        node.wrong(
+            "it needs exactly one of `value` and `fromMetadata`",
+            fix,
+            mistakes,
+        );
+        return None;
+    };
+    let item = match location.steps().last() {
+        Some(Step::Items {
+            key,
+            value: Some(value),
+        }) => Some((key, value)),
+        _ => None,
+    };
+    match (*source, item) {
+        ("value", None) => Some(Mutation::Assign(found.json())),
+        ("value", Some((key, value))) => {
+            let object = found.json();
+            if object.get(key) == Some(value) {
+                return Some(Mutation::Assign(object));
+            }
+            let fix = format!("write an object with `{key}: {value}`, as in the location");
+            found.wrong("it is not the item that the location names", fix, mistakes);
+            None
+        }
+        ("fromMetadata", None) => read_from_metadata(found, mistakes),
+        ("fromMetadata", Some(_)) => {
+            let fix = "end the location with a field";
+            found.wrong("an item of a list cannot come from the metadata", fix, mistakes);
+            None
+        }
+        _ => {
+            let message = "external data comes from a provider of Gatekeeper, and there is none here";
+            let fix = "assign a `value`, or use a plugin, which may ask a server that is granted to it";
+            found.wrong(message, fix, mistakes);
+            None
+        }
+    }
+}
+
+fn read_from_metadata(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Mutation> {
+    const FIELDS: [(&str, bool); 2] = [("namespace", true), ("name", false)];
+    let mut fields = node.object(mistakes)?;
+    let read =
+        |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of("field of the metadata", &FIELDS, mistakes);
+    let is_namespace = fields.get_required("field", "write namespace or name", read, mistakes);
+    fields.finish(mistakes);
+    Some(match is_namespace? {
+        true => Mutation::AssignNamespace,
+        false => Mutation::AssignName,
+    })
+}
+
+/// `assignDomain`, `assignPath` and `assignTag`. Gatekeeper's rules for them, so that a part is not read as another one
+/// when the image is read again.
+fn read_image(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<ImageParts> {
+    static DOMAIN: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new(r"^(?:[0-9A-Za-z_][0-9A-Za-z_-]*\.[0-9A-Za-z_.-]*[0-9A-Za-z_]|localhost)(?::[0-9]+)?$")
+            .ok()
+    });
+    static PATH: LazyLock<Option<Regex>> =
+        LazyLock::new(|| Regex::new(r"^[a-z0-9]+(?:(?:[._/]|__|-*)[a-z0-9]+)*$").ok());
+    static TAG: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        let tag = r":[0-9A-Za-z_][0-9A-Za-z_.-]{0,127}";
+        let digest = r"@[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9A-Fa-f]{32,}";
+        Regex::new(&format!("^(?:{tag}|{digest})$")).ok()
+    });
+    let before = mistakes.len();
+    let mut part = |name: &'static str, pattern: &'static LazyLock<Option<Regex>>, what: &str, fix: &str| {
+        let node = fields.optional(name)?;
+        let text = node.text(mistakes)?;
+        if pattern.as_ref().is_some_and(|pattern| pattern.is_match(text)) {
+            return Some(text.to_owned());
+        }
+        node.wrong(format!("{} is not {what}", quoted(text)), fix, mistakes);
+        None
+    };
+    let parts = ImageParts {
+        domain: part(
+            "assignDomain",
+            &DOMAIN,
+            "a domain",
+            "write `registry.example.com:5000`",
+        ),
+        path: part("assignPath", &PATH, "a path of an image", "write `library/nginx`"),
+        tag: part(
+            "assignTag",
+            &TAG,
+            "a tag or a digest",
+            "write `:1.27` or `@sha256:...`",
+        ),
+    };
+    if mistakes.len() > before {
+        return None;
+    }
+    let problem = if parts == ImageParts::default() {
+        Some((
+            "nothing is assigned",
+            "write `assignDomain`, `assignPath` or `assignTag`",
+        ))
+    } else if parts.domain.is_none() && parts.path_has_domain() {
+        Some((
+            "the path begins with what would be read as a domain",
+            "write that part as `assignDomain`",
+        ))
+    } else {
+        None
+    };
+    match problem {
+        Some((message, fix)) => {
+            fields.node().wrong(message, fix, mistakes);
+            None
+        }
+        None => Some(parts),
+    }
+}
+
+/// `operation` and `values`.
+fn read_set(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Mutation> {
+    const OPERATIONS: [(&str, bool); 2] = [("merge", true), ("prune", false)];
+    let read = |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of("operation", &OPERATIONS, mistakes);
+    let is_merged = fields.get("operation", true, read, mistakes);
+    let fix = "list the values: `values: { fromList: [...] }`";
+    let mut values = fields.get_required("values", fix, Node::object, mistakes)?;
+    let list = values.get_required("fromList", fix, Node::list, mistakes);
+    values.finish(mistakes);
+    let list: Vec<Json> = list?.iter().map(Node::json).collect();
+    Some(match is_merged {
+        true => Mutation::Merge(list),
+        false => Mutation::Prune(list),
+    })
+}
+
+/// An entry of `pathTests`.
+fn read_test<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Option<(Node<'a>, Location, bool)> {
+    const CONDITIONS: [(&str, bool); 2] = [("MustExist", true), ("MustNotExist", false)];
+    let mut fields = node.object(mistakes)?;
+    let fix = "write a beginning of the location";
+    let path = fields.get_required("subPath", fix, read_location, mistakes);
+    let read = |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of("condition", &CONDITIONS, mistakes);
+    let must_exist = fields.get_required("condition", "write MustExist or MustNotExist", read, mistakes);
+    fields.finish(mistakes);
+    Some((node.clone(), path?, must_exist?))
+}
