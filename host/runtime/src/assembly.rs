@@ -7,7 +7,8 @@ use std::{
 };
 
 use admittance_admission::{
-    Authorizer, Chain, Deadline, Failure, FailureKind, Hook, Phase, Request, Response, Stage,
+    Authorizer, Chain, Deadline, Failure, FailureKind, Hook, Mode, Mutator, Mutators, NamespaceSource, Phase,
+    Request, Response, Stage,
 };
 use admittance_catalog::{Catalog, Digest, ModuleReference};
 use admittance_definitions::{
@@ -23,8 +24,9 @@ use tokio::{
 };
 
 use crate::{
-    Error, RevisionModule, StageError, StageErrorCause,
+    DisabledStage, Error, RevisionModule, StageError, StageErrorCause,
     candidate::{Shadowed, Subject, Trial, Trials},
+    disabled::Stages,
     plugins::{LiveModules, Loaded, LoadedPlugin, Order, Plugins, Preparation, Progress, stage_name},
     smallest_first::SmallestFirst,
     statistics::{StageStatistics, Statistics},
@@ -58,8 +60,45 @@ impl Assembled {
 /// A chain, with information about each of its stages.
 #[derive(Clone, Debug)]
 pub(crate) struct AssembledChain {
+    /// As it is defined.
+    pub(crate) defined: Arc<Chain>,
+    /// The same with the stages that are disabled.
     pub(crate) chain: Arc<Chain>,
     pub(crate) stages: Vec<AssembledStage>,
+}
+
+impl AssembledChain {
+    fn new(chain: Arc<Chain>, stages: Vec<AssembledStage>) -> Self {
+        Self {
+            defined: chain.clone(),
+            chain,
+            stages,
+        }
+    }
+
+    /// The same with these stages disabled, and no others.
+    pub(crate) fn with_disabled(&self, disabled: &Stages) -> Self {
+        let mut stages = self.stages.clone();
+        for (stage, known) in self.defined.stages.iter().zip(&mut stages) {
+            known.disabled = disabled.of(self.defined.phase, &self.defined.name, &stage.spec.name);
+        }
+        if stages.iter().all(|stage| stage.disabled.is_none()) {
+            return Self::new(self.defined.clone(), stages);
+        }
+        let mut chain = Chain::clone(&self.defined);
+        for (stage, known) in chain.stages.iter_mut().zip(&stages) {
+            match &known.disabled {
+                Some(disabled) if disabled.audit => stage.spec.mode = Mode::Audit,
+                Some(_) => stage.spec.is_disabled = true,
+                None => {}
+            }
+        }
+        Self {
+            defined: self.defined.clone(),
+            chain: Arc::new(chain),
+            stages,
+        }
+    }
 }
 
 /// Information about a stage. Lives as long as a table that has it.
@@ -68,6 +107,8 @@ pub(crate) struct AssembledStage {
     pub(crate) hook: HookStatus,
     pub(crate) statistics: Arc<StageStatistics>,
     pub(crate) trial: Option<Arc<Trial>>,
+    /// How it is disabled, if it is.
+    pub(crate) disabled: Option<Arc<DisabledStage>>,
 }
 
 /// How the references of definitions are resolved to modules.
@@ -122,6 +163,8 @@ pub(crate) struct Assembler {
     pub(crate) webhooks: WebhookClients,
     /// For expressions that check permissions.
     pub(crate) authorizer: Arc<dyn Authorizer>,
+    /// For mutators that select namespaces.
+    pub(crate) namespaces: Arc<dyn NamespaceSource>,
     pub(crate) progress: Arc<dyn Fn(Progress) + Send + Sync>,
     /// Created when the first plugin needs it: a host without plugins reserves no pool.
     pub(crate) started: OnceCell<Sandbox>,
@@ -135,6 +178,8 @@ pub(crate) struct Assembler {
     pub(crate) compilers: SmallestFirst,
     /// Limits concurrent loading: a compiled plugin does not wait for the compiler.
     pub(crate) loaders: Semaphore,
+    /// Whether modules of files and compiled forms are kept in the store.
+    pub(crate) fills_store: bool,
 }
 
 /// The limit of concurrent fetches, compilations and loads before requests are served.
@@ -182,6 +227,7 @@ impl Assembler {
                 let built = match &stage.hook {
                     HookDefinition::Webhook(webhook) => self.webhook(webhook, definition.phase),
                     HookDefinition::Cel(cel) => Ok(self.cel(cel)),
+                    HookDefinition::Mutators(mutators) => Ok(self.mutators(mutators)),
                     HookDefinition::Plugin(_) | HookDefinition::Group(_) => {
                         let Some(plugins) = loaded.take(chain_index, stage_index, &stage) else {
                             // Its errors are reported separately.
@@ -203,6 +249,7 @@ impl Assembler {
                             statistics: self.statistics.of(&address, &built.identity),
                             hook: built.status,
                             trial: built.trial,
+                            disabled: None,
                         });
                         stages.push(Stage {
                             spec: stage.spec,
@@ -216,10 +263,7 @@ impl Assembler {
             }
             let mut chain = Chain::new(name, definition.rules, stages);
             chain.phase = definition.phase;
-            assembled.chains.push(AssembledChain {
-                chain: Arc::new(chain),
-                stages: known,
-            });
+            assembled.chains.push(AssembledChain::new(Arc::new(chain), known));
         }
         if errors.is_empty() {
             Ok(assembled)
@@ -236,11 +280,10 @@ impl Assembler {
                 .statistics
                 .of(&address(chain.phase, &chain.name, &stage.spec.name), "native"),
             trial: None,
+            disabled: None,
         };
-        AssembledChain {
-            stages: chain.stages.iter().map(known).collect(),
-            chain,
-        }
+        let stages = chain.stages.iter().map(known).collect();
+        AssembledChain::new(chain, stages)
     }
 
     /// The hook of a stage with one plugin, and perhaps a candidate.
@@ -350,6 +393,16 @@ impl Assembler {
                 expressions: definition.policy.summary(),
             },
             hook: definition.hook(self.authorizer.clone(), self.sandbox.cluster.clone()),
+            trial: None,
+        }
+    }
+
+    fn mutators(&self, mutators: &Arc<[Mutator]>) -> BuiltStage {
+        let names: Vec<String> = mutators.iter().map(|mutator| mutator.name.clone()).collect();
+        BuiltStage {
+            identity: names.join(" "),
+            hook: Arc::new(Mutators::new(Arc::clone(mutators), self.namespaces.clone())),
+            status: HookStatus::Mutators { mutators: names },
             trial: None,
         }
     }

@@ -3,7 +3,7 @@
 use std::{pin::Pin, time::Duration};
 
 use admittance_dialect::End;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{
     HeaderMap,
     header::{CONTENT_ENCODING, EXPECT},
@@ -100,9 +100,9 @@ impl BodyLimits {
             }
             return Err(BodyError::TooLarge { limit });
         }
-        let arriving = Limited::new(&mut body, limit).collect();
+        let arriving = whole(Limited::new(&mut body, limit));
         match tokio::time::timeout(self.time, arriving).await {
-            Ok(Ok(collected)) => Ok(collected.to_bytes()),
+            Ok(Ok(body)) => Ok(body),
             Ok(Err(error)) if error.is::<LengthLimitError>() => {
                 drain(body).await;
                 Err(BodyError::TooLarge { limit })
@@ -113,6 +113,28 @@ impl BodyLimits {
             Err(_) => Err(BodyError::TooSlow { limit: self.time }),
         }
     }
+}
+
+/// The bytes of a body. Each part is dropped when it was copied, so that the connection can use its memory for the next;
+/// a body of one part is not copied.
+async fn whole<B: Body<Data = Bytes> + Unpin>(mut body: B) -> Result<Bytes, B::Error> {
+    let mut first = Bytes::new();
+    let mut all = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        // Trailers are lost.
+        let Ok(part) = frame?.into_data() else { continue };
+        if first.is_empty() && all.is_empty() {
+            first = part;
+            continue;
+        }
+        if all.is_empty() {
+            let rest = usize::try_from(body.size_hint().lower()).unwrap_or_default();
+            all.reserve(first.len().saturating_add(part.len()).saturating_add(rest));
+            all.extend_from_slice(&std::mem::take(&mut first));
+        }
+        all.extend_from_slice(&part);
+    }
+    Ok(if all.is_empty() { first } else { all.freeze() })
 }
 
 /// Discards what a client is still sending, for a while: a client whose connection is closed while it sends
@@ -137,4 +159,25 @@ pub fn encoding(headers: &HeaderMap) -> Option<String> {
             .any(|coding| !matches!(coding.trim(), "") && !coding.trim().eq_ignore_ascii_case("identity"))
     });
     encoded.then(|| values.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures_util::stream;
+    use http_body::Frame;
+    use http_body_util::StreamBody;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_parts_of_a_body_are_joined() {
+        for parts in [&[][..], &["a"], &["", "ab", ""], &["abc", "d", "", "ef"]] {
+            let frames = parts.iter().map(|part| Frame::data(Bytes::from(*part)));
+            let trailers = Frame::trailers(HeaderMap::new());
+            let body = StreamBody::new(stream::iter(frames.chain([trailers]).map(Ok::<_, Infallible>)));
+            assert_eq!(whole(body).await.unwrap(), parts.concat(), "{parts:?}");
+        }
+    }
 }

@@ -14,9 +14,11 @@ use admittance_webhook::{Resolve, WebhookClients};
 use tokio::sync::{OnceCell, Semaphore};
 
 use crate::{
-    Error, Host, Progress,
+    DecisionsConfig, Error, Host, Progress,
     assembly::{Assembler, WORKERS},
+    decisions::DecisionLog,
     history::History,
+    observer::Observer,
     plugins::Plugins,
     smallest_first::SmallestFirst,
     source::Source,
@@ -49,6 +51,7 @@ pub struct HostBuilder {
     keep: usize,
     sandbox: SandboxConfig,
     resolve: Vec<(String, String)>,
+    decisions: Option<DecisionsConfig>,
     progress: Arc<dyn Fn(Progress) + Send + Sync>,
 }
 
@@ -72,6 +75,7 @@ impl Default for HostBuilder {
             keep: History::DEFAULT_KEEP,
             sandbox: SandboxConfig::default(),
             resolve: Vec::new(),
+            decisions: None,
             progress: Arc::new(|_| ()),
         }
     }
@@ -196,6 +200,12 @@ impl HostBuilder {
         self
     }
 
+    /// Keeps the decisions on the last requests in memory, for [`Host::decisions`]. Default: none are kept.
+    pub fn decisions(mut self, config: DecisionsConfig) -> Self {
+        self.decisions = Some(config);
+        self
+    }
+
     /// Sets a callback for the progress of loading plugins.
     pub fn on_progress(mut self, progress: impl Fn(Progress) + Send + Sync + 'static) -> Self {
         self.progress = Arc::new(progress);
@@ -235,6 +245,7 @@ impl HostBuilder {
             catalog,
             webhooks: WebhookClients::new(resolve),
             authorizer: self.authorizer.clone(),
+            namespaces: self.namespaces.clone(),
             progress: self.progress,
             started: OnceCell::new(),
             plugins: Plugins::default(),
@@ -243,6 +254,7 @@ impl HostBuilder {
             fetchers: Semaphore::new(WORKERS),
             compilers: SmallestFirst::new(WORKERS),
             loaders: Semaphore::new(WORKERS),
+            fills_store: true,
         });
         let source = Source {
             stores: Arc::new(Stores::new(stores)),
@@ -252,6 +264,10 @@ impl HostBuilder {
             authorizer: self.authorizer,
             request_timeout: self.request_timeout,
             assembler,
+            observer: Arc::new(Observer {
+                recorders: Arc::default(),
+                decisions: DecisionLog::new(self.decisions),
+            }),
             store_limit: self.store_limit,
             modules: Fingerprint::default(),
             version: 0,

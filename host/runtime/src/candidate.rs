@@ -19,10 +19,12 @@ use admittance_admission::{
 use admittance_definitions::Share;
 use futures_util::FutureExt;
 use tokio::sync::Semaphore;
+use tracing::{Instrument, Span};
 
 use crate::{
     Moment, metrics,
     status::{AnswerSample, CandidateReport, CandidateStatus, DifferenceSample, PluginStatus},
+    trace::request_span,
 };
 
 /// How many samples are kept for one candidate.
@@ -126,8 +128,9 @@ impl Shadowed {
             return;
         };
         let (request, answer) = (request.clone(), answer.clone());
+        let (uid, trace) = (request.uid.clone(), request.trace.clone());
         let (candidate, trial, timeout) = (self.candidate.clone(), self.trial.clone(), self.timeout);
-        tokio::spawn(async move {
+        let work = async move {
             let deadline = Deadline::after(timeout);
             let call = AssertUnwindSafe(candidate.admit(&request, deadline)).catch_unwind();
             let theirs = match tokio::time::timeout_at(deadline.instant(), call).await {
@@ -143,6 +146,11 @@ impl Shadowed {
                 .record(request, answer, theirs, Deadline::after(timeout))
                 .await;
             drop(slot);
+        };
+        // Not within the span of the request, which ends before.
+        tokio::spawn(async move {
+            let span = request_span(&uid, trace.as_ref());
+            work.instrument(span).await;
         });
     }
 }
@@ -218,7 +226,9 @@ impl Trial {
         let ours = Answer::of(&request, ours, deadline).await;
         let theirs = Answer::of(&request, theirs, deadline).await;
         let trial = self.clone();
-        let compared = tokio::task::spawn_blocking(move || trial.compare(&request, &ours, &theirs)).await;
+        let span = Span::current();
+        let compare = move || span.in_scope(|| trial.compare(&request, &ours, &theirs));
+        let compared = tokio::task::spawn_blocking(compare).await;
         if let Err(error) = compared {
             tracing::warn!(
                 stage = self.subject.stage,

@@ -5,8 +5,8 @@ use std::{collections::HashSet, path::PathBuf, sync::Arc};
 use admittance_catalog::ModuleReference;
 pub use admittance_definitions::AppliedEffect;
 use admittance_definitions::{
-    Change, DefinitionId, DefinitionSet, DefinitionStore, Expected, OnBadDefinition, StageId, StoreError,
-    StoreKind, StoredDefinition, Usable,
+    ChainId, Change, DefinitionId, DefinitionSet, DefinitionStore, Expected, OnBadDefinition, StageId,
+    StoreError, StoreKind, StoredDefinition, Usable,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -110,6 +110,21 @@ impl Host {
             let usable = set.usable(&in_force.unwrap_or_default(), OnBadDefinition::ServeRest);
             usable.set.documents()
         };
+        Ok(blocking(read).await?)
+    }
+
+    /// The definitions that make a chain of the live table. They may differ from the current ones if those are invalid, or
+    /// after a rollback. Empty if there is no such chain, or the embedding program made it.
+    ///
+    /// # Errors
+    ///
+    /// When the host is shutting down.
+    pub async fn live_definitions(&self, chain: &ChainId) -> Result<Vec<StoredDefinition>, ChangeError> {
+        let live = self.0.live.load_full();
+        let in_force = live.revisions.last();
+        let files = in_force.map(|last| self.0.stores.definitions_of(last));
+        let chain = chain.clone();
+        let read = move || DefinitionSet::of_files(files.unwrap_or_default()).documents_of(&chain);
         Ok(blocking(read).await?)
     }
 

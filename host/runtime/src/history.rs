@@ -102,6 +102,11 @@ impl History {
         })
     }
 
+    /// Its directory, if it outlives the program.
+    pub(crate) fn directory(&self) -> Option<Arc<HistoryDirectory>> {
+        self.directory.clone()
+    }
+
     /// Whether it outlives the program.
     pub(crate) fn is_on_disk(&self) -> bool {
         self.directory.is_some()

@@ -14,14 +14,18 @@ use arc_swap::ArcSwap;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, watch};
 
 use crate::{
-    Error, HostBuilder, Moment, Origin, Recording, RecordingConfig, Revision, RevisionDetail, Table,
+    DecisionLog, Error, HostBuilder, Moment, Origin, Recording, RecordingConfig, Revision, RevisionDetail,
+    Table,
     assembly::{Assembler, MayFail, Modules, Servers},
+    disabled::{DisabledStages, follow_ends},
+    evaluate::Evaluator,
+    exceptions,
     history::{Entry, History},
     live::{self, Live, TableProblem, TableSlots},
     metrics,
-    recording::Recorders,
+    observer::Observer,
     source::{BuiltTable, Purpose, Source},
-    status::{CandidateReport, Status},
+    status::{CandidateReport, Status, StorageStatus},
     stores::Stores,
 };
 
@@ -31,7 +35,8 @@ use crate::{
 pub struct Host(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
-    table: ArcSwap<Table>,
+    /// Replaced while `disabled` is locked.
+    pub(crate) table: ArcSwap<Table>,
     pub(crate) live: ArcSwap<Live>,
     pub(crate) stores: Arc<Stores>,
     request_timeout: Duration,
@@ -44,7 +49,9 @@ pub(crate) struct Inner {
     building: AtomicUsize,
     assembler: Arc<Assembler>,
     slots: TableSlots,
-    recorders: Arc<Recorders>,
+    pub(crate) evaluator: Evaluator,
+    observer: Arc<Observer>,
+    pub(crate) disabled: Arc<DisabledStages>,
 }
 
 /// The inputs of tables, and the history.
@@ -71,7 +78,7 @@ impl Host {
     /// Goes live with the first table.
     pub(crate) async fn start(mut source: Source, mut history: History) -> Result<Self, Error> {
         complete_change(&source.stores, &mut history).await?;
-        let (slots, recorders) = (TableSlots::default(), Arc::<Recorders>::default());
+        let slots = TableSlots::default();
         let slot = slots.take(Duration::ZERO).await?;
         if let Some(last) = history.last() {
             source.is_live(last);
@@ -109,8 +116,16 @@ impl Host {
             history: history.status(),
             revisions: history.entries(),
         };
-        let table = table(&source, &recorders, built, revision, slot);
+        let disabled = Arc::new(DisabledStages::open(history.directory()));
+        let table = table(&source, built, revision, slot).with_disabled(&disabled.lock());
         metrics::stages_live(&table.chains);
+        let now = Moment::now();
+        exceptions::changed(&[], &table.exceptions, now);
+        let ends = {
+            let mut disabled = disabled.lock();
+            disabled.watch_exceptions(&table.exceptions, now);
+            disabled.ends()
+        };
         let host = Self(Arc::new(Inner {
             table: ArcSwap::from_pointee(table),
             live: ArcSwap::from_pointee(live),
@@ -118,11 +133,14 @@ impl Host {
             request_timeout: source.request_timeout,
             rollbacks: watch::Sender::default(),
             building: AtomicUsize::new(0),
+            evaluator: Evaluator::new(&source.assembler),
             assembler: source.assembler.clone(),
+            observer: source.observer.clone(),
             state: Mutex::new(TableState { source, history }),
             slots,
-            recorders,
+            disabled,
         }));
+        tokio::spawn(follow_ends(Arc::downgrade(&host.0), ends));
         host.prune(&*host.0.state.lock().await);
         Ok(host)
     }
@@ -151,8 +169,26 @@ impl Host {
             tables: self.0.slots.taken(),
             plugins: self.0.assembler.plugins.count(),
             history: live.history.clone(),
+            disabled_missing: self.0.disabled.lock().missing(&table),
+            stores: self.0.stores.status(),
             chains: table.status(),
+            exceptions: table.status_of_exceptions(),
         }
+    }
+
+    /// The space that the store and the history take on disk.
+    pub async fn storage(&self) -> Vec<StorageStatus> {
+        let limit = self.0.state.lock().await.source.store_limit;
+        let store = self.0.assembler.catalog.store();
+        let store = store.map(|store| store.directory().to_owned());
+        let history = self.0.live.load().history.directory.clone();
+        let read = move || {
+            let store = store.map(|directory| StorageStatus::of("store", directory, limit));
+            let history = history.map(|directory| StorageStatus::of("history", directory, None));
+            store.into_iter().chain(history).collect()
+        };
+        // It fails only while the runtime stops.
+        tokio::task::spawn_blocking(read).await.unwrap_or_default()
     }
 
     /// Reports about the candidates of the live table.
@@ -168,7 +204,12 @@ impl Host {
     /// Starts recording requests that pass chains. They are delivered as they are answered, until the
     /// recording is dropped.
     pub fn record(&self, config: RecordingConfig) -> Recording {
-        self.0.recorders.open(config)
+        self.0.observer.recorders.open(config)
+    }
+
+    /// The decisions on the last requests. Empty unless the builder was told to [keep](HostBuilder::decisions) them.
+    pub fn decisions(&self) -> &DecisionLog {
+        &self.0.observer.decisions
     }
 
     /// Goes live with a table, and writes it to the history. The table stays live even if that fails.
@@ -236,9 +277,17 @@ impl Host {
         slot: OwnedSemaphorePermit,
     ) -> Arc<Table> {
         let number = entry.revision().number;
-        let table = Arc::new(table(source, &self.0.recorders, built, number, slot));
+        let table = table(source, built, number, slot);
+        let table = {
+            let mut disabled = self.0.disabled.lock();
+            let now = Moment::now();
+            disabled.watch_exceptions(&table.exceptions, now);
+            let table = Arc::new(table.with_disabled(&disabled));
+            let before = self.0.table.swap(table.clone());
+            exceptions::changed(&before.exceptions, &table.exceptions, now);
+            table
+        };
         metrics::stages_live(&table.chains);
-        self.0.table.store(table.clone());
         metrics::table_made(true);
         table
     }
@@ -360,23 +409,18 @@ async fn first_table(source: &mut Source, history: &History) -> Result<FirstTabl
     }
 }
 
-fn table(
-    source: &Source,
-    recorders: &Arc<Recorders>,
-    built: BuiltTable,
-    revision: u64,
-    slot: OwnedSemaphorePermit,
-) -> Table {
+fn table(source: &Source, built: BuiltTable, revision: u64, slot: OwnedSemaphorePermit) -> Table {
     Table {
         revision,
-        index: ChainIndex::new(built.chains.iter().map(|known| &*known.chain)),
+        index: Arc::new(ChainIndex::new(built.chains.iter().map(|known| &*known.chain))),
         chains: built.chains,
         plugins: built.plugins,
+        exceptions: built.exceptions.into(),
         namespaces: source.namespaces.clone(),
         authorizer: source.authorizer.clone(),
         request_timeout: source.request_timeout,
-        recorders: recorders.clone(),
-        _slot: slot,
+        observer: source.observer.clone(),
+        slot: Arc::new(slot),
     }
 }
 
@@ -409,14 +453,19 @@ async fn complete_change(stores: &Stores, history: &mut History) -> Result<(), E
 
 /// Rebuilds this revision.
 pub(crate) async fn rebuilt(source: &Source, entry: &Entry) -> Result<BuiltTable, Error> {
+    let modules = modules_of(entry);
+    let definitions = DefinitionSet::of_files(source.stores.definitions_of(entry));
+    // A stage that was live without its module is live without it again.
+    source.make_of(definitions, modules, MayFail::All).await
+}
+
+/// The modules of this revision.
+pub(crate) fn modules_of(entry: &Entry) -> Modules {
     let digests = entry.revision().modules.iter().filter_map(|module| {
         let digest = module.digest.parse().ok()?;
         Some(((module.stage.clone(), module.candidate), digest))
     });
-    let modules = Modules::AsOf(Arc::new(digests.collect()));
-    let definitions = DefinitionSet::of_files(source.stores.definitions_of(entry));
-    // A stage that was live without its module is live without it again.
-    source.make_of(definitions, modules, MayFail::All).await
+    Modules::AsOf(Arc::new(digests.collect()))
 }
 
 pub(crate) fn entry_of(built: &BuiltTable, number: u64, origin: Origin, by: Option<String>) -> Entry {

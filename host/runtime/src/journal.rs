@@ -24,6 +24,9 @@ fn write_row(outcome: &Outcome, row: &TraceRow) {
         chain, stage, mode, ..
     } = row;
     let uid = &outcome.uid;
+    if let Some(exception) = &row.exception {
+        tracing::info!(target: "admittance::audit", %uid, %chain, %stage, %exception, "an exception let the request pass");
+    }
     match (&row.result, mode) {
         (StageResult::Failed { failure, policy }, _) => {
             let kind = failure.kind;

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use admittance_admission::{Decision, Uid};
+use admittance_admission::{Decision, FrontEnd, TraceContext, Uid};
 use admittance_dialect::{Class, Dialect, End, Reading, append_warnings};
 use bytes::Bytes;
 use http::{
@@ -19,7 +19,11 @@ use tower_layer::Layer;
 use tower_service::Service;
 use tracing::Instrument;
 
-use crate::{Host, body::BodyLimits};
+use crate::{
+    Host,
+    body::BodyLimits,
+    trace::{request_span, trace_context},
+};
 
 /// The header with a request's uid, in the request, to the inner service, and in the reply.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -38,7 +42,9 @@ const ABOUT_THE_BYTES: [HeaderName; 3] = [
 /// the reply and the inner service never sees the request. A body that is read loses its trailers.
 ///
 /// The value of `X-Request-Id`, if it is at most 128 letters, digits and `.`, `_`, `:`, `-`, becomes the uid
-/// of the request; otherwise a new one is created. It is sent to the inner service and to the client.
+/// of the request; otherwise a new one is created. It is sent to the inner service and to the client. A
+/// `traceparent` that is not valid does not reach the inner service, nor its `tracestate`. An `Arc<FrontEnd>` among the
+/// extensions of a request becomes part of the decision on it.
 #[derive(Clone, Debug)]
 pub struct AdmissionLayer(Arc<LayerState>);
 
@@ -153,20 +159,21 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
         // Call the instance that was polled ready.
         let waiting = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, waiting);
         let state = self.state.clone();
         let uid = request_uid(request.headers());
-        let span = tracing::info_span!("request", uid = uid.as_str());
+        let trace = trace_context(request.headers_mut());
+        let span = request_span(&uid, trace.as_ref());
         let handle = async move {
             let (mut head, body) = request.into_parts();
             let id = HeaderValue::from_str(uid.as_str()).ok();
             if let Some(id) = &id {
                 head.headers.insert(REQUEST_ID, id.clone());
             }
-            let mut response = match state.pass(head, body, uid).await {
+            let mut response = match state.pass(head, body, uid, trace).await {
                 Ok(passed) => {
                     let mut response = inner.call(passed.request).await?;
                     append_warnings(response.headers_mut(), &passed.warnings);
@@ -196,7 +203,13 @@ struct Passed<B> {
 
 impl LayerState {
     /// The request for the inner service, or the reply that ends the request here.
-    async fn pass<B>(&self, head: Parts, body: B, uid: Uid) -> Result<Passed<B>, Response<Bytes>>
+    async fn pass<B>(
+        &self,
+        head: Parts,
+        body: B,
+        uid: Uid,
+        trace: Option<TraceContext>,
+    ) -> Result<Passed<B>, Response<Bytes>>
     where
         B: Body<Data = Bytes> + From<Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -221,6 +234,8 @@ impl LayerState {
             Err(rejection) => return Err(self.end(&End::Rejected(&rejection), &[])),
         };
         request.uid = uid;
+        request.front = head.extensions.get::<Arc<FrontEnd>>().cloned();
+        request.trace = trace;
         // Taken after the body has arrived, so that a slow body does not keep an old table alive.
         let outcome = self.host.admit(request).await;
         if let Decision::Refused(refusal) = &outcome.decision {

@@ -29,12 +29,17 @@
 //! [`Host::layer`] puts a host in front of any `tower` service that speaks HTTP, and [`Host::reviews`] is a
 //! service that answers kube-apiserver's AdmissionReviews.
 
+mod applies;
 mod assembly;
 mod body;
 mod builder;
 mod candidate;
 mod change;
+mod decisions;
+mod disabled;
 mod error;
+mod evaluate;
+mod exceptions;
 mod follow;
 mod history;
 mod host;
@@ -42,6 +47,7 @@ mod journal;
 mod layer;
 mod live;
 mod metrics;
+mod observer;
 mod plugins;
 mod recording;
 mod reload;
@@ -52,11 +58,19 @@ mod statistics;
 mod status;
 mod stores;
 mod table;
+mod trace;
 
+pub use applies::{Applies, ChainApplies, StageApplies};
 pub use body::{BodyError, BodyLimits, encoding};
 pub use builder::HostBuilder;
 pub use change::{Application, Applied, AppliedDefinition, AppliedEffect, ChangeError};
+pub use decisions::{
+    ChainRates, DecisionDetail, DecisionFilter, DecisionList, DecisionLog, DecisionRecord, DecisionStream,
+    DecisionVerdict, DecisionsConfig, Followed, LoggedDecision, ReplayError, StageRecord,
+};
+pub use disabled::{DisableError, DisabledStage, Disabling, Switched};
 pub use error::{Error, StageError, StageErrorCause};
+pub use evaluate::{EvaluateError, EvaluateOptions, Evaluated, EvaluatedChains, UnmatchedChain};
 pub use history::{
     Comparison, HistoryError, ModuleChange, Origin, Revision, RevisionDetail, RevisionFile, RevisionModule,
 };
@@ -70,10 +84,11 @@ pub use recording::{
 pub use reviews::ReviewService;
 pub use status::{
     AnswerSample, BadDefinitionStatus, CallStatus, CandidateReport, CandidateStatus, ChainStatus,
-    DifferenceSample, FailureStatus, HistoryStatus, HookStatus, PluginStatus, Problem, StageState,
-    StageStatus, Status,
+    DifferenceSample, ExceptionStatus, FailureStatus, HistoryStatus, HookStatus, PluginStatus, Problem,
+    RecentCalls, StageState, StageStatus, Status, StorageStatus, StoreStatus,
 };
 pub use table::Table;
+pub use trace::{request_span, trace_context};
 
 pub use admittance_admission::{Digest, ModuleReference, Moment, OciReference};
 pub use admittance_definitions::{Expected, OnBadDefinition, Served};
@@ -83,18 +98,19 @@ pub use admittance_sandbox::SandboxConfig;
 pub mod admission {
     pub use admittance_admission::{
         Access, AccessAttributes, AuditAnnotation, Authorizer, AuthorizerError, Chain, ClusterError,
-        ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Deadline, Decision, Denial, Failure,
-        FailureKind, FailurePolicy, FieldMask, Formula, Grants, Group, GroupVersionKind,
-        GroupVersionResource, Hook, HttpAnswer, HttpAnswerError, HttpAnswers, HttpError, HttpGrant,
-        HttpOrigin, HttpRequest, HttpResponse, HttpSender, IdentityFields, ImageError, ImageGrant,
+        ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Deadline, Decision, Denial, Exception,
+        Failure, FailureKind, FailurePolicy, FieldMask, Formula, FrontEnd, Glob, Grants, Group,
+        GroupVersionKind, GroupVersionResource, Hook, HttpAnswer, HttpAnswerError, HttpAnswers, HttpError,
+        HttpGrant, HttpOrigin, HttpRequest, HttpResponse, HttpSender, IdentityFields, ImageError, ImageGrant,
         ImageManifest, ImageReader, InvalidClusterKind, InvalidHttpOrigin, InvalidImageGrant,
-        InvalidPathPrefix, IpNet, LabelOperator, LabelSelector, Labels, MatchConditions, MatchPolicy,
-        Matcher, Mode, NamespaceLookupError, NamespaceSelector, NamespaceSource, NoAuthorizer, Object,
-        ObjectError, Operation, Outcome, Outline, Patch, PatchBuilder, PatchError, PathPrefix, Pattern,
-        Phase, Pointer, PointerError, Protocol, Refusal, Reinvocation, Request, Requested, Requirement,
-        ResourcePattern, Response, ReviewVersion, Rule, RuleError, Scope, SelectorError, ServiceNaming,
-        SideEffects, Signer, Signers, SkipReason, Spelling, Stage, StageResult, StageSpec, StaticNamespaces,
-        Tape, Taped, TraceRow, Uid, UnknownOperation, UserInfo, Verdict, WebhookTarget, async_trait,
+        InvalidPathPrefix, IpNet, LabelOperator, LabelSelector, Labels, LogLevel, LogLine, MatchConditions,
+        MatchPolicy, Matcher, Mode, NamespaceLookupError, NamespaceSelector, NamespaceSource, NoAuthorizer,
+        Object, ObjectError, Operation, Outcome, Outline, Patch, PatchBuilder, PatchError, PathPrefix,
+        Pattern, Phase, Pointer, PointerError, Protocol, Refusal, Reinvocation, Request, Requested,
+        Requirement, ResourcePattern, Response, ReviewVersion, Rule, RuleError, Scope, Selection,
+        SelectorError, ServiceNaming, SideEffects, Signer, Signers, SkipReason, Spelling, Stage, StageResult,
+        StageSpec, StaticNamespaces, Tape, Taped, TraceRow, Uid, UnknownOperation, UserInfo, Verdict,
+        WebhookTarget, async_trait,
     };
 }
 
@@ -115,10 +131,10 @@ pub mod catalog {
 pub mod definitions {
     pub use admittance_definitions::{
         BadDefinition, CandidateDefinition, CelDefinition, ChainDefinition, ChainId, DefinitionFile,
-        DefinitionId, DefinitionStore, Expected, FileChange, FileStore, GroupDefinition, HookDefinition,
-        InvalidId, InvalidShare, Location, MemberDefinition, Mistake, Mistakes, OnBadDefinition,
-        PluginDefinition, PluginRole, Served, Share, StageDefinition, StageId, StoreError, StoreKind,
-        StoredDefinition, WebhookDefinition, load, load_text,
+        DefinitionId, DefinitionStore, Definitions, ExceptionDefinition, Expected, FileChange, FileStore,
+        GroupDefinition, HookDefinition, InvalidId, InvalidShare, Location, MemberDefinition, Mistake,
+        Mistakes, OnBadDefinition, PluginDefinition, PluginRole, Served, Share, StageDefinition, StageId,
+        StoreError, StoreKind, StoredDefinition, WebhookDefinition, load, load_text,
     };
 }
 

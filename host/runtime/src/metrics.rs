@@ -3,13 +3,13 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use admittance_admission::{
-    Decision, FailureKind, FailurePolicy, Mode, NamespaceSelector, Outcome, Phase, Stage, StageResult,
+    FailureKind, FailurePolicy, Mode, NamespaceSelector, Outcome, Phase, Stage, StageResult,
 };
 use metrics::{
     Counter, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
 };
 
-use crate::{assembly::AssembledChain, status::HookStatus};
+use crate::{DecisionVerdict, assembly::AssembledChain, status::HookStatus};
 
 const REQUESTS: &str = "admittance_requests_total";
 const REQUEST_DURATION: &str = "admittance_request_duration_seconds";
@@ -21,6 +21,9 @@ const BAD_DEFINITION: &str = "admittance_bad_definition";
 pub(crate) const CANDIDATES: &str = "admittance_candidate_calls_total";
 const WRITE_FAILURES: &str = "admittance_write_failures_total";
 const STAGE_FAILURES: &str = "admittance_stage_failures_total";
+const STAGE_DISABLED: &str = "admittance_stage_disabled";
+const EXCEPTIONS: &str = "admittance_exceptions_total";
+const EXCEPTION_EXPIRY: &str = "admittance_exception_expiry_timestamp_seconds";
 
 /// Buckets for the histograms in seconds, 10 µs to 10 s: a plugin takes tens of microseconds, a remote
 /// webhook milliseconds, a timeout seconds.
@@ -58,6 +61,19 @@ pub fn describe_metrics() {
         BAD_DEFINITION,
         "1 for an invalid definition in a store, by its location (definition); 0 when it is repaired or deleted"
     );
+    describe_gauge!(
+        STAGE_DISABLED,
+        "1 for a stage that an operator has disabled or audits for a time (stage); 0 when it is enabled again"
+    );
+    describe_counter!(
+        EXCEPTIONS,
+        "Stages that were not called for a request because of an exception, by exception, phase, chain and stage"
+    );
+    describe_gauge!(
+        EXCEPTION_EXPIRY,
+        Unit::Seconds,
+        "When an exception expires, in seconds since 1970 (exception); 0 when it is removed"
+    );
     describe_counter!(
         CANDIDATES,
         "Calls of candidates alongside their plugins, by stage and result: same, different, failed (no verdict where the plugin gave one), passed-over (too many were waiting)"
@@ -76,8 +92,8 @@ pub fn describe_metrics() {
         STAGE_FAILURES,
         "Calls of a stage without a verdict, by phase, chain, stage, failure and the policy that was applied"
     );
-    for decision in ["allowed", "changed", "denied", "failed", "deadline", "dry-run"] {
-        counter!(REQUESTS, "decision" => decision).absolute(0);
+    for verdict in DecisionVerdict::ALL {
+        counter!(REQUESTS, "decision" => verdict.as_str()).absolute(0);
     }
     for result in ["live", "failed"] {
         counter!(TABLES, "result" => result).absolute(0);
@@ -120,15 +136,17 @@ fn failures_of(stage: &Stage, hook: &HookStatus) -> impl Iterator<Item = Failure
     let (is_plugin, is_webhook) = match hook {
         HookStatus::Plugin(_) | HookStatus::Group { .. } => (true, false),
         HookStatus::Webhook { .. } => (false, true),
-        HookStatus::Cel { .. } => (false, false),
+        HookStatus::Cel { .. } | HookStatus::Mutators { .. } => (false, false),
         // It may return any failure.
         HookStatus::Native | HookStatus::Unavailable { .. } => (true, true),
     };
     FailureKind::ALL.iter().copied().filter(move |kind| match kind {
         FailureKind::Trap | FailureKind::Memory | FailureKind::CapabilityDenied => is_plugin,
         FailureKind::Unreachable | FailureKind::Tls | FailureKind::BadStatus => is_webhook,
-        // Expressions may read the namespace object.
-        FailureKind::NamespaceUnknown => has_labels || matches!(hook, HookStatus::Cel { .. }),
+        // Expressions may read the namespace object, and each mutator selects namespaces itself.
+        FailureKind::NamespaceUnknown => {
+            has_labels || matches!(hook, HookStatus::Cel { .. } | HookStatus::Mutators { .. })
+        }
         FailureKind::Condition => has_conditions,
         _ => true,
     })
@@ -174,11 +192,31 @@ pub(crate) fn bad_definition(path: &Path, is_bad: bool) {
     gauge!(BAD_DEFINITION, "definition" => definition).set(if is_bad { 1.0 } else { 0.0 });
 }
 
+/// Sets whether a stage is disabled.
+pub(crate) fn stage_disabled(stage: &str, is_disabled: bool) {
+    gauge!(STAGE_DISABLED, "stage" => stage.to_owned()).set(if is_disabled { 1.0 } else { 0.0 });
+}
+
+/// Sets when an exception expires, after 1970-01-01.
+pub(crate) fn exception_ends(exception: &str, end: Duration) {
+    gauge!(EXCEPTION_EXPIRY, "exception" => exception.to_owned()).set(end.as_secs_f64());
+}
+
 pub(crate) fn record(outcome: &Outcome, duration: Duration) {
-    counter!(REQUESTS, "decision" => decision(outcome)).increment(1);
+    counter!(REQUESTS, "decision" => DecisionVerdict::of(outcome).as_str()).increment(1);
     histogram!(REQUEST_DURATION).record(duration);
     for row in &outcome.trace {
-        if matches!(row.result, StageResult::Skipped(_) | StageResult::NotReached) {
+        if let Some(exception) = &row.exception {
+            counter!(
+                EXCEPTIONS,
+                "exception" => exception.clone(),
+                "phase" => row.phase.as_str(),
+                "chain" => row.chain.clone(),
+                "stage" => row.stage.clone(),
+            )
+            .increment(1);
+        }
+        if !row.was_called() {
             continue;
         }
         histogram!(
@@ -193,13 +231,5 @@ pub(crate) fn record(outcome: &Outcome, duration: Duration) {
         if let StageResult::Failed { failure, policy } = &row.result {
             stage_failures(row.phase, &row.chain, &row.stage, failure.kind, *policy).increment(1);
         }
-    }
-}
-
-fn decision(outcome: &Outcome) -> &'static str {
-    match &outcome.decision {
-        Decision::Allowed if outcome.is_changed() => "changed",
-        Decision::Allowed => "allowed",
-        Decision::Refused(refusal) => refusal.as_str(),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::{Duration, Instant},
 };
 
@@ -46,7 +46,7 @@ pub enum Progress {
     },
     /// A plugin is loaded.
     Loaded(Arc<Loaded>),
-    /// A plugin of an earlier table is reused.
+    /// A plugin of an earlier table, or of another stage, is reused.
     Kept,
     /// A plugin cannot be loaded. The others are still loaded, so that all errors are reported together.
     Failed,
@@ -157,6 +157,14 @@ impl Order {
         )
     }
 
+    fn key(&self, module: Digest) -> Key {
+        (
+            module.to_string(),
+            self.settings.clone(),
+            self.config.name.clone(),
+        )
+    }
+
     fn address(&self) -> (String, bool) {
         (address(self.phase, &self.chain, &self.stage), self.is_candidate)
     }
@@ -177,13 +185,15 @@ pub(crate) type LiveModules = Arc<HashMap<String, Digest>>;
 #[derive(Default)]
 pub(crate) struct Preparation {
     module: OnceCell<Module>,
-    prepared: OnceCell<(Prepared, bool)>,
+    plugin: OnceCell<(Arc<Plugin>, bool)>,
 }
 
-/// The plugins of the live tables, by module and settings. Lives as long as the host; unused plugins are
-/// dropped.
+/// The plugins of the live tables. Lives as long as the host; unused plugins are dropped.
 #[derive(Debug, Default)]
-pub(crate) struct Plugins(Mutex<HashMap<(String, String), Vec<Weak<Loaded>>>>);
+pub(crate) struct Plugins(Mutex<HashMap<Key, Vec<Weak<Loaded>>>>);
+
+/// The digest of a plugin's module, its settings, and the name of its stage.
+type Key = (String, String, String);
 
 /// A plugin for a stage.
 pub(crate) struct LoadedPlugin {
@@ -223,17 +233,14 @@ impl Plugins {
         if let Some(loaded) = self.find(module, order) {
             return Ok(LoadedPlugin::kept(loaded, None));
         }
-        let (prepared, from_store) = preparation
-            .prepared
-            .get_or_try_init(async || prepare(assembler, sandbox, module, order).await)
+        let (plugin, from_store) = preparation
+            .plugin
+            .get_or_try_init(async || match self.find_code(module, order) {
+                Some(known) => Ok((known.plugin.clone(), known.status.from_store)),
+                None => plugin(assembler, sandbox, module, order).await,
+            })
             .await?;
-        let plugin = {
-            let _permit = permit(&assembler.loaders).await?;
-            let (sandbox, prepared, config) = (sandbox.clone(), prepared.clone(), order.config.clone());
-            tokio::task::spawn_blocking(move || sandbox.load(&prepared, &config))
-                .await
-                .map_err(StageErrorCause::Interrupted)??
-        };
+        let plugin = plugin.with(&order.config)?;
         let description = plugin.description();
         let status = PluginStatus {
             name: description.name.clone(),
@@ -254,7 +261,7 @@ impl Plugins {
                 .collect(),
             from_store: *from_store,
         };
-        let loaded = Arc::new(Loaded {
+        let loaded = Loaded {
             chain: order.chain.clone(),
             phase: order.phase,
             stage: order.stage.clone(),
@@ -265,13 +272,8 @@ impl Plugins {
             settings: order.settings.clone(),
             config: order.config.clone(),
             compiled: compiled_key(sandbox, module, order),
-        });
-        self.keep(&loaded);
-        Ok(LoadedPlugin {
-            plugin: loaded,
-            is_new: true,
-            fallback_cause: None,
-        })
+        };
+        Ok(self.keep(loaded))
     }
 
     /// In place of a temporary error, the plugin of the live table.
@@ -292,15 +294,24 @@ impl Plugins {
 
     /// The loaded plugin of this module with the same configuration.
     fn find(&self, module: &Module, order: &Order) -> Option<Arc<Loaded>> {
-        let plugins = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (module.digest().to_string(), order.settings.clone());
         let source = order.reference.to_string();
-        let is_it = |loaded: &Arc<Loaded>| {
+        find(&self.plugins(), &order.key(module.digest()), |loaded| {
             loaded.config == order.config
                 && loaded.status.source == source
                 && loaded.status.signature == module.verified().to_string()
-        };
-        plugins.get(&key)?.iter().filter_map(Weak::upgrade).find(is_it)
+        })
+    }
+
+    /// A loaded plugin with the same module, settings and memory, whatever else it may do.
+    fn find_code(&self, module: &Module, order: &Order) -> Option<Arc<Loaded>> {
+        let digest = module.digest().to_string();
+        let plugins = self.plugins();
+        let of_module = |(key, _): &(&Key, _)| key.0 == digest && key.1 == order.settings;
+        let mut loaded = plugins.iter().filter(of_module).flat_map(|(_, loaded)| loaded);
+        loaded.find_map(|loaded| {
+            let memory = |loaded: &Arc<Loaded>| loaded.config.limits.memory == order.config.limits.memory;
+            loaded.upgrade().filter(memory)
+        })
     }
 
     /// The plugin of the live table with the same configuration.
@@ -310,28 +321,61 @@ impl Plugins {
         if order.pinned.is_some_and(|pinned| pinned != digest) {
             return None;
         }
-        let plugins = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (digest.to_string(), order.settings.clone());
-        let is_it = |loaded: &Arc<Loaded>| loaded.config == order.config && loaded.status.source == source;
-        plugins.get(&key)?.iter().filter_map(Weak::upgrade).find(is_it)
+        find(&self.plugins(), &order.key(digest), |loaded| {
+            loaded.config == order.config && loaded.status.source == source
+        })
     }
 
-    fn keep(&self, loaded: &Arc<Loaded>) {
-        let mut plugins = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        plugins.retain(|_, loaded| {
-            loaded.retain(|loaded| loaded.strong_count() > 0);
-            !loaded.is_empty()
-        });
-        let key = (loaded.status.digest.clone(), loaded.settings.clone());
-        plugins.entry(key).or_default().push(Arc::downgrade(loaded));
+    /// Keeps a plugin, unless another stage of the table has loaded the same one in the meantime.
+    fn keep(&self, new: Loaded) -> LoadedPlugin {
+        let mut plugins = self.plugins();
+        if plugins.len() == plugins.capacity() {
+            plugins.retain(|_, loaded| {
+                loaded.retain(|loaded| loaded.strong_count() > 0);
+                !loaded.is_empty()
+            });
+        }
+        let key = (
+            new.status.digest.clone(),
+            new.settings.clone(),
+            new.config.name.clone(),
+        );
+        let same = |loaded: &Arc<Loaded>| {
+            loaded.config == new.config
+                && loaded.status.source == new.status.source
+                && loaded.status.signature == new.status.signature
+        };
+        if let Some(loaded) = find(&plugins, &key, same) {
+            return LoadedPlugin::kept(loaded, None);
+        }
+        let plugin = Arc::new(new);
+        plugins.entry(key).or_default().push(Arc::downgrade(&plugin));
+        LoadedPlugin {
+            plugin,
+            is_new: true,
+            fallback_cause: None,
+        }
+    }
+
+    fn plugins(&self) -> MutexGuard<'_, HashMap<Key, Vec<Weak<Loaded>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The number in memory: those of the live table, and those of requests in flight.
     pub(crate) fn count(&self) -> usize {
-        let plugins = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let plugins = self.plugins();
         let live = |loaded: &&Weak<Loaded>| loaded.strong_count() > 0;
         plugins.values().flatten().filter(live).count()
     }
+}
+
+/// The plugin in memory that is the right one.
+fn find(
+    plugins: &HashMap<Key, Vec<Weak<Loaded>>>,
+    key: &Key,
+    is_right: impl Fn(&Arc<Loaded>) -> bool,
+) -> Option<Arc<Loaded>> {
+    plugins.get(key)?.iter().filter_map(Weak::upgrade).find(is_right)
 }
 
 /// The verified module.
@@ -366,7 +410,8 @@ async fn module(
     let module = resolver
         .obtain(&order.reference, order.pinned, freshness, &on_progress)
         .await?;
-    if let (ModuleReference::File(_), Some(store)) = (&order.reference, catalog.store()) {
+    let store = catalog.store().filter(|_| assembler.fills_store);
+    if let (ModuleReference::File(_), Some(store)) = (&order.reference, store) {
         // Files may change, but a rollback needs the original.
         let (store, kept) = (store.clone(), module.clone());
         let kept = tokio::task::spawn_blocking(move || store.keep(&kept))
@@ -387,6 +432,22 @@ async fn permit(semaphore: &Semaphore) -> Result<SemaphorePermit<'_>, StageError
 
 fn compiled_key(sandbox: &Sandbox, module: &Module, order: &Order) -> CompiledKey {
     CompiledKey::new(module.digest(), &order.settings, &sandbox.fingerprint())
+}
+
+/// A plugin that others with the same module and settings are made from, and whether its compiled form was in the store.
+async fn plugin(
+    assembler: &Assembler,
+    sandbox: &Sandbox,
+    module: &Module,
+    order: &Order,
+) -> Result<(Arc<Plugin>, bool), StageErrorCause> {
+    let (prepared, from_store) = prepare(assembler, sandbox, module, order).await?;
+    let _permit = permit(&assembler.loaders).await?;
+    let (sandbox, config) = (sandbox.clone(), order.config.clone());
+    let plugin = tokio::task::spawn_blocking(move || sandbox.load(&prepared, &config))
+        .await
+        .map_err(StageErrorCause::Interrupted)??;
+    Ok((Arc::new(plugin), from_store))
 }
 
 /// The compiled form, and whether it was in the store.
@@ -419,7 +480,7 @@ async fn prepare(
     let prepared = sandbox
         .prepare(module.bytes().clone(), &order.settings, &order.config)
         .await?;
-    if let Some(store) = store {
+    if let Some(store) = store.filter(|_| assembler.fills_store) {
         let (store, bytes) = (store.clone(), prepared.to_bytes());
         let kept = tokio::task::spawn_blocking(move || store.keep_compiled(key, &bytes)).await;
         if let Ok(Err(error)) = kept {

@@ -11,7 +11,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use admittance_admission::{HttpAnswer, Outcome, Request, ReviewVersion, Tape, Taped};
+use admittance_admission::{HttpAnswer, Request, ReviewVersion, Tape};
 use admittance_definitions::Share;
 use admittance_dialect as dialect;
 use admittance_webhook as webhook;
@@ -23,7 +23,8 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 pub use self::redaction::{InvalidRedaction, Redaction};
-use crate::Moment;
+pub(crate) use self::redaction::{is_secret, redact_object, redact_patch};
+use crate::{Moment, decisions::Taken};
 
 /// The options of a recording.
 #[derive(Clone, Debug, Default)]
@@ -85,27 +86,17 @@ const WAITING: usize = 256;
 /// A stream of recorded requests. Dropping it ends the recording.
 #[derive(Debug)]
 pub struct Recording {
-    requests: mpsc::Receiver<Taken>,
+    requests: mpsc::Receiver<Arc<Taken>>,
     tap: Arc<Recorder>,
     recorders: Weak<Recorders>,
     redact: Vec<Redaction>,
-}
-
-/// One recorded request. It is serialized by the reader, not during the request.
-#[derive(Debug)]
-struct Taken {
-    request: Request,
-    taped: Taped,
-    outcome: Outcome,
-    at: Moment,
-    revision: u64,
 }
 
 /// Where requests are recorded.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     share: Share,
-    requests: mpsc::Sender<Taken>,
+    requests: mpsc::Sender<Arc<Taken>>,
     seen: AtomicU64,
     missed: AtomicU64,
 }
@@ -134,36 +125,23 @@ impl Recorders {
         }
     }
 
-    /// Captures the request for the recordings that want it, and what its plugins will learn from outside; costs nothing
-    /// without recordings.
-    pub(crate) fn take(&self, request: &mut Request) -> Option<(Request, Vec<Arc<Recorder>>)> {
+    /// The recordings that want this request. For them it is recorded what its plugins will learn from outside.
+    pub(crate) fn due(&self, request: &mut Request) -> Vec<Arc<Recorder>> {
         let recorders = self.0.load();
-        if recorders.is_empty() {
-            return None;
-        }
         let due = |tap: &&Arc<Recorder>| tap.share.is_due(tap.seen.fetch_add(1, Ordering::Relaxed));
         let due: Vec<_> = recorders.iter().filter(due).cloned().collect();
-        if due.is_empty() {
-            return None;
+        if !due.is_empty() {
+            request.tape = Some(Tape::default());
         }
-        request.tape = Some(Tape::default());
-        Some((request.clone(), due))
+        due
     }
 }
 
-/// Delivers a captured request with its outcome.
-pub(crate) fn deliver((request, recorders): (Request, Vec<Arc<Recorder>>), outcome: &Outcome, revision: u64) {
-    let taped = request.tape.as_ref().map(Tape::take).unwrap_or_default();
-    for tap in recorders {
-        let taken = Taken {
-            request: request.clone(),
-            taped: taped.clone(),
-            outcome: outcome.clone(),
-            at: Moment::now(),
-            revision,
-        };
-        if tap.requests.try_send(taken).is_err() {
-            tap.missed.fetch_add(1, Ordering::Relaxed);
+impl Recorder {
+    /// Passes on a request with its outcome. It is serialized by the reader, not during the request.
+    pub(crate) fn deliver(&self, taken: Arc<Taken>) {
+        if self.requests.try_send(taken).is_err() {
+            self.missed.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
@@ -202,12 +180,13 @@ impl Drop for Recording {
     }
 }
 
-fn write(taken: &Taken, redact: &[Redaction]) -> Option<RecordedRequest> {
+/// `None` if the objects of the request are not kept.
+pub(crate) fn write(taken: &Taken, redact: &[Redaction]) -> Option<RecordedRequest> {
     let part = |text: &[u8], name: &str| {
         let mut review: Value = serde_json::from_slice(text).ok()?;
         review.get_mut(name).map(Value::take)
     };
-    let review = webhook::write_review(ReviewVersion::V1, &taken.request).ok()?;
+    let review = webhook::write_review(ReviewVersion::V1, &taken.request()?).ok()?;
     let answer = dialect::write_review(ReviewVersion::V1, &taken.request.uid, Some(&taken.outcome));
     let mut request = part(&review, "request")?;
     let mut response = part(&answer, "response")?;

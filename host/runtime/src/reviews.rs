@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use admittance_admission::{Decision, Phase, Selection, Uid};
+use admittance_admission::{Decision, FrontEnd, Phase, Selection, TraceContext, Uid};
 use admittance_dialect::{End, Review, ReviewAddress, read_review, status_reply, write_review};
 use bytes::Bytes;
 use http::{
@@ -19,7 +19,11 @@ use http_body::Body;
 use tower_service::Service;
 use tracing::Instrument;
 
-use crate::{Host, Passage, REQUEST_ID, Table, body::BodyLimits};
+use crate::{
+    Host, Passage, REQUEST_ID, Table,
+    body::BodyLimits,
+    trace::{request_span, trace_context},
+};
 
 /// Answers the AdmissionReviews that kube-apiserver sends to webhooks: a `tower` service that speaks HTTP.
 /// Cheap to clone. Made by [`Host::reviews`].
@@ -27,7 +31,8 @@ use crate::{Host, Passage, REQUEST_ID, Table, body::BodyLimits};
 /// A POST to `/admit` calls every matching chain, `/mutate` and `/validate` those of a phase, and
 /// `/mutate/{chain}` and `/validate/{chain}` one chain. The uid of a review is the uid of its request in
 /// logs. The answer is sent a little before the `timeout` in the query expires, so that the failure policy of
-/// a slow stage is applied here, and not that of the whole webhook.
+/// a slow stage is applied here, and not that of the whole webhook. An `Arc<FrontEnd>` among the extensions of a call
+/// becomes part of the decision on it.
 #[derive(Clone, Debug)]
 pub struct ReviewService(Arc<ReviewState>);
 
@@ -87,15 +92,21 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let service = self.clone();
         Box::pin(async move {
-            let (head, body) = request.into_parts();
-            let response = service.answer(&head, body).await;
+            let (mut head, body) = request.into_parts();
+            let trace = trace_context(&mut head.headers);
+            let response = service.answer(&head, body, trace).await;
             Ok(response.unwrap_or_else(|response| *response).map(B::from))
         })
     }
 }
 
 impl ReviewService {
-    async fn answer<B>(&self, head: &Parts, body: B) -> Result<Response<Bytes>, Box<Response<Bytes>>>
+    async fn answer<B>(
+        &self,
+        head: &Parts,
+        body: B,
+        trace: Option<TraceContext>,
+    ) -> Result<Response<Bytes>, Box<Response<Bytes>>>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -123,9 +134,11 @@ impl ReviewService {
             .collect(head, body)
             .await
             .map_err(|error| Box::new(self.reply(&error.end())))?;
-        let review =
-            read_review(&body).map_err(|error| rejected(StatusCode::BAD_REQUEST, &error.to_string()))?;
-        let span = tracing::info_span!("request", uid = review.request.uid.as_str());
+        let mut review =
+            read_review(body).map_err(|error| rejected(StatusCode::BAD_REQUEST, &error.to_string()))?;
+        review.request.front = head.extensions.get::<Arc<FrontEnd>>().cloned();
+        let span = request_span(&review.request.uid, trace.as_ref());
+        review.request.trace = trace;
         // Taken after the body has arrived, so that a slow body does not keep an old table alive.
         let table = state.host.table();
         known(&table, &address.selection)?;

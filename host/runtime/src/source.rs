@@ -11,16 +11,18 @@ use std::{
 use admittance_admission::{Authorizer, Chain, Digest, ModuleReference, NamespaceSource};
 use admittance_catalog::signature::SIGNATURE_SUFFIXES;
 use admittance_definitions::{
-    BadDefinition, ChainDefinition, DefinitionFile, DefinitionSet, OnBadDefinition, PluginDefinition, Served,
-    StageDefinition, Usable,
+    BadDefinition, ChainDefinition, DefinitionFile, DefinitionSet, Definitions, Location, Mistake,
+    OnBadDefinition, PluginDefinition, Served, StageDefinition, Usable,
 };
 use admittance_watch::Fingerprint;
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    Error, RevisionFile, RevisionModule, StageError,
+    Error, Moment, RevisionFile, RevisionModule, StageError,
     assembly::{Assembled, AssembledChain, Assembler, MayFail, Modules, address},
+    exceptions::LiveException,
     history::Entry,
+    observer::Observer,
     plugins::{LiveModules, Loaded},
     stores::{Contents, Stores},
 };
@@ -37,6 +39,7 @@ pub(crate) struct Source {
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) request_timeout: Duration,
     pub(crate) assembler: Arc<Assembler>,
+    pub(crate) observer: Arc<Observer>,
     /// The maximum size of the module store in bytes; `None`: unlimited.
     pub(crate) store_limit: Option<u64>,
     /// The files of the modules that the definitions name, as they were when a table was last built from them,
@@ -63,6 +66,7 @@ pub(crate) struct BuiltTable {
     pub(crate) plugins: Vec<Arc<Loaded>>,
     pub(crate) modules: Vec<RevisionModule>,
     pub(crate) files: Vec<RevisionFile>,
+    pub(crate) exceptions: Vec<LiveException>,
     /// The invalid definitions, and those whose modules cannot be fetched.
     pub(crate) bad: Vec<BadDefinition>,
     /// Whether a missing module may be on a server that was not contacted.
@@ -255,10 +259,17 @@ impl Source {
         may_fail: MayFail<'_>,
     ) -> Result<BuiltTable, Error> {
         let given = self.given.clone();
-        let (files, definitions) = blocking(move || {
-            let mut definitions = set.chains()?;
-            definitions.extend(given);
-            Ok::<_, Error>((revision_files(&set), definitions))
+        let (files, definitions, exceptions) = blocking(move || {
+            let defined = set.definitions()?;
+            let chains = &defined.chains;
+            let exceptions = defined.exceptions.into_iter().map(|definition| LiveException {
+                unknown: texts(definition.unknown(chains)),
+                definition,
+            });
+            let exceptions: Vec<_> = exceptions.collect();
+            let mut chains = defined.chains;
+            chains.extend(given);
+            Ok::<_, Error>((revision_files(&set), chains, exceptions))
         })
         .await??;
         let assembled = self
@@ -279,6 +290,7 @@ impl Source {
             plugins,
             modules,
             files,
+            exceptions,
             lacks_modules: tolerated.iter().any(|(error, _)| error.cause.is_not_fetched()),
             bad: bad_of(&tolerated),
         })
@@ -316,17 +328,32 @@ pub(crate) fn modules_and_warnings(
     set: &DefinitionSet,
     files: &[PathBuf],
 ) -> (HashSet<ModuleReference>, Vec<String>) {
-    let mut chains = set.chains().unwrap_or_default();
-    chains.retain(|chain| files.iter().any(|path| path == Path::new(&chain.source.file)));
+    let Definitions {
+        mut chains,
+        exceptions,
+        ..
+    } = set.definitions().unwrap_or_default();
+    let is_of_files = |source: &Location| files.iter().any(|path| path == Path::new(&source.file));
+    let now = Moment::now();
+    let of_exceptions = exceptions
+        .iter()
+        .filter(|exception| is_of_files(&exception.source))
+        .flat_map(|exception| {
+            let unknown = exception.unknown(&chains);
+            exception.warning(now).into_iter().chain(unknown)
+        });
+    let of_exceptions: Vec<_> = of_exceptions.collect();
+    chains.retain(|chain| is_of_files(&chain.source));
     let modules = chains
         .iter()
         .flat_map(plugins)
         .map(|plugin| plugin.source.clone());
     let warnings = chains.iter().flat_map(ChainDefinition::warnings);
-    (
-        modules.collect(),
-        warnings.map(|warning| warning.to_string()).collect(),
-    )
+    (modules.collect(), texts(warnings.chain(of_exceptions)))
+}
+
+fn texts(mistakes: impl IntoIterator<Item = Mistake>) -> Vec<String> {
+    mistakes.into_iter().map(|mistake| mistake.to_string()).collect()
 }
 
 /// The texts of a revision, independent of how a store formats them.
@@ -347,7 +374,8 @@ pub(crate) async fn blocking<T: Send + 'static>(
         .map_err(Error::Interrupted)
 }
 
-fn plugins(chain: &ChainDefinition) -> impl Iterator<Item = &PluginDefinition> {
+/// The plugins of a chain, including candidates.
+pub(crate) fn plugins(chain: &ChainDefinition) -> impl Iterator<Item = &PluginDefinition> {
     let plugins = chain.stages.iter().flat_map(StageDefinition::plugins);
     plugins.map(|(_, plugin)| plugin)
 }

@@ -11,7 +11,7 @@ use hdrhistogram::Histogram;
 
 use crate::{
     Moment,
-    status::{CallStatus, FailureStatus, StageState},
+    status::{CallStatus, FailureStatus, RecentCalls, StageState},
 };
 
 /// Lives as long as a table has the stage with the same hook.
@@ -21,13 +21,11 @@ pub(crate) struct StageStatistics(Mutex<Counts>);
 #[derive(Debug)]
 struct Counts {
     since: Moment,
-    allowed: u64,
-    changed: u64,
-    denied: u64,
-    failed: u64,
+    results: Results,
     state: StageState,
     last_failure: Option<FailureStatus>,
-    durations: Recent,
+    /// After the first call: most stages of a large table are never called.
+    recent: Option<Recent>,
     /// The policy for which its failure metrics were made.
     metrics: Option<FailurePolicy>,
 }
@@ -40,10 +38,12 @@ impl Statistics {
     /// The statistics of this stage with this hook, which continue while a table has it.
     pub(crate) fn of(&self, stage: &str, hook: &str) -> Arc<StageStatistics> {
         let mut statistics = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        statistics.retain(|_, statistics| statistics.strong_count() > 0);
         let key = (stage.to_owned(), hook.to_owned());
         if let Some(known) = statistics.get(&key).and_then(Weak::upgrade) {
             return known;
+        }
+        if statistics.len() == statistics.capacity() {
+            statistics.retain(|_, statistics| statistics.strong_count() > 0);
         }
         let new = Arc::default();
         statistics.insert(key, Arc::downgrade(&new));
@@ -55,13 +55,10 @@ impl Default for StageStatistics {
     fn default() -> Self {
         Self(Mutex::new(Counts {
             since: Moment::now(),
-            allowed: 0,
-            changed: 0,
-            denied: 0,
-            failed: 0,
+            results: Results::default(),
             state: StageState::Idle,
             last_failure: None,
-            durations: Recent::new(Instant::now()),
+            recent: None,
             metrics: None,
         }))
     }
@@ -78,15 +75,11 @@ impl StageStatistics {
     /// Counts one result, unless the stage was not called.
     pub(crate) fn record(&self, result: &StageResult, duration: Duration) {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = match result {
-            StageResult::Allowed => &mut counts.allowed,
-            StageResult::Changed(_) => &mut counts.changed,
-            StageResult::Denied(_) => &mut counts.denied,
-            StageResult::Failed { .. } => &mut counts.failed,
-            // It was not called.
-            _ => return,
-        };
-        *count += 1;
+        // It was not called otherwise.
+        let Some(index) = index(result) else { return };
+        if let Some(count) = counts.results.get_mut(index) {
+            *count += 1;
+        }
         match result {
             StageResult::Failed { failure, .. } => {
                 counts.state = StageState::Failing;
@@ -94,20 +87,26 @@ impl StageStatistics {
             }
             _ => counts.state = StageState::Healthy,
         }
-        counts.durations.record(duration, Instant::now());
+        let now = Instant::now();
+        let recent = counts.recent.get_or_insert_with(|| Recent::new(now));
+        recent.record(index, duration, now);
     }
 
     /// The statistics so far.
     pub(crate) fn status(&self) -> (StageState, CallStatus, Option<FailureStatus>) {
         let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let [p50, p99] = counts.durations.quantiles([0.5, 0.99]);
+        let now = Instant::now();
+        let recent = counts.recent.as_ref();
+        let [p50, p99] = recent.map_or([None; 2], |recent| recent.quantiles([0.5, 0.99], now));
+        let [allowed, changed, denied, failed] = counts.results;
         let calls = CallStatus {
             since: counts.since,
-            total: counts.allowed + counts.changed + counts.denied + counts.failed,
-            allowed: counts.allowed,
-            changed: counts.changed,
-            denied: counts.denied,
-            failed: counts.failed,
+            total: counts.results.iter().sum(),
+            allowed,
+            changed,
+            denied,
+            failed,
+            recent: recent.map(|recent| recent.status(now)).unwrap_or_default(),
             p50_microseconds: p50,
             p99_microseconds: p99,
         };
@@ -123,58 +122,119 @@ fn failed(failure: &Failure) -> FailureStatus {
     }
 }
 
-/// The durations of the last one to two periods.
+/// The number of calls by their results: allowed, changed, denied, failed.
+type Results = [u64; 4];
+
+fn index(result: &StageResult) -> Option<usize> {
+    match result {
+        StageResult::Allowed => Some(0),
+        StageResult::Changed(_) => Some(1),
+        StageResult::Denied(_) => Some(2),
+        StageResult::Failed { .. } => Some(3),
+        _ => None,
+    }
+}
+
+/// The calls of the last one to two periods.
 #[derive(Debug)]
 struct Recent {
-    current: Histogram<u32>,
-    previous: Histogram<u32>,
+    current: Period,
+    previous: Period,
+}
+
+#[derive(Debug)]
+struct Period {
     begun: Instant,
+    results: Results,
+    durations: Histogram<u32>,
 }
 
 /// Long enough to include rare requests, short enough to forget the last hour.
 const PERIOD: Duration = Duration::from_secs(300);
 
+/// In microseconds, a minute, which is beyond every timeout.
+const LONGEST: u64 = 60_000_000;
+
 impl Recent {
     fn new(now: Instant) -> Self {
         Self {
-            current: histogram(),
-            previous: histogram(),
-            begun: now,
+            current: Period::new(now),
+            previous: Period::new(now),
         }
     }
 
-    fn record(&mut self, duration: Duration, now: Instant) {
-        let age = now.saturating_duration_since(self.begun);
-        if age >= PERIOD {
+    fn record(&mut self, result: usize, duration: Duration, now: Instant) {
+        if self.current.age(now) >= PERIOD {
             std::mem::swap(&mut self.current, &mut self.previous);
-            self.current.reset();
-            if age >= 2 * PERIOD {
-                self.previous.reset();
-            }
-            self.begun = now;
+            self.current.reset(now);
+        }
+        if let Some(count) = self.current.results.get_mut(result) {
+            *count += 1;
         }
         let microseconds = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        self.current.saturating_record(microseconds.max(1));
+        // It grows: only a histogram with a fixed range refuses a value.
+        let _ = self.current.durations.record(microseconds.clamp(1, LONGEST));
+    }
+
+    /// The periods that began within the last two.
+    fn periods(&self, now: Instant) -> impl Iterator<Item = &Period> {
+        let both = [&self.current, &self.previous];
+        both.into_iter()
+            .filter(move |period| period.age(now) < 2 * PERIOD)
+    }
+
+    fn status(&self, now: Instant) -> RecentCalls {
+        let seconds = self.periods(now).map(|period| period.age(now).as_secs()).max();
+        let count = |index: usize| {
+            let counts = self.periods(now).filter_map(|period| period.results.get(index));
+            counts.sum()
+        };
+        RecentCalls {
+            seconds: seconds.unwrap_or_default(),
+            allowed: count(0),
+            changed: count(1),
+            denied: count(2),
+            failed: count(3),
+        }
     }
 
     /// `None` without durations.
-    fn quantiles<const N: usize>(&self, quantiles: [f64; N]) -> [Option<u64>; N] {
-        let mut both = self.current.clone();
-        // Both have the same bounds.
-        if both.add(&self.previous).is_err() || both.is_empty() {
-            return [None; N];
+    fn quantiles<const N: usize>(&self, quantiles: [f64; N], now: Instant) -> [Option<u64>; N] {
+        let mut all = histogram();
+        for period in self.periods(now) {
+            // They have the same bounds.
+            if all.add(&period.durations).is_err() {
+                return [None; N];
+            }
         }
-        quantiles.map(|quantile| Some(both.value_at_quantile(quantile)))
+        quantiles.map(|quantile| (!all.is_empty()).then(|| all.value_at_quantile(quantile)))
     }
 }
 
-/// 1 µs to a minute, which is beyond every timeout, with a precision of a hundredth.
+impl Period {
+    fn new(now: Instant) -> Self {
+        Self {
+            begun: now,
+            results: Results::default(),
+            durations: histogram(),
+        }
+    }
+
+    fn age(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.begun)
+    }
+
+    fn reset(&mut self, now: Instant) {
+        self.begun = now;
+        self.results = Results::default();
+        self.durations.reset();
+    }
+}
+
+/// With a precision of a hundredth. It grows with the longest duration.
 fn histogram() -> Histogram<u32> {
-    Histogram::new_with_bounds(1, 60_000_000, 2).unwrap_or_else(|_| {
-        // These bounds are valid; the fallback is never used.
-        #[expect(clippy::expect_used, reason = "one significant digit is always possible")]
-        Histogram::new(1).expect("a histogram of one digit")
-    })
+    #[expect(clippy::expect_used, reason = "two significant digits are possible")]
+    Histogram::new(2).expect("a histogram of two digits")
 }
 
 #[cfg(test)]

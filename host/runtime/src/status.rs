@@ -1,13 +1,13 @@
 //! The status of a host, as shown by the admin port and the command line.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use admittance_admission::{FailurePolicy, Mode, Phase};
-use admittance_definitions::{BadDefinition, Served};
+use admittance_definitions::{BadDefinition, Served, StoreKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Moment, Origin};
+use crate::{DisabledStage, Moment, Origin};
 
 /// The status of the live table at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -36,8 +36,39 @@ pub struct Status {
     pub plugins: usize,
     /// The history of earlier tables.
     pub history: HistoryStatus,
+    /// The stores of definitions.
+    #[serde(default)]
+    pub stores: Vec<StoreStatus>,
     /// The chains, in the order in which a request passes them.
     pub chains: Vec<ChainStatus>,
+    /// Disabled stages that the live table does not have: they are disabled if they come back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disabled_missing: Vec<DisabledStage>,
+    /// The exceptions, sorted by name, also those that have expired.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exceptions: Vec<ExceptionStatus>,
+}
+
+/// An exception of the live table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ExceptionStatus {
+    /// The name.
+    pub name: String,
+    /// Who answers for it.
+    pub owner: String,
+    /// Why it is there.
+    pub reason: String,
+    /// When it expires.
+    pub expires: Moment,
+    /// Whether it has expired, so that it excepts nothing.
+    pub expired: bool,
+    /// The stages of the live table that are not called for its requests: `Mutating:pods/images`.
+    pub stages: Vec<String>,
+    /// A sentence for each stage that it names and that does not exist.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unknown: Vec<String>,
 }
 
 /// Why the newest definitions or modules, or some of them, are not live.
@@ -102,6 +133,67 @@ pub struct HistoryStatus {
     pub problem: Option<String>,
 }
 
+/// A store of definitions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct StoreStatus {
+    /// Its paths, or where it is: `zookeeper:/blueking/admissionwebhook`.
+    pub location: String,
+    /// Whether it consists of files or of entries.
+    pub kind: StoreKind,
+    /// The number of these when it was last read; absent before that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<usize>,
+    /// Whether it could not be read since.
+    pub lost: bool,
+}
+
+/// What is kept in a directory.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct StorageStatus {
+    /// `store` or `history`.
+    pub name: String,
+    /// The directory.
+    pub directory: PathBuf,
+    /// The size of its files, in bytes.
+    pub bytes: u64,
+    /// How many there are.
+    pub files: u64,
+    /// The size above which the least recently used files are removed; absent without a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
+}
+
+impl StorageStatus {
+    /// Reads the directory, so it blocks. What disappears in the meantime is not counted.
+    pub(crate) fn of(name: &str, directory: PathBuf, limit: Option<u64>) -> Self {
+        let mut status = Self {
+            name: name.to_owned(),
+            bytes: 0,
+            files: 0,
+            limit,
+            directory,
+        };
+        let mut directories = vec![status.directory.clone()];
+        while let Some(directory) = directories.pop() {
+            for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+                match entry.metadata() {
+                    Ok(metadata) if metadata.is_dir() => directories.push(entry.path()),
+                    Ok(metadata) if metadata.is_file() => {
+                        status.bytes += metadata.len();
+                        status.files += 1;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        status
+    }
+}
+
 /// A chain of the live table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -124,7 +216,7 @@ pub struct StageStatus {
     pub name: String,
     /// What is called.
     pub hook: HookStatus,
-    /// Whether its answer is enforced.
+    /// Whether its answer is enforced, by its definition.
     pub mode: Mode,
     /// The failure policy.
     pub failure_policy: FailurePolicy,
@@ -138,6 +230,9 @@ pub struct StageStatus {
     /// The candidate of its plugin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub candidate: Option<CandidateStatus>,
+    /// How an operator has disabled it for a time; absent if it is enabled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disabled: Option<DisabledStage>,
 }
 
 /// The health of a stage, by its last call.
@@ -175,6 +270,11 @@ pub enum HookStatus {
         expression: String,
         /// Its plugins, by their names.
         plugins: BTreeMap<String, HookStatus>,
+    },
+    /// Mutators of Gatekeeper.
+    Mutators {
+        /// Their kinds and names, in their order.
+        mutators: Vec<String>,
     },
     /// Native code of the embedding program.
     Native,
@@ -229,12 +329,32 @@ pub struct CallStatus {
     pub denied: u64,
     /// Calls that failed.
     pub failed: u64,
+    /// Those of the last minutes.
+    #[serde(default)]
+    pub recent: RecentCalls,
     /// The median duration over the last five to ten minutes, in microseconds; absent without calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p50_microseconds: Option<u64>,
     /// The 99th percentile over the same time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_microseconds: Option<u64>,
+}
+
+/// The calls of a stage over the last five to ten minutes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct RecentCalls {
+    /// How long that is, in seconds; less after the stage's hook went live.
+    pub seconds: u64,
+    /// Calls that allowed the request unchanged.
+    pub allowed: u64,
+    /// Calls that changed the object.
+    pub changed: u64,
+    /// Calls that denied the request.
+    pub denied: u64,
+    /// Calls that failed.
+    pub failed: u64,
 }
 
 /// A failed call.

@@ -12,7 +12,7 @@ use admittance_definitions::{
 use futures_util::future::{join_all, select_all};
 use tokio::sync::Notify;
 
-use crate::{ChangeError, Error, history::Entry};
+use crate::{ChangeError, Error, StoreStatus, history::Entry};
 
 /// The content of a store, sorted by path.
 type Held = Arc<[DefinitionFile]>;
@@ -147,6 +147,17 @@ impl Stores {
     /// The content of each store as far as it is known.
     pub(crate) fn known_content(&self) -> Vec<Option<Held>> {
         self.known().into_iter().map(|known| known.held).collect()
+    }
+
+    pub(crate) fn status(&self) -> Vec<StoreStatus> {
+        let stores = self.stores.iter().zip(self.known());
+        let status = stores.map(|(store, known)| StoreStatus {
+            location: store.location(),
+            kind: store.kind(),
+            count: known.held.map(|held| held.len()),
+            lost: known.is_lost,
+        });
+        status.collect()
     }
 
     /// All definitions as far as they are known.

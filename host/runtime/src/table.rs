@@ -7,11 +7,13 @@ use admittance_admission::{
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
 use crate::{
+    Moment,
     assembly::AssembledChain,
-    journal, metrics,
+    disabled::Stages,
+    exceptions::LiveException,
+    observer::{Observed, Observer},
     plugins::Loaded,
-    recording::{self, Recorders},
-    status::{ChainStatus, StageStatus},
+    status::{ChainStatus, ExceptionStatus, StageStatus},
 };
 
 /// The live chains. A request takes the table once and keeps it to its end, so it never sees a partial
@@ -20,14 +22,16 @@ pub struct Table {
     pub(crate) revision: u64,
     pub(crate) chains: Vec<AssembledChain>,
     /// The index of `chains`.
-    pub(crate) index: ChainIndex,
+    pub(crate) index: Arc<ChainIndex>,
     pub(crate) plugins: Vec<Arc<Loaded>>,
+    pub(crate) exceptions: Arc<[LiveException]>,
     pub(crate) namespaces: Arc<dyn NamespaceSource>,
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) request_timeout: Duration,
-    pub(crate) recorders: Arc<Recorders>,
-    /// A slot for tables in memory, released with the last request that uses this table.
-    pub(crate) _slot: OwnedSemaphorePermit,
+    pub(crate) observer: Arc<Observer>,
+    /// A slot for tables in memory, released with the last request that uses this table, or one that differs from it only
+    /// in the stages that are disabled.
+    pub(crate) slot: Arc<OwnedSemaphorePermit>,
 }
 
 impl Table {
@@ -51,7 +55,24 @@ impl Table {
         Some(&*self.known(phase, name)?.chain)
     }
 
-    fn known(&self, phase: Phase, name: &str) -> Option<&AssembledChain> {
+    /// The same table with these stages disabled, and no others. They share everything that is large.
+    pub(crate) fn with_disabled(&self, disabled: &Stages) -> Self {
+        let chains = self.chains.iter().map(|chain| chain.with_disabled(disabled));
+        Self {
+            revision: self.revision,
+            chains: chains.collect(),
+            index: self.index.clone(),
+            plugins: self.plugins.clone(),
+            exceptions: self.exceptions.clone(),
+            namespaces: self.namespaces.clone(),
+            authorizer: self.authorizer.clone(),
+            request_timeout: self.request_timeout,
+            observer: self.observer.clone(),
+            slot: self.slot.clone(),
+        }
+    }
+
+    pub(crate) fn known(&self, phase: Phase, name: &str) -> Option<&AssembledChain> {
         self.chains.get(self.index.position(phase, name)?)
     }
 
@@ -80,33 +101,52 @@ impl Table {
     /// within `timeout`.
     pub async fn admit_by(&self, mut request: Request, selection: &Selection, timeout: Duration) -> Outcome {
         let started = Instant::now();
-        let matching: Vec<_> = self
-            .chains_at(self.index.candidates(&request))
-            .filter(|chain| selection.selects(chain) && chain.matches(&request))
-            .collect();
+        let matching = self.matching(&request, selection);
         let is_matched = !matching.is_empty();
-        let taken = is_matched.then(|| self.recorders.take(&mut request)).flatten();
+        let recorders = match is_matched {
+            true => self.observer.recorders.due(&mut request),
+            false => Vec::new(),
+        };
+        let (request, outcome) = self.evaluate(request, &matching, timeout).await;
+        if is_matched {
+            let observed = Observed {
+                request,
+                selection,
+                outcome: &outcome,
+                duration: started.elapsed(),
+                recorders,
+            };
+            self.observer.observe(self, observed);
+        }
+        outcome
+    }
+
+    /// Passes the request through these chains. Nobody is told of the outcome.
+    pub(crate) async fn evaluate(
+        &self,
+        request: Request,
+        chains: &[&Chain],
+        timeout: Duration,
+    ) -> (Request, Outcome) {
         let deadline = Deadline::after(self.request_timeout.min(timeout));
         let mut evaluation = Evaluation::new(request, deadline);
         let surroundings = Surroundings {
             namespaces: &*self.namespaces,
             authorizer: &*self.authorizer,
         };
-        evaluation.run(&matching, surroundings).await;
-        let outcome = evaluation.outcome();
-        if is_matched {
-            metrics::record(&outcome, started.elapsed());
-            self.count(&outcome);
-            journal::write(&outcome);
-        }
-        if let Some(taken) = taken {
-            recording::deliver(taken, &outcome, self.revision);
-        }
-        outcome
+        evaluation.run(chains, surroundings).await;
+        evaluation.finish()
+    }
+
+    /// The selected chains that match the request.
+    pub(crate) fn matching(&self, request: &Request, selection: &Selection) -> Vec<&Chain> {
+        self.chains_at(self.index.candidates(request))
+            .filter(|chain| selection.selects(chain) && chain.matches(request))
+            .collect()
     }
 
     /// For `status`.
-    fn count(&self, outcome: &Outcome) {
+    pub(crate) fn count(&self, outcome: &Outcome) {
         for row in &outcome.trace {
             let stage = self.known(row.phase, &row.chain).and_then(|known| {
                 let position =
@@ -122,10 +162,16 @@ impl Table {
     pub(crate) fn status(&self) -> Vec<ChainStatus> {
         self.chains.iter().map(chain_status).collect()
     }
+
+    pub(crate) fn status_of_exceptions(&self) -> Vec<ExceptionStatus> {
+        let now = Moment::now();
+        let exceptions = self.exceptions.iter();
+        exceptions.map(|live| live.status(&self.chains, now)).collect()
+    }
 }
 
 fn chain_status(known: &AssembledChain) -> ChainStatus {
-    let stages = known.chain.stages.iter().zip(&known.stages);
+    let stages = known.defined.stages.iter().zip(&known.stages);
     ChainStatus {
         name: known.chain.name.to_string(),
         phase: known.chain.phase,
@@ -141,6 +187,7 @@ fn chain_status(known: &AssembledChain) -> ChainStatus {
                     calls,
                     last_failure,
                     candidate: known.trial.as_ref().map(|trial| trial.status()),
+                    disabled: known.disabled.as_deref().cloned(),
                 }
             })
             .collect(),

@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, path::Path};
 
-use similar::TextDiff;
+use diffy::DiffOptions;
 
 use super::{Comparison, ModuleChange, RevisionDetail, RevisionModule};
 
@@ -31,11 +31,10 @@ fn texts(from: &RevisionDetail, to: &RevisionDetail) -> String {
             Some(_) => path.display().to_string(),
             None => "/dev/null".to_owned(),
         };
-        let diff = TextDiff::from_lines(old.unwrap_or_default(), new.unwrap_or_default());
-        text += &diff
-            .unified_diff()
-            .header(&name(old), &name(new))
-            .missing_newline_hint(true)
+        text += &DiffOptions::new()
+            .set_original_filename(name(old))
+            .set_modified_filename(name(new))
+            .create_patch(old.unwrap_or_default(), new.unwrap_or_default())
             .to_string();
     }
     text

@@ -7,8 +7,10 @@ use std::{
 
 use admittance_catalog::Digest;
 use admittance_watch::file;
+use serde::{Serialize, de::DeserializeOwned};
 
 use super::{Entry, HistoryError};
+use crate::DisabledStage;
 
 /// Revisions on disk, a file for each. One program has the directory at a time, by a lock that the
 /// system takes back when the program ends, however it ends.
@@ -24,6 +26,9 @@ const TEMPORARY: &str = ".tmp";
 
 /// The suffix of the files of revisions.
 const ENDING: &str = "revision";
+
+/// The file of the stages that are disabled.
+const DISABLED: &str = "disabled";
 
 impl HistoryDirectory {
     /// Opens this directory; creates it, with its parents, if it does not exist.
@@ -69,7 +74,7 @@ impl HistoryDirectory {
             path: self.path.clone(),
             source,
         };
-        let mut entries = Vec::new();
+        let mut entries = Vec::<Entry>::new();
         for file in fs::read_dir(&self.path).map_err(failed)? {
             let path = file.map_err(failed)?.path();
             if path.extension().is_none_or(|ending| ending != ENDING) {
@@ -88,9 +93,27 @@ impl HistoryDirectory {
 
     /// Writes a revision atomically.
     pub(crate) fn write(&self, entry: &Entry) -> Result<(), HistoryError> {
-        let path = self.file(entry.revision().number);
+        self.replace(self.file(entry.revision().number), entry)
+    }
+
+    /// The stages that are disabled, as they were last written.
+    pub(crate) fn disabled(&self) -> Result<Vec<DisabledStage>, HistoryError> {
+        let path = self.path.join(DISABLED);
+        match read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            read => read.map_err(|source| HistoryError::Io { path, source }),
+        }
+    }
+
+    /// Writes the stages that are disabled atomically.
+    pub(crate) fn write_disabled(&self, stages: &[DisabledStage]) -> Result<(), HistoryError> {
+        self.replace(self.path.join(DISABLED), &stages)
+    }
+
+    /// Writes a file atomically, with its digest in the first line.
+    fn replace(&self, path: PathBuf, content: &impl Serialize) -> Result<(), HistoryError> {
         let write = || -> io::Result<()> {
-            let text = serde_json::to_vec_pretty(entry)?;
+            let text = serde_json::to_vec_pretty(content)?;
             let mut file = tempfile::Builder::new()
                 .prefix(TEMPORARY)
                 .tempfile_in(&self.path)?;
@@ -174,7 +197,7 @@ fn lock(directory: &Path) -> Result<File, HistoryError> {
     Ok(file)
 }
 
-fn read(path: &Path) -> io::Result<Entry> {
+fn read<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
     let bytes = file::read(path, u64::MAX)?;
     let wrong = |what| io::Error::new(io::ErrorKind::InvalidData, what);
     let end = bytes

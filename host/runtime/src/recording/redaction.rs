@@ -72,8 +72,7 @@ pub(super) fn apply(
     asked: &mut Value,
     answered: &mut Value,
 ) -> usize {
-    let is_secret = request.kind.group.is_empty() && request.kind.kind == "Secret";
-    let own = own(is_secret);
+    let own = own(is_secret(request));
     let mut count = 0;
     for redaction in redactions.iter().chain(&own) {
         for name in ["object", "oldObject"] {
@@ -86,13 +85,29 @@ pub(super) fn apply(
         let decoded = patch.as_str().and_then(|text| BASE64_STANDARD.decode(text).ok());
         let operations = decoded.and_then(|text| serde_json::from_slice::<Value>(&text).ok());
         if let Some(mut operations) = operations {
-            for redaction in redactions.iter().chain(&own) {
-                count += redact_patch(&mut operations, &redaction.0);
-            }
+            count += redact_patch(request, redactions, &mut operations);
             *patch = Value::String(BASE64_STANDARD.encode(operations.to_string()));
         }
     }
     count
+}
+
+/// Whether the object of a request is a Secret, of Kubernetes or of BCS.
+pub(crate) fn is_secret(request: &Request) -> bool {
+    request.kind.group.is_empty() && request.kind.kind.eq_ignore_ascii_case("secret")
+}
+
+/// Redacts these values, and secrets, in an object of a request. Returns the number of redacted values.
+pub(crate) fn redact_object(request: &Request, redactions: &[Redaction], object: &mut Value) -> usize {
+    apply_to(object, is_secret(request), redactions)
+}
+
+/// Redacts these values, and secrets, in a patch of an object of a request. Returns the number of redacted values.
+pub(crate) fn redact_patch(request: &Request, redactions: &[Redaction], operations: &mut Value) -> usize {
+    let own = own(is_secret(request));
+    let all = redactions.iter().chain(&own);
+    all.map(|redaction| redact_operations(operations, &redaction.0))
+        .sum()
 }
 
 /// Redacts these values, and secrets, in another value. Returns the number of redacted values.
@@ -146,6 +161,8 @@ fn own(is_secret: bool) -> Vec<Redaction> {
     [
         "/data/*",
         "/stringData/*",
+        // As BCS names them.
+        "/datas/*",
         "/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration",
     ]
     .iter()
@@ -182,7 +199,7 @@ fn redact(value: &mut Value, path: &[Token]) -> usize {
 }
 
 /// An operation may write a redacted value, a part of it, or a value that contains it.
-fn redact_patch(operations: &mut Value, path: &[Token]) -> usize {
+fn redact_operations(operations: &mut Value, path: &[Token]) -> usize {
     let operations = operations
         .as_array_mut()
         .map(Vec::as_mut_slice)

@@ -56,23 +56,36 @@ fn they_go_on_while_somebody_has_the_stage_with_the_same_hook() {
 }
 
 #[test]
-fn durations_are_forgotten_after_two_periods() {
+fn calls_are_forgotten_after_two_periods() {
     let start = Instant::now();
     let mut recent = Recent::new(start);
-    let of = |recent: &Recent| recent.quantiles([0.5, 0.99]);
-    assert_eq!(of(&recent), [None, None]);
+    let of = |recent: &Recent, now| recent.quantiles([0.5, 0.99], now);
+    let counts = |recent: &Recent, now| {
+        let status = recent.status(now);
+        (status.seconds, status.allowed, status.denied, status.failed)
+    };
+    assert_eq!(of(&recent, start), [None, None]);
+    assert_eq!(counts(&recent, start), (0, 0, 0, 0));
     for _ in 0..98 {
-        recent.record(Duration::from_micros(20), start);
+        recent.record(0, Duration::from_micros(20), start);
     }
     for _ in 0..2 {
-        recent.record(Duration::from_secs(3600), start + PERIOD);
+        recent.record(3, Duration::from_secs(3600), start + PERIOD);
     }
-    let [p50, p99] = of(&recent);
+    let [p50, p99] = of(&recent, start + PERIOD);
     assert_eq!(p50, Some(20));
     assert!(p99.is_some_and(|p99| p99 >= 60_000_000), "{p99:?}");
-    recent.record(Duration::from_micros(30), start + 2 * PERIOD);
-    recent.record(Duration::from_micros(30), start + 3 * PERIOD);
-    assert_eq!(of(&recent), [Some(30), Some(30)]);
-    recent.record(Duration::from_micros(40), start + 9 * PERIOD);
-    assert_eq!(of(&recent), [Some(40), Some(40)]);
+    assert_eq!(counts(&recent, start + PERIOD), (300, 98, 0, 2));
+    recent.record(2, Duration::from_micros(30), start + 2 * PERIOD);
+    recent.record(2, Duration::from_micros(30), start + 3 * PERIOD);
+    assert_eq!(of(&recent, start + 3 * PERIOD), [Some(30), Some(30)]);
+    assert_eq!(counts(&recent, start + 3 * PERIOD), (300, 0, 2, 0));
+    // Also without another call.
+    let idle = start + 5 * PERIOD;
+    assert_eq!(
+        (of(&recent, idle), counts(&recent, idle)),
+        ([None, None], (0, 0, 0, 0))
+    );
+    recent.record(0, Duration::from_micros(40), start + 9 * PERIOD);
+    assert_eq!(of(&recent, start + 9 * PERIOD), [Some(40), Some(40)]);
 }

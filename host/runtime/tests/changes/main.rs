@@ -5,6 +5,9 @@
 #![allow(clippy::panic, reason = "a guest that is no module is a mistake in the test")]
 
 mod bad;
+mod disabled;
+mod evaluate;
+mod exceptions;
 mod files;
 #[expect(dead_code, reason = "tests of the sandbox need more of it")]
 #[path = "../../../sandbox/tests/sandbox/guest.rs"]

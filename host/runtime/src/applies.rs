@@ -1,0 +1,229 @@
+//! Which live chains and stages would see a request, and why the others would not.
+
+use admittance_admission::{
+    Authorizer, Chain, Deadline, LabelSelector, Labels, MatchConditions, Mode, NamespaceSelector,
+    NamespaceSource, Object, Phase, Request, RulePart, SkipReason, Stage, Surroundings,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Host, Table};
+
+/// Whether a chain of the live table applies to a request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ChainApplies {
+    /// Its name.
+    pub chain: String,
+    /// Its phase.
+    pub phase: Phase,
+    /// Whether a rule of the chain matches the request.
+    pub applies: Applies,
+    /// Why no rule matches, or on what it depends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Its stages in order; empty if the chain does not apply.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<StageApplies>,
+}
+
+/// Whether a stage of a chain that applies would be called.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct StageApplies {
+    /// Its name.
+    pub stage: String,
+    /// Whether its verdict is enforced.
+    pub mode: Mode,
+    /// Whether it would be called.
+    pub applies: Applies,
+    /// Why it would not be called, or on what it depends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// Whether something applies to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Applies {
+    /// It does.
+    Yes,
+    /// It does not.
+    No,
+    /// It depends on what the request does not say: there is no object, or no name.
+    Depends,
+    /// It cannot be determined: a look-up or a condition failed. In a request, that is a failure of the stage.
+    Unknown,
+}
+
+impl Host {
+    /// Which chains and stages of the live table would see this request, with the object as it is: earlier stages may
+    /// change it. No hook is called. A request without objects is one of which only kind and namespace are known.
+    ///
+    /// Chains that apply come first, each group in the order in which requests pass them.
+    pub async fn applies(&self, request: &Request) -> Vec<ChainApplies> {
+        let table = self.table();
+        let deadline = Deadline::after(table.request_timeout);
+        let mut chains = Vec::new();
+        for chain in table.chains() {
+            chains.push(table.chain_applies(chain, request, deadline).await);
+        }
+        chains.sort_by_key(|chain| chain.applies == Applies::No);
+        chains
+    }
+}
+
+impl Table {
+    async fn chain_applies(&self, chain: &Chain, request: &Request, deadline: Deadline) -> ChainApplies {
+        let mut found = ChainApplies {
+            chain: chain.name.to_string(),
+            phase: chain.phase,
+            applies: Applies::Yes,
+            reason: None,
+            stages: Vec::new(),
+        };
+        if let Some(mismatch) = chain.mismatch(request) {
+            // Names are compared last, so everything else matches.
+            let depends = mismatch.part == Some(RulePart::Names) && request.name.is_empty();
+            found.applies = if depends { Applies::Depends } else { Applies::No };
+            found.reason = Some(mismatch.to_string());
+            if !depends {
+                return found;
+            }
+        }
+        for stage in &chain.stages {
+            let (applies, reason) = self.stage_applies(stage, request, deadline).await;
+            found.stages.push(StageApplies {
+                stage: stage.spec.name.to_string(),
+                mode: stage.spec.mode,
+                applies,
+                reason,
+            });
+        }
+        found
+    }
+
+    async fn stage_applies(
+        &self,
+        stage: &Stage,
+        request: &Request,
+        deadline: Deadline,
+    ) -> (Applies, Option<String>) {
+        let surroundings = Surroundings {
+            namespaces: &*self.namespaces,
+            authorizer: &*self.authorizer,
+        };
+        let deadline = deadline.within(stage.spec.timeout);
+        let is_described = request.object.is_some() || request.old_object.is_some();
+        let of_object = match is_described {
+            true => Vec::new(),
+            false => conditions_of_object(stage),
+        };
+        let skipped = match of_object.is_empty() {
+            true => stage.skip_reason(request, surroundings, deadline).await,
+            false => {
+                let mut stage = stage.clone();
+                stage.spec.object_selector = LabelSelector::default();
+                stage.spec.match_conditions = MatchConditions::default();
+                stage.skip_reason(request, surroundings, deadline).await
+            }
+        };
+        match skipped {
+            Err(failure) => (Applies::Unknown, Some(failure.message)),
+            Ok(None) if of_object.is_empty() => (Applies::Yes, None),
+            Ok(None) => (Applies::Depends, Some(of_object.join("; "))),
+            Ok(Some(reason)) => {
+                let why = self.why(reason, stage, request, deadline).await;
+                (Applies::No, Some(why))
+            }
+        }
+    }
+
+    /// A skip reason with what does not match.
+    async fn why(&self, reason: SkipReason, stage: &Stage, request: &Request, deadline: Deadline) -> String {
+        let spec = &stage.spec;
+        let detail = match reason {
+            SkipReason::Rules => stage.mismatch(request).map(|mismatch| mismatch.to_string()),
+            SkipReason::NamespaceSelector => match &spec.namespace_selector {
+                Some(selector) => Some(namespace_mismatch(selector, request, &*self.namespaces).await),
+                None => None,
+            },
+            SkipReason::ObjectSelector => Some(format!(
+                "{}: the object has {}",
+                spec.object_selector,
+                labels(
+                    request
+                        .object
+                        .as_ref()
+                        .or(request.old_object.as_ref())
+                        .map(Object::labels)
+                )
+            )),
+            SkipReason::MatchCondition => {
+                first_false(&spec.match_conditions, request, &*self.authorizer, deadline).await
+            }
+            _ => None,
+        };
+        match detail {
+            // It says the same.
+            Some(detail) if reason == SkipReason::Rules => detail,
+            Some(detail) => format!("{reason}: {detail}"),
+            None => reason.to_string(),
+        }
+    }
+}
+
+/// What of a stage depends on the object.
+fn conditions_of_object(stage: &Stage) -> Vec<String> {
+    let selector = &stage.spec.object_selector;
+    let selector = (!selector.is_empty()).then(|| format!("objectSelector: {selector}"));
+    let conditions = stage.spec.match_conditions.expressions();
+    let conditions = conditions
+        .into_iter()
+        .map(|(name, expression)| format!("condition {name}: {expression}"));
+    selector.into_iter().chain(conditions).collect()
+}
+
+async fn namespace_mismatch(
+    selector: &NamespaceSelector,
+    request: &Request,
+    namespaces: &dyn NamespaceSource,
+) -> String {
+    let namespace = request.namespace.as_deref().unwrap_or_default();
+    match selector {
+        NamespaceSelector::In(names) => format!("{namespace:?} is not one of {}", names.join(", ")),
+        NamespaceSelector::NotIn(_) => format!("{namespace:?} is excluded"),
+        NamespaceSelector::Labels(selector) => {
+            let known = namespaces.labels(namespace).await.ok();
+            format!("{selector}: the namespace has {}", labels(known.as_ref()))
+        }
+    }
+}
+
+/// `app=web, tier=a`.
+fn labels(labels: Option<&Labels>) -> String {
+    let pairs = labels.into_iter().flatten();
+    let pairs: Vec<_> = pairs.map(|(key, value)| format!("{key}={value}")).collect();
+    match pairs.is_empty() {
+        true => "no labels".to_owned(),
+        false => pairs.join(", "),
+    }
+}
+
+/// Name and expression of the first condition that is false.
+async fn first_false(
+    conditions: &MatchConditions,
+    request: &Request,
+    authorizer: &dyn Authorizer,
+    deadline: Deadline,
+) -> Option<String> {
+    let name = conditions
+        .first_false(request, authorizer, deadline)
+        .await
+        .ok()??;
+    let mut expressions = conditions.expressions().into_iter();
+    let (name, expression) = expressions.find(|(known, _)| **known == *name)?;
+    Some(format!("{name}: {expression}"))
+}

@@ -1,0 +1,43 @@
+//! The log of decisions: what the chains said of the last requests, in memory.
+//!
+//! A request leaves there what exists anyway, and pays for no more than a place in the log. Decisions are redacted and
+//! written as JSON when someone reads them.
+
+mod filter;
+mod log;
+mod rates;
+mod record;
+mod replay;
+mod taken;
+mod write;
+
+pub(crate) use self::taken::{Taken, Texts};
+pub use self::{
+    filter::DecisionFilter,
+    log::{DecisionLog, DecisionStream, Followed, LoggedDecision},
+    record::{ChainRates, DecisionDetail, DecisionList, DecisionRecord, DecisionVerdict, StageRecord},
+    replay::ReplayError,
+};
+use crate::Redaction;
+
+/// The bounds of the log of decisions in memory.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct DecisionsConfig {
+    /// How many decisions are kept; 0 for none. Default: 10,000.
+    pub count: usize,
+    /// The most memory that they take, in bytes. Default: 64 MiB.
+    pub bytes: usize,
+    /// Values to redact in objects and patches. Objects that are Secrets are never kept.
+    pub redact: Vec<Redaction>,
+}
+
+impl Default for DecisionsConfig {
+    fn default() -> Self {
+        Self {
+            count: 10_000,
+            bytes: 64 << 20,
+            redact: Vec::new(),
+        }
+    }
+}

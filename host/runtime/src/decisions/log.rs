@@ -1,0 +1,356 @@
+//! The decisions in memory: a ring that is bounded by count and by bytes.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    mem::size_of,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll},
+    time::{Duration, SystemTime},
+};
+
+use futures_util::{Stream, StreamExt, stream};
+use tokio::sync::Notify;
+
+use super::{
+    ChainRates, DecisionDetail, DecisionFilter, DecisionList, DecisionRecord, DecisionVerdict,
+    DecisionsConfig, Taken, rates, write,
+};
+use crate::{Moment, Redaction};
+
+/// How many decisions are taken from the ring at once, so that its lock is held for a short time only.
+const AT_ONCE: usize = 256;
+
+/// How long a follower waits for more decisions after the first one, so that requests seldom wake it.
+const GATHER: Duration = Duration::from_millis(20);
+
+/// The decisions on the last requests that matched a chain, in memory. Cheap to clone; lives as long as the host.
+#[derive(Clone)]
+pub struct DecisionLog(Arc<Inner>);
+
+struct Inner {
+    count: usize,
+    bytes: usize,
+    redact: Arc<[Redaction]>,
+    ring: Mutex<Ring>,
+    /// Notified when a decision arrives for which a follower waits.
+    arrived: Notify,
+}
+
+#[derive(Default)]
+struct Ring {
+    /// The oldest first.
+    entries: VecDeque<Entry>,
+    bytes: usize,
+    /// How many have left it: the position of the first entry among all decisions.
+    gone: u64,
+    /// The last id.
+    last: u64,
+    /// Whether a follower has seen everything, and waits.
+    is_awaited: bool,
+}
+
+#[derive(Clone)]
+struct Entry {
+    id: u64,
+    bytes: usize,
+    taken: Arc<Taken>,
+}
+
+/// A decision in memory. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct LoggedDecision {
+    id: u64,
+    taken: Arc<Taken>,
+    redact: Arc<[Redaction]>,
+}
+
+/// What a [`DecisionStream`] delivers.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Followed {
+    /// A decision.
+    Decision(LoggedDecision),
+    /// This many decisions, whether they match the filter or not, had left the log before they could be read.
+    Missed(u64),
+}
+
+/// Decisions as they are made. It never ends, and never delays a request: a reader that is too slow misses decisions.
+pub struct DecisionStream(Pin<Box<dyn Stream<Item = Followed> + Send>>);
+
+impl DecisionLog {
+    /// Keeps none without a configuration.
+    pub(crate) fn new(config: Option<DecisionsConfig>) -> Self {
+        let config = config.unwrap_or(DecisionsConfig {
+            count: 0,
+            ..DecisionsConfig::default()
+        });
+        Self(Arc::new(Inner {
+            count: config.count,
+            bytes: config.bytes,
+            redact: config.redact.into(),
+            ring: Mutex::default(),
+            arrived: Notify::new(),
+        }))
+    }
+
+    /// Whether decisions are kept.
+    pub(crate) fn is_on(&self) -> bool {
+        self.0.count > 0
+    }
+
+    fn ring(&self) -> MutexGuard<'_, Ring> {
+        // Nothing panics while holding the lock.
+        self.0.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a decision, in place of the oldest ones.
+    pub(crate) fn add(&self, taken: Arc<Taken>) {
+        let Inner { count, bytes, .. } = &*self.0;
+        // A single request must not displace all others.
+        let taken = taken.for_log(bytes / 16);
+        let size = taken.size() + size_of::<Entry>();
+        let mut ring = self.ring();
+        let mut removed = Vec::new();
+        if size <= *bytes {
+            while ring.entries.len() >= *count || ring.bytes + size > *bytes {
+                let Some(oldest) = ring.entries.pop_front() else {
+                    break;
+                };
+                ring.bytes -= oldest.bytes;
+                ring.gone += 1;
+                removed.push(oldest);
+            }
+            // Ordered by time, and larger than those before the last start.
+            ring.last = taken.at.as_micros().max(ring.last + 1);
+            ring.bytes += size;
+            let id = ring.last;
+            ring.entries.push_back(Entry {
+                id,
+                bytes: size,
+                taken,
+            });
+        } else {
+            ring.gone += 1;
+        }
+        let is_awaited = std::mem::take(&mut ring.is_awaited);
+        drop(ring);
+        if is_awaited {
+            self.0.arrived.notify_waiters();
+        }
+        // Freed outside of the lock.
+        drop(removed);
+    }
+
+    /// The newest decisions, with smaller ids than `before`, at most `limit`.
+    pub fn list(&self, filter: &DecisionFilter, before: Option<u64>, limit: usize) -> DecisionList {
+        let oldest = filter.since.map_or(0, Moment::as_micros);
+        let mut decisions = Vec::new();
+        let mut next = None;
+        for entry in self.newest_first(before).take_while(|entry| entry.id >= oldest) {
+            if !filter.includes(&entry.taken) {
+                continue;
+            }
+            if decisions.len() == limit {
+                next = decisions.last().map(|record: &DecisionRecord| record.id);
+                break;
+            }
+            decisions.push(self.logged(entry).record());
+        }
+        DecisionList { decisions, next }
+    }
+
+    /// The decisions of this uid, the oldest first. kube-apiserver sends one request to several paths, each of which is a
+    /// decision of its own.
+    pub fn get(&self, uid: &str) -> Vec<LoggedDecision> {
+        let entries = self.newest_first(None);
+        let found = entries.filter(|entry| entry.taken.request.uid.as_str() == uid);
+        let mut found: Vec<_> = found.map(|entry| self.logged(entry)).collect();
+        found.reverse();
+        found
+    }
+
+    /// Decisions as they are made: those with larger ids than `after`, or from now on.
+    pub fn follow(&self, filter: DecisionFilter, after: Option<u64>) -> DecisionStream {
+        let position = {
+            let ring = self.ring();
+            match after {
+                Some(id) => ring.gone + ring.entries.partition_point(|entry| entry.id <= id) as u64,
+                None => ring.gone + ring.entries.len() as u64,
+            }
+        };
+        let follower = Follower {
+            log: self.clone(),
+            filter,
+            position,
+        };
+        let batches = stream::unfold(follower, async |mut follower| {
+            let batch = follower.next().await;
+            Some((stream::iter(batch), follower))
+        });
+        DecisionStream(Box::pin(batches.flatten()))
+    }
+
+    /// What passed each chain within this time, as far as the log reaches back.
+    pub fn rates(&self, within: Duration) -> Vec<ChainRates> {
+        let now = SystemTime::now();
+        let since = Moment(now.checked_sub(within).unwrap_or(SystemTime::UNIX_EPOCH)).as_micros();
+        let recent = self.newest_first(None).take_while(|entry| entry.id >= since);
+        let is_full = {
+            let ring = self.ring();
+            ring.gone > 0 && ring.entries.front().is_some_and(|entry| entry.id >= since)
+        };
+        rates::of(recent.map(|entry| entry.taken), within, now, is_full)
+    }
+
+    /// The id of the oldest decision.
+    pub fn oldest(&self) -> Option<u64> {
+        self.ring().entries.front().map(|entry| entry.id)
+    }
+
+    fn logged(&self, entry: Entry) -> LoggedDecision {
+        self.decision(entry.id, entry.taken)
+    }
+
+    pub(crate) fn decision(&self, id: u64, taken: Arc<Taken>) -> LoggedDecision {
+        LoggedDecision {
+            id,
+            taken,
+            redact: self.0.redact.clone(),
+        }
+    }
+
+    /// The entries below this id, the newest first. Entries that leave the ring meanwhile are left out.
+    fn newest_first(&self, before: Option<u64>) -> impl Iterator<Item = Entry> {
+        let mut end = {
+            let ring = self.ring();
+            let index = match before {
+                Some(id) => ring.entries.partition_point(|entry| entry.id < id),
+                None => ring.entries.len(),
+            };
+            ring.gone + index as u64
+        };
+        let chunks = std::iter::from_fn(move || {
+            let ring = self.ring();
+            let last = usize::try_from(end.checked_sub(ring.gone)?).ok()?;
+            let first = last.saturating_sub(AT_ONCE);
+            end = ring.gone + first as u64;
+            let chunk: Vec<_> = ring.entries.range(first..last).rev().cloned().collect();
+            Some(chunk).filter(|chunk| !chunk.is_empty())
+        });
+        chunks.flatten()
+    }
+}
+
+/// Someone who follows the log. Lives as long as its stream.
+struct Follower {
+    log: DecisionLog,
+    filter: DecisionFilter,
+    /// That of the next decision among all decisions.
+    position: u64,
+}
+
+impl Follower {
+    /// The next decisions. Waits until there are any.
+    async fn next(&mut self) -> Vec<Followed> {
+        let log = self.log.clone();
+        loop {
+            let mut arrived = std::pin::pin!(log.0.arrived.notified());
+            // From here on, no notification is lost.
+            arrived.as_mut().enable();
+            let (missed, entries) = self.take();
+            if missed == 0 && entries.is_empty() {
+                arrived.await;
+                tokio::time::sleep(GATHER).await;
+                continue;
+            }
+            let mut batch = Vec::new();
+            if missed > 0 {
+                batch.push(Followed::Missed(missed));
+            }
+            let included = entries
+                .into_iter()
+                .filter(|entry| self.filter.includes(&entry.taken));
+            batch.extend(included.map(|entry| Followed::Decision(self.log.logged(entry))));
+            if !batch.is_empty() {
+                return batch;
+            }
+            // Passing over thousands of decisions must not keep others from running.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// The next entries, and how many were missed before them.
+    fn take(&mut self) -> (u64, Vec<Entry>) {
+        let mut ring = self.log.ring();
+        let missed = ring.gone.saturating_sub(self.position);
+        let first = self.position.saturating_sub(ring.gone);
+        let first = usize::try_from(first)
+            .unwrap_or(usize::MAX)
+            .min(ring.entries.len());
+        let last = ring.entries.len().min(first + AT_ONCE);
+        let entries: Vec<_> = ring.entries.range(first..last).cloned().collect();
+        self.position = ring.gone + last as u64;
+        ring.is_awaited |= entries.is_empty() && missed == 0;
+        (missed, entries)
+    }
+}
+
+impl LoggedDecision {
+    /// Its id.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Its verdict.
+    pub fn verdict(&self) -> DecisionVerdict {
+        self.taken.verdict
+    }
+
+    /// The decision, redacted, without the objects of the request.
+    pub fn record(&self) -> DecisionRecord {
+        write::record(self.id, &self.taken, &self.redact)
+    }
+
+    /// The decision with the objects of the request, redacted.
+    pub fn detail(&self) -> DecisionDetail {
+        write::detail(self.id, &self.taken, &self.redact)
+    }
+
+    /// An estimate of the memory that it takes, in bytes.
+    pub fn size(&self) -> usize {
+        self.taken.size()
+    }
+
+    pub(crate) fn taken(&self) -> &Taken {
+        &self.taken
+    }
+}
+
+impl Stream for DecisionStream {
+    type Item = Followed;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.as_mut().poll_next(context)
+    }
+}
+
+impl fmt::Debug for DecisionStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DecisionStream").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for DecisionLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ring = self.ring();
+        f.debug_struct("DecisionLog")
+            .field("count", &ring.entries.len())
+            .field("bytes", &ring.bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

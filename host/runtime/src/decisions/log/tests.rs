@@ -1,0 +1,401 @@
+use admittance_admission::{
+    Decision, Denial, FrontEnd, GroupVersionKind, LogLevel, LogLine, Object, Operation, Outcome, Patch,
+    Phase, Refusal, Request, Selection, StageResult, TraceRow, Uid,
+};
+use futures_util::FutureExt;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::observer::Observed;
+
+fn request(uid: &str, kind: &str, object: &Value) -> Request {
+    let kind = GroupVersionKind::from_api_version("v1", kind);
+    let resource = kind.guess_resource();
+    let object = Object::parse(object.to_string()).unwrap();
+    let mut request = Request::new(Operation::Create, kind, resource).with_object(object);
+    request.uid = Uid::from(uid.to_owned());
+    request.user.username = "alice".to_owned();
+    request.front = Some(Arc::new(FrontEnd {
+        dialect: Some("kubernetes".into()),
+        ..FrontEnd::default()
+    }));
+    request
+}
+
+fn pod(uid: &str, namespace: &str) -> Request {
+    let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": namespace},
+                        "spec": {"token": "hidden"}});
+    request(uid, "Pod", &object)
+}
+
+fn taken(request: Request, outcome: &Outcome) -> Arc<Taken> {
+    let observed = Observed {
+        request,
+        selection: &Selection::All,
+        outcome,
+        duration: Duration::from_micros(1500),
+        recorders: Vec::new(),
+    };
+    Arc::new(observed.taken(7))
+}
+
+fn allowed(uid: &str) -> Outcome {
+    let mut outcome = Outcome::new(Uid::from(uid.to_owned()), Decision::Allowed);
+    let row = TraceRow::new("pods", Phase::Mutating, "images", StageResult::Allowed);
+    outcome.trace.push(row);
+    outcome
+}
+
+fn changed(uid: &str) -> Outcome {
+    let patch = Patch::builder()
+        .add("/spec/token", &"other")
+        .unwrap()
+        .add("/spec/size", &3)
+        .unwrap()
+        .build();
+    let mut outcome = allowed(uid);
+    outcome.patch = patch.clone();
+    let mut row = TraceRow::new("pods", Phase::Mutating, "sidecar", StageResult::Changed(patch));
+    row.duration = Duration::from_micros(100);
+    row.log.push(LogLine {
+        level: LogLevel::Info,
+        context: "cache".to_owned(),
+        message: "hit".to_owned(),
+    });
+    outcome.trace.push(row);
+    outcome
+}
+
+fn denied(uid: &str) -> Outcome {
+    let denial = Denial::forbidden("no");
+    let refusal = Refusal::Denied {
+        chain: "names".into(),
+        stage: "short".into(),
+        denial: denial.clone(),
+    };
+    let mut outcome = Outcome::new(Uid::from(uid.to_owned()), Decision::Refused(refusal));
+    let result = StageResult::Denied(denial);
+    outcome
+        .trace
+        .push(TraceRow::new("names", Phase::Validating, "short", result));
+    let row = TraceRow::new("names", Phase::Validating, "long", StageResult::NotReached);
+    outcome.trace.push(row);
+    outcome
+}
+
+fn log(count: usize, bytes: usize, redact: &[&str]) -> DecisionLog {
+    DecisionLog::new(Some(DecisionsConfig {
+        count,
+        bytes,
+        redact: redact.iter().map(|text| text.parse().unwrap()).collect(),
+    }))
+}
+
+/// A log with an allowed, a changed and a denied request.
+fn three() -> DecisionLog {
+    let log = log(10, 1 << 20, &[]);
+    log.add(taken(pod("a", "shop"), &allowed("a")));
+    log.add(taken(pod("b", "shop"), &changed("b")));
+    log.add(taken(pod("c", "bank"), &denied("c")));
+    log
+}
+
+fn uids(list: &DecisionList) -> Vec<&str> {
+    list.decisions
+        .iter()
+        .map(|decision| decision.uid.as_str())
+        .collect()
+}
+
+#[test]
+fn filters() {
+    let log = three();
+    let filter = |change: fn(&mut DecisionFilter)| {
+        let mut filter = DecisionFilter::default();
+        change(&mut filter);
+        filter
+    };
+    let later = |filter: &mut DecisionFilter| {
+        filter.since = Some(Moment(SystemTime::now() + Duration::from_secs(60)));
+    };
+    for (filter, expected) in [
+        (filter(|_| {}), vec!["c", "b", "a"]),
+        (
+            filter(|filter| filter.chain = Some("pods".to_owned())),
+            vec!["b", "a"],
+        ),
+        (
+            filter(|filter| filter.stage = Some("sidecar".to_owned())),
+            vec!["b"],
+        ),
+        (
+            filter(|filter| {
+                filter.chain = Some("names".to_owned());
+                filter.stage = Some("sidecar".to_owned());
+            }),
+            vec![],
+        ),
+        // It was not called.
+        (filter(|filter| filter.stage = Some("long".to_owned())), vec![]),
+        (
+            filter(|filter| filter.namespace = Some("shop".to_owned())),
+            vec!["b", "a"],
+        ),
+        (filter(|filter| filter.namespace = Some(String::new())), vec![]),
+        (
+            filter(|filter| filter.user = Some("alice".to_owned())),
+            vec!["c", "b", "a"],
+        ),
+        (filter(|filter| filter.user = Some("bob".to_owned())), vec![]),
+        (
+            filter(|filter| filter.text = Some("shop".to_owned())),
+            vec!["b", "a"],
+        ),
+        (
+            filter(|filter| filter.text = Some("lic".to_owned())),
+            vec!["c", "b", "a"],
+        ),
+        (filter(|filter| filter.text = Some("Shop".to_owned())), vec![]),
+        (
+            filter(|filter| filter.verdict = vec![DecisionVerdict::Denied, DecisionVerdict::Allowed]),
+            vec!["c", "a"],
+        ),
+        (filter(later), vec![]),
+    ] {
+        let list = log.list(&filter, None, 10);
+        assert_eq!(uids(&list), expected, "{filter:?}");
+        assert_eq!(list.next, None);
+        for decision in &list.decisions {
+            assert!(filter.includes_record(decision), "{filter:?}");
+        }
+    }
+}
+
+#[test]
+fn pages() {
+    let log = three();
+    let filter = DecisionFilter::default();
+    let first = log.list(&filter, None, 2);
+    assert_eq!(uids(&first), ["c", "b"]);
+    let second = log.list(&filter, first.next, 2);
+    assert_eq!(uids(&second), ["a"]);
+    assert_eq!(second.next, None);
+    assert_eq!(log.list(&filter, None, 3).next, None);
+}
+
+#[test]
+fn ids_grow_even_if_the_clock_does_not() {
+    let log = three();
+    let mut early = Arc::into_inner(taken(pod("d", "shop"), &allowed("d"))).unwrap();
+    early.at = Moment(SystemTime::UNIX_EPOCH);
+    log.add(Arc::new(early));
+    let list = log.list(&DecisionFilter::default(), None, 10);
+    assert_eq!(uids(&list), ["d", "c", "b", "a"]);
+    assert!(list.decisions.is_sorted_by(|one, other| one.id > other.id));
+}
+
+#[test]
+fn a_decision_as_a_record() {
+    let log = three();
+    let [found] = log.get("b").try_into().unwrap();
+    let mut record = serde_json::to_value(found.record()).unwrap();
+    for moving in ["id", "at"] {
+        record.as_object_mut().unwrap().remove(moving);
+    }
+    let patch = json!([{"op": "add", "path": "/spec/token", "value": "other"},
+                       {"op": "add", "path": "/spec/size", "value": 3}]);
+    let stage = |name: &str, result: &str| {
+        json!({"chain": "pods", "phase": "Mutating", "stage": name, "round": 1, "mode": "Enforce",
+               "result": result, "startMicroseconds": 0, "microseconds": 0})
+    };
+    let mut sidecar = stage("sidecar", "patch");
+    sidecar["microseconds"] = 100.into();
+    sidecar["patch"] = patch.clone();
+    sidecar["log"] = json!([{"level": "info", "context": "cache", "message": "hit"}]);
+    assert_eq!(
+        record,
+        json!({"uid": "b", "revision": 7, "dialect": "kubernetes", "user": "alice", "operation": "CREATE",
+               "kind": "v1/Pod", "resource": "v1/pods", "namespace": "shop", "name": "web", "verdict": "changed",
+               "patch": patch, "microseconds": 1500, "stages": [stage("images", "allow"), sidecar]})
+    );
+    let [refused] = log.get("c").try_into().unwrap();
+    let refused = refused.record();
+    assert_eq!(
+        (refused.verdict, refused.code),
+        (DecisionVerdict::Denied, Some(403))
+    );
+    assert!(refused.message.unwrap().contains("denied the request: no"));
+    assert_eq!(refused.stages[0].reason.as_deref(), Some("no"));
+    assert_eq!(refused.stages[1].result, "not-reached");
+    assert!(log.get("d").is_empty());
+}
+
+#[test]
+fn objects_of_a_decision() {
+    let [found] = three().get("b").try_into().unwrap();
+    let detail = found.detail();
+    let review = detail.review.unwrap();
+    assert_eq!(review.request["object"]["spec"], json!({"token": "hidden"}));
+    assert_eq!(review.response["allowed"], true);
+    assert_eq!(
+        detail.result.unwrap()["spec"],
+        json!({"token": "other", "size": 3})
+    );
+    let (request, _) = found.request().unwrap();
+    assert_eq!(request.object.unwrap().value()["spec"]["token"], "hidden");
+}
+
+#[test]
+fn configured_values_are_redacted() {
+    let log = log(10, 1 << 20, &["/spec/token"]);
+    log.add(taken(pod("b", "shop"), &changed("b")));
+    let [found] = log.get("b").try_into().unwrap();
+    let text = serde_json::to_string(&found.detail()).unwrap();
+    assert!(!text.contains("hidden") && !text.contains("other"), "{text}");
+    let detail = found.detail();
+    assert_eq!(detail.result.unwrap()["spec"]["size"], 3);
+    assert_eq!(detail.decision.patch.unwrap()[1]["value"], 3);
+}
+
+#[test]
+fn secrets_are_not_kept() {
+    for (kind, field) in [("Secret", "data"), ("secret", "datas")] {
+        let log = log(10, 1 << 20, &[]);
+        let object = json!({"metadata": {"name": "s"}, field: {"key": "c2VjcmV0"}});
+        let patch = Patch::builder()
+            .add(&format!("/{field}/key"), &"b3RoZXI=")
+            .unwrap()
+            .build();
+        let mut outcome = changed("s");
+        outcome.trace.pop();
+        outcome.trace[0].result = StageResult::Changed(patch.clone());
+        outcome.patch = patch;
+        log.add(taken(request("s", kind, &object), &outcome));
+        let [found] = log.get("s").try_into().unwrap();
+        let kept = format!("{:?}", found.taken);
+        assert!(!kept.contains("c2VjcmV0") && !kept.contains("b3RoZXI"), "{kept}");
+        let detail = found.detail();
+        assert_eq!(detail.decision.verdict, DecisionVerdict::Changed);
+        assert_eq!((detail.review, detail.result), (None, None));
+        assert!(found.request().is_none());
+    }
+}
+
+#[test]
+fn values_of_patches_are_removed_for_readers() {
+    let [found] = three().get("b").try_into().unwrap();
+    let mut record = found.record();
+    record.without_values();
+    assert_eq!(
+        record.patch.as_ref().unwrap()[0],
+        json!({"op": "add", "path": "/spec/token"})
+    );
+    assert_eq!(record.stages[1].patch, record.patch);
+}
+
+#[test]
+fn the_log_is_bounded_by_count_and_bytes() {
+    let by_count = log(3, 1 << 20, &[]);
+    for uid in ["a", "b", "c", "d", "e"] {
+        by_count.add(taken(pod(uid, "shop"), &allowed(uid)));
+    }
+    let filter = DecisionFilter::default();
+    assert_eq!(uids(&by_count.list(&filter, None, 10)), ["e", "d", "c"]);
+
+    let size = taken(pod("a", "shop"), &allowed("a")).size() + size_of::<Entry>();
+    let by_bytes = log(1000, 20 * size, &[]);
+    for _ in 0..100 {
+        by_bytes.add(taken(pod("a", "shop"), &allowed("a")));
+    }
+    assert_eq!(by_bytes.list(&filter, None, 100).decisions.len(), 20);
+    assert_eq!(by_bytes.ring().bytes, 20 * size);
+
+    // Large objects are left out, but not the decision.
+    let object = json!({"metadata": {"name": "large"}, "data": "x".repeat(30 * size)});
+    by_bytes.add(taken(request("large", "ConfigMap", &object), &allowed("large")));
+    let [found] = by_bytes.get("large").try_into().unwrap();
+    assert!(found.request().is_none() && found.detail().review.is_none());
+
+    // A decision that is larger than the log is not kept.
+    let mut outcome = allowed("huge");
+    outcome.warnings.push("x".repeat(30 * size));
+    by_bytes.add(taken(pod("huge", "shop"), &outcome));
+    assert!(by_bytes.get("huge").is_empty());
+    assert!(by_bytes.ring().bytes <= 20 * size);
+}
+
+#[test]
+fn a_log_that_is_off_keeps_nothing() {
+    let log = DecisionLog::new(None);
+    assert!(!log.is_on());
+    assert!(
+        log.list(&DecisionFilter::default(), None, 10)
+            .decisions
+            .is_empty()
+    );
+}
+
+/// The next few items of a stream, as uids or the number of missed ones.
+async fn next(stream: &mut DecisionStream, count: usize) -> Vec<String> {
+    let items: Vec<_> = stream.by_ref().take(count).collect().await;
+    let items = items.into_iter().map(|item| match item {
+        Followed::Decision(decision) => decision.record().uid,
+        Followed::Missed(missed) => format!("{missed} missed"),
+    });
+    items.collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn followers_get_what_comes() {
+    let log = three();
+    let all = DecisionFilter::default();
+    let refused = DecisionFilter {
+        verdict: vec![DecisionVerdict::Denied],
+        ..DecisionFilter::default()
+    };
+    let mut now = log.follow(all.clone(), None);
+    let mut refusals = log.follow(refused, None);
+    let [b] = log.get("b").try_into().unwrap();
+    let mut earlier = log.follow(all, Some(b.id()));
+    assert!(now.next().now_or_never().is_none());
+    assert_eq!(next(&mut earlier, 1).await, ["c"]);
+    let add = async {
+        tokio::task::yield_now().await;
+        log.add(taken(pod("d", "shop"), &allowed("d")));
+        log.add(taken(pod("e", "shop"), &denied("e")));
+    };
+    let (now, refusals, earlier, ()) = tokio::join!(
+        next(&mut now, 2),
+        next(&mut refusals, 1),
+        next(&mut earlier, 2),
+        add
+    );
+    assert_eq!(now, ["d", "e"]);
+    assert_eq!(refusals, ["e"]);
+    assert_eq!(earlier, ["d", "e"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_followers_learn_what_they_missed() {
+    let log = log(3, 1 << 20, &[]);
+    let mut slow = log.follow(DecisionFilter::default(), None);
+    for uid in ["a", "b", "c", "d", "e"] {
+        log.add(taken(pod(uid, "shop"), &allowed(uid)));
+    }
+    assert_eq!(next(&mut slow, 4).await, ["2 missed", "c", "d", "e"]);
+}
+
+#[test]
+fn rates_of_chains() {
+    let log = three();
+    log.add(taken(pod("d", "shop"), &denied("d")));
+    let rates = log.rates(Duration::from_secs(60));
+    let [pods, names] = rates.as_slice() else {
+        panic!("{rates:?}");
+    };
+    assert_eq!((pods.chain.as_str(), pods.phase), ("pods", Phase::Mutating));
+    assert_eq!((pods.requests, pods.changed, pods.denied), (2, 1, 0));
+    assert_eq!((pods.p50_microseconds, pods.p99_microseconds), (0, 100));
+    assert_eq!((names.requests, names.denied), (2, 2));
+    assert!((pods.seconds - 60.0).abs() < f64::EPSILON);
+}

@@ -1,0 +1,99 @@
+//! What passed each chain in the last time.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use admittance_admission::{Decision, FailurePolicy, Mode, Phase, StageResult, TraceRow};
+
+use super::{ChainRates, Taken};
+
+#[derive(Default)]
+struct Counts {
+    requests: u64,
+    denied: u64,
+    changed: u64,
+    failed: u64,
+    /// The time in the chain, of each request.
+    microseconds: Vec<u64>,
+}
+
+/// The rates of decisions, the newest first. `is_cut`: earlier ones within the time are not among them.
+pub(super) fn of(
+    decisions: impl Iterator<Item = Arc<Taken>>,
+    within: Duration,
+    now: SystemTime,
+    is_cut: bool,
+) -> Vec<ChainRates> {
+    let mut chains: BTreeMap<(Phase, Arc<str>), Counts> = BTreeMap::new();
+    let mut seconds = within.as_secs_f64();
+    for taken in decisions {
+        if is_cut {
+            seconds = now.duration_since(taken.at.0).unwrap_or_default().as_secs_f64();
+        }
+        let rows = &taken.outcome.trace;
+        for rows in rows.chunk_by(|one, other| (one.phase, &one.chain) == (other.phase, &other.chain)) {
+            let Some(first) = rows.first() else { continue };
+            let counts = chains.entry((first.phase, first.chain.clone())).or_default();
+            counts.add(rows, &taken.outcome.decision);
+        }
+    }
+    let rates = chains.into_iter().map(|((phase, chain), mut counts)| ChainRates {
+        chain: chain.to_string(),
+        phase,
+        seconds,
+        requests: counts.requests,
+        denied: counts.denied,
+        changed: counts.changed,
+        failed: counts.failed,
+        p50_microseconds: quantile(&mut counts.microseconds, 50),
+        p99_microseconds: quantile(&mut counts.microseconds, 99),
+    });
+    rates.collect()
+}
+
+impl Counts {
+    /// Adds the rows of one chain for one request. The second round of a mutating stage comes after all chains.
+    fn add(&mut self, rows: &[TraceRow], decision: &Decision) {
+        if rows.iter().all(|row| row.round > 1) {
+            return;
+        }
+        self.requests += 1;
+        let is_enforced = |row: &&TraceRow| row.mode == Mode::Enforce;
+        let has = |wanted: fn(&StageResult) -> bool| {
+            u64::from(rows.iter().filter(is_enforced).any(|row| wanted(&row.result)))
+        };
+        self.denied += has(|result| matches!(result, StageResult::Denied(_)));
+        self.changed += has(|result| matches!(result, StageResult::Changed(_)));
+        if matches!(decision, Decision::Refused(_)) {
+            self.failed += has(|result| {
+                matches!(
+                    result,
+                    StageResult::Failed {
+                        policy: FailurePolicy::Fail,
+                        ..
+                    }
+                )
+            });
+        }
+        let enforced = || rows.iter().filter(is_enforced).filter(|row| row.was_called());
+        let begin = enforced().map(|row| row.start).min().unwrap_or_default();
+        let end = enforced()
+            .map(|row| row.start + row.duration)
+            .max()
+            .unwrap_or_default();
+        let time = end.saturating_sub(begin).as_micros();
+        self.microseconds.push(u64::try_from(time).unwrap_or(u64::MAX));
+    }
+}
+
+/// The value that this many of a hundred do not exceed.
+fn quantile(values: &mut [u64], percent: usize) -> u64 {
+    if values.is_empty() {
+        return 0;
+    }
+    let index = (values.len() * percent).div_ceil(100).saturating_sub(1);
+    *values.select_nth_unstable(index).1
+}

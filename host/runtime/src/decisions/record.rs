@@ -1,0 +1,282 @@
+//! Decisions as operators read them: in the admin API, in the console and on disk.
+
+use admittance_admission::{
+    Decision, FailurePolicy, LogLine, Mode, Operation, Outcome, Phase, Refusal, words,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{Moment, RecordedRequest};
+
+/// The result of the chains for one request, with a row for each stage. It contains nothing of the request's objects but
+/// what the patches write.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct DecisionRecord {
+    /// Identifies the decision: later ones have larger numbers, after a restart too. Several decisions may have the same
+    /// uid.
+    pub id: u64,
+    /// When the chains had processed the request.
+    pub at: Moment,
+    /// The uid of the request, as in the log.
+    pub uid: String,
+    /// The revision of the table.
+    pub revision: u64,
+    /// The dialect of the request: `kubernetes`, `bcs` or `rest`; absent if the program called the chains itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dialect: Option<String>,
+    /// The address of the listener.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listener: Option<String>,
+    /// The cluster of the request, if its front end knows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    /// The trace id of the request, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<String>,
+    /// The name of the user; empty if the control plane does not provide it.
+    pub user: String,
+    /// The groups of the user.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<String>,
+    /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
+    #[schemars(with = "String")]
+    #[serde(with = "operation")]
+    pub operation: Operation,
+    /// The type of the object: `apps/v1/Deployment`.
+    pub kind: String,
+    /// Its resource: `apps/v1/deployments`, with the subresource if there is one: `apps/v1/deployments/scale`.
+    pub resource: String,
+    /// Absent for a resource of the cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Empty if the control plane generates it later.
+    pub name: String,
+    /// The chains that the request was sent to, if not to all: `Mutating`, `Validating:images`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selection: Option<String>,
+    /// Whether the request is a dry run.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub dry_run: bool,
+    /// The result of the chains.
+    pub verdict: DecisionVerdict,
+    /// Why it was refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// The HTTP status of a refusal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<u16>,
+    /// The JSON Patch from the original object to the result; absent if nothing changed. It is present for a refused
+    /// request too, if stages had changed the object before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patch: Option<Value>,
+    /// The warnings for the client.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    /// How long the request spent in the chains, in microseconds.
+    pub microseconds: u64,
+    /// A row for each stage of the matching chains, in order.
+    pub stages: Vec<StageRecord>,
+}
+
+/// What one stage did with one request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct StageRecord {
+    /// The stage's chain.
+    pub chain: String,
+    /// The chain's phase.
+    pub phase: Phase,
+    /// The stage.
+    pub stage: String,
+    /// 1, or 2 when it was called again because the object had changed after its first call.
+    pub round: u8,
+    /// Whether its verdict is enforced. In mode `Audit` the result is what it would have done.
+    pub mode: Mode,
+    /// `skipped`, `not-reached`, `allow`, `patch`, `deny` or `failed`.
+    pub result: String,
+    /// Why it was skipped, denied the request, or failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The HTTP status of a denial.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<u16>,
+    /// The kind of a failure: `trap`, `timeout` and so on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+    /// The policy that was applied to a failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<FailurePolicy>,
+    /// The exception because of which it was not called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exception: Option<String>,
+    /// The JSON Patch of its verdict; absent if it changed nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patch: Option<Value>,
+    /// When it began, in microseconds after the request entered the chains.
+    pub start_microseconds: u64,
+    /// From the selectors to the applied verdict; 0 if it was not called.
+    pub microseconds: u64,
+    /// What its plugin logged.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub log: Vec<LogLine>,
+}
+
+/// A decision with the objects of the request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct DecisionDetail {
+    /// The decision.
+    #[serde(flatten)]
+    pub decision: DecisionRecord,
+    /// The request and the answer, as `record` writes them. Absent for Secrets, for requests that are too large to be
+    /// kept, and for clients without the role Admin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub review: Option<RecordedRequest>,
+    /// The object after the chains; absent if they did not change it, or if the review is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Value>,
+}
+
+impl From<DecisionRecord> for DecisionDetail {
+    /// Without the objects of the request.
+    fn from(decision: DecisionRecord) -> Self {
+        Self {
+            decision,
+            review: None,
+            result: None,
+        }
+    }
+}
+
+/// The result of the chains for a request. The words are those of the metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum DecisionVerdict {
+    /// Allowed unchanged.
+    Allowed,
+    /// Allowed, and changed.
+    Changed,
+    /// Denied by a stage.
+    Denied,
+    /// Refused because a stage failed.
+    Failed,
+    /// Refused because its deadline passed.
+    Deadline,
+    /// Refused because it is a dry run, and a stage has side effects.
+    DryRun,
+}
+
+words!(DecisionVerdict, "verdict": Allowed = "allowed", Changed = "changed", Denied = "denied", Failed = "failed", Deadline = "deadline", DryRun = "dry-run");
+
+impl DecisionVerdict {
+    /// The verdict of an outcome.
+    pub fn of(outcome: &Outcome) -> Self {
+        match &outcome.decision {
+            Decision::Allowed if outcome.is_changed() => Self::Changed,
+            Decision::Allowed => Self::Allowed,
+            Decision::Refused(Refusal::Denied { .. }) => Self::Denied,
+            Decision::Refused(Refusal::DeadlinePassed { .. }) => Self::Deadline,
+            Decision::Refused(Refusal::DryRunUnsupported { .. }) => Self::DryRun,
+            Decision::Refused(_) => Self::Failed,
+        }
+    }
+
+    /// Whether the request was refused.
+    pub fn is_refusal(self) -> bool {
+        !matches!(self, Self::Allowed | Self::Changed)
+    }
+}
+
+impl StageRecord {
+    /// Whether the stage was called, or failed before it was.
+    pub fn was_called(&self) -> bool {
+        !matches!(self.result.as_str(), "skipped" | "not-reached")
+    }
+}
+
+impl DecisionRecord {
+    /// Whether a text is in what [`DecisionFilter::text`](super::DecisionFilter::text) names.
+    pub(super) fn contains(&self, text: &str) -> bool {
+        let optional = [&self.namespace, &self.message].into_iter().flatten();
+        let texts = [&self.uid, &self.kind, &self.name, &self.user]
+            .into_iter()
+            .chain(optional);
+        texts.into_iter().any(|part| part.contains(text))
+    }
+
+    /// Removes the values that patches write, which are parts of objects. Their paths stay.
+    pub fn without_values(&mut self) {
+        let patches = self.stages.iter_mut().map(|stage| &mut stage.patch);
+        for patch in patches.chain([&mut self.patch]) {
+            let operations = patch.as_mut().and_then(Value::as_array_mut);
+            for operation in operations.into_iter().flatten() {
+                if let Some(operation) = operation.as_object_mut() {
+                    operation.remove("value");
+                }
+            }
+        }
+    }
+}
+
+/// Decisions, the newest first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct DecisionList {
+    /// The newest first.
+    pub decisions: Vec<DecisionRecord>,
+    /// The value of `before` for the next older decisions; absent if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<u64>,
+}
+
+/// What passed a chain in the last time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ChainRates {
+    /// The chain.
+    pub chain: String,
+    /// Its phase.
+    pub phase: Phase,
+    /// The time that the numbers are of, in seconds: shorter than asked for if the log does not reach back as far.
+    pub seconds: f64,
+    /// The number of requests.
+    pub requests: u64,
+    /// How many of them a stage of the chain denied.
+    pub denied: u64,
+    /// How many of them a stage of the chain changed.
+    pub changed: u64,
+    /// How many of them were refused because a stage of the chain failed.
+    pub failed: u64,
+    /// The median of the time in the chain, in microseconds.
+    pub p50_microseconds: u64,
+    /// The time in the chain that 99 of 100 requests do not exceed, in microseconds.
+    pub p99_microseconds: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+mod operation {
+    use std::borrow::Cow;
+
+    use admittance_admission::Operation;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+    pub(super) fn serialize<S: Serializer>(operation: &Operation, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(operation.as_str())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Operation, D::Error> {
+        let text = Cow::<str>::deserialize(deserializer)?;
+        text.parse().map_err(D::Error::custom)
+    }
+}

@@ -1,0 +1,97 @@
+//! Replays the request of a decision through the live chains.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use admittance_admission::{Phase, Request, Selection};
+use admittance_dialect::read_review;
+
+use super::{DecisionDetail, LoggedDecision};
+use crate::{Host, observer::Observed, status::HookStatus};
+
+/// Why a request is not replayed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReplayError {
+    /// A stage that would get the request calls a webhook.
+    #[error(
+        "stage {stage} of chain {chain} calls a webhook, which would be sent the request again; allow that explicitly, \
+         or replay a recording with `admittance replay`"
+    )]
+    Webhook {
+        /// The chain.
+        chain: String,
+        /// Its phase.
+        phase: Phase,
+        /// The stage.
+        stage: String,
+    },
+}
+
+impl Host {
+    /// Passes a request through the selected chains of the live table, within the host's request timeout. The outcome is
+    /// in no metric, statistic, log, decision or recording. Webhooks are only called if that is allowed; plugins make
+    /// their look-ups and requests as for any request.
+    ///
+    /// # Errors
+    ///
+    /// If webhooks may not be called, and a stage of a matching chain calls one.
+    pub async fn replay(
+        &self,
+        request: Request,
+        selection: &Selection,
+        may_call_webhooks: bool,
+    ) -> Result<LoggedDecision, ReplayError> {
+        let table = self.table();
+        let matching = table.matching(&request, selection);
+        if !may_call_webhooks {
+            for chain in &matching {
+                let known = table.known(chain.phase, &chain.name).map(|known| &known.stages);
+                let stages = chain.stages.iter().zip(known.into_iter().flatten());
+                for (stage, known) in stages {
+                    if matches!(known.hook, HookStatus::Webhook { .. }) {
+                        return Err(ReplayError::Webhook {
+                            chain: chain.name.to_string(),
+                            phase: chain.phase,
+                            stage: stage.spec.name.to_string(),
+                        });
+                    }
+                }
+            }
+        }
+        let started = Instant::now();
+        let (request, outcome) = table.evaluate(request, &matching, Duration::MAX).await;
+        let observed = Observed {
+            request,
+            selection,
+            outcome: &outcome,
+            duration: started.elapsed(),
+            recorders: Vec::new(),
+        };
+        let taken = Arc::new(observed.taken(table.revision()));
+        Ok(self.decisions().decision(0, taken))
+    }
+}
+
+impl DecisionDetail {
+    /// The request as it was before the chains, and the chains that were selected; `None` without its objects.
+    pub fn request(&self) -> Option<(Request, Selection)> {
+        let review = serde_json::to_vec(self.review.as_ref()?).ok()?;
+        let request = read_review(review).ok()?.request;
+        let selection = match &self.decision.selection {
+            Some(text) => text.parse().ok()?,
+            None => Selection::All,
+        };
+        Some((request, selection))
+    }
+}
+
+impl LoggedDecision {
+    /// The request as it was before the chains, and the chains that were selected; `None` if its objects are not kept.
+    pub fn request(&self) -> Option<(Request, Selection)> {
+        let taken = self.taken();
+        Some((taken.request()?, taken.selection.clone()))
+    }
+}

@@ -1,0 +1,121 @@
+//! Writes decisions as operators read them.
+
+use std::time::Duration;
+
+use admittance_admission::{Decision, Patch, Selection, StageResult, TraceRow};
+use serde_json::Value;
+
+use super::{DecisionDetail, DecisionRecord, StageRecord, Taken};
+use crate::{
+    Redaction,
+    recording::{self, redact_object, redact_patch},
+};
+
+pub(super) fn record(id: u64, taken: &Taken, redact: &[Redaction]) -> DecisionRecord {
+    let Taken { request, outcome, .. } = taken;
+    let refusal = match &outcome.decision {
+        Decision::Allowed => None,
+        Decision::Refused(refusal) => Some(refusal),
+    };
+    let front = request.front.as_deref();
+    let text = |text: Option<&std::sync::Arc<str>>| text.map(ToString::to_string);
+    let mut resource = request.resource.to_string();
+    if let Some(subresource) = &request.subresource {
+        resource = format!("{resource}/{subresource}");
+    }
+    DecisionRecord {
+        id,
+        at: taken.at,
+        uid: request.uid.as_str().to_owned(),
+        revision: taken.revision,
+        dialect: text(front.and_then(|front| front.dialect.as_ref())),
+        listener: text(front.and_then(|front| front.listener.as_ref())),
+        cluster: text(front.and_then(|front| front.cluster.as_ref())),
+        trace_id: request.trace.as_ref().map(|trace| trace.trace_id().to_string()),
+        user: request.user.username.clone(),
+        groups: request.user.groups.clone(),
+        operation: request.operation,
+        kind: request.kind.to_string(),
+        resource,
+        namespace: request.namespace.clone(),
+        name: request.name.clone(),
+        selection: match &taken.selection {
+            Selection::All => None,
+            selection => Some(selection.to_string()),
+        },
+        dry_run: request.dry_run,
+        verdict: taken.verdict,
+        message: refusal.map(ToString::to_string),
+        code: refusal.map(|refusal| refusal.code()),
+        patch: patch(&outcome.patch, taken, redact),
+        warnings: outcome.warnings.clone(),
+        microseconds: micros(taken.duration),
+        stages: outcome
+            .trace
+            .iter()
+            .map(|row| stage(row, taken, redact))
+            .collect(),
+    }
+}
+
+fn stage(row: &TraceRow, taken: &Taken, redact: &[Redaction]) -> StageRecord {
+    let mut record = StageRecord {
+        chain: row.chain.to_string(),
+        phase: row.phase,
+        stage: row.stage.to_string(),
+        round: row.round,
+        mode: row.mode,
+        result: row.result.as_str().to_owned(),
+        reason: None,
+        code: None,
+        failure: None,
+        policy: None,
+        exception: row.exception.as_deref().map(str::to_owned),
+        patch: None,
+        start_microseconds: micros(row.start),
+        microseconds: micros(row.duration),
+        log: row.log.clone(),
+    };
+    match &row.result {
+        StageResult::Skipped(reason) => record.reason = Some(reason.to_string()),
+        StageResult::Denied(denial) => {
+            record.reason = Some(denial.to_string());
+            record.code = Some(denial.code());
+        }
+        StageResult::Failed { failure, policy } => {
+            record.reason = Some(failure.message.clone());
+            record.failure = Some(failure.kind.as_str().to_owned());
+            record.policy = Some(*policy);
+        }
+        StageResult::Changed(changes) => record.patch = patch(changes, taken, redact),
+        _ => {}
+    }
+    record
+}
+
+fn patch(patch: &Patch, taken: &Taken, redact: &[Redaction]) -> Option<Value> {
+    if patch.is_empty() {
+        return None;
+    }
+    let mut operations = serde_json::to_value(patch).ok()?;
+    redact_patch(&taken.request, redact, &mut operations);
+    Some(operations)
+}
+
+pub(super) fn detail(id: u64, taken: &Taken, redact: &[Redaction]) -> DecisionDetail {
+    let review = recording::write(taken, redact);
+    let result = taken.result().filter(|_| review.is_some()).map(|object| {
+        let mut object = object.value().clone();
+        redact_object(&taken.request, redact, &mut object);
+        object
+    });
+    DecisionDetail {
+        decision: record(id, taken, redact),
+        review,
+        result,
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,318 @@
+use std::time::SystemTime;
+
+use admittance_admission::{Deadline, Failure};
+use admittance_admission::{
+    Denial, GroupVersionKind, Hook, Mode, Operation, Outcome, Phase, Request, Response, Rule, SkipReason,
+    Stage, StageResult, async_trait,
+};
+use tempfile::TempDir;
+
+use super::*;
+use crate::{HostBuilder, history::HistoryDirectory};
+
+/// Denies every request.
+struct Strict;
+
+#[async_trait]
+impl Hook for Strict {
+    async fn admit(&self, _: &Request, _: Deadline) -> Result<Response, Failure> {
+        Ok(Response::deny(Denial::forbidden("no")))
+    }
+}
+
+fn chain(name: &str, phase: Phase) -> Chain {
+    let rules = vec![Rule::for_operations(Operation::ALL)];
+    let mut chain = Chain::new(name, rules, vec![Stage::new("images", Strict)]);
+    chain.phase = phase;
+    chain
+}
+
+fn pods() -> HostBuilder {
+    Host::builder().chain(chain("pods", Phase::Mutating))
+}
+
+fn id(text: &str) -> StageId {
+    text.parse().unwrap()
+}
+
+fn minutes(minutes: u64) -> Duration {
+    Duration::from_secs(60 * minutes)
+}
+
+fn off(duration: Duration, reason: &str) -> Disabling {
+    Disabling {
+        audit: false,
+        duration,
+        reason: reason.to_owned(),
+        by: Some("ops".to_owned()),
+    }
+}
+
+async fn admit(host: &Host) -> Outcome {
+    let kind = GroupVersionKind::from_api_version("v1", "Pod");
+    let resource = kind.guess_resource();
+    host.admit(Request::new(Operation::Delete, kind, resource)).await
+}
+
+/// The disabled stages in the status.
+fn shown(host: &Host) -> Vec<DisabledStage> {
+    let stages = host.status().chains.into_iter().flat_map(|chain| chain.stages);
+    stages.filter_map(|stage| stage.disabled).collect()
+}
+
+/// Waits until no stage is disabled.
+async fn until_all_are_enabled(host: &Host) {
+    let mut ends = host.0.disabled.lock().ends();
+    ends.wait_for(Option::is_none).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stage_is_not_called_until_its_time_ends() {
+    let host = pods().build().await.unwrap();
+    assert!(!admit(&host).await.is_allowed());
+    let started = Instant::now();
+    let switched = host
+        .disable(&id("pods/images"), off(minutes(30), " broken "))
+        .await
+        .unwrap();
+    assert_eq!(started, Instant::now(), "it waits for nothing");
+    assert_eq!(switched.disabled.stage, "Mutating:pods/images");
+    assert_eq!(switched.disabled.reason, "broken");
+    assert!(switched.not_kept.unwrap().contains("directory"));
+    assert_eq!(shown(&host), std::slice::from_ref(&switched.disabled));
+    assert_eq!(host.table().revision(), 1);
+
+    let outcome = admit(&host).await;
+    assert!(outcome.is_allowed());
+    assert_eq!(
+        outcome.trace[0].result,
+        StageResult::Skipped(SkipReason::Disabled)
+    );
+
+    until_all_are_enabled(&host).await;
+    assert_eq!(started.elapsed(), minutes(30));
+    assert!(!admit(&host).await.is_allowed());
+    assert_eq!(shown(&host), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stage_is_only_audited() {
+    let host = pods().build().await.unwrap();
+    let how = Disabling {
+        audit: true,
+        ..off(minutes(1), "false denials")
+    };
+    host.disable(&id("pods/images"), how).await.unwrap();
+    let outcome = admit(&host).await;
+    assert!(outcome.is_allowed());
+    assert_eq!(outcome.trace[0].mode, Mode::Audit);
+    assert_eq!(outcome.trace[0].result.as_str(), "deny");
+    // The mode of its definition is another matter.
+    assert_eq!(host.status().chains[0].stages[0].mode, Mode::Enforce);
+    until_all_are_enabled(&host).await;
+    assert!(!admit(&host).await.is_allowed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_one_counts() {
+    let host = pods().build().await.unwrap();
+    let stage = id("Mutating:pods/images");
+    let first = host.disable(&stage, off(minutes(30), "one")).await.unwrap();
+    let started = Instant::now();
+    let second = host.disable(&stage, off(minutes(10), "two")).await.unwrap();
+    assert_eq!((first.replaced, second.replaced), (None, Some(first.disabled)));
+    assert_eq!(shown(&host), std::slice::from_ref(&second.disabled));
+    until_all_are_enabled(&host).await;
+    assert_eq!(started.elapsed(), minutes(10));
+
+    host.disable(&stage, off(minutes(10), "three")).await.unwrap();
+    let enabled = host
+        .enable(&id("pods/images"), Some("ops".to_owned()))
+        .await
+        .unwrap();
+    assert_eq!(enabled.disabled.reason, "three");
+    assert!(!admit(&host).await.is_allowed());
+}
+
+#[tokio::test]
+async fn mistakes_are_explained() {
+    let host = pods()
+        .chain(chain("pods", Phase::Validating))
+        .build()
+        .await
+        .unwrap();
+    let long = "a".repeat(LONGEST_REASON + 1);
+    for (stage, duration, reason, expected) in [
+        (
+            "pods/image",
+            minutes(1),
+            "x",
+            "there is no stage pods/image; the stages are: Mutating:pods/images, Validating:pods/images",
+        ),
+        (
+            "pods/images",
+            minutes(1),
+            "x",
+            "several stages of the name pods/images; write one of: Mutating:pods/images, Validating:pods/images",
+        ),
+        ("Mutating:pods/images", minutes(1), " \n", "give the reason"),
+        (
+            "Mutating:pods/images",
+            minutes(1),
+            &*long,
+            "at most 1000 characters",
+        ),
+        (
+            "Mutating:pods/images",
+            Duration::ZERO,
+            "x",
+            "1s to 24h, not for 0ns",
+        ),
+        (
+            "Mutating:pods/images",
+            minutes(24 * 60) + minutes(1),
+            "x",
+            "1s to 24h, not for 86460s",
+        ),
+    ] {
+        let error = host.disable(&id(stage), off(duration, reason)).await.unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+    assert_eq!(shown(&host), []);
+    let error = host.enable(&id("pods/images"), None).await.unwrap_err();
+    assert!(
+        error.to_string().ends_with("the disabled stages are: none"),
+        "{error}"
+    );
+    for stage in ["Mutating:pods/images", "Validating:pods/images"] {
+        host.disable(&id(stage), off(minutes(24 * 60), "x"))
+            .await
+            .unwrap();
+    }
+    let error = host.enable(&id("pods/images"), None).await.unwrap_err();
+    assert!(matches!(error, DisableError::Ambiguous { .. }), "{error}");
+    assert!(admit(&host).await.is_allowed());
+}
+
+#[test]
+fn long_lists_are_cut() {
+    let names: Vec<_> = (0..MOST_NAMES + 2).map(|number| number.to_string()).collect();
+    let text = list(&names).to_string();
+    assert!(
+        text.starts_with("0, 1, 2, ") && text.ends_with(", 29 and 2 more"),
+        "{text}"
+    );
+}
+
+/// Definitions are being written, and requests use all other tables.
+#[tokio::test]
+async fn nothing_delays_it() {
+    let host = pods().build().await.unwrap();
+    let _state = host.0.state.lock().await;
+    let mut tables = Vec::new();
+    while host.status().tables < crate::live::TABLES {
+        tables.push(host.slot().await.unwrap());
+    }
+    host.disable(&id("pods/images"), off(minutes(1), "x"))
+        .await
+        .unwrap();
+    assert!(admit(&host).await.is_allowed());
+    host.enable(&id("pods/images"), None).await.unwrap();
+    assert!(!admit(&host).await.is_allowed());
+    assert_eq!(
+        host.status().tables,
+        crate::live::TABLES,
+        "they need no tables of their own"
+    );
+}
+
+#[tokio::test]
+async fn a_restart_changes_nothing() {
+    let folder = TempDir::new().unwrap();
+    let start = async || pods().history(folder.path()).build().await.unwrap();
+    let host = start().await;
+    let switched = host
+        .disable(&id("pods/images"), off(minutes(30), "x"))
+        .await
+        .unwrap();
+    assert_eq!(switched.not_kept, None);
+    drop(host);
+    let host = start().await;
+    let shown = shown(&host);
+    // On disk, times are kept to the millisecond.
+    assert_eq!(shown.len(), 1);
+    assert_eq!(shown[0].until.to_string(), switched.disabled.until.to_string());
+    assert!(admit(&host).await.is_allowed());
+    host.enable(&id("pods/images"), None).await.unwrap();
+    drop(host);
+    assert!(!admit(&start().await).await.is_allowed());
+}
+
+#[tokio::test]
+async fn what_ended_during_a_stop_is_enabled() {
+    let folder = TempDir::new().unwrap();
+    let since = SystemTime::now() - minutes(60);
+    let disabled = |stage: &str, until: SystemTime| DisabledStage {
+        stage: stage.to_owned(),
+        audit: false,
+        reason: "x".to_owned(),
+        by: None,
+        since: Moment(since),
+        until: Moment(until),
+    };
+    let directory = HistoryDirectory::open(folder.path()).unwrap();
+    let stages = [
+        disabled("Mutating:pods/images", since + minutes(30)),
+        disabled("Validating:gone/images", since + minutes(90)),
+    ];
+    directory.write_disabled(&stages).unwrap();
+    drop(directory);
+    let host = pods().history(folder.path()).build().await.unwrap();
+    assert!(!admit(&host).await.is_allowed());
+    let missing = host.status().disabled_missing;
+    assert_eq!(missing.len(), 1);
+    assert_eq!(missing[0].stage, "Validating:gone/images");
+    // One that is not there can be enabled too.
+    host.enable(&id("gone/images"), None).await.unwrap();
+    assert_eq!(host.status().disabled_missing, []);
+}
+
+#[tokio::test]
+async fn a_damaged_file_enables_all_stages() {
+    let folder = TempDir::new().unwrap();
+    let host = pods().history(folder.path()).build().await.unwrap();
+    host.disable(&id("pods/images"), off(minutes(30), "x"))
+        .await
+        .unwrap();
+    drop(host);
+    let path = folder.path().join("disabled");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replace("false", "true")).unwrap();
+    let host = pods().history(folder.path()).build().await.unwrap();
+    assert!(!admit(&host).await.is_allowed());
+    host.disable(&id("pods/images"), off(minutes(30), "x"))
+        .await
+        .unwrap();
+    drop(host);
+    let host = pods().history(folder.path()).build().await.unwrap();
+    assert!(admit(&host).await.is_allowed());
+}
+
+/// The clock was set forward.
+#[tokio::test(start_paused = true)]
+async fn it_also_ends_by_the_clock() {
+    let host = pods().build().await.unwrap();
+    let mut disabled = host
+        .disable(&id("pods/images"), off(minutes(30), "x"))
+        .await
+        .unwrap()
+        .disabled;
+    disabled.until = Moment::now();
+    let started = Instant::now();
+    host.0
+        .disabled
+        .lock()
+        .insert(disabled, Instant::now() + minutes(30));
+    until_all_are_enabled(&host).await;
+    assert!(started.elapsed() <= CLOCK_CHECK);
+}

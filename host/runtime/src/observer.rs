@@ -1,0 +1,78 @@
+//! Passes on each outcome: to the metrics, the statistics of stages, the log, the decisions and the recordings.
+
+use std::{sync::Arc, time::Duration};
+
+use admittance_admission::{Outcome, Request, Selection, Tape};
+
+use crate::{
+    Moment,
+    decisions::{DecisionLog, DecisionVerdict, Taken, Texts},
+    journal, metrics,
+    recording::{Recorder, Recorders},
+    table::Table,
+};
+
+/// Where outcomes are passed on to. Lives as long as the host.
+#[derive(Debug)]
+pub(crate) struct Observer {
+    pub(crate) recorders: Arc<Recorders>,
+    pub(crate) decisions: DecisionLog,
+}
+
+/// The outcome of a request that matched a chain.
+pub(crate) struct Observed<'a> {
+    /// As it was before the chains.
+    pub(crate) request: Request,
+    pub(crate) selection: &'a Selection,
+    pub(crate) outcome: &'a Outcome,
+    pub(crate) duration: Duration,
+    /// The recordings that want it.
+    pub(crate) recorders: Vec<Arc<Recorder>>,
+}
+
+impl Observer {
+    pub(crate) fn observe(&self, table: &Table, observed: Observed<'_>) {
+        let Observed {
+            outcome,
+            duration,
+            recorders,
+            ..
+        } = &observed;
+        metrics::record(outcome, *duration);
+        table.count(outcome);
+        journal::write(outcome);
+        if recorders.is_empty() && !self.decisions.is_on() {
+            return;
+        }
+        let recorders = recorders.clone();
+        let taken = Arc::new(observed.taken(table.revision));
+        for recorder in recorders {
+            recorder.deliver(taken.clone());
+        }
+        if self.decisions.is_on() {
+            self.decisions.add(taken);
+        }
+    }
+}
+
+impl Observed<'_> {
+    pub(crate) fn taken(self, revision: u64) -> Taken {
+        let mut request = self.request;
+        let taped = request.tape.take().as_ref().map(Tape::take).unwrap_or_default();
+        let texts = Texts::take(&mut request);
+        let mut outcome = self.outcome.clone();
+        // It is what the patch makes of the request's object.
+        outcome.object = None;
+        Taken {
+            texts,
+            taped,
+            request,
+            selection: self.selection.clone(),
+            verdict: DecisionVerdict::of(self.outcome),
+            outcome,
+            at: Moment::now(),
+            revision,
+            duration: self.duration,
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Stages that are disabled while definitions change.
+
+use std::time::Duration;
+
+use admittance::{
+    Disabling, Host,
+    admission::{GroupVersionKind, Operation, Request, SkipReason, StageResult},
+};
+
+use crate::scene::{Scene, by, chain, live};
+
+async fn disable(host: &Host, stage: &str) {
+    let how = Disabling {
+        audit: false,
+        duration: Duration::from_secs(3600),
+        reason: "the server is down".to_owned(),
+        by: Some("ops".to_owned()),
+    };
+    host.disable(&stage.parse().unwrap(), how).await.unwrap();
+}
+
+/// The stages that are not called for a new Pod.
+async fn skipped(host: &Host) -> Vec<String> {
+    let kind = GroupVersionKind::from_api_version("v1", "Pod");
+    let resource = kind.guess_resource();
+    let outcome = host.admit(Request::new(Operation::Create, kind, resource)).await;
+    let rows = outcome.trace.iter();
+    rows.filter(|row| row.result == StageResult::Skipped(SkipReason::Disabled))
+        .map(|row| row.chain.to_string())
+        .collect()
+}
+
+fn missing(host: &Host) -> Vec<String> {
+    let missing = host.status().disabled_missing;
+    missing.into_iter().map(|disabled| disabled.stage).collect()
+}
+
+#[tokio::test]
+async fn it_outlasts_changes_of_definitions() {
+    let scene = Scene::new();
+    scene.write("a.yaml", &chain("a", "1"));
+    scene.write("b.yaml", &chain("b", "1"));
+    let host = scene.start().await.unwrap();
+    disable(&host, "a/hook").await;
+    assert_eq!(skipped(&host).await, ["a"]);
+    assert_eq!(live(&host), "1 a=1 b=1");
+
+    scene.write("a.yaml", &chain("a", "2"));
+    host.reload().await.unwrap();
+    assert_eq!(
+        (skipped(&host).await, live(&host).as_str()),
+        (vec!["a".to_owned()], "2 a=2 b=1")
+    );
+    host.rollback(1, None).await.unwrap();
+    assert_eq!(skipped(&host).await, ["a"]);
+
+    // It disappears, and comes back.
+    host.delete(&"AdmissionChain/a".parse().unwrap(), &by("ci"))
+        .await
+        .unwrap();
+    assert_eq!(missing(&host), ["Mutating:a/hook"]);
+    disable(&host, "b/hook").await;
+    host.apply(&chain("a", "3"), "new", &by("ci")).await.unwrap();
+    assert_eq!(missing(&host), [""; 0]);
+    assert_eq!(skipped(&host).await, ["a", "b"]);
+
+    host.enable(&"b/hook".parse().unwrap(), None).await.unwrap();
+    assert_eq!(skipped(&host).await, ["a"]);
+    assert_eq!(host.history().len(), 5, "it is not a revision");
+}
+
+#[tokio::test]
+async fn broken_definitions_do_not_matter() {
+    let scene = Scene::new();
+    scene.write("a.yaml", &chain("a", "1"));
+    let host = scene.start().await.unwrap();
+    scene.write("a.yaml", "kind: [");
+    host.reload().await.unwrap_err();
+    disable(&host, "a/hook").await;
+    assert_eq!(
+        (skipped(&host).await, live(&host).as_str()),
+        (vec!["a".to_owned()], "1 a=1 !")
+    );
+    drop(host);
+    // The last live table is served, with the stage disabled.
+    let host = scene.start().await.unwrap();
+    assert_eq!(
+        (skipped(&host).await, live(&host).as_str()),
+        (vec!["a".to_owned()], "1 a=1 !")
+    );
+}

@@ -1,0 +1,150 @@
+//! Exceptions that come, expire and go.
+
+use std::time::{Duration, SystemTime};
+
+use admittance::{
+    ExceptionStatus, Host, Moment,
+    admission::{GroupVersionKind, Operation, Request, StageResult},
+};
+
+use crate::{
+    scene::{Scene, by, chain, live},
+    shelf::Shelf,
+    stores::{bcs, builder},
+};
+
+/// An exception for Pods of this user.
+fn exception(name: &str, stages: &str, until: Moment) -> String {
+    format!(
+        "apiVersion: admittance.dev/v1alpha1
+kind: AdmissionException
+metadata: {{ name: {name} }}
+spec:
+  owner: team-web
+  reason: ticket 4711
+  expires: {until}
+  stages: {stages}
+  users: [jane]
+"
+    )
+}
+
+fn after(milliseconds: u64) -> Moment {
+    Moment(SystemTime::now() + Duration::from_millis(milliseconds))
+}
+
+/// The exceptions because of which a new Pod of jane passes stages.
+async fn used(host: &Host) -> Vec<String> {
+    used_for(host, "Pod").await
+}
+
+async fn used_for(host: &Host, kind: &str) -> Vec<String> {
+    let kind = GroupVersionKind::from_api_version("v1", kind);
+    let resource = kind.guess_resource();
+    let mut request = Request::new(Operation::Create, kind, resource);
+    request.user.username = "jane".to_owned();
+    let outcome = host.admit(request).await;
+    let rows = outcome.trace.iter();
+    rows.filter(|row| matches!(row.result, StageResult::Skipped(_)))
+        .filter_map(|row| Some(format!("{} {}", row.chain, row.exception.as_ref()?)))
+        .collect()
+}
+
+fn shown(host: &Host) -> Vec<ExceptionStatus> {
+    host.status().exceptions
+}
+
+#[tokio::test]
+async fn they_are_live_with_their_chains() {
+    let scene = Scene::new();
+    scene.write("a.yaml", &chain("a", "1"));
+    scene.write("b.yaml", &chain("b", "1"));
+    let host = scene.start().await.unwrap();
+    assert_eq!(used(&host).await, [""; 0]);
+    let text = exception("legacy", "[a/hook]", after(3_600_000));
+    let applied = host.apply(&text, "new.yaml", &by("ci")).await.unwrap();
+    assert_eq!((applied.revision, applied.warnings.len()), (2, 0));
+    assert_eq!(scene.read("AdmissionException-legacy.yaml"), text);
+    assert_eq!(used(&host).await, ["a legacy"]);
+    let status = shown(&host);
+    assert_eq!(status[0].stages, ["Mutating:a/hook"]);
+    assert_eq!((status[0].owner.as_str(), status[0].expired), ("team-web", false));
+
+    // The chain changes, and goes; another one of its name comes.
+    scene.write("a.yaml", &chain("a", "2"));
+    host.reload().await.unwrap();
+    assert_eq!(used(&host).await, ["a legacy"]);
+    host.delete(&"AdmissionChain/a".parse().unwrap(), &by("ci"))
+        .await
+        .unwrap();
+    let status = shown(&host);
+    assert_eq!(status[0].stages, [""; 0]);
+    assert!(
+        status[0].unknown[0].contains(":8:12: spec.stages[0]: there is no stage a/hook"),
+        "{status:?}"
+    );
+    host.apply(&chain("a", "3"), "new", &by("ci")).await.unwrap();
+    assert_eq!(used(&host).await, ["a legacy"]);
+    assert_eq!(shown(&host)[0].unknown, [""; 0]);
+
+    host.rollback(1, None).await.unwrap();
+    assert_eq!((used(&host).await, shown(&host)), (vec![], vec![]));
+    host.rollback(2, None).await.unwrap();
+    assert_eq!(used(&host).await, ["a legacy"]);
+    drop(host);
+    let host = scene.start().await.unwrap();
+    assert_eq!(used(&host).await, ["a legacy"]);
+    host.delete(&"AdmissionException/legacy".parse().unwrap(), &by("ci"))
+        .await
+        .unwrap();
+    assert_eq!((used(&host).await, shown(&host)), (vec![], vec![]));
+}
+
+#[tokio::test]
+async fn what_expired_or_names_nothing_is_a_warning() {
+    let scene = Scene::new();
+    scene.write("a.yaml", &chain("a", "1"));
+    let host = scene.start().await.unwrap();
+    let text = exception("old", "[a/hook, a/hooks]", Moment(SystemTime::UNIX_EPOCH));
+    let applied = host.apply(&text, "new.yaml", &by("ci")).await.unwrap();
+    let [expired, unknown] = &applied.warnings[..] else {
+        panic!("{:?}", applied.warnings);
+    };
+    assert!(
+        expired.contains("exception old expired at 1970-01-01"),
+        "{expired}"
+    );
+    assert!(unknown.contains("there is no stage a/hooks"), "{unknown}");
+    assert_eq!(live(&host), "2 a=1");
+    assert!(shown(&host)[0].expired);
+    assert_eq!(used(&host).await, [""; 0]);
+    // A change of another definition does not repeat it.
+    let applied = host.apply(&chain("b", "1"), "new.yaml", &by("ci")).await.unwrap();
+    assert_eq!(applied.warnings, [""; 0]);
+    // Mistakes are as in chains.
+    let error = host
+        .apply(&text.replace("owner", "ovner"), "new.yaml", &by("ci"))
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("new.yaml:5:3: spec.ovner"), "{error}");
+}
+
+/// Hooks of a shared store come and go, whatever files say of them.
+#[tokio::test]
+async fn chains_of_shared_stores_have_exceptions_in_files() {
+    let (scene, shelf) = (Scene::new(), Shelf::new("a"));
+    shelf.put("n/x", &bcs("x", "Application", "1"));
+    scene.write("a.yaml", &exception("legacy", "[n/x/hook]", after(3_600_000)));
+    let host = builder(&scene, &shelf).build().await.unwrap();
+    assert_eq!(used_for(&host, "Application").await, ["n/x legacy"]);
+    shelf.remove("n/x");
+    host.reload().await.unwrap();
+    assert_eq!(live(&host), "2");
+    assert_eq!(shown(&host)[0].unknown.len(), 1);
+    shelf.put("n/x", &bcs("x", "Application", "2"));
+    host.reload().await.unwrap();
+    assert_eq!(
+        (used_for(&host, "Application").await, live(&host).as_str()),
+        (vec!["n/x legacy".to_owned()], "3 n/x=2")
+    );
+}
