@@ -10,7 +10,7 @@ mod stored;
 
 use std::sync::Arc;
 
-use admittance::{BodyLimits, Host, Passage, REQUEST_ID, request_uid};
+use admittance::{BodyLimits, Host, Passage, REQUEST_ID, request_span, request_uid, trace_context};
 use admittance_admission::Uid;
 use admittance_definitions::BcsObject;
 use admittance_dialect::{Class, Dialect, End};
@@ -64,10 +64,11 @@ impl DefinitionsApi {
     pub(crate) async fn answer(
         &self,
         definition_request: DefinitionRequest,
-        request: Request<Body>,
+        mut request: Request<Body>,
     ) -> Response<Body> {
         let uid = request_uid(request.headers());
-        let span = tracing::info_span!("request", uid = uid.as_str());
+        let trace = trace_context(request.headers_mut());
+        let span = request_span(&uid, trace.as_ref());
         let response = self.0.answer(definition_request, request).instrument(span).await;
         with_uid(response, &uid).map(Body::from)
     }

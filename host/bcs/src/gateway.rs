@@ -15,7 +15,7 @@ mod yaml;
 
 use std::{net::SocketAddr, sync::Arc};
 
-use admittance::{BodyLimits, Host, Passage, REQUEST_ID, request_uid};
+use admittance::{BodyLimits, Host, Passage, REQUEST_ID, request_span, request_uid, trace_context};
 use admittance_dialect::{Dialect, End, KubernetesApi};
 use admittance_net::{
     listener::is_loopback,
@@ -173,7 +173,8 @@ impl Gateway {
 
     pub async fn answer(&self, mut request: Request<Body>) -> Answer {
         let uid = request_uid(request.headers());
-        let span = tracing::info_span!("request", uid = uid.as_str());
+        let trace = trace_context(request.headers_mut());
+        let span = request_span(&uid, trace.as_ref());
         let id = HeaderValue::from_str(uid.as_str()).ok();
         if let Some(id) = &id {
             request.headers_mut().insert(REQUEST_ID, id.clone());

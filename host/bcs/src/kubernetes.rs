@@ -13,7 +13,7 @@ mod stream;
 
 use std::{convert::Infallible, sync::Arc};
 
-use admittance::{AdmissionService, BodyLimits, Host, Passage};
+use admittance::{AdmissionService, BodyLimits, Host, Passage, admission::FrontEnd};
 use admittance_admission::UserInfo;
 use admittance_dialect::{Dialect, End, KubernetesApi};
 use admittance_net::{
@@ -157,6 +157,11 @@ impl Kubernetes {
             Err(reply) => *reply,
             Ok(body) => {
                 head.extensions.insert(entry.route.clone());
+                let front = head.extensions.get::<Arc<FrontEnd>>();
+                head.extensions.insert(Arc::new(FrontEnd {
+                    cluster: Some(entry.cluster.id.as_str().into()),
+                    ..front.map(|front| (**front).clone()).unwrap_or_default()
+                }));
                 match inner.chains.clone().call(Request::from_parts(head, body)).await {
                     Ok(response) => response,
                     Err(never) => match never {},

@@ -11,6 +11,7 @@ use admittance::{BodyError, BodyLimits, Passage, encoding};
 use admittance_dialect::{Dialect, End};
 use admittance_net::{
     count_upstream_error,
+    trace::{TRACEPARENT, TRACESTATE},
     upstream::{Server, Upstream, UpstreamError},
 };
 use axum::body::Body;
@@ -39,8 +40,8 @@ pub(crate) type SchedulerService = BoxCloneSyncService<Request<Body>, Response<B
 
 /// Forwards requests. Lives as long as the driver.
 ///
-/// An unchanged request streams through [`Upstream`]. A translated one is a new request: no
-/// header of the client is forwarded, and nothing identifies the client. Its body is read whole only if the
+/// An unchanged request streams through [`Upstream`]. A translated one is a new request: only the headers of the
+/// client's trace are forwarded, and nothing identifies the client. Its body is read whole only if the
 /// translation needs it; then the request is retried with another server if one did not process it.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
@@ -145,10 +146,16 @@ impl Scheduler {
             Sent::Whole(bytes) => u64::try_from(bytes.len()).ok(),
             Sent::Streamed(body) => body.size_hint().exact(),
         };
+        let clients = &head.headers;
         let (mut head, ()) = Request::new(()).into_parts();
         head.method = rewritten.method;
         head.uri = Uri::from(rewritten.path_and_query);
         head.headers = rewritten.headers;
+        for name in [TRACEPARENT, TRACESTATE] {
+            for value in clients.get_all(&name) {
+                head.headers.append(&name, value.clone());
+            }
+        }
         // Some servers require a length even for an empty body (RFC 9110, section 8.6).
         let wants_length = matches!(head.method, Method::POST | Method::PUT);
         if let Some(length) = length.filter(|length| *length > 0 || wants_length) {

@@ -2,7 +2,10 @@
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
-use admittance_net::upstream::tcp_connector;
+use admittance_net::{
+    trace::{SPANS, is_traced},
+    upstream::tcp_connector,
+};
 use http::{Request, Uri};
 use hyper_util::{
     client::legacy::Client as HttpClient,
@@ -18,6 +21,7 @@ use tokio::{
     time::{Instant, error::Elapsed, timeout, timeout_at},
 };
 use tower::{BoxError, ServiceBuilder, service_fn};
+use tracing::{Instrument, Span, debug_span, field::Empty};
 
 use crate::{
     health::Health,
@@ -103,16 +107,35 @@ impl Connection {
         until: Instant,
         request: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, RequestError> {
+        // What is not done for a request of a client is no trace of its own.
+        let span = match is_traced() {
+            true => debug_span!(
+                target: SPANS,
+                "cluster",
+                otel.name = %format_args!("cluster {verb}"),
+                otel.kind = "client",
+                otel.status_code = Empty,
+                server.address = self.url(),
+                admittance.result = Empty,
+            ),
+            false => Span::none(),
+        };
         let answer = timeout_at(until, async {
             let _permit = self.live.acquire().await;
             request.await
         })
+        .instrument(span.clone())
         .await;
         let answer = match answer {
             Ok(answer) => answer.map_err(|error| RequestError::from_client(&error)),
             Err(Elapsed { .. }) => Err(RequestError::Timeout),
         };
-        metrics::count(verb, answer.as_ref().map_or_else(RequestError::result, |_| "ok"));
+        let result = answer.as_ref().map_or_else(RequestError::result, |_| "ok");
+        metrics::count(verb, result);
+        span.record("admittance.result", result);
+        if answer.is_err() {
+            span.record("otel.status_code", "ERROR");
+        }
         answer
     }
 

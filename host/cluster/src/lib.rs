@@ -34,4 +34,4 @@ pub use forward::ForwardError;
 pub use health::{ClusterWatch, STALE_LIMIT, WatchState};
 pub use manifests::Manifests;
 pub use metrics::describe_metrics;
-pub use resources::{Resource, ResourceError, ResourceKind, Resources};
+pub use resources::{Resource, ResourceEdit, ResourceError, ResourceKind, Resources};

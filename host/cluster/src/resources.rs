@@ -1,6 +1,10 @@
 //! Resources that are read and written without a cache.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use kube::{
     Api, Client,
@@ -26,7 +30,12 @@ const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 /// The field manager of writes.
 const MANAGER: &str = "admittance";
 
-/// A namespaced kind, as named in the API server's paths.
+/// The pause before the next request to an API server that did not respond or is not watched.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// How often a write is retried if the resource changes in other ways than the write expects.
+const ATTEMPTS: usize = 5;
+
+/// A kind, as named in the API server's paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResourceKind {
     /// `bkbcs.tencent.com`.
@@ -37,12 +46,14 @@ pub struct ResourceKind {
     pub kind: &'static str,
     /// `admissionwebhookconfigurations`.
     pub plural: &'static str,
+    /// Whether its resources are in namespaces.
+    pub is_namespaced: bool,
 }
 
 /// A resource as the API server has it, without `metadata.managedFields`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resource {
-    /// `metadata.namespace`.
+    /// `metadata.namespace`; empty for a resource of the whole cluster.
     pub namespace: String,
     /// `metadata.name`.
     pub name: String,
@@ -63,9 +74,54 @@ pub enum ResourceError {
     /// The API server is unreachable or does not answer. A write may or may not have taken effect.
     #[error("{0}")]
     Unavailable(String),
+    /// An [edit](Resources::edit) was sent, and it is unknown whether it has taken effect.
+    #[error("{0}")]
+    Unknown(String),
 }
 
-/// The resources of one kind in all namespaces. Cheap to clone; dropping the last clone ends its watch.
+/// A change of one resource by a store that knows a part of it.
+pub struct ResourceEdit<'a> {
+    /// Empty for a resource of the whole cluster.
+    pub namespace: &'a str,
+    pub name: &'a str,
+    /// Whether a resource, or that there is none, is what the change expects.
+    pub is_before: &'a (dyn Fn(Option<&Resource>) -> bool + Sync),
+    /// Whether it is what the change leads to.
+    pub is_after: &'a (dyn Fn(Option<&Resource>) -> bool + Sync),
+    /// Sets fields of the resource; `None` deletes it.
+    pub set: Option<&'a (dyn Fn(&mut Map<String, Value>) + Sync)>,
+}
+
+impl fmt::Debug for ResourceEdit<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResourceEdit")
+            .field("namespace", &self.namespace)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The result of the last [`read`](Resources::read).
+#[derive(Clone, Debug)]
+struct LastRead {
+    /// [`Resources::changes`] at its beginning, or when the same content was found again.
+    changes: u64,
+    at: Instant,
+    /// The content; `None` if the read failed.
+    found: Option<Vec<Version>>,
+}
+
+/// The `uid` and the `resourceVersion` of a resource.
+type Version = [Option<String>; 2];
+
+fn versions(resources: &[Resource]) -> Vec<Version> {
+    let version = |resource: &Resource| {
+        ["uid", "resourceVersion"].map(|field| resource.metadata(field).map(str::to_owned))
+    };
+    resources.iter().map(version).collect()
+}
+
+/// The resources of one kind, in all namespaces. Cheap to clone; dropping the last clone ends its watch.
 ///
 /// Every read is a request to the API server. The watch only signals changes.
 #[derive(Clone, Debug)]
@@ -75,7 +131,9 @@ pub struct Resources(Arc<Inner>);
 struct Inner {
     connection: Connection,
     resource: ApiResource,
+    is_namespaced: bool,
     view: Arc<View<()>>,
+    last: Mutex<Option<LastRead>>,
     _task: AbortOnDropHandle<()>,
 }
 
@@ -133,7 +191,9 @@ impl Resources {
         Self(Arc::new(Inner {
             connection,
             resource,
+            is_namespaced: kind.is_namespaced,
             view,
+            last: Mutex::new(None),
             _task: AbortOnDropHandle::new(task),
         }))
     }
@@ -160,7 +220,96 @@ impl Resources {
         self.0.view.health.is_watching()
     }
 
-    /// All of them, in all namespaces.
+    /// All of them. [`changed`](Self::changed) compares with the last result.
+    ///
+    /// # Errors
+    ///
+    /// When they cannot all be listed.
+    pub async fn read(&self) -> Result<Vec<Resource>, ResourceError> {
+        let changes = self.changes();
+        let result = self.list().await;
+        *self.last() = Some(LastRead {
+            changes,
+            at: Instant::now(),
+            found: result.as_deref().ok().map(versions),
+        });
+        result
+    }
+
+    /// Waits until [`read`](Self::read) gives, or may give, another result than the last time; also when the API server
+    /// becomes unavailable, and when it is available again. May be dropped and called again without missing anything.
+    pub async fn changed(&self) {
+        loop {
+            let Some(last) = self.last().clone() else {
+                return;
+            };
+            let changed = self.changed_since(last.changes);
+            if last.found.is_some() && self.is_watched() {
+                return changed.await;
+            }
+            // There is no watch now, or it is time to check whether the server is available again.
+            tokio::select! {
+                () = changed => {}
+                () = tokio::time::sleep_until(last.at + RETRY_PAUSE) => {}
+            }
+            let changes = self.changes();
+            let found = self.list().await;
+            let found = found.as_deref().ok().map(versions);
+            if found != last.found {
+                return;
+            }
+            if let Some(last) = &mut *self.last() {
+                last.changes = changes;
+                last.at = Instant::now();
+            }
+        }
+    }
+
+    fn last(&self) -> MutexGuard<'_, Option<LastRead>> {
+        self.0.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes this change if the resource is what it expects; returns whether it is. The resource's version guards the
+    /// write, which is tried again if the resource changed in a way that the change does not concern.
+    ///
+    /// # Errors
+    ///
+    /// When the API server refuses it or does not answer.
+    pub async fn edit(&self, edit: &ResourceEdit<'_>) -> Result<bool, ResourceError> {
+        let ResourceEdit { namespace, name, .. } = *edit;
+        for _ in 0..ATTEMPTS {
+            let current = self.get(namespace, name).await?;
+            if !(edit.is_before)(current.as_ref()) {
+                break;
+            }
+            let written = match (&current, edit.set) {
+                (None, None) => return Ok(true),
+                (None, Some(set)) => self.create(namespace, name, set).await,
+                (Some(current), Some(set)) => {
+                    let mut new = current.clone();
+                    set(&mut new.object);
+                    self.replace(&new).await
+                }
+                (Some(current), None) => self.delete(current).await,
+            };
+            match written {
+                Ok(()) => return Ok(true),
+                // It may still be what is expected.
+                Err(ResourceError::Conflict(_) | ResourceError::NotFound(_)) if current.is_some() => {}
+                Err(ResourceError::Conflict(_)) => break,
+                Err(ResourceError::Unavailable(reason)) => {
+                    return match self.get(namespace, name).await {
+                        Ok(found) if (edit.is_after)(found.as_ref()) => Ok(true),
+                        _ => Err(ResourceError::Unknown(reason)),
+                    };
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(false)
+    }
+
+    /// All of them.
     ///
     /// # Errors
     ///
@@ -194,8 +343,8 @@ impl Resources {
         }
     }
 
-    /// Creates a resource of this name with these fields in addition to its metadata. Its namespace is
-    /// created too, if it does not exist.
+    /// Creates a resource of this name, whose further fields are set by `set`. Its namespace is created too, if it does
+    /// not exist.
     ///
     /// # Errors
     ///
@@ -205,7 +354,7 @@ impl Resources {
         &self,
         namespace: &str,
         name: &str,
-        fields: Map<String, Value>,
+        set: impl Fn(&mut Map<String, Value>),
     ) -> Result<(), ResourceError> {
         let mut object = Map::new();
         object.insert(
@@ -213,11 +362,12 @@ impl Resources {
             self.0.resource.api_version.clone().into(),
         );
         object.insert("kind".to_owned(), self.0.resource.kind.clone().into());
-        object.insert(
-            "metadata".to_owned(),
-            json!({"name": name, "namespace": namespace}),
-        );
-        object.extend(fields);
+        let metadata = match self.0.is_namespaced {
+            true => json!({"name": name, "namespace": namespace}),
+            false => json!({"name": name}),
+        };
+        object.insert("metadata".to_owned(), metadata);
+        set(&mut object);
         let resource = Resource {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
@@ -226,7 +376,9 @@ impl Resources {
         let item = resource.item()?;
         let (api, params) = (self.api(namespace), written());
         let mut answer = self.ask(Verb::Create, api.create(&params, &item)).await;
-        if let Err(RequestError::NotFound(_)) = &answer {
+        if self.0.is_namespaced
+            && let Err(RequestError::NotFound(_)) = &answer
+        {
             // The namespace is missing; or the kind is, which the second attempt shows.
             self.create_namespace(namespace).await?;
             answer = self.ask(Verb::Create, api.create(&params, &item)).await;
@@ -288,7 +440,11 @@ impl Resources {
     }
 
     fn api(&self, namespace: &str) -> Api<Item> {
-        Api::namespaced_with(self.0.connection.client(), namespace, &self.0.resource)
+        let client = self.0.connection.client();
+        match self.0.is_namespaced {
+            true => Api::namespaced_with(client, namespace, &self.0.resource),
+            false => Api::all_with(client, &self.0.resource),
+        }
     }
 
     async fn ask<T>(

@@ -2,17 +2,12 @@
 
 mod name;
 
-use std::{
-    path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::path::{Path, PathBuf};
 
-use admittance_cluster::{Cluster, Resource, ResourceError, ResourceKind, Resources};
+use admittance_cluster::{Cluster, Resource, ResourceEdit, ResourceError, ResourceKind, Resources};
 use admittance_definitions::{DefinitionFile, DefinitionId, DefinitionStore, FileChange, StoreError};
 use async_trait::async_trait;
 use serde_json::{Map, Value};
-use tokio::time::Instant;
 
 use crate::{
     definition_name::DefinitionName,
@@ -24,13 +19,10 @@ const KIND: ResourceKind = ResourceKind {
     version: "v2",
     kind: "AdmissionWebhookConfiguration",
     plural: "admissionwebhookconfigurations",
+    is_namespaced: true,
 };
 
 const SCHEME: &str = "customresources";
-/// The pause before the next request to an API server that did not respond or is not watched.
-const RETRY_PAUSE: Duration = Duration::from_secs(1);
-/// How often a write is retried if the resource changes elsewhere than in its definition.
-const ATTEMPTS: usize = 5;
 
 /// The resources `admissionwebhookconfigurations.bkbcs.tencent.com` of a cluster. Lives as long as the host;
 /// its watch ends with it.
@@ -44,21 +36,7 @@ const ATTEMPTS: usize = 5;
 pub struct CustomResourceStore {
     resources: Resources,
     namespace: String,
-    last: Mutex<Option<LastRead>>,
 }
-
-/// The result of the last read.
-#[derive(Clone, Debug)]
-struct LastRead {
-    /// [`Resources::changes`] at its beginning, or when the same content was found again.
-    changes: u64,
-    at: Instant,
-    /// The content; none if the read failed.
-    found: Option<Vec<Version>>,
-}
-
-/// The `uid` and the `resourceVersion` of a resource.
-type Version = [Option<String>; 2];
 
 impl CustomResourceStore {
     /// The definitions of this cluster; new ones are written to `namespace`. Starts to watch without
@@ -67,7 +45,6 @@ impl CustomResourceStore {
         Self {
             resources: cluster.resources(&KIND),
             namespace: namespace.into(),
-            last: Mutex::new(None),
         }
     }
 
@@ -126,53 +103,29 @@ impl CustomResourceStore {
             .as_deref()
             .map(|text| document::to_be_written(&change.path, text))
             .transpose()?;
-        for _ in 0..ATTEMPTS {
-            let current = self.resources.get(namespace, name).await;
-            let current = current.map_err(|error| self.error(&error))?;
-            let text = current.as_ref().map(text_of);
-            if !document::are_the_same(text.as_deref(), change.before.as_deref()) {
-                break;
+        let is = |found: Option<&Resource>, text: Option<&str>| {
+            document::are_the_same(found.map(text_of).as_deref(), text)
+        };
+        let set = after.map(|after| {
+            move |object: &mut Map<String, Value>| {
+                object.insert("spec".to_owned(), Value::Object(after.clone()));
             }
-            let written = match (&current, &after) {
-                (None, None) => return Ok(()),
-                (None, Some(after)) => {
-                    let spec = Map::from_iter([("spec".to_owned(), Value::Object(after.clone()))]);
-                    self.resources.create(namespace, name, spec).await
-                }
-                (Some(current), Some(after)) => {
-                    let mut new = current.clone();
-                    new.object.insert("spec".to_owned(), Value::Object(after.clone()));
-                    self.resources.replace(&new).await
-                }
-                (Some(current), None) => self.resources.delete(current).await,
-            };
-            match written {
-                Ok(()) => return Ok(()),
-                // Its definition may still be the same.
-                Err(ResourceError::Conflict(_) | ResourceError::NotFound(_)) if current.is_some() => {}
-                Err(ResourceError::Conflict(_)) => break,
-                Err(ResourceError::Unavailable(reason)) => {
-                    return self.check_written(change, reason).await;
-                }
-                Err(error) => return Err(self.error(&error)),
-            }
+        });
+        let edit = ResourceEdit {
+            namespace,
+            name,
+            is_before: &|found| is(found, change.before.as_deref()),
+            is_after: &|found| is(found, change.after.as_deref()),
+            set: set.as_ref().map(|set| set as _),
+        };
+        match self.resources.edit(&edit).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(StoreError::ChangedMeanwhile {
+                path: change.path.clone(),
+            }),
+            Err(error @ ResourceError::Unknown(_)) => Err(self.unknown(change, self.error(&error))),
+            Err(error) => Err(self.error(&error)),
         }
-        Err(StoreError::ChangedMeanwhile {
-            path: change.path.clone(),
-        })
-    }
-
-    /// For a write without a response.
-    async fn check_written(&self, change: &FileChange, reason: String) -> Result<(), StoreError> {
-        let place = place_in(&change.path).ok_or_else(|| self.not_in_store(&change.path))?;
-        let (namespace, name) = (&*place.namespace, &*place.name);
-        if let Ok(found) = self.resources.get(namespace, name).await {
-            let text = found.as_ref().map(text_of);
-            if document::are_the_same(text.as_deref(), change.after.as_deref()) {
-                return Ok(());
-            }
-        }
-        Err(self.unknown(change, self.error(&ResourceError::Unavailable(reason))))
     }
 
     fn not_in_store(&self, path: &Path) -> StoreError {
@@ -186,13 +139,11 @@ impl CustomResourceStore {
         let store = self.location();
         let reason = format!("{}: {error}", self.resources.server());
         match error {
-            ResourceError::Unavailable(_) => StoreError::Unreachable { store, reason },
+            ResourceError::Unavailable(_) | ResourceError::Unknown(_) => {
+                StoreError::Unreachable { store, reason }
+            }
             _ => StoreError::Refused { store, reason },
         }
-    }
-
-    fn last(&self) -> MutexGuard<'_, Option<LastRead>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -212,14 +163,7 @@ impl DefinitionStore for CustomResourceStore {
     }
 
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
-        let changes = self.resources.changes();
-        let result = self.resources.list().await;
-        *self.last() = Some(LastRead {
-            changes,
-            at: Instant::now(),
-            found: result.as_deref().ok().map(versions),
-        });
-        let resources = result.map_err(|error| self.error(&error))?;
+        let resources = self.resources.read().await.map_err(|error| self.error(&error))?;
         let mut files: Vec<_> = resources.iter().map(file_of).collect();
         files.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(files)
@@ -239,30 +183,7 @@ impl DefinitionStore for CustomResourceStore {
     }
 
     async fn changed(&self) {
-        loop {
-            let Some(last) = self.last().clone() else {
-                return;
-            };
-            let changed = self.resources.changed_since(last.changes);
-            if last.found.is_some() && self.resources.is_watched() {
-                return changed.await;
-            }
-            // There is no watch now, or it is time to check whether the server is available again.
-            tokio::select! {
-                () = changed => {}
-                () = tokio::time::sleep_until(last.at + RETRY_PAUSE) => {}
-            }
-            let changes = self.resources.changes();
-            let found = self.resources.list().await;
-            let found = found.as_deref().ok().map(versions);
-            if found != last.found {
-                return;
-            }
-            if let Some(last) = &mut *self.last() {
-                last.changes = changes;
-                last.at = Instant::now();
-            }
-        }
+        self.resources.changed().await;
     }
 }
 
@@ -272,13 +193,6 @@ fn version_of(resource: &Resource) -> u64 {
     version
         .and_then(|version| version.parse().ok())
         .unwrap_or_default()
-}
-
-fn versions(resources: &[Resource]) -> Vec<Version> {
-    let version = |resource: &Resource| {
-        ["uid", "resourceVersion"].map(|field| resource.metadata(field).map(str::to_owned))
-    };
-    resources.iter().map(version).collect()
 }
 
 fn file_of(resource: &Resource) -> DefinitionFile {

@@ -278,6 +278,7 @@ impl Target {
             ["api", "v1", rest @ ..] => ("v1", rest),
             ["apis", "apps", "v1", rest @ ..] => ("apps/v1", rest),
             ["apis", "bkbcs.tencent.com", "v2", rest @ ..] => ("bkbcs.tencent.com/v2", rest),
+            ["apis", "admittance.dev", "v1alpha1", rest @ ..] => ("admittance.dev/v1alpha1", rest),
             _ => return None,
         };
         let (namespace, plural, name) = match rest {
@@ -293,6 +294,7 @@ impl Target {
             "bkbcs.tencent.com/v2" => {
                 (*plural == "admissionwebhookconfigurations").then_some("AdmissionWebhookConfiguration")
             }
+            "admittance.dev/v1alpha1" => (*plural == "admissionchains").then_some("AdmissionChain"),
             _ => CORE
                 .iter()
                 .find(|(_, known, _, _)| known == plural)

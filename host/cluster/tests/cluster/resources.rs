@@ -10,10 +10,13 @@ const KIND: ResourceKind = ResourceKind {
     version: "v2",
     kind: "AdmissionWebhookConfiguration",
     plural: "admissionwebhookconfigurations",
+    is_namespaced: true,
 };
 
-fn spec(number: u32) -> Map<String, Value> {
-    Map::from_iter([("spec".to_owned(), json!({ "number": number }))])
+fn spec(number: u32) -> impl Fn(&mut Map<String, Value>) {
+    move |object| {
+        object.insert("spec".to_owned(), json!({ "number": number }));
+    }
 }
 
 async fn created(resources: &Resources) -> Resource {
@@ -36,7 +39,7 @@ async fn what_is_written_is_there() {
     assert!(there.metadata("resourceVersion").is_some());
     assert!(there.metadata("managedFields").is_none());
 
-    there.object.extend(spec(2));
+    spec(2)(&mut there.object);
     resources.replace(&there).await.unwrap();
     resources.create("bkbcs", "b", spec(3)).await.unwrap();
     setting.server.page(1);
@@ -59,7 +62,7 @@ async fn what_is_another_one_by_now_stays() {
     let resources = setting.cluster().await.resources(&KIND);
     let old = created(&resources).await;
     let mut new = old.clone();
-    new.object.extend(spec(2));
+    spec(2)(&mut new.object);
     resources.replace(&new).await.unwrap();
     for result in [
         resources.create("bkbcs", "a", spec(3)).await,

@@ -1,0 +1,197 @@
+//! Chains as resources of an API server that keeps them in memory.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::panic, reason = "a test that cannot go on fails")]
+#![expect(clippy::indexing_slicing, reason = "JSON in tests is what the test wrote")]
+
+#[expect(dead_code, reason = "another crate's tests use the rest of it")]
+#[path = "../../../cluster/tests/cluster/api_server.rs"]
+mod api_server;
+#[expect(dead_code, reason = "another crate's tests use the rest of it")]
+#[path = "../../../cluster/tests/cluster/setting.rs"]
+mod setting;
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use admittance_definitions::{
+    DefinitionFile, DefinitionId, DefinitionSet, DefinitionStore, FileChange, StoreError,
+};
+use admittance_fleet::ChainStore;
+use serde_json::{Value, json};
+
+use crate::setting::Setting;
+
+const PLURAL: &str = "admissionchains";
+
+/// A timeout that is generous even on a busy machine.
+const NEVER: Duration = Duration::from_secs(120);
+
+fn chain(name: &str, stage: &str) -> Value {
+    json!({
+        "apiVersion": "admittance.dev/v1alpha1",
+        "kind": "AdmissionChain",
+        "metadata": {"name": name},
+        "spec": {
+            "rules": [{"operations": ["CREATE"], "resources": ["pods"]}],
+            "stages": [{"name": stage, "cel": {"validations": [{"expression": "true"}]}}],
+        },
+    })
+}
+
+fn id(kind: &str, name: &str) -> DefinitionId {
+    DefinitionId {
+        kind: kind.to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+fn change(path: &Path, before: Option<&Value>, after: Option<&Value>) -> FileChange {
+    FileChange::new(path, before.map(Value::to_string), after.map(Value::to_string))
+}
+
+async fn store(setting: &Setting) -> ChainStore {
+    ChainStore::new(&setting.cluster().await)
+}
+
+async fn read(store: &ChainStore) -> Vec<(PathBuf, Value)> {
+    let files: Vec<DefinitionFile> = store.read().await.unwrap();
+    // What is read are definitions.
+    DefinitionSet::of_files(files.clone()).chains().unwrap();
+    let files = files.into_iter();
+    files
+        .map(|file| (file.path, serde_json::from_str(&file.text).unwrap()))
+        .collect()
+}
+
+#[tokio::test]
+async fn chains_are_written_and_read() {
+    let setting = Setting::new();
+    let store = store(&setting).await;
+    assert_eq!(read(&store).await, []);
+    let path = store.place_for(&id("AdmissionChain", "pods")).unwrap();
+    assert_eq!(path, Path::new("kubernetes:AdmissionChain/pods"));
+    assert!(store.owns(&path));
+    let mut first = chain("pods", "first");
+    first["metadata"]["labels"] = json!({"team": "a"});
+    store.commit(&[]).await.unwrap();
+    store.commit(&[change(&path, None, Some(&first))]).await.unwrap();
+    assert_eq!(read(&store).await, [(path.clone(), first.clone())]);
+
+    // kubectl adds its annotation, and the API server metadata and a status: the definition stays the same.
+    let mut there = setting.server.object(PLURAL, "", "pods").unwrap();
+    there["metadata"]["annotations"] = json!({"kubectl.kubernetes.io/last-applied-configuration": "{}"});
+    there["metadata"]["uid"] = json!("u");
+    there["status"] = json!({"conditions": []});
+    setting.server.put(PLURAL, there);
+    assert_eq!(read(&store).await, [(path.clone(), first.clone())]);
+
+    let second = chain("pods", "second");
+    store
+        .commit(&[change(&path, Some(&first), Some(&second))])
+        .await
+        .unwrap();
+    assert_eq!(read(&store).await, [(path.clone(), second.clone())]);
+    let there = setting.server.object(PLURAL, "", "pods").unwrap();
+    assert_eq!(
+        there["metadata"]["annotations"],
+        json!({"kubectl.kubernetes.io/last-applied-configuration": "{}"})
+    );
+    assert_eq!(
+        (&there["metadata"]["labels"], &there["metadata"]["uid"]),
+        (&Value::Null, &json!("u"))
+    );
+    assert_eq!(there["status"], json!({"conditions": []}));
+
+    // Only what was read is replaced or deleted.
+    for (before, after) in [
+        (None, Some(&first)),
+        (Some(&first), Some(&second)),
+        (Some(&first), None),
+    ] {
+        let result = store.commit(&[change(&path, before, after)]).await;
+        assert!(
+            matches!(&result, Err(StoreError::ChangedMeanwhile { path: changed }) if *changed == path),
+            "{result:?}"
+        );
+    }
+    store.commit(&[change(&path, Some(&second), None)]).await.unwrap();
+    assert_eq!(read(&store).await, []);
+}
+
+#[tokio::test]
+async fn changes_of_others_are_seen() {
+    let setting = Setting::new();
+    let store = store(&setting).await;
+    let until = async |expected: usize| {
+        let wait = async {
+            while store.read().await.map_or(usize::MAX, |files| files.len()) != expected {
+                store.changed().await;
+            }
+        };
+        tokio::time::timeout(NEVER, wait).await.unwrap();
+    };
+    until(0).await;
+    setting.server.put(PLURAL, chain("pods", "first"));
+    until(1).await;
+    setting.server.put(PLURAL, chain("services", "first"));
+    until(2).await;
+    setting.server.delete(PLURAL, "", "pods");
+    until(1).await;
+    // A store that is lost is never an empty one.
+    setting.server.leave();
+    tokio::time::timeout(NEVER, store.changed()).await.unwrap();
+    let lost = store.read().await;
+    assert!(matches!(lost, Err(StoreError::Unreachable { .. })), "{lost:?}");
+    setting.server.come_back();
+    until(1).await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_written() {
+    let setting = Setting::new();
+    let store = store(&setting).await;
+    for (kind, name) in [
+        ("ValidatingWebhookConfiguration", "pods"),
+        ("AdmissionChain", "Pods"),
+        ("AdmissionChain", "a/b"),
+    ] {
+        assert_eq!(store.place_for(&id(kind, name)), None, "{kind}/{name}");
+    }
+    for path in [
+        "kubernetes:AdmissionChain",
+        "kubernetes:AdmissionChain/",
+        "chains/pods.yaml",
+    ] {
+        assert!(!store.owns(Path::new(path)), "{path}");
+    }
+    let path = store.place_for(&id("AdmissionChain", "pods")).unwrap();
+    for (definition, expected) in [
+        (chain("other", "first"), "not AdmissionChain/pods"),
+        (json!({"kind": "Pod"}), "not AdmissionChain/pods"),
+        (json!("text"), "not JSON"),
+    ] {
+        let result = store.commit(&[change(&path, None, Some(&definition))]).await;
+        let error = result.unwrap_err().to_string();
+        assert!(error.contains(expected), "{definition}: {error}");
+    }
+    let several = [
+        change(&path, None, Some(&chain("pods", "first"))),
+        change(
+            &store.place_for(&id("AdmissionChain", "other")).unwrap(),
+            None,
+            None,
+        ),
+    ];
+    let result = store.commit(&several).await;
+    assert!(matches!(result, Err(StoreError::OneAtATime { .. })), "{result:?}");
+    assert_eq!(read(&store).await, []);
+    setting.server.remove_kind(PLURAL);
+    let error = store.read().await.unwrap_err().to_string();
+    assert!(
+        error.contains("admittance kubernetes crds | kubectl apply -f -"),
+        "{error}"
+    );
+}
