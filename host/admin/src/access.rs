@@ -3,12 +3,12 @@
 use std::{fmt, net::IpAddr, sync::Arc};
 
 use admittance_net::{
-    bearer::bearer,
+    bearer::{TokenDigest, bearer},
     listener::{ClientCertificate, is_loopback},
     tls::subject_names,
 };
 use http::{
-    HeaderName,
+    HeaderName, Method,
     header::{AUTHORIZATION, HOST, ORIGIN},
     request::Parts,
     uri::Authority,
@@ -21,6 +21,8 @@ use crate::{
 
 /// In this header, browsers send whether the request comes from another site.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+/// In this header, whether it opens a page.
+const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
 /// Who may use the API. Cheap to clone; lives as long as the admin port.
 #[derive(Clone, Debug)]
@@ -62,12 +64,14 @@ impl fmt::Display for Caller {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Denied {
     #[error(
-        "no authentication is configured, so /v1 is refused on an address that is not loopback: set `admin.tokens` or \
-         `admin.clients`, or listen on 127.0.0.1"
+        "no authentication is configured, so the API and the console are refused on an address that is not loopback: set \
+         `admin.tokens` or `admin.clients`, or listen on 127.0.0.1"
     )]
     Closed,
     #[error("requests from web pages are refused")]
     Browser,
+    #[error("requests of other web pages are refused: open the console's own address and use its forms")]
+    OtherPage,
     #[error("the host `{0}` is not a loopback address: use 127.0.0.1 or localhost, or set `admin.tokens`")]
     ForeignHost(String),
     #[error("unauthenticated: send `Authorization: Bearer TOKEN`")]
@@ -122,6 +126,35 @@ impl Access {
         Ok((caller, role))
     }
 
+    /// The client of a page of the console that is known without a session: on loopback without authentication, or by
+    /// its certificate. [`from_own_page`] says which requests of browsers may come here.
+    pub(crate) fn visitor(&self, head: &Parts) -> Result<(Caller, Role), Denied> {
+        match &*self.0 {
+            AccessPolicy::Closed => Err(Denied::Closed),
+            AccessPolicy::Open => {
+                loopback_host(head)?;
+                Ok((Caller::Loopback, Role::Admin))
+            }
+            AccessPolicy::Guarded { tokens, clients } => certified(head, tokens, clients),
+        }
+    }
+
+    /// The holder of a token; `None` if no token has this digest (any more).
+    pub(crate) fn holder(&self, presented: &TokenDigest) -> Option<(Caller, Role)> {
+        match &*self.0 {
+            AccessPolicy::Guarded { tokens, .. } => {
+                let token = token::holder(tokens, presented)?;
+                Some((Caller::Token(token.name.as_str().into()), token.role))
+            }
+            AccessPolicy::Open | AccessPolicy::Closed => None,
+        }
+    }
+
+    /// Whether clients may sign in to the console.
+    pub(crate) fn has_tokens(&self) -> bool {
+        matches!(&*self.0, AccessPolicy::Guarded { tokens, .. } if !tokens.is_empty())
+    }
+
     /// Reloads token files when they change. Never completes.
     pub async fn follow(&self) {
         match &*self.0 {
@@ -135,9 +168,21 @@ impl Access {
 fn known(head: &Parts, tokens: &[Token], clients: &[CertificateHolder]) -> Result<(Caller, Role), Denied> {
     if let Some(value) = head.headers.get(AUTHORIZATION) {
         let presented = bearer(value.as_bytes()).ok_or(Denied::OtherScheme)?;
-        let token = token::holder(tokens, presented).ok_or(Denied::UnknownToken)?;
+        let token = token::holder(tokens, &TokenDigest::of(presented)).ok_or(Denied::UnknownToken)?;
         return Ok((Caller::Token(token.name.as_str().into()), token.role));
     }
+    if head.extensions.get::<ClientCertificate>().is_some() {
+        // Browsers send the client certificate with requests of any page.
+        no_browser(head)?;
+    }
+    certified(head, tokens, clients)
+}
+
+fn certified(
+    head: &Parts,
+    tokens: &[Token],
+    clients: &[CertificateHolder],
+) -> Result<(Caller, Role), Denied> {
     let Some(ClientCertificate(certificate)) = head.extensions.get() else {
         return Err(if tokens.is_empty() {
             Denied::NoCertificate
@@ -145,14 +190,57 @@ fn known(head: &Parts, tokens: &[Token], clients: &[CertificateHolder]) -> Resul
             Denied::NoToken
         });
     };
-    // Browsers send the client certificate with requests of any page.
-    no_browser(head)?;
     let names = subject_names(certificate);
     let client = clients
         .iter()
         .find(|client| names.contains(&client.name))
         .ok_or_else(|| Denied::UnknownCertificate(names.join(", ")))?;
     Ok((Caller::Certificate(client.name.as_str().into()), client.role))
+}
+
+/// Whether a request to the console may come from where it does: from a page of the console, from the address bar, from a
+/// link on any page if it opens a page in place of that one, or from no browser at all. `changes` requires a page of the
+/// console.
+pub(crate) fn from_own_page(head: &Parts, changes: bool) -> Result<(), Denied> {
+    let text = |name: &HeaderName| head.headers.get(name).map(|value| value.as_bytes());
+    let site = text(&SEC_FETCH_SITE);
+    let origin = text(&ORIGIN);
+    let is_own_origin = origin.is_some_and(|origin| is_own_origin(head, origin));
+    let allowed = match site {
+        // The origin is then `null`, since pages of the console ask for no referrer.
+        Some(b"same-origin") => true,
+        Some(b"none") => !changes,
+        Some(_) => !changes && is_link_from_elsewhere(head),
+        // No browser, or an old one, which sends the origin with every form.
+        None => is_own_origin || (!changes && origin.is_none()),
+    };
+    if allowed { Ok(()) } else { Err(Denied::OtherPage) }
+}
+
+/// Whether a page of another site opens this one. Browsers do not send the session with such a request.
+pub(crate) fn is_link_from_elsewhere(head: &Parts) -> bool {
+    let is = |name: &HeaderName, values: &[&str]| {
+        let value = head.headers.get(name);
+        value.is_some_and(|value| values.iter().any(|known| value == known))
+    };
+    head.method == Method::GET
+        && is(&SEC_FETCH_SITE, &["cross-site", "same-site"])
+        && is(&SEC_FETCH_MODE, &["navigate"])
+}
+
+/// Whether an origin is that of this request's URL. The scheme is not compared: TLS may end before this program.
+fn is_own_origin(head: &Parts, origin: &[u8]) -> bool {
+    let authority = match head.headers.get(HOST) {
+        Some(host) => host.as_bytes(),
+        None => head
+            .uri
+            .authority()
+            .map_or(b"".as_slice(), |own| own.as_str().as_bytes()),
+    };
+    let named = [b"https://".as_slice(), b"http://"]
+        .into_iter()
+        .find_map(|scheme| origin.strip_prefix(scheme));
+    named.is_some_and(|named| !named.is_empty() && named.eq_ignore_ascii_case(authority))
 }
 
 /// Pages of any site can make a browser on this machine send requests here.

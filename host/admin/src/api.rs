@@ -2,8 +2,15 @@
 //! on).
 
 pub mod accounts;
+mod decisions;
+pub mod evaluation;
 
-use admittance::{CandidateReport, Moment, Revision, Status};
+use std::net::SocketAddr;
+
+pub use self::decisions::{
+    DecisionDetails, DecisionReplay, DecisionReplays, Difference, RateList, ReplayRequest,
+};
+use admittance::{CandidateReport, Moment, Revision, Status, StorageStatus};
 pub use admittance_bcs::{
     AccountsStatus, DiscoveryStatus, EnsembleStatus, GatewayCluster, GatewayStatus, KubernetesCluster, Peer,
     PeersStatus, RegisteredNode, ServerHealth, TokensStatus,
@@ -22,6 +29,9 @@ pub struct DriverStatus {
     pub table: Status,
     /// Whether the driver is stopping; `/readyz` then replies 503.
     pub stopping: bool,
+    /// The ports of the driver.
+    #[serde(default)]
+    pub listeners: Vec<ListenerStatus>,
     /// The servers of the control plane; empty behind kube-apiserver and for a gateway.
     pub upstream: Vec<ServerHealth>,
     /// How these servers are discovered; absent if they are listed.
@@ -39,6 +49,19 @@ pub struct DriverStatus {
     pub cluster: Option<ClusterStatus>,
     /// The driver's own certificates.
     pub certificates: Vec<CertificateStatus>,
+}
+
+/// A port of the driver.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ListenerStatus {
+    /// Its section of the configuration: `listen` or `admin`.
+    pub listener: String,
+    /// Its address.
+    pub address: SocketAddr,
+    /// Whether connections are encrypted.
+    #[serde(rename = "tls")]
+    pub is_tls: bool,
 }
 
 /// A certificate that this driver presents.
@@ -61,6 +84,14 @@ pub struct CertificateStatus {
 pub struct RevisionList {
     /// The revisions that are kept, newest first.
     pub revisions: Vec<Revision>,
+}
+
+/// `GET /v1/storage`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StorageList {
+    /// The directories that the driver writes to.
+    pub storage: Vec<StorageStatus>,
 }
 
 /// `GET /v1/candidates`.
@@ -93,6 +124,29 @@ pub struct RollbackRequest {
 pub struct PromoteRequest {
     /// The stage whose candidate becomes its plugin: `pods/images`, or `Mutating:pods/images` if both phases have a
     /// chain of that name.
+    pub stage: String,
+}
+
+/// `POST /v1/stages/disable`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DisableRequest {
+    /// The stage: `pods/images`, or `Mutating:pods/images` if both phases have a chain of that name.
+    pub stage: String,
+    /// For how many seconds: 1 to 86,400.
+    pub expires_in: u64,
+    /// Why, in at most 1,000 characters.
+    pub reason: String,
+    /// Calls it as in mode `Audit`, in place of not calling it.
+    #[serde(default)]
+    pub audit: bool,
+}
+
+/// `POST /v1/stages/enable`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct EnableRequest {
+    /// The stage: `pods/images`, or `Mutating:pods/images` if both phases have a chain of that name.
     pub stage: String,
 }
 

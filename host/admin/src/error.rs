@@ -1,6 +1,6 @@
 //! Error replies of the API.
 
-use admittance::{ChangeError, Error, HistoryError};
+use admittance::{ChangeError, DisableError, Error, HistoryError};
 use admittance_definitions::{self as definitions, StoreError};
 use axum::{
     Json,
@@ -36,6 +36,9 @@ pub(crate) enum ApiError {
     /// With each mistake.
     #[error("nothing was changed, because the definitions cannot go live")]
     CannotGoLive(Vec<String>),
+    /// With each mistake.
+    #[error("the request was not evaluated, because there are mistakes")]
+    CannotEvaluate(Vec<String>),
     /// The driver cannot do it now.
     #[error("{0}")]
     Unavailable(String),
@@ -76,6 +79,16 @@ impl From<definitions::ChangeError> for ApiError {
     }
 }
 
+impl From<DisableError> for ApiError {
+    fn from(error: DisableError) -> Self {
+        let text = error.to_string();
+        match error {
+            DisableError::Unknown { .. } | DisableError::NotDisabled { .. } => Self::NotFound(text),
+            _ => Self::Malformed(text),
+        }
+    }
+}
+
 impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
         match error {
@@ -97,11 +110,15 @@ impl From<HistoryError> for ApiError {
 }
 
 impl ApiError {
+    pub(crate) fn cannot_evaluate(mistakes: impl Iterator<Item: ToString>) -> Self {
+        Self::CannotEvaluate(mistakes.map(|mistake| mistake.to_string()).collect())
+    }
+
     fn cannot_go_live(mistakes: impl Iterator<Item: ToString>) -> Self {
         Self::CannotGoLive(mistakes.map(|mistake| mistake.to_string()).collect())
     }
 
-    fn status(&self) -> StatusCode {
+    pub(crate) fn status(&self) -> StatusCode {
         match self {
             Self::Denied(Denied::NoToken | Denied::OtherScheme | Denied::UnknownToken) => {
                 StatusCode::UNAUTHORIZED
@@ -114,7 +131,7 @@ impl ApiError {
             Self::Conflict(_) => StatusCode::CONFLICT,
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UnsupportedMediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Self::CannotGoLive(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::CannotGoLive(_) | Self::CannotEvaluate(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
@@ -137,7 +154,7 @@ impl IntoResponse for ApiError {
         let challenge = self.challenge();
         let message = self.to_string();
         let mistakes = match self {
-            Self::CannotGoLive(mistakes) => mistakes,
+            Self::CannotGoLive(mistakes) | Self::CannotEvaluate(mistakes) => mistakes,
             _ => Vec::new(),
         };
         let error = ErrorDetail { message, mistakes };

@@ -1,6 +1,7 @@
 //! The admin port: `/healthz`, `/readyz`, `/metrics`, and the API below `/v1`, whose types are in [`api`].
 //!
-//! `routes` is the table of everything that it answers. The router and the OpenAPI document are made from it.
+//! `routes` is the table of everything that it answers to programs. The router and the OpenAPI document are made from it.
+//! For browsers, the `console` has routes of its own.
 
 #![allow(
     missing_docs,
@@ -10,6 +11,9 @@
 mod access;
 pub mod api;
 mod config;
+mod console;
+mod decisions;
+mod described;
 mod error;
 mod openapi;
 mod operations;
@@ -29,7 +33,7 @@ use std::{
 use admittance::Host;
 use admittance_bcs::{HealthInfo, accounts::Accounts};
 use admittance_net::listener::{Client, Handler, Transfer};
-use axum::{Router, body::Body};
+use axum::{Router, body::Body, response::IntoResponse};
 use http::{HeaderValue, Request, Response, header::CACHE_CONTROL};
 use tokio::sync::Semaphore;
 use tower::ServiceExt;
@@ -37,9 +41,20 @@ use tower::ServiceExt;
 pub use self::{
     access::Access,
     config::{AdminConfig, AdminTls, CertificateHolder, Role, TokensInTheClear},
+    decisions::{
+        DecisionDatabase, DecisionSinks, HttpConfig, NdjsonPlace, RunningSinks, SinkError, SinksConfig,
+        SqliteConfig, describe_metrics,
+    },
     token::{Token, TokenFile, TokenFileError, TokenSource},
 };
-use self::{api::DriverStatus, error::ApiError, route::Route, v1::recording::RECORDINGS};
+use self::{
+    api::DriverStatus,
+    console::Sessions,
+    decisions::FOLLOWERS,
+    error::ApiError,
+    route::Route,
+    v1::{evaluate::EXPLANATIONS, recording::RECORDINGS},
+};
 
 /// Writes all metrics in Prometheus' text format.
 pub type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;
@@ -53,6 +68,8 @@ pub struct Sources {
     pub health: Box<dyn Fn() -> Option<HealthInfo> + Send + Sync>,
     /// The users and clusters of a gateway; none unless it has them.
     pub accounts: Option<Accounts>,
+    /// The decisions on disk, if they are written there.
+    pub decisions: Option<DecisionDatabase>,
     /// Whether the driver is stopping.
     pub is_stopping: Arc<AtomicBool>,
     pub metrics: RenderMetrics,
@@ -73,6 +90,11 @@ struct Api {
     sources: Arc<Sources>,
     /// One permit for each recording that goes on.
     recordings: Arc<Semaphore>,
+    /// Limits the questions what applies that are answered at a time.
+    explanations: Arc<Semaphore>,
+    sessions: Arc<Sessions>,
+    /// One permit for each client that follows decisions.
+    followers: Arc<Semaphore>,
 }
 
 impl Api {
@@ -110,6 +132,9 @@ impl AdminService {
             access,
             sources: Arc::new(sources),
             recordings: Arc::new(Semaphore::new(RECORDINGS)),
+            explanations: Arc::new(Semaphore::new(EXPLANATIONS)),
+            sessions: Arc::new(Sessions::new()),
+            followers: Arc::new(Semaphore::new(FOLLOWERS)),
         };
         let mut router = Router::new();
         for route in routes() {
@@ -117,9 +142,11 @@ impl AdminService {
         }
         let router = router
             .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)
+            .merge(console::router())
             .fallback(async |request: Request<Body>| {
                 let path = request.uri().path();
-                ApiError::NotFound(format!("{path} was not found; see /v1/openapi.json"))
+                let error = ApiError::NotFound(format!("{path} was not found; see /v1/openapi.json"));
+                console::not_found(request.headers()).unwrap_or_else(|| error.into_response())
             });
         // It is started once.
         let _ = self.started.set(router.with_state(api));
@@ -137,10 +164,11 @@ impl Handler for AdminService {
             Ok(response) => response,
             Err(never) => match never {},
         };
-        // The reply is a snapshot for this client.
+        // The reply is a snapshot for this client, except for assets of the console.
         response
             .headers_mut()
-            .insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+            .entry(CACHE_CONTROL)
+            .or_insert(HeaderValue::from_static("no-store"));
         let status = response.status().as_u16();
         tracing::debug!(client = %client.address, %method, path, status, "request to the admin port");
         response

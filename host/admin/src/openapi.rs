@@ -187,7 +187,9 @@ fn refusal(status: u16) -> &'static str {
         }
         413 => "The body is too large.",
         415 => "The body is neither YAML nor JSON.",
-        422 => "Nothing was changed, because the definitions cannot go live. Every mistake is listed.",
+        422 => {
+            "Nothing was changed, because there are mistakes in the definitions or in the request. Every one is listed."
+        }
         503 => "The driver cannot process the request now.",
         _ => "Refused.",
     }

@@ -115,6 +115,8 @@ pub(crate) struct Call<P = Nothing, Q = Nothing, B = Nothing> {
     pub(crate) caller: Option<Caller>,
     /// The role of the client, in the same cases.
     pub(crate) role: Option<Role>,
+    /// The head of the request.
+    pub(crate) head: Parts,
     pub(crate) path: P,
     pub(crate) query: Q,
     pub(crate) body: B,
@@ -282,6 +284,7 @@ impl<P: DeserializeOwned + Send, Q: DeserializeOwned, B: ReadBody> Call<P, Q, B>
             api,
             caller,
             role,
+            head,
             path,
             query,
             body,
@@ -303,7 +306,7 @@ fn admit(api: &Api, head: &Parts, role: Role) -> Result<(Caller, Role), Denied> 
 }
 
 /// A missing content type is accepted.
-fn media_type(head: &HeaderMap, known: &[&str]) -> Result<(), ApiError> {
+pub(crate) fn media_type(head: &HeaderMap, known: &[&str]) -> Result<(), ApiError> {
     let Some(value) = head.get(CONTENT_TYPE) else {
         return Ok(());
     };
@@ -315,7 +318,7 @@ fn media_type(head: &HeaderMap, known: &[&str]) -> Result<(), ApiError> {
     Err(ApiError::UnsupportedMediaType(essence.to_owned()))
 }
 
-async fn collect(body: Body) -> Result<Bytes, ApiError> {
+pub(crate) async fn collect(body: Body) -> Result<Bytes, ApiError> {
     let collected = tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, BODY_LIMIT).collect()).await;
     match collected {
         Ok(Ok(body)) => Ok(body.to_bytes()),

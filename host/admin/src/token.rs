@@ -95,14 +95,13 @@ fn read(path: &Path) -> Result<TokenDigest, TokenFileError> {
 }
 
 /// The holder of this token. Compares in constant time, with all tokens.
-pub(crate) fn holder<'t>(tokens: &'t [Token], presented: &[u8]) -> Option<&'t Token> {
-    let presented = TokenDigest::of(presented);
+pub(crate) fn holder<'t>(tokens: &'t [Token], presented: &TokenDigest) -> Option<&'t Token> {
     let mut found = None;
     for token in tokens {
         let is_it = match &token.source {
-            TokenSource::Digest(digest) => digest.is(&presented),
+            TokenSource::Digest(digest) => digest.is(presented),
             TokenSource::File(TokenFile(file)) => match &*file.current() {
-                Some(digest) => digest.is(&presented),
+                Some(digest) => digest.is(presented),
                 None => Choice::from(0),
             },
         };
@@ -166,8 +165,11 @@ mod tests {
             match (TokenFile::read(&path), expected) {
                 (Ok(file), Ok(expected)) => {
                     let tokens = [token("a", TokenSource::File(file))];
-                    assert!(holder(&tokens, expected.as_bytes()).is_some(), "{text:?}");
-                    assert!(holder(&tokens, b"another one of many").is_none(), "{text:?}");
+                    assert!(holder(&tokens, &TokenDigest::of(expected)).is_some(), "{text:?}");
+                    assert!(
+                        holder(&tokens, &TokenDigest::of("another one of many")).is_none(),
+                        "{text:?}"
+                    );
                 }
                 (Err(error), Err(expected)) => {
                     assert!(error.to_string().contains(expected), "{text:?}: {error}");
@@ -192,7 +194,7 @@ mod tests {
             token("first", source()),
             token("second", source()),
         ];
-        let name = |presented: &str| holder(&tokens, presented.as_bytes()).map(|token| &*token.name);
+        let name = |presented: &str| holder(&tokens, &TokenDigest::of(presented)).map(|token| &*token.name);
         assert_eq!(name("0123456789abcdef"), Some("first"));
         assert_eq!(name("0123456789abcdeF"), None);
         assert_eq!(name(""), None);

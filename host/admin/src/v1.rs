@@ -1,9 +1,12 @@
 //! The API below `/v1`.
 
 mod accounts;
-mod changes;
+pub(crate) mod changes;
+pub(crate) mod decisions;
+pub(crate) mod evaluate;
 pub(crate) mod recording;
-mod views;
+pub(crate) mod stages;
+pub(crate) mod views;
 
 use std::sync::LazyLock;
 
@@ -20,7 +23,10 @@ use crate::{
 pub(super) fn routes() -> Vec<Route> {
     let mut routes = views::routes();
     routes.extend(changes::routes());
+    routes.extend(stages::routes());
+    routes.extend(evaluate::routes());
     routes.extend(accounts::routes());
+    routes.extend(decisions::routes());
     routes.push(recording::route());
     routes.push(Route::new(
         Get,

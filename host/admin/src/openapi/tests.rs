@@ -15,6 +15,7 @@ async fn served() -> Value {
         status: Box::new(|| unreachable!("nobody asks for it")),
         health: Box::new(|| None),
         accounts: None,
+        decisions: None,
         is_stopping: Arc::default(),
         metrics: Arc::new(String::new),
     };

@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use super::views::DefinitionPath;
 use crate::{
+    Api,
     access::Caller,
     api::{PromoteRequest, RollbackRequest},
     config::Role,
@@ -99,21 +100,35 @@ async fn promote(call: Call<Nothing, ChangeQuery, Json<PromoteRequest>>) -> Resu
     let stage: StageId = stage
         .parse()
         .map_err(|error| ApiError::Malformed(format!("stage: {error}")))?;
-    let host = call.api.sources.host.clone();
-    let (subject, dry_run) = (stage.to_string(), call.query.dry_run);
-    change(
-        call.caller,
-        "promote",
-        subject,
-        dry_run,
-        async move |application| host.promote(&stage, &application).await,
-    )
+    promoted(&call.api, call.caller, stage, call.query.dry_run).await
+}
+
+/// Promotes the candidate of this stage.
+pub(crate) async fn promoted(
+    api: &Api,
+    caller: Option<Caller>,
+    stage: StageId,
+    dry_run: bool,
+) -> Result<Json<Applied>, ApiError> {
+    let (host, subject) = (api.sources.host.clone(), stage.to_string());
+    change(caller, "promote", subject, dry_run, async move |application| {
+        host.promote(&stage, &application).await
+    })
     .await
 }
 
 async fn rollback(call: Call<Nothing, Nothing, Json<RollbackRequest>>) -> Result<Json<Revision>, ApiError> {
     let Json(RollbackRequest { revision }) = call.body;
-    let (host, by) = (call.api.sources.host.clone(), by(call.caller));
+    rolled_back(&call.api, call.caller, revision).await
+}
+
+/// Rolls back to this revision.
+pub(crate) async fn rolled_back(
+    api: &Api,
+    caller: Option<Caller>,
+    revision: u64,
+) -> Result<Json<Revision>, ApiError> {
+    let (host, by) = (api.sources.host.clone(), by(caller));
     complete(async move {
         let result = host.rollback(revision, Some(by.clone())).await;
         let number = result.as_ref().map(|revision| revision.number);
@@ -148,16 +163,16 @@ where
 }
 
 /// Who makes a change, for the log.
-pub(super) fn by(caller: Option<Caller>) -> String {
+pub(crate) fn by(caller: Option<Caller>) -> String {
     caller.map(|caller| caller.to_string()).unwrap_or_default()
 }
 
 /// If the client disconnects, only the future that waits here is dropped; the work continues.
-async fn complete<T: Send + 'static>(
-    work: impl Future<Output = Result<T, ChangeError>> + Send + 'static,
+pub(super) async fn complete<T: Send + 'static, E: Into<ApiError> + Send + 'static>(
+    work: impl Future<Output = Result<T, E>> + Send + 'static,
 ) -> Result<Json<T>, ApiError> {
     match tokio::spawn(work).await {
-        Ok(result) => Ok(Json(result?)),
+        Ok(result) => result.map(Json).map_err(Into::into),
         Err(error) => Err(ApiError::Unavailable(format!(
             "the change was interrupted: {error}"
         ))),
@@ -200,7 +215,7 @@ mod tests {
                 begun.notify_one();
                 go_on.notified().await;
                 done.notify_one();
-                Ok(())
+                Ok::<_, ChangeError>(())
             }
         };
         tokio::select! {

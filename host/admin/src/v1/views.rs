@@ -1,12 +1,12 @@
 //! Status, definitions and history.
 
-use admittance::{Comparison, RevisionDetail};
+use admittance::{Comparison, Host, RevisionDetail};
 use admittance_definitions::{StoredDefinition, without_granted_values};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::{
-    api::{CandidateList, DefinitionList, DriverStatus, RevisionList},
+    api::{CandidateList, DefinitionList, DriverStatus, RevisionList, StorageList},
     config::Role,
     error::ApiError,
     route::{Call, Json, Method::Get, Nothing, Route},
@@ -18,6 +18,14 @@ pub(super) fn routes() -> Vec<Route> {
         Route::new(Get, role, "/v1/status", "getStatus", "The live table", status).description(
             "The live table with every chain and stage, why the newest definitions are not live if they are not, and \
              the upstream, clusters, ZooKeeper and certificates.",
+        ),
+        Route::new(
+            Get,
+            role,
+            "/v1/storage",
+            "getStorage",
+            "The space that the store and the history take on disk",
+            storage,
         ),
         Route::new(Get, role, "/v1/history", "listRevisions", "The history of live tables", history),
         Route::new(
@@ -62,6 +70,11 @@ async fn status(call: Call) -> Result<Json<DriverStatus>, ApiError> {
     Ok(Json((call.api.sources.status)()))
 }
 
+async fn storage(call: Call) -> Result<Json<StorageList>, ApiError> {
+    let storage = call.api.sources.host.storage().await;
+    Ok(Json(StorageList { storage }))
+}
+
 async fn history(call: Call) -> Result<Json<RevisionList>, ApiError> {
     let revisions = call.api.sources.host.history();
     Ok(Json(RevisionList { revisions }))
@@ -75,13 +88,17 @@ struct RevisionPath {
 }
 
 async fn revision(call: Call<RevisionPath>) -> Result<Json<RevisionDetail>, ApiError> {
-    detail(&call, call.path.revision).map(Json)
+    detail(&call.api.sources.host, call.path.revision, call.role).map(Json)
 }
 
 /// A revision, without the texts that the caller must not see.
-fn detail<P, Q>(call: &Call<P, Q>, number: u64) -> Result<RevisionDetail, ApiError> {
-    let mut detail = call.api.sources.host.revision(number)?;
-    if hides_grants(call.role) {
+pub(crate) fn detail(
+    host: &Host,
+    number: u64,
+    role: impl Into<Option<Role>>,
+) -> Result<RevisionDetail, ApiError> {
+    let mut detail = host.revision(number)?;
+    if hides_grants(role.into()) {
         for file in &mut detail.files {
             file.text = without_granted_values(&file.path, &file.text).into_owned();
         }
@@ -106,7 +123,8 @@ struct DiffQuery {
 
 async fn diff(call: Call<Nothing, DiffQuery>) -> Result<Json<Comparison>, ApiError> {
     let DiffQuery { from, to } = call.query;
-    Ok(Json(detail(&call, from)?.compare(&detail(&call, to)?)))
+    let detail = |number| detail(&call.api.sources.host, number, call.role);
+    Ok(Json(detail(from)?.compare(&detail(to)?)))
 }
 
 async fn definitions(call: Call) -> Result<Json<DefinitionList>, ApiError> {

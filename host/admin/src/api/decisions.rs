@@ -1,0 +1,91 @@
+//! Decisions.
+
+use admittance::{ChainRates, DecisionDetail};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// `GET /v1/decisions/{uid}`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DecisionDetails {
+    /// The oldest first. There are several if the control plane sent the request several times, such as kube-apiserver to
+    /// `/mutate` and to `/validate`.
+    pub decisions: Vec<DecisionDetail>,
+}
+
+/// `GET /v1/decisions/rates`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RateList {
+    /// The chains that requests passed in this time, by phase and name.
+    pub chains: Vec<ChainRates>,
+}
+
+/// `POST /v1/decisions/{uid}/replay`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ReplayRequest {
+    /// Whether the webhooks of the chains may be called. Otherwise the request is only replayed if there are none.
+    #[serde(default)]
+    pub call_webhooks: bool,
+}
+
+/// The decisions of a uid, made again by the live chains.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DecisionReplays {
+    /// In the order of the decisions.
+    pub replays: Vec<DecisionReplay>,
+}
+
+/// A decision, and what the live chains say of its request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DecisionReplay {
+    /// As it was decided.
+    pub before: DecisionDetail,
+    /// As it is decided now. It has the id 0: it is not in the log.
+    pub after: DecisionDetail,
+    /// What differs; empty if the answer is the same.
+    pub differences: Vec<Difference>,
+}
+
+/// A part of the answer to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Difference {
+    /// Whether it is allowed, or the code of the refusal.
+    Verdict,
+    /// The message of the refusal.
+    Message,
+    /// The resulting object.
+    Patch,
+    /// The warnings for the client.
+    Warnings,
+}
+
+impl DecisionReplay {
+    /// Compares the two.
+    pub(crate) fn new(before: DecisionDetail, after: DecisionDetail) -> Self {
+        let (old, new) = (&before.decision, &after.decision);
+        let is_allowed = |detail: &DecisionDetail| !detail.decision.verdict.is_refusal();
+        // What a refused request would have become does not matter.
+        let are_allowed = is_allowed(&before) && is_allowed(&after);
+        let parts = [
+            (
+                Difference::Verdict,
+                (is_allowed(&before), old.code) == (is_allowed(&after), new.code),
+            ),
+            (Difference::Message, old.message == new.message),
+            (Difference::Patch, !are_allowed || before.result == after.result),
+            (Difference::Warnings, old.warnings == new.warnings),
+        ];
+        let different = parts.into_iter().filter(|(_, is_same)| !is_same);
+        let differences = different.map(|(part, _)| part).collect();
+        Self {
+            before,
+            after,
+            differences,
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The types of `POST /v1/evaluate` and `POST /v1/applies`.
+
+use std::collections::BTreeMap;
+
+use admittance::{ChainApplies, DecisionRecord, UnmatchedChain};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A request as people describe it. What is absent is guessed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct DescribedRequest {
+    /// The object: JSON, or a text in YAML or JSON. An AdmissionReview is a whole request, next to which nothing else is
+    /// given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object: Option<Value>,
+    /// The object before the operation, in the same way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub old_object: Option<Value>,
+    /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`. Default: `UPDATE` with both objects, `DELETE` with an old object alone,
+    /// and else `CREATE`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operation: Option<String>,
+    /// The type of the object, `apps/v1/Deployment`, if no object is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// The resource: `pods`, `pods/status`. Default: guessed from the kind.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource: Option<String>,
+    /// The namespace, if the object does not name one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// The name, if no object is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The name of the user.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// The groups of the user.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<String>,
+}
+
+/// `POST /v1/evaluate`. Either `definitions` or `chain` is given.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct EvaluateRequest {
+    /// The text of one or more definitions, as in a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub definitions: Option<String>,
+    /// The name that stands for that text in mistakes. Default: `definitions`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Phase and name of a live chain: `Mutating:pods`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chain: Option<String>,
+    /// Settings in place of those of a plugin, by the name of its stage, or of stage and member, `images/signed`: JSON, or
+    /// a text in YAML or JSON.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: BTreeMap<String, Value>,
+    /// Whether webhooks of matching chains are called, as for a dry run. Otherwise a chain with a webhook is refused.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub call_webhooks: bool,
+    /// The request.
+    pub request: DescribedRequest,
+}
+
+/// The reply to `POST /v1/evaluate`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EvaluateReply {
+    /// What the chains did with the request.
+    pub decision: DecisionRecord,
+    /// The object after the chains; absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object: Option<Value>,
+    /// The chains whose rules do not match the request.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unmatched: Vec<UnmatchedChain>,
+}
+
+/// The reply to `POST /v1/applies`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AppliesReply {
+    /// The revision of the table.
+    pub revision: u64,
+    /// The chains that apply first, each group in the order in which requests pass them.
+    pub chains: Vec<ChainApplies>,
+}

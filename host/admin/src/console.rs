@@ -1,0 +1,89 @@
+//! The console: pages for browsers, made here, with the data and the roles of the API.
+//!
+//! Its routes are not in the table of the API: an OpenAPI document describes interfaces for programs.
+
+mod applies;
+mod assets;
+mod candidates;
+mod chains;
+mod decision;
+mod diff;
+mod form;
+mod health;
+mod history;
+mod layout;
+mod live;
+mod mistakes;
+mod parts;
+mod playground;
+mod session;
+mod sign_in;
+mod switch;
+
+use axum::{
+    Router,
+    middleware::map_response,
+    response::{IntoResponse, Redirect, Response},
+    routing::get,
+};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, StatusCode,
+    header::{ACCEPT, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS},
+};
+
+pub(crate) use self::session::Sessions;
+use crate::Api;
+
+/// The headers of every reply: nothing is loaded from another origin, nothing inline runs, and no other page embeds this
+/// one.
+const HEADERS: [(HeaderName, &str); 4] = [
+    (
+        CONTENT_SECURITY_POLICY,
+        "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
+    ),
+    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (REFERRER_POLICY, "no-referrer"),
+    (
+        HeaderName::from_static("cross-origin-opener-policy"),
+        "same-origin",
+    ),
+];
+
+pub(crate) fn router() -> Router<Api> {
+    Router::new()
+        .route("/", get(async || Redirect::to("/live")))
+        .merge(assets::router())
+        .merge(sign_in::router())
+        .merge(chains::router())
+        .merge(history::router())
+        .merge(switch::router())
+        .merge(applies::router())
+        .merge(playground::router())
+        .merge(live::router())
+        .merge(decision::router())
+        .merge(health::router())
+        .layer(map_response(async |response: Response| guarded(response)))
+}
+
+/// The reply to a browser's request for an unknown page; `None` for other clients.
+pub(crate) fn not_found(headers: &HeaderMap) -> Option<Response> {
+    let accept = headers.get(ACCEPT)?.to_str().ok()?;
+    let page = || {
+        (
+            StatusCode::NOT_FOUND,
+            layout::plain_page("Not found", &layout::not_found()),
+        )
+    };
+    accept
+        .contains("text/html")
+        .then(|| guarded(page().into_response()))
+}
+
+fn guarded(mut response: Response) -> Response {
+    for (name, value) in HEADERS {
+        response
+            .headers_mut()
+            .insert(name, HeaderValue::from_static(value));
+    }
+    response
+}

@@ -1,0 +1,189 @@
+//! What applies? Which live chains and stages would see a request, and why the others would not.
+
+use admittance::{Applies, ChainApplies, StageApplies, admission::Mode};
+use axum::{
+    Router,
+    extract::{Query, State},
+    response::{IntoResponse as _, Response},
+    routing::get,
+};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::{
+    chains,
+    form::names,
+    layout::{Section, page},
+    mistakes::problems,
+    parts::{Tone, badge, count},
+    session::Session,
+};
+use crate::{
+    Api,
+    api::evaluation::{AppliesReply, DescribedRequest},
+    v1::evaluate::applying,
+};
+
+pub(super) fn router() -> Router<Api> {
+    Router::new().route("/applies", get(applies))
+}
+
+/// The request in the address, and in the form.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Question {
+    kind: String,
+    namespace: String,
+    name: String,
+    operation: String,
+    resource: String,
+    user: String,
+    groups: String,
+    object: String,
+}
+
+impl Question {
+    fn is_empty(&self) -> bool {
+        self.kind.is_empty() && self.object.trim().is_empty()
+    }
+
+    fn described(&self) -> DescribedRequest {
+        let given = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
+        let object = given(&self.object);
+        // The object says what the fields say otherwise.
+        let without_object = |text: &str| given(text).filter(|_| object.is_none());
+        DescribedRequest {
+            kind: without_object(&self.kind),
+            name: without_object(&self.name),
+            namespace: given(&self.namespace),
+            operation: given(&self.operation),
+            resource: given(&self.resource),
+            user: given(&self.user),
+            groups: names(&self.groups),
+            object: object.map(Into::into),
+            old_object: None,
+        }
+    }
+}
+
+async fn applies(session: Session, State(api): State<Api>, Query(question): Query<Question>) -> Response {
+    let mut status = http::StatusCode::OK;
+    let answer = match question.is_empty() {
+        true => html! {},
+        false => match applying(&api, &question.described()).await {
+            Ok(reply) => answer(&reply),
+            Err(error) => {
+                status = error.status();
+                problems(&error)
+            }
+        },
+    };
+    let content = html! {
+        p {
+            "Describe a request: by an object, or by a kind and a namespace. The answer says which chains and stages would see \
+             it, and why the others would not. Nothing is called."
+        }
+        (form(&question))
+        div #answer { (answer) }
+    };
+    (status, page(&session, Section::Applies, "What applies?", content)).into_response()
+}
+
+fn form(question: &Question) -> Markup {
+    html! {
+        form.filters.question method="get" action="/applies" {
+            label { "Kind" input name="kind" value=(question.kind) placeholder="apps/v1/Deployment" spellcheck="false"; }
+            label { "Namespace" input name="namespace" value=(question.namespace) spellcheck="false"; }
+            label { "Name" input name="name" value=(question.name) spellcheck="false"; }
+            (operation(&question.operation))
+            label { "Resource" input name="resource" value=(question.resource) placeholder="guessed from the kind" spellcheck="false"; }
+            label { "User" input name="user" value=(question.user) spellcheck="false"; }
+            label { "Groups" input name="groups" value=(question.groups) placeholder="dev, system:authenticated" spellcheck="false"; }
+            label.wide {
+                "Object, in place of kind and name"
+                code-editor { textarea #object name="object" rows="8" spellcheck="false" autocapitalize="off" { "\n" (question.object) } }
+            }
+            p.actions.wide { button.primary type="submit" { "What applies?" } }
+        }
+    }
+}
+
+/// The field for the operation.
+pub(super) fn operation(chosen: &str) -> Markup {
+    html! {
+        label {
+            "Operation"
+            select name="operation" {
+                @for operation in ["", "CREATE", "UPDATE", "DELETE", "CONNECT"] {
+                    option value=(operation) selected[operation == chosen] {
+                        @if operation.is_empty() { "by the objects" } @else { (operation) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn answer(reply: &AppliesReply) -> Markup {
+    let (others, seen): (Vec<_>, Vec<_>) = reply
+        .chains
+        .iter()
+        .partition(|chain| chain.applies == Applies::No);
+    html! {
+        h2 { "Chains that would see it" }
+        @if seen.is_empty() { p.notice { "None: the request passes unchanged." } }
+        @for chain in &seen { (seen_chain(chain)) }
+        @if !others.is_empty() {
+            h2 { "Others" }
+            table.data.stack {
+                thead { tr { th scope="col" { "Chain" } th scope="col" { "Phase" } th scope="col" { "Why not" } } }
+                tbody {
+                    @for chain in &others {
+                        tr {
+                            th scope="row" { a href=(chains::address(chain.phase, &chain.chain)) { (chain.chain) } }
+                            td data-label="Phase" { (chain.phase) }
+                            td data-label="Why not" { (chain.reason.as_deref().unwrap_or_default()) }
+                        }
+                    }
+                }
+            }
+        }
+        p.hint { (count(reply.chains.len() as u64, "chain")) " of revision " a href={ "/history/" (reply.revision) } { (reply.revision) } ". Earlier stages may change the object, and with it what later ones see." }
+    }
+}
+
+fn seen_chain(chain: &ChainApplies) -> Markup {
+    html! {
+        section {
+            h3 {
+                a href=(chains::address(chain.phase, &chain.chain)) { (chain.chain) }
+                " " (badge(Tone::Plain, chain.phase.as_str()))
+                @if chain.applies == Applies::Depends { " " (word(chain.applies)) }
+            }
+            @if let Some(reason) = &chain.reason { p { (reason) } }
+            table.data.stack {
+                thead { tr { th scope="col" { "Stage" } th scope="col" { "Called" } th scope="col" { "Why" } } }
+                tbody { @for stage in &chain.stages { (stage_row(stage)) } }
+            }
+        }
+    }
+}
+
+fn stage_row(stage: &StageApplies) -> Markup {
+    html! {
+        tr {
+            th scope="row" { (stage.stage) @if stage.mode == Mode::Audit { " " (badge(Tone::Warn, "Audit")) } }
+            td data-label="Called" { (word(stage.applies)) }
+            td data-label="Why" { @if let Some(reason) = &stage.reason { (reason) } }
+        }
+    }
+}
+
+fn word(applies: Applies) -> Markup {
+    match applies {
+        Applies::Yes => badge(Tone::Good, "yes"),
+        Applies::No => badge(Tone::Plain, "no"),
+        Applies::Depends => badge(Tone::Change, "depends"),
+        Applies::Unknown => badge(Tone::Bad, "fails"),
+    }
+}

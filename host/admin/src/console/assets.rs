@@ -1,0 +1,78 @@
+//! Style sheet, scripts and icon. They are in the program, and browsers keep them until the program changes.
+
+use std::sync::LazyLock;
+
+use admittance_admission::Digest;
+use admittance_definitions::CHAIN_SCHEMA;
+use axum::{
+    Router,
+    extract::Path,
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use http::{
+    StatusCode,
+    header::{CACHE_CONTROL, CONTENT_TYPE},
+};
+
+use crate::Api;
+
+/// A file with its media type.
+struct Asset {
+    name: &'static str,
+    media_type: &'static str,
+    text: &'static str,
+}
+
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+const STYLE: &str = "text/css; charset=utf-8";
+
+const ASSETS: [Asset; 9] = [
+    asset("console.css", STYLE, include_str!("assets/console.css")),
+    asset("console.js", SCRIPT, include_str!("assets/console.js")),
+    asset("completion.js", SCRIPT, include_str!("assets/completion.js")),
+    asset("copy.js", SCRIPT, include_str!("assets/copy.js")),
+    asset("editor.js", SCRIPT, include_str!("assets/editor.js")),
+    asset("live.js", SCRIPT, include_str!("assets/live.js")),
+    asset("playground.js", SCRIPT, include_str!("assets/playground.js")),
+    asset("chain.schema.json", "application/schema+json", CHAIN_SCHEMA),
+    asset("icon.svg", "image/svg+xml", include_str!("assets/icon.svg")),
+];
+
+const fn asset(name: &'static str, media_type: &'static str, text: &'static str) -> Asset {
+    Asset {
+        name,
+        media_type,
+        text,
+    }
+}
+
+/// The directory in the addresses of all assets, which changes when one of them does. Scripts import others of the same
+/// directory.
+static DIRECTORY: LazyLock<String> = LazyLock::new(|| {
+    let digest = Digest::of_parts(ASSETS.iter().map(|asset| asset.text.as_bytes()));
+    digest.to_hex().chars().take(12).collect()
+});
+
+/// The address of an asset.
+pub(super) fn address(name: &str) -> String {
+    format!("/assets/{}/{name}", *DIRECTORY)
+}
+
+pub(super) fn router() -> Router<Api> {
+    Router::new().route("/assets/{directory}/{name}", get(read))
+}
+
+async fn read(Path((directory, name)): Path<(String, String)>) -> Response {
+    let Some(asset) = ASSETS.iter().find(|asset| asset.name == name) else {
+        return StatusCode::NOT_FOUND.into_response();
+    };
+    // A page of another version of the program asks for its own, and must not keep this one under that address.
+    let cache = if directory == *DIRECTORY {
+        "public, max-age=31536000, immutable"
+    } else {
+        "no-store"
+    };
+    let headers = [(CONTENT_TYPE, asset.media_type), (CACHE_CONTROL, cache)];
+    (headers, asset.text).into_response()
+}

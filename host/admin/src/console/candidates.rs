@@ -1,0 +1,199 @@
+//! Candidates of a chain: how often they agree with their plugins, the differences, and the promotion.
+
+use admittance::{AnswerSample, Application, Applied, CandidateReport, ChainStatus, DifferenceSample};
+use admittance_definitions::StageId;
+use axum::{
+    Router,
+    extract::{Query, State},
+    response::{IntoResponse, Redirect, Response},
+    routing::get,
+};
+use maud::{Markup, html};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+
+use super::{
+    chains::{self, number, plugin_facts},
+    form::Change,
+    history::comparison,
+    layout::{Section, form_key, page, refusal},
+    parts::{Tone, badge, moment},
+    session::Session,
+};
+use crate::{Api, error::ApiError, v1::changes};
+
+pub(super) fn router() -> Router<Api> {
+    Router::new().route("/promote", get(preview).post(promote))
+}
+
+/// The candidates of this chain; nothing without any.
+pub(super) fn section(session: &Session, chain: &ChainStatus, candidates: &[CandidateReport]) -> Markup {
+    let own = |report: &&CandidateReport| {
+        let mut stages = chain.stages.iter();
+        stages.any(|stage| report.stage == format!("{}:{}/{}", chain.phase, chain.name, stage.name))
+    };
+    html! {
+        @for report in candidates.iter().filter(own) {
+            section.candidate {
+                h2 { "Candidate of " (stage_of(&report.stage)) }
+                dl.facts {
+                    (plugin_facts(&report.candidate.plugin))
+                    dt { "Compared with" }
+                    dd { (report.plugin.name) " " (report.plugin.version) ", " code { (report.plugin.digest) } }
+                    dt { "Since" }
+                    dd { (moment(report.candidate.since)) ", for " (report.candidate.share) " of the calls" }
+                }
+                (statistics(report))
+                @if session.may_change() {
+                    p.actions { a.button.primary href={ "/promote?stage=" (utf8_percent_encode(&report.stage, NON_ALPHANUMERIC)) } { "Promote…" } }
+                }
+                @if !report.samples.is_empty() {
+                    h3 { "The last differences" }
+                    @for sample in &report.samples { (difference(sample)) }
+                }
+            }
+        }
+    }
+}
+
+fn stage_of(address: &str) -> &str {
+    address.rsplit_once('/').map_or(address, |(_, stage)| stage)
+}
+
+fn statistics(report: &CandidateReport) -> Markup {
+    let candidate = &report.candidate;
+    html! {
+        div.scroll { table.data {
+            thead { tr {
+                th.number scope="col" { "Same answer" } th.number scope="col" { "Different" }
+                th.number scope="col" { "Failed" } th.number scope="col" { "Passed over" }
+            } }
+            tbody { tr {
+                (number("Same answer", candidate.same, None)) (number("Different", candidate.different, Some(Tone::Warn)))
+                (number("Failed", candidate.failed, Some(Tone::Bad))) (number("Passed over", candidate.passed_over, None))
+            } }
+        } }
+    }
+}
+
+fn difference(sample: &DifferenceSample) -> Markup {
+    let namespace = sample.namespace.as_deref().unwrap_or_default();
+    html! {
+        details.sample {
+            summary {
+                (sample.operation) " of " (sample.kind) " " @if !namespace.is_empty() { (namespace) "/" } (sample.name)
+                ": " (verdict(&sample.plugin.verdict)) " and " (verdict(&sample.candidate.verdict))
+                span.muted { " " (moment(sample.at)) }
+            }
+            p { a href={ "/decisions/" (utf8_percent_encode(&sample.uid, NON_ALPHANUMERIC)) } { "The decision" } }
+            div.panels {
+                (answer("The plugin", &sample.plugin))
+                (answer("The candidate", &sample.candidate))
+            }
+        }
+    }
+}
+
+fn verdict(verdict: &str) -> Markup {
+    let tone = match verdict {
+        "allow" => Tone::Good,
+        "patch" => Tone::Change,
+        _ => Tone::Bad,
+    };
+    badge(tone, verdict)
+}
+
+fn answer(who: &str, answer: &AnswerSample) -> Markup {
+    html! {
+        div {
+            h4 { (who) " " (verdict(&answer.verdict)) }
+            @if let Some(message) = &answer.message { p { (message) } }
+            @if let Some(patch) = &answer.patch { pre.wrap { (pretty(patch)) } }
+            @for warning in &answer.warnings { p { "Warning: " (warning) } }
+            @for note in &answer.audit_annotations { p { "Audit: " (note) } }
+        }
+    }
+}
+
+/// A patch with a line for each field. One that was cut stays as it is.
+fn pretty(patch: &str) -> String {
+    let parsed = serde_json::from_str::<serde_json::Value>(patch);
+    parsed.map_or_else(|_| patch.to_owned(), |patch| format!("{patch:#}"))
+}
+
+/// The stage in the address, and in the form.
+#[derive(Debug, Deserialize)]
+struct Promotion {
+    stage: StageId,
+}
+
+async fn preview(
+    session: Session,
+    State(api): State<Api>,
+    Query(Promotion { stage }): Query<Promotion>,
+) -> Response {
+    if !session.may_change() {
+        return refusal(&session, Section::Chains, &session.only_reads());
+    }
+    let mut how = Application::default();
+    how.dry_run = true;
+    match api.sources.host.promote(&stage, &how).await {
+        Ok(applied) => page(
+            &session,
+            Section::Chains,
+            "Promote a candidate",
+            confirmation(&session, &stage, &applied),
+        ),
+        Err(error) => refusal(&session, Section::Chains, &ApiError::from(error)),
+    }
+}
+
+fn confirmation(session: &Session, stage: &StageId, applied: &Applied) -> Markup {
+    html! {
+        p {
+            "The candidate of " strong { (stage) } " becomes its plugin, in the file too. This would be revision "
+            (applied.revision) ", with these differences from what is live:"
+        }
+        (comparison(&applied.comparison))
+        @for warning in &applied.warnings { p.notice.warn { (warning) } }
+        form method="post" action="/promote" {
+            (form_key(session))
+            input type="hidden" name="stage" value=(stage);
+            p.actions {
+                button.primary type="submit" { "Promote" }
+                a.button href="/chains" { "Cancel" }
+            }
+        }
+    }
+}
+
+async fn promote(
+    State(api): State<Api>,
+    Change {
+        session,
+        fields: Promotion { stage },
+    }: Change<Promotion>,
+) -> Response {
+    let subject = stage.to_string();
+    let chain = api.sources.host.status().chains.into_iter().find(|chain| {
+        let mut stages = chain.stages.iter();
+        let names = |name: &str| {
+            [
+                format!("{}:{}/{name}", chain.phase, chain.name),
+                format!("{}/{name}", chain.name),
+            ]
+        };
+        stages.any(|known| names(&known.name).contains(&subject))
+    });
+    let promoted = changes::promoted(&api, Some(session.caller.clone()), stage, false).await;
+    match promoted {
+        Ok(_) => {
+            let next = chain.map_or_else(
+                || "/chains".to_owned(),
+                |chain| chains::address(chain.phase, &chain.name),
+            );
+            Redirect::to(&next).into_response()
+        }
+        Err(error) => refusal(&session, Section::Chains, &error),
+    }
+}

@@ -1,0 +1,363 @@
+//! What is live: the chains, and one chain with its stages, their candidates and its definition.
+
+use std::{borrow::Cow, fmt::Display};
+
+use admittance::{
+    CallStatus, ChainStatus, HookStatus, PluginStatus, Problem, StageState, StageStatus, Status,
+    admission::{Mode, Phase},
+    definitions::{ChainId, StoredDefinition},
+};
+use admittance_definitions::without_granted_values;
+use axum::{
+    Router,
+    extract::{Path, State},
+    response::Response,
+    routing::get,
+};
+use maud::{Markup, html};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use super::{
+    candidates,
+    layout::{Section, page, refusal},
+    parts::{Tone, badge, count, duration, moment},
+    session::Session,
+    switch::switch,
+};
+use crate::{Api, error::ApiError};
+
+pub(super) fn router() -> Router<Api> {
+    Router::new()
+        .route("/chains", get(list))
+        .route("/chains/{phase}/{*name}", get(chain))
+        .merge(candidates::router())
+}
+
+/// What stays in a path as it is. Names of BCS contain a `/`.
+const PATH: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'/')
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_');
+
+/// The address of a chain's page.
+pub(super) fn address(phase: Phase, name: &str) -> String {
+    format!("/chains/{phase}/{}", utf8_percent_encode(name, PATH))
+}
+
+async fn list(session: Session, State(api): State<Api>) -> Response {
+    let status = api.sources.host.status();
+    page(&session, Section::Chains, "Chains", overview(&status))
+}
+
+fn overview(status: &Status) -> Markup {
+    html! {
+        p {
+            "Revision " a href={ "/history/" (status.revision) } { (status.revision) } " is live since "
+            (moment(status.live_since)) "."
+            @if status.building { " " (badge(Tone::Change, "a new table is being built")) }
+        }
+        @if let Some(problem) = &status.problem { (problem_notice(problem)) }
+        @if status.chains.is_empty() {
+            p.notice { "No chain is live: every request passes unchanged." }
+        } @else {
+            table.data.stack {
+                thead { tr {
+                    th scope="col" { "Chain" } th scope="col" { "Phase" } th scope="col" { "Stages" }
+                    th.number scope="col" { "Calls" } th.number scope="col" { "Changed" }
+                    th.number scope="col" { "Denied" } th.number scope="col" { "Failed" }
+                    th.number scope="col" { "Slowest p99" } th scope="col" { "State" }
+                } }
+                tbody { @for chain in &status.chains { (row(chain)) } }
+            }
+            p.hint { "Calls of all stages of a chain, over the last five to ten minutes." }
+        }
+    }
+}
+
+/// Why the newest definitions are not live.
+fn problem_notice(problem: &Problem) -> Markup {
+    html! {
+        div.notice.bad role="status" {
+            p {
+                @if problem.bad_definitions.is_empty() {
+                    "The newest definitions are not live, since " (moment(problem.since)) "."
+                } @else {
+                    (count(problem.bad_definitions.len() as u64, "definition"))
+                    " cannot be used, since " (moment(problem.since)) "; all others are live."
+                }
+            }
+            ul { @for mistake in &problem.mistakes { li { (mistake) } } }
+        }
+    }
+}
+
+fn row(chain: &ChainStatus) -> Markup {
+    let sum = |of: fn(&StageStatus) -> u64| chain.stages.iter().map(of).sum::<u64>();
+    let slowest = chain
+        .stages
+        .iter()
+        .filter_map(|stage| stage.calls.p99_microseconds)
+        .max();
+    let failing = chain
+        .stages
+        .iter()
+        .filter(|stage| stage.state == StageState::Failing)
+        .count();
+    html! {
+        tr {
+            th scope="row" { a href=(address(chain.phase, &chain.name)) { (chain.name) } }
+            td data-label="Phase" { (chain.phase) }
+            td data-label="Stages" { (stage_names(chain)) }
+            (number("Calls", sum(|stage| recent_calls(&stage.calls)), None))
+            (number("Changed", sum(|stage| stage.calls.recent.changed), None))
+            (number("Denied", sum(|stage| stage.calls.recent.denied), None))
+            (number("Failed", sum(|stage| stage.calls.recent.failed), Some(Tone::Bad)))
+            td.number data-label="Slowest p99" { @if let Some(slowest) = slowest { (duration(slowest)) } }
+            td data-label="State" {
+                @if failing > 0 { (badge(Tone::Bad, &format!("{} failing", count(failing as u64, "stage")))) }
+                @if chain.stages.iter().any(|stage| stage.disabled.is_some()) { " " (badge(Tone::Warn, "disabled")) }
+                @if chain.stages.iter().any(|stage| stage.candidate.is_some()) { " " (badge(Tone::Change, "candidate")) }
+            }
+        }
+    }
+}
+
+fn stage_names(chain: &ChainStatus) -> String {
+    let names: Vec<_> = chain.stages.iter().map(|stage| stage.name.as_str()).collect();
+    match names.as_slice() {
+        [] => "none".to_owned(),
+        [first, second, third, rest @ ..] if !rest.is_empty() => {
+            format!("{first}, {second}, {third} and {} more", rest.len())
+        }
+        names => names.join(", "),
+    }
+}
+
+fn recent_calls(calls: &CallStatus) -> u64 {
+    let recent = &calls.recent;
+    recent.allowed + recent.changed + recent.denied + recent.failed
+}
+
+/// A cell with a number, in a colour unless it is zero.
+pub(super) fn number(label: &str, value: u64, tone: Option<Tone>) -> Markup {
+    html! {
+        td.number data-label=(label) {
+            @match tone.filter(|_| value > 0) {
+                Some(tone) => { (badge(tone, &value.to_string())) }
+                None => { (value) }
+            }
+        }
+    }
+}
+
+async fn chain(
+    session: Session,
+    State(api): State<Api>,
+    Path((phase, name)): Path<(String, String)>,
+) -> Response {
+    match content(&api, &session, &phase, &name).await {
+        Ok(content) => page(&session, Section::Chains, &format!("Chain {name}"), content),
+        Err(error) => refusal(&session, Section::Chains, &error),
+    }
+}
+
+async fn content(api: &Api, session: &Session, phase: &str, name: &str) -> Result<Markup, ApiError> {
+    let host = &api.sources.host;
+    let status = host.status();
+    let is_it = |chain: &&ChainStatus| chain.phase.as_str() == phase && chain.name == name;
+    let Some(chain) = status.chains.iter().find(is_it) else {
+        return Err(ApiError::NotFound(format!("no {phase} chain {name} is live")));
+    };
+    let id = ChainId {
+        phase: chain.phase,
+        name: chain.name.clone(),
+    };
+    let own = host.live_definitions(&id).await?;
+    let candidates = host.candidates();
+    Ok(html! {
+        p { a href="/chains" { "All chains" } }
+        dl.facts {
+            dt { "Phase" }
+            dd { (chain.phase) (phase_hint(chain.phase)) }
+            dt { "Revision" }
+            dd { a href={ "/history/" (status.revision) } { (status.revision) } ", live since " (moment(status.live_since)) }
+        }
+        @if session.may_change() && !own.is_empty() {
+            p.actions { a.button href={ "/playground?chain=" (chain.phase) ":" (utf8_percent_encode(name, NON_ALPHANUMERIC)) } { "Try it in the playground" } }
+        }
+        h2 { "Stages" }
+        @if chain.stages.is_empty() { p.notice { "This chain has no stages." } }
+        @for stage in &chain.stages { (stage_section(session, chain, stage)) }
+        (candidates::section(session, chain, &candidates))
+        h2 { "Definition" }
+        @if own.is_empty() { p.notice { "The program itself made this chain." } }
+        @for stored in &own { (definition(session, stored)) }
+    })
+}
+
+fn phase_hint(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Mutating => ": its stages are called one after the other, and may change the object",
+        Phase::Validating => ": its stages are called at the same time, with the final object",
+    }
+}
+
+fn stage_section(session: &Session, chain: &ChainStatus, stage: &StageStatus) -> Markup {
+    let calls = &stage.calls;
+    let recent = &calls.recent;
+    let minutes = recent.seconds.div_ceil(60);
+    html! {
+        section.stage id={ "stage-" (stage.name) } {
+            h3 { (stage.name) " " (state(stage.state)) @if stage.mode == Mode::Audit { " " (badge(Tone::Warn, "Audit")) } }
+            (switch(session, chain, stage))
+            div.panels {
+                dl.facts {
+                    (hook(&stage.hook))
+                    dt { "Mode" }
+                    dd { (stage.mode) }
+                    dt { "Failure policy" }
+                    dd { (stage.failure_policy) }
+                    @if let Some(failure) = &stage.last_failure {
+                        dt { "Last failure" }
+                        dd { (badge(Tone::Bad, &failure.kind)) " " (moment(failure.at)) div.muted { (failure.message) } }
+                    }
+                }
+                div.scroll { table.data {
+                    caption.visually-hidden { "Calls of stage " (stage.name) " of chain " (chain.name) }
+                    thead { tr {
+                        th scope="col" { "Calls" } th.number scope="col" { "Allowed" } th.number scope="col" { "Changed" }
+                        th.number scope="col" { "Denied" } th.number scope="col" { "Failed" } th.number scope="col" { "p50" }
+                        th.number scope="col" { "p99" }
+                    } }
+                    tbody {
+                        tr {
+                            th.nowrap scope="row" { "last " (minutes.max(1)) " min" }
+                            (number("Allowed", recent.allowed, None)) (number("Changed", recent.changed, None))
+                            (number("Denied", recent.denied, None)) (number("Failed", recent.failed, Some(Tone::Bad)))
+                            td.number { (time(calls.p50_microseconds)) }
+                            td.number { (time(calls.p99_microseconds)) }
+                        }
+                        tr {
+                            th.nowrap scope="row" title={ "since " (calls.since) } { "in all" }
+                            (number("Allowed", calls.allowed, None)) (number("Changed", calls.changed, None))
+                            (number("Denied", calls.denied, None)) (number("Failed", calls.failed, Some(Tone::Bad)))
+                            td {} td {}
+                        }
+                    }
+                } }
+            }
+        }
+    }
+}
+
+fn time(microseconds: Option<u64>) -> String {
+    microseconds.map(duration).unwrap_or_default()
+}
+
+fn state(state: StageState) -> Markup {
+    match state {
+        StageState::Idle => badge(Tone::Plain, "idle"),
+        StageState::Healthy => badge(Tone::Good, "healthy"),
+        StageState::Failing => badge(Tone::Bad, "failing"),
+        _ => html! {},
+    }
+}
+
+fn hook(hook: &HookStatus) -> Markup {
+    let fact = |name: &str, value: &dyn Display| html! { dt { (name) } dd { (value) } };
+    match hook {
+        HookStatus::Plugin(plugin) => plugin_facts(plugin),
+        HookStatus::Webhook { url } => fact("Webhook", url),
+        HookStatus::Cel { expressions } => fact("CEL", expressions),
+        HookStatus::Group { expression, plugins } => html! {
+            dt { "Group" }
+            dd { code { (expression) } }
+            @for (name, member) in plugins {
+                dt { "Member " (name) }
+                dd { dl.facts { (self::hook(member)) } }
+            }
+        },
+        HookStatus::Unavailable { source, reason } => html! {
+            dt { "Plugin" }
+            dd { (badge(Tone::Bad, "not loaded")) " " code { (source) } div.muted { (reason) } }
+        },
+        _ => fact("Hook", &"native code of the program"),
+    }
+}
+
+/// A plugin with where its module comes from, its digest and its signature.
+pub(super) fn plugin_facts(plugin: &PluginStatus) -> Markup {
+    html! {
+        dt { "Plugin" }
+        dd { (plugin.name) " " (plugin.version) }
+        dt { "Module" }
+        dd { code { (plugin.source) } }
+        dt { "Digest" }
+        dd { code { (plugin.digest) } }
+        dt { "Signature" }
+        dd { (plugin.signature) }
+        @if !plugin.cluster.is_empty() {
+            dt { "May read" }
+            dd { (plugin.cluster.join(", ")) }
+        }
+        @if let Some(reason) = &plugin.configured_per_call {
+            dt { "Configured" }
+            dd { (badge(Tone::Warn, "in every call")) " " (reason) }
+        }
+    }
+}
+
+fn definition(session: &Session, stored: &StoredDefinition) -> Markup {
+    // Values that definitions grant to plugins may be secrets.
+    let text: Cow<'_, str> = match session.may_change() {
+        true => stored.text.as_str().into(),
+        false => without_granted_values(&stored.file, &stored.text),
+    };
+    html! {
+        p { code { (stored.file.display()) ":" (stored.line) } ", " (stored.id) }
+        (numbered(&text, first_line(stored)))
+    }
+}
+
+/// The line with which the text begins: comments may be before the definition.
+fn first_line(stored: &StoredDefinition) -> u32 {
+    let is_before = |line: &&str| line.trim().is_empty() || line.trim_start().starts_with('#');
+    let before = stored.text.lines().take_while(is_before).count();
+    let before = u32::try_from(before).unwrap_or(u32::MAX);
+    stored.line.saturating_sub(before).max(1)
+}
+
+/// A text with the numbers of its lines.
+pub(super) fn numbered(text: &str, first: u32) -> Markup {
+    html! {
+        pre.numbered tabindex="0" {
+            @for (number, line) in (first..).zip(text.lines()) {
+                span.line data-number=(number) { (line) "\n" }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_chains() {
+        for (name, expected) in [
+            ("pods", "/chains/Mutating/pods"),
+            ("ns/inject.v2", "/chains/Mutating/ns/inject.v2"),
+            ("a b?c#d%", "/chains/Mutating/a%20b%3Fc%23d%25"),
+        ] {
+            assert_eq!(address(Phase::Mutating, name), expected);
+        }
+    }
+
+    #[test]
+    fn lines_have_the_numbers_of_their_file() {
+        let markup = numbered("a: <b>\nc: d", 7).into_string();
+        assert!(markup.contains("data-number=\"7\">a: &lt;b&gt;\n"), "{markup}");
+        assert!(markup.contains("data-number=\"8\">c: d\n"), "{markup}");
+    }
+}

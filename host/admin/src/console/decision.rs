@@ -1,0 +1,333 @@
+//! One decision: its stages in time, what changed, and what to copy.
+
+use std::fmt::Write as _;
+
+use admittance::{DecisionDetail, DecisionRecord, RecordedRequest, StageRecord};
+use admittance_definitions::document::to_yaml;
+use axum::{
+    Router,
+    extract::{Path, State},
+    response::Response,
+    routing::get,
+};
+use http::HeaderMap;
+use maud::{Markup, html};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Map, Value, json};
+
+use super::{
+    diff::side_by_side,
+    layout::{Section, page, refusal},
+    live::tone,
+    parts::{Tone, badge, duration, moment},
+    session::Session,
+};
+use crate::{Api, config::Role, decisions};
+
+pub(super) fn router() -> Router<Api> {
+    Router::new().route("/decisions/{uid}", get(decision))
+}
+
+async fn decision(
+    session: Session,
+    State(api): State<Api>,
+    Path(uid): Path<String>,
+    headers: HeaderMap,
+) -> Response {
+    match decisions::get(&api, session.role, &uid).await {
+        Ok(found) => {
+            let place = Place::of(&session, &api, &headers);
+            let content = html! {
+                @for detail in &found { (article(detail, &session, &place, found.len() > 1)) }
+            };
+            page(&session, Section::Live, &format!("Decision {uid}"), content)
+        }
+        Err(error) => refusal(&session, Section::Live, &error),
+    }
+}
+
+/// Where commands send requests to.
+struct Place {
+    /// The URL of this port, as the browser knows it.
+    admin: String,
+    /// Whether that requires a token.
+    needs_token: bool,
+    /// The URL for reviews.
+    reviews: Option<String>,
+}
+
+impl Place {
+    fn of(session: &Session, api: &Api, headers: &HeaderMap) -> Self {
+        let status = (api.sources.status)();
+        let of = |name: &str| status.listeners.iter().find(|listener| listener.listener == name);
+        let scheme = |is_tls| if is_tls { "https" } else { "http" };
+        let host = headers
+            .get(http::header::HOST)
+            .and_then(|host| host.to_str().ok());
+        let admin = of("admin");
+        let host = host
+            .map(str::to_owned)
+            .or(admin.map(|admin| admin.address.to_string()));
+        Self {
+            admin: format!(
+                "{}://{}",
+                scheme(admin.is_some_and(|admin| admin.is_tls)),
+                host.unwrap_or_default()
+            ),
+            needs_token: session.id.is_some(),
+            reviews: of("listen").map(|port| format!("{}://{}/admit", scheme(port.is_tls), port.address)),
+        }
+    }
+}
+
+/// `is_one_of_several`: decisions of the same uid are told apart by a heading.
+fn article(detail: &DecisionDetail, session: &Session, place: &Place, is_one_of_several: bool) -> Markup {
+    let decision = &detail.decision;
+    html! {
+        article id={ "decision-" (decision.id) } {
+            @if is_one_of_several { h2 { "At " (moment(decision.at)) } }
+            (facts(decision))
+            @if let Some(message) = &decision.message {
+                p.notice.bad { @if let Some(code) = decision.code { strong { (code) } " " } (message) }
+            }
+            @for warning in &decision.warnings { p.notice.warn { "Warning: " (warning) } }
+            h2 { "Stages" }
+            (timeline(decision))
+            h2 { "Changes" }
+            (changes(detail, session))
+            h2 { "Copy" }
+            (copies(detail, place))
+        }
+    }
+}
+
+fn facts(decision: &DecisionRecord) -> Markup {
+    let object = match &decision.namespace {
+        Some(namespace) => format!("{namespace}/{}", decision.name),
+        None => decision.name.clone(),
+    };
+    let origin = [&decision.dialect, &decision.listener, &decision.cluster];
+    let origin: Vec<&str> = origin.into_iter().flatten().map(String::as_str).collect();
+    html! {
+        dl.facts {
+            dt { "Verdict" }
+            dd { (badge(tone(decision.verdict), decision.verdict.as_str())) " in " (duration(decision.microseconds)) @if decision.dry_run { ", dry run" } }
+            dt { "Request" }
+            dd { (decision.operation.as_str()) " " (decision.kind) " " strong { (object) } " " span.muted { (decision.resource) } }
+            dt { "User" }
+            dd {
+                @if decision.user.is_empty() { span.muted { "unknown" } } @else { (decision.user) }
+                @if !decision.groups.is_empty() { " " span.muted { (decision.groups.join(", ")) } }
+            }
+            dt { "Time" }
+            dd { (moment(decision.at)) ", revision " a href={ "/history/" (decision.revision) } { (decision.revision) } }
+            @if !origin.is_empty() { dt { "From" } dd { (origin.join(", ")) } }
+            @if let Some(trace) = &decision.trace_id { dt { "Trace" } dd.mono { (trace) } }
+        }
+    }
+}
+
+/// A row for each stage, with a bar from its beginning to its end.
+pub(super) fn timeline(decision: &DecisionRecord) -> Markup {
+    let ends = decision
+        .stages
+        .iter()
+        .map(|stage| stage.start_microseconds + stage.microseconds);
+    // Stages in mode Audit may end after the request.
+    let whole = ends.chain([decision.microseconds, 1]).max().unwrap_or(1);
+    html! {
+        table.data.stack.timeline {
+            thead {
+                tr {
+                    th scope="col" { "Stage" }
+                    th scope="col" { "Result" }
+                    th scope="col" { "From 0 to " (duration(whole)) }
+                    th.number scope="col" { "Duration" }
+                }
+            }
+            tbody { @for stage in &decision.stages { (stage_row(stage, whole)) } }
+        }
+        @if decision.stages.is_empty() { p.muted { "No stage was called." } }
+    }
+}
+
+fn stage_row(stage: &StageRecord, whole: u64) -> Markup {
+    let tone = match (&*stage.result, stage.exception.is_some()) {
+        ("allow", _) => Tone::Good,
+        ("patch", _) => Tone::Change,
+        ("deny" | "failed", true) => Tone::Warn,
+        ("deny" | "failed", false) => Tone::Bad,
+        _ => Tone::Plain,
+    };
+    html! {
+        tr {
+            th scope="row" {
+                (stage.chain) "/" (stage.stage)
+                span.detail {
+                    (stage.phase)
+                    @if stage.round > 1 { ", called again" }
+                    @if stage.mode.as_str() != "Enforce" { ", " (stage.mode) }
+                }
+            }
+            td {
+                (badge(tone, &stage.result))
+                @if let Some(code) = stage.code { " " (code) }
+                @if let Some(failure) = &stage.failure { " " code { (failure) } }
+                @if let Some(policy) = stage.policy { " " span.muted { "failure policy " (policy) } }
+                @if let Some(exception) = &stage.exception { " " span.muted { "let pass by the exception " (exception) } }
+                @if let Some(reason) = &stage.reason { span.detail { (reason) } }
+                @if !stage.log.is_empty() { pre.wrap { (log(stage)) } }
+            }
+            td.bar { (bar(stage, whole, tone)) }
+            td.number data-label="Duration" { @if stage.microseconds > 0 { (duration(stage.microseconds)) } }
+        }
+    }
+}
+
+/// What the plugin logged.
+fn log(stage: &StageRecord) -> String {
+    let mut text = String::new();
+    for line in &stage.log {
+        let level = line.level;
+        let context = match &*line.context {
+            "" => String::new(),
+            context => format!("{context}: "),
+        };
+        let _ = writeln!(text, "{level} {context}{}", line.message);
+    }
+    text
+}
+
+fn bar(stage: &StageRecord, whole: u64, tone: Tone) -> Markup {
+    if stage.microseconds == 0 {
+        return html! {};
+    }
+    let parts = |microseconds: u64| u128::from(microseconds) * 1000 / u128::from(whole);
+    let start = parts(stage.start_microseconds);
+    // Thin ones stay visible.
+    let width = parts(stage.microseconds).max(4);
+    html! {
+        svg.bar.(tone.class()) viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true" {
+            rect x=(start.min(996)) y="0" width=(width) height="10" {}
+        }
+    }
+}
+
+fn changes(detail: &DecisionDetail, session: &Session) -> Markup {
+    let object = detail
+        .review
+        .as_ref()
+        .and_then(|review| review.request.get("object"));
+    match (object, &detail.result, &detail.decision.patch) {
+        (Some(before), Some(after), _) => {
+            side_by_side(["Before", "After"], &to_yaml(before), &to_yaml(after))
+        }
+        (_, _, Some(patch)) => html! {
+            @if session.role < Role::Admin {
+                p.hint { "Values of objects are shown to the role Admin." }
+            } @else {
+                p.hint { "The objects of this request are not kept: they are Secrets, or too large." }
+            }
+            pre.wrap { (to_yaml(patch)) }
+        },
+        (_, _, None) => html! { p.muted { "Nothing was changed." } },
+    }
+}
+
+/// Texts to copy, each with its button.
+fn copies(detail: &DecisionDetail, place: &Place) -> Markup {
+    let id = detail.decision.id;
+    let mut texts = vec![(
+        "Read this decision with curl",
+        "curl",
+        curl(&detail.decision, place),
+    )];
+    if let Some(review) = &detail.review {
+        if detail.decision.dialect.as_deref() == Some("kubernetes")
+            && let Some(url) = &place.reviews
+        {
+            texts.push((
+                "Send the request again with curl",
+                "again",
+                send_again(review, url),
+            ));
+        }
+        texts.push((
+            "Test case for admittance test",
+            "case",
+            test_case(&detail.decision, review),
+        ));
+    }
+    html! {
+        @for (title, name, text) in texts {
+            @let text_id = format!("{name}-{id}");
+            details {
+                summary { (title) }
+                p.actions { copy-text from=(text_id) label="Copy" {} }
+                pre.wrap id=(text_id) { (text) }
+            }
+        }
+    }
+}
+
+fn curl(decision: &DecisionRecord, place: &Place) -> String {
+    let token = if place.needs_token {
+        "--header \"Authorization: Bearer $ADMITTANCE_TOKEN\" "
+    } else {
+        ""
+    };
+    let uid = utf8_percent_encode(&decision.uid, NON_ALPHANUMERIC);
+    format!(
+        "curl --silent {token}{}",
+        quoted(&format!("{}/v1/decisions/{uid}", place.admin))
+    )
+}
+
+/// A review changes nothing: it is only answered.
+fn send_again(review: &RecordedRequest, url: &str) -> String {
+    format!(
+        "curl --silent --insecure --header 'Content-Type: application/json' --data-binary @- {} <<'REVIEW'\n{}\nREVIEW",
+        quoted(url),
+        json!({"apiVersion": review.api_version, "kind": review.kind, "request": review.request})
+    )
+}
+
+/// For a shell.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// What a case expects of this decision.
+pub(super) fn expectation(decision: &DecisionRecord) -> Map<String, Value> {
+    let mut expect = Map::new();
+    let is_allowed = !decision.verdict.is_refusal();
+    expect.insert("allowed".to_owned(), is_allowed.into());
+    expect.insert("warnings".to_owned(), json!(decision.warnings));
+    if is_allowed {
+        let patch = decision.patch.clone().unwrap_or_else(|| json!([]));
+        expect.insert("patch".to_owned(), patch);
+    }
+    if let Some(message) = &decision.message {
+        expect.insert("message".to_owned(), Value::from(message.as_str()));
+    }
+    if let Some(code) = decision.code {
+        expect.insert("code".to_owned(), code.into());
+    }
+    expect
+}
+
+/// A case that expects this decision. A patch or message may depend on redacted values, so with them only the verdict and
+/// the warnings are expected.
+fn test_case(decision: &DecisionRecord, review: &RecordedRequest) -> String {
+    let mut expect = expectation(decision);
+    if review.recording.redacted > 0 {
+        expect.retain(|name, _| matches!(&**name, "allowed" | "warnings"));
+    }
+    let object = match &decision.namespace {
+        Some(namespace) => format!("{namespace}/{}", decision.name),
+        None => decision.name.clone(),
+    };
+    let name = format!("{} of {} {object}", decision.operation.as_str(), decision.kind);
+    let review = json!({"apiVersion": review.api_version, "kind": review.kind, "request": review.request});
+    to_yaml(&json!({"cases": [{"name": name, "request": {"review": review}, "expect": expect}]}))
+}

@@ -1,0 +1,125 @@
+//! Two texts side by side.
+
+use diffy::{DiffOptions, Hunk, Line};
+use maud::{Markup, html};
+
+/// The lines that are shown around a difference.
+const CONTEXT: usize = 3;
+
+/// A table with the lines of both texts, and only those near differences. Nothing without differences.
+pub(super) fn side_by_side(titles: [&str; 2], before: &str, after: &str) -> Markup {
+    let patch = DiffOptions::new()
+        .set_context_len(CONTEXT)
+        .create_patch(before, after);
+    let groups: Vec<Vec<Row<'_>>> = patch.hunks().iter().map(rows).collect();
+    html! {
+        @if !groups.is_empty() {
+            table.diff {
+                colgroup { col.line; col; col.line; col; }
+                thead { tr { th colspan="2" scope="col" { (titles[0]) } th colspan="2" scope="col" { (titles[1]) } } }
+                @for (number, group) in groups.iter().enumerate() {
+                    tbody {
+                        @if number > 0 { tr.gap { td colspan="4" { "⋯" } } }
+                        @for row in group { tr { (cell(row.before, "removed", row.is_same)) (cell(row.after, "added", row.is_same)) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A line of each text, with its number from 1.
+struct Row<'t> {
+    before: Option<(usize, &'t str)>,
+    after: Option<(usize, &'t str)>,
+    is_same: bool,
+}
+
+/// The rows of a part of the texts. Lines that replace others are beside them.
+fn rows<'t>(hunk: &Hunk<'t, str>) -> Vec<Row<'t>> {
+    let (mut old, mut new) = (hunk.old_range().start(), hunk.new_range().start());
+    let mut rows: Vec<Row<'t>> = Vec::new();
+    // The first row of the present change that has no line of the second text.
+    let mut free = 0;
+    for line in hunk.lines() {
+        let (Line::Context(text) | Line::Delete(text) | Line::Insert(text)) = line;
+        let text = text.trim_end_matches('\n');
+        let (before, after) = (Some((old, text)), Some((new, text)));
+        match line {
+            Line::Context(_) => {
+                rows.push(Row {
+                    before,
+                    after,
+                    is_same: true,
+                });
+                free = rows.len();
+            }
+            Line::Delete(_) => rows.push(Row {
+                before,
+                after: None,
+                is_same: false,
+            }),
+            Line::Insert(_) => {
+                match rows.get_mut(free) {
+                    Some(row) => row.after = after,
+                    None => rows.push(Row {
+                        before: None,
+                        after,
+                        is_same: false,
+                    }),
+                }
+                free += 1;
+            }
+        }
+        old += usize::from(!matches!(line, Line::Insert(_)));
+        new += usize::from(!matches!(line, Line::Delete(_)));
+    }
+    rows
+}
+
+fn cell(line: Option<(usize, &str)>, change: &str, is_same: bool) -> Markup {
+    html! {
+        @match line {
+            Some((number, text)) => {
+                td.line { (number) }
+                @if is_same { td { (text) } } @else { td.(change) { (text) } }
+            }
+            None => { td.line.none {} td.none {} }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_stand_beside_each_other() {
+        let (before, after) = ("a\nb\nc\n", "a\nB\nc\nd\n");
+        let html = side_by_side(["Before", "After"], before, after).into_string();
+        for part in [
+            "<tr><td class=\"line\">1</td><td>a</td><td class=\"line\">1</td><td>a</td></tr>",
+            "<tr><td class=\"line\">2</td><td class=\"removed\">b</td><td class=\"line\">2</td><td class=\"added\">B</td></tr>",
+            "<tr><td class=\"line none\"></td><td class=\"none\"></td><td class=\"line\">4</td><td class=\"added\">d</td></tr>",
+        ] {
+            assert!(html.contains(part), "{part} in {html}");
+        }
+        assert_eq!(
+            side_by_side(["Before", "After"], before, before).into_string(),
+            ""
+        );
+    }
+
+    #[test]
+    fn what_is_far_from_differences_is_left_out() {
+        let lines: Vec<String> = (1..=40).map(|number| number.to_string()).collect();
+        let before = lines.join("\n");
+        let after = before.replace("\n5\n", "\nfive\n").replace("\n35\n", "\n<35>\n");
+        let html = side_by_side(["Before", "After"], &before, &after).into_string();
+        assert_eq!(html.matches("class=\"gap\"").count(), 1);
+        assert!(
+            html.contains("&lt;35&gt;") && !html.contains("<td>20</td>"),
+            "{html}"
+        );
+    }
+}

@@ -1,0 +1,315 @@
+//! The revisions of the live table: what was different, and the way back.
+
+use admittance::{Comparison, ModuleChange, Origin, Revision, RevisionModule};
+use axum::{
+    Router,
+    extract::{Path, Query, State},
+    response::{IntoResponse, Redirect, Response},
+    routing::get,
+};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::{
+    chains::numbered,
+    form::Change,
+    layout::{Section, form_key, page, refusal},
+    parts::{Tone, badge, count, moment},
+    session::Session,
+};
+use crate::{
+    Api,
+    error::ApiError,
+    route::Json,
+    v1::{changes, views},
+};
+
+pub(super) fn router() -> Router<Api> {
+    Router::new()
+        .route("/history", get(list))
+        .route("/history/{revision}", get(revision))
+        .route("/history/{revision}/rollback", get(preview).post(rollback))
+}
+
+async fn list(session: Session, State(api): State<Api>) -> Response {
+    let host = &api.sources.host;
+    let (revisions, live) = (host.history(), host.table().revision());
+    let content = html! {
+        p {
+            "Every table that was live, the newest first. A rollback makes the definitions of an earlier one live again, with \
+             exactly its modules; it changes no file."
+        }
+        table.data.stack {
+            thead { tr {
+                th.number scope="col" { "Revision" } th scope="col" { "Live since" } th scope="col" { "Made by" }
+                th.number scope="col" { "Chains" } th.number scope="col" { "Plugins" } th scope="col" { "" }
+            } }
+            tbody {
+                @for revision in &revisions {
+                    tr {
+                        th.number scope="row" { a href={ "/history/" (revision.number) } { (revision.number) } }
+                        td data-label="Live since" { (moment(revision.at)) }
+                        td data-label="Made by" { (made_by(revision)) }
+                        td.number data-label="Chains" { (revision.chains) }
+                        td.number data-label="Plugins" { (revision.modules.len()) }
+                        td {
+                            @if revision.number == live { (badge(Tone::Good, "live")) }
+                            @else if session.may_change() { a href={ "/history/" (revision.number) "/rollback" } { "Roll back…" } }
+                        }
+                    }
+                }
+            }
+        }
+    };
+    page(&session, Section::History, "History", content)
+}
+
+/// What created a revision, and who.
+fn made_by(revision: &Revision) -> Markup {
+    html! {
+        @match &revision.origin {
+            Origin::Start => "the start of the program",
+            Origin::Files => "a change of files",
+            Origin::Refreshed => "a new module at its source",
+            Origin::Applied => "apply",
+            Origin::Deleted => "delete",
+            Origin::Promoted { stage } => { "the promotion of " (stage) },
+            Origin::RolledBack { to } => { "a rollback to " a href={ "/history/" (to) } { (to) } },
+            _ => "another action",
+        }
+        @if let Some(by) = &revision.by { span.muted { " by " (by) } }
+    }
+}
+
+/// The revision to compare with.
+#[derive(Debug, Deserialize)]
+struct Against {
+    from: Option<u64>,
+}
+
+async fn revision(
+    session: Session,
+    State(api): State<Api>,
+    Path(number): Path<u64>,
+    Query(against): Query<Against>,
+) -> Response {
+    match detail(&api, &session, number, against.from) {
+        Ok(content) => page(&session, Section::History, &format!("Revision {number}"), content),
+        Err(error) => refusal(&session, Section::History, &error),
+    }
+}
+
+fn detail(api: &Api, session: &Session, number: u64, from: Option<u64>) -> Result<Markup, ApiError> {
+    let host = &api.sources.host;
+    let detail = views::detail(host, number, session.role)?;
+    let (revision, live) = (&detail.revision, host.table().revision());
+    let kept = host.history();
+    // By default, the one before.
+    let from = from.or_else(|| {
+        let earlier = kept.iter().map(|revision| revision.number);
+        earlier.filter(|earlier| *earlier < number).max()
+    });
+    let differences = match from {
+        Some(from) => Some(views::detail(host, from, session.role)?.compare(&detail)),
+        None => None,
+    };
+    Ok(html! {
+        p { a href="/history" { "All revisions" } }
+        dl.facts {
+            dt { "Live since" }
+            dd { (moment(revision.at)) @if number == live { " " (badge(Tone::Good, "live")) } }
+            dt { "Made by" }
+            dd { (made_by(revision)) }
+            dt { "It has" }
+            dd { (count(revision.chains as u64, "chain")) " and " (count(revision.modules.len() as u64, "plugin")) }
+        }
+        @if session.may_change() && number != live {
+            p.actions { a.button.danger href={ "/history/" (number) "/rollback" } { "Roll back to it…" } }
+        }
+        h2 { "Differences" }
+        (compare_with(&kept, number, from))
+        @match &differences {
+            Some(differences) => { (comparison(differences)) }
+            None => { p.notice { "No earlier revision is kept." } }
+        }
+        @if !revision.modules.is_empty() {
+            h2 { "Modules" }
+            (modules(&revision.modules))
+        }
+        h2 { "Definitions" }
+        @if detail.files.is_empty() { p.notice { "There are none." } }
+        @for file in &detail.files {
+            details.file {
+                summary { code { (file.path.display()) } }
+                (numbered(&file.text, 1))
+            }
+        }
+    })
+}
+
+fn compare_with(kept: &[Revision], number: u64, from: Option<u64>) -> Markup {
+    html! {
+        @if kept.len() > 1 {
+            form.inline method="get" action={ "/history/" (number) } {
+                label for="from" { "Compare with revision" }
+                select #from name="from" {
+                    @for revision in kept.iter().filter(|revision| revision.number != number) {
+                        option value=(revision.number) selected[Some(revision.number) == from] { (revision.number) }
+                    }
+                }
+                button type="submit" { "Compare" }
+            }
+        }
+    }
+}
+
+fn modules(modules: &[RevisionModule]) -> Markup {
+    html! {
+        div.scroll { table.data {
+            thead { tr {
+                th scope="col" { "Stage" } th scope="col" { "Plugin" } th scope="col" { "Module" } th scope="col" { "Digest" }
+            } }
+            tbody {
+                @for module in modules {
+                    tr {
+                        th scope="row" { (module.stage) @if module.candidate { " " (badge(Tone::Change, "candidate")) } }
+                        td { (module.plugin) " " (module.version) }
+                        td { code { (module.source) } }
+                        td { code { (module.digest) } }
+                    }
+                }
+            }
+        } }
+    }
+}
+
+/// The differences between two revisions: the modules, and the definitions line by line.
+pub(super) fn comparison(comparison: &Comparison) -> Markup {
+    html! {
+        @if comparison.modules.is_empty() && comparison.text.is_empty() {
+            p.notice { "There are no differences." }
+        }
+        @if !comparison.modules.is_empty() {
+            ul { @for change in &comparison.modules { li { (module_change(change)) } } }
+        }
+        @if !comparison.text.is_empty() { (unified(&comparison.text)) }
+    }
+}
+
+fn module_change(change: &ModuleChange) -> Markup {
+    let version = |module: &RevisionModule| {
+        let digest = module.digest.strip_prefix("sha256:").unwrap_or(&module.digest);
+        let digest = digest.get(..12).unwrap_or(digest).to_owned();
+        html! { (module.plugin) " " (module.version) " (" code title=(module.digest) { (digest) } ")" }
+    };
+    html! {
+        strong { (change.stage) } @if change.candidate { ", its candidate" } ": "
+        @match (&change.from, &change.to) {
+            (Some(from), Some(to)) => { (version(from)) " becomes " (version(to)) }
+            (None, Some(to)) => { (version(to)) " is added" }
+            (Some(from), None) => { (version(from)) " is removed" }
+            (None, None) => {}
+        }
+    }
+}
+
+/// A unified diff with a colour for each kind of line.
+fn unified(text: &str) -> Markup {
+    html! {
+        pre.unified tabindex="0" {
+            @for line in text.lines() { span.(kind_of(line)) { (line) "\n" } }
+        }
+    }
+}
+
+fn kind_of(line: &str) -> &'static str {
+    match line.as_bytes() {
+        [b'+', b'+', b'+', b' ', ..] | [b'-', b'-', b'-', b' ', ..] => "file",
+        [b'+', ..] => "added",
+        [b'-', ..] => "removed",
+        [b'@', b'@', ..] => "place",
+        _ => "same",
+    }
+}
+
+async fn preview(session: Session, State(api): State<Api>, Path(number): Path<u64>) -> Response {
+    if !session.may_change() {
+        return refusal(&session, Section::History, &session.only_reads());
+    }
+    let host = &api.sources.host;
+    let live = host.table().revision();
+    match host.compare(live, number) {
+        Ok(differences) => {
+            let title = format!("Roll back to revision {number}");
+            let content = confirmation(&session, number, live, &differences);
+            page(&session, Section::History, &title, content)
+        }
+        Err(error) => refusal(&session, Section::History, &ApiError::from(error)),
+    }
+}
+
+fn confirmation(session: &Session, number: u64, live: u64, differences: &Comparison) -> Markup {
+    html! {
+        p {
+            "The definitions of revision " a href={ "/history/" (number) } { (number) }
+            " go live again, with exactly its modules. No file is changed: it stays live until the definitions or their \
+             modules change again."
+        }
+        h2 { "Differences from revision " (live) ", which is live" }
+        (comparison(differences))
+        form method="post" action={ "/history/" (number) "/rollback" } {
+            (form_key(session))
+            input type="hidden" name="live" value=(live);
+            p.actions {
+                button.danger type="submit" { "Roll back" }
+                a.button href="/history" { "Cancel" }
+            }
+        }
+    }
+}
+
+/// The revision that was live when the rollback was confirmed.
+#[derive(Debug, Deserialize)]
+struct Rollback {
+    live: u64,
+}
+
+async fn rollback(
+    State(api): State<Api>,
+    Path(number): Path<u64>,
+    Change { session, fields }: Change<Rollback>,
+) -> Response {
+    let live = api.sources.host.table().revision();
+    if live != fields.live {
+        let error = ApiError::Conflict(format!(
+            "revision {live} went live in the meantime; look at the differences again before you roll back"
+        ));
+        return refusal(&session, Section::History, &error);
+    }
+    match changes::rolled_back(&api, Some(session.caller.clone()), number).await {
+        Ok(Json(revision)) => Redirect::to(&format!("/history/{}", revision.number)).into_response(),
+        Err(error) => refusal(&session, Section::History, &error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_a_diff() {
+        for (line, expected) in [
+            ("--- a.yaml", "file"),
+            ("+++ a.yaml", "file"),
+            ("@@ -1 +1 @@", "place"),
+            ("+a", "added"),
+            ("-b", "removed"),
+            ("--", "removed"),
+            ("+", "added"),
+            (" c", "same"),
+            ("", "same"),
+        ] {
+            assert_eq!(kind_of(line), expected, "{line:?}");
+        }
+    }
+}

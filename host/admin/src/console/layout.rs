@@ -1,0 +1,180 @@
+//! What all pages have in common: the frame around their content, and the pages of errors.
+
+use axum::response::{Html, IntoResponse, Response};
+use maud::{DOCTYPE, Markup, html};
+
+use super::{assets, session::Session};
+use crate::error::ApiError;
+
+/// A page in the navigation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Section {
+    Live,
+    Chains,
+    History,
+    Applies,
+    Playground,
+    Health,
+}
+
+impl Section {
+    const ALL: [Self; 6] = [
+        Self::Live,
+        Self::Chains,
+        Self::History,
+        Self::Applies,
+        Self::Playground,
+        Self::Health,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Live => "Live",
+            Self::Chains => "Chains",
+            Self::History => "History",
+            Self::Applies => "What applies?",
+            Self::Playground => "Playground",
+            Self::Health => "Health",
+        }
+    }
+
+    fn address(self) -> &'static str {
+        match self {
+            Self::Live => "/live",
+            Self::Chains => "/chains",
+            Self::History => "/history",
+            Self::Applies => "/applies",
+            Self::Playground => "/playground",
+            Self::Health => "/health",
+        }
+    }
+}
+
+/// A page for this user, with the title as its first heading.
+pub(super) fn page(session: &Session, section: Section, title: &str, content: Markup) -> Response {
+    let markup = frame(title, Some((session, section)), &content);
+    Html(markup.into_string()).into_response()
+}
+
+/// An error as a page for this user, with the status that the API gives it.
+pub(super) fn refusal(session: &Session, section: Section, error: &ApiError) -> Response {
+    let markup = frame(title_of(error), Some((session, section)), &explanation(error));
+    (error.status(), Html(markup.into_string())).into_response()
+}
+
+/// An error as a page for a client that is not known.
+pub(super) fn plain_refusal(error: &ApiError) -> Response {
+    (error.status(), plain_page(title_of(error), &explanation(error))).into_response()
+}
+
+/// A page without navigation, for a client that is not known.
+pub(super) fn plain_page(title: &str, content: &Markup) -> Html<String> {
+    Html(frame(title, None, content).into_string())
+}
+
+/// The field that every form has.
+pub(super) fn form_key(session: &Session) -> Markup {
+    html! { input type="hidden" name="form_key" value=(session.form_key); }
+}
+
+/// A page that opens this address.
+pub(super) fn forwarding_page(address: &str) -> Html<String> {
+    let markup = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="refresh" content={ "0; url=" (address) };
+                // Without one, browsers ask for /favicon.ico.
+                link rel="icon" type="image/svg+xml" href=(assets::address("icon.svg"));
+                title { "Admittance" }
+            }
+            body { p { a href=(address) { "Continue" } } }
+        }
+    };
+    Html(markup.into_string())
+}
+
+pub(super) fn not_found() -> Markup {
+    html! {
+        p { "There is no page at this address." }
+        p { a href="/live" { "Show the latest decisions" } }
+    }
+}
+
+fn title_of(error: &ApiError) -> &'static str {
+    match error {
+        ApiError::NotFound(_) => "Not found",
+        ApiError::Denied(_) => "Not allowed",
+        ApiError::Unavailable(_) => "Not available",
+        _ => "This did not work",
+    }
+}
+
+fn explanation(error: &ApiError) -> Markup {
+    html! {
+        p.notice.bad role="alert" { (error) }
+        @if let ApiError::CannotGoLive(mistakes) = error {
+            ul { @for mistake in mistakes { li { (mistake) } } }
+        }
+    }
+}
+
+fn frame(title: &str, user: Option<(&Session, Section)>, content: &Markup) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) " · Admittance" }
+                link rel="icon" type="image/svg+xml" href=(assets::address("icon.svg"));
+                link rel="stylesheet" href=(assets::address("console.css"));
+                script type="module" src=(assets::address("console.js")) {}
+            }
+            body {
+                a.skip href="#content" { "Skip to the content" }
+                header.top {
+                    a.brand href="/live" { "Admittance" }
+                    @if let Some((session, section)) = user {
+                        (navigation(section))
+                        (account(session))
+                    }
+                }
+                main #content tabindex="-1" {
+                    h1 { (title) }
+                    (content)
+                }
+            }
+        }
+    }
+}
+
+fn navigation(section: Section) -> Markup {
+    html! {
+        nav aria-label="Pages" {
+            ul {
+                @for entry in Section::ALL {
+                    li {
+                        a href=(entry.address()) aria-current=[(entry == section).then_some("page")] { (entry.name()) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn account(session: &Session) -> Markup {
+    html! {
+        div.account {
+            span title="Who you are, and your role" { (session.caller) ", " (session.role) }
+            @if session.id.is_some() {
+                form method="post" action="/sign-out" {
+                    (form_key(session))
+                    button type="submit" { "Sign out" }
+                }
+            }
+        }
+    }
+}

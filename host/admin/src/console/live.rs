@@ -1,0 +1,407 @@
+//! Decisions as they come, and what passes each chain.
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    convert::Infallible,
+    time::Duration,
+};
+
+use admittance::{ChainRates, DecisionRecord, DecisionStream, DecisionVerdict, Followed, LoggedDecision};
+use axum::{
+    Router,
+    extract::{RawQuery, State},
+    response::{
+        IntoResponse, Response,
+        sse::{Event, Sse},
+    },
+    routing::get,
+};
+use form_urlencoded::Serializer;
+use futures_util::{FutureExt as _, StreamExt as _, stream};
+use http::HeaderMap;
+use maud::{Markup, html};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::json;
+use tokio::{
+    sync::OwnedSemaphorePermit,
+    time::{Instant, Interval, MissedTickBehavior},
+};
+
+use super::{
+    layout::{Section, page, refusal},
+    parts::{Tone, badge, duration, plain_moment},
+    session::Session,
+};
+use crate::{
+    Api,
+    decisions::{self, DecisionQuery},
+    error::ApiError,
+};
+
+/// The time that the numbers of the chains are of.
+const RATES_OF: Duration = Duration::from_secs(60);
+/// How often these numbers are sent.
+const RATES_EVERY: Duration = Duration::from_secs(2);
+/// The shortest time between two groups of decisions, so that browsers keep up.
+const GROUP_EVERY: Duration = Duration::from_millis(200);
+/// The most decisions that are shown of a group. The newest ones are.
+const GROUP: usize = 100;
+
+pub(super) fn router() -> Router<Api> {
+    Router::new()
+        .route("/live", get(live))
+        .route("/live/events", get(events))
+}
+
+/// The filter in an address. What is empty does not filter, since browsers send empty fields too.
+fn read(text: Option<String>) -> Result<DecisionQuery, ApiError> {
+    let mut query: DecisionQuery = serde_html_form::from_str(&text.unwrap_or_default())
+        .map_err(|error| ApiError::Malformed(format!("the filter is invalid: {error}")))?;
+    for text in texts(&mut query) {
+        *text = text.take().filter(|text| !text.trim().is_empty());
+    }
+    Ok(query)
+}
+
+fn texts(query: &mut DecisionQuery) -> [&mut Option<String>; 6] {
+    let DecisionQuery {
+        chain,
+        stage,
+        namespace,
+        user,
+        text,
+        since,
+        ..
+    } = query;
+    [chain, stage, namespace, user, text, since]
+}
+
+/// The address of a page with the same filter, and one more parameter.
+fn address_with(query: &DecisionQuery, page: &str, more: Option<(&str, u64)>) -> String {
+    let mut parameters = Serializer::new(String::new());
+    for (name, text) in [
+        ("chain", &query.chain),
+        ("stage", &query.stage),
+        ("namespace", &query.namespace),
+        ("user", &query.user),
+        ("text", &query.text),
+        ("since", &query.since),
+    ] {
+        if let Some(text) = text {
+            parameters.append_pair(name, text);
+        }
+    }
+    for verdict in &query.verdict {
+        parameters.append_pair("verdict", verdict);
+    }
+    if let Some((name, number)) = more {
+        parameters.append_pair(name, &number.to_string());
+    }
+    match parameters.finish() {
+        empty if empty.is_empty() => page.to_owned(),
+        parameters => format!("{page}?{parameters}"),
+    }
+}
+
+async fn live(session: Session, State(api): State<Api>, RawQuery(query): RawQuery) -> Response {
+    match content(&session, &api, query).await {
+        Ok(content) => page(&session, Section::Live, "Decisions", content),
+        Err(error) => refusal(&session, Section::Live, &error),
+    }
+}
+
+async fn content(session: &Session, api: &Api, query: Option<String>) -> Result<Markup, ApiError> {
+    let query = read(query)?;
+    let list = decisions::list(api, session.role, &query).await?;
+    let newest = list.decisions.first().map_or(0, |decision| decision.id);
+    let table = html! {
+        table.data.stack.live {
+            thead {
+                tr {
+                    th scope="col" { "Time (UTC)" }
+                    th scope="col" { "Verdict" }
+                    th scope="col" { "Request" }
+                    th scope="col" { "Object" }
+                    th scope="col" { "User" }
+                    th scope="col" .number { "Duration" }
+                    th scope="col" { "Why" }
+                }
+            }
+            tbody data-part="decisions" {
+                @for decision in &list.decisions { (row(decision, false)) }
+            }
+        }
+        @if list.decisions.is_empty() {
+            p.muted { "No decision matches. Decisions appear here when requests pass a chain." }
+        }
+        nav.actions aria-label="Older and newer decisions" {
+            @if query.before.is_some() { a.button href=(address_with(&query, "/live", None)) { "Newest" } }
+            @if let Some(next) = list.next { a.button href=(address_with(&query, "/live", Some(("before", next)))) { "Older" } }
+        }
+    };
+    let chains: BTreeSet<String> = api
+        .sources
+        .host
+        .table()
+        .chains()
+        .map(|chain| chain.name.to_string())
+        .collect();
+    Ok(html! {
+        (filters(&query, &chains))
+        @if query.before.is_some() {
+            (table)
+        } @else {
+            live-decisions src=(address_with(&query, "/live/events", None)) after=(newest) {
+                p.actions data-part="controls" { noscript { "Reload the page to see new decisions." } }
+                (rates(api))
+                (table)
+            }
+        }
+    })
+}
+
+fn filters(query: &DecisionQuery, chains: &BTreeSet<String>) -> Markup {
+    let field = |name: &str, label: &str, value: &Option<String>| {
+        html! { label { (label) input name=(name) value=[value.as_ref()] autocomplete="off" spellcheck="false"; } }
+    };
+    let chain = query.chain.as_deref();
+    html! {
+        form.filters method="get" action="/live" role="search" aria-label="Filter decisions" {
+            label {
+                "Chain"
+                select name="chain" {
+                    option value="" { "all" }
+                    @for name in chains { option selected[chain == Some(name)] { (name) } }
+                    // One that was live before.
+                    @if let Some(chain) = chain.filter(|chain| !chains.contains(*chain)) { option selected { (chain) } }
+                }
+            }
+            (field("stage", "Stage", &query.stage))
+            (field("namespace", "Namespace", &query.namespace))
+            (field("user", "User", &query.user))
+            (field("text", "Text", &query.text))
+            fieldset {
+                legend { "Verdict" }
+                @for verdict in DecisionVerdict::ALL {
+                    label {
+                        input type="checkbox" name="verdict" value=(verdict) checked[query.verdict.iter().any(|text| text == verdict.as_str())];
+                        (verdict)
+                    }
+                }
+                span.actions {
+                    button.primary type="submit" { "Filter" }
+                    a.button href="/live" { "Clear" }
+                }
+            }
+        }
+    }
+}
+
+/// The colour of a verdict.
+pub(super) fn tone(verdict: DecisionVerdict) -> Tone {
+    match verdict {
+        DecisionVerdict::Allowed => Tone::Good,
+        DecisionVerdict::Changed => Tone::Change,
+        DecisionVerdict::Denied | DecisionVerdict::Failed => Tone::Bad,
+        DecisionVerdict::Deadline | DecisionVerdict::DryRun => Tone::Warn,
+    }
+}
+
+/// The address of a decision. Others may have the same uid.
+fn address(decision: &DecisionRecord) -> String {
+    let uid = utf8_percent_encode(&decision.uid, NON_ALPHANUMERIC);
+    format!("/decisions/{uid}#decision-{}", decision.id)
+}
+
+fn row(decision: &DecisionRecord, is_new: bool) -> Markup {
+    let object = match &decision.namespace {
+        Some(namespace) => format!("{namespace}/{}", decision.name),
+        None => decision.name.clone(),
+    };
+    html! {
+        tr.new[is_new] {
+            td.head.time { a href=(address(decision)) { (plain_moment(decision.at)) } }
+            td.head { (badge(tone(decision.verdict), decision.verdict.as_str())) }
+            td.short data-label="Request" {
+                (decision.operation.as_str()) " " (decision.kind) @if decision.dry_run { " (dry run)" }
+            }
+            td.short data-label="Object" title=(object) { (object) }
+            td.short data-label="User" title=(decision.user) { (decision.user) }
+            td.number data-label="Duration" { (duration(decision.microseconds)) }
+            td.message data-label="Why" { (why(decision)) }
+        }
+    }
+}
+
+/// What decided, in a line.
+fn why(decision: &DecisionRecord) -> String {
+    if let Some(message) = &decision.message {
+        return message.clone();
+    }
+    let notes = decision.stages.iter().filter_map(|stage| {
+        let name = format!("{}/{}", stage.chain, stage.stage);
+        let note = match (&stage.exception, &*stage.result, stage.mode.as_str()) {
+            (Some(exception), _, _) => format!("{name}: let pass by {exception}"),
+            (None, "deny" | "patch" | "failed", "Audit") => format!("{name}: {} in audit", stage.result),
+            (None, "patch", _) => format!("{name}: changed"),
+            (None, "failed", _) => format!("{name}: failed, ignored"),
+            _ => return None,
+        };
+        Some(note)
+    });
+    notes.collect::<Vec<_>>().join("; ")
+}
+
+/// The table of chains. The numbers of the last minute, or since the first decision.
+fn rates(api: &Api) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Chains in the last minute" {
+            table.data.chains {
+                thead {
+                    tr {
+                        th scope="col" { "Chain, in the last minute" }
+                        th scope="col" .number { "Requests/s" }
+                        th scope="col" .number { "Changed" }
+                        th scope="col" .number { "Denied" }
+                        th scope="col" .number { "Failed" }
+                        th scope="col" .number { "p50" }
+                        th scope="col" .number { "p99" }
+                    }
+                }
+                tbody data-part="chains" { (rates_rows(&api.sources.host.decisions().rates(RATES_OF))) }
+            }
+        }
+    }
+}
+
+fn rates_rows(rates: &[ChainRates]) -> Markup {
+    html! {
+        @for chain in rates {
+            tr {
+                th scope="row" { (chain.chain) " " span.muted { (chain.phase) } }
+                td.number { (rate(chain)) }
+                td.number { (chain.changed) }
+                td.number { (chain.denied) }
+                td.number { (chain.failed) }
+                td.number { (duration(chain.p50_microseconds)) }
+                td.number { (duration(chain.p99_microseconds)) }
+            }
+        }
+        @if rates.is_empty() { tr { td.muted colspan="7" { "No request passed a chain in the last minute." } } }
+    }
+}
+
+fn rate(chain: &ChainRates) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "two digits are shown")]
+    let rate = chain.requests as f64 / chain.seconds.max(1.0);
+    format!("{rate:.2}")
+}
+
+async fn events(
+    session: Session,
+    State(api): State<Api>,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let opened = read(query).and_then(|query| Ok((query.filter()?, query.after, decisions::follower(&api)?)));
+    let (filter, after, permit) = match opened {
+        Ok(opened) => opened,
+        Err(error) => return error.into_response(),
+    };
+    // Browsers send it when they connect again.
+    let last = headers
+        .get("last-event-id")
+        .and_then(|id| id.to_str().ok()?.parse().ok());
+    let mut ticks = tokio::time::interval(RATES_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let following = Following {
+        decisions: api.sources.host.decisions().follow(filter, last.or(after)),
+        _permit: permit,
+        session,
+        api,
+        ticks,
+        next: Instant::now(),
+    };
+    let events = stream::unfold(following, async |mut following| {
+        let event = following.event().await?;
+        Some((Ok::<_, Infallible>(event), following))
+    });
+    Sse::new(events).into_response()
+}
+
+/// A page that follows decisions. Lives as long as its connection.
+struct Following {
+    decisions: DecisionStream,
+    _permit: OwnedSemaphorePermit,
+    session: Session,
+    api: Api,
+    ticks: Interval,
+    /// When the next group is sent.
+    next: Instant,
+}
+
+/// Decisions that came at about the same time.
+#[derive(Default)]
+struct Group {
+    decisions: VecDeque<LoggedDecision>,
+    missed: u64,
+}
+
+impl Following {
+    /// `None` when the session has ended, or the driver stops.
+    async fn event(&mut self) -> Option<Event> {
+        let next = self.next;
+        let decisions = &mut self.decisions;
+        let group = async {
+            tokio::time::sleep_until(next).await;
+            Group::take(decisions).await
+        };
+        tokio::select! {
+            group = group => {
+                self.next = Instant::now() + GROUP_EVERY;
+                Some(group?.event())
+            }
+            _ = self.ticks.tick() => {
+                let goes_on = self.session.is_current(&self.api) && !self.api.is_stopping();
+                goes_on.then(|| {
+                    let rows = rates_rows(&self.api.sources.host.decisions().rates(RATES_OF));
+                    Event::default().event("chains").data(json!(rows.into_string()).to_string())
+                })
+            }
+        }
+    }
+}
+
+impl Group {
+    /// Waits for a decision, and takes those that are there too.
+    async fn take(decisions: &mut DecisionStream) -> Option<Self> {
+        let mut group = Self::default();
+        group.add(decisions.next().await?);
+        while let Some(Some(followed)) = decisions.next().now_or_never() {
+            group.add(followed);
+        }
+        Some(group)
+    }
+
+    fn add(&mut self, followed: Followed) {
+        match followed {
+            Followed::Decision(decision) => self.decisions.push_back(decision),
+            Followed::Missed(missed) => self.missed += missed,
+            _ => {}
+        }
+        if self.decisions.len() > GROUP {
+            self.decisions.pop_front();
+            self.missed += 1;
+        }
+    }
+
+    fn event(self) -> Event {
+        let rows = html! { @for decision in self.decisions.iter().rev() { (row(&decision.record(), true)) } };
+        let data = json!({"rows": rows.into_string(), "missed": self.missed});
+        let event = Event::default().event("decisions").data(data.to_string());
+        match self.decisions.back() {
+            Some(last) => event.id(last.id().to_string()),
+            None => event,
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Errors within a page, with links to the lines that they are about.
+
+use maud::{Markup, html};
+
+use crate::error::ApiError;
+
+/// The names that stand for the texts of a page in mistakes, and the fields with these texts.
+const FIELDS: [(&str, &str); 4] = [
+    ("chain", "definitions"),
+    ("settings", "settings"),
+    ("object", "object"),
+    ("oldObject", "old_object"),
+];
+
+/// An error with its mistakes.
+pub(super) fn problems(error: &ApiError) -> Markup {
+    let mistakes = match error {
+        ApiError::CannotEvaluate(mistakes) => mistakes.as_slice(),
+        _ => &[],
+    };
+    html! {
+        div.notice.bad role="alert" {
+            @match mistakes {
+                [] => { p { (error) } }
+                [mistake] => { p { (with_link(mistake)) } }
+                mistakes => { ul { @for mistake in mistakes { li { (with_link(mistake)) } } } }
+            }
+        }
+    }
+}
+
+fn with_link(mistake: &str) -> Markup {
+    match Place::of(mistake) {
+        Some(Place { field, line, rest }) => html! {
+            a href={ "#" (field) } data-editor=(field) data-line=(line) title=(rest) { (field_name(field)) ", line " (line) }
+            ": " (rest)
+        },
+        None => html! { (mistake) },
+    }
+}
+
+fn field_name(field: &str) -> &'static str {
+    match field {
+        "definitions" => "Chain",
+        "settings" => "Settings",
+        "object" => "Object",
+        _ => "Old object",
+    }
+}
+
+/// Where a mistake is.
+#[derive(Debug, PartialEq, Eq)]
+struct Place<'a> {
+    field: &'static str,
+    line: u32,
+    rest: &'a str,
+}
+
+impl<'a> Place<'a> {
+    /// Of `chain:9:7: spec.stages: missing`.
+    fn of(mistake: &'a str) -> Option<Self> {
+        let (place, rest) = mistake.split_once(": ")?;
+        let mut parts = place.split(':');
+        let (name, line, column) = (parts.next()?, parts.next()?, parts.next()?);
+        let _: u32 = column.parse().ok()?;
+        let (_, field) = FIELDS.into_iter().find(|(known, _)| *known == name)?;
+        let place = Self {
+            field,
+            line: line.parse().ok()?,
+            rest,
+        };
+        parts.next().is_none().then_some(place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_of_mistakes() {
+        let place = |field, line, rest| Some(Place { field, line, rest });
+        for (mistake, expected) in [
+            (
+                "chain:9:7: spec.a: missing",
+                place("definitions", 9, "spec.a: missing"),
+            ),
+            ("oldObject:1:1: no", place("old_object", 1, "no")),
+            ("chain: it contains no definition", None),
+            ("chain:9: no", None),
+            ("other:9:7: no", None),
+            ("no", None),
+        ] {
+            assert_eq!(Place::of(mistake), expected, "{mistake}");
+        }
+    }
+}

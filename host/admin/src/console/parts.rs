@@ -1,0 +1,98 @@
+//! Small parts of pages.
+
+use admittance::Moment;
+use maud::{Markup, html};
+
+/// The colour of a state. Its word says the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tone {
+    Plain,
+    Good,
+    Change,
+    Warn,
+    Bad,
+}
+
+impl Tone {
+    /// Its class in the style sheet.
+    pub(super) fn class(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Good => "good",
+            Self::Change => "change",
+            Self::Warn => "warn",
+            Self::Bad => "bad",
+        }
+    }
+}
+
+/// A word in a coloured field.
+pub(super) fn badge(tone: Tone, word: &str) -> Markup {
+    html! { span.badge.(tone.class()) { (word) } }
+}
+
+/// Date and time in UTC, to the second.
+pub(super) fn moment(at: Moment) -> Markup {
+    html! { (plain_moment(at)) " UTC" }
+}
+
+/// The same where a heading says that it is UTC.
+pub(super) fn plain_moment(at: Moment) -> Markup {
+    let exact = at.to_string();
+    let shown = exact.get(..19).unwrap_or(&exact).replace('T', " ");
+    html! { time datetime=(exact) title=(exact) { (shown) } }
+}
+
+/// `1 plugin`, `2 plugins`.
+pub(super) fn count(count: u64, one: &str) -> String {
+    let ending = if count == 1 { "" } else { "s" };
+    format!("{count} {one}{ending}")
+}
+
+/// A duration that is given in microseconds, with three digits: `412 µs`, `1.25 ms`.
+pub(super) fn duration(microseconds: u64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+    let value = microseconds as f64;
+    let (value, unit) = match microseconds {
+        0..1000 => (value, "µs"),
+        1000..1_000_000 => (value / 1e3, "ms"),
+        _ => (value / 1e6, "s"),
+    };
+    let digits = match (unit, value) {
+        ("µs", _) => 0,
+        (_, ..10.0) => 2,
+        (_, ..100.0) => 1,
+        _ => 0,
+    };
+    format!("{value:.digits$} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_three_digits() {
+        for (microseconds, expected) in [
+            (0, "0 µs"),
+            (412, "412 µs"),
+            (999, "999 µs"),
+            (1_250, "1.25 ms"),
+            (12_500, "12.5 ms"),
+            (125_000, "125 ms"),
+            (1_250_000, "1.25 s"),
+            (125_000_000, "125 s"),
+        ] {
+            assert_eq!(duration(microseconds), expected, "{microseconds}");
+        }
+    }
+
+    #[test]
+    fn moments_are_shown_to_the_second() {
+        let at = Moment(std::time::UNIX_EPOCH + std::time::Duration::from_millis(1_500));
+        assert_eq!(
+            moment(at).into_string(),
+            "<time datetime=\"1970-01-01T00:00:01.500Z\" title=\"1970-01-01T00:00:01.500Z\">1970-01-01 00:00:01</time> UTC"
+        );
+    }
+}

@@ -1,0 +1,384 @@
+//! The playground: evaluates a request with a chain that is being written, without any effect on what is live.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use admittance::{DecisionVerdict, Evaluated, admission::Object};
+use admittance_definitions::{ChainId, document::to_yaml};
+use axum::{
+    Router,
+    extract::{Query, State},
+    response::{Html, IntoResponse, Response},
+    routing::get,
+};
+use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+use maud::{Markup, html};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    applies::operation,
+    assets,
+    decision::{expectation, timeline},
+    diff::side_by_side,
+    form::{Change, names},
+    layout::{Section, form_key, page, refusal},
+    live::tone,
+    mistakes::problems,
+    parts::{badge, duration},
+    session::Session,
+};
+use crate::{
+    Api,
+    api::evaluation::{DescribedRequest, EvaluateRequest},
+    described,
+    error::ApiError,
+    v1::evaluate::evaluated,
+};
+
+pub(super) fn router() -> Router<Api> {
+    Router::new()
+        .route("/playground", get(show).post(run))
+        .route("/playground/test-case", axum::routing::post(test_case))
+}
+
+/// The name of the chain's text in mistakes. The page marks its lines.
+const NAME: &str = "chain";
+
+const EXAMPLE_CHAIN: &str = r#"apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata:
+  name: example
+spec:
+  phase: Validating
+  rules:
+    - operations: [CREATE, UPDATE]
+      apiGroups: [""]
+      apiVersions: [v1]
+      resources: [pods]
+  stages:
+    - name: owner
+      cel:
+        validations:
+          - expression: has(object.metadata.labels) && 'owner' in object.metadata.labels
+            message: a Pod needs the label owner
+"#;
+
+const EXAMPLE_OBJECT: &str = "apiVersion: v1
+kind: Pod
+metadata:
+  name: web
+  namespace: default
+spec:
+  containers:
+    - name: web
+      image: nginx:1.29
+";
+
+/// The fields of the page.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Fields {
+    definitions: String,
+    /// Settings by stage, in YAML or JSON.
+    settings: String,
+    object: String,
+    old_object: String,
+    operation: String,
+    resource: String,
+    namespace: String,
+    user: String,
+    groups: String,
+    /// Whether webhooks of the chain are called.
+    webhooks: bool,
+    /// Whether only the outcome is wanted, which a script puts into the page.
+    outcome: bool,
+}
+
+impl Fields {
+    fn request(&self) -> Result<EvaluateRequest, ApiError> {
+        let given = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
+        let object = |text: &str| given(text).map(|_| Value::from(text));
+        Ok(EvaluateRequest {
+            definitions: Some(self.definitions.clone()),
+            name: Some(NAME.to_owned()),
+            chain: None,
+            settings: self.settings()?,
+            call_webhooks: self.webhooks,
+            request: DescribedRequest {
+                object: object(&self.object),
+                old_object: object(&self.old_object),
+                operation: given(&self.operation),
+                resource: given(&self.resource),
+                namespace: given(&self.namespace),
+                user: given(&self.user),
+                groups: names(&self.groups),
+                ..DescribedRequest::default()
+            },
+        })
+    }
+
+    fn settings(&self) -> Result<BTreeMap<String, Value>, ApiError> {
+        if self.settings.trim().is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        match described::value("settings", &Value::from(self.settings.as_str()))? {
+            Value::Object(settings) => Ok(settings.into_iter().collect()),
+            _ => Err(ApiError::CannotEvaluate(vec![
+                "settings:1:1: not an object; write the name of a stage, and below it the settings of its plugin".to_owned(),
+            ])),
+        }
+    }
+}
+
+/// With what the page begins.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Beginning {
+    /// A live chain: `Mutating:pods`.
+    chain: Option<String>,
+}
+
+async fn show(session: Session, State(api): State<Api>, Query(beginning): Query<Beginning>) -> Response {
+    let mut fields = Fields {
+        object: EXAMPLE_OBJECT.to_owned(),
+        ..Fields::default()
+    };
+    fields.definitions = match &beginning.chain {
+        None => EXAMPLE_CHAIN.to_owned(),
+        Some(chain) if session.may_change() => match text_of(&api, chain).await {
+            Ok(text) => text,
+            Err(error) => return refusal(&session, Section::Playground, &error),
+        },
+        Some(_) => return refusal(&session, Section::Playground, &session.only_reads()),
+    };
+    page(
+        &session,
+        Section::Playground,
+        "Playground",
+        content(&session, &fields, &html! {}),
+    )
+}
+
+/// The definitions of a live chain.
+async fn text_of(api: &Api, chain: &str) -> Result<String, ApiError> {
+    let parsed = chain.parse::<ChainId>();
+    let id = parsed.map_err(|error| ApiError::Malformed(format!("chain: {error}")))?;
+    let stored = api.sources.host.live_definitions(&id).await?;
+    let texts: Vec<_> = stored.into_iter().map(|stored| stored.text).collect();
+    match texts.is_empty() {
+        true => Err(ApiError::NotFound(format!(
+            "there is no definition of a live chain {chain}"
+        ))),
+        false => Ok(texts.join("\n---\n")),
+    }
+}
+
+fn content(session: &Session, fields: &Fields, outcome: &Markup) -> Markup {
+    html! {
+        p {
+            "Runs a request through a chain that you write here, in the real sandbox with its limits. Nothing that is live is \
+             touched: the request is a dry run, and nothing is counted or recorded."
+        }
+        @if !session.may_change() {
+            p.notice { "Evaluating needs the role Admin: plugins of the chain are called, with what it grants them." }
+        }
+        playground-page schema=(assets::address("chain.schema.json")) {
+            form.playground method="post" action="/playground" {
+                (form_key(session))
+                div.editors {
+                    (editor("definitions", "Chain", &fields.definitions, 22))
+                    div {
+                        (editor("object", "Object, or a whole AdmissionReview", &fields.object, 12))
+                        (editor("settings", "Settings in place of those in the chain, by stage", &fields.settings, 5))
+                    }
+                }
+                details.more open[has_more(fields)] {
+                    summary { "More of the request" }
+                    div.filters {
+                        (operation(&fields.operation))
+                        label { "Resource" input name="resource" value=(fields.resource) placeholder="guessed from the kind" spellcheck="false"; }
+                        label { "Namespace" input name="namespace" value=(fields.namespace) spellcheck="false"; }
+                        label { "User" input name="user" value=(fields.user) spellcheck="false"; }
+                        label { "Groups" input name="groups" value=(fields.groups) spellcheck="false"; }
+                    }
+                    (editor("old_object", "Old object", &fields.old_object, 5))
+                }
+                @if session.may_change() {
+                    p.actions {
+                        button.primary type="submit" { "Evaluate" }
+                        button type="submit" formaction="/playground/test-case" { "Save as a test case" }
+                        label.check { input type="checkbox" name="webhooks" value="true" checked[fields.webhooks]; "Call webhooks of the chain" }
+                        span.sharing {}
+                    }
+                }
+                p.hint { "In an editor, Tab indents; press Escape and then Tab to leave it. Ctrl+Space completes a field or a value." }
+            }
+            section #outcome aria-label="Outcome" { (outcome) }
+        }
+    }
+}
+
+fn has_more(fields: &Fields) -> bool {
+    let more = [
+        &fields.operation,
+        &fields.resource,
+        &fields.namespace,
+        &fields.user,
+        &fields.groups,
+        &fields.old_object,
+    ];
+    more.into_iter().any(|text| !text.trim().is_empty())
+}
+
+fn editor(name: &str, label: &str, text: &str, rows: u8) -> Markup {
+    html! {
+        div.field {
+            label for=(name) { (label) }
+            code-editor {
+                // A parser drops the first line break.
+                textarea id=(name) name=(name) rows=(rows) spellcheck="false" autocapitalize="off" autocomplete="off" wrap="off" { "\n" (text) }
+            }
+        }
+    }
+}
+
+async fn run(State(api): State<Api>, Change { session, fields }: Change<Fields>) -> Response {
+    let result = match fields.request() {
+        Ok(request) => evaluated(&api, Some(session.caller.clone()), &request).await,
+        Err(error) => Err(error),
+    };
+    let (status, outcome) = match &result {
+        Ok(evaluated) => (http::StatusCode::OK, outcome(evaluated)),
+        Err(error) => (error.status(), problems(error)),
+    };
+    if fields.outcome {
+        return (status, Html(outcome.into_string())).into_response();
+    }
+    let page = page(
+        &session,
+        Section::Playground,
+        "Playground",
+        content(&session, &fields, &outcome),
+    );
+    (status, page).into_response()
+}
+
+/// What the chains did, as the pages of decisions show it.
+fn outcome(evaluated: &Evaluated) -> Markup {
+    let decision = &evaluated.decision;
+    // For the completion of settings.
+    let schemas = serde_json::to_string(&evaluated.settings_schemas).unwrap_or_default();
+    html! {
+        h2 data-schemas=(schemas) {
+            "Outcome: " (badge(tone(decision.verdict), decision.verdict.as_str()))
+            span.muted { " in " (duration(decision.microseconds)) }
+        }
+        @if let Some(message) = &decision.message {
+            p.notice.bad { (message) @if let Some(code) = decision.code { " (" (code) ")" } }
+        }
+        @if decision.stages.is_empty() { p.notice.warn { "No chain is for this request, so it passes unchanged." } }
+        @for warning in &decision.warnings { p.notice.warn { "Warning: " (warning) } }
+        @for unmatched in &evaluated.unmatched { p.notice { "Chain " (unmatched.chain) ": " (unmatched.reason) } }
+        @if !decision.stages.is_empty() { (timeline(decision)) }
+        @if decision.verdict == DecisionVerdict::Changed {
+            h3 { "Changes" }
+            (side_by_side(["Before", "After"], &yaml(evaluated.request.object.as_ref()), &yaml(evaluated.outcome.object.as_ref())))
+        }
+    }
+}
+
+fn yaml(object: Option<&Object>) -> String {
+    object.map(|object| to_yaml(object.value())).unwrap_or_default()
+}
+
+/// The request with its outcome as a case of `admittance test`.
+async fn test_case(State(api): State<Api>, Change { session, fields }: Change<Fields>) -> Response {
+    let saved = async {
+        let request = fields.request()?;
+        let evaluated = evaluated(&api, Some(session.caller.clone()), &request).await?;
+        case(&fields, &evaluated)
+    };
+    match saved.await {
+        Ok(text) => {
+            let headers = [
+                (CONTENT_TYPE, "application/yaml"),
+                (CONTENT_DISPOSITION, "attachment; filename=\"playground.yaml\""),
+            ];
+            (headers, text).into_response()
+        }
+        Err(error) => {
+            let page = page(
+                &session,
+                Section::Playground,
+                "Playground",
+                content(&session, &fields, &problems(&error)),
+            );
+            (error.status(), page).into_response()
+        }
+    }
+}
+
+fn case(fields: &Fields, evaluated: &Evaluated) -> Result<String, ApiError> {
+    let decision = &evaluated.decision;
+    let mut request = json!({});
+    let mut set = |name: &str, value: Value| {
+        if let Some(request) = request.as_object_mut() {
+            request.insert(name.to_owned(), value);
+        }
+    };
+    let text = |value: &str| described::value("object", &Value::from(value));
+    let object = match fields.object.trim() {
+        "" => None,
+        _ => Some(text(&fields.object)?),
+    };
+    match object {
+        Some(review) if review.get("kind").and_then(Value::as_str) == Some("AdmissionReview") => {
+            set("review", review)
+        }
+        object => {
+            if let Some(object) = object {
+                set("object", object);
+            }
+            if !fields.old_object.trim().is_empty() {
+                set("oldObject", text(&fields.old_object)?);
+            }
+            for (name, value) in [
+                ("operation", &fields.operation),
+                ("resource", &fields.resource),
+                ("namespace", &fields.namespace),
+            ] {
+                if !value.trim().is_empty() {
+                    set(name, value.trim().into());
+                }
+            }
+            let groups = names(&fields.groups);
+            if !fields.user.trim().is_empty() || !groups.is_empty() {
+                set("user", json!({"username": fields.user.trim(), "groups": groups}));
+            }
+        }
+    }
+    let mut expect = expectation(decision);
+    if decision.stages.is_empty() {
+        expect.insert("stages".to_owned(), json!([]));
+    }
+    let name = format!(
+        "{} of {} is {}",
+        decision.operation, decision.kind, decision.verdict
+    );
+    let case = json!({"cases": [{"name": name, "request": request, "expect": expect}]});
+    let settings: Cow<'_, str> = match fields.settings.trim() {
+        "" => "".into(),
+        settings => {
+            let lines = settings.lines().map(|line| format!("#   {line}\n"));
+            format!(
+                "# It expects these settings in the chain:\n{}",
+                lines.collect::<String>()
+            )
+            .into()
+        }
+    };
+    Ok(format!(
+        "# Run it with the chain: admittance test CHAIN.yaml --cases playground.yaml\n{settings}{}",
+        to_yaml(&case)
+    ))
+}

@@ -1,0 +1,316 @@
+//! Who uses the console. A token is exchanged for a session, whose id is in a cookie.
+//!
+//! The API does not accept the cookie, so no page of another site can use it there.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use admittance_admission::Digest;
+use admittance_net::{bearer::TokenDigest, listener::Client};
+use axum::{
+    extract::FromRequestParts,
+    response::{IntoResponse, Response},
+};
+use http::{
+    HeaderValue,
+    header::{COOKIE, SET_COOKIE},
+    request::Parts,
+};
+use ring::rand::{SecureRandom, SystemRandom};
+use tokio::time::Instant;
+
+use super::sign_in::{self, Why};
+use crate::{
+    Api,
+    access::{self, Caller, Denied},
+    config::Role,
+    error::ApiError,
+};
+
+/// The lifetime of a session.
+pub(super) const LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
+/// The maximum number of sessions. One more ends the oldest one.
+const MOST_SESSIONS: usize = 1024;
+
+/// Who uses the console in a request. As an extractor, it replies with the page to sign in if nobody is known.
+#[derive(Clone, Debug)]
+pub(crate) struct Session {
+    pub(super) caller: Caller,
+    pub(super) role: Role,
+    /// Forms that change something contain it. Pages of other sites do not know it.
+    pub(super) form_key: Arc<str>,
+    /// The id in its cookie; `None` if it did not sign in with a token.
+    pub(super) id: Option<SessionId>,
+}
+
+impl Session {
+    /// Whether to show what changes something.
+    pub(super) fn may_change(&self) -> bool {
+        self.role >= Role::Admin
+    }
+
+    /// Why a page that is about a change is not shown.
+    pub(super) fn only_reads(&self) -> ApiError {
+        let caller = self.caller.clone();
+        Denied::OnlyReads { caller }.into()
+    }
+
+    /// Whether it has not ended since it was read, for replies that last.
+    pub(super) fn is_current(&self, api: &Api) -> bool {
+        let Some(id) = &self.id else {
+            return true;
+        };
+        let session = api.sessions.find(id);
+        session.is_some_and(|session| api.access.holder(&session.token).is_some())
+    }
+}
+
+/// A secret of the browser.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SessionId(String);
+
+/// The sessions of clients that signed in with a token. Lives as long as the port.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    /// Under the digests of their ids, so that comparing ids reveals nothing about them.
+    signed_in: Mutex<HashMap<Digest, SignedIn>>,
+    /// The form key of clients that are known without a session.
+    form_key: Arc<str>,
+}
+
+#[derive(Clone, Debug)]
+struct SignedIn {
+    /// It is looked up for every request, so that a session ends when its token is revoked.
+    token: TokenDigest,
+    form_key: Arc<str>,
+    until: Instant,
+}
+
+impl Sessions {
+    pub(crate) fn new() -> Self {
+        Self {
+            signed_in: Mutex::default(),
+            // Without random numbers there are no forms.
+            form_key: random().unwrap_or_default().into(),
+        }
+    }
+
+    /// Begins a session for the holder of this token.
+    pub(super) fn begin(&self, token: TokenDigest) -> Result<SessionId, ApiError> {
+        let no_random = || ApiError::Unavailable("there are no random numbers".to_owned());
+        let id = SessionId(random().ok_or_else(no_random)?);
+        let now = Instant::now();
+        let session = SignedIn {
+            token,
+            form_key: random().ok_or_else(no_random)?.into(),
+            until: now + LIFETIME,
+        };
+        let mut sessions = self.lock();
+        sessions.retain(|_, session| session.until > now);
+        if sessions.len() >= MOST_SESSIONS {
+            let oldest = sessions.iter().min_by_key(|(_, session)| session.until);
+            if let Some(oldest) = oldest.map(|(id, _)| *id) {
+                sessions.remove(&oldest);
+            }
+        }
+        sessions.insert(id.digest(), session);
+        Ok(id)
+    }
+
+    /// Ends a session, if it exists.
+    pub(super) fn end(&self, id: &SessionId) {
+        self.lock().remove(&id.digest());
+    }
+
+    fn find(&self, id: &SessionId) -> Option<SignedIn> {
+        let session = self.lock().get(&id.digest()).cloned()?;
+        (session.until > Instant::now()).then_some(session)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Digest, SignedIn>> {
+        self.signed_in.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl SessionId {
+    fn digest(&self) -> Digest {
+        Digest::of(&self.0)
+    }
+
+    /// The one in the cookie of a request.
+    fn of(head: &Parts) -> Option<Self> {
+        let name = cookie_name(is_tls(head));
+        let cookies = head.headers.get_all(COOKIE).into_iter();
+        let mut pairs = cookies
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| value.split(';'))
+            .filter_map(|pair| pair.trim().split_once('='));
+        let (_, id) = pairs.find(|(found, _)| *found == name)?;
+        Some(Self(id.to_owned()))
+    }
+
+    /// The header that makes the browser keep it for this site alone, invisible to scripts.
+    pub(super) fn cookie(&self, head: &Parts) -> (http::HeaderName, HeaderValue) {
+        cookie(head, &self.0, LIFETIME)
+    }
+}
+
+/// The header that makes the browser forget its session.
+pub(super) fn forget(head: &Parts) -> (http::HeaderName, HeaderValue) {
+    cookie(head, "", Duration::ZERO)
+}
+
+fn cookie(head: &Parts, value: &str, life: Duration) -> (http::HeaderName, HeaderValue) {
+    let is_tls = is_tls(head);
+    let (name, secure) = (cookie_name(is_tls), if is_tls { "; Secure" } else { "" });
+    let life = life.as_secs();
+    let text = format!("{name}={value}; Path=/; Max-Age={life}; HttpOnly; SameSite=Strict{secure}");
+    // Letters, digits and signs only.
+    let value = HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""));
+    (SET_COOKIE, value)
+}
+
+/// With TLS, browsers accept the cookie only from this host itself, by its prefix.
+fn cookie_name(is_tls: bool) -> &'static str {
+    if is_tls { "__Host-admittance" } else { "admittance" }
+}
+
+fn is_tls(head: &Parts) -> bool {
+    head.extensions
+        .get::<Client>()
+        .is_some_and(|client| client.is_tls)
+}
+
+/// 256 random bits as text; `None` if the system provides none.
+fn random() -> Option<String> {
+    let mut bytes = [0; 32];
+    SystemRandom::new().fill(&mut bytes).ok()?;
+    Some(hex::encode(bytes))
+}
+
+impl FromRequestParts<Api> for Session {
+    type Rejection = Response;
+
+    async fn from_request_parts(head: &mut Parts, api: &Api) -> Result<Self, Response> {
+        if let Err(denied) = access::from_own_page(head, false) {
+            return Err(sign_in::refused(head, &denied));
+        }
+        known(head, api).map_err(|response| *response)
+    }
+}
+
+/// The user of a request whose origin was checked.
+pub(super) fn known(head: &Parts, api: &Api) -> Result<Session, Box<Response>> {
+    let id = SessionId::of(head);
+    if let Some(id) = &id
+        && let Some(session) = api.sessions.find(id)
+    {
+        let Some((caller, role)) = api.access.holder(&session.token) else {
+            return Err(Box::new(sign_in::required(head, Why::Revoked)));
+        };
+        return Ok(Session {
+            caller,
+            role,
+            form_key: session.form_key,
+            id: Some(id.clone()),
+        });
+    }
+    match api.access.visitor(head) {
+        Ok((caller, role)) => Ok(Session {
+            caller,
+            role,
+            form_key: api.sessions.form_key.clone(),
+            id: None,
+        }),
+        Err(Denied::NoToken) => Err(Box::new(match id {
+            Some(_) => sign_in::required(head, Why::Ended),
+            None if access::is_link_from_elsewhere(head) => sign_in::again(head).into_response(),
+            None => sign_in::required(head, Why::First),
+        })),
+        Err(denied) => Err(Box::new(sign_in::refused(head, &denied))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token(text: &str) -> TokenDigest {
+        TokenDigest::of(text)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_ends_after_its_lifetime() {
+        let sessions = Sessions::new();
+        let id = sessions.begin(token("a")).unwrap();
+        tokio::time::advance(LIFETIME - Duration::from_secs(1)).await;
+        assert!(sessions.find(&id).is_some());
+        let later = sessions.begin(token("a")).unwrap();
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert!(sessions.find(&id).is_none());
+        assert!(sessions.find(&later).is_some());
+        sessions.end(&later);
+        assert!(sessions.find(&later).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_number_of_sessions_is_limited() {
+        let sessions = Sessions::new();
+        let mut ids = Vec::new();
+        for _ in 0..=MOST_SESSIONS {
+            ids.push(sessions.begin(token("a")).unwrap());
+            tokio::time::advance(Duration::from_millis(1)).await;
+        }
+        assert!(sessions.find(&ids[0]).is_none());
+        assert!(sessions.find(&ids[1]).is_some());
+        assert_eq!(sessions.lock().len(), MOST_SESSIONS);
+        assert_ne!(ids[1], ids[2]);
+    }
+
+    #[test]
+    fn cookies() {
+        let head = |cookies: &[&str], is_tls| {
+            let mut request = http::Request::builder();
+            for cookie in cookies {
+                request = request.header(COOKIE, *cookie);
+            }
+            let client = Client {
+                address: ([127, 0, 0, 1], 1).into(),
+                is_tls,
+            };
+            request.extension(client).body(()).unwrap().into_parts().0
+        };
+        for (cookies, is_tls, expected) in [
+            (&["admittance=a"][..], false, Some("a")),
+            (&["x=1; admittance=a;y=2"], false, Some("a")),
+            (&["x=1", "y=2; admittance=a"], false, Some("a")),
+            (&["admittances=a"], false, None),
+            (&["admittance"], false, None),
+            (&[], false, None),
+            // Another site may have set it for this host.
+            (&["admittance=a"], true, None),
+            (&["__Host-admittance=a"], true, Some("a")),
+        ] {
+            let found = SessionId::of(&head(cookies, is_tls));
+            let expected = expected.map(|id| SessionId(id.to_owned()));
+            assert_eq!(found, expected, "{cookies:?} {is_tls}");
+        }
+        let id = SessionId("a".to_owned());
+        let common = "Path=/; Max-Age=43200; HttpOnly; SameSite=Strict";
+        assert_eq!(id.cookie(&head(&[], false)).1, format!("admittance=a; {common}"));
+        assert_eq!(
+            id.cookie(&head(&[], true)).1,
+            format!("__Host-admittance=a; {common}; Secure")
+        );
+        assert!(
+            forget(&head(&[], false))
+                .1
+                .to_str()
+                .unwrap()
+                .contains("Max-Age=0")
+        );
+    }
+}

@@ -1,0 +1,220 @@
+//! The page to sign in, and what clients see that may not use the console.
+
+use admittance_net::{bearer::TokenDigest, listener::Client};
+use axum::{
+    Router,
+    body::Body,
+    extract::State,
+    response::{IntoResponse, Redirect, Response},
+    routing::{get, post},
+};
+use http::{HeaderValue, Request, StatusCode, header::WWW_AUTHENTICATE, request::Parts};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::{
+    form::{self, Form},
+    layout,
+    session::{self, LIFETIME},
+};
+use crate::{Api, access, access::Denied, error::ApiError};
+
+/// Why a client has to sign in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// It has no session.
+    First,
+    /// Its session is unknown: too old, or from before the program's start.
+    Ended,
+    /// The token of its session is not accepted any more.
+    Revoked,
+    /// It signed in with a token that does not exist.
+    Unknown,
+    /// It signed out.
+    SignedOut,
+}
+
+pub(super) fn router() -> Router<Api> {
+    Router::new()
+        .route("/sign-in", get(page).post(sign_in))
+        .route("/sign-out", post(sign_out))
+}
+
+/// The fields of the form, and of the address of the page.
+#[derive(Debug, Deserialize)]
+struct SignIn {
+    #[serde(default)]
+    token: String,
+    /// The address to show afterwards.
+    #[serde(default)]
+    next: String,
+}
+
+async fn page(State(api): State<Api>, request: Request<Body>) -> Response {
+    let (head, _) = request.into_parts();
+    if !api.access.has_tokens() {
+        return Redirect::to("/live").into_response();
+    }
+    let query = head.uri.query().unwrap_or_default();
+    let next = serde_html_form::from_str::<SignIn>(query).map_or_else(|_| String::new(), |query| query.next);
+    layout::plain_page("Sign in", &form_of(Why::First, &next)).into_response()
+}
+
+async fn sign_in(State(api): State<Api>, request: Request<Body>) -> Response {
+    let (head, body) = request.into_parts();
+    if let Err(denied) = access::from_own_page(&head, true) {
+        return refused(&head, &denied);
+    }
+    let fields = match form::text(&head, body).await {
+        Ok(text) => serde_html_form::from_str::<SignIn>(&text)
+            .map_err(|error| ApiError::Malformed(format!("the form is invalid: {error}"))),
+        Err(error) => Err(error),
+    };
+    let SignIn { token, next } = match fields {
+        Ok(fields) => fields,
+        Err(error) => return layout::plain_refusal(&error),
+    };
+    let digest = TokenDigest::of(token.trim());
+    let Some((caller, role)) = api.access.holder(&digest) else {
+        log_refused(&head, &Denied::UnknownToken);
+        return unauthorized(Why::Unknown, &next);
+    };
+    match api.sessions.begin(digest) {
+        Ok(id) => {
+            tracing::info!(target: "admittance::audit", by = %caller, action = "sign in", %role, "{caller}: signed in to the console");
+            ([id.cookie(&head)], Redirect::to(own_address(&next))).into_response()
+        }
+        Err(error) => layout::plain_refusal(&error),
+    }
+}
+
+async fn sign_out(State(api): State<Api>, request: Request<Body>) -> Response {
+    use axum::extract::FromRequest as _;
+
+    let (head, body) = request.into_parts();
+    let form = Form::<Ignored>::from_request(Request::from_parts(head.clone(), body), &api).await;
+    match form {
+        Ok(Form { session, .. }) => {
+            if let Some(id) = &session.id {
+                api.sessions.end(id);
+            }
+            let page = layout::plain_page("Sign in", &form_of(Why::SignedOut, ""));
+            ([session::forget(&head)], page).into_response()
+        }
+        Err(refused) => refused,
+    }
+}
+
+/// A form without fields of its own.
+#[derive(Debug, Deserialize)]
+struct Ignored {}
+
+/// An address of the console; of another site, nobody is sent to.
+fn own_address(next: &str) -> &str {
+    let is_own = next.starts_with('/')
+        && !next.starts_with("//")
+        && next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+    if is_own { next } else { "/live" }
+}
+
+/// The reply to a request without a session: the page to sign in, which then leads to what was requested.
+pub(super) fn required(head: &Parts, why: Why) -> Response {
+    let next = match head.method {
+        http::Method::GET => head.uri.path_and_query().map_or("", |next| next.as_str()),
+        _ => "",
+    };
+    // The browser keeps the cookie of a session that ended, so that the page that a person sees says why it did, whatever a
+    // script has requested before.
+    unauthorized(why, next)
+}
+
+fn unauthorized(why: Why, next: &str) -> Response {
+    let challenge = HeaderValue::from_static("Bearer realm=\"admittance\"");
+    (
+        StatusCode::UNAUTHORIZED,
+        [(WWW_AUTHENTICATE, challenge)],
+        layout::plain_page("Sign in", &form_of(why, next)),
+    )
+        .into_response()
+}
+
+/// The reply to a link on a page of another site: browsers do not send the session with it, but do when this page, which is
+/// of this site, opens the same address.
+pub(super) fn again(head: &Parts) -> Response {
+    let address = head.uri.path_and_query().map_or("/live", |next| next.as_str());
+    layout::forwarding_page(address).into_response()
+}
+
+/// The reply to a client that may not use the console at all.
+pub(super) fn refused(head: &Parts, denied: &Denied) -> Response {
+    if denied.is_notable() {
+        log_refused(head, denied);
+    }
+    layout::plain_refusal(&denied.clone().into())
+}
+
+fn log_refused(head: &Parts, denied: &Denied) {
+    let client = head.extensions.get::<Client>().map(|client| client.address);
+    let client = client.map(tracing::field::display);
+    let (method, path) = (&head.method, head.uri.path());
+    tracing::info!(target: "admittance::audit", client, %method, path, "refused: {denied}");
+}
+
+fn form_of(why: Why, next: &str) -> Markup {
+    let hours = LIFETIME.as_secs() / 3600;
+    html! {
+        form.sign-in method="post" action="/sign-in" {
+            @match why {
+                Why::First => {}
+                Why::Ended => {
+                    p.notice.warn role="status" {
+                        "Your session has ended: sessions last " (hours)
+                        " hours, and until the program is restarted. Sign in again."
+                    }
+                }
+                Why::Revoked => {
+                    p.notice.warn role="status" {
+                        "The token of your session is no longer valid: it was revoked or replaced. Sign in with another one."
+                    }
+                }
+                Why::Unknown => {
+                    p.notice.bad role="alert" {
+                        "This token is unknown. Paste one of those that " code { "admin.tokens" }
+                        " of the configuration lists."
+                    }
+                }
+                Why::SignedOut => { p.notice.good role="status" { "You are signed out." } }
+            }
+            label for="token" { "Token" }
+            input #token name="token" type="password" autocomplete="current-password" spellcheck="false" required autofocus;
+            input type="hidden" name="next" value=(own_address(next));
+            button.primary type="submit" { "Sign in" }
+            p.hint {
+                "A token of " code { "admin.tokens" } ". With the role " code { "Read" } " you see everything, with "
+                code { "Admin" } " you may also change what is live. The token is sent once, and the session lasts " (hours) " hours."
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_own_addresses_are_shown_after_signing_in() {
+        for (next, expected) in [
+            ("/decisions/a?b=c", "/decisions/a?b=c"),
+            ("/", "/"),
+            ("", "/live"),
+            ("live", "/live"),
+            ("//example.com", "/live"),
+            ("/\\example.com", "/live"),
+            ("https://example.com/", "/live"),
+            ("/a\r\nb", "/live"),
+            ("/ä", "/live"),
+        ] {
+            assert_eq!(own_address(next), expected, "{next:?}");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+use std::{path::PathBuf, time::Duration};
+
+use admittance_definitions::Share;
+use url::Url;
+
+/// Where decisions are written, besides memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SinksConfig {
+    /// The share of the requests that were allowed unchanged; `None` for none. All others are always written.
+    pub share: Option<Share>,
+    /// Whether the objects of requests are written too.
+    pub objects: bool,
+    pub sqlite: Option<SqliteConfig>,
+    pub ndjson: Option<NdjsonPlace>,
+    pub http: Option<HttpConfig>,
+}
+
+impl Default for SinksConfig {
+    fn default() -> Self {
+        Self {
+            share: Some(Share::ALL),
+            objects: false,
+            sqlite: None,
+            ndjson: None,
+            http: None,
+        }
+    }
+}
+
+impl SinksConfig {
+    /// Whether there are any.
+    pub fn is_empty(&self) -> bool {
+        self.sqlite.is_none() && self.ndjson.is_none() && self.http.is_none()
+    }
+}
+
+/// A database of decisions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SqliteConfig {
+    pub file: PathBuf,
+    /// How long decisions are kept. Default: 30 days.
+    pub keep: Duration,
+    /// The size of the database from which on the oldest decisions are removed, in bytes. Default: 1 GiB.
+    pub size_limit: u64,
+}
+
+impl SqliteConfig {
+    pub const DEFAULT_KEEP: Duration = Duration::from_secs(30 * 24 * 3600);
+    pub const DEFAULT_SIZE_LIMIT: u64 = 1 << 30;
+}
+
+/// Where lines of JSON are written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NdjsonPlace {
+    StandardOutput,
+    /// Appended to. Opened again when it was renamed or removed, and at SIGHUP.
+    File(PathBuf),
+}
+
+/// A server that takes lines of JSON.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpConfig {
+    pub url: Url,
+    /// The file with the token to send; read for each request.
+    pub token_file: Option<PathBuf>,
+    /// The authorities of the server, in addition to those of the system.
+    pub ca: Option<PathBuf>,
+}

@@ -1,0 +1,306 @@
+//! Decisions in SQLite.
+
+use std::{
+    fs::OpenOptions,
+    io,
+    os::unix::fs::OpenOptionsExt,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use admittance::{DecisionDetail, DecisionFilter, DecisionRecord, Moment, RecordedRequest};
+use rustix::fs::OFlags;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sqlx::{
+    QueryBuilder, SqlSafeStr, Sqlite, SqlitePool,
+    migrate::{Migration, MigrationType, Migrator},
+    query, query_as, query_scalar,
+    sqlite::{
+        SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous,
+    },
+};
+use tokio::{sync::Mutex, time::Instant};
+
+use super::{config::SqliteConfig, sinks::SinkError};
+
+/// The table of migrations.
+const MIGRATIONS: &str = "admittance_decision_migrations";
+
+/// One writes, the others read.
+const CONNECTIONS: u32 = 4;
+
+/// How often decisions that are too old are removed.
+const PRUNE: Duration = Duration::from_secs(60);
+
+/// The part of the decisions that is removed when the database is too large.
+const PART: i64 = 10;
+
+/// The most values in one statement: SQLite allows 32,766.
+const VALUES: usize = 30_000;
+
+/// A database of decisions. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct DecisionDatabase(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    pool: SqlitePool,
+    config: SqliteConfig,
+    /// When decisions that are too old were last removed.
+    pruned: Mutex<Option<Instant>>,
+}
+
+/// The objects of a request.
+#[derive(Debug, Serialize, Deserialize)]
+struct Objects {
+    review: Option<RecordedRequest>,
+    result: Option<Value>,
+}
+
+impl DecisionDatabase {
+    pub(super) async fn open(config: SqliteConfig) -> Result<Self, SinkError> {
+        // SQLite itself would create it readable for everybody, and wait for a writer of a pipe.
+        let file = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+            .open(&config.file);
+        let is_file = file.and_then(|file| match file.metadata()?.is_file() {
+            true => Ok(()),
+            false => Err(io::Error::other("it is not a regular file")),
+        });
+        is_file.map_err(|source| SinkError::File {
+            path: config.file.clone(),
+            source,
+        })?;
+        let options = SqliteConnectOptions::new()
+            .filename(&config.file)
+            .auto_vacuum(SqliteAutoVacuum::Incremental)
+            // Readers see a consistent state while something is written.
+            .journal_mode(SqliteJournalMode::Wal)
+            // After a crash of the machine the last decisions may be missing, but the database is whole.
+            .synchronous(SqliteSynchronous::Normal);
+        let pool = SqlitePoolOptions::new().max_connections(CONNECTIONS);
+        let pool = pool.connect_with(options).await?;
+        let first = Migration::new(
+            1,
+            "decisions".into(),
+            MigrationType::Simple,
+            include_str!("../../migrations/sqlite/0001_decisions.sql").into_sql_str(),
+            false,
+        );
+        let mut migrator = Migrator::with_migrations(vec![first]);
+        migrator.dangerous_set_table_name(MIGRATIONS);
+        migrator.run(&pool).await?;
+        Ok(Self(Arc::new(Inner {
+            pool,
+            config,
+            pruned: Mutex::default(),
+        })))
+    }
+
+    /// Writes decisions, and removes old ones now and then. Those that are already there are left out.
+    pub(super) async fn write(&self, batch: &[DecisionDetail]) -> Result<(), SinkError> {
+        let mut change = self.0.pool.begin().await?;
+        let mut rows = Vec::with_capacity(batch.len());
+        let mut passages = Vec::new();
+        for detail in batch {
+            let objects = match (&detail.review, &detail.result) {
+                (None, None) => None,
+                (review, result) => Some(serde_json::to_string(&Objects {
+                    review: review.clone(),
+                    result: result.clone(),
+                })?),
+            };
+            rows.push((
+                &detail.decision,
+                serde_json::to_string(&detail.decision)?,
+                objects,
+            ));
+            passages.extend(passages_of(&detail.decision));
+        }
+        for rows in rows.chunks(VALUES / 7) {
+            let mut insert = QueryBuilder::<Sqlite>::new(
+                "INSERT OR IGNORE INTO admittance_decisions (id, uid, namespace, user_name, verdict, record, objects) ",
+            );
+            insert.push_values(rows, |mut row, (decision, record, objects)| {
+                row.push_bind(number(decision.id))
+                    .push_bind(&decision.uid)
+                    .push_bind(decision.namespace.as_deref().unwrap_or_default())
+                    .push_bind(&decision.user)
+                    .push_bind(decision.verdict.as_str())
+                    .push_bind(record)
+                    .push_bind(objects);
+            });
+            insert.build().execute(&mut *change).await?;
+        }
+        for passages in passages.chunks(VALUES / 3) {
+            let mut insert =
+                QueryBuilder::<Sqlite>::new("INSERT OR IGNORE INTO admittance_passages (chain, stage, id) ");
+            insert.push_values(passages, |mut row, (chain, stage, id)| {
+                row.push_bind(*chain).push_bind(*stage).push_bind(number(*id));
+            });
+            insert.build().execute(&mut *change).await?;
+        }
+        change.commit().await?;
+        self.prune().await
+    }
+
+    /// The newest decisions with smaller ids than `before`, at most `limit`; and whether there are more.
+    pub(super) async fn list(
+        &self,
+        filter: &DecisionFilter,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<(Vec<DecisionRecord>, bool), SinkError> {
+        let is_passage = filter.chain.is_some() || filter.stage.is_some();
+        let mut select = QueryBuilder::<Sqlite>::new("SELECT d.record FROM ");
+        if is_passage {
+            // In this order: the passages are the shorter list, and in the order of ids.
+            select.push(
+                "admittance_passages p CROSS JOIN admittance_decisions d ON d.id = p.id WHERE p.chain = ",
+            );
+            select.push_bind(filter.chain.as_deref().unwrap_or_default());
+            select.push(" AND p.stage = ");
+            select.push_bind(filter.stage.as_deref().unwrap_or_default());
+            select.push(" AND p.id < ");
+        } else {
+            select.push("admittance_decisions d WHERE d.id < ");
+        }
+        select.push_bind(before.map_or(i64::MAX, number));
+        let id = if is_passage { "p.id" } else { "d.id" };
+        if let Some(since) = filter.since {
+            select.push(format_args!(" AND {id} >= "));
+            select.push_bind(number(since.as_micros()));
+        }
+        for (column, value) in [("namespace", &filter.namespace), ("user_name", &filter.user)] {
+            if let Some(value) = value {
+                select.push(format_args!(" AND d.{column} = "));
+                select.push_bind(value);
+            }
+        }
+        if let Some(text) = &filter.text {
+            let parts = ["kind", "namespace", "name", "uid", "user", "message"];
+            let parts = parts.map(|part| format!("instr(json_extract(d.record, '$.{part}'), "));
+            select.push(" AND (");
+            for (number, part) in parts.into_iter().enumerate() {
+                select.push(if number > 0 { " OR " } else { "" }).push(part);
+                select.push_bind(text).push(") > 0");
+            }
+            select.push(")");
+        }
+        if !filter.verdict.is_empty() {
+            select.push(" AND d.verdict IN (");
+            let mut verdicts = select.separated(", ");
+            for verdict in &filter.verdict {
+                verdicts.push_bind(verdict.as_str());
+            }
+            select.push(")");
+        }
+        select.push(format_args!(" ORDER BY {id} DESC LIMIT "));
+        // One more, to see whether there are more.
+        select.push_bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1));
+        let records: Vec<String> = select.build_query_scalar().fetch_all(&self.0.pool).await?;
+        let decisions = records.iter().map(|record| serde_json::from_str(record));
+        let mut decisions = decisions.collect::<Result<Vec<DecisionRecord>, _>>()?;
+        let has_more = decisions.len() > limit;
+        decisions.truncate(limit);
+        Ok((decisions, has_more))
+    }
+
+    /// The decisions of this uid, the oldest first.
+    pub(super) async fn get(&self, uid: &str) -> Result<Vec<DecisionDetail>, SinkError> {
+        let rows: Vec<(String, Option<String>)> =
+            query_as("SELECT record, objects FROM admittance_decisions WHERE uid = ? ORDER BY id")
+                .bind(uid)
+                .fetch_all(&self.0.pool)
+                .await?;
+        let details = rows.into_iter().map(|(record, objects)| {
+            let record: DecisionRecord = serde_json::from_str(&record)?;
+            let mut detail = DecisionDetail::from(record);
+            if let Some(objects) = objects {
+                let Objects { review, result } = serde_json::from_str(&objects)?;
+                detail.review = review;
+                detail.result = result;
+            }
+            Ok(detail)
+        });
+        details.collect()
+    }
+
+    /// Removes decisions that are too old, and the oldest ones of a database that is too large.
+    async fn prune(&self) -> Result<(), SinkError> {
+        let Inner { pool, config, pruned } = &*self.0;
+        let mut pruned = pruned.lock().await;
+        if pruned.is_none_or(|pruned| pruned.elapsed() >= PRUNE) {
+            if let Some(oldest) = SystemTime::now().checked_sub(config.keep) {
+                self.remove_before(number(Moment(oldest).as_micros())).await?;
+            }
+            *pruned = Some(Instant::now());
+        }
+        while self.size().await? > config.size_limit {
+            let count: i64 = query_scalar("SELECT count(*) FROM admittance_decisions")
+                .fetch_one(pool)
+                .await?;
+            if count == 0 {
+                break;
+            }
+            let first: Option<i64> =
+                query_scalar("SELECT id FROM admittance_decisions ORDER BY id LIMIT 1 OFFSET ?")
+                    .bind((count / PART).max(1))
+                    .fetch_optional(pool)
+                    .await?;
+            self.remove_before(first.unwrap_or(i64::MAX)).await?;
+        }
+        Ok(())
+    }
+
+    async fn remove_before(&self, id: i64) -> Result<(), SinkError> {
+        let mut change = self.0.pool.begin().await?;
+        for delete in [
+            "DELETE FROM admittance_decisions WHERE id < ?",
+            "DELETE FROM admittance_passages WHERE id < ?",
+        ] {
+            query(delete).bind(id).execute(&mut *change).await?;
+        }
+        change.commit().await?;
+        query("PRAGMA incremental_vacuum").execute(&self.0.pool).await?;
+        Ok(())
+    }
+
+    /// The bytes in use.
+    async fn size(&self) -> Result<u64, SinkError> {
+        let size: i64 = query_scalar(
+            "SELECT (page_count - freelist_count) * page_size \
+             FROM pragma_page_count, pragma_freelist_count, pragma_page_size",
+        )
+        .fetch_one(&self.0.pool)
+        .await?;
+        Ok(u64::try_from(size).unwrap_or_default())
+    }
+}
+
+/// The chains and stages by which a decision can be found.
+fn passages_of(decision: &DecisionRecord) -> Vec<(&str, &str, u64)> {
+    let mut passages = Vec::new();
+    for row in &decision.stages {
+        passages.push((row.chain.as_str(), "", decision.id));
+        if row.was_called() {
+            passages.push((row.chain.as_str(), row.stage.as_str(), decision.id));
+            passages.push(("", row.stage.as_str(), decision.id));
+        }
+    }
+    passages.sort_unstable();
+    passages.dedup();
+    passages
+}
+
+/// SQLite has signed numbers. Ids are microseconds, so they are small enough.
+fn number(id: u64) -> i64 {
+    i64::try_from(id).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

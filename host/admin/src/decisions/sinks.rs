@@ -1,0 +1,363 @@
+//! Writes decisions to disk and to servers, beside the requests: what does not fit is dropped and counted.
+
+mod http;
+mod ndjson;
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use admittance::{
+    DecisionDetail, DecisionFilter, DecisionLog, DecisionStream, DecisionVerdict, Followed, LoggedDecision,
+};
+use admittance_definitions::Share;
+use admittance_net::tls::TlsError;
+use backon::{BackoffBuilder, ExponentialBuilder};
+use futures_util::StreamExt;
+use metrics::{Counter, counter, describe_counter};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
+    task::JoinHandle,
+};
+use tokio_util::sync::CancellationToken;
+
+use self::{http::HttpSink, ndjson::Ndjson};
+use super::{config::SinksConfig, database::DecisionDatabase};
+
+const WRITTEN: &str = "admittance_decisions_written_total";
+const DROPPED: &str = "admittance_decisions_dropped_total";
+const FAILURES: &str = "admittance_decision_write_failures_total";
+
+/// The memory of the decisions that wait to be written to one sink, in bytes.
+const QUEUE: usize = 32 << 20;
+
+/// The most decisions that are written at once.
+const BATCH: usize = 500;
+
+/// How long a decision may take to arrive in the queue after the driver is told to stop.
+const LAST: Duration = Duration::from_millis(200);
+
+/// How long the sinks may take to write what is in their queues at shutdown.
+const END: Duration = Duration::from_secs(5);
+
+/// Why decisions cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub enum SinkError {
+    #[error("decisions.sqlite: {0}")]
+    Database(#[from] sqlx::Error),
+    #[error("decisions.sqlite: {0}")]
+    Migration(#[from] sqlx::migrate::MigrateError),
+    #[error("decisions: {path}: {source}", path = path.display())]
+    File {
+        path: std::path::PathBuf,
+        source: std::io::Error,
+    },
+    #[error("decisions.ndjson: standard output: {0}")]
+    StandardOutput(std::io::Error),
+    #[error("decisions.http: {0}")]
+    Tls(#[from] TlsError),
+    #[error("decisions.http: the HTTP client cannot be built: {0}")]
+    Client(String),
+    #[error("decisions.http: {0}")]
+    Token(String),
+    #[error("decisions.http: {url} cannot be reached: {problem}")]
+    Unreachable { url: String, problem: String },
+    #[error("decisions.http: {url} answered with {status}")]
+    Status { url: String, status: u16 },
+    #[error("a decision cannot be written as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+impl SinkError {
+    /// Whether the same decisions may be written later.
+    fn is_temporary(&self) -> bool {
+        match self {
+            Self::Status { status, .. } => matches!(status, 408 | 425 | 429 | 500..),
+            Self::Json(_) => false,
+            _ => true,
+        }
+    }
+}
+
+/// Describes the metrics of the sinks to the exporter.
+pub fn describe_metrics() {
+    describe_counter!(
+        WRITTEN,
+        "Decisions that were written, by sink: sqlite, ndjson, http"
+    );
+    describe_counter!(
+        DROPPED,
+        "Decisions that were not written because they arrived faster than the sink took them, or because it refused \
+         them, by sink: sqlite, ndjson, http"
+    );
+    describe_counter!(
+        FAILURES,
+        "Attempts to write decisions that failed, by sink: sqlite, ndjson, http"
+    );
+}
+
+/// Where decisions are written. Lives until the driver runs.
+#[derive(Debug)]
+pub struct DecisionSinks {
+    sinks: Vec<Sink>,
+    choice: Choice,
+    database: Option<DecisionDatabase>,
+}
+
+#[derive(Debug)]
+enum Sink {
+    Sqlite(DecisionDatabase),
+    Ndjson(Ndjson),
+    Http(HttpSink),
+}
+
+/// What is written of which decisions.
+#[derive(Clone, Copy, Debug)]
+struct Choice {
+    share: Option<Share>,
+    objects: bool,
+}
+
+/// Decisions that wait, with their share of the queue's memory.
+type Waiting = (LoggedDecision, OwnedSemaphorePermit);
+
+impl DecisionSinks {
+    /// Opens them. Needs a runtime.
+    pub async fn open(config: SinksConfig) -> Result<Self, SinkError> {
+        let mut sinks = Vec::new();
+        let database = match config.sqlite {
+            Some(config) => Some(DecisionDatabase::open(config).await?),
+            None => None,
+        };
+        sinks.extend(database.clone().map(Sink::Sqlite));
+        if let Some(place) = config.ndjson {
+            sinks.push(Sink::Ndjson(Ndjson::open(place).await?));
+        }
+        if let Some(config) = config.http {
+            sinks.push(Sink::Http(HttpSink::new(config)?));
+        }
+        Ok(Self {
+            sinks,
+            choice: Choice {
+                share: config.share,
+                objects: config.objects,
+            },
+            database,
+        })
+    }
+
+    /// The database, if there is one.
+    pub fn database(&self) -> Option<DecisionDatabase> {
+        self.database.clone()
+    }
+
+    /// Begins to write the decisions of this log.
+    pub fn start(self, log: &DecisionLog) -> RunningSinks {
+        let stop = CancellationToken::new();
+        let choice = self.choice;
+        let tasks = self.sinks.into_iter().map(|sink| {
+            let decisions = log.follow(DecisionFilter::default(), None);
+            tokio::spawn(run(sink, decisions, choice, stop.clone()))
+        });
+        RunningSinks {
+            tasks: tasks.collect(),
+            stop,
+        }
+    }
+}
+
+/// Sinks to which decisions are written.
+#[derive(Debug)]
+pub struct RunningSinks {
+    stop: CancellationToken,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl RunningSinks {
+    /// Writes what is left, for a few seconds at most.
+    pub async fn finish(self) {
+        self.stop.cancel();
+        let end = tokio::time::Instant::now() + END;
+        for mut task in self.tasks {
+            if tokio::time::timeout_at(end, &mut task).await.is_err() {
+                tracing::warn!("the last decisions could not be written in time");
+                task.abort();
+            }
+        }
+    }
+}
+
+async fn run(mut sink: Sink, decisions: DecisionStream, choice: Choice, stop: CancellationToken) {
+    let (sender, queue) = mpsc::unbounded_channel();
+    let dropped = counter!(DROPPED, "sink" => sink.name());
+    tokio::join!(
+        read(decisions, sender, QUEUE, choice, dropped.clone(), stop),
+        write(&mut sink, queue, choice, dropped)
+    );
+}
+
+/// Puts decisions into the queue, which has room for this many bytes, until the driver stops.
+async fn read(
+    mut decisions: DecisionStream,
+    queue: mpsc::UnboundedSender<Waiting>,
+    bytes: usize,
+    choice: Choice,
+    dropped: Counter,
+    stop: CancellationToken,
+) {
+    dropped.absolute(0);
+    let room = Arc::new(Semaphore::new(bytes));
+    let mut unchanged = 0;
+    loop {
+        let followed = match stop.run_until_cancelled(decisions.next()).await {
+            Some(followed) => followed,
+            None => tokio::time::timeout(LAST, decisions.next()).await.ok().flatten(),
+        };
+        match followed {
+            Some(Followed::Decision(decision)) => {
+                if !choice.is_due(&decision, &mut unchanged) {
+                    continue;
+                }
+                let size = u32::try_from(decision.size()).unwrap_or(u32::MAX);
+                match room.clone().try_acquire_many_owned(size) {
+                    Ok(permit) => {
+                        // The other end lives as long as this one.
+                        let _ = queue.send((decision, permit));
+                    }
+                    Err(_) => dropped.increment(1),
+                }
+            }
+            Some(Followed::Missed(missed)) => dropped.increment(missed),
+            Some(_) => {}
+            None => return,
+        }
+    }
+}
+
+impl Choice {
+    fn is_due(self, decision: &LoggedDecision, unchanged: &mut u64) -> bool {
+        if decision.verdict() != DecisionVerdict::Allowed {
+            return true;
+        }
+        let number = *unchanged;
+        *unchanged += 1;
+        self.share.is_some_and(|share| share.is_due(number))
+    }
+
+    fn of(self, decision: &LoggedDecision) -> DecisionDetail {
+        if self.objects {
+            decision.detail()
+        } else {
+            decision.record().into()
+        }
+    }
+}
+
+/// Writes what is in the queue, until it is closed and empty.
+async fn write(
+    sink: &mut Sink,
+    mut queue: mpsc::UnboundedReceiver<Waiting>,
+    choice: Choice,
+    dropped: Counter,
+) {
+    let written = counter!(WRITTEN, "sink" => sink.name());
+    let failures = counter!(FAILURES, "sink" => sink.name());
+    written.absolute(0);
+    failures.absolute(0);
+    let mut waiting = Vec::with_capacity(BATCH);
+    while queue.recv_many(&mut waiting, BATCH).await > 0 {
+        if let Some(time) = sink.gathers() {
+            let gathering = async {
+                while waiting.len() < BATCH {
+                    let room = BATCH - waiting.len();
+                    if queue.recv_many(&mut waiting, room).await == 0 {
+                        break;
+                    }
+                }
+            };
+            // What has arrived by then is enough.
+            let _ = tokio::time::timeout(time, gathering).await;
+        }
+        let batch: Vec<_> = waiting.iter().map(|(decision, _)| choice.of(decision)).collect();
+        let count = batch.len() as u64;
+        match retried(sink, &batch, &failures).await {
+            Ok(()) => written.increment(count),
+            Err(error) => {
+                tracing::error!(sink = sink.name(), count, "decisions are not written: {error}");
+                dropped.increment(count);
+            }
+        }
+        // Only now the queue has room for others.
+        waiting.clear();
+    }
+}
+
+/// Writes these decisions, again and again as long as a later attempt may succeed.
+async fn retried(sink: &mut Sink, batch: &[DecisionDetail], failures: &Counter) -> Result<(), SinkError> {
+    const LONGEST: Duration = Duration::from_secs(30);
+    let delays = ExponentialBuilder::default()
+        .with_min_delay(Duration::from_millis(500))
+        .with_max_delay(LONGEST)
+        .with_jitter()
+        .without_max_times();
+    let mut delays = delays.build();
+    let mut since = None;
+    loop {
+        let Err(error) = sink.write(batch).await else {
+            if since.is_some() {
+                tracing::info!(sink = sink.name(), "decisions can be written again");
+            }
+            return Ok(());
+        };
+        failures.increment(1);
+        if !error.is_temporary() {
+            return Err(error);
+        }
+        if since.is_none() {
+            since = Some(SystemTime::now());
+            tracing::error!(
+                sink = sink.name(),
+                "decisions cannot be written, and are kept as long as there is room: {error}"
+            );
+        }
+        tokio::time::sleep(delays.next().unwrap_or(LONGEST)).await;
+    }
+}
+
+impl Sink {
+    /// Its name in metrics and in the log.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Sqlite(_) => "sqlite",
+            Self::Ndjson(_) => "ndjson",
+            Self::Http(_) => "http",
+        }
+    }
+
+    /// How long it waits for more decisions after the first one.
+    fn gathers(&self) -> Option<Duration> {
+        matches!(self, Self::Http(_)).then_some(Duration::from_secs(1))
+    }
+
+    async fn write(&mut self, batch: &[DecisionDetail]) -> Result<(), SinkError> {
+        match self {
+            Self::Sqlite(database) => database.write(batch).await,
+            Self::Ndjson(ndjson) => ndjson.write(lines(batch)?).await,
+            Self::Http(http) => http.write(lines(batch)?).await,
+        }
+    }
+}
+
+/// One decision on each line.
+fn lines(batch: &[DecisionDetail]) -> Result<Vec<u8>, SinkError> {
+    let mut lines = Vec::new();
+    for decision in batch {
+        serde_json::to_writer(&mut lines, decision)?;
+        lines.push(b'\n');
+    }
+    Ok(lines)
+}
+
+#[cfg(test)]
+mod tests;

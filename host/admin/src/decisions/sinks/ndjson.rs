@@ -1,0 +1,156 @@
+//! Lines of JSON, in a file or on standard output.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    path::Path,
+    sync::Arc,
+};
+
+use futures_util::FutureExt;
+use rustix::fs::OFlags;
+use tokio::{
+    io::AsyncWriteExt,
+    signal::unix::{Signal, SignalKind, signal},
+};
+
+use super::SinkError;
+use crate::decisions::config::NdjsonPlace;
+
+/// Where lines are written.
+#[derive(Debug)]
+pub(super) enum Ndjson {
+    StandardOutput,
+    File(LogFile),
+}
+
+/// A file that is appended to. Whoever rotates it renames it, and may send SIGHUP.
+#[derive(Debug)]
+pub(super) struct LogFile {
+    path: Arc<Path>,
+    open: Option<File>,
+    hangup: Signal,
+}
+
+impl Ndjson {
+    pub(super) async fn open(place: NdjsonPlace) -> Result<Self, SinkError> {
+        let path = match place {
+            NdjsonPlace::StandardOutput => return Ok(Self::StandardOutput),
+            NdjsonPlace::File(path) => path,
+        };
+        let failed = |source| SinkError::File {
+            path: path.clone(),
+            source,
+        };
+        let mut file = LogFile {
+            path: path.as_path().into(),
+            open: None,
+            hangup: signal(SignalKind::hangup()).map_err(failed)?,
+        };
+        // A file that cannot be written is reported at the start.
+        file.write(Vec::new()).await?;
+        Ok(Self::File(file))
+    }
+
+    pub(super) async fn write(&mut self, lines: Vec<u8>) -> Result<(), SinkError> {
+        match self {
+            Self::StandardOutput => {
+                let mut out = tokio::io::stdout();
+                let written = async {
+                    out.write_all(&lines).await?;
+                    out.flush().await
+                };
+                written.await.map_err(SinkError::StandardOutput)
+            }
+            Self::File(file) => file.write(lines).await,
+        }
+    }
+}
+
+impl LogFile {
+    async fn write(&mut self, lines: Vec<u8>) -> Result<(), SinkError> {
+        let mut open = self.open.take();
+        if self.hangup.recv().now_or_never().is_some() {
+            open = None;
+        }
+        let path = self.path.clone();
+        let writing = tokio::task::spawn_blocking(move || append(&path, open, &lines));
+        let written = writing.await.map_err(io::Error::other);
+        let file = written.flatten().map_err(|source| SinkError::File {
+            path: self.path.to_path_buf(),
+            source,
+        })?;
+        self.open = Some(file);
+        Ok(())
+    }
+}
+
+/// Appends whole lines to the file that has this name now.
+fn append(path: &Path, open: Option<File>, lines: &[u8]) -> io::Result<File> {
+    let mut file = match open.filter(|file| is_at(path, file)) {
+        Some(file) => file,
+        None => create(path)?,
+    };
+    let before = file.metadata()?.len();
+    if let Err(error) = file.write_all(lines) {
+        // The lines are written again later, so no part of them may stay.
+        let _ = file.set_len(before);
+        return Err(error);
+    }
+    Ok(file)
+}
+
+/// Whether the file was neither renamed nor removed.
+fn is_at(path: &Path, file: &File) -> bool {
+    let identity = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
+    match (path.metadata(), file.metadata()) {
+        (Ok(there), Ok(own)) => identity(there) == identity(own),
+        _ => false,
+    }
+}
+
+/// Opens the file without waiting, readable only by its owner and group.
+fn create(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(0o640)
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+        .open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_renamed_file_is_opened_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, rotated) = (folder.path().join("a.ndjson"), folder.path().join("a.ndjson.1"));
+        let file = append(&path, None, b"1\n").unwrap();
+        let file = append(&path, Some(file), b"2\n").unwrap();
+        std::fs::rename(&path, &rotated).unwrap();
+        let file = append(&path, Some(file), b"3\n").unwrap();
+        std::fs::remove_file(&path).unwrap();
+        append(&path, Some(file), b"4\n").unwrap();
+        assert_eq!(std::fs::read_to_string(&rotated).unwrap(), "1\n2\n");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "4\n");
+        let mode = path.metadata().unwrap().mode();
+        assert_eq!(mode & 0o777 & !0o640, 0);
+    }
+
+    #[test]
+    fn what_is_not_a_file_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(append(folder.path(), None, b"1\n").is_err());
+        let pipe = folder.path().join("pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, 0o600.into()).unwrap();
+        // Opening it for writing would wait for a reader.
+        assert!(append(&pipe, None, b"1\n").is_err());
+    }
+}

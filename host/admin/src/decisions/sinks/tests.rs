@@ -1,0 +1,214 @@
+use std::{
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use admittance::{
+    DecisionsConfig, Host,
+    admission::{
+        Chain, Deadline, Denial, Failure, GroupVersionKind, Hook, Object, Operation, Request, Response, Rule,
+        Stage, Uid, async_trait,
+    },
+};
+use axum::{Router, http::StatusCode, routing::post};
+use serde_json::Value;
+use tokio::net::TcpListener;
+
+use super::*;
+use crate::decisions::config::{HttpConfig, NdjsonPlace};
+
+/// Denies objects without an owner.
+struct OwnerRequired;
+
+#[async_trait]
+impl Hook for OwnerRequired {
+    async fn admit(&self, request: &Request, _: Deadline) -> Result<Response, Failure> {
+        let labels = request.object.as_ref().map(Object::labels);
+        Ok(match labels.and_then(|labels| labels.get("owner")) {
+            Some(_) => Response::allow(),
+            None => Response::deny(Denial::forbidden("no owner")),
+        })
+    }
+}
+
+async fn host() -> Host {
+    let rules = vec![Rule::for_operations([Operation::Create])];
+    let chain = Chain::new("owners", rules, vec![Stage::new("owner", OwnerRequired)]);
+    let builder = Host::builder().decisions(DecisionsConfig::default()).chain(chain);
+    builder.build().await.unwrap()
+}
+
+async fn admit(host: &Host, uid: &str, has_owner: bool) {
+    let owner = if has_owner { r#"{"owner":"a"}"# } else { "{}" };
+    let text = format!(r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"web","labels":{owner}}}}}"#);
+    let kind = GroupVersionKind::from_api_version("v1", "Pod");
+    let mut request = Request::new(Operation::Create, kind.clone(), kind.guess_resource())
+        .with_object(Object::parse(text).unwrap());
+    request.uid = Uid::from(uid.to_owned());
+    host.admit(request).await;
+}
+
+fn uids(lines: &str) -> Vec<String> {
+    let uid = |line: &str| {
+        let record: Value = serde_json::from_str(line).unwrap();
+        record["uid"].as_str().unwrap().to_owned()
+    };
+    lines.lines().map(uid).collect()
+}
+
+fn to_file(path: PathBuf) -> SinksConfig {
+    SinksConfig {
+        ndjson: Some(NdjsonPlace::File(path)),
+        ..SinksConfig::default()
+    }
+}
+
+#[tokio::test]
+async fn what_is_left_is_written_at_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("decisions.ndjson");
+    let host = host().await;
+    let sinks = DecisionSinks::open(to_file(path.clone())).await.unwrap();
+    let running = sinks.start(host.decisions());
+    let expected: Vec<_> = (0..1200).map(|number| number.to_string()).collect();
+    for uid in &expected {
+        admit(&host, uid, true).await;
+    }
+    running.finish().await;
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(uids(&text), expected);
+    assert!(
+        !text.contains("review"),
+        "objects are not written unless that is configured"
+    );
+}
+
+#[tokio::test]
+async fn refusals_are_written_whatever_the_share() {
+    for (share, objects, expected) in [
+        (None, false, vec!["b", "d"]),
+        ("50%".parse().ok(), true, vec!["a", "b", "d", "e"]),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("decisions.ndjson");
+        let host = host().await;
+        let config = SinksConfig {
+            share,
+            objects,
+            ..to_file(path.clone())
+        };
+        let running = DecisionSinks::open(config).await.unwrap().start(host.decisions());
+        for (uid, has_owner) in [("a", true), ("b", false), ("c", true), ("d", false), ("e", true)] {
+            admit(&host, uid, has_owner).await;
+        }
+        running.finish().await;
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(uids(&text), expected);
+        assert_eq!(text.contains("\"review\""), objects);
+    }
+}
+
+/// A server that answers the first requests with these statuses, and keeps the lines of the others.
+async fn server(statuses: &[u16]) -> (SocketAddr, Arc<Mutex<String>>, Arc<Mutex<Vec<u16>>>) {
+    let kept = Arc::new(Mutex::new(String::new()));
+    let statuses = Arc::new(Mutex::new(statuses.to_vec()));
+    let (lines, first) = (kept.clone(), statuses.clone());
+    let router = Router::new().route(
+        "/decisions",
+        post(async move |body: String| {
+            let mut first = first.lock().unwrap();
+            if !first.is_empty() {
+                return StatusCode::from_u16(first.remove(0)).unwrap();
+            }
+            lines.lock().unwrap().push_str(&body);
+            StatusCode::NO_CONTENT
+        }),
+    );
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    (address, kept, statuses)
+}
+
+fn to_server(address: SocketAddr) -> HttpSink {
+    let config = HttpConfig {
+        url: format!("http://{address}/decisions").parse().unwrap(),
+        token_file: None,
+        ca: None,
+    };
+    HttpSink::new(config).unwrap()
+}
+
+/// A few decisions.
+async fn batch() -> Vec<DecisionDetail> {
+    let host = host().await;
+    for uid in ["a", "b", "c"] {
+        admit(&host, uid, false).await;
+    }
+    let log = host.decisions();
+    let found = ["a", "b", "c"].map(|uid| log.get(uid));
+    found
+        .iter()
+        .flatten()
+        .map(|found| found.record().into())
+        .collect()
+}
+
+#[tokio::test]
+async fn a_server_that_is_busy_gets_the_decisions_later() {
+    let (address, kept, _) = server(&[503, 429]).await;
+    let mut sink = Sink::Http(to_server(address));
+    let failures = Arc::new(AtomicU64::new(0));
+    retried(&mut sink, &batch().await, &Counter::from_arc(failures.clone()))
+        .await
+        .unwrap();
+    assert_eq!(uids(&kept.lock().unwrap()), ["a", "b", "c"]);
+    assert_eq!(failures.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_decisions_gets_the_next_ones() {
+    let (address, kept, _) = server(&[413]).await;
+    let mut sink = Sink::Http(to_server(address));
+    let batch = batch().await;
+    let refused = retried(&mut sink, &batch, &Counter::noop()).await.unwrap_err();
+    assert!(refused.to_string().contains("answered with 413"), "{refused}");
+    retried(&mut sink, &batch, &Counter::noop()).await.unwrap();
+    assert_eq!(uids(&kept.lock().unwrap()), ["a", "b", "c"]);
+}
+
+#[tokio::test]
+async fn what_does_not_fit_is_dropped_and_counted() {
+    let host = host().await;
+    let decisions = host.decisions().follow(DecisionFilter::default(), None);
+    for _ in 0..100 {
+        admit(&host, "a", false).await;
+    }
+    let size = host.decisions().get("a")[0].size();
+    let (sender, mut queue) = mpsc::unbounded_channel();
+    let dropped = Arc::new(AtomicU64::new(0));
+    let stop = CancellationToken::new();
+    stop.cancel();
+    let choice = Choice {
+        share: Some(Share::ALL),
+        objects: false,
+    };
+    let counter = Counter::from_arc(dropped.clone());
+    // Nobody takes anything out of the queue meanwhile.
+    let reading = read(decisions, sender, 10 * size, choice, counter, stop);
+    let ends = async {
+        let mut kept = Vec::new();
+        reading.await;
+        while let Some(waiting) = queue.recv().await {
+            kept.push(waiting);
+        }
+        kept.len()
+    };
+    // The stream never ends: after the last decision, reading ends with the driver.
+    let kept = ends.await;
+    assert_eq!((kept, dropped.load(Ordering::Relaxed)), (10, 90));
+}

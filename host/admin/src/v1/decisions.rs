@@ -1,0 +1,271 @@
+//! Decisions: listed, shown, followed and replayed.
+
+use std::{convert::Infallible, time::Duration};
+
+use admittance::{DecisionList, DecisionRecord, DecisionStream, Followed};
+use axum::response::{
+    IntoResponse, Response,
+    sse::{Event, KeepAlive, Sse},
+};
+use futures_util::{Stream, StreamExt, stream};
+use http::request::Parts;
+use schemars::{JsonSchema, SchemaGenerator};
+use serde::Deserialize;
+use serde_json::json;
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::{
+    Api,
+    api::{DecisionDetails, DecisionReplays, RateList, ReplayRequest},
+    config::Role,
+    decisions::{self, DecisionQuery, hide},
+    error::ApiError,
+    route::{
+        Call, Content, Json,
+        Method::{Get, Post},
+        Nothing, Reply, ReplyForm, Route,
+    },
+};
+
+/// A comment after this time tells clients and proxies that the connection is alive.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// How often it is checked whether the driver stops and whether the client may still follow.
+const CHECK: Duration = Duration::from_millis(500);
+
+/// In this header, browsers send the id of the last event when they connect again.
+const LAST_EVENT_ID: &str = "last-event-id";
+
+const EVENT_STREAM: &str = "text/event-stream";
+
+const DEFAULT_SECONDS: u64 = 60;
+const MOST_SECONDS: u64 = 3600;
+
+pub(super) fn routes() -> Vec<Route> {
+    let role = Some(Role::Read);
+    vec![
+        Route::new(Get, role, "/v1/decisions", "listDecisions", "The decisions on the last requests", list)
+            .description(
+                "The newest first. Clients with the role Read get the operations and paths of patches, but not the \
+                 values.",
+            ),
+        Route::new(
+            Get,
+            role,
+            "/v1/decisions/events",
+            "followDecisions",
+            "Follow decisions as they are made",
+            follow,
+        )
+        .description(
+            "Server-sent events: `decision` with a decision, `missed` with the number of decisions that were not read in \
+             time, and `end` with the reason if the driver ends the stream. The ids of events are those of decisions; a \
+             client that sends the last one in `Last-Event-ID` gets what it missed, as far as it is still in memory.",
+        )
+        .refusals(&[503]),
+        Route::new(
+            Get,
+            role,
+            "/v1/decisions/rates",
+            "getDecisionRates",
+            "How many requests passed each chain in the last time",
+            rates,
+        ),
+        Route::new(
+            Get,
+            role,
+            "/v1/decisions/{uid}",
+            "getDecision",
+            "The decisions on the request with a uid",
+            decision,
+        )
+        .description(
+            "Clients with the role Admin get the objects of the request too, except those of Secrets.",
+        )
+        .refusals(&[404]),
+        Route::new(
+            Post,
+            Some(Role::Admin),
+            "/v1/decisions/{uid}/replay",
+            "replayDecision",
+            "What the live chains say of the request with a uid",
+            replay,
+        )
+        .description(
+            "The request passes the live chains again. Nothing is forwarded or counted, and webhooks are only called if \
+             the body allows it.",
+        )
+        .refusals(&[404, 409]),
+    ]
+}
+
+async fn list(call: Call<Nothing, DecisionQuery>) -> Result<Json<DecisionList>, ApiError> {
+    let role = call.role.unwrap_or(Role::Read);
+    decisions::list(&call.api, role, &call.query).await.map(Json)
+}
+
+/// A request in a path.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct DecisionPath {
+    /// Its uid.
+    uid: String,
+}
+
+async fn decision(call: Call<DecisionPath>) -> Result<Json<DecisionDetails>, ApiError> {
+    let role = call.role.unwrap_or(Role::Read);
+    let decisions = decisions::get(&call.api, role, &call.path.uid).await?;
+    Ok(Json(DecisionDetails { decisions }))
+}
+
+async fn replay(
+    call: Call<DecisionPath, Nothing, Json<ReplayRequest>>,
+) -> Result<Json<DecisionReplays>, ApiError> {
+    let (uid, Json(asked)) = (&call.path.uid, call.body);
+    if let Some(by) = &call.caller {
+        tracing::info!(
+            target: "admittance::audit",
+            %by, action = "replay", uid, webhooks = asked.call_webhooks,
+            "{by}: replay a request"
+        );
+    }
+    decisions::replay(&call.api, uid, asked).await.map(Json)
+}
+
+/// The time that rates are of.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RatesQuery {
+    /// In seconds: 1 to 3600. Default: 60.
+    #[serde(default)]
+    seconds: Option<u64>,
+}
+
+async fn rates(call: Call<Nothing, RatesQuery>) -> Result<Json<RateList>, ApiError> {
+    let seconds = call.query.seconds.unwrap_or(DEFAULT_SECONDS);
+    if !(1..=MOST_SECONDS).contains(&seconds) {
+        return Err(ApiError::Malformed(format!("seconds: write 1 to {MOST_SECONDS}")));
+    }
+    let log = call.api.sources.host.decisions();
+    let chains = log.rates(Duration::from_secs(seconds));
+    Ok(Json(RateList { chains }))
+}
+
+async fn follow(call: Call<Nothing, DecisionQuery>) -> Result<Events, ApiError> {
+    let DecisionQuery {
+        before, limit, after, ..
+    } = call.query;
+    let filter = call.query.filter()?;
+    if before.is_some() || limit.is_some() {
+        let message = "before and limit: only lists have them; a stream begins after a decision, `after`";
+        return Err(ApiError::Malformed(message.to_owned()));
+    }
+    let last = match call.head.headers.get(LAST_EVENT_ID) {
+        Some(value) => {
+            let id = value.to_str().ok().and_then(|text| text.parse().ok());
+            Some(id.ok_or_else(|| {
+                ApiError::Malformed("Last-Event-ID: it is not the id of a decision".to_owned())
+            })?)
+        }
+        None => after,
+    };
+    let permit = decisions::follower(&call.api)?;
+    Ok(Events {
+        decisions: call.api.sources.host.decisions().follow(filter, last),
+        client: FollowingClient {
+            role: call.role.unwrap_or(Role::Read),
+            head: call.head,
+            api: call.api,
+            _permit: permit,
+        },
+    })
+}
+
+/// Decisions as events.
+struct Events {
+    decisions: DecisionStream,
+    client: FollowingClient,
+}
+
+/// The client of a stream of events. Lives as long as the stream.
+struct FollowingClient {
+    api: Api,
+    role: Role,
+    head: Parts,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl FollowingClient {
+    /// Why the stream ends now, if it does.
+    fn end(&self) -> Option<String> {
+        if self.api.is_stopping() {
+            return Some("the driver stops".to_owned());
+        }
+        let admitted = self.api.access.admit(&self.head, self.role);
+        admitted.err().map(|denied| denied.to_string())
+    }
+
+    fn event(&self, followed: Followed) -> Event {
+        let event = match followed {
+            Followed::Decision(decision) => {
+                let mut record = decision.record();
+                hide(self.role, &mut record);
+                let event = Event::default().event("decision").id(decision.id().to_string());
+                event.json_data(record)
+            }
+            Followed::Missed(missed) => Event::default()
+                .event("missed")
+                .json_data(json!({ "missed": missed })),
+            _ => return Event::default(),
+        };
+        // Serializing strings, numbers and lists does not fail.
+        event.unwrap_or_default()
+    }
+}
+
+impl Events {
+    /// Decisions are read when the client takes them, so a slow client delays nobody else.
+    fn stream(self) -> impl Stream<Item = Result<Event, Infallible>> {
+        let mut checks = tokio::time::interval(CHECK);
+        checks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let state = Some((self.decisions, self.client, checks));
+        let events = stream::unfold(state, async |state| {
+            let (mut decisions, client, mut checks) = state?;
+            loop {
+                tokio::select! {
+                    biased;
+                    _ = checks.tick() => {
+                        if let Some(reason) = client.end() {
+                            let end = Event::default().event("end").data(reason);
+                            return Some((end, None));
+                        }
+                    }
+                    followed = decisions.next() => {
+                        let event = client.event(followed?);
+                        return Some((event, Some((decisions, client, checks))));
+                    }
+                }
+            }
+        });
+        events.map(Ok)
+    }
+}
+
+impl IntoResponse for Events {
+    fn into_response(self) -> Response {
+        let heartbeat = KeepAlive::new().interval(HEARTBEAT).text("heartbeat");
+        Sse::new(self.stream()).keep_alive(heartbeat).into_response()
+    }
+}
+
+impl Reply for Events {
+    fn forms(generator: &mut SchemaGenerator) -> Vec<ReplyForm> {
+        vec![ReplyForm {
+            status: 200,
+            description: "The data of each event `decision` is one of these.",
+            content: Content {
+                media_type: EVENT_STREAM,
+                schema: generator.subschema_for::<DecisionRecord>(),
+            },
+        }]
+    }
+}

@@ -1,0 +1,161 @@
+//! Evaluates requests, without any effect on what is live.
+
+use admittance::{EvaluateError, EvaluateOptions, Evaluated, EvaluatedChains};
+use admittance_definitions::ChainId;
+
+use super::changes::by;
+use crate::{
+    Api,
+    access::Caller,
+    api::evaluation::{AppliesReply, DescribedRequest, EvaluateReply, EvaluateRequest},
+    config::Role,
+    described,
+    error::ApiError,
+    route::{Call, Json, Method::Post, Nothing, Route},
+};
+
+/// The error statuses of both routes.
+const REFUSALS: &[u16] = &[404, 408, 413, 415, 422, 503];
+
+/// The most questions what applies that are answered at a time: each may evaluate the conditions of all stages.
+pub(crate) const EXPLANATIONS: usize = 2;
+
+/// The name of a text of definitions without a name.
+const NAME: &str = "definitions";
+
+pub(super) fn routes() -> [Route; 2] {
+    let routes = [
+        Route::new(
+            Post,
+            Some(Role::Admin),
+            "/v1/evaluate",
+            "evaluate",
+            "Evaluate a request with chains that are not live",
+            evaluate,
+        )
+        .description(
+            "With the chains of definitions that are not applied, or with a live chain, perhaps with other settings. \
+             Plugins run in the sandbox with all limits, in slots of their own. The request is evaluated as a dry run. \
+             Nothing is counted, recorded or written to the history, and nothing goes live. An evaluation ends after 30 \
+             s, or when the client disconnects; at most two are made at a time.",
+        ),
+        Route::new(
+            Post,
+            Some(Role::Read),
+            "/v1/applies",
+            "applies",
+            "Which live chains and stages would see a request",
+            applies,
+        )
+        .description(
+            "And why the others would not. No stage is called. Selectors and match conditions are evaluated with the \
+             object as it is given, although earlier stages may change it.",
+        ),
+    ];
+    routes.map(|route| route.refusals(REFUSALS))
+}
+
+async fn evaluate(
+    call: Call<Nothing, Nothing, Json<EvaluateRequest>>,
+) -> Result<Json<EvaluateReply>, ApiError> {
+    let Json(request) = call.body;
+    let evaluated = evaluated(&call.api, call.caller, &request).await?;
+    Ok(Json(EvaluateReply {
+        decision: evaluated.decision,
+        object: evaluated
+            .outcome
+            .object
+            .as_ref()
+            .map(|object| object.value().clone()),
+        unmatched: evaluated.unmatched,
+    }))
+}
+
+/// Evaluates a request, and logs who does.
+pub(crate) async fn evaluated(
+    api: &Api,
+    caller: Option<Caller>,
+    request: &EvaluateRequest,
+) -> Result<Evaluated, ApiError> {
+    let name = request.name.as_deref().unwrap_or(NAME);
+    let id;
+    let chains = match (&request.definitions, &request.chain) {
+        (Some(text), None) => EvaluatedChains::Text { text, name },
+        (None, Some(chain)) => {
+            let parsed = chain.parse::<ChainId>();
+            id = parsed.map_err(|error| ApiError::Malformed(format!("chain: {error}")))?;
+            EvaluatedChains::Live(&id)
+        }
+        _ => {
+            return Err(ApiError::Malformed(
+                "write either `definitions` or the name of a live `chain`".to_owned(),
+            ));
+        }
+    };
+    let mut how = EvaluateOptions::default();
+    how.call_webhooks = request.call_webhooks;
+    for (stage, value) in &request.settings {
+        let name = format!("settings of {stage}");
+        let value = described::value(&name, value)?;
+        if !value.is_object() {
+            return Err(ApiError::CannotEvaluate(vec![format!(
+                "{name}: not an object; write the fields of the settings"
+            )]));
+        }
+        how.settings.insert(stage.clone(), value);
+    }
+    let described = request.request.request()?;
+    let (by, subject) = (by(caller), request.chain.as_deref().unwrap_or(name));
+    let result = api.sources.host.evaluate(chains, described, &how).await;
+    match &result {
+        Ok(evaluated) => tracing::info!(
+            target: "admittance::audit",
+            by, action = "evaluate", subject, uid = %evaluated.outcome.uid,
+            "{by}: evaluate {subject}"
+        ),
+        Err(error) => tracing::info!(
+            target: "admittance::audit",
+            by, action = "evaluate", subject, %error,
+            "{by}: evaluate {subject} was refused: {error}"
+        ),
+    }
+    Ok(result?)
+}
+
+async fn applies(
+    call: Call<Nothing, Nothing, Json<DescribedRequest>>,
+) -> Result<Json<AppliesReply>, ApiError> {
+    let Json(described) = call.body;
+    applying(&call.api, &described).await.map(Json)
+}
+
+/// Which chains and stages would see the request.
+pub(crate) async fn applying(api: &Api, described: &DescribedRequest) -> Result<AppliesReply, ApiError> {
+    let request = described.request()?;
+    let host = &api.sources.host;
+    let _turn = api.explanations.acquire().await;
+    Ok(AppliesReply {
+        revision: host.table().revision(),
+        chains: host.applies(&request).await,
+    })
+}
+
+impl From<EvaluateError> for ApiError {
+    fn from(error: EvaluateError) -> Self {
+        use admittance_definitions::ChangeError as Definitions;
+        match error {
+            EvaluateError::Definitions(Definitions::Mistakes(mistakes)) => {
+                Self::cannot_evaluate(mistakes.iter())
+            }
+            EvaluateError::Chains(admittance::Error::Definitions(mistakes)) => {
+                Self::cannot_evaluate(mistakes.iter())
+            }
+            EvaluateError::Chains(admittance::Error::Stages(errors)) => Self::cannot_evaluate(errors.iter()),
+            EvaluateError::Definitions(_)
+            | EvaluateError::NoSuchPlugin(_)
+            | EvaluateError::Webhook { .. } => Self::CannotEvaluate(vec![error.to_string()]),
+            EvaluateError::NoSuchChain(_) => Self::NotFound(error.to_string()),
+            error => Self::Unavailable(error.to_string()),
+        }
+    }
+}
