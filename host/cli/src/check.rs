@@ -7,8 +7,9 @@ use std::{
 };
 
 use admittance::{
-    Error, HostBuilder, StageError, StageErrorCause,
-    definitions::{self, ChainDefinition, Location, Mistake, Mistakes},
+    Error, HostBuilder, Moment, StageError, StageErrorCause,
+    admission::Exception,
+    definitions::{ChainDefinition, Definitions, ExceptionDefinition, Location, Mistake, Mistakes},
 };
 use admittance_definitions::setting_location;
 use admittance_driver::{Config, DefinitionPlace};
@@ -70,7 +71,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
 /// The result of a check.
 enum Report {
     Valid {
-        chains: Vec<ChainDefinition>,
+        definitions: Definitions,
         warnings: Vec<String>,
         /// The definition stores that were not read.
         unchecked: Vec<String>,
@@ -118,14 +119,18 @@ impl StageMistake {
 }
 
 fn check(arguments: &Arguments) -> crate::Result<Report> {
-    let (chains, config) = match documents(arguments) {
+    let (definitions, config) = match documents(arguments) {
         Ok(read) => read,
         Err(mistakes) => return Ok(Report::Documents(mistakes)),
     };
     if !arguments.documents_only {
-        // Loads the plugins of the chains, as a host would.
+        // Loads the plugins of the chains, as a host would, and those that nothing calls.
         let builder = host::builder(config.as_ref(), arguments.store.clone());
-        let builder = chains.iter().cloned().fold(builder, HostBuilder::definition);
+        let with_idle = definitions.chains.iter().cloned().map(|mut chain| {
+            chain.stages.append(&mut chain.idle);
+            chain
+        });
+        let builder = with_idle.fold(builder, HostBuilder::definition);
         match crate::block_on(builder.build())? {
             Ok(_) => {}
             Err(Error::Stages(errors)) => {
@@ -137,34 +142,51 @@ fn check(arguments: &Arguments) -> crate::Result<Report> {
         }
     }
     let warnings = config.iter().flat_map(Config::warnings);
-    let of_chains = chains.iter().flat_map(ChainDefinition::warnings);
-    let warnings = warnings.chain(of_chains.map(|warning| warning.to_string()));
-    let places = config.iter().flat_map(|config| &config.definitions);
+    let of_chains = definitions.chains.iter().flat_map(ChainDefinition::warnings);
+    let now = Moment::now();
+    let of_exceptions = definitions.exceptions.iter().flat_map(|exception| {
+        // They may be in a store that is not read; without one, they are mistakes.
+        let unknown = exception.unknown(&definitions.chains);
+        exception.warning(now).into_iter().chain(unknown)
+    });
+    let of_definitions = of_chains.chain(of_exceptions);
     Ok(Report::Valid {
-        warnings: warnings.collect(),
-        unchecked: places.filter_map(unread_store).collect(),
-        chains,
+        warnings: warnings
+            .chain(of_definitions.map(|warning| warning.to_string()))
+            .collect(),
+        unchecked: unread_stores(config.as_ref()),
+        definitions,
     })
 }
 
-/// A definition store that is not read by this command.
+/// The definition stores that are not read by this command.
+fn unread_stores(config: Option<&Config>) -> Vec<String> {
+    let places = config.into_iter().flat_map(|config| &config.definitions);
+    places.filter_map(unread_store).collect()
+}
+
 fn unread_store(place: &DefinitionPlace) -> Option<String> {
     match place {
         DefinitionPlace::File(_) => None,
         DefinitionPlace::ZooKeeper { path } => Some(format!("zookeeper:{path}")),
         DefinitionPlace::CustomResources { namespace } => Some(format!("customresources:{namespace}")),
+        DefinitionPlace::Kubernetes => Some("kubernetes".to_owned()),
     }
 }
 
-/// The chains of every document, and the configuration. Finding none is a mistake.
-fn documents(arguments: &Arguments) -> Result<(Vec<ChainDefinition>, Option<Config>), Mistakes> {
+/// The chains and exceptions of every document, and the configuration. Finding none is a mistake.
+fn documents(arguments: &Arguments) -> Result<(Definitions, Option<Config>), Mistakes> {
     let config = arguments.config.as_deref().map(Config::read).transpose()?;
     let mut paths = arguments.files.clone();
     let of_config = config.iter().flat_map(Config::definition_files);
     paths.extend(of_config.map(Path::to_owned));
-    let chains = definitions::load(&paths)?;
+    let definitions = Definitions::load(&paths)?;
     let mut mistakes = Mistakes::new();
-    if chains.is_empty() && config.is_none() {
+    if unread_stores(config.as_ref()).is_empty() {
+        let exceptions = definitions.exceptions.iter();
+        mistakes.extend(exceptions.flat_map(|exception| exception.unknown(&definitions.chains)));
+    }
+    if definitions == Definitions::default() && config.is_none() {
         for path in &paths {
             mistakes.push(Mistake {
                 location: Location::of_file(path.display().to_string()),
@@ -174,7 +196,7 @@ fn documents(arguments: &Arguments) -> Result<(Vec<ChainDefinition>, Option<Conf
             });
         }
     }
-    mistakes.into_result((chains, config))
+    mistakes.into_result((definitions, config))
 }
 
 impl Report {
@@ -197,15 +219,23 @@ impl Report {
                 mistakes.iter().map(line).collect()
             }
             Self::Valid {
-                chains,
+                definitions,
                 warnings,
                 unchecked,
             } => {
-                let chains = chains.iter().map(|chain| {
+                let chains = definitions.chains.iter().map(|chain| {
                     format!(
                         "{GOOD}ok{GOOD:#}  {}  {}\n",
                         chain.name,
                         stages(chain).join(" -> ")
+                    )
+                });
+                let exceptions = definitions.exceptions.iter().map(|definition| {
+                    let Exception { name, until, .. } = &*definition.exception;
+                    let stages = excepted(definition).join(", ");
+                    format!(
+                        "{GOOD}ok{GOOD:#}  exception {name} until {}: {stages}\n",
+                        human::clock(*until)
                     )
                 });
                 let warnings = warnings
@@ -214,7 +244,11 @@ impl Report {
                 let unchecked = unchecked.iter().map(|place| {
                     format!("not checked: the definitions in {place}; `serve` checks them when it starts\n")
                 });
-                return chains.chain(warnings).chain(unchecked).collect();
+                return chains
+                    .chain(exceptions)
+                    .chain(warnings)
+                    .chain(unchecked)
+                    .collect();
             }
         };
         let count = human::count(lines.len(), "mistake");
@@ -225,14 +259,25 @@ impl Report {
     fn json(&self) -> Value {
         match self {
             Self::Valid {
-                chains,
+                definitions,
                 warnings,
                 unchecked,
             } => {
-                let chains = chains.iter();
+                let chains = definitions.chains.iter();
                 let chains = chains.map(|chain| json!({"name": chain.name, "stages": stages(chain)}));
                 let chains: Vec<_> = chains.collect();
-                json!({"ok": true, "chains": chains, "warnings": warnings, "unchecked": unchecked})
+                let exceptions = definitions.exceptions.iter().map(|definition| {
+                    let Exception { name, until, .. } = &*definition.exception;
+                    json!({"name": &**name, "expires": until, "stages": excepted(definition)})
+                });
+                let exceptions: Vec<_> = exceptions.collect();
+                json!({
+                    "ok": true,
+                    "chains": chains,
+                    "exceptions": exceptions,
+                    "warnings": warnings,
+                    "unchecked": unchecked,
+                })
             }
             Self::Documents(mistakes) => json!({"ok": false, "mistakes": mistakes}),
             Self::Stages(mistakes) => {
@@ -250,6 +295,10 @@ impl Report {
             }
         }
     }
+}
+
+fn excepted(definition: &ExceptionDefinition) -> Vec<String> {
+    definition.stages.iter().map(ToString::to_string).collect()
 }
 
 fn stages(chain: &ChainDefinition) -> Vec<&str> {

@@ -15,6 +15,7 @@ use serde_json::{Value as Json, json};
 
 use crate::{
     arguments::no_definition,
+    cluster::ClusterArguments,
     files::{self, PUBLIC},
     output::{BAD, BOLD, DIM, GOOD, Output, WARN},
     table::{Cell, Table},
@@ -22,8 +23,8 @@ use crate::{
 
 /// Write policies of other systems as native chains, and report what maps exactly and what does not.
 ///
-/// Webhook configurations and policies of Kubernetes, policies of Kubewarden, SidecarSets of OpenKruise and BCS
-/// admissionwebhooks are read, from manifests, from a cluster, or both. Each is written as a native chain if one does the
+/// Webhook configurations and policies of Kubernetes, policies of Kubewarden, documents of Gatekeeper, SidecarSets of
+/// OpenKruise and BCS admissionwebhooks are read, from manifests, from a cluster, or both. Each is written as a native chain if one does the
 /// same, and kept as it is otherwise: this program reads it too. Exits with 1 if one of them has mistakes.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -35,15 +36,11 @@ pub(crate) struct Arguments {
     /// that are no policies are passed over.
     #[arg(value_name = "FILE", required_unless_present_any = ["cluster", "kubeconfig", "context"])]
     files: Vec<PathBuf>,
-    /// Read the policies of a cluster: that of the kubeconfig that kubectl would use.
+    /// Read the policies of a cluster: that of the kubeconfig that kubectl would use, unless one is named.
     #[arg(long)]
     cluster: bool,
-    /// Read the policies of the cluster of this kubeconfig.
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
-    /// Read the policies of the cluster of this context.
-    #[arg(long, value_name = "NAME")]
-    context: Option<String>,
+    #[command(flatten)]
+    source: ClusterArguments,
     /// The file of definitions to write.
     #[arg(long, value_name = "FILE", required_unless_present = "dry_run")]
     to: Option<PathBuf>,
@@ -111,9 +108,8 @@ fn sources(arguments: &Arguments) -> crate::Result<Vec<DefinitionFile>> {
             .map_err(|error| format!("standard input: {error}"))?;
         sources.push(DefinitionFile::file("standard input", text));
     }
-    if arguments.cluster || arguments.kubeconfig.is_some() || arguments.context.is_some() {
-        let read = cluster::read(arguments.kubeconfig.clone(), arguments.context.clone());
-        sources.extend(crate::block_on(read)??);
+    if arguments.cluster || arguments.source.are_given() {
+        sources.extend(crate::block_on(cluster::read(&arguments.source))??);
     }
     Ok(sources)
 }

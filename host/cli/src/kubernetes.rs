@@ -4,6 +4,7 @@ mod agent;
 mod bundle;
 mod certificates;
 mod configuration;
+mod crds;
 mod deployment;
 mod files;
 mod layout;
@@ -17,7 +18,10 @@ mod values;
 
 use std::path::{Path, PathBuf};
 
-use admittance::{admission::FailurePolicy, definitions::ChainDefinition};
+use admittance::{
+    admission::FailurePolicy,
+    definitions::{ChainDefinition, Definitions},
+};
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value as Json, json};
 use time::OffsetDateTime;
@@ -32,7 +36,7 @@ use self::{
     values::{Version, directory, label, name, quantity},
 };
 use crate::{
-    arguments::{load, word},
+    arguments::{no_definition, word},
     output::WARN,
 };
 
@@ -47,6 +51,10 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Manifests(Box<Installation>),
+    /// Print the CustomResourceDefinitions of chains, for drivers with `definitions: [ { kubernetes: {} } ]`.
+    #[command(after_help = "Examples:
+  admittance kubernetes crds | kubectl apply -f -")]
+    Crds,
 }
 
 /// Print everything that installs Admittance in a cluster, with chains, plugins and certificates.
@@ -173,7 +181,10 @@ impl Installation {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
-    let Command::Manifests(installation) = &arguments.command;
+    let installation = match &arguments.command {
+        Command::Manifests(installation) => installation,
+        Command::Crds => return manifest::print(&crds::manifests()?),
+    };
     let (manifests, notes) = match installation.agent.agent {
         true => (agent::manifests(installation)?, Vec::new()),
         false => manifests(installation, OffsetDateTime::now_utc())?,
@@ -192,10 +203,11 @@ fn manifests(
     installation: &Installation,
     now: OffsetDateTime,
 ) -> crate::Result<(Vec<Manifest>, Vec<String>)> {
-    let (mut configuration, chains) = input(installation)?;
-    let webhooks = Webhook::of(&chains, installation, configuration.request_timeout)?;
-    let bundle = Bundle::of(&chains, installation.modules_in_image.as_deref())?;
-    let needs = Needs::of(&chains);
+    let (mut configuration, definitions) = input(installation)?;
+    let chains = &definitions.chains;
+    let webhooks = Webhook::of(chains, installation, configuration.request_timeout)?;
+    let bundle = Bundle::of(&definitions, installation.modules_in_image.as_deref())?;
+    let needs = Needs::of(chains);
     if needs.cluster() || configuration.uses_cluster() {
         configuration.use_cluster();
     }
@@ -215,8 +227,8 @@ fn manifests(
     Ok((manifests, notes))
 }
 
-/// The operator's configuration, and the chains.
-fn input(installation: &Installation) -> crate::Result<(Configuration, Vec<ChainDefinition>)> {
+/// The operator's configuration, and the definitions.
+fn input(installation: &Installation) -> crate::Result<(Configuration, Definitions)> {
     let mut paths = installation.definitions.clone();
     let configuration = match &installation.config {
         Some(path) => {
@@ -226,6 +238,9 @@ fn input(installation: &Installation) -> crate::Result<(Configuration, Vec<Chain
         }
         None => Configuration::new(),
     };
-    let chains = load(&paths)?;
-    Ok((configuration, chains))
+    let definitions = Definitions::load(&paths)?;
+    match definitions.chains.is_empty() {
+        true => Err(no_definition(&paths).into()),
+        false => Ok((configuration, definitions)),
+    }
 }

@@ -4,26 +4,49 @@ mod format;
 
 use std::{borrow::Cow, io::IsTerminal};
 
-use admittance_driver::LogFormat;
-use tracing_subscriber::{EnvFilter, filter::LevelFilter, layer::SubscriberExt, util::SubscriberInitExt};
+use admittance_driver::{LogFormat, Traces};
+use admittance_net::trace::SPANS;
+use tracing::Subscriber;
+use tracing_subscriber::{
+    EnvFilter, Layer, filter::LevelFilter, layer::SubscriberExt, registry::LookupSpan,
+    util::SubscriberInitExt,
+};
 
 /// Sends log lines to standard error. `filter` is a level or a filter in the syntax of
 /// `tracing_subscriber::EnvFilter`. A level applies to this program's own lines: libraries log at `info` at
 /// most, unless the filter names them, because at `trace` the compiler alone writes gigabytes.
 pub(crate) fn start(filter: &str, format: LogFormat) -> crate::Result<()> {
+    start_with(filter, format, None)
+}
+
+/// The same, and collects the spans that are exported.
+pub(crate) fn start_with(filter: &str, format: LogFormat, traces: Option<&Traces>) -> crate::Result<()> {
     let filter = parse(filter)
         .map_err(|error| format!("log level `{filter}`: {error}; write error, warn, info, debug or trace"))?;
-    let registry = tracing_subscriber::registry().with(filter);
+    let registry = tracing_subscriber::registry();
+    match traces {
+        None => registry.with(filter).with(lines(format)).try_init()?,
+        // What is exported does not depend on what is logged.
+        Some(traces) => registry
+            .with(traces.layer())
+            .with(lines(format).with_filter(filter))
+            .try_init()?,
+    }
+    Ok(())
+}
+
+/// Writes lines to standard error.
+fn lines<S>(format: LogFormat) -> Box<dyn Layer<S> + Send + Sync>
+where
+    S: Subscriber + for<'span> LookupSpan<'span>,
+{
     let terminal = std::io::stderr().is_terminal();
     if format == LogFormat::Pretty || (format == LogFormat::Auto && terminal) {
         let has_colours = terminal && std::env::var_os("NO_COLOR").is_none();
-        registry
-            .with(format::pretty(std::io::stderr, has_colours))
-            .try_init()?;
+        format::pretty(std::io::stderr, has_colours).boxed()
     } else {
-        registry.with(format::json(std::io::stderr)).try_init()?;
+        format::json(std::io::stderr).boxed()
     }
-    Ok(())
 }
 
 fn parse(filter: &str) -> Result<EnvFilter, String> {
@@ -39,6 +62,9 @@ fn parse(filter: &str) -> Result<EnvFilter, String> {
     if matches!(filter.parse(), Ok(LevelFilter::INFO | LevelFilter::WARN)) {
         directives.push("kube_client=error,kube_runtime=error,notify=error,zookeeper_client=error".into());
     }
+    // They are exported, not logged; the span of a line is that which has the uid.
+    let exported = format!("{SPANS}=off");
+    directives.push(exported.into());
     EnvFilter::try_new(directives.join(",")).map_err(|error| error.to_string())
 }
 

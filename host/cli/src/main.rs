@@ -2,15 +2,18 @@
 
 mod agent;
 mod arguments;
+mod audit;
 mod bench;
 mod certs;
 mod check;
+mod cluster;
 mod dev;
 mod directories;
 mod files;
 mod host;
 mod human;
 mod import;
+mod junit;
 mod kubeconfig;
 mod kubernetes;
 mod logging;
@@ -58,6 +61,7 @@ enum Command {
     Bench(bench::Arguments),
     Check(check::Arguments),
     Import(import::Arguments),
+    Audit(audit::Arguments),
     Serve(serve::Arguments),
     Status(remote::StatusArguments),
     History(remote::HistoryArguments),
@@ -68,6 +72,10 @@ enum Command {
     Delete(remote::DeleteArguments),
     Candidates(remote::CandidatesArguments),
     Promote(remote::PromoteArguments),
+    Disable(remote::DisableArguments),
+    Enable(remote::EnableArguments),
+    Decisions(remote::DecisionsArguments),
+    Explain(remote::ExplainArguments),
     Record(remote::RecordArguments),
     Users(remote::UsersArguments),
     Tokens(remote::TokensArguments),
@@ -116,10 +124,12 @@ impl Command {
             Self::Serve(arguments) => return serve::run(arguments),
             Self::Check(arguments) => return check::run(&arguments),
             Self::Import(arguments) => return import::run(&arguments),
+            Self::Audit(arguments) => return audit::run(&arguments),
             Self::Run(arguments) => return run::run(&arguments),
             Self::Bench(arguments) => return bench::run(&arguments),
             Self::Test(arguments) => return test::run(&arguments),
             Self::Status(arguments) => return arguments.run(),
+            Self::Explain(arguments) => return arguments.run(),
             Self::Replay(arguments) => return replay::run(&arguments),
             Self::Compile { job } => return Ok(admittance_sandbox::compile(&job)),
             Self::History(arguments) => arguments.run()?,
@@ -130,6 +140,9 @@ impl Command {
             Self::Delete(arguments) => arguments.run()?,
             Self::Candidates(arguments) => arguments.run()?,
             Self::Promote(arguments) => arguments.run()?,
+            Self::Disable(arguments) => arguments.run()?,
+            Self::Enable(arguments) => arguments.run()?,
+            Self::Decisions(arguments) => arguments.run()?,
             Self::Record(arguments) => arguments.run()?,
             Self::Users(arguments) => arguments.run()?,
             Self::Tokens(arguments) => arguments.run()?,

@@ -59,16 +59,20 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
         return Err(error.into());
     }
     let template = lang.template();
-    for (path, text) in template.files() {
-        let text = text
-            .replace("{{module}}", template.module)
-            .replace("{{setup}}", template.setup)
-            .replace("{{name}}", name)
-            .replace("{{crate}}", &name.replace('-', "_"))
-            .replace("{{sdk}}", &dependency);
+    for (path, content) in template.files() {
+        let content = match str::from_utf8(content) {
+            Ok(text) => text
+                .replace("{{module}}", template.module)
+                .replace("{{setup}}", template.setup)
+                .replace("{{name}}", name)
+                .replace("{{crate}}", &name.replace('-', "_"))
+                .replace("{{sdk}}", &dependency)
+                .into_bytes(),
+            Err(_) => content.to_vec(),
+        };
         let path = directory.join(path);
         fs::create_dir_all(files::directory(&path)).map_err(files::at(&path))?;
-        files::replace(&path, text.as_bytes(), files::PUBLIC)?;
+        files::replace(&path, &content, files::PUBLIC)?;
     }
     let place = directory.display();
     Ok(write(&format!(
@@ -195,7 +199,8 @@ mod tests {
             let arguments = Arguments { directory, lang, sdk };
             run(&arguments).unwrap();
             for (path, _) in lang.template().files() {
-                let text = files::read(&arguments.directory.join(path)).unwrap();
+                let bytes = std::fs::read(arguments.directory.join(path)).unwrap();
+                let text = String::from_utf8_lossy(&bytes);
                 // GitHub's own.
                 assert!(!text.replace("${{", "").contains("{{"), "{path}");
             }

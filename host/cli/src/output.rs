@@ -5,9 +5,9 @@ use std::io::{self, Write};
 use admittance_definitions::document::to_yaml;
 use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
+use diffy::{DiffOptions, Line};
 use serde::Serialize;
 use serde_json::Value as Json;
-use similar::{ChangeTag, TextDiff};
 
 /// The values of `--output`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -39,10 +39,16 @@ impl Output {
     }
 }
 
-/// Writes to standard output. A closed pipe is not an error.
-pub(crate) fn write(text: &str) -> io::Result<()> {
+/// Writes to standard output.
+pub(crate) fn write_all(text: &str) -> io::Result<()> {
     let mut out = anstream::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// The same. A closed pipe is not an error.
+pub(crate) fn write(text: &str) -> io::Result<()> {
+    match write_all(text) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written,
     }
@@ -65,21 +71,18 @@ pub(crate) fn diff(before: Option<&Json>, after: Option<&Json>, context: usize) 
         harmless_lines(&(text + "\n"))
     };
     let (before, after) = (lines(before), lines(after));
-    let diff = TextDiff::from_lines(&before, &after);
-    let groups = diff.grouped_ops(context);
-    let lines = groups.iter().map(|group| {
-        let changes = group.iter().flat_map(|operation| diff.iter_changes(operation));
-        let lines = changes.map(|change| {
-            let content = change.value().trim_end_matches('\n');
-            match change.tag() {
-                ChangeTag::Equal => format!("  {content}"),
-                ChangeTag::Delete => format!("{BAD}- {content}{BAD:#}"),
-                ChangeTag::Insert => format!("{GOOD}+ {content}{GOOD:#}"),
-            }
+    let patch = DiffOptions::new()
+        .set_context_len(context)
+        .create_patch(&before, &after);
+    let hunks = patch.hunks().iter().map(|hunk| {
+        let lines = hunk.lines().iter().map(|line| match line {
+            Line::Context(line) => format!("  {}", line.trim_end_matches('\n')),
+            Line::Delete(line) => format!("{BAD}- {}{BAD:#}", line.trim_end_matches('\n')),
+            Line::Insert(line) => format!("{GOOD}+ {}{GOOD:#}", line.trim_end_matches('\n')),
         });
         lines.collect()
     });
-    lines.collect()
+    hunks.collect()
 }
 
 /// Style of good results.

@@ -5,8 +5,12 @@ mod candidates;
 mod change;
 mod client;
 mod connection;
+mod decisions;
 mod definitions;
+mod disable;
 mod error;
+mod events;
+mod explain;
 mod history;
 mod record;
 mod status;
@@ -22,7 +26,10 @@ pub(crate) use self::{
     candidates::CandidatesArguments,
     change::{ApplyArguments, DeleteArguments, PromoteArguments, RollbackArguments},
     connection::Server,
+    decisions::DecisionsArguments,
     definitions::GetArguments,
+    disable::{DisableArguments, EnableArguments},
+    explain::ExplainArguments,
     history::{DiffArguments, HistoryArguments},
     record::RecordArguments,
     status::StatusArguments,

@@ -3,10 +3,8 @@
 use std::fmt::Display;
 
 use admittance::admission::{
-    Chain, Decision, FailurePolicy, Matcher, Mode, Object, Outcome, Refusal, Request, Rule, StageResult,
-    TraceRow,
+    Chain, Decision, FailurePolicy, Mode, Object, Outcome, Refusal, Request, StageResult, TraceRow,
 };
-use admittance_admission::RulePart;
 use anstyle::Style;
 use serde_json::{Value, json};
 
@@ -34,71 +32,18 @@ pub(crate) struct Unmatched {
 }
 
 impl Unmatched {
-    pub(crate) fn new(chain: &Chain, request: &Request) -> Self {
-        let parts = chain
-            .rules
-            .iter()
-            .filter_map(|rule| Some((rule.mismatch(request)?, rule)));
-        // The rule of which most parts match.
-        let closest = parts.max_by_key(|(part, _)| *part);
-        let what = requested(request);
-        Self {
+    /// `None` if the chain matches.
+    pub(crate) fn new(chain: &Chain, request: &Request) -> Option<Self> {
+        Some(Self {
             chain: chain.name.to_string(),
-            why: match closest {
-                Some((part, rule)) => {
-                    format!("no rule of the chain is for {what}: {}", wanted(part, rule))
-                }
-                None => "the chain has no rules".to_owned(),
-            },
-        }
+            why: chain.mismatch(request)?.to_string(),
+        })
     }
 }
 
 impl Display for Unmatched {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}: {}", self.chain, self.why)
-    }
-}
-
-fn requested(request: &Request) -> String {
-    let Request {
-        operation,
-        resource,
-        subresource,
-        kind,
-        ..
-    } = request;
-    let subresource = subresource.as_ref().map(|name| format!("/{name}"));
-    let subresource = subresource.unwrap_or_default();
-    format!("{operation} of {resource}{subresource}, kind {}", kind.kind)
-}
-
-/// What a rule has in this part.
-fn wanted(part: RulePart, rule: &Rule) -> String {
-    fn list<T: Display>(values: &Matcher<T>) -> String {
-        match values {
-            Matcher::Any => "*".to_owned(),
-            Matcher::Only(values) => names(values),
-        }
-    }
-    fn names<T: Display>(values: &[T]) -> String {
-        let values = values.iter().map(|value| match value.to_string() {
-            text if text.is_empty() => "\"\"".to_owned(),
-            text => text,
-        });
-        values.collect::<Vec<_>>().join(", ")
-    }
-    match part {
-        RulePart::Operations => format!("`operations` has {}", list(&rule.operations)),
-        RulePart::GroupAndVersion => format!(
-            "`apiGroups` has {}, `apiVersions` has {}",
-            list(&rule.api_groups),
-            list(&rule.api_versions)
-        ),
-        RulePart::Resources => format!("`resources` has {}", names(&rule.resources)),
-        RulePart::Scope => format!("`scope` is {}", rule.scope),
-        RulePart::Kinds => format!("`kinds` has {}", list(&rule.kinds)),
-        RulePart::Names => format!("`resourceNames` has {}", names(&rule.names)),
     }
 }
 
@@ -194,7 +139,7 @@ impl Report {
     fn stages(&self) -> String {
         let mut table = Table::new(["CHAIN", "STAGE", "VERDICT", "TIME", "WHY"]);
         for row in &self.outcome.trace {
-            let (style, why) = describe(&row.result);
+            let (style, why) = describe(row);
             let mut verdict = row.result.as_str().to_owned();
             if row.mode == Mode::Audit {
                 verdict.push_str(" (audit)");
@@ -251,9 +196,12 @@ impl Report {
     }
 }
 
-fn describe(result: &StageResult) -> (Style, String) {
-    match result {
-        StageResult::Skipped(reason) => (DIM, reason.to_string()),
+fn describe(row: &TraceRow) -> (Style, String) {
+    match &row.result {
+        StageResult::Skipped(reason) => match &row.exception {
+            Some(exception) => (WARN, format!("exception {exception}")),
+            None => (DIM, reason.to_string()),
+        },
         StageResult::NotReached => (DIM, "an earlier stage decided".to_owned()),
         StageResult::Allowed => (GOOD, String::new()),
         StageResult::Changed(patch) => (GOOD, human::count(patch.len(), "operation")),
@@ -314,7 +262,10 @@ fn stage(row: &TraceRow) -> Value {
         "microseconds": row.duration.as_nanos() as f64 / 1e3,
     });
     let more = match &row.result {
-        StageResult::Skipped(reason) => json!({"why": reason.to_string()}),
+        StageResult::Skipped(reason) => match &row.exception {
+            Some(exception) => json!({"why": reason.to_string(), "exception": &**exception}),
+            None => json!({"why": reason.to_string()}),
+        },
         StageResult::Changed(patch) => json!({"patch": patch}),
         StageResult::Denied(denial) => {
             let mut said = json!({"code": denial.code(), "reason": denial.reason, "message": denial.message});

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use admittance::admission::{GroupVersionKind, Object, Operation, Request};
+use admittance::admission::{Object, Operation, Request};
 use admittance_bcs::{Bcs, ClusterId};
 use admittance_definitions::{
     Mistakes,
@@ -211,12 +211,21 @@ impl Input {
         let place = &self.place;
         let object = Object::parse(&self.json).map_err(|error| format!("{place}: {error}; {FORMS}"))?;
         match object.head().kind.as_deref().unwrap_or_default() {
-            "AdmissionReview" => match read_review(&self.json) {
+            "AdmissionReview" => match read_review(self.json.clone()) {
                 Ok(review) => Ok(review.request),
                 Err(error) => Err(format!("{place}: {error}")),
             },
             "" => Err(format!("{place}: {NO_KIND}")),
-            _ => Ok(from_object(object, arguments)),
+            _ => {
+                let ObjectArguments {
+                    operation,
+                    resource,
+                    namespace,
+                } = arguments;
+                let (resource, namespace) = (resource.as_deref(), namespace.as_deref());
+                Request::described(Some(object), None, *operation, resource, namespace)
+                    .ok_or_else(|| format!("{place}: {FORMS}"))
+            }
         }
     }
 }
@@ -226,40 +235,10 @@ const FORMS: &str = "write an AdmissionReview, an object (JSON or YAML), or an H
 pub(crate) const NO_KIND: &str =
     "the object has no `kind`; write its `apiVersion` and `kind`, which rules and plugins need";
 
-/// The request for a bare object.
-pub(crate) fn from_object(object: Object, arguments: &ObjectArguments) -> Request {
-    let head = object.head();
-    let kind = GroupVersionKind::from_api_version(
-        head.api_version.as_deref().unwrap_or_default(),
-        head.kind.clone().unwrap_or_default(),
-    );
-    let mut resource = kind.guess_resource();
-    let mut subresource = None;
-    if let Some(hint) = &arguments.resource {
-        match hint.split_once('/') {
-            Some((name, sub)) => {
-                resource.resource = name.to_owned();
-                subresource = Some(sub.to_owned());
-            }
-            None => resource.resource = hint.clone(),
-        }
-    }
-    let operation = arguments.operation.unwrap_or(Operation::Create);
-    let mut request = Request::new(operation, kind, resource).with_object(object);
-    request.subresource = subresource;
-    if request.namespace.is_none() {
-        request.namespace = arguments.namespace.clone();
-    }
-    if operation == Operation::Delete {
-        request.old_object = request.object.take();
-    }
-    request
-}
-
 /// The request in the text of an HTTP request.
 pub(crate) fn from_http(bytes: &[u8], dialect: Option<&dyn Dialect>) -> Result<Request, String> {
     let (head, body) = parse_http(bytes).map_err(|error| format!("not an HTTP request: {error}"))?;
-    if let Ok(review) = read_review(&body) {
+    if let Ok(review) = read_review(body.clone()) {
         return Ok(review.request);
     }
     let target = head.uri.path();

@@ -204,8 +204,8 @@ impl RequestArguments {
 }
 
 async fn report(table: &Table, Found { place, request }: Found) -> Report {
-    let unmatched = table.chains().filter(|chain| !chain.matches(&request));
-    let unmatched = unmatched.map(|chain| Unmatched::new(chain, &request)).collect();
+    let unmatched = table.chains().filter_map(|chain| Unmatched::new(chain, &request));
+    let unmatched = unmatched.collect();
     let outcome = table.admit(request.clone()).await;
     Report {
         place,

@@ -1,11 +1,12 @@
 //! `admittance schema`: JSON Schemas for editors.
 
+use admittance_definitions::CHAIN_SCHEMA;
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
 
 use crate::output::write;
 
-pub(crate) const CHAIN: &str = include_str!("schema/chain.json");
+const EXCEPTION: &str = include_str!("schema/exception.json");
 pub(crate) const TEST: &str = include_str!("schema/test.json");
 
 /// Lists the keys of the configuration with their meaning. A test compares it with the keys that are read.
@@ -18,6 +19,7 @@ const CONFIGURATION: &str = include_str!("../../../docs/configuration.md");
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance schema chain > schemas/chain.json
+  admittance schema exception > schemas/exception.json
   admittance schema test > schemas/test.json
   admittance schema config > schemas/config.json")]
 pub(crate) struct Arguments {
@@ -31,13 +33,16 @@ enum Document {
     Chain,
     /// The configuration of `admittance serve`.
     Config,
+    /// An exception of `admittance.dev/v1alpha1`.
+    Exception,
     /// Cases of `admittance test`.
     Test,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
     let text = match arguments.document {
-        Document::Chain => CHAIN.to_owned(),
+        Document::Chain => CHAIN_SCHEMA.to_owned(),
+        Document::Exception => EXCEPTION.to_owned(),
         Document::Config => format!("{:#}\n", configuration()),
         Document::Test => TEST.to_owned(),
     };
@@ -175,7 +180,7 @@ mod tests {
 
     #[test]
     fn schemas_are_json() {
-        for text in [CHAIN, TEST] {
+        for text in [CHAIN_SCHEMA, EXCEPTION, TEST] {
             let schema: Value = serde_json::from_str(text).unwrap();
             assert_eq!(schema["type"], "object");
         }

@@ -18,7 +18,9 @@ use admittance_bcs::{
 use admittance_cluster::Cluster;
 use admittance_driver::{
     AdminPort, Config, Connections, DefinitionPlace, Driver, FrontConfig, LogFormat, Shutdown, Stopped,
+    Traces,
 };
+use admittance_fleet::ChainStore;
 use admittance_net::{limits::raise_descriptor_limit, upstream::Server, workers::Workers};
 use admittance_outbound::Outbound;
 use clap::Args;
@@ -98,14 +100,23 @@ pub(crate) fn run(arguments: Arguments) -> crate::Result<ExitCode> {
             }
         }
     }
-    let level = arguments.log.as_deref().unwrap_or(config.log.level.as_str());
-    logging::start(level, arguments.log_format.unwrap_or(config.log.format))?;
+    let level = config.log.level.as_str();
+    let level = arguments.log.unwrap_or_else(|| level.to_owned());
+    let format = arguments.log_format.unwrap_or(config.log.format);
     config.store.directory = arguments.store.or(config.store.directory);
     let named = arguments.history.or(config.history.directory);
     config.history.directory = directories::history(named, &arguments.config);
-    raise_descriptor_limit();
     let metrics = install_metrics()?;
-    crate::block_on(serve(config, metrics))?
+    crate::block_on(async {
+        let traces = Traces::start(config.tracing.take())?;
+        logging::start_with(&level, format, traces.as_ref())?;
+        raise_descriptor_limit();
+        let served = serve(config, metrics).await;
+        if let Some(traces) = traces {
+            traces.end().await;
+        }
+        served
+    })?
 }
 
 /// Reads the configuration. The error for a missing one says what is needed.
@@ -162,6 +173,7 @@ async fn serve(config: Config, metrics: PrometheusHandle) -> crate::Result<ExitC
 
 async fn build(config: &Config, cluster: Option<&Cluster>, ensembles: &Ensembles) -> crate::Result<Host> {
     let mut builder = host::builder_for_requests(config, None)
+        .decisions(config.decisions.clone())
         .revisions(config.history.keep)
         .store_limit(config.store.size_limit)
         .on_bad_definition(config.on_bad_definition)
@@ -202,6 +214,10 @@ fn with_definitions(
             let cluster = cluster.ok_or("definitions: `cluster` is not configured")?;
             builder.definition_store(CustomResourceStore::new(cluster, namespace.as_str()))
         }
+        DefinitionPlace::Kubernetes => {
+            let cluster = cluster.ok_or("definitions: `cluster` is not configured")?;
+            builder.definition_store(ChainStore::new(cluster))
+        }
     })
 }
 
@@ -210,7 +226,7 @@ fn warn_of_conditions(host: &Host) {
     let table = host.table();
     for chain in table.chains() {
         let stages = chain.stages.iter();
-        for stage in stages.filter(|stage| stage.spec.match_conditions.uses_authorizer()) {
+        for stage in stages.filter(|stage| stage.spec.uses_authorizer()) {
             tracing::warn!(
                 chain = %chain.name,
                 stage = %stage.spec.name,

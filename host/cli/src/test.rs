@@ -88,10 +88,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
         for case in cases {
             stand.prepare(&case).await;
             let started = Instant::now();
-            let failures = match stand.admit(&case).await {
-                Ok(outcome) => judge::judge(&case, &outcome),
-                Err(failure) => vec![failure],
-            };
+            let failures = stand.judge(&case).await;
             tested.push(Tested::new(&case, started.elapsed(), failures));
         }
         tested

@@ -1,13 +1,10 @@
 //! The policies of a cluster.
 
-use std::path::PathBuf;
-
-use admittance_cluster::{Cluster, ClusterConfig, ClusterSource};
+use admittance_cluster::Cluster;
 use admittance_definitions::DefinitionFile;
-use bytes::Bytes;
-use http::{Request, StatusCode};
-use http_body_util::{BodyExt, Limited};
 use serde_json::{Value as Json, json};
+
+use crate::cluster::{self, ClusterArguments};
 
 /// A kind of policies: the versions of its API, the newest first, its plural and its name.
 type Kind = (&'static [&'static str], &'static str, &'static str);
@@ -17,7 +14,13 @@ const OF_KUBERNETES: &[&str] = &[
     "admissionregistration.k8s.io/v1beta1",
 ];
 
-const KINDS: [Kind; 12] = [
+const OF_MUTATION: &[&str] = &[
+    "mutations.gatekeeper.sh/v1",
+    "mutations.gatekeeper.sh/v1beta1",
+    "mutations.gatekeeper.sh/v1alpha1",
+];
+
+const KINDS: [Kind; 19] = [
     (
         OF_KUBERNETES,
         "mutatingwebhookconfigurations",
@@ -68,7 +71,23 @@ const KINDS: [Kind; 12] = [
         "admissionpolicygroups",
         "AdmissionPolicyGroup",
     ),
-    (&["apps.kruise.io/v1alpha1"], "sidecarsets", "SidecarSet"),
+    (
+        &["templates.gatekeeper.sh/v1", "templates.gatekeeper.sh/v1beta1"],
+        "constrainttemplates",
+        TEMPLATE,
+    ),
+    (&["config.gatekeeper.sh/v1alpha1"], "configs", "Config"),
+    (&["syncset.gatekeeper.sh/v1alpha1"], "syncsets", "SyncSet"),
+    // The plurals are those of its CustomResourceDefinitions.
+    (OF_MUTATION, "assign", "Assign"),
+    (OF_MUTATION, "assignimage", "AssignImage"),
+    (OF_MUTATION, "assignmetadata", "AssignMetadata"),
+    (OF_MUTATION, "modifyset", "ModifySet"),
+    (
+        &["apps.kruise.io/v1beta1", "apps.kruise.io/v1alpha1"],
+        "sidecarsets",
+        "SidecarSet",
+    ),
     (
         &["bkbcs.tencent.com/v2"],
         "admissionwebhookconfigurations",
@@ -76,27 +95,23 @@ const KINDS: [Kind; 12] = [
     ),
 ];
 
-/// The largest list.
-const LIMIT: usize = 64 << 20;
+/// A template of Gatekeeper, which defines a kind of constraints.
+const TEMPLATE: &str = "ConstraintTemplate";
+
+/// The version of the kinds that templates define.
+const CONSTRAINTS: &str = "constraints.gatekeeper.sh/v1beta1";
 
 /// A text for each kind that the cluster has, a list of its objects.
-pub(super) async fn read(
-    kubeconfig: Option<PathBuf>,
-    context: Option<String>,
-) -> crate::Result<Vec<DefinitionFile>> {
-    let source = match (&kubeconfig, &context) {
-        (None, None) => ClusterSource::Infer,
-        _ => ClusterSource::Kubeconfig {
-            path: kubeconfig,
-            context,
-        },
-    };
-    let cluster = Cluster::connect(&ClusterConfig { source }).await?;
+pub(super) async fn read(arguments: &ClusterArguments) -> crate::Result<Vec<DefinitionFile>> {
+    let cluster = arguments.connect().await?;
     let mut lists = Vec::new();
     for (versions, plural, kind) in KINDS {
         for version in versions {
             let path = format!("/apis/{version}/{plural}");
             if let Some(items) = list(&cluster, &path).await? {
+                if kind == TEMPLATE {
+                    lists.extend(constraints(&cluster, &items).await?);
+                }
                 lists.push(as_file(version, kind, &path, items));
                 break;
             }
@@ -105,21 +120,29 @@ pub(super) async fn read(
     Ok(lists)
 }
 
+/// The constraints of these templates.
+async fn constraints(cluster: &Cluster, templates: &[Json]) -> crate::Result<Vec<DefinitionFile>> {
+    let mut lists = Vec::new();
+    for template in templates {
+        let kind = template.pointer("/spec/crd/spec/names/kind");
+        let Some(kind) = kind.and_then(Json::as_str) else {
+            continue;
+        };
+        let path = format!("/apis/{CONSTRAINTS}/{}", kind.to_lowercase());
+        // There is no such kind for a template that Gatekeeper refused.
+        if let Some(items) = list(cluster, &path).await? {
+            lists.push(as_file(CONSTRAINTS, kind, &path, items));
+        }
+    }
+    Ok(lists)
+}
+
 /// The objects at a path; `None` if the API server has no such kind.
 async fn list(cluster: &Cluster, path: &str) -> crate::Result<Option<Vec<Json>>> {
-    let request = Request::get(path).body(Bytes::new())?;
-    let response = cluster.forward(request).await?;
-    let status = response.status();
-    if status == StatusCode::NOT_FOUND {
+    let Some(body) = cluster::get(cluster, path).await?.found(path)? else {
         return Ok(None);
-    }
-    let body = Limited::new(response.into_body(), LIMIT).collect().await;
-    let body = body.map_err(|error| format!("{path}: {error}"))?.to_bytes();
+    };
     let mut answer: Json = serde_json::from_slice(&body).unwrap_or_default();
-    if !status.is_success() {
-        let message = answer.get("message").and_then(Json::as_str).unwrap_or_default();
-        return Err(format!("{path}: the API server answered {status}: {message}").into());
-    }
     match answer.get_mut("items").map(Json::take) {
         Some(Json::Array(items)) => Ok(Some(items)),
         _ => Err(format!("{path}: the API server did not answer a list").into()),

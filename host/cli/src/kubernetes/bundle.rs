@@ -7,7 +7,7 @@ use std::{
 };
 
 use admittance_catalog::signature::SIGNATURE_SUFFIXES;
-use admittance_definitions::{ChainDefinition, ModuleReference, StageDefinition, load_text};
+use admittance_definitions::{Definitions, ModuleReference, StageDefinition, load_text};
 
 use super::{
     files::key,
@@ -38,12 +38,15 @@ pub(super) struct Module {
 }
 
 impl Bundle {
-    /// The documents of these chains, with their modules, unless the image has them in this directory.
-    pub(super) fn of(chains: &[ChainDefinition], image_directory: Option<&str>) -> crate::Result<Self> {
+    /// The documents of these definitions, with their modules, unless the image has them in this directory.
+    pub(super) fn of(definitions: &Definitions, image_directory: Option<&str>) -> crate::Result<Self> {
         let directory = image_directory.unwrap_or(RELATIVE_MODULES);
         let mut modules = Modules::default();
         let mut by_file: BTreeMap<&str, Vec<NewSource>> = BTreeMap::new();
-        for chain in chains {
+        for exception in &definitions.exceptions {
+            by_file.entry(&exception.source.file).or_default();
+        }
+        for chain in &definitions.chains {
             let new = by_file.entry(&chain.source.file).or_default();
             for stage in &chain.stages {
                 for (role, plugin) in stage.plugins() {

@@ -31,6 +31,8 @@ pub(super) struct Configuration {
     pub(super) had_credentials: bool,
     /// Whether it named credentials for requests of plugins, which are not included.
     pub(super) had_plugin_credentials: bool,
+    /// Whether it named files with headers or a key for the collector of traces, which are not included.
+    pub(super) had_tracing_secrets: bool,
     pub(super) webhook_port: u16,
     pub(super) admin_port: u16,
     /// The longest time from a stop signal to the end.
@@ -105,6 +107,15 @@ impl Configuration {
         };
         let had_credentials = without("modules", "dockerConfig");
         let had_plugin_credentials = without("pluginHttp", "credentials");
+        let had_tracing_headers = without("tracing", "headers");
+        let tls = given
+            .get_mut("tracing")
+            .and_then(|tracing| tracing.get_mut("tls"));
+        let tls = tls.and_then(Json::as_object_mut);
+        let had_tracing_key = tls.is_some_and(|tls| {
+            tls.remove("certificate");
+            tls.remove("key").is_some()
+        });
 
         let any_address = |port| SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)).to_string();
         let mut tls = files::own_certificate();
@@ -138,6 +149,7 @@ impl Configuration {
             files: Files::new(),
             had_credentials,
             had_plugin_credentials,
+            had_tracing_secrets: had_tracing_headers || had_tracing_key,
             webhook_port,
             admin_port,
             shutdown: limits.shutdown_delay + limits.shutdown_timeout,
@@ -149,6 +161,11 @@ impl Configuration {
     pub(super) fn use_cluster(&mut self) {
         // A kubeconfig of the operator's machine is of no use in a Pod.
         self.root.insert("cluster".into(), json!({}));
+    }
+
+    /// Whether spans are sent to a collector.
+    pub(super) fn exports_traces(&self) -> bool {
+        self.root.contains_key("tracing")
     }
 
     /// Whether it uses the cluster.

@@ -12,7 +12,7 @@ use super::layout::{CERTIFICATE_FILE, CLIENT_CA_FILE, CONFIG_FILE, KEY_FILE, REL
 /// Texts by file name.
 pub(super) type Files = BTreeMap<String, String>;
 
-/// The files of the sections `modules`, `pluginHttp` and `signatures`, whose paths in `root` become those in a Pod.
+/// The files of the sections `modules`, `pluginHttp`, `tracing` and `signatures`, whose paths in `root` become those in a Pod.
 /// They are mounted next to the configuration.
 pub(super) fn of_modules(root: &mut Json, directory: &Path) -> Result<Files, String> {
     let mut files = Files::new();
@@ -20,6 +20,7 @@ pub(super) fn of_modules(root: &mut Json, directory: &Path) -> Result<Files, Str
         |node: Option<&mut Json>| take(node, directory, |path, text| file_name(&mut files, path, text));
     take(root.pointer_mut("/modules/ca"))?;
     take(root.pointer_mut("/pluginHttp/ca"))?;
+    take(root.pointer_mut("/tracing/tls/ca"))?;
     for rule in entries(root.get_mut("signatures")) {
         for key in entries(rule.get_mut("keys")) {
             take(Some(key))?;

@@ -30,7 +30,7 @@ impl Needs {
             {
                 needs.kinds.insert(namespace());
             }
-            needs.authorizer |= stage.spec.match_conditions.uses_authorizer();
+            needs.authorizer |= stage.spec.uses_authorizer();
             needs.calls_out |= matches!(stage.hook, HookDefinition::Webhook(_));
             if let HookDefinition::Cel(cel) = &stage.hook {
                 needs.authorizer |= cel.policy.uses_authorizer();
@@ -39,6 +39,13 @@ impl Needs {
                 if cel.policy.uses_namespace() {
                     needs.kinds.insert(namespace());
                 }
+            }
+            if let HookDefinition::Mutators(mutators) = &stage.hook
+                && mutators
+                    .iter()
+                    .any(|mutator| mutator.requests.namespace_selector.is_some())
+            {
+                needs.kinds.insert(namespace());
             }
             for (_, plugin) in stage.plugins() {
                 for kind in &plugin.allow.cluster {

@@ -87,6 +87,11 @@ pub(super) fn notes(
         "pluginHttp.credentials is omitted, because a ConfigMap must not hold credentials: mount a Secret, and add \
          the section with the paths of its files",
     );
+    note(
+        configuration.had_tracing_secrets,
+        "tracing.headers, tracing.tls.certificate and tracing.tls.key are omitted, because a ConfigMap must not hold \
+         credentials: mount a Secret, and add them with the paths of its files",
+    );
     notes
 }
 

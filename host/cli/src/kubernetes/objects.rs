@@ -53,7 +53,7 @@ pub(super) fn all(
     objects.push(deployment(installation, configuration, bundle));
     objects.push(disruption_budget(installation));
     if installation.network_policy {
-        let may_call_out = needs.calls_out || configuration.uses_cluster();
+        let may_call_out = needs.calls_out || configuration.uses_cluster() || configuration.exports_traces();
         objects.push(network_policy(installation, may_call_out));
     }
     manifests.extend(objects.into_iter().map(Manifest::from));

@@ -1,5 +1,6 @@
 //! The files of new projects.
 
+use admittance_definitions::CHAIN_SCHEMA;
 use clap::ValueEnum;
 
 use crate::schema;
@@ -13,8 +14,8 @@ pub(super) enum Lang {
     Javascript,
 }
 
-/// A path and a text, in which `{{name}}`, `{{crate}}`, `{{module}}`, `{{setup}}` and `{{sdk}}` are replaced.
-type File = (&'static str, &'static str);
+/// A path and a content. In a text, `{{name}}`, `{{crate}}`, `{{module}}`, `{{setup}}` and `{{sdk}}` are replaced.
+type File = (&'static str, &'static [u8]);
 
 pub(super) struct Template {
     /// The path of the component.
@@ -28,7 +29,7 @@ pub(super) struct Template {
 
 macro_rules! template {
     ($folder:literal: $($path:literal from $file:literal),*) => {
-        &[$(($path, include_str!(concat!("../../../../sdk/templates/", $folder, "/", $file)))),*]
+        &[$(($path, include_bytes!(concat!("../../../../sdk/templates/", $folder, "/", $file)))),*]
     };
 }
 
@@ -36,7 +37,7 @@ macro_rules! package {
     ($folder:literal: $($file:literal),*) => {
         &[$((
             concat!("vendor/admittance/", $file),
-            include_str!(concat!("../../../../sdk/", $folder, "/", $file)),
+            include_bytes!(concat!("../../../../sdk/", $folder, "/", $file)),
         )),*]
     };
 }
@@ -88,6 +89,7 @@ const PYTHON: Template = Template {
     package: package!("python/src/admittance":
         "__init__.py", "py.typed", "cluster.py", "component.py", "environment.py", "heap.py", "host.py", "http.py",
         "log.py", "patch.py", "plugin.py", "request.py", "response.py", "sample.py", "schema.py", "testing.py",
+        "_immortal.cpython-314-wasm32-wasi.so",
         "wit/types.wit", "wit/world.wit", "wit/environment.wit", "wit/cluster.wit", "wit/http.wit",
         "wit/deps/cli/environment.wit", "wit/deps/logging/logging.wit"
     ),
@@ -97,15 +99,18 @@ const PYTHON: Template = Template {
 const COMMON: [File; 5] = [
     (
         "tests/cases.yaml",
-        include_str!("../../../../sdk/templates/cases.yaml"),
+        include_bytes!("../../../../sdk/templates/cases.yaml"),
     ),
-    ("chain.yaml", include_str!("../../../../sdk/templates/chain.yaml")),
+    (
+        "chain.yaml",
+        include_bytes!("../../../../sdk/templates/chain.yaml"),
+    ),
     (
         ".github/workflows/test.yaml",
-        include_str!("../../../../sdk/templates/ci.yaml"),
+        include_bytes!("../../../../sdk/templates/ci.yaml"),
     ),
-    ("schemas/test.json", schema::TEST),
-    ("schemas/chain.json", schema::CHAIN),
+    ("schemas/test.json", schema::TEST.as_bytes()),
+    ("schemas/chain.json", CHAIN_SCHEMA.as_bytes()),
 ];
 
 impl Lang {

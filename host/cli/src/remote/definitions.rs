@@ -58,8 +58,9 @@ fn table(definitions: &[StoredDefinition]) -> String {
     let mut table = Table::new(["DEFINITION", "CHAIN", "FILE"]);
     for definition in definitions {
         let chain = match &definition.chain {
+            _ if definition.has_mistakes => Cell::text("has mistakes").styled(BAD),
             Some(chain) => Cell::text(chain.to_string()),
-            None => Cell::text("has mistakes").styled(BAD),
+            None => Cell::default(),
         };
         let in_list = if definition.in_list { " (in a list)" } else { "" };
         let (file, line) = (definition.file.display(), definition.line);
@@ -88,6 +89,7 @@ mod tests {
             "line": 3,
             "text": "# why\nkind: AdmissionChain\n\n",
             "inList": chain.is_none(),
+            "hasMistakes": chain.is_none(),
         });
         if let Some(chain) = chain {
             definition["chain"] = chain.into();

@@ -5,12 +5,13 @@ mod dependencies;
 use std::{fmt::Write as _, process::ExitCode, time::Duration};
 
 use admittance::{
-    ChainStatus, FailureStatus, HookStatus, Moment, Origin, StageState, StageStatus, Status, admission::Mode,
+    ChainStatus, ExceptionStatus, FailureStatus, HookStatus, Moment, Origin, StageState, StageStatus, Status,
+    admission::Mode,
 };
 use admittance_admin::api::DriverStatus;
 use clap::Args;
 
-use super::{Query, candidates};
+use super::{Query, candidates, disable};
 use crate::{
     human,
     output::{BAD, BOLD, DIM, GOOD, WARN, harmless},
@@ -50,6 +51,10 @@ fn text(status: &DriverStatus, now: Moment) -> String {
     text.push('\n');
     let chains = &status.table.chains;
     text.push_str(&stages(chains));
+    if !status.table.exceptions.is_empty() {
+        text.push('\n');
+        text.push_str(&exceptions(&status.table.exceptions, now));
+    }
     let candidates = chains.iter().flat_map(|chain| {
         let stages = chain.stages.iter();
         stages.filter_map(|stage| Some((stage_id(chain, stage), stage.candidate.as_ref()?)))
@@ -94,6 +99,12 @@ fn table(text: &mut String, status: &Status, now: Moment) {
         for mistake in &problem.mistakes {
             let _ = writeln!(text, "  {BAD}{}{BAD:#}", harmless(mistake));
         }
+    }
+    let stages = status.chains.iter().flat_map(|chain| &chain.stages);
+    let disabled = stages.filter_map(|stage| Some((stage.disabled.as_ref()?, false)));
+    let missing = status.disabled_missing.iter().map(|disabled| (disabled, true));
+    for (disabled, is_missing) in disabled.chain(missing) {
+        text.push_str(&disable::line(disabled, is_missing, now));
     }
     if status.building {
         let _ = writeln!(text, "{WARN}a new table is being built{WARN:#}");
@@ -168,6 +179,7 @@ fn stages(chains: &[ChainStatus]) -> String {
 }
 
 fn stage_row(chain: &ChainStatus, stage: &StageStatus) -> [Cell; 14] {
+    let names;
     let (hook, version, digest) = match &stage.hook {
         HookStatus::Plugin(plugin) => (
             &*plugin.name,
@@ -177,6 +189,10 @@ fn stage_row(chain: &ChainStatus, stage: &StageStatus) -> [Cell; 14] {
         HookStatus::Webhook { url } => (url.as_str(), "", ""),
         HookStatus::Cel { expressions } => (expressions.as_str(), "", ""),
         HookStatus::Group { expression, .. } => (expression.as_str(), "", ""),
+        HookStatus::Mutators { mutators } => {
+            names = mutators.join(" ");
+            (names.as_str(), "", "")
+        }
         HookStatus::Native => ("native", "", ""),
         HookStatus::Unavailable { source, .. } => (source.as_str(), "", "not fetched"),
         _ => ("unknown", "", ""),
@@ -187,9 +203,10 @@ fn stage_row(chain: &ChainStatus, stage: &StageStatus) -> [Cell; 14] {
         StageState::Failing => ("failing", BAD),
         _ => ("unknown", WARN),
     };
-    let mode = match stage.mode {
-        Mode::Enforce => Cell::text(stage.mode.as_str()),
-        Mode::Audit => Cell::text(stage.mode.as_str()).styled(WARN),
+    let mode = match (&stage.disabled, stage.mode) {
+        (Some(disabled), _) if !disabled.audit => Cell::text("disabled").styled(WARN),
+        (Some(_), _) | (None, Mode::Audit) => Cell::text(Mode::Audit.as_str()).styled(WARN),
+        (None, Mode::Enforce) => Cell::text(stage.mode.as_str()),
     };
     let calls = &stage.calls;
     [
@@ -208,6 +225,31 @@ fn stage_row(chain: &ChainStatus, stage: &StageStatus) -> [Cell; 14] {
         latency(calls.p99_microseconds),
         stage.last_failure.as_ref().map(last_failure).unwrap_or_default(),
     ]
+}
+
+/// A row for each exception.
+fn exceptions(exceptions: &[ExceptionStatus], now: Moment) -> String {
+    let mut table = Table::new(["EXCEPTION", "OWNER", "EXPIRES", "STAGES", "REASON"]);
+    for exception in exceptions {
+        let expires = match exception.expired {
+            true => Cell::text(format!("expired {}", human::clock(exception.expires))).styled(BAD),
+            false => Cell::text(format!("in {}", human::age(now, exception.expires))),
+        };
+        let stages = match exception.stages.join(", ") {
+            none if none.is_empty() => Cell::text("none").styled(WARN),
+            stages => Cell::text(stages),
+        };
+        table.row([
+            Cell::text(&exception.name),
+            Cell::text(&exception.owner),
+            expires,
+            stages,
+            Cell::text(&exception.reason),
+        ]);
+    }
+    let unknown = exceptions.iter().flat_map(|exception| &exception.unknown);
+    let unknown = unknown.map(|text| format!("{WARN}warning:{WARN:#} {}\n", harmless(text)));
+    table.text() + &unknown.collect::<String>()
 }
 
 fn latency(microseconds: Option<u64>) -> Cell {

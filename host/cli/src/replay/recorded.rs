@@ -45,7 +45,7 @@ pub(crate) fn open(path: &Path) -> Result<impl Iterator<Item = Result<Recorded, 
             format!("{place}: {error}; give a file written by `admittance record`, or AdmissionReviews")
         };
         let text = text.map_err(|error| invalid(&error))?;
-        let review = read_review(text.get().as_bytes()).map_err(|error| invalid(&error))?;
+        let review = read_review(text.get().to_owned()).map_err(|error| invalid(&error))?;
         let extras: ReviewExtras = serde_json::from_str(text.get()).map_err(|error| invalid(&error))?;
         let mut surroundings = Surroundings::default();
         let mut is_redacted = false;

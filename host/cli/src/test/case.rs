@@ -46,6 +46,8 @@ pub(super) enum Expectation {
         constraint: String,
         assertions: Vec<Assertion>,
     },
+    /// That a constraint does not fit its template, in a suite of Gatekeeper. Its request is not sent.
+    Invalid,
 }
 
 /// What is tested, unless a case names something else.

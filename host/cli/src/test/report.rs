@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::{case::Case, judge::Failure};
 use crate::{
     human,
+    junit::{self, Suite},
     output::{BAD, BOLD, DIM, GOOD, harmless, harmless_lines, write},
     project::Project,
     table::plain,
@@ -62,6 +63,17 @@ impl Tested {
 
     pub(super) fn is_passed(&self) -> bool {
         self.failures.is_empty()
+    }
+
+    fn junit(&self) -> junit::Case<'_> {
+        junit::Case {
+            name: &self.name,
+            time: self.time,
+            failure: self.failures.first().map(|first| junit::Failure {
+                message: format!("{}: {}", first.what, first.message),
+                text: self.why(),
+            }),
+        }
     }
 
     /// What failed, without colours.
@@ -144,55 +156,11 @@ fn to_json(tested: &[Tested]) -> Value {
 }
 
 fn junit(tested: &[Tested]) -> String {
-    let mut text = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n".to_owned();
-    let seconds = |cases: &[Tested]| cases.iter().map(|case| case.time).sum::<Duration>().as_secs_f64();
-    let totals = |cases: &[Tested]| {
-        let (passed, failed) = counts(cases);
-        format!(
-            "tests=\"{}\" failures=\"{failed}\" time=\"{:.6}\"",
-            passed + failed,
-            seconds(cases)
-        )
-    };
-    text += &format!("<testsuites name=\"admittance\" {}>\n", totals(tested));
-    for (file, cases) in by_file(tested) {
-        let suite = escaped(file);
-        text += &format!("  <testsuite name=\"{suite}\" {}>\n", totals(cases));
-        for case in cases {
-            let (name, time) = (escaped(&case.name), case.time.as_secs_f64());
-            text += &format!("    <testcase classname=\"{suite}\" name=\"{name}\" time=\"{time:.6}\"");
-            match case.failures.first() {
-                None => text += "/>\n",
-                Some(first) => {
-                    let message = escaped(&format!("{}: {}", first.what, first.message));
-                    text += &format!(
-                        ">\n      <failure message=\"{message}\">{}</failure>\n",
-                        escaped(&case.why())
-                    );
-                    text += "    </testcase>\n";
-                }
-            }
-        }
-        text += "  </testsuite>\n";
-    }
-    text + "</testsuites>\n"
-}
-
-/// For XML: most control characters cannot be written in it at all.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => escaped += "&amp;",
-            '<' => escaped += "&lt;",
-            '>' => escaped += "&gt;",
-            '"' => escaped += "&quot;",
-            '\n' => escaped += "&#10;",
-            letter if letter.is_control() || matches!(letter, '\u{fffe}' | '\u{ffff}') => escaped.push(' '),
-            letter => escaped.push(letter),
-        }
-    }
-    escaped
+    let suites = by_file(tested).map(|(file, cases)| Suite {
+        name: file,
+        cases: cases.iter().map(Tested::junit).collect(),
+    });
+    junit::write(&suites.collect::<Vec<_>>())
 }
 
 fn tap(tested: &[Tested]) -> String {

@@ -12,7 +12,7 @@ use admittance_dialect::{Dialect, read_review};
 use super::case::value_of;
 use crate::{
     files, replay,
-    request_file::{self, NO_KIND, ObjectArguments},
+    request_file::{self, NO_KIND},
     surroundings::Surroundings,
 };
 
@@ -82,26 +82,8 @@ impl Details {
     }
 
     fn request(self, object: Option<Object>, old_object: Option<Object>) -> Option<Request> {
-        let operation = self.operation.unwrap_or(match (&object, &old_object) {
-            (Some(_), Some(_)) => Operation::Update,
-            (None, Some(_)) => Operation::Delete,
-            _ => Operation::Create,
-        });
-        let arguments = ObjectArguments {
-            operation: Some(operation),
-            resource: self.resource,
-            namespace: self.namespace,
-        };
-        // A DELETE has only an old object.
-        let described = match operation {
-            Operation::Delete => old_object.clone().or_else(|| object.clone()),
-            _ => object.clone().or_else(|| old_object.clone()),
-        };
-        let mut request = request_file::from_object(described?, &arguments);
-        if operation != Operation::Delete {
-            request.object = object;
-            request.old_object = old_object;
-        }
+        let (resource, namespace) = (self.resource.as_deref(), self.namespace.as_deref());
+        let mut request = Request::described(object, old_object, self.operation, resource, namespace)?;
         request.user = self.user;
         request.options = self.options;
         request.dry_run = self.dry_run;
@@ -150,7 +132,7 @@ fn object_of(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Object> {
 }
 
 fn review(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Request> {
-    let review = read_review(value_of(node, mistakes)?.to_string().as_bytes());
+    let review = read_review(value_of(node, mistakes)?.to_string());
     Some(node.accept(review, mistakes)?.request)
 }
 

@@ -9,7 +9,7 @@ use std::{
 use admittance::{
     HostBuilder, Table,
     admission::{ClusterKind, Matcher, Outcome, ResourcePattern},
-    definitions::{self, ChainDefinition},
+    definitions::{self, ChainDefinition, Mistakes},
 };
 use admittance_driver::Config;
 use admittance_net::causes;
@@ -17,7 +17,7 @@ use serde_json::json;
 
 use super::{
     case::{Case, Expectation, Hooks},
-    judge::Failure,
+    judge::{self, Failure},
 };
 use crate::{host, replay, report::Unmatched, surroundings::Current};
 
@@ -44,23 +44,44 @@ impl Stand {
     /// Compiles and configures the hooks of a case, unless an earlier case has the same; [`admit`](Self::admit) reports
     /// what is wrong with them.
     pub(super) async fn prepare(&mut self, case: &Case) {
-        let _ = self.table(&case.hooks).await;
+        if !matches!(case.expected, Expectation::Invalid) {
+            let _ = self.table(&case.hooks).await;
+        }
+    }
+
+    /// The expectations of a case that are not met.
+    pub(super) async fn judge(&mut self, case: &Case) -> Vec<Failure> {
+        if let (
+            Expectation::Invalid,
+            Hooks::Constraints {
+                template,
+                constraints,
+                kinds,
+            },
+        ) = (&case.expected, &case.hooks)
+        {
+            return accepted(template, constraints, kinds).into_iter().collect();
+        }
+        match self.admit(case).await {
+            Ok(outcome) => judge::judge(case, &outcome),
+            Err(failure) => vec![failure],
+        }
     }
 
     /// The outcome of a case's request.
-    pub(super) async fn admit(&mut self, case: &Case) -> Result<Outcome, Failure> {
+    async fn admit(&mut self, case: &Case) -> Result<Outcome, Failure> {
         let table = self.table(&case.hooks).await;
         let table = table.map_err(|message| Failure::new("hooks", message))?;
         self.surroundings.set(case.surroundings.clone());
         let is_expected = match &case.expected {
             Expectation::Outcome(expected) => expected.stages.as_ref().is_some_and(Vec::is_empty),
             // A constraint that does not match has no violations.
-            Expectation::Violations { .. } => true,
+            Expectation::Violations { .. } | Expectation::Invalid => true,
         };
         if !is_expected && !table.chains().any(|chain| chain.matches(&case.request)) {
             let whys = table
                 .chains()
-                .map(|chain| Unmatched::new(chain, &case.request).to_string());
+                .filter_map(|chain| Some(Unmatched::new(chain, &case.request)?.to_string()));
             let whys = whys.collect::<Vec<_>>().join("; ");
             let message =
                 format!("no chain is for the request ({whys}); if that is right, expect `stages: []`");
@@ -105,9 +126,27 @@ impl Stand {
     }
 }
 
-/// The chain of a template, for every operation: in a suite, no webhook is registered for some of them. It may read
-/// these kinds.
-fn of_template(
+/// What is wrong with constraints that must not fit their template: they do, or the mistakes are elsewhere.
+fn accepted(template: &Path, constraints: &[PathBuf], kinds: &[ClusterKind]) -> Option<Failure> {
+    let is_of_constraint = |file: &str| constraints.iter().any(|path| path.display().to_string() == file);
+    let message = match load_template(template, constraints, kinds) {
+        Ok(_) => "the constraint fits its template".to_owned(),
+        Err(error) => match error.downcast_ref::<Mistakes>() {
+            Some(mistakes)
+                if mistakes
+                    .iter()
+                    .all(|mistake| is_of_constraint(&mistake.location.file)) =>
+            {
+                return None;
+            }
+            _ => error.to_string(),
+        },
+    };
+    Some(Failure::new("invalid", message))
+}
+
+/// The chain of a template, which may read these kinds.
+fn load_template(
     template: &Path,
     constraints: &[PathBuf],
     kinds: &[ClusterKind],
@@ -129,7 +168,16 @@ fn of_template(
     file.write_all(sync.to_string().as_bytes())?;
     let mut paths = vec![template.to_owned(), file.path().to_owned()];
     paths.extend_from_slice(constraints);
-    let mut chains = definitions::load(&paths)?;
+    Ok(definitions::load(&paths)?)
+}
+
+/// The chain of a template for every operation: in a suite, no webhook is registered for some of them.
+fn of_template(
+    template: &Path,
+    constraints: &[PathBuf],
+    kinds: &[ClusterKind],
+) -> crate::Result<Vec<ChainDefinition>> {
+    let mut chains = load_template(template, constraints, kinds)?;
     for chain in &mut chains {
         let of_stages = chain.stages.iter_mut().flat_map(|stage| &mut stage.spec.rules);
         for rule in chain.rules.iter_mut().chain(of_stages) {

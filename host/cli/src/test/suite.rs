@@ -5,10 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use admittance::admission::{ClusterKind, Object, Outcome, Request, StageResult};
+use admittance::admission::{ClusterKind, Object, Operation, Outcome, Request, StageResult};
 use admittance_cluster::Manifests;
 use admittance_definitions::{
-    Mistakes,
+    Location, Mistakes,
     document::{self, Fields, Node, readers},
 };
 use admittance_dialect::read_review;
@@ -19,11 +19,7 @@ use super::{
     case::{Case, Expectation, Hooks},
     judge::Failure,
 };
-use crate::{
-    files,
-    request_file::{self, ObjectArguments},
-    surroundings::Surroundings,
-};
+use crate::{files, request_file, surroundings::Surroundings};
 
 /// The kind and the group of suites.
 const KIND: &str = "Suite";
@@ -102,11 +98,14 @@ struct Test {
     /// The name of the constraint.
     constrains: String,
     cases: Vec<SuiteCase>,
+    /// The constraint must not fit its template. Then there are no cases.
+    is_invalid: bool,
+    location: Location,
 }
 
 struct SuiteCase {
     name: String,
-    location: admittance_definitions::Location,
+    location: Location,
     request: Request,
     inventory: Vec<Value>,
     assertions: Vec<Assertion>,
@@ -127,8 +126,9 @@ pub(super) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Case>
     if skip {
         return Some(Vec::new());
     }
+    let (invalid, tests): (Vec<_>, Vec<_>) = tests.into_iter().partition(|test| test.is_invalid);
+    let mut cases: Vec<Case> = invalid.iter().map(invalid_case).collect();
     let groups = grouped(&tests);
-    let mut cases = Vec::new();
     for (test, hooks) in tests.into_iter().zip(groups) {
         for case in test.cases {
             let cluster = match Manifests::new(case.inventory) {
@@ -159,6 +159,17 @@ pub(super) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Case>
         }
     }
     Some(cases)
+}
+
+fn invalid_case(test: &Test) -> Case {
+    Case {
+        name: test.name.clone(),
+        location: test.location.clone(),
+        hooks: hooks(&test.template, &[test]),
+        surroundings: Surroundings::default(),
+        request: Request::new(Operation::Create, Default::default(), Default::default()),
+        expected: Expectation::Invalid,
+    }
 }
 
 /// The hooks of each test. Tests of one template whose constraints have different names share them, since preparing a
@@ -227,22 +238,20 @@ fn read_test(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Test> {
     let skip = fields.get_or_default("skip", Node::boolean, mistakes);
     let why = "expansion templates are not supported";
     fields.refuse("expansion", why, "remove it", mistakes);
-    let why = "a test of an invalid template is not supported";
-    fields.refuse(
-        "invalid",
-        why,
-        "check the template with `admittance check`",
-        mistakes,
-    );
+    let is_invalid = fields.get_or_default("invalid", Node::boolean, mistakes);
     let cases = fields.get("cases", Vec::new(), Node::list, mistakes);
     fields.finish(mistakes);
     if skip {
         return None;
     }
-    let cases = cases
-        .iter()
-        .filter_map(|case| read_case(case, mistakes))
-        .collect();
+    // As in gator, the cases of an invalid constraint are not run.
+    let cases = match is_invalid {
+        true => Vec::new(),
+        false => cases
+            .iter()
+            .filter_map(|case| read_case(case, mistakes))
+            .collect(),
+    };
     let path = path?;
     let object = document::read_one(&path, mistakes)?.root().json();
     let constrains = object.pointer("/metadata/name").and_then(Value::as_str);
@@ -256,6 +265,8 @@ fn read_test(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Test> {
         constraint: path,
         constrains: constrains?.to_owned(),
         cases,
+        is_invalid,
+        location: node.location(),
     })
 }
 
@@ -364,16 +375,12 @@ fn read_violations(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Violation
 fn request(object: Value) -> Result<Request, String> {
     if object.get("kind").and_then(Value::as_str) == Some("AdmissionReview") {
         let review = completed(object)?;
-        let review = read_review(review.to_string().as_bytes()).map_err(|error| error.to_string())?;
+        let review = read_review(review.to_string()).map_err(|error| error.to_string())?;
         return Ok(review.request);
     }
     let object = Object::from_value(object).ok_or("the file holds no object")?;
-    let arguments = ObjectArguments {
-        operation: None,
-        resource: None,
-        namespace: None,
-    };
-    Ok(request_file::from_object(object, &arguments))
+    Request::described(Some(object), None, None, None, None)
+        .ok_or_else(|| "the file holds no object".to_owned())
 }
 
 /// The review with what an API server always sends.
@@ -386,13 +393,9 @@ fn completed(mut review: Value) -> Result<Value, String> {
             .find_map(|name| request.get(*name).filter(|o| o.is_object()));
         object.cloned().and_then(Object::from_value)
     };
-    if let Some(object) = described(request) {
-        let arguments = ObjectArguments {
-            operation: None,
-            resource: None,
-            namespace: None,
-        };
-        let of_object = request_file::from_object(object, &arguments);
+    let of_object =
+        described(request).and_then(|object| Request::described(Some(object), None, None, None, None));
+    if let Some(of_object) = of_object {
         let (kind, resource) = (&of_object.kind, &of_object.resource);
         let mut given = |name: &str, value: Value| {
             request.entry(name).or_insert(value);

@@ -46,6 +46,7 @@ fn status(stages: Vec<StageStatus>) -> DriverStatus {
     DriverStatus {
         table: table(stages),
         stopping: false,
+        listeners: Vec::new(),
         upstream: Vec::new(),
         discovery: None,
         zookeeper: Vec::new(),
@@ -128,6 +129,83 @@ fn problems_come_first_and_in_red() {
         problem.next_attempt = None;
     }
     assert!(super::text(&status, at(1060)).contains("change the definitions or their modules to fix it"));
+}
+
+#[test]
+fn disabled_stages_are_named_with_their_reason() {
+    let disabled = |stage: &str, audit: bool| {
+        json!({
+            "stage": stage,
+            "audit": audit,
+            "reason": "the registry is down",
+            "by": "token ops",
+            "since": at(1000),
+            "until": at(2800),
+        })
+    };
+    let mut images = stage("images", &plugin("1.2.0"));
+    images.disabled = read(disabled("Mutating:pods/images", false));
+    let mut sidecar = stage("sidecar", &plugin("1.0.0"));
+    sidecar.disabled = read(disabled("Mutating:pods/sidecar", true));
+    let mut status = status(vec![images, sidecar]);
+    status.table.disabled_missing = vec![read(disabled("Validating:pods/gone", false))];
+    let text = plain(&super::text(&status, at(1060)));
+    let for_how_long = "for 29m0s more (until 1970-01-01T00:46:40Z), by token ops: the registry is down\n";
+    for line in [
+        "Mutating:pods/images is disabled ",
+        "Mutating:pods/sidecar is only audited ",
+        "Validating:pods/gone is disabled (the live table does not have it) ",
+    ] {
+        assert!(
+            text.contains(&format!("\n{line}{for_how_long}")),
+            "{line}\n{text}"
+        );
+    }
+    let modes: Vec<_> = ["images", "sidecar"]
+        .iter()
+        .map(|stage| {
+            text.lines()
+                .find(|line| line.contains(&format!("Mutating  {stage}")))
+                .unwrap()
+        })
+        .map(|line| line.contains("  disabled  ") || line.contains("  Audit     "))
+        .collect();
+    assert_eq!(modes, [true, true], "{text}");
+}
+
+#[test]
+fn exceptions_are_below() {
+    let mut status = status(vec![stage("images", &plugin("1.2.0"))]);
+    status.table.exceptions = read(json!([
+        {
+            "name": "legacy",
+            "owner": "team-web",
+            "reason": "ticket\n4711",
+            "expires": at(1060 + 90_000),
+            "expired": false,
+            "stages": ["Mutating:pods/images"],
+        },
+        {
+            "name": "old",
+            "owner": "team-web",
+            "reason": "ticket 17",
+            "expires": at(1000),
+            "expired": true,
+            "stages": [],
+            "unknown": ["old.yaml:8:5: spec.stages[0]: there is no stage pods/image"],
+        },
+    ]));
+    let text = plain(&super::text(&status, at(1060)));
+    let below = text.split("\n\n").last().unwrap();
+    assert_eq!(
+        below,
+        "\
+EXCEPTION  OWNER     EXPIRES                       STAGES                REASON
+legacy     team-web  in 1d1h                       Mutating:pods/images  ticket 4711
+old        team-web  expired 1970-01-01T00:16:40Z  none                  ticket 17
+warning: old.yaml:8:5: spec.stages[0]: there is no stage pods/image
+"
+    );
 }
 
 #[test]

@@ -1,0 +1,291 @@
+//! `admittance audit`: what chains say of the objects that a cluster has.
+
+mod finding;
+mod policy_report;
+mod report;
+mod resources;
+
+use std::{
+    io::IsTerminal,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    thread,
+};
+
+use admittance::{HostBuilder, Table, definitions::ChainDefinition};
+use admittance_admission::{Object, Operation, Request, UserInfo};
+use admittance_cluster::Cluster;
+use admittance_driver::{Config, LogFormat};
+use clap::Args;
+use indicatif::ProgressBar;
+use tokio::sync::mpsc;
+
+use self::{
+    finding::{Finding, Judgement},
+    report::{Format, Report},
+    resources::{OPERATIONS, Pages, Reader, Resource},
+};
+use crate::{cluster::ClusterArguments, host, logging, progress, replay};
+
+/// Run the objects that a cluster has through chains, and show what they would refuse or change.
+///
+/// Each object is run as if it were created, and as if it were updated to what it is, wherever a chain is for that.
+/// Look-ups find what the cluster has. Nothing is written to the cluster. Exits with 0 when no object would be refused, and
+/// with 1 when one would be, or when a resource could not be listed.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  admittance audit chains/
+  admittance audit chains/ --namespace shop --resource pods
+  admittance audit chains/ --against new-chains/
+  admittance audit --config admittance.yaml --output sarif
+  admittance audit chains/ --output reports | kubectl apply -f -")]
+pub(crate) struct Arguments {
+    /// Chain files, or directories of them [default: the definitions of --config].
+    #[arg(value_name = "CHAINS", required_unless_present = "config")]
+    chains: Vec<PathBuf>,
+    /// Compare with these chains: show only the objects of which they say something else.
+    #[arg(long, value_name = "CHAINS", num_args = 1..)]
+    against: Vec<PathBuf>,
+    #[command(flatten)]
+    cluster: ClusterArguments,
+    /// Only objects of this resource: pods or deployments.apps. May be given more than once [default: every resource
+    /// that a chain is for].
+    #[arg(long, value_name = "RESOURCE")]
+    resource: Vec<String>,
+    /// Only objects of this namespace, and none without a namespace.
+    #[arg(long, short, value_name = "NAMESPACE")]
+    namespace: Option<String>,
+    /// The user of the requests.
+    #[arg(long, value_name = "NAME", default_value = "")]
+    user: String,
+    /// A group of the user. May be given more than once.
+    #[arg(long, value_name = "NAME")]
+    group: Vec<String>,
+    /// How many objects are run concurrently [default: the number of processors].
+    #[arg(long, value_name = "NUMBER")]
+    jobs: Option<usize>,
+    /// How many requests per second are sent to the API server, at most, to list objects.
+    #[arg(long, value_name = "NUMBER", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rate: u32,
+    /// How many objects are listed at a time.
+    #[arg(long, value_name = "NUMBER", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    page: u32,
+    /// Call the webhooks of the chains for each object, as live traffic does. Chains with webhooks are refused without
+    /// it.
+    #[arg(long)]
+    call_webhooks: bool,
+    /// A configuration of `serve`, for its settings of modules, signatures and webhook addresses.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where modules and their compiled forms are kept [default: the user's cache directory].
+    #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_STORE")]
+    store: Option<PathBuf>,
+    /// The output format.
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Format,
+    /// Show log lines of this level and above, including those of plugins.
+    #[arg(long, value_name = "LEVEL", default_value = "warn", env = "ADMITTANCE_LOG")]
+    log: String,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
+    logging::start(&arguments.log, LogFormat::Auto)?;
+    let report = crate::block_on(audit(arguments))??;
+    let code = match report.is_clean() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    };
+    report.print(arguments.output)?;
+    Ok(code)
+}
+
+async fn audit(arguments: &Arguments) -> crate::Result<Report> {
+    let config = arguments.config.as_deref().map(Config::read).transpose()?;
+    let named = match (&config, arguments.chains.as_slice()) {
+        (Some(config), []) => config.definition_files().map(Path::to_owned).collect(),
+        _ => arguments.chains.clone(),
+    };
+    let cluster = arguments.cluster.connect().await?;
+    let build = async |paths: &[PathBuf]| {
+        let definitions = replay::load(paths, arguments.call_webhooks)?;
+        table(arguments, config.as_ref(), &cluster, definitions).await
+    };
+    let mut tables = vec![build(&named).await?];
+    if !arguments.against.is_empty() {
+        tables.push(build(&arguments.against).await?);
+    }
+    let mut reader = Reader::new(&cluster, arguments.rate);
+    let all: Vec<&Table> = tables.iter().map(|table| &**table).collect();
+    let resources = arguments.selected(reader.discover(&all).await?)?;
+
+    let auditor = Auditor::new(arguments, tables);
+    let mut report = Report::new(auditor.compares());
+    let shown = spinner();
+    for resource in resources {
+        shown.set_message(resource.name());
+        let mut pages = Pages::of(&resource, arguments.namespace.as_deref(), arguments.page);
+        loop {
+            match pages.next(&mut reader).await {
+                Ok(Some(objects)) => {
+                    shown.inc(objects.len() as u64);
+                    auditor.audit(&resource, objects, &mut report).await;
+                }
+                Ok(None) => break,
+                // The others are audited.
+                Err(error) => {
+                    report.not_listed(resource.name(), &error.to_string());
+                    break;
+                }
+            }
+        }
+    }
+    shown.finish_and_clear();
+    Ok(report)
+}
+
+/// Shows on a terminal how many objects have been audited.
+fn spinner() -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    progress::styled(
+        ProgressBar::new_spinner(),
+        "{spinner} {pos} objects, auditing {msg} {elapsed}",
+    )
+}
+
+/// A table whose look-ups find what the cluster has.
+async fn table(
+    arguments: &Arguments,
+    config: Option<&Config>,
+    cluster: &Cluster,
+    definitions: Vec<ChainDefinition>,
+) -> crate::Result<Arc<Table>> {
+    let store = arguments.store.clone();
+    let builder = match config {
+        Some(config) => host::builder_for_requests(config, store),
+        None => host::builder(None, store),
+    };
+    let mut sandbox = host::sandbox(config);
+    sandbox.cluster = Some(Arc::new(cluster.clone()));
+    let builder = builder
+        .sandbox(sandbox)
+        .namespaces(cluster.clone())
+        .authorizer(cluster.clone());
+    let builder = definitions.into_iter().fold(builder, HostBuilder::definition);
+    Ok(builder.build().await?.table())
+}
+
+impl Arguments {
+    /// The resources that are audited, of those that a chain is for.
+    fn selected(&self, resources: Vec<Resource>) -> crate::Result<Vec<Resource>> {
+        for name in &self.resource {
+            if !resources.iter().any(|resource| resource.is_called(name)) {
+                let known: Vec<_> = resources.iter().map(Resource::name).collect();
+                let known = match known.as_slice() {
+                    [] => "no chain is for a resource that the cluster has".to_owned(),
+                    names => format!("chains are for {}", names.join(", ")),
+                };
+                return Err(format!("--resource: no chain is for {name} in this cluster; {known}").into());
+            }
+        }
+        let is_selected = |resource: &Resource| {
+            let mut names = self.resource.iter();
+            (self.resource.is_empty() || names.any(|name| resource.is_called(name)))
+                && (self.namespace.is_none() || resource.is_namespaced)
+        };
+        Ok(resources.into_iter().filter(is_selected).collect())
+    }
+}
+
+/// Runs objects through the chains. Lives as long as the audit.
+struct Auditor {
+    user: UserInfo,
+    jobs: usize,
+    /// The chains, and those with which they are compared.
+    tables: Arc<[Arc<Table>]>,
+}
+
+impl Auditor {
+    fn new(arguments: &Arguments, tables: Vec<Arc<Table>>) -> Self {
+        let mut user = UserInfo::default();
+        user.username = arguments.user.clone();
+        user.groups = arguments.group.clone();
+        let processors = || thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            user,
+            jobs: arguments.jobs.unwrap_or_else(processors).max(1),
+            tables: tables.into(),
+        }
+    }
+
+    fn compares(&self) -> bool {
+        self.tables.len() > 1
+    }
+
+    /// Audits a page of objects, several at a time.
+    async fn audit(&self, resource: &Resource, objects: Vec<Object>, report: &mut Report) {
+        let (sender, mut findings) = mpsc::channel(self.jobs);
+        let share = objects.len().div_ceil(self.jobs).max(1);
+        for objects in objects.chunks(share) {
+            let (objects, tables, sender) = (objects.to_vec(), self.tables.clone(), sender.clone());
+            let (resource, user) = (resource.clone(), self.user.clone());
+            tokio::spawn(async move {
+                for object in objects {
+                    let found = judge(&tables, &resource, &object, &user).await;
+                    if sender.send(found).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        while let Some(found) = findings.recv().await {
+            report.add(resource, found);
+        }
+    }
+}
+
+/// What the chains say of an object. An empty list: no chain is for it.
+async fn judge(tables: &[Arc<Table>], resource: &Resource, object: &Object, user: &UserInfo) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = Vec::new();
+    for operation in OPERATIONS {
+        let mut request = Request::new(operation, resource.kind.clone(), resource.resource.clone())
+            .with_object(object.clone());
+        request.user = user.clone();
+        if operation == Operation::Update {
+            request.old_object = Some(object.clone());
+        }
+        let mut judgements = Vec::with_capacity(tables.len());
+        let mut is_matched = false;
+        for table in tables {
+            let outcome = table.admit(request.clone()).await;
+            is_matched |= !outcome.trace.is_empty();
+            judgements.push(Judgement::of(&outcome));
+        }
+        if !is_matched {
+            continue;
+        }
+        // With chains to compare, the objects are judged by the chains that would come.
+        let (before, judgement) = match (judgements.pop(), judgements.pop()) {
+            (Some(after), before) => (before, after),
+            (None, _) => continue,
+        };
+        let finding = Finding {
+            resource: resource.name(),
+            api_version: resource.api_version(),
+            kind: resource.kind.kind.clone(),
+            namespace: request.namespace.clone(),
+            name: request.name.clone(),
+            operation: operation.as_str(),
+            judgement,
+            before,
+        };
+        let same = |known: &Finding| known.judgement == finding.judgement && known.before == finding.before;
+        if !findings.iter().any(same) {
+            findings.push(finding);
+        }
+    }
+    findings
+}

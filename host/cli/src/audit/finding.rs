@@ -1,0 +1,166 @@
+//! What the chains say of an object that exists.
+
+use admittance_admission::{Decision, FailurePolicy, Mode, Outcome, Patch, Refusal, StageResult, TraceRow};
+use serde::Serialize;
+
+use crate::human;
+
+/// The verdict on an object, the worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Verdict {
+    /// It would be denied.
+    Denied,
+    /// It would be refused, because a stage failed.
+    Failed,
+    /// A stage in mode `Audit` would deny it.
+    WouldBeDenied,
+    /// A stage failed, and its policy is `Ignore`.
+    FailureIgnored,
+    /// It would be changed.
+    Changed,
+    /// It passes as it is.
+    Allowed,
+}
+
+impl Verdict {
+    pub(super) const ALL: [Self; 6] = [
+        Self::Denied,
+        Self::Failed,
+        Self::WouldBeDenied,
+        Self::FailureIgnored,
+        Self::Changed,
+        Self::Allowed,
+    ];
+
+    /// The word of reports.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Denied => "denied",
+            Self::Failed => "failed",
+            Self::WouldBeDenied => "would-be-denied",
+            Self::FailureIgnored => "failure-ignored",
+            Self::Changed => "changed",
+            Self::Allowed => "allowed",
+        }
+    }
+
+    /// Whether the object would be refused.
+    pub(super) fn is_refusal(self) -> bool {
+        matches!(self, Self::Denied | Self::Failed)
+    }
+}
+
+/// What the chains say of one object.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Judgement {
+    pub(super) verdict: Verdict,
+    /// `chain/stage`: the stage that decided it, or the first that changed the object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) stage: Option<String>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) message: String,
+    /// What would be changed.
+    #[serde(skip_serializing_if = "Patch::is_empty")]
+    pub(super) patch: Patch,
+}
+
+impl Judgement {
+    pub(super) fn of(outcome: &Outcome) -> Self {
+        let judgement = |verdict, row: Option<&TraceRow>, message| Self {
+            verdict,
+            stage: row.map(|row| format!("{}/{}", row.chain, row.stage)),
+            message,
+            patch: Patch::default(),
+        };
+        if let Decision::Refused(refusal) = &outcome.decision {
+            return Self {
+                verdict: match refusal {
+                    Refusal::Denied { .. } => Verdict::Denied,
+                    _ => Verdict::Failed,
+                },
+                stage: Some(format!("{}/{}", refusal.chain(), refusal.stage())),
+                message: message_of(refusal),
+                patch: Patch::default(),
+            };
+        }
+        let mut audited = outcome.trace.iter().filter(|row| row.mode == Mode::Audit);
+        let denied = audited.find_map(|row| match &row.result {
+            StageResult::Denied(denial) => Some((row, denial)),
+            _ => None,
+        });
+        if let Some((row, denial)) = denied {
+            return judgement(Verdict::WouldBeDenied, Some(row), denial.to_string());
+        }
+        let failed = outcome.trace.iter().find_map(|row| match &row.result {
+            StageResult::Failed {
+                failure,
+                policy: FailurePolicy::Ignore,
+            } => Some((row, failure)),
+            _ => None,
+        });
+        if let Some((row, failure)) = failed {
+            let message = format!("{}: {}", failure.kind, failure.message);
+            return judgement(Verdict::FailureIgnored, Some(row), message);
+        }
+        if !outcome.is_changed() {
+            return judgement(Verdict::Allowed, None, String::new());
+        }
+        let is_change =
+            |row: &&TraceRow| row.mode == Mode::Enforce && matches!(row.result, StageResult::Changed(_));
+        Self {
+            patch: outcome.patch.clone(),
+            ..judgement(
+                Verdict::Changed,
+                outcome.trace.iter().find(is_change),
+                format!("a patch of {}", human::count(outcome.patch.len(), "operation")),
+            )
+        }
+    }
+}
+
+/// Without the names of chain and stage, which have their own field.
+fn message_of(refusal: &Refusal) -> String {
+    match refusal {
+        Refusal::Denied { denial, .. } => denial.to_string(),
+        Refusal::Failed { failure, .. } => format!("{}: {}", failure.kind, failure.message),
+        refusal => refusal.to_string(),
+    }
+}
+
+/// An object of which the chains say something.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Finding {
+    /// `pods`, `deployments.apps`.
+    pub(super) resource: String,
+    pub(super) api_version: String,
+    pub(super) kind: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) namespace: Option<String>,
+    pub(super) name: String,
+    /// `CREATE` or `UPDATE`.
+    pub(super) operation: &'static str,
+    #[serde(flatten)]
+    pub(super) judgement: Judgement,
+    /// What the chains before say of it, if chains are compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) before: Option<Judgement>,
+}
+
+impl Finding {
+    /// `shop/web`, or `web`.
+    pub(super) fn object(&self) -> String {
+        human::object(self.namespace.as_deref(), &self.name)
+    }
+
+    /// Whether the object is refused, and was not before.
+    pub(super) fn is_new_refusal(&self) -> bool {
+        let was_refused = self
+            .before
+            .as_ref()
+            .is_some_and(|before| before.verdict.is_refusal());
+        self.judgement.verdict.is_refusal() && !was_refused
+    }
+}

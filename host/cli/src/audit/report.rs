@@ -1,0 +1,301 @@
+//! The findings of an audit, for people, for scripts and for CI.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use admittance_definitions::document::to_yaml;
+use anstyle::Style;
+use clap::ValueEnum;
+use serde_json::{Value, json};
+
+use super::{
+    finding::{Finding, Verdict},
+    policy_report,
+    resources::Resource,
+};
+use crate::{
+    human,
+    junit::{self, Suite},
+    output::{BAD, BOLD, DIM, GOOD, WARN, harmless, write},
+    table::{Cell, Table},
+};
+
+/// The values of `--output`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// Human-readable, coloured on a terminal.
+    #[default]
+    Text,
+    /// One JSON document.
+    Json,
+    /// One YAML document.
+    Yaml,
+    /// The XML of JUnit, which CI services read: an object that would be refused is a failure.
+    Junit,
+    /// SARIF 2.1.0, which code scanning services read.
+    Sarif,
+    /// Resources of OpenReports, one for each namespace and one for the cluster, for `kubectl apply`.
+    Reports,
+}
+
+/// What an audit found. Objects that pass as they are, and those of which both chains say the same, are only counted.
+#[derive(Debug)]
+pub(super) struct Report {
+    /// Whether chains are compared.
+    compares: bool,
+    /// How many objects of each resource a chain is for.
+    objects: BTreeMap<String, u64>,
+    /// How many objects of each namespace have each verdict; those without a namespace are at `None`.
+    verdicts: BTreeMap<Option<String>, BTreeMap<Verdict, u64>>,
+    findings: Vec<Finding>,
+    /// The resources that could not be listed, or not whole, and why.
+    not_listed: Vec<(String, String)>,
+}
+
+impl Report {
+    pub(super) fn new(compares: bool) -> Self {
+        Self {
+            compares,
+            objects: BTreeMap::new(),
+            verdicts: BTreeMap::new(),
+            findings: Vec::new(),
+            not_listed: Vec::new(),
+        }
+    }
+
+    /// Adds what was found of one object.
+    pub(super) fn add(&mut self, resource: &Resource, found: Vec<Finding>) {
+        let Some(worst) = found.iter().min_by_key(|finding| finding.judgement.verdict) else {
+            return;
+        };
+        *self.objects.entry(resource.name()).or_default() += 1;
+        let of_namespace = self.verdicts.entry(worst.namespace.clone()).or_default();
+        *of_namespace.entry(worst.judgement.verdict).or_default() += 1;
+        let is_shown = |finding: &Finding| match &finding.before {
+            Some(before) => *before != finding.judgement,
+            None => finding.judgement.verdict != Verdict::Allowed,
+        };
+        self.findings.extend(found.into_iter().filter(is_shown));
+    }
+
+    /// Notes a resource that could not be listed.
+    pub(super) fn not_listed(&mut self, resource: String, why: &str) {
+        self.not_listed.push((resource, why.to_owned()));
+    }
+
+    /// Whether everything was audited, and no object would be refused that is not refused already.
+    pub(super) fn is_clean(&self) -> bool {
+        self.not_listed.is_empty() && !self.findings.iter().any(Finding::is_new_refusal)
+    }
+
+    pub(super) fn print(mut self, format: Format) -> crate::Result<()> {
+        // Objects of a page are run concurrently.
+        let key = |finding: &Finding| (finding.resource.clone(), finding.object(), finding.operation);
+        self.findings.sort_by_cached_key(key);
+        let text = match format {
+            Format::Text => self.text(),
+            Format::Json => serde_json::to_string_pretty(&self.json())? + "\n",
+            Format::Yaml => to_yaml(&self.json()),
+            Format::Junit => self.junit(),
+            Format::Sarif => serde_json::to_string_pretty(&self.sarif())? + "\n",
+            Format::Reports => policy_report::documents(&self.findings, &self.verdicts)
+                .iter()
+                .map(to_yaml)
+                .collect(),
+        };
+        Ok(write(&text)?)
+    }
+
+    /// How many objects have this verdict.
+    fn count(&self, verdict: Verdict) -> u64 {
+        let of_namespaces = self.verdicts.values();
+        of_namespaces.filter_map(|verdicts| verdicts.get(&verdict)).sum()
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        if !self.findings.is_empty() {
+            let rows = self.findings.iter().map(|finding| {
+                let verdict = finding.judgement.verdict;
+                let before = finding
+                    .before
+                    .as_ref()
+                    .map_or("", |before| before.verdict.as_str());
+                [
+                    Cell::text(&finding.resource),
+                    Cell::text(finding.object()),
+                    Cell::text(finding.operation),
+                    Cell::text(before),
+                    Cell::text(verdict.as_str()).styled(style(verdict)),
+                    Cell::text(finding.judgement.stage.as_deref().unwrap_or_default()),
+                    Cell::text(&finding.judgement.message),
+                ]
+            });
+            text += &if self.compares {
+                let mut table = Table::new([
+                    "RESOURCE",
+                    "OBJECT",
+                    "OPERATION",
+                    "BEFORE",
+                    "VERDICT",
+                    "STAGE",
+                    "MESSAGE",
+                ]);
+                rows.for_each(|row| table.row(row));
+                table.text()
+            } else {
+                let mut table =
+                    Table::new(["RESOURCE", "OBJECT", "OPERATION", "VERDICT", "STAGE", "MESSAGE"]);
+                for [resource, object, operation, _, verdict, stage, message] in rows {
+                    table.row([resource, object, operation, verdict, stage, message]);
+                }
+                table.text()
+            };
+            text.push('\n');
+        }
+        for (resource, why) in &self.not_listed {
+            text += &format!("{BAD}not listed{BAD:#}: {resource}: {}\n", harmless(why));
+        }
+        text + &self.summary()
+    }
+
+    /// `3 objects of 2 resources: 1 denied, 2 allowed`.
+    fn summary(&self) -> String {
+        let total: u64 = self.objects.values().sum();
+        if total == 0 {
+            return format!("{WARN}no chain is for an object of this cluster{WARN:#}\n");
+        }
+        let counts = Verdict::ALL.into_iter().filter_map(|verdict| {
+            let (count, style) = (self.count(verdict), style(verdict));
+            (count > 0).then(|| format!("{style}{count} {}{style:#}", verdict.as_str()))
+        });
+        let differing = match self.compares {
+            true => format!("; {}", human::count(self.findings.len() as u64, "difference")),
+            false => String::new(),
+        };
+        format!(
+            "{BOLD}{}{BOLD:#} of {}: {}{differing}\n",
+            human::count(total, "object"),
+            human::count(self.objects.len() as u64, "resource"),
+            counts.collect::<Vec<_>>().join(", ")
+        )
+    }
+
+    /// Its form is part of the program's interface: fields are only added.
+    fn json(&self) -> Value {
+        let verdicts: serde_json::Map<_, _> = Verdict::ALL
+            .into_iter()
+            .map(|verdict| (verdict.as_str().to_owned(), self.count(verdict).into()))
+            .collect();
+        let not_listed = self.not_listed.iter();
+        let not_listed = not_listed.map(|(resource, why)| json!({"resource": resource, "message": why}));
+        json!({
+            "objects": self.objects,
+            "verdicts": verdicts,
+            "findings": self.findings,
+            "notListed": not_listed.collect::<Vec<_>>(),
+        })
+    }
+
+    fn junit(&self) -> String {
+        let names: Vec<_> = self.findings.iter().map(Finding::object).collect();
+        let mut suites: Vec<Suite<'_>> = Vec::new();
+        for (finding, name) in self.findings.iter().zip(&names) {
+            let judgement = &finding.judgement;
+            let case = junit::Case {
+                name,
+                time: Duration::ZERO,
+                failure: finding.is_new_refusal().then(|| junit::Failure {
+                    message: format!("{}: {}", judgement.verdict.as_str(), judgement.message),
+                    text: format!(
+                        "{} {name}, {}, stage {}: {}",
+                        finding.kind,
+                        finding.operation,
+                        judgement.stage.as_deref().unwrap_or_default(),
+                        judgement.message
+                    ),
+                }),
+            };
+            match suites.last_mut() {
+                Some(suite) if suite.name == finding.resource => suite.cases.push(case),
+                _ => suites.push(Suite {
+                    name: &finding.resource,
+                    cases: vec![case],
+                }),
+            }
+        }
+        let missing = self.not_listed.iter().map(|(resource, why)| Suite {
+            name: resource,
+            cases: vec![junit::Case {
+                name: "list",
+                time: Duration::ZERO,
+                failure: Some(junit::Failure {
+                    message: why.clone(),
+                    text: why.clone(),
+                }),
+            }],
+        });
+        suites.extend(missing);
+        junit::write(&suites)
+    }
+
+    fn sarif(&self) -> Value {
+        let mut rules: Vec<&str> = self
+            .findings
+            .iter()
+            .filter_map(|finding| finding.judgement.stage.as_deref())
+            .collect();
+        rules.sort_unstable();
+        rules.dedup();
+        let rules: Vec<_> = rules.into_iter().map(|stage| json!({"id": stage})).collect();
+        let results = self.findings.iter().map(|finding| {
+            let judgement = &finding.judgement;
+            // SARIF: what is no failure has the level `none`.
+            let (level, kind) = match judgement.verdict {
+                verdict if verdict.is_refusal() => ("error", "fail"),
+                Verdict::WouldBeDenied | Verdict::FailureIgnored => ("warning", "fail"),
+                _ => ("none", "informational"),
+            };
+            let message = match judgement.message.as_str() {
+                "" => judgement.verdict.as_str(),
+                message => message,
+            };
+            let place = format!("{}/{}", finding.resource, finding.object());
+            let mut result = json!({
+                "level": level,
+                "kind": kind,
+                "message": {"text": message},
+                "locations": [{"logicalLocations": [{
+                    "name": finding.name, "fullyQualifiedName": place, "kind": "resource",
+                }]}],
+                "properties": {"verdict": judgement.verdict, "operation": finding.operation},
+            });
+            if let (Some(stage), Some(result)) = (&judgement.stage, result.as_object_mut()) {
+                result.insert("ruleId".to_owned(), stage.as_str().into());
+            }
+            result
+        });
+        json!({
+            "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+            "version": "2.1.0",
+            "runs": [{
+                "tool": {"driver": {"name": "admittance", "version": env!("CARGO_PKG_VERSION"), "rules": rules}},
+                "results": results.collect::<Vec<_>>(),
+                "invocations": [{
+                    "executionSuccessful": self.not_listed.is_empty(),
+                    "toolExecutionNotifications": self.not_listed.iter().map(|(resource, why)| json!({
+                        "level": "error", "message": {"text": format!("{resource}: {why}")},
+                    })).collect::<Vec<_>>(),
+                }],
+            }],
+        })
+    }
+}
+
+fn style(verdict: Verdict) -> Style {
+    match verdict {
+        Verdict::Denied | Verdict::Failed => BAD,
+        Verdict::WouldBeDenied | Verdict::FailureIgnored => WARN,
+        Verdict::Changed => DIM,
+        Verdict::Allowed => GOOD,
+    }
+}

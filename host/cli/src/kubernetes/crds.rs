@@ -1,0 +1,238 @@
+//! The CustomResourceDefinition of chains, made from the JSON Schema of their files.
+
+use admittance_definitions::CHAIN_SCHEMA;
+use serde_json::{Map, Value as Json, json};
+
+use super::manifest::Manifest;
+
+/// The definitions of all resources that this program reads.
+pub(super) fn manifests() -> crate::Result<Vec<Manifest>> {
+    let schema: Json = serde_json::from_str(CHAIN_SCHEMA)?;
+    Ok(vec![Manifest::from(chains(&schema))])
+}
+
+fn chains(schema: &Json) -> Json {
+    let property = |name: &str| {
+        schema
+            .pointer(&format!("/properties/{name}"))
+            .unwrap_or(&Json::Null)
+    };
+    let spec = structural(property("spec"), schema);
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": "admissionchains.admittance.dev",
+            "labels": {"app.kubernetes.io/name": "admittance"},
+        },
+        "spec": {
+            "group": "admittance.dev",
+            "scope": "Cluster",
+            "names": {
+                "kind": "AdmissionChain",
+                "listKind": "AdmissionChainList",
+                "plural": "admissionchains",
+                "singular": "admissionchain",
+                "shortNames": ["achain"],
+                "categories": ["admittance"],
+            },
+            "versions": [{
+                "name": "v1alpha1",
+                "served": true,
+                "storage": true,
+                "schema": {"openAPIV3Schema": {
+                    "description": schema.get("description"),
+                    "type": "object",
+                    "required": ["spec"],
+                    "properties": {
+                        "apiVersion": {"type": "string"},
+                        "kind": {"type": "string"},
+                        "metadata": {"type": "object"},
+                        "spec": spec,
+                    },
+                }},
+                "additionalPrinterColumns": [
+                    {"name": "Phase", "type": "string", "jsonPath": ".spec.phase"},
+                    {"name": "Stages", "type": "string", "jsonPath": ".spec.stages[*].name"},
+                    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+                ],
+            }],
+        },
+    })
+}
+
+/// Keywords that structural schemas have too, with the same meaning.
+const KEPT: [&str; 10] = [
+    "type",
+    "description",
+    "required",
+    "enum",
+    "pattern",
+    "minItems",
+    "maxItems",
+    "minimum",
+    "maximum",
+    "maxProperties",
+];
+
+/// The structural schema of a schema: without references, with a type in every place. What it cannot express, such as
+/// fields that may have several forms, is left to the validation of the driver. Defaults are left out, so that the API
+/// server does not write them into the resources.
+fn structural(schema: &Json, root: &Json) -> Json {
+    let schema = resolved(schema, root);
+    let mut result: Map<String, Json> = KEPT
+        .iter()
+        .filter_map(|keyword| Some(((*keyword).to_owned(), schema.get(*keyword)?.clone())))
+        .collect();
+    if let Some(constant) = schema.get("const") {
+        result.insert("enum".to_owned(), json!([constant]));
+    }
+    if result.contains_key("enum") {
+        result.insert("type".to_owned(), "string".into());
+    }
+    if result.get("type").is_some_and(Json::is_array) {
+        // A text or a number.
+        result.remove("type");
+        result.insert("x-kubernetes-int-or-string".to_owned(), true.into());
+        return result.into();
+    }
+    if let Some(properties) = schema.get("properties").and_then(Json::as_object) {
+        let properties = properties
+            .iter()
+            .map(|(name, property)| (name.clone(), structural(property, root)));
+        result.insert("properties".to_owned(), properties.collect::<Map<_, _>>().into());
+    } else if let Some(values) = schema
+        .get("additionalProperties")
+        .filter(|values| values.is_object())
+    {
+        result.insert("additionalProperties".to_owned(), structural(values, root));
+    }
+    if let Some(items) = schema.get("items") {
+        result.insert("items".to_owned(), structural(items, root));
+    }
+    for keyword in ["oneOf", "anyOf"] {
+        let alternatives = schema.get(keyword).and_then(Json::as_array);
+        let requires = |schema: &Json| {
+            let keys = schema.as_object().map(|schema| schema.keys().collect::<Vec<_>>());
+            keys.is_some_and(|keys| keys == ["required"])
+        };
+        match alternatives {
+            // Which fields there must be; the fields themselves are described beside it.
+            Some(alternatives) if alternatives.iter().all(requires) => {
+                result.insert(keyword.to_owned(), alternatives.clone().into());
+            }
+            Some(_) => return any(&result),
+            None => {}
+        }
+    }
+    let is_described = ["properties", "additionalProperties", "items"]
+        .iter()
+        .any(|keyword| result.contains_key(*keyword));
+    match result.get("type").and_then(Json::as_str) {
+        None => any(&result),
+        Some("object" | "array") if !is_described => any(&result),
+        Some(_) => result.into(),
+    }
+}
+
+/// The schema of a place that may hold anything of its type.
+fn any(described: &Map<String, Json>) -> Json {
+    let mut result: Map<String, Json> = ["type", "description"]
+        .iter()
+        .filter_map(|keyword| Some(((*keyword).to_owned(), described.get(*keyword)?.clone())))
+        // An array must have a schema of its items.
+        .filter(|(keyword, value)| keyword != "type" || value == "object")
+        .collect();
+    result.insert("x-kubernetes-preserve-unknown-fields".to_owned(), true.into());
+    result.into()
+}
+
+/// The schema that is meant: a reference with what is written beside it.
+fn resolved(schema: &Json, root: &Json) -> Map<String, Json> {
+    let own = schema.as_object().cloned().unwrap_or_default();
+    let target = own
+        .get("$ref")
+        .and_then(Json::as_str)
+        .and_then(|reference| root.pointer(reference.strip_prefix('#')?));
+    let mut result = match target {
+        Some(target) => resolved(target, root),
+        None => return own,
+    };
+    result.extend(own.into_iter().filter(|(keyword, _)| keyword != "$ref"));
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rules of structural schemas:
+    /// https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema
+    fn assert_structural(schema: &Json, place: &str) {
+        let fields = schema.as_object().unwrap();
+        let has = |keyword: &str| fields.contains_key(keyword);
+        let is_open = has("x-kubernetes-preserve-unknown-fields") || has("x-kubernetes-int-or-string");
+        assert!(has("type") || is_open, "{place} has no type: {schema}");
+        for forbidden in ["$ref", "$defs", "const", "default", "examples", "title"] {
+            assert!(!has(forbidden), "{place} has {forbidden}");
+        }
+        assert!(
+            !(has("properties") && has("additionalProperties")),
+            "{place} has both properties and additionalProperties"
+        );
+        assert!(
+            fields.get("type") != Some(&json!("array")) || has("items"),
+            "{place} has no items"
+        );
+        for (name, property) in fields
+            .get("properties")
+            .and_then(Json::as_object)
+            .into_iter()
+            .flatten()
+        {
+            assert_structural(property, &format!("{place}.{name}"));
+        }
+        for keyword in ["items", "additionalProperties"] {
+            if let Some(inner) = fields.get(keyword) {
+                assert_structural(inner, &format!("{place}[]"));
+            }
+        }
+        for keyword in ["oneOf", "anyOf"] {
+            for alternative in fields.get(keyword).and_then(Json::as_array).into_iter().flatten() {
+                assert!(alternative.get("type").is_none(), "{place}: {keyword} has a type");
+            }
+        }
+    }
+
+    #[test]
+    fn the_schema_of_chains_is_structural() {
+        let manifests = manifests().unwrap();
+        let schema = manifests[0]
+            .object
+            .pointer("/spec/versions/0/schema/openAPIV3Schema")
+            .unwrap();
+        assert_structural(schema, "chain");
+        let stage = schema
+            .pointer("/properties/spec/properties/stages/items")
+            .unwrap();
+        for (pointer, expected) in [
+            ("/properties/mode/enum", json!(["Enforce", "Audit"])),
+            ("/properties/plugin/required", json!(["source"])),
+            (
+                "/properties/plugin/properties/memory/x-kubernetes-int-or-string",
+                json!(true),
+            ),
+            (
+                "/properties/plugin/properties/settings/x-kubernetes-preserve-unknown-fields",
+                json!(true),
+            ),
+            (
+                "/properties/namespaceSelector/x-kubernetes-preserve-unknown-fields",
+                json!(true),
+            ),
+            ("/oneOf/0", json!({"required": ["plugin"]})),
+        ] {
+            assert_eq!(stage.pointer(pointer), Some(&expected), "{pointer}: {stage:#}");
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! `admittance decisions`: lists and follows the decisions on requests.
+
+use std::{io, num::NonZeroUsize};
+
+use admittance::{DecisionList, DecisionRecord, DecisionVerdict, admission::Mode};
+use admittance_definitions::document::to_yaml;
+use anstyle::Style;
+use clap::{Args, builder::PossibleValuesParser};
+use reqwest::Method;
+use serde::Deserialize;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{
+    Query,
+    client::{Client, Message},
+    events::{Event, Events},
+};
+use crate::{
+    human,
+    output::{self, BAD, DIM, GOOD, Output, WARN, harmless},
+};
+
+/// List the decisions on the last requests that passed a chain, the newest last, or follow them.
+///
+/// A driver keeps them in memory, and on disk if its configuration says so; each replica has its own.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  admittance decisions --verdict refused --since 10m
+  admittance decisions -f --namespace shop --chain pods
+  admittance decisions --user alice --output json")]
+pub(crate) struct DecisionsArguments {
+    /// Follow: print decisions as they are made, until Ctrl-C. Earlier ones come first if --since or --limit is given.
+    #[arg(long, short)]
+    follow: bool,
+    /// Only requests that passed this chain.
+    #[arg(long, value_name = "NAME")]
+    chain: Option<String>,
+    /// Only requests for which this stage was called.
+    #[arg(long, value_name = "NAME")]
+    stage: Option<String>,
+    /// Only requests for this namespace.
+    #[arg(long, short, value_name = "NAME")]
+    namespace: Option<String>,
+    /// Only requests of this user.
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// Only requests with this in their type, namespace, name, uid, user or message.
+    #[arg(long, value_name = "TEXT")]
+    text: Option<String>,
+    /// Only requests with this verdict. May be given more than once.
+    #[arg(long, value_name = "VERDICT", value_parser = verdicts())]
+    verdict: Vec<String>,
+    /// Only requests since this moment, 2026-01-02T03:04:05Z, or since this long ago, 10m.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    since: Option<String>,
+    /// The maximum number of decisions, up to 1000 [default: 100].
+    #[arg(long, value_name = "NUMBER")]
+    limit: Option<NonZeroUsize>,
+    #[command(flatten)]
+    query: Query,
+}
+
+fn verdicts() -> PossibleValuesParser {
+    let words = DecisionVerdict::ALL.map(DecisionVerdict::as_str);
+    PossibleValuesParser::new(words.into_iter().chain(["refused"]))
+}
+
+fn time(text: &str) -> Result<String, String> {
+    let is_moment = humantime::parse_rfc3339(text).is_ok();
+    if is_moment || humantime::parse_duration(text).is_ok() {
+        return Ok(text.to_owned());
+    }
+    Err("write 2026-01-02T03:04:05Z or 10m".to_owned())
+}
+
+impl DecisionsArguments {
+    pub(crate) fn run(&self) -> crate::Result<()> {
+        if self.follow {
+            let client = Client::new(&self.query.connection)?;
+            return crate::block_on(self.follow(&client))?;
+        }
+        let text = |list: &DecisionList| {
+            if list.decisions.is_empty() {
+                return "no decision matches\n".to_owned();
+            }
+            let more = match list.next {
+                Some(_) => format!("{DIM}there are more; raise --limit, or give --since{DIM:#}\n"),
+                None => String::new(),
+            };
+            let lines = list.decisions.iter().rev().map(line);
+            more + &lines.collect::<String>()
+        };
+        self.query.show(&["decisions"], &self.listed(), text).map(drop)
+    }
+
+    fn listed(&self) -> Vec<(&'static str, String)> {
+        let mut parameters = self.filter();
+        parameters.extend(self.limit.map(|limit| ("limit", limit.to_string())));
+        parameters
+    }
+
+    fn filter(&self) -> Vec<(&'static str, String)> {
+        let single = [
+            ("chain", &self.chain),
+            ("stage", &self.stage),
+            ("namespace", &self.namespace),
+            ("user", &self.user),
+            ("text", &self.text),
+            ("since", &self.since),
+        ];
+        let single = single
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value.clone()?)));
+        let verdicts = self.verdict.iter().map(|verdict| ("verdict", verdict.clone()));
+        single.chain(verdicts).collect()
+    }
+
+    async fn follow(&self, client: &Client) -> crate::Result<()> {
+        let mut parameters = self.filter();
+        if self.since.is_some() || self.limit.is_some() {
+            let message = Message {
+                parameters: &self.listed(),
+                body: None,
+            };
+            let list: DecisionList = client.send(Method::GET, &["decisions"], message).await?;
+            for decision in list.decisions.iter().rev() {
+                self.print(decision)?;
+            }
+            let newest = list.decisions.first();
+            parameters.extend(newest.map(|newest| ("after", newest.id.to_string())));
+        }
+        let message = Message {
+            parameters: &parameters,
+            body: None,
+        };
+        let mut response = client
+            .open(Method::GET, &["decisions", "events"], message)
+            .await?;
+        let mut terminated = signal(SignalKind::terminate())?;
+        let mut events = Events::default();
+        loop {
+            let chunk = tokio::select! {
+                chunk = response.chunk() => chunk.map_err(|error| client.transport(&error))?,
+                _ = tokio::signal::ctrl_c() => return Ok(()),
+                _ = terminated.recv() => return Ok(()),
+            };
+            let Some(chunk) = chunk else {
+                return Err("the driver ended the connection".into());
+            };
+            for event in events.take(&chunk) {
+                match self.event(&event) {
+                    Err(error) if is_closed(&*error) => return Ok(()),
+                    handled => handled?,
+                }
+            }
+        }
+    }
+
+    fn event(&self, event: &Event) -> crate::Result<()> {
+        #[derive(Deserialize)]
+        struct Missed {
+            missed: u64,
+        }
+        match event.name.as_str() {
+            "decision" => self.print(&serde_json::from_str(&event.data)?),
+            "missed" => {
+                let Missed { missed } = serde_json::from_str(&event.data)?;
+                let missed = human::count(missed, "decision");
+                anstream::eprintln!(
+                    "{WARN}note:{WARN:#} {missed} left the driver's memory before they could be read"
+                );
+                Ok(())
+            }
+            "end" => Err(format!("the driver ended it: {}", harmless(&event.data)).into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// As one of many: a line, a JSON document on a line, or a YAML document of a stream.
+    fn print(&self, decision: &DecisionRecord) -> crate::Result<()> {
+        let text = match self.query.output {
+            Output::Text => line(decision),
+            Output::Json => serde_json::to_string(decision)? + "\n",
+            Output::Yaml => format!("---\n{}", to_yaml(&serde_json::to_value(decision)?)),
+        };
+        Ok(output::write_all(&text)?)
+    }
+}
+
+/// Whether whoever read the output has gone.
+fn is_closed(error: &(dyn std::error::Error + 'static)) -> bool {
+    let error = error.downcast_ref::<io::Error>();
+    error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// The style of a verdict.
+pub(super) fn style(verdict: DecisionVerdict) -> Style {
+    match verdict {
+        DecisionVerdict::Allowed => Style::new(),
+        DecisionVerdict::Changed => GOOD,
+        _ => BAD,
+    }
+}
+
+/// A decision on a line.
+fn line(decision: &DecisionRecord) -> String {
+    let style = style(decision.verdict);
+    let object = human::object(decision.namespace.as_deref(), &decision.name);
+    let user = match decision.user.as_str() {
+        "" => "-",
+        user => user,
+    };
+    let reason = match &decision.message {
+        Some(message) => harmless(message),
+        None => stages(decision),
+    };
+    let dry_run = if decision.dry_run { " (dry run)" } else { "" };
+    let request = format!("{} of {} {object}{dry_run}", decision.operation, decision.kind);
+    format!(
+        "{}  {style}{:<8}{style:#}  {:>7}  {}  {}  {reason}  {DIM}{}{DIM:#}\n",
+        human::clock(decision.at),
+        decision.verdict,
+        human::duration(std::time::Duration::from_micros(decision.microseconds)),
+        harmless(&request),
+        harmless(user),
+        harmless(&decision.uid),
+    )
+}
+
+/// The stages that did more than allow the request.
+fn stages(decision: &DecisionRecord) -> String {
+    let notable = decision.stages.iter().filter_map(|row| {
+        let what = match (row.result.as_str(), row.mode) {
+            ("patch", Mode::Enforce) => "changed by",
+            ("patch", Mode::Audit) => "would be changed by",
+            ("deny", Mode::Audit) => "would be denied by",
+            ("deny", Mode::Enforce) => "denied by",
+            ("failed", _) => "in spite of a failure of",
+            _ => return None,
+        };
+        Some(harmless(&format!("{what} {}/{}", row.chain, row.stage)))
+    });
+    let notable: Vec<_> = notable.collect();
+    if notable.is_empty() {
+        "-".to_owned()
+    } else {
+        notable.join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use serde_json::json;
+
+    use super::*;
+    use crate::table::plain;
+
+    fn decision(verdict: &str, message: Option<&str>, result: &str, mode: &str) -> DecisionRecord {
+        let mut decision = json!({
+            "id": 1, "at": "2026-01-02T03:04:05Z", "uid": "u-1", "revision": 7, "user": "alice",
+            "operation": "CREATE", "kind": "v1/Pod", "resource": "v1/pods", "namespace": "shop",
+            "name": "web\u{1b}", "verdict": verdict, "microseconds": 1200,
+            "stages": [{"chain": "pods", "phase": "Mutating", "stage": "images", "round": 1, "mode": mode,
+                        "result": result, "startMicroseconds": 0, "microseconds": 1100}],
+        });
+        if let Some(message) = message {
+            decision["message"] = message.into();
+        }
+        serde_json::from_value(decision).unwrap()
+    }
+
+    #[test]
+    fn a_decision_is_a_line() {
+        let begin = |verdict: &str| {
+            format!("2026-01-02T03:04:05Z  {verdict:<8}   1.20ms  CREATE of v1/Pod shop/web   alice  ")
+        };
+        for (decision, expected) in [
+            (
+                decision("allowed", None, "allow", "Enforce"),
+                begin("allowed") + "-  u-1\n",
+            ),
+            (
+                decision("denied", Some("no\nimage"), "deny", "Enforce"),
+                begin("denied") + "no image  u-1\n",
+            ),
+            (
+                decision("changed", None, "patch", "Enforce"),
+                begin("changed") + "changed by pods/images  u-1\n",
+            ),
+            (
+                decision("allowed", None, "deny", "Audit"),
+                begin("allowed") + "would be denied by pods/images  u-1\n",
+            ),
+        ] {
+            assert_eq!(plain(&line(&decision)), expected);
+        }
+    }
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        arguments: DecisionsArguments,
+    }
+
+    #[test]
+    fn arguments_are_checked() {
+        for (line, is_right) in [
+            ("", true),
+            ("-f --chain pods --stage images -n shop --user alice", true),
+            ("--verdict refused --verdict changed --since 10m --limit 5", true),
+            ("--since 2026-01-02T03:04:05Z", true),
+            ("--since yesterday", false),
+            ("--verdict no", false),
+            ("--limit 0", false),
+        ] {
+            let words = ["decisions"].into_iter().chain(line.split_whitespace());
+            assert_eq!(Command::try_parse_from(words).is_ok(), is_right, "{line}");
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! `admittance disable` and `enable`: a stage that is not called, or only audited, for a time.
+
+use std::{fmt::Write as _, time::Duration};
+
+use admittance::{DisabledStage, Moment, Switched};
+use admittance_admin::api::{DisableRequest, EnableRequest};
+use admittance_definitions::StageId;
+use clap::Args;
+
+use super::Query;
+use crate::{
+    human,
+    output::{BAD, DIM, GOOD, WARN, harmless},
+};
+
+/// Disable a stage for a time: requests pass it without calling it. It is enabled again by itself.
+///
+/// It takes effect at once, whatever the state of definitions, registries and stores is, and only in this driver: each
+/// replica is disabled by itself.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  admittance disable pods/images --for 30m --reason 'the registry is down'
+  admittance disable pods/images --for 2h --reason 'false denials, ticket 4711' --audit")]
+pub(crate) struct DisableArguments {
+    /// The stage: pods/images, or Mutating:pods/images if both phases have a chain of that name.
+    #[arg(value_name = "CHAIN/STAGE")]
+    stage: StageId,
+    /// For how long: 1s to 24h.
+    #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
+    duration: Duration,
+    /// Why, for others: it is shown by `status` and in the log.
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+    /// Calls the stage as in mode Audit: its answers are recorded and not enforced.
+    #[arg(long)]
+    audit: bool,
+    #[command(flatten)]
+    query: Query,
+}
+
+/// Enable a stage that was disabled, before its time ends.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  admittance enable pods/images")]
+pub(crate) struct EnableArguments {
+    /// The stage: pods/images, or Mutating:pods/images if both phases have a chain of that name.
+    #[arg(value_name = "CHAIN/STAGE")]
+    stage: StageId,
+    #[command(flatten)]
+    query: Query,
+}
+
+impl DisableArguments {
+    pub(crate) fn run(&self) -> crate::Result<()> {
+        let request = DisableRequest {
+            stage: self.stage.to_string(),
+            expires_in: self.duration.as_secs(),
+            reason: self.reason.clone(),
+            audit: self.audit,
+        };
+        self.query.post(&["stages", "disable"], &request, disabled)
+    }
+}
+
+impl EnableArguments {
+    pub(crate) fn run(&self) -> crate::Result<()> {
+        let stage = self.stage.to_string();
+        self.query
+            .post(&["stages", "enable"], &EnableRequest { stage }, enabled)
+    }
+}
+
+fn disabled(switched: &Switched) -> String {
+    let Switched {
+        disabled, replaced, ..
+    } = switched;
+    let mut text = format!(
+        "{WARN}{} is {}{WARN:#} until {}\n",
+        harmless(&disabled.stage),
+        state(disabled),
+        human::clock(disabled.until)
+    );
+    // Writing into a String does not fail.
+    if let Some(replaced) = replaced {
+        let _ = writeln!(text, "before, it was {}", description(replaced));
+    }
+    text + &not_kept(switched)
+}
+
+fn enabled(switched: &Switched) -> String {
+    let disabled = &switched.disabled;
+    let text = format!(
+        "{GOOD}{} is enabled{GOOD:#}; it was {}\n",
+        harmless(&disabled.stage),
+        description(disabled)
+    );
+    text + &not_kept(switched)
+}
+
+fn not_kept(switched: &Switched) -> String {
+    match &switched.not_kept {
+        Some(why) => format!(
+            "{BAD}a restart of the driver forgets this:{BAD:#} {}\n",
+            harmless(why)
+        ),
+        None => String::new(),
+    }
+}
+
+fn state(disabled: &DisabledStage) -> &'static str {
+    if disabled.audit {
+        "only audited"
+    } else {
+        "disabled"
+    }
+}
+
+fn description(disabled: &DisabledStage) -> String {
+    format!(
+        "{} until {}, {}",
+        state(disabled),
+        human::clock(disabled.until),
+        by_and_why(disabled)
+    )
+}
+
+fn by_and_why(disabled: &DisabledStage) -> String {
+    let by = disabled.by.as_deref().unwrap_or("unknown");
+    format!("by {}: {}", harmless(by), harmless(&disabled.reason))
+}
+
+/// A line of `status`.
+pub(super) fn line(disabled: &DisabledStage, is_missing: bool, now: Moment) -> String {
+    let missing = if is_missing {
+        " (the live table does not have it)"
+    } else {
+        ""
+    };
+    format!(
+        "{WARN}{} is {}{WARN:#}{missing} for {} more {DIM}(until {}){DIM:#}, {}\n",
+        harmless(&disabled.stage),
+        state(disabled),
+        human::age(now, disabled.until),
+        human::clock(disabled.until),
+        by_and_why(disabled)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use serde_json::json;
+
+    use super::*;
+    use crate::table::plain;
+
+    #[test]
+    fn answers() {
+        let stage = json!({
+            "stage": "Mutating:pods/images",
+            "audit": false,
+            "reason": "the registry\nis down",
+            "by": "token ops",
+            "since": "1970-01-01T00:00:00Z",
+            "until": "1970-01-01T00:30:00Z",
+        });
+        let mut audited = stage.clone();
+        audited["audit"] = true.into();
+        audited["reason"] = "ticket 4711".into();
+        let answer = json!({"disabled": audited, "replaced": stage, "notKept": "disk full"});
+        let mut switched: Switched = serde_json::from_value(answer).unwrap();
+        assert_eq!(
+            plain(&disabled(&switched)),
+            "\
+Mutating:pods/images is only audited until 1970-01-01T00:30:00Z
+before, it was disabled until 1970-01-01T00:30:00Z, by token ops: the registry is down
+a restart of the driver forgets this: disk full
+"
+        );
+        switched.not_kept = None;
+        assert_eq!(
+            plain(&enabled(&switched)),
+            "Mutating:pods/images is enabled; it was only audited until 1970-01-01T00:30:00Z, by token ops: ticket 4711\n"
+        );
+        let now = Moment(switched.disabled.until.0 - Duration::from_secs(90));
+        assert_eq!(
+            plain(&line(&switched.disabled, true, now)),
+            "Mutating:pods/images is only audited (the live table does not have it) for 1m30s more (until \
+             1970-01-01T00:30:00Z), by token ops: ticket 4711\n"
+        );
+    }
+
+    #[derive(Parser)]
+    enum Commands {
+        Disable(DisableArguments),
+        Enable(EnableArguments),
+    }
+
+    #[test]
+    fn arguments_are_checked() {
+        for (line, is_right) in [
+            ("disable pods/images --for 30m --reason x", true),
+            (
+                "disable Mutating:pods/images --for 1h --reason x --audit -o json",
+                true,
+            ),
+            ("disable pods --for 30m --reason x", false),
+            ("disable pods/images --reason x", false),
+            ("disable pods/images --for 30 --reason x", false),
+            ("disable pods/images --for 30m", false),
+            ("enable pods/images", true),
+            ("enable", false),
+        ] {
+            let words = ["admittance"].into_iter().chain(line.split_whitespace());
+            assert_eq!(Commands::try_parse_from(words).is_ok(), is_right, "{line}");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Reads server-sent events.
+
+/// An event: its name and its data.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Event {
+    pub(super) name: String,
+    pub(super) data: String,
+}
+
+/// Finds events in the chunks of a reply. Lives as long as the reply.
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    line: Vec<u8>,
+    event: Event,
+}
+
+impl Events {
+    /// The events that are complete with this chunk.
+    pub(super) fn take(&mut self, chunk: &[u8]) -> Vec<Event> {
+        let mut complete = Vec::new();
+        for part in chunk.split_inclusive(|byte| *byte == b'\n') {
+            self.line.extend_from_slice(part);
+            if part.ends_with(b"\n") {
+                let line = std::mem::take(&mut self.line);
+                complete.extend(self.end_of_line(String::from_utf8_lossy(&line).trim_end()));
+            }
+        }
+        complete
+    }
+
+    fn end_of_line(&mut self, line: &str) -> Option<Event> {
+        if line.is_empty() {
+            let event = std::mem::take(&mut self.event);
+            return Some(event).filter(|event| !event.data.is_empty());
+        }
+        // A line that begins with a colon is a comment.
+        let (field, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match field {
+            "event" => value.clone_into(&mut self.event.name),
+            "data" => self.event.data.push_str(value),
+            _ => {}
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_read_whatever_the_chunks() {
+        let text =
+            "event: decision\nid: 7\ndata: {\"a\": 1}\n\n: heartbeat\n\nevent: missed\ndata:{}\n\ndata: cut";
+        let event = |name: &str, data: &str| Event {
+            name: name.to_owned(),
+            data: data.to_owned(),
+        };
+        let expected = [event("decision", "{\"a\": 1}"), event("missed", "{}")];
+        for size in [1, 3, 7, text.len()] {
+            let mut events = Events::default();
+            let chunks = text.as_bytes().chunks(size);
+            let found: Vec<_> = chunks.flat_map(|chunk| events.take(chunk)).collect();
+            assert_eq!(found, expected, "chunks of {size}");
+        }
+    }
+}

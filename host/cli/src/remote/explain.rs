@@ -1,0 +1,291 @@
+//! `admittance explain`: shows a decision as a whole.
+
+use std::{fmt::Write as _, process::ExitCode, time::Duration};
+
+use admittance::{
+    DecisionDetail, DecisionRecord, StageRecord,
+    admission::{LogLevel, Mode},
+};
+use admittance_admin::api::{DecisionDetails, DecisionReplay, DecisionReplays, ReplayRequest};
+use clap::Args;
+use reqwest::Method;
+use serde_json::Value;
+
+use super::{JSON, Query, client::Message, decisions::style};
+use crate::{
+    human,
+    output::{BAD, BOLD, DIM, GOOD, WARN, diff, harmless, harmless_lines},
+};
+
+/// Show the decision on a request: its stages as a timeline, the difference that they made, messages, and what plugins
+/// logged.
+///
+/// With --replay, the request passes the live chains again, which shows what they say of it now; exits with 1 if that
+/// differs.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  admittance explain 0b9bbd0c-5a58-4f10-8a3a-7c3b1b6f8f4e
+  admittance explain 0b9bbd0c-5a58-4f10-8a3a-7c3b1b6f8f4e --replay")]
+pub(crate) struct ExplainArguments {
+    /// The uid of the request, as `decisions` and the log show it.
+    #[arg(value_name = "UID")]
+    uid: String,
+    /// Replay the request through the live chains, and show the differences.
+    #[arg(long)]
+    replay: bool,
+    /// Call the webhooks of the chains in a replay. Without it, a request that a webhook would get is not replayed.
+    #[arg(long, requires = "replay")]
+    call_webhooks: bool,
+    #[command(flatten)]
+    query: Query,
+}
+
+impl ExplainArguments {
+    pub(crate) fn run(&self) -> crate::Result<ExitCode> {
+        if !self.replay {
+            let text = |details: &DecisionDetails| {
+                let texts = details.decisions.iter().map(text);
+                texts.collect::<Vec<_>>().join("\n")
+            };
+            self.query.show(&["decisions", &self.uid], &[], text)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let asked = ReplayRequest {
+            call_webhooks: self.call_webhooks,
+        };
+        let message = Message {
+            parameters: &[],
+            body: Some((JSON, serde_json::to_string(&asked)?)),
+        };
+        let text = |replays: &DecisionReplays| {
+            let texts = replays.replays.iter().map(replayed);
+            texts.collect::<Vec<_>>().join("\n")
+        };
+        let path = ["decisions", &self.uid, "replay"];
+        let replays = self.query.send(Method::POST, &path, message, text)?;
+        let is_same = replays.replays.iter().all(|replay| replay.differences.is_empty());
+        Ok(if is_same {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
+    }
+}
+
+fn text(detail: &DecisionDetail) -> String {
+    let decision = &detail.decision;
+    let mut text = heading(decision);
+    if let Some(message) = &decision.message {
+        let _ = writeln!(text, "{BAD}{}{BAD:#}", harmless_lines(message));
+    }
+    for warning in &decision.warnings {
+        let _ = writeln!(text, "{WARN}warning:{WARN:#} {}", harmless(warning));
+    }
+    timeline(&mut text, decision);
+    text.push_str(&difference(detail));
+    text
+}
+
+/// Who asked for what, and what was said.
+fn heading(decision: &DecisionRecord) -> String {
+    let object = human::object(decision.namespace.as_deref(), &decision.name);
+    let style = style(decision.verdict);
+    let code = decision.code.map_or(String::new(), |code| format!(" ({code})"));
+    let dry_run = if decision.dry_run { ", a dry run" } else { "" };
+    let user = match (decision.user.as_str(), decision.groups.as_slice()) {
+        ("", _) => String::new(),
+        (user, []) => format!(" by {user}"),
+        (user, groups) => format!(" by {user} ({})", groups.join(", ")),
+    };
+    let request = format!(
+        "{} of {} {object}{user}{dry_run}",
+        decision.operation, decision.kind
+    );
+    let places = [
+        ("dialect", &decision.dialect),
+        ("listener", &decision.listener),
+        ("cluster", &decision.cluster),
+        ("trace", &decision.trace_id),
+    ];
+    let places = places.into_iter().filter_map(|(name, value)| {
+        let value = value.as_ref()?;
+        Some(format!(", {name} {value}"))
+    });
+    format!(
+        "{BOLD}{}{BOLD:#}\n{style}{}{code}{style:#} at {} in {}, revision {}{}  {DIM}uid {}{DIM:#}\n",
+        harmless(&request),
+        decision.verdict,
+        decision.at,
+        human::duration(Duration::from_micros(decision.microseconds)),
+        decision.revision,
+        harmless(&places.collect::<String>()),
+        harmless(&decision.uid),
+    )
+}
+
+/// The width of the timeline, in characters.
+const WIDTH: usize = 24;
+
+fn timeline(text: &mut String, decision: &DecisionRecord) {
+    let names = decision.stages.iter().map(|row| name(row).chars().count());
+    let width = names.max().unwrap_or_default();
+    for row in &decision.stages {
+        let duration = match row.was_called() {
+            true => human::duration(Duration::from_micros(row.microseconds)),
+            false => "-".to_owned(),
+        };
+        let (style, result) = result(row);
+        let _ = writeln!(
+            text,
+            "  {:<width$}  {DIM}|{}|{DIM:#} {duration:>8}  {style}{}{style:#}",
+            harmless(&name(row)),
+            bar(row, decision.microseconds),
+            harmless(&result),
+        );
+        if let Some(reason) = &row.reason {
+            let _ = writeln!(text, "  {:width$}    {}", "", harmless(reason));
+        }
+        for line in &row.log {
+            let style = match line.level {
+                LogLevel::Error => BAD,
+                LogLevel::Warn => WARN,
+                _ => DIM,
+            };
+            let context = match line.context.as_str() {
+                "" => String::new(),
+                context => format!("{context}: "),
+            };
+            let line = format!("{} {context}{}", line.level, line.message);
+            let _ = writeln!(text, "  {:width$}    {style}{}{style:#}", "", harmless(&line));
+        }
+    }
+}
+
+fn name(row: &StageRecord) -> String {
+    let round = if row.round > 1 { ", again" } else { "" };
+    format!("{}/{}{round}", row.chain, row.stage)
+}
+
+/// When the stage was called, as a part of the whole time.
+fn bar(row: &StageRecord, whole: u64) -> String {
+    if !row.was_called() {
+        return " ".repeat(WIDTH);
+    }
+    let place = |microseconds: u64| {
+        let place = u128::from(microseconds) * WIDTH as u128 / u128::from(whole.max(1));
+        usize::try_from(place).unwrap_or(WIDTH).min(WIDTH)
+    };
+    let begin = place(row.start_microseconds).min(WIDTH - 1);
+    let end = place(row.start_microseconds.saturating_add(row.microseconds)).max(begin + 1);
+    format!(
+        "{}{}{}",
+        " ".repeat(begin),
+        "=".repeat(end - begin),
+        " ".repeat(WIDTH - end)
+    )
+}
+
+fn result(row: &StageRecord) -> (anstyle::Style, String) {
+    let audit = if row.mode == Mode::Audit { " (audit)" } else { "" };
+    let exception = row.exception.as_ref().map_or(String::new(), |name| {
+        format!(", let pass by the exception {name}")
+    });
+    let (style, what) = match row.result.as_str() {
+        "patch" => (GOOD, "patch".to_owned()),
+        "deny" => (
+            BAD,
+            format!(
+                "deny{}",
+                row.code.map_or(String::new(), |code| format!(" ({code})"))
+            ),
+        ),
+        "failed" => {
+            let kind = row.failure.as_deref().unwrap_or_default();
+            let policy = row
+                .policy
+                .map_or(String::new(), |policy| format!(", policy {policy}"));
+            (BAD, format!("failed: {kind}{policy}"))
+        }
+        "allow" => (anstyle::Style::new(), "allow".to_owned()),
+        other => (DIM, other.to_owned()),
+    };
+    (style, what + audit + &exception)
+}
+
+/// The difference between the object before and after the chains.
+fn difference(detail: &DecisionDetail) -> String {
+    let Some(patch) = &detail.decision.patch else {
+        return String::new();
+    };
+    let before = detail
+        .review
+        .as_ref()
+        .and_then(|review| review.request.get("object"));
+    let mut text = String::new();
+    match (before, &detail.result) {
+        (Some(before), Some(after)) => groups(&mut text, Some(before), Some(after)),
+        _ => {
+            for operation in patch.as_array().into_iter().flatten() {
+                let _ = writeln!(text, "  {}", harmless(&operation.to_string()));
+            }
+        }
+    }
+    text
+}
+
+fn groups(text: &mut String, before: Option<&Value>, after: Option<&Value>) {
+    for (index, group) in diff(before, after, 2).iter().enumerate() {
+        if index > 0 {
+            let _ = writeln!(text, "  {DIM}...{DIM:#}");
+        }
+        for line in group {
+            let _ = writeln!(text, "  {line}");
+        }
+    }
+}
+
+fn replayed(replay: &DecisionReplay) -> String {
+    let DecisionReplay {
+        before,
+        after,
+        differences,
+    } = replay;
+    let mut text = heading(&before.decision);
+    let revision = after.decision.revision;
+    if differences.is_empty() {
+        let _ = writeln!(text, "{GOOD}the same{GOOD:#} by revision {revision}");
+        return text;
+    }
+    let _ = writeln!(text, "{BAD}different{BAD:#} by revision {revision}");
+    for (sign, style, detail) in [('-', BAD, before), ('+', GOOD, after)] {
+        let decision = &detail.decision;
+        let mut lines = vec![match decision.code {
+            Some(code) => format!("{} ({code})", decision.verdict),
+            None => decision.verdict.to_string(),
+        }];
+        lines.extend(decision.message.clone());
+        lines.extend(
+            decision
+                .warnings
+                .iter()
+                .map(|warning| format!("warning: {warning}")),
+        );
+        for line in lines {
+            let _ = writeln!(text, "{style}{sign} {}{style:#}", harmless(&line));
+        }
+    }
+    let original = before
+        .review
+        .as_ref()
+        .and_then(|review| review.request.get("object"));
+    let results = [before, after].map(|detail| detail.result.as_ref().or(original));
+    if let [Some(old), Some(new)] = results
+        && old != new
+    {
+        groups(&mut text, Some(old), Some(new));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;
