@@ -338,7 +338,8 @@ impl Matched {
         let kind = match &route.kind {
             KindSource::Fixed(kind) => kind.clone(),
             KindSource::Pointer(pointer) => {
-                text_at(body, pointer)?.ok_or_else(|| malformed(format!("there is no kind at {pointer}")))?
+                let kind = self.text_at(body, object.as_ref(), pointer)?;
+                kind.ok_or_else(|| malformed(format!("there is no kind at {pointer}")))?
             }
         };
         let kind = GroupVersionKind {
@@ -348,8 +349,9 @@ impl Matched {
         };
         let mut request = Request::new(route.operation, kind, resource);
         request.subresource.clone_from(&route.subresource);
-        request.namespace = self.first(&route.namespace, head, body)?;
-        request.name = self.first(&route.name, head, body)?.unwrap_or_default();
+        let whole = object.as_ref();
+        request.namespace = self.first(&route.namespace, head, body, whole)?;
+        request.name = self.first(&route.name, head, body, whole)?.unwrap_or_default();
         request.dry_run = route.dry_run;
         request.identity = self.route.identity.clone();
         request.spelling = self.route.object_spelling.clone();
@@ -358,7 +360,13 @@ impl Matched {
     }
 
     /// The first source with a non-empty value.
-    fn first(&self, sources: &[ValueSource], head: &Parts, body: &str) -> Result<Option<String>, Rejection> {
+    fn first(
+        &self,
+        sources: &[ValueSource],
+        head: &Parts,
+        body: &str,
+        object: Option<&Object>,
+    ) -> Result<Option<String>, Rejection> {
         for source in sources {
             let value = match source {
                 ValueSource::Fixed(value) => Some(value.clone()),
@@ -369,13 +377,31 @@ impl Matched {
                     .map(|(_, value)| value.clone()),
                 ValueSource::Query(name) => from_query(head.uri.query().unwrap_or_default(), name)?,
                 ValueSource::Header(name) => from_header(head, name)?,
-                ValueSource::Pointer(pointer) => text_at(body, pointer)?,
+                ValueSource::Pointer(pointer) => self.text_at(body, object, pointer)?,
             };
             if let Some(value) = value.filter(|value| !value.is_empty()) {
                 return Ok(Some(value));
             }
         }
         Ok(None)
+    }
+
+    /// The string at a pointer into the body. If the body is the object, it may have been read with the object.
+    fn text_at(
+        &self,
+        body: &str,
+        object: Option<&Object>,
+        pointer: &Pointer,
+    ) -> Result<Option<String>, Rejection> {
+        let is_body = self.route.route.object.segments().is_empty();
+        let head = object.filter(|_| is_body).map(Object::head);
+        let known = head.and_then(|head| match pointer.as_str() {
+            "/kind" => head.kind.as_ref(),
+            "/metadata/name" => head.name.as_ref(),
+            "/metadata/namespace" => head.namespace.as_ref(),
+            _ => None,
+        });
+        known.map_or_else(|| text_at(body, pointer), |text| Ok(Some(text.clone())))
     }
 }
 

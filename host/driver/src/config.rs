@@ -9,20 +9,26 @@ use std::{
     time::Duration,
 };
 
-use admittance::{AdmissionLayer, OnBadDefinition, SandboxConfig, catalog::CatalogConfig};
-use admittance_admin::AdminConfig;
+use admittance::{
+    AdmissionLayer, DecisionsConfig, OnBadDefinition, SandboxConfig, admission::FrontEnd,
+    catalog::CatalogConfig,
+};
+use admittance_admin::{AdminConfig, SinksConfig};
+pub use admittance_admission::LogLevel;
 use admittance_admission::words;
 use admittance_bcs::{
     BcsConfig, GatewayConfig,
     zookeeper::{NodePath, ZooKeeperConfig},
 };
 use admittance_cluster::ClusterConfig;
+use admittance_definitions::Share;
 use admittance_dialect::Dialect;
 use admittance_net::{
     tls::{ClientTls, ServerTls},
     upstream::{Server, UpstreamConfig},
 };
 use admittance_outbound::OutboundConfig;
+use http::{HeaderName, Uri};
 
 use crate::namespaces::NamespacesConfig;
 
@@ -56,7 +62,13 @@ pub struct Config {
     pub cluster: Option<ClusterConfig>,
     /// Addresses of webhook hosts: host name, and `host:port` to connect to.
     pub resolve: Vec<(String, String)>,
+    /// The decisions in memory.
+    pub decisions: DecisionsConfig,
+    /// Where decisions are written too.
+    pub decision_sinks: SinksConfig,
     pub log: LogConfig,
+    /// The export of traces, if the file configures it.
+    pub tracing: Option<TracingConfig>,
 }
 
 impl Config {
@@ -116,6 +128,21 @@ impl FrontConfig {
         }
     }
 
+    /// How decisions name it, if it listens on this address.
+    pub(crate) fn front_end(&self, address: SocketAddr) -> FrontEnd {
+        let (dialect, cluster) = match self {
+            Self::Proxy { .. } => ("rest", None),
+            Self::Bcs(bcs) => ("bcs", Some(bcs.cluster.as_str().into())),
+            // Its requests for Kubernetes clusters name their cluster.
+            Self::Gateway(_) | Self::Reviews => ("kubernetes", None),
+        };
+        FrontEnd {
+            dialect: Some(dialect.into()),
+            listener: Some(address.to_string().into()),
+            cluster,
+        }
+    }
+
     /// The default limits.
     pub fn default_limits(&self) -> Limits {
         let mut limits = Limits::default();
@@ -141,6 +168,8 @@ pub enum DefinitionPlace {
         /// The namespace of new ones. Default: `bkbcs`.
         namespace: String,
     },
+    /// Resources of the Kubernetes cluster: `admissionchains.admittance.dev`.
+    Kubernetes,
 }
 
 impl DefinitionPlace {
@@ -153,7 +182,7 @@ impl DefinitionPlace {
     pub fn as_file(&self) -> Option<&Path> {
         match self {
             Self::File(path) => Some(path),
-            Self::ZooKeeper { .. } | Self::CustomResources { .. } => None,
+            Self::ZooKeeper { .. } | Self::CustomResources { .. } | Self::Kubernetes => None,
         }
     }
 }
@@ -270,17 +299,36 @@ pub struct LogConfig {
     pub format: LogFormat,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LogLevel {
-    Error,
-    Warn,
-    #[default]
-    Info,
-    Debug,
-    Trace,
+/// The export of traces to a collector of OpenTelemetry. What is `None` is taken from OpenTelemetry's environment
+/// variables, or their defaults.
+#[derive(Clone, Debug)]
+pub struct TracingConfig {
+    /// The URL to which spans are posted.
+    pub endpoint: Uri,
+    pub protocol: TracingProtocol,
+    /// Headers, and the files with their values, which are read for each request.
+    pub headers: Vec<(HeaderName, PathBuf)>,
+    /// The share of the traces that begin here that is sampled.
+    pub sampling: Option<Share>,
+    /// The timeout of a request.
+    pub timeout: Option<Duration>,
+    pub tls: ClientTls,
 }
 
-words!(LogLevel, "log level": Error = "error", Warn = "warn", Info = "info", Debug = "debug", Trace = "trace");
+impl TracingConfig {
+    /// The path of an endpoint without one.
+    pub const PATH: &str = "/v1/traces";
+}
+
+/// The encoding of spans.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TracingProtocol {
+    #[default]
+    HttpProtobuf,
+    HttpJson,
+}
+
+words!(TracingProtocol, "protocol": HttpProtobuf = "http/protobuf", HttpJson = "http/json");
 
 /// The format of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,8 +5,8 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
-use admittance::Host;
-use admittance_admin::Access;
+use admittance::{Host, admission::FrontEnd};
+use admittance_admin::{Access, DecisionSinks, SinkError};
 use admittance_bcs::{
     GatewayStartError, Ports, Registrar, RegistrationError,
     zookeeper::{Ensembles, NoEnsemble},
@@ -39,6 +39,9 @@ pub enum Error {
     NoEnsemble(#[from] NoEnsemble),
     #[error(transparent)]
     Gateway(#[from] GatewayStartError),
+    /// Decisions cannot be written where the configuration says.
+    #[error(transparent)]
+    Decisions(#[from] SinkError),
     #[error("registration: {0}")]
     Registration(#[from] RegistrationError),
 }
@@ -58,6 +61,8 @@ pub struct Driver {
     workers: Option<Workers>,
     admin: Option<AdminPort>,
     front: Front,
+    front_end: FrontEnd,
+    sinks: DecisionSinks,
     registrar: Option<Registrar>,
     connections: Connections,
     host: Host,
@@ -81,6 +86,7 @@ impl Driver {
             front,
             limits,
             namespaces,
+            decision_sinks,
             ..
         } = config;
         let upstream_timeout = front.upstream().map(|upstream| upstream.response_timeout);
@@ -103,6 +109,8 @@ impl Driver {
                 .transpose()?,
             _ => None,
         };
+        let front_end = front.front_end(port.address);
+        let sinks = DecisionSinks::open(decision_sinks).await?;
         let front = Front::new(front, ports, &connections, &host, &limits)?;
         if let Front::Gateway(gateway) = &front {
             gateway.warn_of_port(port.address, port.tls.is_some());
@@ -112,6 +120,8 @@ impl Driver {
             workers: None,
             admin,
             front,
+            front_end,
+            sinks,
             registrar,
             connections,
             host,
@@ -152,7 +162,8 @@ impl Driver {
         let observed = Arc::new(Observed {
             host: self.host,
             front: front.clone(),
-            ip: port.address.ip(),
+            address: port.address,
+            admin: admin.as_ref().map(AdminPort::address),
             tls: [port.tls, admin.as_ref().and_then(|admin| admin.tls.clone())],
             ensembles: self.connections.ensembles,
             cluster: self.connections.cluster,
@@ -163,20 +174,16 @@ impl Driver {
         let background = follow(&observed, access, self.namespaces);
         // The admin port stays open longer, to show the progress of the shutdown.
         if let Some(admin) = &admin {
-            admin.start(observed.clone());
+            admin.start(observed.clone(), self.sinks.database());
         }
+        let sinks = self.sinks.start(observed.host.decisions());
         tracing::info!(
             address = %port.address,
             admin = admin.as_ref().map(|admin| tracing::field::display(admin.address())),
             "serving"
         );
         let stop = Stop::default();
-        let handler = FrontHandler::new(
-            front.clone(),
-            self.limits.concurrency,
-            self.limits.streams,
-            is_stopping.clone(),
-        );
+        let handler = FrontHandler::new(front.clone(), self.front_end, &self.limits, is_stopping.clone());
         let serving = async {
             let stopping = async {
                 stop.graceful.cancelled().await;
@@ -203,6 +210,7 @@ impl Driver {
                 Stopped::Cut
             }
         };
+        sinks.finish().await;
         if let Some(admin) = admin {
             admin.end().await;
         }

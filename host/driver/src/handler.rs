@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use admittance::{Passage, REQUEST_ID};
+use admittance::{Passage, REQUEST_ID, admission::FrontEnd};
 use admittance_dialect::End;
 use admittance_net::{
     body::GuardedBody,
@@ -24,10 +24,12 @@ use http::{
 };
 use metrics::{counter, gauge, histogram};
 use tokio::time::Instant;
+use tracing::Instrument;
 
 use crate::{
+    Limits,
     front::{Answer, Front},
-    metric_names,
+    metric_names, trace,
 };
 
 /// The `Retry-After` of a request that is refused by the limit.
@@ -37,6 +39,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub(crate) struct FrontHandler {
     front: Front,
+    front_end: Arc<FrontEnd>,
     requests: FairLimit,
     streams: FairLimit,
     is_stopping: Arc<AtomicBool>,
@@ -82,13 +85,19 @@ impl Kind {
 }
 
 impl FrontHandler {
-    /// At most `requests` are in flight, and beside them `streams`; one more is turned away at once. While
+    /// At most as many requests are in flight, and beside them streams, as the limits say; one more is turned away at once. While
     /// `is_stopping`, clients are asked to close their connections.
-    pub(crate) fn new(front: Front, requests: usize, streams: usize, is_stopping: Arc<AtomicBool>) -> Self {
+    pub(crate) fn new(
+        front: Front,
+        front_end: FrontEnd,
+        limits: &Limits,
+        is_stopping: Arc<AtomicBool>,
+    ) -> Self {
         Self {
             front,
-            requests: FairLimit::new(requests),
-            streams: FairLimit::new(streams),
+            front_end: Arc::new(front_end),
+            requests: FairLimit::new(limits.concurrency),
+            streams: FairLimit::new(limits.streams),
             is_stopping,
         }
     }
@@ -109,6 +118,7 @@ impl FrontHandler {
             permit: in_flight.clone(),
             connection_ended: transfer.connection_ended(),
         });
+        request.extensions_mut().insert(self.front_end.clone());
         let stall = tokio::select! {
             biased;
             stall = transfer.stalled() => stall,
@@ -134,8 +144,9 @@ impl FrontHandler {
 impl Handler for FrontHandler {
     const IS_COUNTED: bool = true;
 
-    async fn handle(self, request: Request<Body>, client: Client, transfer: &Transfer) -> Response<Body> {
+    async fn handle(self, mut request: Request<Body>, client: Client, transfer: &Transfer) -> Response<Body> {
         let started = Instant::now();
+        let (span, trace) = trace::begin(&mut request, &client);
         let method = request.method().clone();
         let path = request.uri().path().to_owned();
         let is_http_1 = request.version() < Version::HTTP_2;
@@ -150,8 +161,8 @@ impl Handler for FrontHandler {
             recipient,
         } = match limit.try_acquire(client.address.ip()) {
             Some(permit) => {
-                self.answer(&path, request, InFlight::new(kind, permit), transfer)
-                    .await
+                let answer = self.answer(&path, request, InFlight::new(kind, permit), transfer);
+                answer.instrument(span.clone()).await
             }
             None => {
                 counter!(metric_names::SHED).increment(1);
@@ -176,6 +187,7 @@ impl Handler for FrontHandler {
         tracing::info!(
             target: "admittance::access",
             uid,
+            trace_id = trace.map(|trace| tracing::field::display(trace.trace_id())),
             client = %client.address,
             %method,
             path,
@@ -186,6 +198,7 @@ impl Handler for FrontHandler {
             duration_ms = duration.as_nanos() as f64 / 1e6,
             "{method} {path} {}", status.as_u16(),
         );
+        trace::end(&span, uid, status, passage);
         counter!(metric_names::REQUESTS, "status" => status_class(status), "passage" => passage).increment(1);
         histogram!(metric_names::REQUEST_DURATION).record(duration);
         response

@@ -23,13 +23,15 @@ mod ports;
 mod proxy;
 mod shutdown;
 mod status;
+mod trace;
 
 pub use config::{
     Config, DefinitionPlace, FrontConfig, HistoryConfig, Limits, ListenConfig, LogConfig, LogFormat,
-    LogLevel, StoreConfig,
+    LogLevel, StoreConfig, TracingConfig, TracingProtocol,
 };
 pub use driver::{Connections, Driver, Error};
 pub use metric_names::describe_metrics;
 pub use namespaces::{FileNamespaces, NamespacesConfig};
 pub use ports::AdminPort;
 pub use shutdown::{Shutdown, Stopped};
+pub use trace::{Traces, TracesError};

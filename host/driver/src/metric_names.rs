@@ -7,6 +7,7 @@ pub(crate) const REQUESTS: &str = "admittance_http_requests_total";
 pub(crate) const REQUEST_DURATION: &str = "admittance_http_request_duration_seconds";
 pub(crate) const IN_FLIGHT: &str = "admittance_http_requests_in_flight";
 pub(crate) const SHED: &str = "admittance_http_requests_shed_total";
+pub(crate) const SPANS: &str = "admittance_spans_total";
 pub(crate) const STREAMS: &str = "admittance_http_streams_open";
 
 /// Describes the driver's metrics to the exporter, and sets its counters of failures to 0. Call it once, after
@@ -14,6 +15,7 @@ pub(crate) const STREAMS: &str = "admittance_http_streams_open";
 pub fn describe_metrics() {
     admittance_net::describe_metrics();
     admittance_bcs::describe_metrics();
+    admittance_admin::describe_metrics();
     describe_counter!(REQUESTS, "Answered requests, by status class (2xx) and passage");
     describe_histogram!(
         REQUEST_DURATION,
@@ -25,6 +27,11 @@ pub fn describe_metrics() {
     describe_counter!(
         SHED,
         "Requests refused by the limit on requests in flight, in total or per client"
+    );
+    describe_counter!(
+        SPANS,
+        "Spans of sampled requests, by result: exported, failed (the collector did not accept them), dropped (too \
+         many were waiting)"
     );
     describe_gauge!(BUILD_INFO, "Always 1; the label is the program's version");
     gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1);

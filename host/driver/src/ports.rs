@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use admittance_admin::{Access, AdminService, RenderMetrics, Sources};
+use admittance_admin::{Access, AdminService, DecisionDatabase, RenderMetrics, Sources};
 use admittance_net::{
     limits::default_connections,
     listener::{ConnectionLimits, Listener, Stop, TransferLimits},
@@ -124,15 +124,16 @@ impl AdminPort {
     }
 
     /// From now on, serves the whole API.
-    pub(crate) fn start(&self, observed: Arc<Observed>) {
+    pub(crate) fn start(&self, observed: Arc<Observed>, decisions: Option<DecisionDatabase>) {
         let sources = Sources {
             host: observed.host.clone(),
             accounts: observed.front.accounts(),
+            decisions,
             is_stopping: observed.is_stopping.clone(),
             metrics: self.metrics.clone(),
             health: {
                 let observed = observed.clone();
-                Box::new(move || observed.front.health(observed.ip))
+                Box::new(move || observed.front.health(observed.address.ip()))
             },
             status: Box::new(move || observed.status()),
         };

@@ -1,7 +1,7 @@
 //! `GET /v1/status`: the state of everything that the driver depends on.
 
 use std::{
-    net::IpAddr,
+    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -9,7 +9,7 @@ use std::{
 };
 
 use admittance::{Host, Moment};
-use admittance_admin::api::{CertificateStatus, DriverStatus};
+use admittance_admin::api::{CertificateStatus, DriverStatus, ListenerStatus};
 use admittance_bcs::{Registrations, zookeeper::Ensembles};
 use admittance_cluster::Cluster;
 use admittance_net::{
@@ -24,7 +24,9 @@ use crate::front::Front;
 pub(crate) struct Observed {
     pub(crate) host: Host,
     pub(crate) front: Front,
-    pub(crate) ip: IpAddr,
+    pub(crate) address: SocketAddr,
+    /// The address of the admin port, if there is one.
+    pub(crate) admin: Option<SocketAddr>,
     /// Of the listen port and of the admin port.
     pub(crate) tls: [Option<ServerTls>; 2],
     pub(crate) ensembles: Ensembles,
@@ -37,9 +39,21 @@ impl Observed {
     pub(crate) fn status(&self) -> DriverStatus {
         let servers = self.front.upstream().map(Upstream::health);
         let own = self.tls.iter().flatten().filter_map(ServerTls::status);
+        let ports = [("listen", Some(self.address)), ("admin", self.admin)];
+        let listeners = ports
+            .into_iter()
+            .zip(&self.tls)
+            .filter_map(|((name, address), tls)| {
+                Some(ListenerStatus {
+                    listener: name.to_owned(),
+                    address: address?,
+                    is_tls: tls.is_some(),
+                })
+            });
         DriverStatus {
             table: self.host.status(),
             stopping: self.is_stopping.load(Ordering::Relaxed),
+            listeners: listeners.collect(),
             upstream: servers.into_iter().flatten().map(Into::into).collect(),
             discovery: match &self.front {
                 Front::Bcs(driver) => driver.discovery(),

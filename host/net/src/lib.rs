@@ -15,6 +15,7 @@ pub mod limits;
 pub mod listener;
 mod telemetry;
 pub mod tls;
+pub mod trace;
 pub mod upstream;
 pub mod workers;
 

@@ -54,6 +54,7 @@ pub fn describe_metrics() {
         "Changes of TLS files that were rejected because the files are invalid"
     );
     counter!(UPSTREAM_CONNECT_FAILURES).absolute(0);
+    counter!(CONNECTIONS_REFUSED).absolute(0);
     for reason in ["nobody", "connect", "broken", "timeout", "protocol", "invalid"] {
         counter!(UPSTREAM_ERRORS, "reason" => reason).absolute(0);
     }

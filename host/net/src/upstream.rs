@@ -18,6 +18,7 @@ use hyper_util::rt::TokioIo;
 use metrics::{counter, histogram};
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::{Instrument, debug_span, field::Empty};
 
 use self::{
     connection::Pool,
@@ -34,6 +35,7 @@ use crate::{
     body::{GuardedBody, ReplayBody},
     causes, telemetry,
     tls::{CertificateStatus, ClientTls},
+    trace::{SPANS, inject},
 };
 
 /// Configuration of an upstream.
@@ -323,8 +325,17 @@ impl Upstream {
             let (server, health) = (&target.server, &target.health);
             let in_flight = target.enter();
             let started = Instant::now();
-            let request = self.request_to(server, head, body);
-            let reply = self.shared.pool.request(request);
+            let span = debug_span!(
+                target: SPANS,
+                "upstream",
+                otel.kind = "client",
+                otel.status_code = Empty,
+                server.address = server.authority(),
+                http.response.status_code = Empty,
+            );
+            let mut request = self.request_to(server, head, body);
+            inject(&span, request.headers_mut());
+            let reply = self.shared.pool.request(request).instrument(span.clone());
             // The timeout starts when the whole request has been sent: a large upload is not a slow server.
             let late = async {
                 replay.body_ended().await;
@@ -338,9 +349,13 @@ impl Upstream {
                     return Err(UpstreamError::Timeout(config.response_timeout));
                 }
             };
+            if result.is_err() {
+                span.record("otel.status_code", "ERROR");
+            }
             match result {
                 Ok(response) => {
                     health.connected();
+                    span.record("http.response.status_code", response.status().as_u16());
                     histogram!(telemetry::UPSTREAM_DURATION).record(started.elapsed());
                     return Ok((response.map(Body::new), server.clone(), in_flight));
                 }

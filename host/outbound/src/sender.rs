@@ -6,6 +6,7 @@ use admittance_admission::{
 use admittance_net::{
     causes::{chain, find},
     tls::{TlsAdvice, TlsError},
+    trace::SPANS,
 };
 use admittance_watch::file::{SecretError, read_secret_to_string};
 use async_trait::async_trait;
@@ -13,6 +14,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, header, request, response};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Body as _;
+use tracing::{Instrument, debug_span, field::Empty};
 
 use crate::{
     Credential, OutboundConfig,
@@ -231,8 +233,28 @@ impl HttpSender for Outbound {
         deadline: Deadline,
     ) -> Result<HttpResponse, HttpError> {
         let started = Instant::now();
-        let answer = tokio::time::timeout_at(deadline.instant(), self.answer(grant, request)).await;
+        let span = debug_span!(
+            target: SPANS,
+            "http",
+            otel.name = "plugin http",
+            otel.kind = "client",
+            otel.status_code = Empty,
+            server.address = %grant.origin,
+            http.response.status_code = Empty,
+            admittance.cached = Empty,
+        );
+        let answer = self.answer(grant, request).instrument(span.clone());
+        let answer = tokio::time::timeout_at(deadline.instant(), answer).await;
         let answer = answer.unwrap_or(Err(HttpError::Timeout));
+        match &answer {
+            Ok(answer) => {
+                span.record("http.response.status_code", answer.status.as_u16());
+                span.record("admittance.cached", answer.is_cached);
+            }
+            Err(_) => {
+                span.record("otel.status_code", "ERROR");
+            }
+        }
         metrics::count(&grant.origin, &answer, started.elapsed());
         let answer = answer?;
         let mut response = HttpResponse::new(answer.status.as_u16(), answer.body.into());

@@ -1,5 +1,5 @@
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     ffi::{OsStr, OsString},
     fs::Metadata,
     io::{self, Read},
@@ -76,6 +76,8 @@ impl Fingerprint {
         digests: &mut Digests,
     ) -> Self {
         digests.begin();
+        // Many stages may name one file.
+        let paths: BTreeSet<PathBuf> = paths.into_iter().collect();
         let contents = paths
             .into_iter()
             .map(|path| {

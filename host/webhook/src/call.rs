@@ -1,11 +1,15 @@
 use std::{error::Error as StdError, sync::Arc, time::Duration};
 
-use admittance_admission::{Failure, FailureKind};
-use admittance_net::causes::{chain, find};
+use admittance_admission::{Failure, FailureKind, TraceContext};
+use admittance_net::{
+    causes::{chain, find},
+    trace::{SPANS, TRACEPARENT, TRACESTATE, inject},
+};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Incoming};
+use tracing::{Instrument, Span, debug_span, field::Empty};
 
 use crate::{client::PooledClient, endpoint::Endpoint, tls};
 
@@ -31,6 +35,7 @@ impl Caller {
         &self,
         uri: Uri,
         headers: &[(header::HeaderName, HeaderValue)],
+        trace: Option<&TraceContext>,
         body: Bytes,
         accept: fn(StatusCode) -> bool,
     ) -> Result<Bytes, Refused> {
@@ -42,11 +47,35 @@ impl Caller {
         for (name, value) in headers {
             request.headers_mut().insert(name, value.clone());
         }
+        let span = debug_span!(
+            target: SPANS,
+            "webhook",
+            otel.kind = "client",
+            url.full = %self.endpoint,
+            http.request.method = "POST",
+            http.response.status_code = Empty,
+        );
+        if let Some(trace) = trace {
+            add_trace(request.headers_mut(), trace);
+        }
+        inject(&span, request.headers_mut());
+        self.exchange(request, accept, &span)
+            .instrument(span.clone())
+            .await
+    }
+
+    async fn exchange(
+        &self,
+        request: Request<Full<Bytes>>,
+        accept: fn(StatusCode) -> bool,
+        span: &Span,
+    ) -> Result<Bytes, Refused> {
         let response = self
             .client
             .request(request)
             .await
             .map_err(|error| self.broken(&error))?;
+        span.record("http.response.status_code", response.status().as_u16());
         if !accept(response.status()) {
             return Err(Refused {
                 retry_after: retry_after(&response),
@@ -140,6 +169,16 @@ impl Caller {
             ),
         };
         Failure::new(kind, format!("{}: {what}: {chain}", self.endpoint))
+    }
+}
+
+/// Continues the trace of the request.
+fn add_trace(headers: &mut HeaderMap, trace: &TraceContext) {
+    if let Ok(parent) = HeaderValue::try_from(trace.to_string()) {
+        headers.insert(TRACEPARENT, parent);
+    }
+    if let Some(Ok(state)) = trace.state().map(HeaderValue::try_from) {
+        headers.insert(TRACESTATE, state);
     }
 }
 

@@ -23,9 +23,13 @@ pub(crate) async fn call(
     let body = Bytes::copy_from_slice(object.text().as_bytes());
     // The BCS driver accepts only 200.
     let reply = caller
-        .post(caller.endpoint.uri(None), &[], body, |status| {
-            status.as_u16() == 200
-        })
+        .post(
+            caller.endpoint.uri(None),
+            &[],
+            request.trace.as_ref(),
+            body,
+            |status| status.as_u16() == 200,
+        )
         .await?;
     let endpoint = caller.endpoint.to_string();
     let object = offload(reply.len(), deadline, move || read(&reply, &endpoint)).await??;

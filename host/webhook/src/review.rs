@@ -44,7 +44,13 @@ pub(crate) async fn call(
     let mut retries = 0;
     let reply = loop {
         let posted = caller
-            .post(uri.clone(), &[(header::ACCEPT, ACCEPT)], body.clone(), is_success)
+            .post(
+                uri.clone(),
+                &[(header::ACCEPT, ACCEPT)],
+                request.trace.as_ref(),
+                body.clone(),
+                is_success,
+            )
             .await;
         match posted {
             Ok(reply) => break reply,

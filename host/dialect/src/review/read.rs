@@ -4,6 +4,8 @@ use admittance_admission::{
     GroupVersionKind, GroupVersionResource, Object, ObjectError, Operation, Request, Requested,
     ReviewVersion, SpellingError, Uid, UnknownOperation, UserInfo,
 };
+use bytes::Bytes;
+use bytestring::ByteString;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -15,6 +17,9 @@ pub enum ReviewError {
     /// Not JSON, or a field of another type.
     #[error("not an AdmissionReview: {0}")]
     Malformed(#[from] serde_json::Error),
+    /// Not UTF-8.
+    #[error("not an AdmissionReview: {0}")]
+    Utf8(#[from] std::str::Utf8Error),
     /// Another object, or an unknown version.
     #[error(
         "not an AdmissionReview of admission.k8s.io/v1 or v1beta1: apiVersion is `{api_version}`, kind is `{kind}`"
@@ -87,13 +92,15 @@ struct ReviewRequest<'a> {
     dry_run: Option<bool>,
 }
 
-/// Read an AdmissionReview of version `v1` or `v1beta1`. A request without `uid` gets a fresh one.
+/// Read an AdmissionReview of version `v1` or `v1beta1`. A request without `uid` gets a fresh one. Its objects are parts
+/// of the text, and are not copied.
 ///
 /// # Errors
 ///
 /// If the text is not such a review, or its request is invalid.
-pub fn read_review(text: &[u8]) -> Result<Review, ReviewError> {
-    let envelope: Envelope<'_> = serde_json::from_slice(text)?;
+pub fn read_review(text: impl Into<Bytes>) -> Result<Review, ReviewError> {
+    let text = ByteString::try_from(text.into())?;
+    let envelope: Envelope<'_> = serde_json::from_str(&text)?;
     let version =
         ReviewVersion::of_api_version(&envelope.api_version).filter(|_| envelope.kind == "AdmissionReview");
     let Some(version) = version else {
@@ -104,7 +111,7 @@ pub fn read_review(text: &[u8]) -> Result<Review, ReviewError> {
     };
     let review = envelope.request.ok_or(ReviewError::RequestMissing)?;
     let object = |field, raw: Option<&RawValue>| {
-        raw.map(|raw| Object::parse(raw.get()))
+        raw.map(|raw| Object::within(&text, raw))
             .transpose()
             .map_err(|source| ReviewError::Object { field, source })
     };
@@ -179,7 +186,7 @@ mod tests {
 
     #[test]
     fn every_field_is_read() {
-        let Review { version, request } = read_review(review().to_string().as_bytes()).unwrap();
+        let Review { version, request } = read_review(review().to_string()).unwrap();
         assert_eq!(version, ReviewVersion::V1);
         assert_eq!(request.uid.as_str(), "u1");
         assert_eq!(request.kind.to_string(), "autoscaling/v1/Scale");
@@ -205,18 +212,18 @@ mod tests {
     #[test]
     fn what_the_client_used_is_kept_where_it_differs() {
         let mut review = review();
-        let request = read_review(review.to_string().as_bytes()).unwrap().request;
+        let request = read_review(review.to_string()).unwrap().request;
         assert_eq!(request.requested, None);
         review["request"]["requestResource"] =
             json!({"group": "extensions", "version": "v1beta1", "resource": "deployments"});
-        let request = read_review(review.to_string().as_bytes()).unwrap().request;
+        let request = read_review(review.to_string()).unwrap().request;
         let requested = request.requested.unwrap();
         assert_eq!(requested.resource.to_string(), "extensions/v1beta1/deployments");
         assert_eq!(requested.kind, request.kind);
         assert_eq!(requested.subresource.as_deref(), Some("scale"));
         let mut review = self::review();
         review["request"]["requestSubResource"] = json!("resize");
-        let request = read_review(review.to_string().as_bytes()).unwrap().request;
+        let request = read_review(review.to_string()).unwrap().request;
         assert_eq!(request.requested.unwrap().subresource.as_deref(), Some("resize"));
     }
 
@@ -239,7 +246,7 @@ mod tests {
             (with("/request/object", json!({"kind": "Scale", "Kind": "Pod"})), "request.object is ambiguous: `kind` and `Kind` are two spellings of one key"),
             (with("/request/object", json!({"metadata": {"NAME": "x"}})), "request.object is ambiguous"),
         ] {
-            let error = read_review(text.as_bytes()).unwrap_err().to_string();
+            let error = read_review(text).unwrap_err().to_string();
             assert!(error.contains(message), "{error}");
         }
     }

@@ -6,6 +6,7 @@
 mod accounts;
 mod admin;
 mod bcs;
+mod decisions;
 mod definitions;
 mod front;
 mod gateway;
@@ -16,6 +17,7 @@ mod outbound;
 mod ports;
 mod rest;
 mod signatures;
+mod tracing;
 mod upstream;
 mod zookeeper;
 
@@ -25,6 +27,7 @@ use admittance_definitions::{
     Mistakes,
     document::{self, Document, Node},
 };
+use http::Uri;
 
 use self::zookeeper::Ensembles;
 use super::{Config, FrontConfig, LogConfig};
@@ -105,7 +108,9 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
     let namespaces = namespaces::namespaces(&mut fields, mistakes);
     let cluster = fields.get_optional("cluster", namespaces::cluster, mistakes);
     let resolve = fields.get_or_default("webhooks", resolve, mistakes);
+    let (decisions, decision_sinks) = fields.get_or_default("decisions", decisions::decisions, mistakes);
     let log = fields.get_or_default("log", log, mistakes);
+    let tracing = fields.get_optional("tracing", tracing::tracing, mistakes);
     fields.finish(mistakes);
     Some(Config {
         listen,
@@ -123,7 +128,10 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
         namespaces,
         cluster,
         resolve,
+        decisions,
+        decision_sinks,
         log,
+        tracing,
     })
 }
 
@@ -138,6 +146,28 @@ fn resolve(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<(String, Stri
     let addresses = fields.get_required("resolve", fix, Node::string_map, mistakes);
     fields.finish(mistakes);
     Some(addresses?.into_iter().collect())
+}
+
+/// The URL of a server, with this path if it has none.
+fn url(text: &str, default_path: &str, example: &str) -> Result<Uri, String> {
+    let wrong = || format!("{text:?} is not a valid URL: write {example}");
+    let uri: Uri = text.parse().map_err(|_| wrong())?;
+    let mut parts = uri.into_parts();
+    let is_http = parts
+        .scheme
+        .as_ref()
+        .is_some_and(|scheme| matches!(scheme.as_str(), "http" | "https"));
+    let is_plain = parts
+        .authority
+        .as_ref()
+        .is_some_and(|authority| !authority.as_str().contains('@') && !authority.host().is_empty());
+    if !is_http || !is_plain {
+        return Err(wrong());
+    }
+    if parts.path_and_query.as_ref().is_none_or(|path| path == "/") {
+        parts.path_and_query = default_path.parse().ok();
+    }
+    Uri::from_parts(parts).map_err(|_| wrong())
 }
 
 fn log(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<LogConfig> {

@@ -2,6 +2,7 @@
 
 mod access;
 mod candidate;
+mod console;
 #[path = "../../../sandbox/tests/sandbox/guest.rs"]
 #[allow(dead_code, reason = "guests here are simple ones")]
 pub(crate) mod guest;

@@ -131,7 +131,10 @@ impl Setup {
                 namespaces: Default::default(),
                 cluster: None,
                 resolve: Vec::new(),
+                decisions: Default::default(),
+                decision_sinks: Default::default(),
                 log: LogConfig::default(),
+                tracing: None,
             },
             is_on_this_thread: false,
         }

@@ -52,12 +52,18 @@ async fn what_the_upstream_sees() {
         .header("connection", "x-once")
         .header("x-once", "1")
         .header("te", "trailers")
+        .header(
+            "traceparent",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+        )
+        .header("tracestate", "a=1")
         .body(Body::empty())
         .unwrap();
     let response = driver.send(request).await;
     assert_eq!(response.headers()["x-request-id"], "me-1");
     let expected = format!(
         "GET /mesosdriver/v4/a%2Fb?x=%20;y\nbcs-clusterid: {CLUSTER}\nconnection: te\nhost: {upstream}\nte: trailers\n\
+         traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\ntracestate: a=1\n\
          x-forwarded-for: 127.0.0.1\nx-forwarded-for: 192.0.2.1\nx-forwarded-host: {}\n\
          x-forwarded-proto: http\nx-request-id: me-1",
         driver.address

@@ -36,7 +36,7 @@ fn place(
         return node.file(mistakes).map(DefinitionPlace::File);
     }
     let mut fields = node.object(mistakes)?;
-    let stores = fields.present(&["zookeeper", "customResources"]);
+    let stores = fields.present(&["zookeeper", "customResources", "kubernetes"]);
     fields.finish(mistakes);
     match stores.as_slice() {
         [("zookeeper", node)] => {
@@ -49,16 +49,26 @@ fn place(
             let default = DefinitionPlace::DEFAULT_NAMESPACE.to_owned();
             let namespace = fields.get("namespace", default, readers::parse_with(namespace), mistakes);
             fields.finish(mistakes);
-            if !has_cluster {
-                node.wrong(super::NO_CLUSTER, super::ADD_CLUSTER, mistakes);
-            }
+            need_cluster(node, has_cluster, mistakes);
             Some(DefinitionPlace::CustomResources { namespace })
         }
+        [("kubernetes", node)] => {
+            node.object(mistakes)?.finish(mistakes);
+            need_cluster(node, has_cluster, mistakes);
+            Some(DefinitionPlace::Kubernetes)
+        }
         _ => {
-            let fix = "write a path, `zookeeper: {}` or `customResources: {}`";
+            let fix = "write a path, `kubernetes: {}`, `zookeeper: {}` or `customResources: {}`";
             node.wrong("exactly one store of definitions is expected", fix, mistakes);
             None
         }
+    }
+}
+
+/// Resources are those of the cluster of the configuration.
+fn need_cluster(node: &Node<'_>, has_cluster: bool, mistakes: &mut Mistakes) {
+    if !has_cluster {
+        node.wrong(super::NO_CLUSTER, super::ADD_CLUSTER, mistakes);
     }
 }
 

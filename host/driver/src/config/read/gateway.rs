@@ -14,12 +14,12 @@ use admittance_definitions::{
 };
 use admittance_net::upstream::Server;
 use admittance_watch::file;
-use http::{HeaderValue, Uri};
+use http::HeaderValue;
 
 use super::{
     HOUR,
     accounts::accounts,
-    duration, upstream,
+    duration, upstream, url,
     zookeeper::{Ensembles, path},
 };
 use crate::config::ListenConfig;
@@ -148,8 +148,14 @@ fn tokens(node: &Node<'_>, has_accounts: bool, mistakes: &mut Mistakes) -> Optio
 
 fn endpoint(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<EndpointConfig> {
     let mut fields = node.object(mistakes)?;
-    let fix = "write https://usermanager:8080";
-    let url = fields.get_required("url", fix, readers::parse_with(url), mistakes);
+    let example = "https://usermanager:8080";
+    let read = |text: &str| url(text, EndpointConfig::DEFAULT_PATH, example);
+    let url = fields.get_required(
+        "url",
+        &format!("write {example}"),
+        readers::parse_with(read),
+        mistakes,
+    );
     let needs_authorities = url.as_ref().is_some_and(|url| url.scheme_str() == Some("https"));
     let tls = upstream::client_tls(&mut fields, needs_authorities, mistakes);
     let token_file = fields.get_optional("tokenFile", readers::file_with(token_file), mistakes);
@@ -168,28 +174,6 @@ fn endpoint(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<EndpointConfig> 
         cache,
         hooks_action,
     })
-}
-
-/// The URL of the token endpoint, with a path.
-fn url(text: &str) -> Result<Uri, String> {
-    let wrong = || format!("{text:?} is not a valid URL: write https://usermanager:8080");
-    let uri: Uri = text.parse().map_err(|_| wrong())?;
-    let mut parts = uri.into_parts();
-    let is_http = parts
-        .scheme
-        .as_ref()
-        .is_some_and(|scheme| matches!(scheme.as_str(), "http" | "https"));
-    let is_plain = parts
-        .authority
-        .as_ref()
-        .is_some_and(|authority| !authority.as_str().contains('@') && !authority.host().is_empty());
-    if !is_http || !is_plain {
-        return Err(wrong());
-    }
-    if parts.path_and_query.as_ref().is_none_or(|path| path == "/") {
-        parts.path_and_query = EndpointConfig::DEFAULT_PATH.parse().ok();
-    }
-    Uri::from_parts(parts).map_err(|_| wrong())
 }
 
 /// The file, if it contains a token and is not world-readable.

@@ -16,7 +16,9 @@ use crate::{
 mod admin;
 mod bcs;
 mod console;
+mod decisions;
 mod modules;
+mod observability;
 mod signatures;
 
 fn read(text: &str) -> Result<Config, Vec<String>> {

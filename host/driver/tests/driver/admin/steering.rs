@@ -1,6 +1,6 @@
 use std::{fs, path::Path};
 
-use admittance::{Applied, AppliedEffect, Comparison, Origin, Revision, RevisionDetail, Status};
+use admittance::{Applied, AppliedEffect, Comparison, Origin, Revision, RevisionDetail, Status, Switched};
 use admittance_admin::api::{CandidateList, DefinitionList, ErrorReply, RevisionList};
 use axum::body::Body;
 use http::Request;
@@ -256,6 +256,46 @@ spec:
             400,
             "is not the name of a stage",
         ),
+        (
+            "POST",
+            "/v1/stages/disable",
+            "",
+            r#"{"stage":"pods/other","expiresIn":60,"reason":"x"}"#,
+            404,
+            "the stages are: Mutating:c/judge, Mutating:pods/hook",
+        ),
+        (
+            "POST",
+            "/v1/stages/disable",
+            "",
+            r#"{"stage":"pods/hook","expiresIn":86401,"reason":"x"}"#,
+            400,
+            "1s to 24h",
+        ),
+        (
+            "POST",
+            "/v1/stages/disable",
+            "",
+            r#"{"stage":"pods/hook","expiresIn":60}"#,
+            400,
+            "reason",
+        ),
+        (
+            "POST",
+            "/v1/stages/disable",
+            "",
+            r#"{"stage":"pods","expiresIn":60,"reason":"x"}"#,
+            400,
+            "is not the name of a stage",
+        ),
+        (
+            "POST",
+            "/v1/stages/enable",
+            "",
+            r#"{"stage":"pods/hook"}"#,
+            404,
+            "the stage pods/hook is not disabled",
+        ),
     ] {
         let mut request = Request::builder().method(method).uri(path);
         if !media_type.is_empty() {
@@ -299,6 +339,32 @@ async fn why_the_newest_is_not_live() {
     assert!(reply.to_string().contains("broken.yaml"), "{reply}");
     fs::remove_file(&file).unwrap();
     until("its end", async || driver.status().await["problem"].is_null()).await;
+}
+
+/// What cannot be kept holds until the program ends, and the reply says so.
+#[tokio::test]
+async fn stages_are_disabled_without_a_history() {
+    let directory = TempDir::new().unwrap();
+    let driver = driver(directory.path()).await;
+    let _: Applied = good(&driver, "POST", "/v1/definitions", chain("pods", "a")).await;
+    fs::remove_dir_all(directory.path().join("history")).unwrap();
+    fs::write(directory.path().join("history"), "").unwrap();
+    let request = r#"{"stage":"pods/hook","expiresIn":60,"reason":"x","audit":true}"#;
+    let switched: Switched = good(&driver, "POST", "/v1/stages/disable", request).await;
+    assert!(switched.not_kept.unwrap().contains("history"));
+    let status = driver.status().await;
+    let disabled = &status["chains"][1]["stages"][0]["disabled"];
+    assert_eq!(
+        (&disabled["by"], &disabled["audit"]),
+        (&json!("loopback"), &json!(true)),
+        "{status}"
+    );
+    let switched: Switched = good(&driver, "POST", "/v1/stages/enable", r#"{"stage":"pods/hook"}"#).await;
+    assert_eq!(switched.disabled.reason, "x");
+    assert_eq!(
+        driver.status().await["chains"][1]["stages"][0]["disabled"],
+        Value::Null
+    );
 }
 
 /// The history cannot be written, say because the disk is full: a rollback that would not last is refused.

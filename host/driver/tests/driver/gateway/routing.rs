@@ -70,6 +70,10 @@ async fn what_a_driver_sees() {
         .header("x-bcs-user-token", "secret")
         .header("x-request-id", "me-1")
         .header("x-mine", "1")
+        .header(
+            "traceparent",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+        )
         .header("connection", "x-once")
         .header("x-once", "1")
         .body(Body::from("{}"))
@@ -86,7 +90,8 @@ async fn what_a_driver_sees() {
     assert_eq!(
         lines.join("\n"),
         format!(
-            "bcs-clusterid: {CLUSTER}\ncontent-length: 2\nhost: {}\nx-forwarded-for: 127.0.0.1\n\
+            "bcs-clusterid: {CLUSTER}\ncontent-length: 2\nhost: {}\n\
+             traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\nx-forwarded-for: 127.0.0.1\n\
              x-forwarded-host: {}\nx-forwarded-proto: http\nx-mine: 1\nx-request-id: me-1",
             driver.address, gateway.address
         )

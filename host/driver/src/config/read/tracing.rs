@@ -1,0 +1,42 @@
+use std::path::PathBuf;
+
+use admittance_definitions::{
+    Mistakes,
+    document::{Node, readers},
+};
+use http::HeaderName;
+
+use super::{duration, outbound::header, upstream::client_tls, url};
+use crate::config::TracingConfig;
+
+const EXAMPLE: &str = "https://collector.example.com:4318";
+
+pub(super) fn tracing(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<TracingConfig> {
+    let mut fields = node.object(mistakes)?;
+    let endpoint = |text: &str| url(text, TracingConfig::PATH, EXAMPLE);
+    let fix = format!("write {EXAMPLE}");
+    let endpoint = fields.get_required("endpoint", &fix, readers::parse_with(endpoint), mistakes);
+    let is_tls = endpoint
+        .as_ref()
+        .is_some_and(|url| url.scheme_str() == Some("https"));
+    let protocol = fields.get_or_default("protocol", Node::word, mistakes);
+    let headers = fields.get_or_default("headers", Node::map, mistakes);
+    let headers = headers.into_iter().filter_map(|(name, node)| {
+        let name = node.accept(header(name), mistakes);
+        let file = node.file(mistakes);
+        Some((name?, file?))
+    });
+    let headers: Vec<(HeaderName, PathBuf)> = headers.collect();
+    let sampling = fields.get_optional("sampling", Node::parse, mistakes);
+    let timeout = fields.get_optional("timeout", duration, mistakes);
+    let tls = client_tls(&mut fields, is_tls, mistakes);
+    fields.finish(mistakes);
+    Some(TracingConfig {
+        endpoint: endpoint?,
+        protocol,
+        headers,
+        sampling,
+        timeout,
+        tls: tls?,
+    })
+}

@@ -1,0 +1,90 @@
+//! The span of a request, and the export of spans.
+
+mod export;
+
+use admittance::trace_context;
+use admittance_admission::TraceContext;
+use admittance_net::{
+    listener::Client,
+    trace::{SPANS, inject},
+};
+use http::{Method, Request, StatusCode};
+use opentelemetry::{
+    Context,
+    trace::{SpanContext, SpanId, TraceContextExt as _, TraceFlags, TraceId, TraceState},
+};
+use tracing::{Span, debug_span, field::Empty};
+use tracing_opentelemetry::OpenTelemetrySpanExt as _;
+
+pub use self::export::{Traces, TracesError};
+
+/// The longest path in a span, in bytes.
+const PATH_LIMIT: usize = 1024;
+
+/// Begins the span of a request, if spans are exported, and names it as the parent in the headers of the request.
+/// Returns the trace that the request belongs to, too.
+pub(crate) fn begin<B>(request: &mut Request<B>, client: &Client) -> (Span, Option<TraceContext>) {
+    let received = trace_context(request.headers_mut());
+    let path = request.uri().path();
+    let span = debug_span!(
+        target: SPANS,
+        parent: None,
+        "request",
+        otel.name = name(request.method()),
+        otel.kind = "server",
+        otel.status_code = Empty,
+        http.request.method = request.method().as_str(),
+        http.response.status_code = Empty,
+        url.path = &path[..path.floor_char_boundary(PATH_LIMIT)],
+        client.address = %client.address.ip(),
+        admittance.uid = Empty,
+        admittance.passage = Empty,
+    );
+    if span.is_disabled() {
+        return (span, received);
+    }
+    if let Some(received) = received {
+        // It fails if another subscriber collects the span: then it has no ids to continue.
+        let _ = span.set_parent(Context::new().with_remote_span_context(remote(&received)));
+    }
+    inject(&span, request.headers_mut());
+    let context = trace_context(request.headers_mut());
+    (span, context)
+}
+
+/// Notes the reply. Errors of the server are errors of the span.
+pub(crate) fn end(span: &Span, uid: &str, status: StatusCode, passage: &str) {
+    span.record("admittance.uid", uid);
+    span.record("admittance.passage", passage);
+    span.record("http.response.status_code", status.as_u16());
+    if status.is_server_error() {
+        span.record("otel.status_code", "ERROR");
+    }
+}
+
+/// The name of the span. Clients may invent methods, and there must not be many names.
+fn name(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        Method::OPTIONS => "OPTIONS",
+        _ => "HTTP",
+    }
+}
+
+fn remote(context: &TraceContext) -> SpanContext {
+    SpanContext::new(
+        TraceId::from(context.trace_id().as_u128()),
+        SpanId::from(context.span_id()),
+        TraceFlags::new(context.flags()),
+        true,
+        context
+            .state()
+            .and_then(|state| state.parse::<TraceState>().ok())
+            .unwrap_or_default(),
+    )
+}

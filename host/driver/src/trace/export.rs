@@ -1,0 +1,130 @@
+//! Exports the spans of requests to a collector of OpenTelemetry.
+
+mod collector;
+mod environment;
+mod queue;
+
+use std::{sync::Arc, time::Duration};
+
+use admittance_net::{tls::TlsError, trace::SPANS};
+use metrics::counter;
+use opentelemetry::{KeyValue, trace::TracerProvider as _};
+use opentelemetry_otlp::{
+    ExporterBuildError, Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _,
+};
+use opentelemetry_sdk::{
+    Resource,
+    trace::{BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracerProvider},
+};
+use tracing::Subscriber;
+use tracing_subscriber::{Layer, filter::Targets, registry::LookupSpan};
+
+use self::{
+    collector::Collector,
+    queue::{Counted, Queue, Queued},
+};
+use crate::{
+    config::{TracingConfig, TracingProtocol},
+    metric_names::SPANS as EXPORTED,
+};
+
+/// The default timeout of a request to the collector.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the last ones may take at shutdown.
+const LAST: Duration = Duration::from_secs(5);
+
+/// Why spans cannot be exported.
+#[derive(Debug, thiserror::Error)]
+pub enum TracesError {
+    #[error("{variable}: {reason}")]
+    Environment { variable: &'static str, reason: String },
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    #[error("traces cannot be exported: {0}")]
+    Exporter(#[from] ExporterBuildError),
+}
+
+/// The export of spans. Lives as long as the driver.
+#[derive(Debug)]
+pub struct Traces(SdkTracerProvider);
+
+impl Traces {
+    /// The export that this configuration or the environment asks for. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// When the environment asks for something that is not supported.
+    pub fn start(config: Option<TracingConfig>) -> Result<Option<Self>, TracesError> {
+        let Some(config) = environment::complete(config)? else {
+            return Ok(None);
+        };
+        for result in ["exported", "failed", "dropped"] {
+            counter!(EXPORTED, "result" => result).absolute(0);
+        }
+        let protocol = match config.protocol {
+            TracingProtocol::HttpProtobuf => Protocol::HttpBinary,
+            TracingProtocol::HttpJson => Protocol::HttpJson,
+        };
+        let timeout = config.timeout.unwrap_or(TIMEOUT);
+        let sampling = config
+            .sampling
+            .map(|share| f64::from(share.parts_of_ten_thousand()) / 1e4);
+        let exporter = SpanExporter::builder()
+            .with_http()
+            .with_protocol(protocol)
+            .with_endpoint(config.endpoint.to_string())
+            .with_timeout(timeout)
+            .with_http_client(Collector::new(config, timeout))
+            .build()?;
+        let size = environment::queue_size();
+        let queue = Arc::new(Queue::new(size));
+        let batches = BatchConfigBuilder::default().with_max_queue_size(size).build();
+        let processor = BatchSpanProcessor::builder(Counted::new(exporter, queue.clone()))
+            .with_batch_config(batches)
+            .build();
+        let mut builder = SdkTracerProvider::builder()
+            .with_span_processor(Queued::new(processor, queue))
+            .with_resource(resource());
+        if let Some(sampling) = sampling {
+            let root = Sampler::TraceIdRatioBased(sampling);
+            builder = builder.with_sampler(Sampler::ParentBased(Box::new(root)));
+        }
+        Ok(Some(Self(builder.build())))
+    }
+
+    /// The layer of the subscriber that collects spans.
+    pub fn layer<S>(&self) -> impl Layer<S> + use<S>
+    where
+        S: Subscriber + for<'span> LookupSpan<'span>,
+    {
+        tracing_opentelemetry::layer()
+            .with_tracer(self.0.tracer("admittance"))
+            .with_location(false)
+            .with_threads(false)
+            .with_tracked_inactivity(false)
+            .with_filter(Targets::new().with_target(SPANS, tracing::Level::DEBUG))
+    }
+
+    /// Sends the last spans, within some seconds.
+    pub async fn end(self) {
+        let end = move || self.0.shutdown_with_timeout(LAST);
+        if let Ok(Err(error)) = tokio::task::spawn_blocking(end).await {
+            tracing::warn!("the last spans were not sent: {error}");
+        }
+    }
+}
+
+/// What describes this process. The environment may replace and add attributes.
+fn resource() -> Resource {
+    let own = [
+        KeyValue::new("service.name", "admittance"),
+        KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),
+    ];
+    let detected = Resource::builder().build();
+    let is_given = |key: &KeyValue| {
+        let value = detected.get(&key.key).map(|value| value.to_string());
+        value.is_some_and(|value| !value.starts_with("unknown_service"))
+    };
+    let own: Vec<_> = own.into_iter().filter(|attribute| !is_given(attribute)).collect();
+    Resource::builder().with_attributes(own).build()
+}

@@ -1,0 +1,113 @@
+use std::{
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use admittance_net::{
+    causes::chain,
+    upstream::{Connector, connector},
+};
+use admittance_watch::file::{SecretError, read_secret_to_string};
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Request, Response};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+use opentelemetry_http::{HttpClient, HttpError};
+use tokio::{runtime::Handle, time::timeout};
+
+use crate::config::TracingConfig;
+
+/// The largest reply that is read, in bytes.
+const REPLY_LIMIT: usize = 64 << 10;
+/// The longest value of a header, in bytes.
+const HEADER_LIMIT: u64 = 8 << 10;
+
+/// The connection to the collector. Lives as long as the export.
+#[derive(Debug)]
+pub(super) struct Collector {
+    client: Client<Connector, Full<Bytes>>,
+    /// Requests are sent by a thread that belongs to no runtime.
+    runtime: Handle,
+    headers: Vec<(HeaderName, PathBuf)>,
+    timeout: Duration,
+    /// Whether the last request was not accepted.
+    is_failing: AtomicBool,
+}
+
+impl Collector {
+    /// Connects at the first request. Must be called within a tokio runtime.
+    pub(super) fn new(config: TracingConfig, timeout: Duration) -> Self {
+        let connector = connector(config.tls.clone(), timeout);
+        let runtime = Handle::current();
+        // Never ends.
+        runtime.spawn(async move { config.tls.keep_fresh().await });
+        Self {
+            client: Client::builder(TokioExecutor::new()).build(connector),
+            runtime,
+            headers: config.headers,
+            timeout,
+            is_failing: AtomicBool::new(false),
+        }
+    }
+
+    async fn send(&self, mut request: Request<Bytes>) -> Result<Response<Bytes>, String> {
+        for (name, file) in &self.headers {
+            let value = read(file).map_err(|reason| format!("{}: {reason}", file.display()))?;
+            request.headers_mut().insert(name.clone(), value);
+        }
+        let sending = self.client.request(request.map(Full::new));
+        let exchange = async {
+            let response = sending.await.map_err(|error| chain(&error))?;
+            let (head, body) = response.into_parts();
+            let body = Limited::new(body, REPLY_LIMIT).collect().await;
+            let body = body.map_err(|error| error.to_string())?.to_bytes();
+            Ok(Response::from_parts(head, body))
+        };
+        let limit = self.timeout;
+        let exchanged = self.runtime.spawn(timeout(limit, exchange)).await;
+        let exchanged = exchanged.map_err(|error| error.to_string())?;
+        exchanged.map_err(|_| format!("no reply within {limit:?}"))?
+    }
+
+    /// Logs the first of several failures, and their end.
+    fn report(&self, failure: Option<String>) {
+        match (failure, self.is_failing.load(Ordering::Relaxed)) {
+            (Some(reason), false) => {
+                tracing::warn!("the collector of traces does not accept spans: {reason}");
+                self.is_failing.store(true, Ordering::Relaxed);
+            }
+            (None, true) => {
+                tracing::info!("the collector of traces accepts spans again");
+                self.is_failing.store(false, Ordering::Relaxed);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[async_trait]
+impl HttpClient for Collector {
+    async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let response = self.send(request).await;
+        self.report(match &response {
+            Ok(response) if response.status().is_success() => None,
+            Ok(response) => Some(format!("it answers {}", response.status())),
+            Err(reason) => Some(reason.clone()),
+        });
+        Ok(response?)
+    }
+}
+
+/// The value of a header, in a file.
+fn read(file: &Path) -> Result<HeaderValue, String> {
+    let text = read_secret_to_string(file, HEADER_LIMIT).map_err(|error| match error {
+        SecretError::Unreadable(error) => error.to_string(),
+        SecretError::WorldReadable => "every user may read it; `chmod o-r` it".to_owned(),
+    })?;
+    let value = HeaderValue::try_from(text.trim());
+    let mut value = value.map_err(|_| "it is not one line that a header can hold".to_owned())?;
+    value.set_sensitive(true);
+    Ok(value)
+}

@@ -1,0 +1,184 @@
+//! OpenTelemetry's environment variables.
+//!
+//! Those of the endpoint are used without the section `tracing` of the configuration; its timeout if it names none. Those
+//! of headers, of the resource, of the sampler and of batches are read by OpenTelemetry's own crates.
+
+use std::{env, time::Duration};
+
+use admittance_net::tls::{self, ClientTls, Trust};
+use http::Uri;
+
+use super::TracesError;
+use crate::config::{TracingConfig, TracingProtocol};
+
+const DISABLED: &str = "OTEL_SDK_DISABLED";
+const EXPORTER: &str = "OTEL_TRACES_EXPORTER";
+const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+const TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
+const QUEUE_SIZE: &str = "OTEL_BSP_MAX_QUEUE_SIZE";
+const PROTOCOLS: [&str; 2] = [
+    "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
+    "OTEL_EXPORTER_OTLP_PROTOCOL",
+];
+const TIMEOUTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"];
+
+/// How many spans may wait for the collector; further ones are dropped.
+pub(super) fn queue_size() -> usize {
+    /// Several thousand requests: some MiB.
+    const DEFAULT: usize = 16 * 1024;
+    let given = env::var(QUEUE_SIZE).ok().and_then(|size| size.parse().ok());
+    given.unwrap_or(DEFAULT)
+}
+
+/// The configuration with what the environment adds; `None` if nothing is exported.
+pub(super) fn complete(config: Option<TracingConfig>) -> Result<Option<TracingConfig>, TracesError> {
+    complete_with(config, |name| {
+        env::var(name).ok().filter(|value| !value.is_empty())
+    })
+}
+
+fn complete_with(
+    config: Option<TracingConfig>,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Option<TracingConfig>, TracesError> {
+    if variable(DISABLED).is_some_and(|value| value.eq_ignore_ascii_case("true")) {
+        return Ok(None);
+    }
+    let first = |names: [&'static str; 2]| names.into_iter().find_map(|name| Some((name, variable(name)?)));
+    let config = match config {
+        Some(config) => Some(config),
+        None if variable(EXPORTER).is_some_and(|name| name == "none") => None,
+        None => match endpoint(&variable)? {
+            Some(endpoint) => Some(TracingConfig {
+                endpoint,
+                protocol: first(PROTOCOLS).map_or(Ok(TracingProtocol::default()), protocol)?,
+                headers: Vec::new(),
+                sampling: None,
+                timeout: None,
+                tls: ClientTls::from(tls::client(Trust::SystemAnd(None), None)?),
+            }),
+            None => None,
+        },
+    };
+    let Some(mut config) = config else {
+        return Ok(None);
+    };
+    if config.timeout.is_none() {
+        config.timeout = first(TIMEOUTS).map(timeout).transpose()?;
+    }
+    Ok(Some(config))
+}
+
+/// The URL for traces is used as it is; a path is added to the URL for all signals.
+fn endpoint(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Uri>, TracesError> {
+    let given = match (variable(TRACES_ENDPOINT), variable(ENDPOINT)) {
+        (Some(url), _) => (TRACES_ENDPOINT, url),
+        (None, Some(url)) => (
+            ENDPOINT,
+            format!("{}{}", url.trim_end_matches('/'), TracingConfig::PATH),
+        ),
+        (None, None) => return Ok(None),
+    };
+    let (name, url) = given;
+    let parsed: Option<Uri> = url.parse().ok();
+    let is_http = |url: &Uri| matches!(url.scheme_str(), Some("http" | "https")) && url.host().is_some();
+    match parsed.filter(is_http) {
+        Some(url) => Ok(Some(url)),
+        None => Err(wrong(
+            name,
+            format!("{url:?} is not a valid URL; write http://collector:4318"),
+        )),
+    }
+}
+
+fn protocol((name, value): (&'static str, String)) -> Result<TracingProtocol, TracesError> {
+    let protocol = value.parse::<TracingProtocol>();
+    protocol.map_err(|error| wrong(name, format!("{error}, and the collector's port for HTTP, 4318")))
+}
+
+fn timeout((name, value): (&'static str, String)) -> Result<Duration, TracesError> {
+    match value.parse() {
+        Ok(milliseconds) => Ok(Duration::from_millis(milliseconds)),
+        Err(_) => Err(wrong(name, format!("{value:?} is not a number of milliseconds"))),
+    }
+}
+
+fn wrong(variable: &'static str, reason: String) -> TracesError {
+    TracesError::Environment { variable, reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The endpoint, or the error.
+    fn completed(
+        variables: &[(&str, &str)],
+    ) -> Result<Option<(String, TracingProtocol, Option<Duration>)>, String> {
+        let variable = |name: &str| {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        match complete_with(None, variable) {
+            Ok(config) => {
+                Ok(config.map(|config| (config.endpoint.to_string(), config.protocol, config.timeout)))
+            }
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    #[test]
+    fn endpoints() {
+        use TracingProtocol::{HttpJson, HttpProtobuf};
+        let url = "http://collector:4318";
+        let traces = "http://collector:4318/v1/traces";
+        let own = "https://other/x";
+        for (variables, expected) in [
+            (&[][..], None),
+            (&[(ENDPOINT, url)], Some((traces, HttpProtobuf, None))),
+            (
+                &[(ENDPOINT, "http://collector:4318/")],
+                Some((traces, HttpProtobuf, None)),
+            ),
+            (
+                &[(ENDPOINT, url), (TRACES_ENDPOINT, own)],
+                Some((own, HttpProtobuf, None)),
+            ),
+            (
+                &[
+                    (ENDPOINT, url),
+                    (PROTOCOLS[1], "http/json"),
+                    (TIMEOUTS[1], "1500"),
+                ],
+                Some((traces, HttpJson, Some(Duration::from_millis(1500)))),
+            ),
+            (&[(ENDPOINT, url), (DISABLED, "TRUE")], None),
+            (&[(ENDPOINT, url), (EXPORTER, "none")], None),
+        ] {
+            let expected = expected.map(|(url, protocol, timeout)| (url.to_owned(), protocol, timeout));
+            assert_eq!(completed(variables), Ok(expected), "{variables:?}");
+        }
+    }
+
+    #[test]
+    fn mistakes() {
+        let url = (ENDPOINT, "http://collector:4318");
+        for (variables, expected) in [
+            (
+                &[(ENDPOINT, "collector:4318")][..],
+                "\"collector:4318/v1/traces\" is not a valid URL",
+            ),
+            (
+                &[url, (PROTOCOLS[0], "grpc")],
+                "\"grpc\" is not a valid protocol; write http/protobuf or http/json",
+            ),
+            (
+                &[url, (TIMEOUTS[0], "10s")],
+                "\"10s\" is not a number of milliseconds",
+            ),
+        ] {
+            let error = completed(variables).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use metrics::counter;
+use opentelemetry::Context;
+use opentelemetry_sdk::{
+    Resource,
+    error::OTelSdkResult,
+    trace::{BatchSpanProcessor, Span, SpanData, SpanExporter, SpanProcessor},
+};
+
+use crate::metric_names::SPANS as EXPORTED;
+
+/// How many spans wait for the collector, or are being sent.
+#[derive(Debug)]
+pub(super) struct Queue {
+    size: usize,
+    waiting: AtomicUsize,
+}
+
+impl Queue {
+    pub(super) fn new(size: usize) -> Self {
+        Self {
+            size,
+            waiting: AtomicUsize::new(0),
+        }
+    }
+
+    /// Whether there is a place for one more.
+    fn enter(&self) -> bool {
+        let one_more = |waiting| (waiting < self.size).then_some(waiting + 1);
+        self.waiting
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
+            .is_ok()
+    }
+
+    fn leave(&self, count: usize) {
+        self.waiting.fetch_sub(count, Ordering::Relaxed);
+    }
+}
+
+/// Passes spans on to the thread that sends them. Counts and drops what does not fit into the queue, which the processor
+/// itself drops uncounted.
+#[derive(Debug)]
+pub(super) struct Queued {
+    processor: BatchSpanProcessor,
+    queue: Arc<Queue>,
+}
+
+impl Queued {
+    pub(super) fn new(processor: BatchSpanProcessor, queue: Arc<Queue>) -> Self {
+        Self { processor, queue }
+    }
+}
+
+impl SpanProcessor for Queued {
+    fn on_start(&self, span: &mut Span, context: &Context) {
+        self.processor.on_start(span, context);
+    }
+
+    fn on_end(&self, span: SpanData) {
+        if !span.span_context.is_sampled() {
+            return;
+        }
+        if self.queue.enter() {
+            self.processor.on_end(span);
+        } else {
+            counter!(EXPORTED, "result" => "dropped").increment(1);
+        }
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.processor.force_flush()
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.processor.shutdown_with_timeout(timeout)
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.processor.set_resource(resource);
+    }
+}
+
+/// Sends spans, and counts them.
+#[derive(Debug)]
+pub(super) struct Counted<E> {
+    exporter: E,
+    queue: Arc<Queue>,
+}
+
+impl<E> Counted<E> {
+    pub(super) fn new(exporter: E, queue: Arc<Queue>) -> Self {
+        Self { exporter, queue }
+    }
+}
+
+impl<E: SpanExporter> SpanExporter for Counted<E> {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        let count = batch.len();
+        let result = self.exporter.export(batch).await;
+        self.queue.leave(count);
+        let name = if result.is_ok() { "exported" } else { "failed" };
+        counter!(EXPORTED, "result" => name).increment(count as u64);
+        result
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.exporter.shutdown_with_timeout(timeout)
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.exporter.force_flush()
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.exporter.set_resource(resource);
+    }
+}

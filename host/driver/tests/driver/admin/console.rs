@@ -1,0 +1,330 @@
+//! The console without a browser: what it is sent to, and from where it accepts requests.
+
+use std::net::SocketAddr;
+
+use admittance_admin::{AdminConfig, Role, Token, TokenSource};
+use admittance_net::bearer::TokenDigest;
+use axum::body::Body;
+use http::{HeaderMap, Request};
+
+use crate::harness::{Running, Setup, echo, loopback, text};
+
+const READER: &str = "the-token-of-who-reads";
+const ADMIN: &str = "the-token-of-who-changes";
+
+async fn open() -> Running {
+    Setup::new(&[echo().await])
+        .admin(AdminConfig::new(loopback()))
+        .start()
+        .await
+}
+
+async fn guarded() -> Running {
+    let token = |name: &str, role, text: &str| Token {
+        name: name.to_owned(),
+        role,
+        source: TokenSource::Digest(TokenDigest::of(text)),
+    };
+    let tokens = vec![
+        token("board", Role::Read, READER),
+        token("ops", Role::Admin, ADMIN),
+    ];
+    let config = AdminConfig::new(loopback()).with_tokens(tokens).unwrap();
+    Setup::new(&[echo().await]).admin(config).start().await
+}
+
+struct Reply {
+    status: u16,
+    headers: HeaderMap,
+    body: String,
+}
+
+impl Reply {
+    fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+}
+
+/// The reply to a request of a browser with these headers, which sends a form if there is one.
+async fn sent(driver: &Running, path: &str, headers: &[(&str, &str)], form: Option<&str>) -> Reply {
+    let mut request = Request::builder()
+        .method(if form.is_some() { "POST" } else { "GET" })
+        .uri(path)
+        .header("host", driver.admin.to_string())
+        .header("accept", "text/html,*/*;q=0.8");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    if form.is_some() {
+        request = request.header("content-type", "application/x-www-form-urlencoded");
+    }
+    let body = Body::from(form.unwrap_or_default().to_owned());
+    let response = driver.send_to_admin(request.body(body).unwrap()).await;
+    let headers = response.headers().clone();
+    let (status, body) = text(response).await;
+    Reply {
+        status,
+        headers,
+        body,
+    }
+}
+
+const OWN: (&str, &str) = ("sec-fetch-site", "same-origin");
+
+/// The cookie of a new session, as the browser sends it.
+async fn session(driver: &Running, token: &str) -> String {
+    let form = format!("token={token}&next=%2Fhealth");
+    let reply = sent(driver, "/sign-in", &[OWN], Some(&form)).await;
+    assert_eq!(
+        (reply.status, reply.header("location")),
+        (303, "/health"),
+        "{}",
+        reply.body
+    );
+    let cookie = reply.header("set-cookie");
+    for attribute in ["; Path=/;", "; HttpOnly", "; SameSite=Strict", "; Max-Age=43200"] {
+        assert!(cookie.contains(attribute), "{attribute}: {cookie}");
+    }
+    cookie.split_once(';').unwrap().0.to_owned()
+}
+
+/// The key that the forms of this page have.
+fn form_key(page: &str) -> String {
+    let (_, rest) = page.split_once("name=\"form_key\" value=\"").unwrap();
+    rest.split_once('"').unwrap().0.to_owned()
+}
+
+#[tokio::test]
+async fn every_reply_protects_itself() {
+    let driver = open().await;
+    for (path, status) in [
+        ("/", 303),
+        ("/live", 200),
+        ("/live?verdict=nothing", 400),
+        ("/decisions/unknown", 404),
+        ("/health", 200),
+        ("/nothing", 404),
+    ] {
+        let reply = sent(&driver, path, &[], None).await;
+        assert_eq!(reply.status, status, "{path}: {}", reply.body);
+        assert_eq!(
+            reply.header("content-security-policy"),
+            "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
+            "{path}"
+        );
+        assert_eq!(reply.header("x-content-type-options"), "nosniff", "{path}");
+        assert_eq!(reply.header("referrer-policy"), "no-referrer", "{path}");
+        assert_eq!(reply.header("cache-control"), "no-store", "{path}");
+        if status != 303 {
+            assert!(reply.body.contains("<h1>"), "{path}: {}", reply.body);
+            assert!(
+                !reply.body.contains(" style=") && !reply.body.contains(" onclick="),
+                "{path}"
+            );
+        }
+    }
+    // Programs get JSON for unknown paths.
+    let (status, body) = driver.call("GET", "/nothing", "").await;
+    assert_eq!(
+        (
+            status,
+            body["error"]["message"]
+                .as_str()
+                .unwrap()
+                .contains("/v1/openapi.json")
+        ),
+        (404, true)
+    );
+}
+
+#[tokio::test]
+async fn assets_are_kept_by_browsers() {
+    let driver = open().await;
+    let page = sent(&driver, "/health", &[], None).await.body;
+    let mut assets = 0;
+    for part in page.split('"').filter(|part| part.starts_with("/assets/")) {
+        let reply = sent(&driver, part, &[], None).await;
+        assert_eq!(reply.status, 200, "{part}");
+        assert_eq!(
+            reply.header("cache-control"),
+            "public, max-age=31536000, immutable",
+            "{part}"
+        );
+        let old = format!("/assets/old/{}", part.rsplit_once('/').unwrap().1);
+        let reply = sent(&driver, &old, &[], None).await;
+        assert_eq!(
+            (reply.status, reply.header("cache-control")),
+            (200, "no-store"),
+            "{old}"
+        );
+        assets += 1;
+    }
+    assert_eq!(assets, 3);
+    assert_eq!(sent(&driver, "/assets/old/none.js", &[], None).await.status, 404);
+}
+
+#[tokio::test]
+async fn sessions_begin_and_end() {
+    let driver = guarded().await;
+    let reply = sent(&driver, "/live?verdict=denied", &[], None).await;
+    assert_eq!(reply.status, 401);
+    assert!(
+        reply
+            .body
+            .contains("name=\"next\" value=\"/live?verdict=denied\""),
+        "{}",
+        reply.body
+    );
+    let wrong = sent(&driver, "/sign-in", &[OWN], Some("token=nobody-has-this-one")).await;
+    assert_eq!((wrong.status, wrong.header("set-cookie")), (401, ""));
+    assert!(wrong.body.contains("This token is unknown"), "{}", wrong.body);
+
+    let reader = session(&driver, READER).await;
+    let admin = session(&driver, ADMIN).await;
+    assert_ne!(reader, admin);
+    let page = sent(&driver, "/health", &[("cookie", &reader)], None).await;
+    assert_eq!(page.status, 200);
+    assert!(page.body.contains("token board, Read"), "{}", page.body);
+    // The API does not know the cookie.
+    assert_eq!(
+        sent(&driver, "/v1/status", &[("cookie", &admin)], None)
+            .await
+            .status,
+        401
+    );
+    // Nobody guesses another session.
+    let unknown = sent(&driver, "/health", &[("cookie", "admittance=0123")], None).await;
+    assert_eq!(unknown.status, 401);
+    assert!(
+        unknown.body.contains("Your session has ended"),
+        "{}",
+        unknown.body
+    );
+
+    let key = form_key(&page.body);
+    let form = format!("form_key={key}");
+    let out = sent(&driver, "/sign-out", &[OWN, ("cookie", &reader)], Some(&form)).await;
+    assert_eq!(out.status, 200, "{}", out.body);
+    assert!(out.header("set-cookie").contains("Max-Age=0"));
+    assert_eq!(
+        sent(&driver, "/health", &[("cookie", &reader)], None)
+            .await
+            .status,
+        401
+    );
+    assert_eq!(
+        sent(&driver, "/health", &[("cookie", &admin)], None).await.status,
+        200
+    );
+}
+
+/// Who may read a page, and send a form, by the headers with which browsers say where a request comes from.
+#[tokio::test]
+async fn other_pages_cannot_use_the_console() {
+    let driver = guarded().await;
+    let cookie = session(&driver, ADMIN).await;
+    let own = format!("http://{}", driver.admin);
+    let other_port = "http://127.0.0.1:1";
+    let page = sent(&driver, "/health", &[("cookie", &cookie)], None).await.body;
+    let form = format!("form_key={}", form_key(&page));
+    type Row<'r> = (&'r [(&'r str, &'r str)], u16, u16);
+    // (headers, status of a page, status of a form)
+    let table: [Row<'_>; 11] = [
+        (&[OWN], 200, 200),
+        (&[OWN, ("origin", &own)], 200, 200),
+        // Pages of the console ask for no referrer, so forms have this origin.
+        (&[OWN, ("origin", "null")], 200, 200),
+        (&[("sec-fetch-site", "none")], 200, 403),
+        (&[], 200, 403),
+        // An old browser.
+        (&[("origin", &own)], 200, 200),
+        (&[("origin", "null")], 403, 403),
+        (&[("origin", other_port)], 403, 403),
+        (
+            &[("sec-fetch-site", "same-site"), ("sec-fetch-mode", "cors")],
+            403,
+            403,
+        ),
+        (
+            &[("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "no-cors")],
+            403,
+            403,
+        ),
+        // A link. A browser would not send the cookie with it.
+        (
+            &[("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")],
+            200,
+            403,
+        ),
+    ];
+    for (headers, of_page, of_form) in table {
+        let cookie = session(&driver, ADMIN).await;
+        let headers = [headers, &[("cookie", &*cookie)]].concat();
+        let page = sent(&driver, "/health", &headers, None).await;
+        assert_eq!(page.status, of_page, "{headers:?}");
+        let own_page = sent(&driver, "/health", &[OWN, ("cookie", &cookie)], None)
+            .await
+            .body;
+        let form = format!("form_key={}", form_key(&own_page));
+        let reply = sent(&driver, "/sign-out", &headers, Some(&form)).await;
+        assert_eq!(reply.status, of_form, "{headers:?}: {}", reply.body);
+        let token = format!("token={ADMIN}");
+        let signed_in = sent(&driver, "/sign-in", &headers, Some(&token)).await;
+        assert_eq!(
+            signed_in.status,
+            if of_form == 200 { 303 } else { 403 },
+            "{headers:?}"
+        );
+    }
+    // The key of another session, and none.
+    let other = session(&driver, ADMIN).await;
+    for form in [&*form, "", "form_key="] {
+        let reply = sent(&driver, "/sign-out", &[OWN, ("cookie", &other)], Some(form)).await;
+        assert_eq!(reply.status, 400, "{form:?}");
+        assert!(reply.body.contains("open it again"), "{}", reply.body);
+    }
+    // A link without the cookie leads to the same page once more, as one of this site.
+    let link = [("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")];
+    let reply = sent(&driver, "/live?chain=a&stage=b", &link, None).await;
+    assert_eq!(reply.status, 200);
+    assert!(
+        reply
+            .body
+            .contains("content=\"0; url=/live?chain=a&amp;stage=b\""),
+        "{}",
+        reply.body
+    );
+}
+
+#[tokio::test]
+async fn without_tokens_the_address_decides() {
+    let driver = open().await;
+    let page = sent(&driver, "/health", &[], None).await;
+    assert!(page.body.contains("loopback, Admin"), "{}", page.body);
+    assert!(!page.body.contains("Sign out"), "{}", page.body);
+    assert_eq!(
+        sent(&driver, "/sign-in", &[], None).await.header("location"),
+        "/live"
+    );
+    // A page that makes its own name resolve to this machine.
+    let request = Request::get("/health").header("host", "console.example.com");
+    let response = driver.send_to_admin(request.body(Body::empty()).unwrap()).await;
+    let (status, body) = text(response).await;
+    assert_eq!(status, 403);
+    assert!(body.contains("console.example.com"), "{body}");
+
+    let everywhere: SocketAddr = ([0, 0, 0, 0], 0).into();
+    let driver = Setup::new(&[echo().await])
+        .admin(AdminConfig::new(everywhere))
+        .start()
+        .await;
+    for path in ["/live", "/health", "/sign-in"] {
+        let reply = sent(&driver, path, &[], None).await;
+        let reply = match reply.status {
+            303 => sent(&driver, reply.header("location"), &[], None).await,
+            _ => reply,
+        };
+        assert_eq!(reply.status, 403, "{path}");
+        assert!(reply.body.contains("admin.tokens"), "{path}: {}", reply.body);
+    }
+}

@@ -1,0 +1,44 @@
+//! W3C Trace Context, and the spans of requests that are exported.
+//!
+//! Spans have the target [`SPANS`], so that they are enabled only where something collects them: they cost nothing
+//! otherwise, and do not appear in a log.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use opentelemetry::{Context, trace::TraceContextExt as _};
+use tracing::Span;
+use tracing_opentelemetry::OpenTelemetrySpanExt as _;
+
+/// The trace, and the span that called.
+pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+/// What each vendor adds to the trace.
+pub const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+
+/// The target of the spans that are exported.
+pub const SPANS: &str = "admittance::otel";
+
+/// Whether the current task works for a request whose trace is exported.
+pub fn is_traced() -> bool {
+    Context::map_current(Context::has_active_span)
+}
+
+/// Names this span in the headers of a request as its parent. Does nothing if the span is not exported.
+pub fn inject(span: &Span, headers: &mut HeaderMap) {
+    if span.is_disabled() {
+        return;
+    }
+    let context = span.context();
+    let span = context.span();
+    let context = span.span_context();
+    if !context.is_valid() {
+        return;
+    }
+    let sampled = u8::from(context.is_sampled());
+    let parent = format!("00-{}-{}-{sampled:02x}", context.trace_id(), context.span_id());
+    if let Ok(parent) = HeaderValue::try_from(parent) {
+        headers.insert(TRACEPARENT, parent);
+    }
+    match HeaderValue::try_from(context.trace_state().header()) {
+        Ok(state) if !state.is_empty() => headers.insert(TRACESTATE, state),
+        _ => headers.remove(TRACESTATE),
+    };
+}
