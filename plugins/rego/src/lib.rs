@@ -110,7 +110,7 @@ impl Plugin for Rego {
 
     fn admit(&self, request: &Request) -> Result<Response, Error> {
         if self.constraints.is_empty() {
-            let found = self.evaluate(request, &self.parameters)?;
+            let found = self.evaluate(request, &self.parameters, self.objects(request)?)?;
             return verdict::of_entry_point(&self.rule, &found);
         }
         let (name, constraint) = self.constraint()?;
@@ -119,15 +119,24 @@ impl Plugin for Rego {
                 "the request deletes an object, and does not contain it",
             ));
         }
-        let found = self.evaluate(request, &constraint.parameters)?;
+        let found = self.evaluate(request, &constraint.parameters, self.objects(request)?)?;
         verdict::of_constraint(name, constraint, &found)
     }
 
     fn warm_up(&self, sample: &Request) {
         let constraint = self.constraints.values().next();
         let parameters = constraint.map_or(&self.parameters, |constraint| &constraint.parameters);
-        let _ = self.evaluate(sample, parameters);
+        // There is no cluster yet.
+        let _ = self.evaluate(sample, parameters, Objects::default());
     }
+}
+
+/// What a policy reads of the cluster.
+#[derive(Default)]
+struct Objects {
+    /// The Namespace of the request.
+    namespace: Option<Value>,
+    inventory: Option<Value>,
 }
 
 impl Rego {
@@ -148,70 +157,75 @@ impl Rego {
     }
 
     /// The value of the rule that decides.
-    fn evaluate(&self, request: &Request, parameters: &Value) -> Result<Value, Error> {
+    fn evaluate(&self, request: &Request, parameters: &Value, objects: Objects) -> Result<Value, Error> {
         let mut review = review::of(request)?;
-        if self.reads_namespace
-            && let Some(namespace) = request.namespace()
-        {
-            let found: Option<Value> =
-                cluster::get("v1", "Namespace", None, namespace).map_err(Error::other)?;
-            let found = found.unwrap_or(Value::Null);
-            let unstable = object([("namespace", found.clone())]);
-            set(&mut review, [("namespaceObject", found), ("_unstable", unstable)])?;
+        if let Some(namespace) = objects.namespace {
+            let unstable = object([("namespace", namespace.clone())]);
+            set(
+                &mut review,
+                [("namespaceObject", namespace), ("_unstable", unstable)],
+            )?;
         }
         // Where the objects of an AdmissionReview are looked for, by policies of OPA and of Gatekeeper.
-        let input = object([
+        let mut input = object([
             ("parameters", parameters.clone()),
             ("request", review.clone()),
             ("review", review),
         ]);
-        let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
-        if !self.inventory.is_empty() {
-            let data = object([("inventory", self.inventory()?)]);
-            engine.clear_data();
-            engine.add_data(data).map_err(failed)?;
+        if let Some(inventory) = objects.inventory {
+            set(&mut input, [("inventory", inventory)])?;
         }
+        let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
         engine.set_input(input);
         engine.eval_rule(self.rule.clone()).map_err(failed)
     }
 
-    /// `data.inventory`: the granted objects of the cluster.
+    /// What the policy reads of the cluster.
+    fn objects(&self, request: &Request) -> Result<Objects, Error> {
+        let namespace = match request.namespace().filter(|_| self.reads_namespace) {
+            Some(namespace) => {
+                let found: Option<Value> =
+                    cluster::get("v1", "Namespace", None, namespace).map_err(Error::other)?;
+                Some(found.unwrap_or(Value::Null))
+            }
+            None => None,
+        };
+        let inventory = match self.inventory.is_empty() {
+            true => None,
+            false => Some(self.inventory()?),
+        };
+        Ok(Objects { namespace, inventory })
+    }
+
+    /// `data.inventory`, the granted objects of the cluster, which is in the input.
     fn inventory(&self) -> Result<Value, Error> {
-        let (mut namespaced, mut wide) = (Map::new(), Map::new());
+        let (mut namespaced, mut wide) = (Value::new_object(), Value::new_object());
         for (api_version, kind) in &self.inventory {
-            for found in List::of(api_version, kind).objects::<Json>() {
+            for found in List::of(api_version, kind).objects::<Value>() {
                 let found = found.map_err(Error::other)?;
+                let metadata = verdict::field(&found, "metadata");
                 let text = |name: &str| {
-                    found
-                        .pointer(name)
-                        .and_then(Json::as_str)
-                        .unwrap_or_default()
-                        .to_owned()
+                    metadata
+                        .and_then(|metadata| verdict::field(metadata, name))
+                        .cloned()
                 };
-                let (name, namespace) = (text("/metadata/name"), text("/metadata/namespace"));
-                let kinds = match namespace.as_str() {
-                    "" => &mut wide,
-                    namespace => entry(&mut namespaced, namespace),
+                let name = text("name").unwrap_or_else(|| "".into());
+                let kinds = match text("namespace") {
+                    Some(namespace) if namespace != "".into() => entry(&mut namespaced, namespace)?,
+                    _ => &mut wide,
                 };
-                entry(entry(kinds, api_version), kind).insert(name, found);
+                let of_kind = entry(entry(kinds, api_version.as_str().into())?, kind.as_str().into())?;
+                of_kind.as_object_mut().map_err(failed)?.insert(name, found);
             }
         }
-        Ok(object([
-            ("namespace", value(namespaced)),
-            ("cluster", value(wide)),
-        ]))
+        Ok(object([("namespace", namespaced), ("cluster", wide)]))
     }
 }
 
-fn entry<'a>(map: &'a mut Map<String, Json>, key: &str) -> &'a mut Map<String, Json> {
-    let value = map.entry(key).or_insert_with(|| Json::Object(Map::new()));
-    if !value.is_object() {
-        *value = Json::Object(Map::new());
-    }
-    match value {
-        Json::Object(map) => map,
-        _ => unreachable!("it was made an object"),
-    }
+/// The object at this key, which is added if it is missing.
+fn entry(value: &mut Value, key: Value) -> Result<&mut Value, Error> {
+    let object = value.as_object_mut().map_err(failed)?;
+    Ok(object.get_or_insert_with(key, Value::new_object))
 }
 
 fn value(map: Map<String, Json>) -> Value {

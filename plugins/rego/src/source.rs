@@ -1,7 +1,8 @@
 //! Makes a module one that regorus reads as OPA does.
 //!
-//! Three things are written otherwise, each on its own line, so that the lines of mistakes stay right:
+//! Four things are written otherwise, each on its own line, so that the lines of mistakes stay right:
 //!
+//! - `data.inventory` is `input.inventory`: regorus analyses all modules again when data changes, and not for an input;
 //! - a `(` at the start of a line begins an expression, and is not the call of what is above it: a `;` comes before;
 //! - a second body of a rule, `violation[...] { ... } { ... }`, gets a head of its own;
 //! - `not f(x.y)` is false if `x.y` is undefined: references and calls in it are bound before the `not`. OPA does so for
@@ -20,7 +21,8 @@ const LONGEST_LINE: NonZeroU32 = NonZeroU32::new(1 << 16).unwrap();
 /// The module as regorus is to read it. A text that cannot be read is returned as far as it could be rewritten: the
 /// mistake is found when it is compiled.
 pub(crate) fn rewritten(path: &str, text: &str, is_v0: bool) -> String {
-    let text = with_tokens_rewritten(path, text).unwrap_or_else(|| text.to_owned());
+    let text = with_inventory_in_input(path, text).unwrap_or_else(|| text.to_owned());
+    let text = with_tokens_rewritten(path, &text).unwrap_or(text);
     let mut engine = engine(is_v0);
     if engine.add_policy(path.to_owned(), text.clone()).is_err() {
         return text;
@@ -79,6 +81,26 @@ fn tokens(path: &str, text: &str) -> Option<Vec<Token>> {
             end: usize::try_from(token.1.end).ok()?,
         });
     }
+}
+
+fn with_inventory_in_input(path: &str, text: &str) -> Option<String> {
+    let tokens = tokens(path, text)?;
+    let is = |index: Option<usize>, word: &str| {
+        let token = index.and_then(|index| tokens.get(index));
+        token.is_some_and(|token| text.get(token.start..token.end) == Some(word))
+    };
+    let mut result = text.to_owned();
+    for (index, token) in tokens.iter().enumerate().rev() {
+        let is_root = is(Some(index), "data") && !is(index.checked_sub(1), ".");
+        let named = is(Some(index + 1), ".") && is(Some(index + 2), "inventory");
+        let quoted = text
+            .get(token.end..)
+            .is_some_and(|rest| rest.starts_with("[\"inventory\"]"));
+        if is_root && (named || quoted) {
+            result.replace_range(token.start..token.end, "input");
+        }
+    }
+    Some(result)
 }
 
 fn with_tokens_rewritten(path: &str, text: &str) -> Option<String> {
@@ -266,6 +288,10 @@ mod tests {
             (
                 "package a\nx {\n  y := 1\n  (y + 1) > 1\n}\n",
                 "package a\nx {\n  y := 1\n  ; (y + 1) > 1\n}\n",
+            ),
+            (
+                "package a\nimport data.inventory as all\nv { data.inventory.cluster[x]; data[\"inventory\"]; input.data.inventory; data.lib.x }\n",
+                "package a\nimport input.inventory as all\nv { input.inventory.cluster[x]; input[\"inventory\"]; input.data.inventory; data.lib.x }\n",
             ),
             // In brackets, and after an operator, it is no statement.
             (

@@ -109,7 +109,7 @@ fn message(item: &Value) -> String {
     }
 }
 
-fn field<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
+pub(crate) fn field<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
     value.as_object().ok()?.get(&Value::from(name))
 }
 

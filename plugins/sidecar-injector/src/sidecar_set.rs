@@ -152,6 +152,13 @@ impl Sidecar {
             }
             extend(&mut container, "volumeMounts", "mountPath", mounts);
         }
+        if self.shares_devices {
+            let mut devices = Vec::new();
+            for own in own {
+                own.share_devices(&mut devices)?;
+            }
+            extend(&mut container, "volumeDevices", "devicePath", devices);
+        }
         extend(&mut container, "env", "name", env);
         Ok(Value::Object(container))
     }

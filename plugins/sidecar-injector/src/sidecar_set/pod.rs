@@ -50,6 +50,8 @@ pub(super) struct Container<'a> {
     pub(super) env: Option<Vec<&'a RawValue>>,
     #[serde(borrow, default)]
     pub(super) volume_mounts: Option<Vec<&'a RawValue>>,
+    #[serde(borrow, default)]
+    pub(super) volume_devices: Option<Vec<&'a RawValue>>,
 }
 
 #[view]
@@ -86,6 +88,16 @@ impl Container<'_> {
                 env.extend(self.variable(name)?);
             }
             mounts.push(parse(raw)?);
+        }
+        Ok(())
+    }
+
+    /// Adds its raw block devices, unless OpenKruise injected it.
+    pub(super) fn share_devices(&self, devices: &mut Vec<Value>) -> Result<(), Error> {
+        if !self.is_injected()? {
+            for raw in self.volume_devices.iter().flatten() {
+                devices.push(parse(raw)?);
+            }
         }
         Ok(())
     }

@@ -15,8 +15,8 @@ use crate::settings::null_is_empty;
 pub struct SidecarSet {
     /// The name of the SidecarSet, which is noted in an annotation of the Pod.
     pub name: String,
-    /// Containers, written as in a pod spec, with the fields `podInjectPolicy`, `shareVolumePolicy`, `transferEnv` and
-    /// `upgradeStrategy` of a SidecarSet. The last one has no effect.
+    /// Containers, written as in a pod spec, with the fields `podInjectPolicy`, `shareVolumePolicy`,
+    /// `shareVolumeDevicePolicy`, `transferEnv` and `upgradeStrategy` of a SidecarSet. The last one has no effect.
     #[serde(default, deserialize_with = "null_is_empty")]
     pub containers: Vec<Map<String, Value>>,
     /// Init containers, written as the containers. They are injected in the order of their names.
@@ -66,6 +66,8 @@ pub(super) struct Sidecar {
     pub(super) place: Place,
     /// Whether it gets the mounts of the Pod's own containers.
     pub(super) shares_volumes: bool,
+    /// Whether it gets their raw block devices.
+    pub(super) shares_devices: bool,
     pub(super) transfers: Vec<Transfer>,
     /// As it is injected into a Pod from which it takes nothing.
     pub(super) container: Map<String, Value>,
@@ -214,7 +216,20 @@ impl<'a> Reader<'a> {
     fn sidecar(&mut self, mut container: Map<String, Value>, place: Place, at: &Pointer) -> Option<Sidecar> {
         container.remove("upgradeStrategy");
         let place = part(&mut container, "podInjectPolicy", at, self.errors).unwrap_or(place);
-        let sharing: Option<Sharing> = part(&mut container, "shareVolumePolicy", at, self.errors);
+        let mut shares = |key: &str| {
+            let sharing: Option<Sharing> = part(&mut container, key, at, self.errors);
+            sharing.is_some_and(|sharing| sharing.kind == Share::Enabled)
+        };
+        let shares_volumes = shares("shareVolumePolicy");
+        let shares_devices = shares("shareVolumeDevicePolicy");
+        if container
+            .remove("resourcesPolicy")
+            .is_some_and(|policy| !policy.is_null())
+        {
+            let message =
+                "resources that are computed from those of the Pod need OpenKruise; write `resources`";
+            self.errors.push(pointer![at; "resourcesPolicy"], message);
+        }
         let written: Option<Vec<WrittenTransfer>> = part(&mut container, "transferEnv", at, self.errors);
         let mut transfers = Vec::new();
         for (number, written) in written.into_iter().flatten().enumerate() {
@@ -240,7 +255,8 @@ impl<'a> Reader<'a> {
         Some(Sidecar {
             name,
             place,
-            shares_volumes: sharing.is_some_and(|sharing| sharing.kind == Share::Enabled),
+            shares_volumes,
+            shares_devices,
             transfers,
             container,
         })

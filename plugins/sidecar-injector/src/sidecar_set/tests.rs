@@ -114,6 +114,29 @@ fn the_second_injection_changes_nothing() {
 }
 
 #[test]
+fn raw_block_devices_of_the_pod_are_shared() {
+    let set = json!({"name": "a", "containers": [{
+        "name": "agent",
+        "shareVolumeDevicePolicy": {"type": "enabled"},
+        "volumeDevices": [{"name": "own", "devicePath": "/dev/taken"}],
+    }]});
+    let device = |name: &str, path: &str| json!({"name": name, "devicePath": path});
+    let pod = json!({"kind": "Pod", "spec": {"containers": [
+        {"name": "web", "volumeDevices": [device("a", "/dev/a"), device("b", "/dev/taken")]},
+        {"name": "db", "volumeDevices": [device("c", "/dev/c")]},
+    ]}});
+    let injected = injected(&[set], pod);
+    let agent = injected.pointer("/spec/containers/0").unwrap();
+    assert_eq!(agent["name"], "agent");
+    let expected = json!([
+        device("own", "/dev/taken"),
+        device("a", "/dev/a"),
+        device("c", "/dev/c")
+    ]);
+    assert_eq!(agent["volumeDevices"], expected);
+}
+
+#[test]
 fn volumes_and_variables_of_the_pod_are_shared() {
     let set = json!({"name": "a", "volumes": [{"name": "own", "emptyDir": {}}], "containers": [{
         "name": "agent",
@@ -244,6 +267,16 @@ fn every_mistake_has_its_place() {
             container(json!({"shareVolumePolicy": {"type": "on"}})),
             "/sidecarSet/containers/0/shareVolumePolicy",
             "on",
+        ),
+        (
+            container(json!({"shareVolumeDevicePolicy": {"type": "on"}})),
+            "/sidecarSet/containers/0/shareVolumeDevicePolicy",
+            "on",
+        ),
+        (
+            container(json!({"resourcesPolicy": {"targetContainersMode": "sum"}})),
+            "/sidecarSet/containers/0/resourcesPolicy",
+            "write `resources`",
         ),
         (
             container(json!({"transferEnv": [{"sourceContainer": "x"}]})),

@@ -57,9 +57,10 @@ def component_of(plugin: Plugin) -> type:
                         # A look-up is unavailable here, for example. The answer does not matter.
                         break
             # A call ends before cycles matter, and a collection would visit, and so copy, most of the memory.
-            gc.collect()
-            gc.freeze()
             gc.disable()
+            gc.collect()
+            heap.make_immortal()
+            gc.freeze()
             heap.fill_holes()
 
         def admit(self, request: Any) -> Any:
