@@ -5,6 +5,7 @@ mod commands;
 mod examples;
 mod fields;
 mod lists;
+mod monitoring;
 pub(crate) mod page;
 
 use std::path::Path;

@@ -57,10 +57,23 @@ tests:
       - { name: three, object: incomplete.yaml, assertions: [ { violations: 3 } ] }
       - { name: other, object: incomplete.yaml, assertions: [ { message: ^nothing } ] }
 ";
-    fs::write(directory.path().join("suite.yaml"), suite).unwrap();
+    let invalid = "  - { name: fits, invalid: true, template: template.yaml, constraint: constraint.yaml }
+  - { name: does not fit, invalid: true, template: template.yaml, constraint: invalid.yaml }
+";
+    let constraint = fs::read_to_string(directory.path().join("constraint.yaml")).unwrap();
+    let (before, _) = constraint.split_once("  parameters:").unwrap();
+    let wrong = format!("{before}  parameters: {{ labels: 1 }}\n");
+    fs::write(directory.path().join("invalid.yaml"), wrong).unwrap();
+    fs::write(directory.path().join("suite.yaml"), format!("{suite}{invalid}")).unwrap();
     let ran = admittance(directory.path(), &["test", "suite.yaml", "--output", "json"]).await;
     assert_eq!(ran.code, Some(1), "{}{}", ran.stdout, ran.stderr);
-    assert_eq!(report(&ran)["failed"], json!(3), "{}", ran.stdout);
+    assert_eq!(report(&ran)["failed"], json!(4), "{}", ran.stdout);
+    assert_eq!(report(&ran)["passed"], json!(1), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("the constraint fits its template"),
+        "{}",
+        ran.stdout
+    );
 }
 
 #[tokio::test]
@@ -127,6 +140,95 @@ async fn a_constraint_denies_and_mistakes_have_their_place() {
 }
 
 #[tokio::test]
+async fn all_constraints_that_deny_are_reported() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let page = Page::read("docs/gatekeeper.md").yaml();
+    let (template, constraint) = page[0].split_once("---\n").unwrap();
+    let second = constraint
+        .replace("pods-have-owners", "pods-have-teams")
+        .replace("[owner]", "[team]");
+    fs::write(
+        at.join("labels.yaml"),
+        format!("{template}---\n{constraint}---\n{second}"),
+    )
+    .unwrap();
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "shop"},
+                     "spec": {"containers": [{"name": "web", "image": "web:1"}]}});
+    fs::write(at.join("pod.json"), pod.to_string()).unwrap();
+    let ran = admittance(at, &["run", "labels.yaml", "pod.json", "--output", "json"]).await;
+    assert_eq!(ran.code, Some(1), "{}{}", ran.stdout, ran.stderr);
+    let expected = "[pods-have-owners] these labels are missing: {\"owner\"}\n\
+                    [pods-have-teams] these labels are missing: {\"team\"}";
+    let ran = report(&ran);
+    let refusal = &ran["refusal"];
+    assert_eq!(
+        (&refusal["message"], &refusal["code"]),
+        (&json!(expected), &json!(403))
+    );
+
+    // A template without a constraint has no stage, and `check` compiles it.
+    fs::write(at.join("labels.yaml"), template).unwrap();
+    let checked = admittance(at, &["check", "labels.yaml"]).await;
+    assert_eq!(checked.code, Some(0), "{}{}", checked.stdout, checked.stderr);
+    fs::write(
+        at.join("labels.yaml"),
+        template.replace("count(missing)", "length(missing)"),
+    )
+    .unwrap();
+    let checked = admittance(at, &["check", "labels.yaml"]).await;
+    assert_eq!(checked.code, Some(1), "{}{}", checked.stdout, checked.stderr);
+    for expected in ["labels.yaml:26:", "`length` is not a function"] {
+        assert!(checked.stdout.contains(expected), "{}", checked.stdout);
+    }
+}
+
+#[tokio::test]
+async fn mutators_change_objects_as_in_gatekeeper() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let page = Page::read("docs/gatekeeper.md").yaml();
+    let mutators = page.iter().find(|text| text.contains("kind: ModifySet")).unwrap();
+    fs::write(at.join("mutators.yaml"), mutators).unwrap();
+    let container = |image: &str, rest: Value| json!({"name": "web", "image": image, "args": ["--debug", "-v"], "x": rest});
+    let pod = |namespace: &str, containers: Value| {
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": namespace},
+               "spec": {"containers": containers}})
+    };
+    let changed = json!({"name": "web", "image": "mirror.example.com/web:1", "args": ["-v"], "x": 1,
+                         "securityContext": {"privileged": false}});
+    let run = async |object: &Value| {
+        fs::write(at.join("pod.json"), object.to_string()).unwrap();
+        admittance(at, &["run", "mutators.yaml", "pod.json", "--output", "json"]).await
+    };
+    let ran = run(&pod("shop", json!([container("docker.io/web:1", json!(1))]))).await;
+    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+    let mut expected = pod("shop", json!([changed]));
+    expected["metadata"]["labels"] = json!({"owner": "shop"});
+    let request = report(&ran);
+    assert_eq!(request["object"], expected, "{}", ran.stdout);
+    let mutators = "Assign/not-privileged, AssignImage/mirror, AssignMetadata/owner, ModifySet/no-debug-logs";
+    assert!(request.to_string().contains(mutators), "{request}");
+
+    // What was changed once stays as it is, and an excluded namespace has no label.
+    let ran = run(&expected).await;
+    assert_eq!(report(&ran)["object"], expected, "{}", ran.stdout);
+    let ran = run(&pod("kube-public", json!([]))).await;
+    assert_eq!(
+        report(&ran)["object"],
+        pod("kube-public", json!([])),
+        "{}",
+        ran.stdout
+    );
+
+    // One that cannot be applied refuses the request.
+    let ran = run(&pod("shop", json!({"web": {}}))).await;
+    assert_eq!(ran.code, Some(1), "{}{}", ran.stdout, ran.stderr);
+    let expected = "spec.containers is an object, where its location expects a list";
+    assert!(ran.stdout.contains(expected), "{}", ran.stdout);
+}
+
+#[tokio::test]
 async fn a_stage_in_rego_is_for_any_control_plane() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
@@ -158,7 +260,7 @@ async fn a_stage_in_rego_is_for_any_control_plane() {
         .await
         .unwrap();
     let text =
-        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        String::from_utf8_lossy(&output.stdout).into_owned() + &*String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(
         text.contains("nowhere/rego.wasm") && text.contains("ADMITTANCE_PLUGINS"),

@@ -3,6 +3,7 @@
 
 mod changes;
 mod clock;
+mod disabled;
 mod disks;
 mod failures;
 mod kills;

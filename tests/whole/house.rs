@@ -241,7 +241,7 @@ const LAYERS: [&[&str]; 8] = [
     &["admittance-cli"],
     &["admittance-driver"],
     &["admittance-admin"],
-    &["admittance-bcs"],
+    &["admittance-bcs", "admittance-fleet"],
     &["admittance"],
     &[
         "admittance-catalog",

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Runs the program in a directory. Stock plugins are those that the tests built.
-async fn admittance(directory: &TempDir, arguments: &[&str]) -> Finished {
+pub(crate) async fn admittance(directory: &TempDir, arguments: &[&str]) -> Finished {
     let mut program = Admittance::command().unwrap();
     program.args(arguments).current_dir(directory.path());
     program.env("ADMITTANCE_PLUGINS", stock(directory));
@@ -347,7 +347,7 @@ async fn a_sidecar_set_needs_the_stock_plugin() {
 }
 
 /// A kubeconfig for an API server at a port.
-fn kubeconfig(port: u16, bundle: &str) -> String {
+pub(crate) fn kubeconfig(port: u16, bundle: &str) -> String {
     format!(
         "apiVersion: v1
 kind: Config
@@ -378,6 +378,20 @@ async fn policies_of_a_cluster() {
             Some(json!({"kind": "ValidatingWebhookConfigurationList", "items": [
             {"metadata": {"name": "tea"}, "webhooks": []}]}))
         }
+        "/apis/templates.gatekeeper.sh/v1/constrainttemplates" => {
+            let rego = "package labels\nviolation[{\"msg\": \"no\"}] { false }";
+            let targets = json!([{"target": "admission.k8s.gatekeeper.sh", "rego": rego}]);
+            let spec = json!({"crd": {"spec": {"names": {"kind": "Labels"}}}, "targets": targets});
+            Some(
+                json!({"items": [{"metadata": {"name": "labels"}, "spec": spec, "status": {"created": true}}]}),
+            )
+        }
+        "/apis/constraints.gatekeeper.sh/v1beta1/labels" => Some(
+            json!({"items": [{"metadata": {"name": "owners"}, "spec": {}, "status": {"totalViolations": 1}}]}),
+        ),
+        "/apis/mutations.gatekeeper.sh/v1beta1/assignmetadata" => Some(json!({"items": [{
+            "metadata": {"name": "owner", "generation": 1}, "spec": {"location": "metadata.labels.owner",
+            "parameters": {"assign": {"value": "a"}}}, "status": {"byPod": []}}]})),
         _ => None,
     };
     let port = listen(directory.path(), "localhost", &[], move |_, request| async move {
@@ -418,7 +432,10 @@ async fn policies_of_a_cluster() {
         results,
         [
             ("ValidatingWebhookConfiguration", "left-out"),
-            ("ClusterAdmissionPolicy", "exact")
+            ("ClusterAdmissionPolicy", "exact"),
+            ("Labels", "kept"),
+            ("ConstraintTemplate", "kept"),
+            ("AssignMetadata", "kept"),
         ]
     );
     let checked = admittance(&directory, &["check", "--documents-only", "a.yaml"]).await;

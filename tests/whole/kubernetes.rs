@@ -4,14 +4,17 @@
 //! test how it answers as a server. `conformance` contains the list of what kube-apiserver's own tests of
 //! admission webhooks check, with the status of each row here; there and in `documents`, Admittance reads
 //! webhook configurations of Kubernetes and is itself the caller of a webhook server in the test. `policies` runs
-//! policies of Kubewarden.
+//! policies of Kubewarden, and in `resources` chains are resources of the cluster. `observed` looks at the spans of a
+//! look-up.
 
 mod conformance;
 mod deadlines;
 mod documents;
 mod hooks;
 mod http;
+mod observed;
 mod policies;
 mod recorded;
-mod server;
+mod resources;
+pub(crate) mod server;
 mod stopping;

@@ -8,12 +8,20 @@
 )]
 
 mod accounts;
+#[expect(dead_code, reason = "another crate's tests use the rest of it")]
+#[path = "../../host/cluster/tests/cluster/api_server.rs"]
+mod api_server;
+mod audit;
 mod authors;
 mod bcs;
+mod browser;
 mod clusters;
 mod commands;
+mod console;
+mod decisions;
 mod demo;
 mod documents;
+mod exceptions;
 mod gatekeeper;
 mod hostile;
 mod hot;
@@ -28,4 +36,8 @@ mod operator;
 mod outbound;
 mod policies;
 mod scene;
+#[expect(dead_code, reason = "another crate's tests use the rest of it")]
+#[path = "../../host/cluster/tests/cluster/setting.rs"]
+mod setting;
+mod traces;
 mod webhooks;

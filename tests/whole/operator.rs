@@ -1,5 +1,6 @@
 //! The operator's commands for a running driver.
 
+mod evaluate;
 mod modules;
 #[path = "../../host/catalog/tests/catalog/registry.rs"]
 #[expect(

@@ -34,17 +34,23 @@ impl Scene {
 
     /// A driver with this configuration, whose definitions are in `chains.yaml`.
     pub(crate) async fn configured(config: &str, chains: &str) -> Self {
+        Self::started(config, chains, &[]).await
+    }
+
+    /// The same with these environment variables.
+    pub(crate) async fn started(config: &str, chains: &str, variables: &[(&str, &str)]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let config = write(&directory, "admittance.yaml", config);
         write(&directory, "chains.yaml", chains);
         let upstream = Upstream::start().await.unwrap();
-        let program = Serve::new(config)
+        let mut serve = Serve::new(config)
             .unwrap()
             .upstream(&upstream.url())
-            .store(store())
-            .start()
-            .await
-            .unwrap();
+            .store(store());
+        for (name, value) in variables {
+            serve = serve.variable(name, value);
+        }
+        let program = serve.start().await.unwrap();
         Self {
             directory,
             upstream,

@@ -93,8 +93,7 @@ impl Scene {
     }
 
     async fn start(&self) -> Admittance {
-        Serve::new(self.path("admittance.yaml"))
-            .unwrap()
+        Serve::of(&crate::program(), &self.path("admittance.yaml"))
             .upstream(&self.upstream.url())
             .store(self.path("store"))
             .start()

@@ -12,6 +12,7 @@
     reason = "a benchmark that cannot run should stop"
 )]
 
+mod decisions;
 mod generator;
 mod loading;
 mod measure;
@@ -23,7 +24,7 @@ mod reviews;
 mod throughput;
 mod webhook;
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use admittance::{
     Host, ModuleReference,
@@ -67,6 +68,10 @@ async fn main() {
     if is_wanted("reviews") {
         reviews::measure(directory.path(), requests, &objects::pod(2)).await;
     }
+    if is_wanted("decisions") {
+        let (many, rows) = if quick { (100, 10) } else { (1_000_000, 20_000) };
+        decisions::measure(directory.path(), calls, many, rows).await;
+    }
     if is_wanted("mesos") {
         mesos::measure(directory.path(), requests).await;
     }
@@ -78,6 +83,11 @@ async fn main() {
     if is_wanted("loading") {
         loading::measure(rounds, plugins).await;
     }
+}
+
+/// The program to measure.
+fn program() -> PathBuf {
+    Artifacts::find().unwrap().program("admittance").unwrap()
 }
 
 /// A stage, alone in a chain and among ten, compared with the same code called natively and by webhook.

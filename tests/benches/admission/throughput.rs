@@ -34,7 +34,7 @@ impl Build {
     /// This build, and the one to compare it with, if `cargo task bench --compare` has made one.
     fn all() -> Vec<Self> {
         let here = Self {
-            program: Artifacts::find().unwrap().program("admittance").unwrap(),
+            program: crate::program(),
             suffix: String::new(),
         };
         let other = std::env::var_os("ADMITTANCE_BENCH_COMPARE").map(|program| Self {
@@ -63,12 +63,18 @@ pub(crate) async fn measure(directory: &Path, time: Duration) {
 /// AdmissionReviews over plain HTTP.
 async fn reviews(directory: &Path, time: Duration, builds: &[Build]) {
     const CONFIG: &str = "dialect: { kubernetes: {} }";
+    const NO_DECISIONS: &str = "dialect: { kubernetes: {} }\ndecisions: { memory: { count: 0 } }";
     let review = |object: &str| post("/admit", &crate::reviews::review(object));
     let variable = |index| json!({"name": format!("VARIABLE_{index}"), "value": "something"});
     let variables: Vec<_> = (0..20_000).map(variable).collect();
     let (mut programs, mut targets) = (Vec::new(), Vec::new());
     for build in builds {
         let inspects = build.serve(directory, CONFIG, &image_policy()).await;
+        // An older build may not know this key.
+        let silent = match build.suffix.as_str() {
+            "" => Some(build.serve(directory, NO_DECISIONS, &image_policy()).await),
+            _ => None,
+        };
         let bare = build.serve(directory, CONFIG, "").await;
         let many = image_policy() + &(1..=CHAINS).map(unmatched_chain).collect::<String>();
         let many = build.serve(directory, CONFIG, &many).await;
@@ -112,7 +118,15 @@ async fn reviews(directory: &Path, time: Duration, builds: &[Build]) {
                 connections,
             });
         }
-        programs.push((build, inspects, [bare, many]));
+        if let Some(silent) = &silent {
+            targets.push(Target {
+                name: "1 kB Pod, one plugin that allows, without decisions".to_owned(),
+                load: Load::new(address(silent), review(&objects::pod(2)), r#""allowed":true"#),
+                processes: vec![silent.id().unwrap()],
+                connections: &[8, 1],
+            });
+        }
+        programs.push((build, inspects, (silent, bare, many)));
     }
     compare("reviews over plain HTTP", time, &targets);
     for (build, program, _) in &programs {

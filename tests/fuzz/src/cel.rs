@@ -29,7 +29,7 @@ pub fn cel(input: &[u8]) {
         Err(_) => return,
     };
     assert_eq!(condition.expression(), expression);
-    let Ok(review) = read_review(review) else {
+    let Ok(review) = read_review(review.to_vec()) else {
         return;
     };
     let conditions = CelConditions::from_iter([condition]);

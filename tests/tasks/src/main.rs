@@ -5,14 +5,15 @@
 
 mod apt;
 mod bench;
+mod chromium;
 mod cluster;
 mod command;
 mod folders;
 mod fuzz;
 mod load;
 mod mariadb;
+mod packaged;
 mod plugins;
-mod registry;
 mod suite;
 mod supply;
 mod target;
@@ -27,6 +28,7 @@ use std::{
 
 use clap::{Parser, Subcommand};
 use command::{Error, cargo, say};
+use packaged::{PROMTOOL, REGISTRY};
 use plugins::Selection;
 
 /// Tasks of the repository.
@@ -208,11 +210,14 @@ fn databases() -> impl Iterator<Item = (&'static str, PathBuf)> {
     servers.into_iter().flatten()
 }
 
-/// The servers that tests start, and the toolchains that they run.
+/// The servers and the browser that tests start, and the toolchains that they run.
 fn servers_of_tests() -> impl Iterator<Item = (&'static str, PathBuf)> {
     let others = [
-        found("registry", registry::VARIABLE, registry::install()),
+        found(REGISTRY.what, REGISTRY.variable, REGISTRY.install()),
+        found(PROMTOOL.what, PROMTOOL.variable, PROMTOOL.install()),
+        found("the browser", chromium::VARIABLE, chromium::install()),
         found("the toolchain of JavaScript", toolchains::NPM, toolchains::npm()),
+        found("TypeScript", toolchains::TYPESCRIPT, toolchains::typescript()),
         found(
             "the toolchain of Python",
             toolchains::WHEELS,

@@ -1,7 +1,8 @@
-//! What builds plugins in JavaScript and Python: packages of npm and PyPI, fetched once into `target/toolchains`.
+//! Packages of npm and PyPI, fetched once into `target/toolchains`: what builds plugins in JavaScript and Python, and
+//! what checks the types in the scripts of the console.
 //!
-//! Tests install them from there into each new project, so that they need no network. The versions are those of the
-//! templates.
+//! Tests install the former from there into each new project, so that they need no network. Their versions are those of
+//! the templates.
 
 use std::{
     env, fs,
@@ -15,9 +16,10 @@ use crate::{
     folders::{at, create_directory, lock, remove_directory},
 };
 
-/// The variables that tell tests where a cache of npm and a directory of wheels are.
+/// The variables that tell tests where a cache of npm, a directory of wheels and an installed TypeScript are.
 pub(crate) const NPM: &str = "ADMITTANCE_TEST_NPM_CACHE";
 pub(crate) const WHEELS: &str = "ADMITTANCE_TEST_WHEELS";
+pub(crate) const TYPESCRIPT: &str = "ADMITTANCE_TEST_TYPESCRIPT";
 
 const PACKAGE: &str = include_str!("../../../sdk/templates/javascript/package.json");
 const REQUIREMENTS: &str = include_str!("../../../sdk/templates/python/requirements.txt");
@@ -55,6 +57,18 @@ pub(crate) fn wheels() -> Result<PathBuf, Error> {
             .args(["-m", "pip", "download"])
             .args(wheels)
             .arg("--dest")
+            .arg(directory);
+        command
+    })
+}
+
+/// A directory in which TypeScript is installed.
+pub(crate) fn typescript() -> Result<PathBuf, Error> {
+    const PACKAGE: &str = "typescript@7.0.2";
+    fetched(TYPESCRIPT, "npm", PACKAGE, |directory| {
+        let mut command = Command::new("npm");
+        command
+            .args(["install", "--no-audit", "--no-fund", PACKAGE, "--prefix"])
             .arg(directory);
         command
     })

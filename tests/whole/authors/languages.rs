@@ -275,3 +275,20 @@ WitWorld = plugin.component()
     let check = admittance(&directory, &["test"]).await;
     assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
 }
+
+/// Renew it with `RENEW=1 cargo test -p admittance-tests extension`.
+#[test]
+fn the_extension_for_python_is_what_its_text_says() {
+    let package = repository().join("sdk/python");
+    let path = package.join("src/admittance/_immortal.cpython-314-wasm32-wasi.so");
+    let expected = wat::parse_file(package.join("native/immortal.wat")).unwrap();
+    if env::var_os("RENEW").is_some() {
+        fs::write(&path, &expected).unwrap();
+    }
+    let is_current = fs::read(&path).unwrap() == expected;
+    assert!(
+        is_current,
+        "native/immortal.wat has changed; renew {}",
+        path.display()
+    );
+}

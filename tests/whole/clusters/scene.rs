@@ -278,7 +278,7 @@ impl Scene {
         secret(&self.directory, "another.secret", shared_secret);
         let config = fs::read_to_string(self.directory.path().join("admittance.yaml")).unwrap();
         let tls = "listen: { tls: { certificate: certs/localhost.pem, key: certs/localhost.key } }\n";
-        let config = tls.to_owned() + &config.replace("peers.secret", "another.secret");
+        let config = tls.to_owned() + &*config.replace("peers.secret", "another.secret");
         let config = write(&self.directory, "another.yaml", config);
         let serve = Serve::new(config).unwrap().listen(address).store(store());
         serve.start().await.unwrap()

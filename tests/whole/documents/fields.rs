@@ -249,6 +249,22 @@ async fn the_schema_of_chains_has_the_fields_that_are_read() {
     assert_eq!(schema, read);
 }
 
+#[tokio::test]
+async fn the_schema_of_exceptions_has_the_fields_that_are_read() {
+    let places = [
+        ("", "?"),
+        ("metadata.", "metadata: { ? }"),
+        ("spec.", "spec: { ? }"),
+        ("spec.rules.", "spec: { rules: [ { ? } ] }"),
+        ("spec.matchConditions.", "spec: { matchConditions: [ { ? } ] }"),
+    ];
+    let read = known_in(&places, |text| {
+        let text = format!("{{ apiVersion: admittance.dev/v1alpha1, kind: AdmissionException, {text} }}");
+        known(&load_text("a.yaml", &text).unwrap_err())
+    });
+    assert_eq!(schema_of("exception").await, read);
+}
+
 /// The known fields next to the unknown one.
 fn known(mistakes: &Mistakes) -> Vec<String> {
     let unknown = mistakes
@@ -306,7 +322,14 @@ async fn keys_of_the_configuration_are_listed() {
             "pluginHttp: { credentials: { a: { ? } } }",
         ),
         ("cluster.", "cluster: { ? }"),
+        ("tracing.", "tracing: { ? }"),
+        ("tracing.tls.", "tracing: { tls: { ? } }"),
         ("webhooks.", "webhooks: { ? }"),
+        ("decisions.", "decisions: { ? }"),
+        ("decisions.memory.", "decisions: { memory: { ? } }"),
+        ("decisions.sqlite.", "decisions: { sqlite: { ? } }"),
+        ("decisions.ndjson.", "decisions: { ndjson: { ? } }"),
+        ("decisions.http.", "decisions: { http: { ? } }"),
         ("log.", "log: { ? }"),
     ];
     for (prefix, text) in sections {
@@ -385,6 +408,7 @@ async fn keys_of_the_configuration_are_listed() {
 #[test]
 fn fields_of_definitions_are_listed() {
     const NATIVE: &str = "{ apiVersion: admittance.dev/v1alpha1, kind: AdmissionChain, ";
+    const EXCEPTION: &str = "{ apiVersion: admittance.dev/v1alpha1, kind: AdmissionException, ";
     const BCS: &str = "{ apiVersion: v4, kind: admissionwebhook, ";
     let page = Page::read("docs/definitions.md");
     // Heading; prefix of the fields; the document around them; fields that are listed by their own fields or
@@ -487,6 +511,13 @@ fn fields_of_definitions_are_listed() {
                     "spec: { stages: [ { cel: { mutations: [ { patchType: JSONPatch, jsonPatch: { ? } } ] } } ] } }",
                     &[],
                 ),
+            ],
+        ),
+        (
+            "AdmissionException",
+            &[
+                ("metadata.", EXCEPTION, "metadata: { ? } }", &[]),
+                ("spec.", EXCEPTION, "spec: { ? } }", &[]),
             ],
         ),
         (

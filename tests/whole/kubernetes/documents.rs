@@ -26,8 +26,8 @@ async fn mutating_webhooks_are_called_in_order_and_see_what_was_changed() {
         &json!({"objectSelector": {"matchLabels": {"z": "seen"}}}),
     );
     let documents = configuration("Mutating", "2-later", &[webhook("y"), selecting])
-        + &configuration("Mutating", "10-between", &[webhook("a")])
-        + &configuration("Mutating", "1-first", &[webhook("z"), webhook("b")]);
+        + &*configuration("Mutating", "10-between", &[webhook("a")])
+        + &*configuration("Mutating", "1-first", &[webhook("z"), webhook("b")]);
     let server = Server::start(&hooks.resolve(), &documents).await;
     let review = POD.review("order");
     let verdict = server.review("/mutate", &review).await;
@@ -80,12 +80,12 @@ async fn validating_webhooks_are_called_at_once_with_the_final_object() {
         hooks.webhook(&name, path, &json!({"timeoutSeconds": 30}))
     };
     let documents = configuration("Mutating", "mutates", &[webhook("/mutates")])
-        + &configuration(
+        + &*configuration(
             "Validating",
             "a",
             &[webhook("/validates/1"), webhook("/validates/2")],
         )
-        + &configuration(
+        + &*configuration(
             "Validating",
             "b",
             &[webhook("/validates/3"), webhook("/validates/4")],

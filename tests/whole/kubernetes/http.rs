@@ -36,7 +36,7 @@ spec:
 "
         )
     };
-    chain("Mutating", "mirror") + &chain("Validating", "tags")
+    chain("Mutating", "mirror") + &*chain("Validating", "tags")
 }
 
 const PLAIN: &str = "

@@ -34,7 +34,7 @@ impl Held {
         .await;
         let with = json!({"timeoutSeconds": 30});
         let chains = configuration("Validating", "held", &[hooks.webhook("held", "/held", &with)])
-            + &configuration("Validating", "quick", &[hooks.webhook("quick", "/quick", &with)]);
+            + &*configuration("Validating", "quick", &[hooks.webhook("quick", "/quick", &with)]);
         let additions = format!(
             "limits: {{ requestTimeout: 60s, shutdownDelay: {delay} }}\n{}",
             hooks.resolve()

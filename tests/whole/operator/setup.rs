@@ -23,6 +23,11 @@ impl Setup {
         Self::start(BCS, chain, |_| None).await
     }
 
+    /// The same with this configuration.
+    pub(super) async fn configured(config: &str, chain: &str) -> Self {
+        Self::start(config, chain, |_| None).await
+    }
+
     /// The same with this configuration and with signed modules.
     pub(super) async fn signed(config: &str, chain: &str, sign: impl Fn(&[u8]) -> String) -> Self {
         Self::start(config, chain, |module| Some(sign(module))).await

@@ -38,10 +38,10 @@ async fn connections_are_kept_by_server_and_authority() {
     let hooks = Hooks::over(&["h2"], directory.path(), |_, _| async { Answer::allow() }).await;
     let at_url = json!({"clientConfig": hooks.by_url("/allow")});
     let documents = configuration("Validating", "c3.1", &[hooks.webhook("a", "/allow", &json!({}))])
-        + &configuration("Validating", "c3.2", &[hooks.webhook("a", "/other", &json!({}))])
-        + &configuration("Validating", "c3.3", &[hooks.webhook("b", "/allow", &json!({}))])
-        + &configuration("Validating", "c3.4", &[hooks.webhook("a", "", &at_url)])
-        + &configuration("Validating", "c3.5", &[hooks.webhook("a", "", &at_url)]);
+        + &*configuration("Validating", "c3.2", &[hooks.webhook("a", "/other", &json!({}))])
+        + &*configuration("Validating", "c3.3", &[hooks.webhook("b", "/allow", &json!({}))])
+        + &*configuration("Validating", "c3.4", &[hooks.webhook("a", "", &at_url)])
+        + &*configuration("Validating", "c3.5", &[hooks.webhook("a", "", &at_url)]);
     let server = Server::start(&hooks.resolve(), &documents).await;
     let rows = ["c3.1", "c3.2", "c3.3", "c3.4", "c3.5"];
     assert_eq!(one_by_one(&server, &hooks, &rows).await, [0, 0, 0, 1, 1]);
@@ -73,7 +73,7 @@ async fn calling_together(protocol: &str) -> (Arc<Server>, Hooks) {
         "Validating",
         "together",
         &[hooks.webhook("a", "/together", &with)],
-    ) + &configuration("Validating", "first", &[hooks.webhook("a", "/first", &with)]);
+    ) + &*configuration("Validating", "first", &[hooks.webhook("a", "/first", &with)]);
     let additions = format!("limits: {{ requestTimeout: 60s }}\n{}", hooks.resolve());
     (Arc::new(Server::start(&additions, &documents).await), hooks)
 }
@@ -112,7 +112,7 @@ async fn never_asked_about() {
     })
     .await;
     let documents = configuration("Mutating", "broken", &[hooks.webhook("a", "/broken", &json!({}))])
-        + &configuration(
+        + &*configuration(
             "Validating",
             "broken",
             &[hooks.webhook("a", "/broken", &json!({}))],
@@ -223,8 +223,8 @@ async fn webhooks_are_told_how_long_the_caller_waits() {
         hooks.webhook(name, path, &with)
     };
     let documents = configuration("Mutating", "long", &[webhook("/long", 20, "Fail")])
-        + &configuration("Mutating", "short", &[webhook("/short", 5, "Fail")])
-        + &configuration(
+        + &*configuration("Mutating", "short", &[webhook("/short", 5, "Fail")])
+        + &*configuration(
             "Mutating",
             "serial",
             &[
@@ -233,7 +233,7 @@ async fn webhooks_are_told_how_long_the_caller_waits() {
                 webhook("/serial/3-long", 30, "Fail"),
             ],
         )
-        + &configuration(
+        + &*configuration(
             "Validating",
             "serial",
             &[
@@ -242,7 +242,7 @@ async fn webhooks_are_told_how_long_the_caller_waits() {
                 webhook("/serial/6-long", 30, "Fail"),
             ],
         )
-        + &configuration(
+        + &*configuration(
             "Mutating",
             "late",
             &[

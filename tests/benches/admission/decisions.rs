@@ -1,0 +1,111 @@
+//! What decisions cost: the time of a request, the memory after a million of them, and the time to find some.
+
+use std::path::Path;
+
+use admittance::{DecisionFilter, DecisionsConfig, Host};
+use admittance_tests::{Client, Serve, resident_memory};
+
+use crate::{SETTINGS, chain_file, changed, measure::Table, native, objects, request, reviews::review};
+
+/// `requests` are made one after another to measure one, `many` to see what stays in memory, and `rows` are searched.
+pub(crate) async fn measure(directory: &Path, requests: usize, many: usize, rows: usize) {
+    let text = objects::pod(2);
+    let mut table = Table::new(&format!(
+        "decisions: a {} byte Pod, {requests} requests each, one after another",
+        text.len()
+    ));
+    let build = async |decisions: Option<DecisionsConfig>| {
+        let builder = Host::builder().chain(native::chain(SETTINGS));
+        let builder = match decisions {
+            Some(config) => builder.decisions(config),
+            None => builder,
+        };
+        builder.build().await.unwrap()
+    };
+    let (without, with) = (build(None).await, build(Some(DecisionsConfig::default())).await);
+    let base = table
+        .measure(
+            "native code as a stage, without decisions",
+            None,
+            requests,
+            async || changed(without.admit(request(&text)).await),
+        )
+        .await;
+    table
+        .measure(
+            "native code as a stage, with decisions",
+            Some(base),
+            requests,
+            async || changed(with.admit(request(&text)).await),
+        )
+        .await;
+
+    let megabytes = || resident_memory(std::process::id()).unwrap() / 1_000_000;
+    let before = megabytes();
+    // A log that is full.
+    for _ in 0..DecisionsConfig::default().count.min(many) {
+        with.admit(request(&text)).await;
+    }
+    let full = megabytes();
+    for _ in 0..many {
+        with.admit(request(&text)).await;
+    }
+    table.note(format!(
+        "resident memory: {before} MB before, {full} MB with a full log, {} MB after {many} more decisions",
+        megabytes()
+    ));
+    let nobody = DecisionFilter::default().user("nobody");
+    table
+        .measure(
+            "a filter that matches none of 10,000 in memory",
+            None,
+            100,
+            async || with.decisions().list(&nobody, None, 100),
+        )
+        .await;
+    searches(&mut table, directory, rows).await;
+    table.print();
+}
+
+/// The same through the API, with the database.
+async fn searches(table: &mut Table, directory: &Path, rows: usize) {
+    let database = directory.join("decisions.db");
+    let chains = chain_file(directory, 1);
+    let config = format!(
+        "{{dialect: {{kubernetes: {{}}}}, definitions: [{chains:?}], decisions: {{memory: {{count: 100}}, sqlite: {{file: {database:?}}}}}}}"
+    );
+    let path = directory.join("decisions.yaml");
+    std::fs::write(&path, config).unwrap();
+    let program = Serve::new(&path).unwrap().start().await.unwrap();
+    let client = Client::new().unwrap();
+    let (url, review) = (program.url("/admit"), review(&objects::pod(2)));
+    for _ in 0..rows {
+        let request = http::Request::post(&url)
+            .header("content-type", "application/json")
+            .body(review.clone())
+            .unwrap();
+        assert_eq!(client.send(request).await.unwrap().status, 200);
+    }
+    let written = || async {
+        let metrics = program.metrics().await.unwrap();
+        let sink = [("sink", "sqlite")];
+        let sum = |name| metrics.sum(name, &sink).unwrap_or_default();
+        sum("admittance_decisions_written_total") + sum("admittance_decisions_dropped_total")
+    };
+    #[expect(clippy::cast_precision_loss, reason = "it is small")]
+    while written().await < rows as f64 {
+        tokio::time::sleep(admittance_tests::POLL).await;
+    }
+    for (name, query) in [
+        ("100 of a chain", "chain=plugins-1"),
+        ("100 of a namespace and a stage", "namespace=shop&stage=sidecar-0"),
+        ("a filter that matches none", "user=nobody&stage=sidecar-0"),
+    ] {
+        let url = program.admin_url(&format!("/v1/decisions?{query}"));
+        table
+            .measure(&format!("of {rows} in SQLite: {name}"), None, 100, async || {
+                assert_eq!(client.get(&url).await.unwrap().status, 200);
+            })
+            .await;
+    }
+}

@@ -1,0 +1,34 @@
+//! The browser in which tests open the console: Debian's Chromium, with its driver.
+
+use std::{env, path::PathBuf};
+
+use crate::{
+    apt::{Apt, is_on_path},
+    command::{Error, root},
+    folders::{create_directory, lock, remove_directory},
+};
+
+/// The programs, with their packages.
+const PROGRAMS: [(&str, &str); 2] = [("chromium", "chromium"), ("chromedriver", "chromium-driver")];
+
+/// The variable that tells tests the path of the driver, which starts the browser.
+pub(crate) const VARIABLE: &str = "ADMITTANCE_TEST_CHROMEDRIVER";
+
+/// The driver. It and the browser are installed if they are missing and this is root.
+pub(crate) fn install() -> Result<PathBuf, Error> {
+    if let Some(path) = env::var_os(VARIABLE) {
+        return Ok(path.into());
+    }
+    let driver = PathBuf::from("chromedriver");
+    if PROGRAMS.iter().all(|(program, _)| is_on_path(program)) {
+        return Ok(driver);
+    }
+    let top = root().join("target/chromium");
+    create_directory(&top)?;
+    let _one_at_a_time = lock(&top.join("lock"), "install Chromium")?;
+    let lists = top.join("apt");
+    let apt = Apt::new(&lists, top.join("apt.log"), "the browser of the tests comes")?;
+    apt.require_programs("opening the console", &PROGRAMS)?;
+    remove_directory(&lists)?;
+    Ok(driver)
+}

@@ -1,0 +1,71 @@
+//! Programs that the tests run, from packages of the distribution.
+//!
+//! An installed one is used; otherwise its package is unpacked in a folder below `target`, once.
+
+use std::{env, fs, path::PathBuf};
+
+use crate::{
+    apt::Apt,
+    command::{Error, root, say},
+    folders::{at, create_directory, lock, remove_directory},
+};
+
+/// One program.
+pub(crate) struct Packaged {
+    /// What it is, in messages, and the folder below `target`.
+    pub(crate) what: &'static str,
+    program: &'static str,
+    package: &'static str,
+    /// The variable that tells tests where the program is.
+    pub(crate) variable: &'static str,
+}
+
+/// The registry that the tests push to and pull from.
+pub(crate) const REGISTRY: Packaged = Packaged {
+    what: "registry",
+    program: "docker-registry",
+    package: "docker-registry",
+    variable: "ADMITTANCE_TEST_REGISTRY",
+};
+
+/// Prometheus' check of alert rules.
+pub(crate) const PROMTOOL: Packaged = Packaged {
+    what: "promtool",
+    program: "promtool",
+    package: "prometheus",
+    variable: "ADMITTANCE_TEST_PROMTOOL",
+};
+
+impl Packaged {
+    /// The program, unpacked if this machine has none.
+    pub(crate) fn install(&self) -> Result<PathBuf, Error> {
+        let Self { what, program, .. } = self;
+        if let Some(path) = env::var_os(self.variable) {
+            return Ok(path.into());
+        }
+        let directories = env::var_os("PATH").unwrap_or_default();
+        let installed = env::split_paths(&directories).map(|directory| directory.join(program));
+        if let Some(path) = installed.into_iter().find(|path| path.is_file()) {
+            return Ok(path);
+        }
+        let top = root().join("target").join(what);
+        create_directory(&top)?;
+        let _one_at_a_time = lock(&top.join("lock"), &format!("unpack the {what}"))?;
+        let path = top.join(program);
+        // It is put there atomically.
+        if path.is_file() {
+            return Ok(path);
+        }
+        say(&format!(
+            "Unpacking the {what} of the tests in target/{what}, from packages of the distribution"
+        ));
+        let (lists, unpacked) = (top.join("apt"), top.join("unpacked"));
+        let purpose = format!("the {what} of the tests comes");
+        let apt = Apt::new(&lists, top.join("apt.log"), &purpose)?;
+        apt.unpack(&[self.package], &unpacked)?;
+        fs::rename(unpacked.join("usr/bin").join(program), &path).map_err(at(&path))?;
+        remove_directory(&unpacked)?;
+        remove_directory(&lists)?;
+        Ok(path)
+    }
+}

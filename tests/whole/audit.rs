@@ -1,0 +1,391 @@
+//! `admittance audit`: what chains say of the objects that a cluster has.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use admittance_tests::Finished;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{
+    import::{admittance, kubeconfig},
+    scene::write,
+    webhooks::{certificate, listen},
+};
+
+const CHAINS: &str = "apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata: { name: teams }
+spec:
+  rules:
+    - { operations: [CREATE, UPDATE], apiGroups: ['', apps], apiVersions: ['*'], resources: [pods, deployments, secrets] }
+  stages:
+    - name: zone
+      rules: [ { operations: [CREATE], apiGroups: [''], apiVersions: ['*'], resources: [pods] } ]
+      cel:
+        mutations:
+          - patchType: JSONPatch
+            jsonPatch:
+              expression: \"has(object.metadata.labels.zone) ? [] : [JSONPatch{op: 'add', path: '/metadata/labels/zone', value: 'a'}]\"
+    - name: team
+      cel:
+        validations:
+          - { expression: \"object.metadata.?labels[?'team'].hasValue()\", message: every object needs a team }
+    - name: owner
+      mode: Audit
+      cel:
+        validations:
+          - { expression: \"object.metadata.?labels[?'owner'].hasValue()\", message: every object needs an owner }
+";
+
+fn pod(name: &str, labels: &Value) -> Value {
+    // The items of a list of built-in objects do not say what they are.
+    json!({"metadata": {"name": name, "namespace": "shop", "labels": labels}, "spec": {"containers": []}})
+}
+
+fn pods() -> Vec<Value> {
+    vec![
+        pod("good", &json!({"team": "a", "zone": "a", "owner": "me"})),
+        pod("no-team", &json!({"zone": "a", "owner": "me"})),
+        pod("no-zone", &json!({"team": "a", "owner": "me"})),
+        pod("no-owner", &json!({"team": "a", "zone": "a"})),
+        pod("last", &json!({"team": "a", "zone": "a", "owner": "me"})),
+    ]
+}
+
+/// An API server with five Pods in pages of two. Deployments exist in two versions and may not be listed by this user;
+/// Secrets cannot be listed at all. The first token for the second page has expired, and the server is overloaded once.
+async fn api_server(directory: &TempDir) -> BTreeMap<&'static str, Arc<AtomicUsize>> {
+    let bundle = certificate(directory.path(), "--host", "localhost").await;
+    let counts: BTreeMap<&str, Arc<AtomicUsize>> = ["overloaded", "expired", "pages"]
+        .map(|name| (name, Arc::default()))
+        .into();
+    let counters = counts.clone();
+    let answer = move |_, request: Request<Incoming>| {
+        let counters = counters.clone();
+        async move { Ok(answer(&request, &counters)) }
+    };
+    let port = listen(directory.path(), "localhost", &[], answer).await.port();
+    write(directory, "kubeconfig", kubeconfig(port, &bundle));
+    counts
+}
+
+fn answer(
+    request: &Request<Incoming>,
+    counters: &BTreeMap<&'static str, Arc<AtomicUsize>>,
+) -> Response<Full<Bytes>> {
+    let reply = |status: u16, body: Value| {
+        Response::builder()
+            .status(status)
+            .header("Retry-After", "0")
+            .body(Full::new(Bytes::from(body.to_string())))
+            .unwrap()
+    };
+    let is_first = |name: &str| counters[name].fetch_add(1, Ordering::Relaxed) == 0;
+    let resource = |name: &str, kind: &str, verbs: &[&str]| json!({"name": name, "kind": kind, "namespaced": true, "verbs": verbs});
+    let query = request.uri().query().unwrap_or_default();
+    match request.uri().path() {
+        "/api/v1" => reply(
+            200,
+            json!({"kind": "APIResourceList", "groupVersion": "v1", "resources": [
+                resource("pods", "Pod", &["create", "list"]),
+                resource("pods/status", "Pod", &["get"]),
+                resource("services", "Service", &["list"]),
+                resource("secrets", "Secret", &["create"]),
+            ]}),
+        ),
+        "/apis" => reply(
+            200,
+            json!({"groups": [
+                {"name": "apps", "versions": [{"groupVersion": "apps/v1beta1", "version": "v1beta1"}, {"groupVersion": "apps/v1", "version": "v1"}],
+                 "preferredVersion": {"groupVersion": "apps/v1", "version": "v1"}},
+                {"name": "down.example.com", "versions": [{"groupVersion": "down.example.com/v1", "version": "v1"}]},
+            ]}),
+        ),
+        "/apis/apps/v1" | "/apis/apps/v1beta1" => {
+            let version = request.uri().path().trim_start_matches("/apis/");
+            reply(
+                200,
+                json!({"groupVersion": version, "resources": [resource("deployments", "Deployment", &["list"])]}),
+            )
+        }
+        "/apis/apps/v1/deployments" => reply(403, json!({"message": "test cannot list deployments"})),
+        "/api/v1/pods" | "/api/v1/namespaces/shop/pods" if query.starts_with("limit=2") => {
+            let from = match query.strip_prefix("limit=2").unwrap() {
+                "" if is_first("overloaded") => {
+                    return reply(429, json!({"message": "too many requests"}));
+                }
+                "" => 0,
+                "&continue=page%3D2" if is_first("expired") => {
+                    return reply(
+                        410,
+                        json!({"kind": "Status", "metadata": {"continue": "page=2"}, "message": "too old"}),
+                    );
+                }
+                "&continue=page%3D2" => 2,
+                "&continue=page%3D3" => 4,
+                other => panic!("an unknown query: {other}"),
+            };
+            counters["pages"].fetch_add(1, Ordering::Relaxed);
+            let items: Vec<_> = pods().into_iter().skip(from).take(2).collect();
+            let metadata = match from {
+                4 => json!({}),
+                _ => json!({"continue": format!("page={}", from / 2 + 2)}),
+            };
+            reply(
+                200,
+                json!({"kind": "PodList", "metadata": metadata, "items": items}),
+            )
+        }
+        _ => reply(404, json!({"message": "not found"})),
+    }
+}
+
+async fn audit(directory: &TempDir, arguments: &[&str]) -> Finished {
+    let mut all = vec![
+        "audit",
+        "chains.yaml",
+        "--kubeconfig",
+        "kubeconfig",
+        "--page",
+        "2",
+        "--rate",
+        "1000",
+    ];
+    all.extend(arguments);
+    admittance(directory, &all).await
+}
+
+fn rows(report: &Value) -> Vec<[&str; 4]> {
+    let findings = report["findings"].as_array().unwrap().iter();
+    findings
+        .map(|finding| {
+            ["name", "operation", "verdict", "message"]
+                .map(|field| finding[field].as_str().unwrap_or_default())
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn what_a_cluster_has_is_audited_page_by_page() {
+    let directory = tempfile::tempdir().unwrap();
+    write(&directory, "chains.yaml", CHAINS);
+    let counts = api_server(&directory).await;
+    let audited = audit(&directory, &["--output", "json"]).await;
+    assert_eq!(audited.code, Some(1), "{}{}", audited.stdout, audited.stderr);
+    let report: Value = serde_json::from_str(&audited.stdout).unwrap();
+    assert_eq!(
+        rows(&report),
+        [
+            [
+                "no-owner",
+                "CREATE",
+                "would-be-denied",
+                "every object needs an owner"
+            ],
+            ["no-team", "CREATE", "denied", "every object needs a team"],
+            ["no-zone", "CREATE", "changed", "a patch of 1 operation"],
+            // An update does not meet the stage that sets the zone.
+        ]
+    );
+    let finding = &report["findings"][2];
+    assert_eq!(
+        finding["patch"],
+        json!([{"op": "add", "path": "/metadata/labels/zone", "value": "a"}])
+    );
+    assert_eq!(
+        [
+            &finding["apiVersion"],
+            &finding["kind"],
+            &finding["namespace"],
+            &finding["stage"]
+        ],
+        [&json!("v1"), &json!("Pod"), &json!("shop"), &json!("teams/zone")]
+    );
+    assert_eq!(report["objects"], json!({"pods": 5}));
+    assert_eq!(
+        report["verdicts"],
+        json!({"denied": 1, "failed": 0, "would-be-denied": 1, "failure-ignored": 0, "changed": 1, "allowed": 2})
+    );
+    // What could not be listed is reported, and does not stop the rest.
+    let not_listed = report["notListed"].as_array().unwrap();
+    assert_eq!(not_listed.len(), 1, "{not_listed:?}");
+    assert_eq!(not_listed[0]["resource"], "deployments.apps");
+    assert!(
+        not_listed[0]["message"]
+            .as_str()
+            .unwrap()
+            .contains("test cannot list deployments")
+    );
+    assert!(
+        audited.stderr.contains("down.example.com/v1 is not audited"),
+        "{}",
+        audited.stderr
+    );
+    let count = |name: &str| counts[name].load(Ordering::Relaxed);
+    assert_eq!((count("overloaded"), count("expired"), count("pages")), (2, 2, 3));
+}
+
+#[tokio::test]
+async fn an_audit_compares_chains() {
+    let directory = tempfile::tempdir().unwrap();
+    write(&directory, "chains.yaml", CHAINS);
+    api_server(&directory).await;
+    // The owner is required now, and the team no longer.
+    let new = CHAINS.replace("      mode: Audit\n", "").replace(
+        "every object needs a team }",
+        "every object needs a team }\n      mode: Audit",
+    );
+    write(&directory, "new.yaml", &new);
+    let arguments = [
+        "--against",
+        "new.yaml",
+        "--resource",
+        "pods",
+        "--namespace",
+        "shop",
+    ];
+    let audited = audit(&directory, &[&arguments[..], &["--output", "json"]].concat()).await;
+    assert_eq!(audited.code, Some(1), "{}{}", audited.stdout, audited.stderr);
+    let report: Value = serde_json::from_str(&audited.stdout).unwrap();
+    assert_eq!(
+        rows(&report),
+        [
+            ["no-owner", "CREATE", "denied", "every object needs an owner"],
+            [
+                "no-team",
+                "CREATE",
+                "would-be-denied",
+                "every object needs a team"
+            ],
+        ]
+    );
+    assert_eq!(report["findings"][0]["before"]["verdict"], "would-be-denied");
+    // Nothing is refused that was not refused before.
+    write(
+        &directory,
+        "new.yaml",
+        CHAINS.replace(
+            "expression: \"object.metadata.?labels[?'team'].hasValue()\"",
+            "expression: 'true'",
+        ),
+    );
+    let audited = audit(&directory, &arguments).await;
+    assert_eq!(audited.code, Some(0), "{}{}", audited.stdout, audited.stderr);
+    for expected in [
+        "BEFORE",
+        "shop/no-team",
+        "denied",
+        "5 objects of 1 resource",
+        "1 difference",
+    ] {
+        assert!(
+            audited.stdout.contains(expected),
+            "{expected}: {}",
+            audited.stdout
+        );
+    }
+}
+
+#[tokio::test]
+async fn reports_of_an_audit() {
+    let directory = tempfile::tempdir().unwrap();
+    write(&directory, "chains.yaml", CHAINS);
+    api_server(&directory).await;
+    let arguments = ["--resource", "pods", "--user", "auditor", "--group", "ops"];
+    let sarif = audit(&directory, &[&arguments[..], &["--output", "sarif"]].concat()).await;
+    let sarif: Value = serde_json::from_str(&sarif.stdout).unwrap();
+    let run = &sarif["runs"][0];
+    let levels: Vec<_> = run["results"].as_array().unwrap().iter().collect();
+    let levels: Vec<_> = levels
+        .iter()
+        .map(|result| (&result["ruleId"], &result["level"]))
+        .collect();
+    assert_eq!(
+        levels,
+        [
+            (&json!("teams/owner"), &json!("warning")),
+            (&json!("teams/team"), &json!("error")),
+            (&json!("teams/zone"), &json!("none")),
+        ]
+    );
+    assert_eq!(run["invocations"][0]["executionSuccessful"], true);
+    let junit = audit(&directory, &[&arguments[..], &["--output", "junit"]].concat()).await;
+    for expected in [
+        "<testsuites name=\"admittance\" tests=\"3\" failures=\"1\"",
+        "<testsuite name=\"pods\"",
+        "<failure message=\"denied: every object needs a team\">",
+    ] {
+        assert!(junit.stdout.contains(expected), "{expected}: {}", junit.stdout);
+    }
+    let reports = audit(&directory, &[&arguments[..], &["--output", "reports"]].concat()).await;
+    for expected in [
+        "apiVersion: openreports.io/v1alpha1",
+        "kind: Report",
+        "namespace: shop",
+        "  pass: 2\n  fail: 1\n  warn: 2\n",
+        "policy: teams",
+        "message: every object needs a team",
+    ] {
+        assert!(
+            reports.stdout.contains(expected),
+            "{expected}: {}",
+            reports.stdout
+        );
+    }
+    let text = audit(&directory, &arguments).await;
+    for expected in [
+        "RESOURCE",
+        "would-be-denied",
+        "5 objects of 1 resource: 1 denied, ",
+    ] {
+        assert!(text.stdout.contains(expected), "{expected}: {}", text.stdout);
+    }
+}
+
+#[tokio::test]
+async fn wrong_arguments_of_an_audit() {
+    let directory = tempfile::tempdir().unwrap();
+    write(&directory, "chains.yaml", CHAINS);
+    api_server(&directory).await;
+    write(
+        &directory,
+        "webhook.yaml",
+        "apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: { name: remote }
+webhooks:
+  - name: remote.example.com
+    rules: [ { apiGroups: [''], apiVersions: [v1], resources: [pods], operations: [CREATE] } ]
+    clientConfig: { url: 'https://localhost/validate' }
+    admissionReviewVersions: [v1]
+    sideEffects: None
+",
+    );
+    for (arguments, expected) in [
+        (
+            &["--resource", "services"][..],
+            "no chain is for services in this cluster; chains are for pods, deployments.apps",
+        ),
+        (&["--against", "missing.yaml"], "missing.yaml"),
+        (&["--against", "webhook.yaml"], "--call-webhooks"),
+        (&["--context", "other"], "other"),
+    ] {
+        let audited = audit(&directory, arguments).await;
+        assert_eq!(audited.code, Some(2), "{arguments:?}: {}", audited.stdout);
+        assert!(
+            audited.stderr.contains(expected),
+            "{arguments:?}: {}",
+            audited.stderr
+        );
+    }
+}

@@ -1,0 +1,277 @@
+//! Chromium, as users of the console have it.
+
+use std::{env, fs, path::PathBuf, process::Stdio, sync::Arc, time::Duration};
+
+use admittance_tests::{Client, POLL, repository};
+use bytes::Bytes;
+use http::{Request, Response};
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use thirtyfour::{
+    By, ChromiumLikeCapabilities as _, DesiredCapabilities, LoggingPrefsLogLevel, WebDriver, WebElement,
+    error::{WebDriverError, WebDriverResult},
+    extensions::query::ElementQueryable as _,
+    session::http::{Body, HttpClient},
+};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::{Child, Command},
+    sync::{Mutex, MutexGuard},
+};
+
+/// A browser takes several hundred megabytes and both cores, so there is one at a time.
+static TURN: Mutex<()> = Mutex::const_new(());
+
+/// How long a page may take to show something.
+const NEVER: Duration = Duration::from_secs(60);
+
+/// A browser with a profile of its own.
+pub(crate) struct Browser {
+    page: WebDriver,
+    _driver: Driver,
+    _profile: TempDir,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// The driver with the browsers that it started, which are killed together.
+struct Driver(Child);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        let group = self.0.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        if let Some(group) = group {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+impl Browser {
+    /// Waits for its turn and starts. `None` if `cargo task test` found no browser.
+    pub(crate) async fn start() -> Option<Self> {
+        let Some(program) = env::var_os("ADMITTANCE_TEST_CHROMEDRIVER") else {
+            eprintln!(
+                "skipped: ADMITTANCE_TEST_CHROMEDRIVER is not set, since `cargo task test` could not install the \
+                 browser; it says why"
+            );
+            return None;
+        };
+        let turn = TURN.lock().await;
+        let mut driver = Command::new(program)
+            .arg("--port=0")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines();
+        let driver = Driver(driver);
+        let port = loop {
+            let line = lines.next_line().await.unwrap().unwrap();
+            if let Some((_, port)) = line.split_once("started successfully on port ") {
+                break port.trim_end_matches('.').to_owned();
+            }
+        };
+        // It must be able to go on writing.
+        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+        let profile = tempfile::tempdir().unwrap();
+        let mut wanted = DesiredCapabilities::chrome();
+        let directory = format!("--user-data-dir={}", profile.path().display());
+        for argument in [
+            "--headless=new",
+            // Tests may run as root, where Chromium's own sandbox does not work.
+            "--no-sandbox",
+            "--disable-dev-shm-usage",
+            "--disable-gpu",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            "--no-first-run",
+            "--hide-scrollbars",
+            &directory,
+        ] {
+            wanted.add_arg(argument).unwrap();
+        }
+        for log in ["browser", "performance"] {
+            wanted.set_logging_prefs(log, LoggingPrefsLogLevel::All).unwrap();
+        }
+        let address = format!("http://127.0.0.1:{port}");
+        let client = DriverClient(Client::new().unwrap());
+        let page = WebDriver::builder(address, wanted).client(client).await.unwrap();
+        let browser = Self {
+            page,
+            _driver: driver,
+            _profile: profile,
+            _turn: turn,
+        };
+        browser.appear("light", [1280, 900]).await;
+        Some(browser)
+    }
+
+    pub(crate) async fn open(&self, url: &str) {
+        self.page.goto(url).await.unwrap();
+    }
+
+    /// The address of the page.
+    pub(crate) async fn address(&self) -> String {
+        self.page.current_url().await.unwrap().to_string()
+    }
+
+    /// Waits for the first element of this selector with this text in it.
+    pub(crate) async fn find_with(&self, selector: &str, text: &str) -> WebElement {
+        let wanted = text.to_owned();
+        let has_text = move |element: WebElement| {
+            let wanted = wanted.clone();
+            // It may be replaced while it is read.
+            async move { Ok(element.text().await.is_ok_and(|text| text.contains(&wanted))) }
+        };
+        let found = self.page.query(By::Css(selector)).wait(NEVER, POLL);
+        match found.with_filter(has_text).first().await {
+            Ok(element) => element,
+            Err(error) => panic!(
+                "{selector} with {text:?}: {error}; the page:\n{}",
+                self.text().await
+            ),
+        }
+    }
+
+    /// Waits for the first element of this selector.
+    pub(crate) async fn find(&self, selector: &str) -> WebElement {
+        self.find_with(selector, "").await
+    }
+
+    /// The elements of this selector that are on the page now.
+    pub(crate) async fn all(&self, selector: &str) -> Vec<WebElement> {
+        self.page.find_all(By::Css(selector)).await.unwrap()
+    }
+
+    /// The texts of these elements.
+    pub(crate) async fn texts(&self, selector: &str) -> Vec<String> {
+        let script =
+            "return [...document.querySelectorAll(arguments[0])].map((element) => element.textContent)";
+        self.evaluate(script, vec![json!(selector)]).await
+    }
+
+    /// The text of the page.
+    pub(crate) async fn text(&self) -> String {
+        self.evaluate("return document.body.innerText", Vec::new()).await
+    }
+
+    /// Clicks the first of these elements with this text.
+    pub(crate) async fn click(&self, selector: &str, text: &str) {
+        self.find_with(selector, text).await.click().await.unwrap();
+    }
+
+    /// Replaces the text of a field.
+    pub(crate) async fn write(&self, selector: &str, text: &str) {
+        let field = self.find(selector).await;
+        field.clear().await.unwrap();
+        field.send_keys(text).await.unwrap();
+    }
+
+    /// What a script returns.
+    pub(crate) async fn evaluate<T: serde::de::DeserializeOwned>(
+        &self,
+        script: &str,
+        arguments: Vec<Value>,
+    ) -> T {
+        let returned = self.page.execute(script, arguments).await;
+        returned.unwrap().convert().unwrap()
+    }
+
+    /// Pictures of the page in `target/console`, to be looked at: light, dark, and on a small screen.
+    pub(crate) async fn picture(&self, name: &str) {
+        let directory = repository().join("target/console");
+        fs::create_dir_all(&directory).unwrap();
+        for (kind, scheme, size) in [
+            ("light", "light", [1280, 900]),
+            ("dark", "dark", [1280, 900]),
+            ("small", "light", [360, 780]),
+        ] {
+            self.appear(scheme, size).await;
+            let width: u64 = self
+                .evaluate("return document.documentElement.scrollWidth", Vec::new())
+                .await;
+            assert!(
+                width <= size[0],
+                "{name}: the page is {width} wide on a screen of {}",
+                size[0]
+            );
+            let picture = self.page.screenshot_as_png().await.unwrap();
+            fs::write(directory.join(format!("{name}-{kind}.png")), picture).unwrap();
+        }
+        self.appear("light", [1280, 900]).await;
+    }
+
+    async fn appear(&self, scheme: &str, [width, height]: [u64; 2]) {
+        let cdp = self.page.cdp();
+        let media = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
+        cdp.send_raw("Emulation.setEmulatedMedia", media).await.unwrap();
+        let screen = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
+        cdp.send_raw("Emulation.setDeviceMetricsOverride", screen)
+            .await
+            .unwrap();
+    }
+
+    /// The errors in the browser's console since this was last asked for.
+    pub(crate) async fn errors(&self) -> Vec<String> {
+        let entries = self.page.browser_log().await.unwrap();
+        let errors = entries
+            .into_iter()
+            .filter(|entry| entry.level != "INFO" && entry.level != "DEBUG");
+        errors.map(|entry| entry.message).collect()
+    }
+
+    /// Ends it. There must have been no error, and no request to another origin than this one.
+    pub(crate) async fn end(self, origin: &str) {
+        let errors = self.errors().await;
+        assert!(errors.is_empty(), "{errors:#?}");
+        let mut requests = 0;
+        for entry in self.page.get_log("performance").await.unwrap() {
+            let entry: Value = serde_json::from_str(&entry.message).unwrap();
+            let message = &entry["message"];
+            let of = |name: &str| message["params"][name].as_str().unwrap_or_default();
+            // Pages of the browser itself, such as that of a new tab, are not of the console.
+            if message["method"] == "Network.requestWillBeSent" && !of("documentURL").starts_with("chrome") {
+                let url = message["params"]["request"]["url"].as_str().unwrap();
+                assert!(
+                    url.starts_with(origin) || url.starts_with("data:"),
+                    "a request to {url}"
+                );
+                requests += 1;
+            }
+        }
+        assert!(requests > 0, "no request was logged");
+        self.page.quit().await.unwrap();
+    }
+}
+
+/// Sends commands to the driver.
+struct DriverClient(Client);
+
+#[async_trait::async_trait]
+impl HttpClient for DriverClient {
+    async fn send(&self, request: Request<Body<'_>>) -> WebDriverResult<Response<Bytes>> {
+        let request = request.map(|body| match body {
+            Body::Empty => Bytes::new(),
+            Body::Json(value) => value.to_string().into(),
+        });
+        let error = |error: admittance_tests::Error| WebDriverError::HttpError(error.to_string());
+        let reply = self.0.send(request).await.map_err(error)?;
+        let mut response = Response::new(reply.body);
+        *response.status_mut() = reply.status;
+        *response.headers_mut() = reply.headers;
+        Ok(response)
+    }
+
+    async fn new(&self) -> Arc<dyn HttpClient> {
+        // It is used by a runtime of its own, where connections of this one would never answer.
+        Arc::new(Self(Client::new().unwrap()))
+    }
+}
+
+/// A directory for files that belong to the pictures.
+pub(crate) fn artefacts() -> PathBuf {
+    repository().join("target/console")
+}

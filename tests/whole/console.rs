@@ -1,0 +1,340 @@
+//! The console in a browser, with real requests behind it.
+//!
+//! Pictures of all pages are in `target/console`, to be looked at.
+
+mod playground;
+mod scale;
+mod sign_in;
+mod steering;
+
+use std::{env, fs};
+
+use admittance_tests::{Admittance, repository};
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::{
+    browser::Browser,
+    kubernetes::server::{POD, Server},
+    scene::{source, store},
+};
+
+/// A chain that changes images, and one that only says what it would do.
+pub(crate) fn chains() -> String {
+    let images = source("image-policy");
+    format!(
+        "apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata: {{ name: images }}
+spec:
+  rules: [{{ operations: [CREATE, UPDATE], apiGroups: [''], resources: [pods] }}]
+  stages:
+    - name: registry
+      plugin:
+        source: \"{images}\"
+        settings: {{ rewrites: {{ docker.io: mirror.example.com/docker-hub }}, refuseLatest: true }}
+---
+apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata: {{ name: trial }}
+spec:
+  phase: Validating
+  rules: [{{ operations: [CREATE], apiGroups: [''], resources: [pods] }}]
+  stages:
+    - name: tags
+      mode: Audit
+      plugin: {{ source: \"{images}\", settings: {{ refuseLatest: true }} }}
+"
+    )
+}
+
+/// A review of a Pod with this image.
+pub(crate) fn pod(uid: &str, namespace: &str, name: &str, image: &str) -> Value {
+    let mut review = POD.review(uid);
+    let request = &mut review["request"];
+    request["name"] = json!(name);
+    request["namespace"] = json!(namespace);
+    request["object"]["metadata"]["name"] = json!(name);
+    request["object"]["metadata"]["namespace"] = json!(namespace);
+    request["object"]["spec"]["containers"][0]["image"] = json!(image);
+    review
+}
+
+impl Server {
+    /// A Pod passes the chains.
+    pub(crate) async fn pod(&self, uid: &str, namespace: &str, name: &str, image: &str) {
+        self.review("/admit", &pod(uid, namespace, name, image)).await;
+    }
+
+    /// One that is changed, one that is denied, and one that is allowed.
+    pub(crate) async fn three_pods(&self) {
+        self.pod("changed-1", "shop", "web", "nginx:1.29").await;
+        self.pod("denied-1", "shop", "cart", "nginx").await;
+        self.pod("allowed-1", "billing", "api", "mirror.example.com/api:2")
+            .await;
+    }
+}
+
+#[tokio::test]
+async fn decisions_are_shown_as_they_come() {
+    let Some(browser) = Browser::start().await else {
+        return;
+    };
+    let server = Server::start("", &chains()).await;
+    let origin = server.program.admin_url("");
+    server.three_pods().await;
+    browser.open(&server.program.admin_url("/")).await;
+    assert_eq!(browser.address().await, server.program.admin_url("/live"));
+    browser.find_with(".live-state", "Live").await;
+    let rows = browser.texts("table.live tbody tr").await;
+    assert_eq!(rows.len(), 3, "{rows:#?}");
+    for (row, [verdict, object]) in rows.iter().zip([
+        ["allowed", "billing/api"],
+        ["denied", "shop/cart"],
+        ["changed", "shop/web"],
+    ]) {
+        assert!(
+            row.contains(verdict) && row.contains(object),
+            "{verdict} {object}: {row}"
+        );
+    }
+    assert!(
+        rows[1].contains("latest"),
+        "the message of the denial: {}",
+        rows[1]
+    );
+    browser.find_with("table.chains tr", "images").await;
+    browser.picture("live").await;
+
+    // Another one comes while the page is open.
+    server.pod("denied-2", "shop", "late", "nginx").await;
+    browser
+        .find_with("table.live tbody tr:first-child", "shop/late")
+        .await;
+
+    // Nothing comes while it is stopped, and everything that came in the meantime when it goes on.
+    browser.click("button", "Stop").await;
+    browser.find_with(".live-state", "Stopped").await;
+    server
+        .pod("allowed-2", "billing", "meanwhile", "mirror.example.com/api:2")
+        .await;
+    browser.click("button", "Go").await;
+    browser
+        .find_with("table.live tbody tr:first-child", "billing/meanwhile")
+        .await;
+    assert_eq!(browser.all("table.live tbody tr").await.len(), 5);
+
+    // A filter is in the address, and holds for what comes later.
+    browser.click("input[value=denied]", "").await;
+    browser.write("input[name=namespace]", "shop").await;
+    browser.click("button", "Filter").await;
+    browser.find_with(".live-state", "Live").await;
+    let filtered = server.program.admin_url("/live?namespace=shop&verdict=denied");
+    browser.open(&filtered).await;
+    browser.find_with(".live-state", "Live").await;
+    server
+        .pod("allowed-3", "shop", "skipped", "mirror.example.com/api:2")
+        .await;
+    server.pod("denied-3", "shop", "shown", "nginx").await;
+    browser
+        .find_with("table.live tbody tr:first-child", "shop/shown")
+        .await;
+    let objects = browser.texts("table.live td[data-label=Object]").await;
+    assert_eq!(objects, ["shop/shown", "shop/late", "shop/cart"]);
+    browser.picture("live-filtered").await;
+
+    // Without JavaScript, the text filter works in the same way.
+    browser
+        .open(&server.program.admin_url("/live?text=meanwhile"))
+        .await;
+    assert_eq!(
+        browser.texts("table.live td[data-label=Object]").await,
+        ["billing/meanwhile"]
+    );
+    browser.end(&origin).await;
+}
+
+#[tokio::test]
+async fn a_decision_is_shown_whole() {
+    let Some(browser) = Browser::start().await else {
+        return;
+    };
+    let server = Server::start("", &chains()).await;
+    let origin = server.program.admin_url("");
+    server.three_pods().await;
+    browser.open(&server.program.admin_url("/live")).await;
+    browser.click("table.live tbody tr:last-child a", "").await;
+    browser.find_with("h1", "Decision changed-1").await;
+    let stages = browser.texts("table.timeline tbody tr").await;
+    assert_eq!(stages.len(), 2, "{stages:#?}");
+    assert!(
+        stages[0].contains("images/registry") && stages[0].contains("patch"),
+        "{stages:#?}"
+    );
+    assert!(
+        stages[1].contains("trial/tags") && stages[1].contains("Audit"),
+        "{stages:#?}"
+    );
+    assert_eq!(browser.all("table.timeline svg.bar rect").await.len(), 2);
+    let (before, after) = (
+        browser.texts("table.diff td.removed").await,
+        browser.texts("table.diff td.added").await,
+    );
+    assert!(
+        before.iter().any(|line| line.contains("image: \"nginx:1.29\"")),
+        "{before:?}"
+    );
+    assert!(
+        after
+            .iter()
+            .any(|line| line.contains("mirror.example.com/docker-hub/library/nginx:1.29")),
+        "{after:?}"
+    );
+    browser.picture("decision").await;
+
+    // What it offers to copy works.
+    let [curl, again, case] = &browser.texts("details pre").await[..] else {
+        panic!("{}", browser.text().await);
+    };
+    let read: Value = serde_json::from_str(&in_shell(curl).await).unwrap();
+    assert_eq!(read["decisions"][0]["uid"], "changed-1", "{read}");
+    let answer: Value = serde_json::from_str(&in_shell(again).await).unwrap();
+    assert_eq!(answer["response"]["allowed"], true, "{answer}");
+    let cases = server.directory.path().join("cases.yaml");
+    fs::write(&cases, case).unwrap();
+    let chains = server.directory.path().join("chains.yaml");
+    let store = store();
+    let arguments = [
+        "test".as_ref(),
+        chains.as_os_str(),
+        "--cases".as_ref(),
+        cases.as_os_str(),
+        "--store".as_ref(),
+        store.as_os_str(),
+    ];
+    let tested = Admittance::run(arguments).await.unwrap();
+    assert_eq!(tested.code, Some(0), "{case}\n{}{}", tested.stdout, tested.stderr);
+
+    // The bar of a button says that it copied, or how to.
+    browser.click("summary", "curl").await;
+    browser.click("copy-text button", "Copy").await;
+    browser.find_with("copy-text button", "Cop").await;
+
+    browser
+        .open(&server.program.admin_url("/decisions/denied-1"))
+        .await;
+    browser.find_with(".notice.bad", "latest").await;
+    browser.picture("decision-denied").await;
+    browser
+        .open(&server.program.admin_url("/decisions/of%20nobody"))
+        .await;
+    browser
+        .find_with(".notice", "there is no decision with the uid \"of nobody\"")
+        .await;
+    let errors = browser.errors().await;
+    assert!(errors.iter().all(|error| error.contains("404")), "{errors:#?}");
+    browser.end(&origin).await;
+}
+
+/// Whoever sends requests chooses names and images, and whoever writes plugins the messages.
+#[tokio::test]
+async fn texts_of_requests_stay_texts() {
+    let Some(browser) = Browser::start().await else {
+        return;
+    };
+    let server = Server::start("", &chains()).await;
+    let origin = server.program.admin_url("");
+    let attack = "<img src=x onerror=\"document.title='attacked'\">'";
+    browser.open(&server.program.admin_url("/live")).await;
+    browser.find_with(".live-state", "Live").await;
+    // One of them comes while the page is open, and one is there when it is opened.
+    for uid in ["u1", "u2"] {
+        let mut review = pod(uid, attack, attack, attack);
+        review["request"]["userInfo"]["username"] = json!(attack);
+        review["request"]["object"]["metadata"]["labels"] = json!({attack: attack});
+        server.post("/admit", &review).await;
+        browser.find_with("table.live tbody tr", attack).await;
+        browser.open(&server.program.admin_url("/live")).await;
+    }
+    for path in [
+        "/live".to_owned(),
+        "/decisions/u1".to_owned(),
+        format!("/live?text={}", attack.replace(' ', "+")),
+    ] {
+        browser.open(&server.program.admin_url(&path)).await;
+        browser.find_with("main", attack).await;
+        assert!(browser.all("main img").await.is_empty(), "{path}");
+    }
+    browser.end(&origin).await;
+}
+
+async fn in_shell(command: &str) -> String {
+    let output = Command::new("sh").arg("-c").arg(command).output().await.unwrap();
+    assert!(
+        output.status.success(),
+        "{command}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[tokio::test]
+async fn health_shows_what_the_driver_depends_on() {
+    let Some(browser) = Browser::start().await else {
+        return;
+    };
+    let server = Server::start("", &chains()).await;
+    let origin = server.program.admin_url("");
+    browser.open(&server.program.admin_url("/health")).await;
+    let listen = server.program.url("").replace("http://", "");
+    for (heading, row) in [
+        ("Listeners", [listen.as_str(), "TLS"]),
+        ("Certificates", ["listen", "valid until"]),
+        ("Definitions", ["chains.yaml", "1 file"]),
+        ("On disk", ["history", "KiB"]),
+    ] {
+        let section = browser.find_with("section", heading).await.text().await.unwrap();
+        assert!(
+            row.iter().all(|part| section.contains(part)),
+            "{heading}: {section}"
+        );
+    }
+    browser.picture("health").await;
+    // The definitions break.
+    fs::write(
+        server.directory.path().join("chains.yaml"),
+        chains().replace("registry", "Not A Name"),
+    )
+    .unwrap();
+    server
+        .program
+        .until_status("a problem", |status| status["problem"].is_object())
+        .await
+        .unwrap();
+    browser.open(&server.program.admin_url("/health")).await;
+    browser.find_with(".notice.bad", "spec.stages[0].name").await;
+    browser.picture("health-problem").await;
+    browser.end(&origin).await;
+}
+
+/// The scripts say what types they expect, and these are checked as in a program.
+#[tokio::test]
+async fn the_types_in_scripts_are_right() {
+    let Some(directory) = env::var_os("ADMITTANCE_TEST_TYPESCRIPT") else {
+        eprintln!(
+            "skipped: ADMITTANCE_TEST_TYPESCRIPT is not set, since `cargo task test` could not fetch TypeScript; it \
+             says why"
+        );
+        return;
+    };
+    let tsc = std::path::Path::new(&directory).join("node_modules/.bin/tsc");
+    let project = repository().join("host/admin/src/console/tsconfig.json");
+    let output = Command::new(tsc)
+        .arg("--project")
+        .arg(project)
+        .output()
+        .await
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{told}");
+}

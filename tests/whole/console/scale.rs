@@ -1,0 +1,97 @@
+//! A full log of decisions.
+
+use std::{collections::BTreeSet, fs};
+
+use futures_util::{StreamExt as _, stream};
+use serde_json::{Value, json};
+
+use super::{chains, pod};
+use crate::{
+    browser::{Browser, artefacts},
+    kubernetes::server::{Server, request},
+};
+
+/// As many as the log keeps by default.
+const DECISIONS: usize = 10_000;
+
+/// Every tenth of them is denied.
+async fn fill(server: &Server) {
+    let url = server.program.tls_url("/admit");
+    let sent = stream::iter(0..DECISIONS).map(|number| {
+        let image = if number % 10 == 0 { "nginx" } else { "nginx:1.29" };
+        let review = pod(
+            &format!("u-{number}"),
+            &format!("team-{}", number % 7),
+            &format!("web-{number}"),
+            image,
+        );
+        server.client.send(request(&url, &review))
+    });
+    let replies: Vec<_> = sent.buffer_unordered(32).collect().await;
+    assert!(replies.iter().all(|reply| reply.as_ref().unwrap().status == 200));
+}
+
+/// Milliseconds until the browser had the page, and until it showed it. Not asserted, since machines differ; kept beside
+/// the pictures.
+async fn times(browser: &Browser, url: &str) -> Value {
+    browser.open(url).await;
+    browser.find("table.live tbody tr").await;
+    let script = "
+        const [page] = performance.getEntriesByType('navigation');
+        const [paint] = performance.getEntriesByName('first-contentful-paint');
+        return { url: location.pathname + location.search, reply: page.responseEnd, content: paint?.startTime };";
+    browser.evaluate(script, Vec::new()).await
+}
+
+#[tokio::test]
+async fn pages_stay_small_with_a_full_log() {
+    let Some(browser) = Browser::start().await else {
+        return;
+    };
+    let server = Server::start("", &chains()).await;
+    let origin = server.program.admin_url("");
+    let url = |path: &str| server.program.admin_url(path);
+    fill(&server).await;
+
+    let mut figures = Vec::new();
+    // The first time, the browser has nothing of the console yet.
+    for path in ["/live", "/live", "/live?verdict=denied", "/live?text=web-4999"] {
+        figures.push(times(&browser, &url(path)).await);
+    }
+    let figures = serde_json::to_string_pretty(&json!(figures)).unwrap();
+    fs::create_dir_all(artefacts()).unwrap();
+    fs::write(artefacts().join("times.json"), figures).unwrap();
+    assert_eq!(
+        browser.texts("table.live td[data-label=Object]").await,
+        ["team-1/web-4999"]
+    );
+
+    // A page has a hundred, and its link leads to the next.
+    browser.open(&url("/live?verdict=denied")).await;
+    let mut pages = 0;
+    let mut seen = BTreeSet::new();
+    loop {
+        let rows = browser.texts("table.live td[data-label=Object]").await;
+        assert_eq!(rows.len(), 100);
+        seen.extend(rows);
+        pages += 1;
+        let script = "return [...document.links].find((link) => link.textContent === 'Older')?.href ?? null";
+        let Some(older) = browser.evaluate::<Option<String>>(script, Vec::new()).await else {
+            break;
+        };
+        browser.open(&older).await;
+    }
+    assert_eq!((pages, seen.len()), (DECISIONS / 1000, DECISIONS / 10));
+
+    // The page does not grow while decisions come.
+    browser.open(&url("/live")).await;
+    browser.find_with(".live-state", "Live").await;
+    fill(&server).await;
+    server.pod("last", "shop", "last", "nginx").await;
+    browser
+        .find_with("table.live tbody tr:first-child", "shop/last")
+        .await;
+    let rows = browser.all("table.live tbody tr").await.len();
+    assert!((101..=300).contains(&rows), "{rows}");
+    browser.end(&origin).await;
+}

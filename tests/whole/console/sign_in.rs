@@ -1,0 +1,125 @@
+//! Signing in, and what each role sees.
+
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
+
+use tempfile::TempDir;
+
+use super::chains;
+use crate::{
+    browser::Browser,
+    kubernetes::server::{Server, certificates},
+};
+
+pub(super) const READER: &str = "the-token-of-who-reads";
+const ADMIN: &str = "the-token-of-who-changes";
+
+const CONFIG: &str = "
+dialect: { kubernetes: {} }
+listen: { tls: { certificate: localhost.pem, key: localhost.key } }
+definitions: [chains.yaml]
+admin:
+  address: 127.0.0.1:0
+  tokens:
+    - { name: board, role: Read, file: board.token }
+    - { name: ops, role: Admin, file: ops.token }
+";
+
+fn write_token(directory: &Path, name: &str, token: &str) {
+    let new = directory.join("new");
+    fs::write(&new, token).unwrap();
+    fs::set_permissions(&new, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::rename(new, directory.join(name)).unwrap();
+}
+
+pub(super) async fn server() -> Server {
+    let directory: TempDir = tempfile::tempdir().unwrap();
+    certificates(&directory, &[]).await;
+    write_token(directory.path(), "board.token", READER);
+    write_token(directory.path(), "ops.token", ADMIN);
+    Server::start_in(directory, CONFIG, &chains()).await
+}
+
+pub(super) async fn sign_in(browser: &Browser, token: &str) {
+    browser.write("input[name=token]", token).await;
+    browser.click("button", "Sign in").await;
+}
+
+#[tokio::test]
+async fn a_token_opens_the_console() {
+    let Some(browser) = Browser::start().await else {
+        return;
+    };
+    let server = server().await;
+    let origin = server.program.admin_url("");
+    let url = |path: &str| server.program.admin_url(path);
+    server.three_pods().await;
+
+    // What was asked for is shown after signing in.
+    let wanted = url("/live?verdict=denied");
+    browser.open(&wanted).await;
+    browser.find_with("h1", "Sign in").await;
+    browser.picture("sign-in").await;
+    sign_in(&browser, "a-token-that-nobody-has").await;
+    browser.find_with(".notice.bad", "This token is unknown").await;
+    browser.picture("sign-in-unknown").await;
+    sign_in(&browser, READER).await;
+    browser.find_with("table.live", "shop/cart").await;
+    assert_eq!(browser.address().await, wanted);
+    browser.find_with(".account", "token board, Read").await;
+    // Scripts cannot read the session.
+    let cookies: String = browser.evaluate("return document.cookie", Vec::new()).await;
+    assert_eq!(cookies, "");
+
+    // A reader sees decisions, but no objects, and no form but the one to sign out.
+    browser.open(&url("/decisions/changed-1")).await;
+    browser.find_with("table.timeline", "images/registry").await;
+    browser.find_with("p.hint", "role Admin").await;
+    let text = browser.text().await;
+    assert!(
+        !text.contains("docker-hub") && !text.contains("Test case"),
+        "{text}"
+    );
+    for path in ["/live", "/decisions/changed-1", "/health"] {
+        browser.open(&url(path)).await;
+        let forms = browser.all("form[method=post]").await;
+        assert_eq!(forms.len(), 1, "{path}");
+        assert_eq!(forms[0].attr("action").await.unwrap().unwrap(), "/sign-out");
+    }
+
+    browser.click("button", "Sign out").await;
+    browser.find_with(".notice.good", "You are signed out").await;
+    browser.open(&url("/health")).await;
+    browser.find_with("h1", "Sign in").await;
+    sign_in(&browser, ADMIN).await;
+    browser.find_with(".account", "token ops, Admin").await;
+    browser.open(&url("/decisions/changed-1")).await;
+    browser.find_with("table.diff", "docker-hub").await;
+
+    // The errors are the replies with 401.
+    let errors = browser.errors().await;
+    assert!(errors.iter().all(|error| error.contains("401")), "{errors:#?}");
+
+    // A link on a page of another site leads to the page, with the session.
+    let link = format!("data:text/html,<a href=\"{}\">here</a>", url("/health"));
+    browser.open(&link).await;
+    browser.click("a", "here").await;
+    browser.find_with("h1", "Health").await;
+    assert_eq!(browser.address().await, url("/health"));
+    assert_eq!(browser.errors().await, Vec::<String>::new());
+
+    // The token is replaced while the page is open.
+    browser.open(&url("/live")).await;
+    browser.find_with(".live-state", "Live").await;
+    write_token(
+        server.directory.path(),
+        "ops.token",
+        "another-token-of-who-changes",
+    );
+    browser.find_with(".live-state", "The driver refused").await;
+    browser.open(&url("/live")).await;
+    browser.find_with(".notice.warn", "no longer valid").await;
+    browser.picture("sign-in-revoked").await;
+    let errors = browser.errors().await;
+    assert!(errors.iter().all(|error| error.contains("401")), "{errors:#?}");
+    browser.end(&origin).await;
+}

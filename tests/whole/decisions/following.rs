@@ -1,0 +1,122 @@
+use std::process::Stdio;
+
+use admittance_tests::Admittance;
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::{Child, ChildStdout},
+};
+
+use super::scene::{EventClient, Scene};
+use crate::kubernetes::server::POD;
+
+/// A command that follows decisions, and its lines.
+struct Following {
+    child: Child,
+    lines: tokio::io::Lines<BufReader<ChildStdout>>,
+}
+
+impl Following {
+    async fn start(scene: &Scene, arguments: &[&str]) -> Self {
+        let mut command = Admittance::command().unwrap();
+        command
+            .args(["decisions", "--follow", "--output", "json"])
+            .args(arguments)
+            .args(["--server", &scene.0.program.admin_url("")]);
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, lines }
+    }
+
+    async fn next(&mut self) -> String {
+        let line = self.lines.next_line().await.unwrap().unwrap();
+        let decision: Value = serde_json::from_str(&line).unwrap();
+        decision["uid"].as_str().unwrap().to_owned()
+    }
+}
+
+#[tokio::test]
+async fn decisions_are_followed() {
+    let mut scene = Scene::start("").await;
+    scene.create("a", "img:1").await;
+    scene.create("b", "img:latest").await;
+    let mut all = Following::start(&scene, &["--since", "1h"]).await;
+    let mut refused = Following::start(&scene, &["--limit", "1", "--verdict", "refused"]).await;
+    // Both have begun once they print what was before.
+    assert_eq!(
+        (all.next().await, all.next().await),
+        ("a".to_owned(), "b".to_owned())
+    );
+    assert_eq!(refused.next().await, "b");
+    scene.create("c", "img:2").await;
+    scene.create("d", "img:latest").await;
+    assert_eq!(
+        (all.next().await, all.next().await),
+        ("c".to_owned(), "d".to_owned())
+    );
+    assert_eq!(refused.next().await, "d");
+
+    // The driver ends the stream when it stops.
+    scene.0.program.terminate().unwrap();
+    let output = all.child.wait_with_output().await.unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert!(errors.contains("the driver stops"), "{errors}");
+    scene
+        .0
+        .program
+        .until_logged("the end", |line| line.message().starts_with("stopped"))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_client_that_connects_again_gets_what_it_missed() {
+    let scene = Scene::start("").await;
+    for uid in ["a", "b", "c"] {
+        scene.create(uid, "img:1").await;
+    }
+    let list = scene.told_json(&["decisions"]).await;
+    let id = list["decisions"][2]["id"].to_string();
+    let header = format!("Last-Event-ID: {id}\r\n");
+    let mut client = EventClient::open(&scene, "/v1/decisions/events", &header).await;
+    assert_eq!(
+        client.until("content-type").await,
+        "content-type: text/event-stream"
+    );
+    for (uid, index) in [("b", 1), ("c", 0)] {
+        assert_eq!(client.until("event").await, "event: decision");
+        let id = client.until("id").await;
+        assert_eq!(id, format!("id: {}", list["decisions"][index]["id"]));
+        let data = client.until("data").await;
+        let data: Value = serde_json::from_str(data.strip_prefix("data: ").unwrap()).unwrap();
+        assert_eq!(data["uid"], uid);
+    }
+    let mut wrong = EventClient::open(&scene, "/v1/decisions/events", "Last-Event-ID: x\r\n").await;
+    assert!(wrong.until("HTTP").await.contains("400"));
+}
+
+#[tokio::test]
+async fn a_slow_client_delays_nobody_and_learns_what_it_missed() {
+    let scene = Scene::start("decisions: { memory: { count: 10 } }").await;
+    let mut slow = EventClient::open(&scene, "/v1/decisions/events", "").await;
+    slow.until("content-type").await;
+    // More than the buffers of sockets hold, if nobody reads.
+    let mut review = POD.review("large");
+    review["request"]["object"]["metadata"]["annotations"] = json!({"well-behaved": "false"});
+    review["request"]["userInfo"]["groups"] = json!(vec!["g".repeat(1000); 200]);
+    for _ in 0..100 {
+        scene.review(&review).await;
+    }
+    let missed = slow.until("event: missed").await;
+    assert_eq!(missed, "event: missed");
+    let data = slow.until("data").await;
+    let data: Value = serde_json::from_str(data.strip_prefix("data: ").unwrap()).unwrap();
+    assert!(data["missed"].as_u64().unwrap() > 0);
+    assert_eq!(scene.listed(&[]).await.len(), 10);
+}

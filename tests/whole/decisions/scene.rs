@@ -1,0 +1,162 @@
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+
+use admittance_tests::{Admittance, Finished, Reply};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
+    net::TcpStream,
+};
+
+use crate::{
+    kubernetes::server::{POD, Server, Verdict, certificates, request},
+    scene::source,
+};
+
+pub(super) const CONFIG: &str = "
+dialect: { kubernetes: {} }
+definitions: [chains.yaml]
+";
+
+/// Pods get a sidecar and an annotation, and their images need a tag other than `latest`.
+pub(super) fn chains() -> String {
+    format!(
+        "
+apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata: {{ name: pods }}
+spec:
+  rules: [{{ operations: [CREATE], resources: [pods, secrets] }}]
+  stages:
+    - name: mark
+      plugin: {{ source: \"{}\", settings: {{ behaviour: well-behaved }} }}
+    - name: images
+      plugin: {{ source: \"{}\", settings: {{ refuseLatest: true }} }}
+",
+        source("guest-misbehaves"),
+        source("image-policy"),
+    )
+}
+
+pub(super) struct Scene(pub(super) Server);
+
+impl Scene {
+    pub(super) async fn start(additions: &str) -> Self {
+        Self::start_in(tempfile::tempdir().unwrap(), additions).await
+    }
+
+    pub(super) async fn start_in(directory: TempDir, additions: &str) -> Self {
+        // A restart finds them.
+        if !directory.path().join("ca.pem").exists() {
+            certificates(&directory, &[]).await;
+        }
+        let config = format!("{CONFIG}{additions}");
+        Self(Server::start_in(directory, &config, &chains()).await)
+    }
+
+    /// Sends a review of a Pod with this image.
+    pub(super) async fn create(&self, uid: &str, image: &str) -> Verdict {
+        let mut review = POD.review(uid);
+        review["request"]["object"]["spec"]["containers"][0]["image"] = image.into();
+        self.review(&review).await
+    }
+
+    pub(super) async fn review(&self, review: &Value) -> Verdict {
+        let request = request(&self.0.program.url("/admit"), review);
+        let reply = self.0.client.send(request).await.unwrap();
+        Verdict::of(review, &reply)
+    }
+
+    pub(super) async fn tell(&self, arguments: &[&str]) -> Finished {
+        let server = self.0.program.admin_url("");
+        let arguments = [arguments, &["--server", &server]].concat();
+        Admittance::run(arguments).await.unwrap()
+    }
+
+    /// The same, which must succeed; returns its output.
+    pub(super) async fn told(&self, arguments: &[&str]) -> String {
+        let finished = self.tell(arguments).await;
+        assert_eq!(finished.code, Some(0), "{}{}", finished.stdout, finished.stderr);
+        finished.stdout
+    }
+
+    pub(super) async fn told_json(&self, arguments: &[&str]) -> Value {
+        let text = self.told(&[arguments, &["--output", "json"]].concat()).await;
+        serde_json::from_str(&text).unwrap()
+    }
+
+    /// The uids of the decisions that a command lists.
+    pub(super) async fn listed(&self, arguments: &[&str]) -> Vec<String> {
+        let list = self.told_json(&[&["decisions"], arguments].concat()).await;
+        uids(list["decisions"].as_array().unwrap())
+    }
+
+    pub(super) async fn get(&self, path: &str) -> Reply {
+        self.0.client.get(&self.0.program.admin_url(path)).await.unwrap()
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.0.directory.path().join(name)
+    }
+}
+
+pub(super) fn uids(decisions: &[Value]) -> Vec<String> {
+    let uids = decisions.iter().map(|decision| decision["uid"].as_str().unwrap());
+    uids.map(str::to_owned).collect()
+}
+
+/// The content of a file that has as many lines at last.
+pub(super) async fn until_lines(path: &Path, count: usize) -> String {
+    loop {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        if text.lines().count() >= count && text.ends_with('\n') {
+            return text;
+        }
+        tokio::time::sleep(admittance_tests::POLL).await;
+    }
+}
+
+/// Two tokens, in files.
+pub(super) fn tokens(directory: &TempDir) -> String {
+    for (name, token) in [
+        ("reader", "reader-token-0123456789"),
+        ("admin", "admin-token-0123456789"),
+    ] {
+        let path = directory.path().join(name);
+        fs::write(&path, token).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    "admin: { address: \"127.0.0.1:0\", tokens: [{ name: reader, role: Read, file: reader }, { name: boss, role: Admin, file: admin }] }"
+        .to_owned()
+}
+
+/// A client that reads events from a socket.
+pub(super) struct EventClient(pub(super) BufReader<TcpStream>);
+
+impl EventClient {
+    pub(super) async fn open(scene: &Scene, path: &str, headers: &str) -> Self {
+        let url = scene.0.program.admin_url("");
+        let address = url.strip_prefix("http://").unwrap();
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{headers}\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        Self(BufReader::new(stream))
+    }
+
+    /// The next line that begins like this.
+    pub(super) async fn until(&mut self, begin: &str) -> String {
+        let mut line = String::new();
+        loop {
+            line.clear();
+            let read = self.0.read_line(&mut line).await.unwrap();
+            assert!(read > 0, "the stream ended before a line with {begin}");
+            if line.starts_with(begin) {
+                return line.trim_end().to_owned();
+            }
+        }
+    }
+}

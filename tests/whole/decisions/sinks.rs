@@ -1,0 +1,157 @@
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    sync::{Arc, Mutex},
+};
+
+use admittance_tests::Admittance;
+use axum::{Router, body::Bytes, http::HeaderMap, routing::post};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use super::scene::{CONFIG, Scene, tokens, uids, until_lines};
+use crate::kubernetes::server::{POD, Server};
+
+#[tokio::test]
+async fn decisions_on_disk_are_there_after_a_restart() {
+    let decisions = "decisions: { share: 0%, objects: true, sqlite: { file: decisions.db } }";
+    let mut scene = Scene::start(decisions).await;
+    // A Pod that is allowed unchanged is not one of the share.
+    let mut unchanged = POD.review("unchanged");
+    unchanged["request"]["object"]["metadata"]["annotations"] = json!({"well-behaved": "true"});
+    assert_eq!(scene.review(&unchanged).await.patch(), None);
+    scene.create("good", "img:1").await;
+    scene.create("bad", "img:latest").await;
+    assert_eq!(scene.listed(&[]).await, ["bad", "good", "unchanged"]);
+    scene.0.program.terminate().unwrap();
+    scene
+        .0
+        .program
+        .until_logged("the end", |line| line.message().starts_with("stopped"))
+        .await
+        .unwrap();
+    let mode = scene
+        .path("decisions.db")
+        .metadata()
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+
+    let Server {
+        directory, program, ..
+    } = scene.0;
+    drop(program);
+    let scene = Scene::start_in(directory, decisions).await;
+    scene.create("new", "img:2").await;
+    assert_eq!(scene.listed(&[]).await, ["new", "bad", "good"]);
+    assert_eq!(
+        scene.listed(&["--verdict", "refused", "--chain", "pods"]).await,
+        ["bad"]
+    );
+    assert_eq!(scene.listed(&["--limit", "2"]).await, ["new", "bad"]);
+    let explained = scene.told_json(&["explain", "good"]).await;
+    assert_eq!(
+        explained["decisions"][0]["result"]["metadata"]["annotations"]["well-behaved"],
+        "true"
+    );
+    let replayed = scene.told(&["explain", "bad", "--replay"]).await;
+    assert!(replayed.contains("the same"), "{replayed}");
+    let page = scene.get("/v1/decisions?limit=1").await.json().unwrap();
+    let next = scene
+        .get(&format!("/v1/decisions?limit=2&before={}", page["next"]))
+        .await;
+    assert_eq!(
+        uids(next.json().unwrap()["decisions"].as_array().unwrap()),
+        ["bad", "good"]
+    );
+}
+
+#[tokio::test]
+async fn a_file_of_decisions_is_rotated_by_renaming_it() {
+    let scene = Scene::start("decisions: { ndjson: { file: decisions.ndjson } }").await;
+    let (path, rotated) = (scene.path("decisions.ndjson"), scene.path("decisions.ndjson.1"));
+    scene.create("a", "img:1").await;
+    until_lines(&path, 1).await;
+    fs::rename(&path, &rotated).unwrap();
+    let id = Pid::from_raw(scene.0.program.id().unwrap().cast_signed()).unwrap();
+    kill_process(id, Signal::HUP).unwrap();
+    scene.create("b", "img:1").await;
+    let text = until_lines(&path, 1).await;
+    let line: Value = serde_json::from_str(text.trim_end()).unwrap();
+    assert_eq!((&line["uid"], &line["verdict"]), (&json!("b"), &json!("changed")));
+    assert_eq!(fs::read_to_string(&rotated).unwrap().lines().count(), 1);
+    let metrics = scene.0.program.metrics().await.unwrap();
+    let of_file = [("sink", "ndjson")];
+    assert_eq!(
+        metrics.sum("admittance_decisions_dropped_total", &of_file),
+        Some(0.0)
+    );
+}
+
+#[tokio::test]
+async fn a_server_gets_decisions_with_the_token() {
+    let received = Arc::new(Mutex::new(Vec::<(String, String)>::new()));
+    let kept = received.clone();
+    let take = post(async move |headers: HeaderMap, body: Bytes| {
+        let token = headers["authorization"].to_str().unwrap().to_owned();
+        let text = String::from_utf8(body.to_vec()).unwrap();
+        let mut kept = kept.lock().unwrap();
+        kept.push((token, text));
+        // The first attempt fails.
+        if kept.len() == 1 {
+            http::StatusCode::SERVICE_UNAVAILABLE
+        } else {
+            http::StatusCode::OK
+        }
+    });
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = tokio::spawn(async move { axum::serve(listener, Router::new().route("/in", take)).await });
+    let directory = tempfile::tempdir().unwrap();
+    tokens(&directory);
+    let additions = format!("decisions: {{ http: {{ url: \"http://{address}/in\", tokenFile: reader }} }}");
+    let scene = Scene::start_in(directory, &additions).await;
+    scene.create("a", "img:1").await;
+    scene.create("b", "img:latest").await;
+    let lines = loop {
+        let last = received.lock().unwrap().get(1).cloned();
+        if let Some((token, lines)) = last {
+            assert_eq!(token, "Bearer reader-token-0123456789");
+            break lines;
+        }
+        tokio::time::sleep(admittance_tests::POLL).await;
+    };
+    let decisions: Vec<Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(uids(&decisions), ["a", "b"]);
+    let metrics = scene.0.program.metrics().await.unwrap();
+    let failures = metrics.sum("admittance_decision_write_failures_total", &[("sink", "http")]);
+    assert_eq!(failures, Some(1.0));
+    server.abort();
+}
+
+#[tokio::test]
+async fn a_database_that_cannot_be_opened_is_reported_at_the_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = directory.path().join("admittance.yaml");
+    let more = "decisions: { sqlite: { file: none/decisions.db } }";
+    fs::write(
+        &config,
+        format!("{}{more}", CONFIG.replace("definitions: [chains.yaml]", "")),
+    )
+    .unwrap();
+    let config = config.to_str().unwrap();
+    let finished = Admittance::run(["serve", "--listen", "127.0.0.1:0", "--config", config])
+        .await
+        .unwrap();
+    assert_eq!(finished.code, Some(2), "{}", finished.stderr);
+    assert!(
+        finished.stderr.contains("none/decisions.db: No such file"),
+        "{}",
+        finished.stderr
+    );
+}

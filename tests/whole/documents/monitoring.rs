@@ -1,0 +1,276 @@
+//! The dashboard and the alert rules in `docs/examples/monitoring`, and the labels of metrics.
+
+mod promql;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env,
+    path::Path,
+};
+
+use admittance_definitions::{Mistakes, document};
+use admittance_tests::repository;
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use self::promql::{Expression, Selector};
+use super::page::{Page, codes};
+use crate::scene::{Scene, application};
+
+const FOLDER: &str = "docs/examples/monitoring";
+
+/// The labels that Prometheus adds.
+const OF_TARGET: [&str; 2] = ["instance", "job"];
+
+/// A metric as the pages list it.
+struct Listed {
+    is_histogram: bool,
+    labels: BTreeSet<String>,
+    /// The code spans in its meaning, which has the values of labels.
+    values: BTreeSet<String>,
+}
+
+/// The metrics on the pages. Another test compares them with those that the program describes.
+fn listed() -> BTreeMap<String, Listed> {
+    let owned = |codes: Vec<&str>| codes.into_iter().map(str::to_owned).collect();
+    let pages = ["docs/operators.md", "docs/gateway.md"].map(Page::read);
+    let rows = pages.iter().flat_map(|page| page.rows("Metrics"));
+    let metrics = rows.filter_map(|row| {
+        let name = codes(row[0]).first().map(|name| (*name).to_owned())?;
+        // A cell without labels is not split from the next one.
+        let (labels, meaning) = match row.as_slice() {
+            [_, _, labels, meaning] => (*labels, *meaning),
+            _ => ("", row[2]),
+        };
+        let metric = Listed {
+            is_histogram: row[1] == "histogram",
+            labels: owned(codes(labels)),
+            values: owned(codes(meaning)),
+        };
+        Some((name, metric))
+    });
+    metrics.collect()
+}
+
+/// An expression of the dashboard or of a rule, and the labels that are shown of its series.
+struct Shown {
+    place: String,
+    expression: String,
+    labels: Vec<String>,
+}
+
+/// The names between `before` and the end of an identifier.
+fn named_in(text: &str, before: &str) -> Vec<String> {
+    let is_part = |c: &char| c.is_ascii_alphanumeric() || *c == '_';
+    let parts = text.split(before).skip(1);
+    parts
+        .map(|part| part.trim_start().chars().take_while(is_part).collect())
+        .collect()
+}
+
+fn read(name: &str) -> Value {
+    let path = format!("{FOLDER}/{name}");
+    let text = std::fs::read_to_string(repository().join(&path)).unwrap();
+    let mut mistakes = Mistakes::new();
+    let documents = document::read_text(&path, &text, &mut mistakes);
+    mistakes.into_result(()).unwrap();
+    documents.first().unwrap().root().json()
+}
+
+fn of_rules() -> Vec<Shown> {
+    let rules = read("alerts.yaml");
+    let groups = rules["groups"].as_array().unwrap().iter();
+    let rules = groups.flat_map(|group| group["rules"].as_array().unwrap());
+    let shown = rules.map(|rule| {
+        let texts = rule["annotations"].to_string();
+        Shown {
+            place: rule["alert"].as_str().unwrap().to_owned(),
+            expression: rule["expr"].as_str().unwrap().to_owned(),
+            labels: named_in(&texts, "$labels."),
+        }
+    });
+    shown.collect()
+}
+
+fn of_dashboard() -> Vec<Shown> {
+    let dashboard = read("dashboard.json");
+    let annotations = dashboard["annotations"]["list"].as_array().unwrap().iter();
+    let annotations = annotations.map(|annotation| (&annotation["name"], &annotation["target"]));
+    let panels = dashboard["panels"].as_array().unwrap().iter();
+    let panels = panels.flat_map(|panel| {
+        let targets = panel["targets"].as_array().into_iter().flatten();
+        targets.map(move |target| (&panel["title"], target))
+    });
+    let shown = annotations.chain(panels).map(|(title, target)| Shown {
+        place: format!("{} of the dashboard", title.as_str().unwrap()),
+        expression: target["expr"].as_str().unwrap().replace("$__rate_interval", "5m"),
+        labels: named_in(target["legendFormat"].as_str().unwrap(), "{{"),
+    });
+    let mut shown: Vec<_> = shown.collect();
+    // A query of a variable is `label_values(series, label)`.
+    for variable in dashboard["templating"]["list"].as_array().unwrap() {
+        let Some(query) = variable["definition"].as_str() else {
+            continue;
+        };
+        let inner = query
+            .strip_prefix("label_values(")
+            .unwrap()
+            .strip_suffix(')')
+            .unwrap();
+        let (series, label) = inner.rsplit_once(", ").unwrap();
+        shown.push(Shown {
+            place: format!("the variable {}", variable["name"].as_str().unwrap()),
+            expression: series.to_owned(),
+            labels: vec![label.to_owned()],
+        });
+    }
+    shown
+}
+
+#[test]
+fn expressions_use_metrics_and_labels_that_exist() {
+    let listed = listed();
+    let operators = Page::read("docs/operators.md").text;
+    let mut wrong = Vec::new();
+    for shown in of_rules().into_iter().chain(of_dashboard()) {
+        let expression = Expression::parse(&shown.expression);
+        assert!(!expression.selectors.is_empty(), "{}", shown.place);
+        let mut known: BTreeSet<String> = OF_TARGET.map(str::to_owned).into();
+        for Selector { name, matchers } in &expression.selectors {
+            if name.starts_with("process_") && operators.contains(&format!("`{name}`")) {
+                continue;
+            }
+            let base = ["_bucket", "_count", "_sum"]
+                .iter()
+                .filter_map(|suffix| name.strip_suffix(suffix))
+                .find(|base| listed.get(*base).is_some_and(|metric| metric.is_histogram));
+            let found = listed
+                .get(base.unwrap_or(name))
+                .filter(|metric| metric.is_histogram == base.is_some());
+            let Some(metric) = found else {
+                wrong.push(format!("{}: there is no metric {name}", shown.place));
+                continue;
+            };
+            known.extend(metric.labels.iter().cloned());
+            known.extend(name.ends_with("_bucket").then(|| "le".to_owned()));
+            for (label, value) in matchers {
+                let is_of_target = OF_TARGET.contains(&label.as_str());
+                if !is_of_target && !metric.labels.contains(label) {
+                    wrong.push(format!("{}: {name} has no label {label}", shown.place));
+                }
+                let unknown = value
+                    .split('|')
+                    .find(|value| !value.starts_with('$') && !metric.values.contains(*value));
+                if let Some(value) = unknown {
+                    wrong.push(format!("{}: {label} of {name} is never {value}", shown.place));
+                }
+            }
+        }
+        let unknown = expression
+            .groupings
+            .iter()
+            .filter(|label| !known.contains(*label));
+        wrong.extend(unknown.map(|label| format!("{}: no metric has the label {label}", shown.place)));
+        let kept = match expression.groupings.is_empty() {
+            true => &known,
+            false => &expression.groupings,
+        };
+        let unknown = shown.labels.iter().filter(|label| !kept.contains(*label));
+        wrong.extend(unknown.map(|label| format!("{}: its series have no label {label}", shown.place)));
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// The labels of the series of a running program are those on the pages.
+#[tokio::test]
+async fn labels_are_those_that_are_listed() {
+    let chains = "apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata: { name: names }
+spec:
+  rules: [{ operations: [CREATE], kinds: [application] }]
+  stages:
+    - name: good
+      cel: { validations: [ { expression: \"object.metadata.name != 'bad'\" } ] }
+    - name: nobody
+      webhook: { url: \"http://127.0.0.1:1/\", protocol: BcsResource }
+      failurePolicy: Ignore
+";
+    let scene = Scene::bcs(chains).await;
+    for (name, status) in [("good", 200), ("bad", 400)] {
+        let reply = scene.create(&application("shop", name, "nginx:1.29")).await;
+        assert_eq!(reply.status, status, "{}", reply.text());
+    }
+    let metrics = scene.program.metrics().await.unwrap();
+    let listed = listed();
+    let mut seen = BTreeSet::new();
+    let series = metrics
+        .text()
+        .lines()
+        .filter(|line| line.starts_with("admittance_"));
+    for line in series {
+        let (series, _) = line.rsplit_once(' ').unwrap();
+        let (name, labels) = series.split_once('{').unwrap_or((series, ""));
+        let base = ["_bucket", "_count", "_sum"]
+            .iter()
+            .find_map(|suffix| name.strip_suffix(suffix));
+        let base = base.filter(|base| listed.contains_key(*base)).unwrap_or(name);
+        let metric = listed.get(base).unwrap_or_else(|| panic!("{name} is listed"));
+        let labels = labels
+            .split("\",")
+            .filter_map(|label| Some(label.split_once('=')?.0));
+        let labels: BTreeSet<String> = labels.filter(|label| *label != "le").map(str::to_owned).collect();
+        assert_eq!(labels, metric.labels, "{line}");
+        seen.insert(base.to_owned());
+    }
+    assert!(seen.contains("admittance_stage_failures_total"), "{seen:?}");
+    assert!(
+        seen.contains("admittance_http_upstream_duration_seconds"),
+        "{seen:?}"
+    );
+}
+
+/// Prometheus' own parser accepts the rules, and the dashboard's expressions as rules; and the alerts fire when they
+/// should.
+#[tokio::test]
+async fn prometheus_accepts_every_expression() {
+    const VARIABLE: &str = "ADMITTANCE_TEST_PROMTOOL";
+    let Some(promtool) = env::var_os(VARIABLE) else {
+        eprintln!(
+            "skipped: {VARIABLE} is not set, since `cargo task test` could not unpack promtool; it says why"
+        );
+        return;
+    };
+    let run = async |arguments: [&str; 2], file: &Path| {
+        let output = Command::new(&promtool)
+            .args(arguments)
+            .arg(file)
+            .output()
+            .await
+            .unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let text = format!("{}{errors}", String::from_utf8_lossy(&output.stdout));
+        assert!(output.status.success(), "{text}");
+        text
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let recorded = of_dashboard();
+    let recorded = recorded.iter().enumerate();
+    let rules: Vec<_> = recorded
+        .map(|(number, shown)| json!({"record": format!("dashboard_{number}"), "expr": shown.expression}))
+        .collect();
+    let count = rules.len();
+    let dashboard = folder.path().join("dashboard.yaml");
+    // JSON is YAML.
+    let text = json!({"groups": [{"name": "dashboard", "rules": rules}]}).to_string();
+    std::fs::write(&dashboard, text).unwrap();
+    let alerts = folder.path().join("alerts.yaml");
+    std::fs::copy(repository().join(FOLDER).join("alerts.yaml"), &alerts).unwrap();
+    for (file, count) in [(dashboard, count), (alerts, of_rules().len())] {
+        let text = run(["check", "rules"], &file).await;
+        assert!(text.contains(&format!("{count} rules found")), "{text}");
+    }
+    let firing = folder.path().join("firing.yaml");
+    std::fs::write(&firing, include_str!("monitoring/firing.yaml")).unwrap();
+    run(["test", "rules"], &firing).await;
+}

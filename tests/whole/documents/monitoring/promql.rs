@@ -1,0 +1,117 @@
+//! The names in an expression of PromQL. Whether it can be parsed is for Prometheus' own tool.
+
+use std::collections::BTreeSet;
+
+/// What an expression names.
+pub(super) struct Expression {
+    pub(super) selectors: Vec<Selector>,
+    /// The labels by which it groups or joins.
+    pub(super) groupings: BTreeSet<String>,
+}
+
+/// A metric, and the labels and values by which its series are selected.
+pub(super) struct Selector {
+    pub(super) name: String,
+    pub(super) matchers: Vec<(String, String)>,
+}
+
+/// Words that are followed by labels in parentheses.
+const GROUPING: [&str; 6] = ["by", "without", "on", "ignoring", "group_left", "group_right"];
+
+/// Words between operands.
+const OPERATORS: [&str; 5] = ["and", "or", "unless", "bool", "offset"];
+
+impl Expression {
+    pub(super) fn parse(text: &str) -> Self {
+        let mut parsed = Self {
+            selectors: Vec::new(),
+            groupings: BTreeSet::new(),
+        };
+        let mut rest = text.trim_start();
+        while let Some(first) = rest.chars().next() {
+            rest = if first.is_ascii_digit() {
+                // With its unit.
+                rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '.')
+            } else if first == '[' {
+                rest.split_once(']').unwrap().1
+            } else if is_of_word(first) {
+                parsed.word(rest)
+            } else {
+                &rest[first.len_utf8()..]
+            };
+            rest = rest.trim_start();
+        }
+        parsed
+    }
+
+    /// Takes a word and what belongs to it, and returns the rest.
+    fn word<'t>(&mut self, text: &'t str) -> &'t str {
+        let (word, rest) = word_of(text);
+        let rest = rest.trim_start();
+        if GROUPING.contains(&word) {
+            let (labels, rest) = rest.strip_prefix('(').unwrap().split_once(')').unwrap();
+            let labels = labels.split(',').map(|label| label.trim().to_owned());
+            self.groupings.extend(labels);
+            return rest;
+        }
+        let is_function = rest.starts_with('(') || GROUPING.contains(&word_of(rest).0);
+        if OPERATORS.contains(&word) || is_function {
+            return rest;
+        }
+        let (matchers, rest) = match rest.strip_prefix('{') {
+            Some(rest) => matchers(rest),
+            None => (Vec::new(), rest),
+        };
+        self.selectors.push(Selector {
+            name: word.to_owned(),
+            matchers,
+        });
+        rest
+    }
+}
+
+/// What is between braces, and the rest.
+fn matchers(mut text: &str) -> (Vec<(String, String)>, &str) {
+    let mut matchers = Vec::new();
+    loop {
+        text = text.trim_start_matches([',', ' ']);
+        if let Some(rest) = text.strip_prefix('}') {
+            return (matchers, rest);
+        }
+        let (label, rest) = word_of(text);
+        let rest = rest.trim_start_matches(['=', '~', '!', ' ']);
+        let (value, rest) = rest.strip_prefix('"').unwrap().split_once('"').unwrap();
+        matchers.push((label.to_owned(), value.to_owned()));
+        text = rest;
+    }
+}
+
+fn is_of_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == ':'
+}
+
+/// The word at the beginning, which may be empty, and the rest.
+fn word_of(text: &str) -> (&str, &str) {
+    text.split_at(text.find(|c| !is_of_word(c)).unwrap_or(text.len()))
+}
+
+#[test]
+fn names_are_found() {
+    let parsed = Expression::parse(
+        "histogram_quantile(0.99, sum by (le, a) (rate(x_bucket{b=\"1|2\",c!~\"3\"}[5m]))) > 7 * 86400\n\
+         and on (d) y unless sum(z) without (e) - time()",
+    );
+    let names: Vec<_> = parsed
+        .selectors
+        .iter()
+        .map(|selector| selector.name.as_str())
+        .collect();
+    assert_eq!(names, ["x_bucket", "y", "z"]);
+    let [first, ..] = parsed.selectors.as_slice() else {
+        panic!("there are three");
+    };
+    let expected = [("b", "1|2"), ("c", "3")].map(|(label, value)| (label.to_owned(), value.to_owned()));
+    assert_eq!(first.matchers, expected);
+    let groupings: Vec<_> = parsed.groupings.iter().map(String::as_str).collect();
+    assert_eq!(groupings, ["a", "d", "e", "le"]);
+}

@@ -1,0 +1,172 @@
+//! Stages that are disabled, whatever else fails.
+
+use std::{fs, time::Duration};
+
+use admittance_tests::{Admittance, ModuleServer, replace};
+use serde_json::{Value, json};
+
+use super::scene::{Hot, chain, end, mistakes};
+
+/// Runs a command that uses the admin API; returns what it prints.
+async fn tell(program: &Admittance, command: &[&str]) -> String {
+    let server = program.admin_url("");
+    let arguments = [command, &["--server", server.as_str()]].concat();
+    let finished = Admittance::run(arguments).await.unwrap();
+    assert_eq!(finished.code, Some(0), "{}{}", finished.stdout, finished.stderr);
+    finished.stdout
+}
+
+async fn disable(program: &Admittance, more: &[&str]) -> String {
+    let command = ["disable", "versioned/stage", "--reason", "ticket 4711"];
+    tell(program, &[&command[..], more].concat()).await
+}
+
+/// The stage in `/v1/status`.
+async fn shown(program: &Admittance) -> Value {
+    let status = program.status().await.unwrap();
+    status["chains"][0]["stages"][0]["disabled"].clone()
+}
+
+async fn metric(program: &Admittance) -> Option<f64> {
+    let metrics = program.metrics().await.unwrap();
+    metrics.sum(
+        "admittance_stage_disabled",
+        &[("stage", "Mutating:versioned/stage")],
+    )
+}
+
+#[tokio::test]
+async fn a_stage_is_disabled_whatever_the_definitions_are() {
+    let hot = Hot::configured("modules: { attempts: 1 }\n").await;
+    let registry = chain(
+        "versioned",
+        "{ source: \"oci://localhost:1/plugins/versioned:1\" }",
+    );
+    for (broken, mistake) in [("kind: [".to_owned(), "not YAML"), (registry, "localhost:1")] {
+        let program = hot.start().await;
+        replace(&hot.chain_file(), &broken).unwrap();
+        program
+            .until_status(mistake, |status| mistakes(status).contains(mistake))
+            .await
+            .unwrap();
+        assert_eq!(hot.version(&program).await, Some(1));
+        let mark = program.mark();
+        let told = disable(&program, &["--for", "1h"]).await;
+        assert!(
+            told.starts_with("Mutating:versioned/stage is disabled until "),
+            "{told}"
+        );
+        assert_eq!(hot.version(&program).await, None);
+        assert_eq!(shown(&program).await["by"], "loopback");
+        assert_eq!(metric(&program).await, Some(1.0));
+        let line = program
+            .until_logged_after(mark, "who did it", |line| {
+                line.field("target") == "admittance::audit"
+            })
+            .await
+            .unwrap();
+        assert_eq!(line.message(), "loopback: disable Mutating:versioned/stage");
+        assert_eq!(line.field("reason"), "ticket 4711");
+        let status = tell_status(&program).await;
+        assert!(status.contains("by loopback: ticket 4711"), "{status}");
+
+        // Killed and started again, it serves the last live table.
+        end(program).await;
+        let program = hot.start().await;
+        assert!(mistakes(&program.status().await.unwrap()).contains(mistake));
+        assert_eq!(hot.version(&program).await, None);
+        assert_eq!(metric(&program).await, Some(1.0));
+
+        let told = tell(&program, &["enable", "versioned/stage"]).await;
+        assert!(told.contains("is enabled; it was disabled until "), "{told}");
+        assert_eq!(hot.version(&program).await, Some(1));
+        assert_eq!(metric(&program).await, Some(0.0));
+        replace(&hot.chain_file(), hot.usual_chain()).unwrap();
+        program
+            .until_status("the problem is gone", |status| status.get("problem").is_none())
+            .await
+            .unwrap();
+        end(program).await;
+    }
+}
+
+/// What `status` prints, which exits with 1 while the newest definitions are not live.
+async fn tell_status(program: &Admittance) -> String {
+    let server = program.admin_url("");
+    let finished = Admittance::run(["status", "--server", &server]).await.unwrap();
+    assert_eq!(finished.code, Some(1), "{}", finished.stderr);
+    finished.stdout
+}
+
+/// A server of modules does not answer, and a table waits for it.
+#[tokio::test]
+async fn a_stage_is_disabled_while_a_table_is_built() {
+    let server = ModuleServer::start().await.unwrap();
+    let hot = Hot::configured("modules: { ca: ca.pem }\n").await;
+    fs::write(hot.path("ca.pem"), server.authority()).unwrap();
+    server.put("versioned.wasm", hot.bytes(2));
+    server.slow_down(Duration::from_secs(600));
+    let program = hot.start().await;
+    let plugin = format!(
+        "{{ source: \"{}\", settings: {{ name: stage }} }}",
+        server.url("versioned.wasm")
+    );
+    replace(&hot.chain_file(), chain("versioned", &plugin)).unwrap();
+    program
+        .until_status("a table is built", |status| status["building"] == true)
+        .await
+        .unwrap();
+    disable(&program, &["--for", "1h"]).await;
+    assert_eq!(hot.version(&program).await, None);
+    let status = program.status().await.unwrap();
+    assert_eq!(
+        (&status["building"], &status["revision"]),
+        (&json!(true), &json!(1))
+    );
+}
+
+#[tokio::test]
+async fn a_stage_is_enabled_when_its_time_ends() {
+    let hot = Hot::new().await;
+    let program = hot.start().await;
+    let mark = program.mark();
+    let told = disable(&program, &["--for", "1h", "--audit"]).await;
+    assert!(
+        told.starts_with("Mutating:versioned/stage is only audited until "),
+        "{told}"
+    );
+    assert_eq!(hot.version(&program).await, None);
+    let told = disable(&program, &["--for", "1s"]).await;
+    assert!(told.contains("before, it was only audited until "), "{told}");
+    program
+        .until_logged_after(mark, "the end", |line| {
+            line.message().contains("its time has ended")
+        })
+        .await
+        .unwrap();
+    assert_eq!(hot.version(&program).await, Some(1));
+    assert_eq!(shown(&program).await, Value::Null);
+    let kept = fs::read_to_string(hot.path("history/disabled")).unwrap();
+    assert!(!kept.contains("versioned"), "{kept}");
+
+    let server = program.admin_url("");
+    let unknown = [
+        "disable",
+        "versioned/stages",
+        "--for",
+        "1s",
+        "--reason",
+        "x",
+        "--server",
+        &server,
+    ];
+    let finished = Admittance::run(unknown).await.unwrap();
+    assert_eq!(finished.code, Some(2));
+    assert!(
+        finished
+            .stderr
+            .contains("there is no stage versioned/stages; the stages are: Mutating:versioned/stage"),
+        "{}",
+        finished.stderr
+    );
+}

@@ -1,0 +1,119 @@
+//! Chains as resources of the cluster.
+
+use admittance_tests::{Admittance, Finished};
+use serde_json::{Value, json};
+
+use super::server::{POD, Server, certificates};
+use crate::{
+    scene::write,
+    setting::{Setting, TOKEN},
+};
+
+const PLURAL: &str = "admissionchains";
+
+/// A chain that denies every Pod with this message.
+fn chain(name: &str, message: &str) -> Value {
+    json!({
+        "apiVersion": "admittance.dev/v1alpha1",
+        "kind": "AdmissionChain",
+        "metadata": {"name": name},
+        "spec": {
+            "phase": "Validating",
+            "rules": [{"operations": ["CREATE"], "resources": ["pods"]}],
+            "stages": [{"name": "deny", "cel": {"validations": [{"expression": "false", "message": message}]}}],
+        },
+    })
+}
+
+async fn start(setting: &Setting) -> Server {
+    let directory = tempfile::tempdir().unwrap();
+    certificates(&directory, &[]).await;
+    let kubeconfig = setting.kubeconfig(&format!("{{token: {TOKEN}}}"));
+    let config = format!(
+        "
+dialect: {{ kubernetes: {{}} }}
+listen: {{ tls: {{ certificate: localhost.pem, key: localhost.key }} }}
+cluster: {{ kubeconfig: {} }}
+definitions: [ {{ kubernetes: {{}} }} ]
+",
+        kubeconfig.display()
+    );
+    Server::start_in(directory, &config, "").await
+}
+
+impl Server {
+    async fn message(&self) -> String {
+        let verdict = self.review("/validate", &POD.review("p1")).await;
+        if verdict.is_allowed() {
+            String::new()
+        } else {
+            verdict.message().to_owned()
+        }
+    }
+
+    async fn until_revision(&self, revision: u64) {
+        let is_live = |status: &Value| status["revision"] == revision;
+        self.program.until_status("the change", is_live).await.unwrap();
+    }
+
+    async fn tell(&self, arguments: &[&str]) -> Finished {
+        let server = self.program.admin_url("");
+        let connection = ["--server", &server];
+        Admittance::run([arguments, &connection].concat()).await.unwrap()
+    }
+}
+
+#[tokio::test]
+async fn chains_are_resources() {
+    let setting = Setting::new();
+    setting.server.put(PLURAL, chain("pods", "first"));
+    let server = start(&setting).await;
+    assert!(server.message().await.contains("first"));
+
+    setting.server.put(PLURAL, chain("pods", "second"));
+    server.until_revision(2).await;
+    assert!(server.message().await.contains("second"));
+
+    // A bad one is named, and its last valid version stays in force; the others go live.
+    let mut bad = chain("pods", "third");
+    bad["spec"]["stages"][0]["cel"]["validations"][0]["expression"] = json!("object.");
+    setting.server.put(PLURAL, bad);
+    setting.server.put(PLURAL, chain("zother", "fourth"));
+    let is_reported = |status: &Value| {
+        status["problem"]["badDefinitions"][0]
+            .to_string()
+            .contains("kubernetes:AdmissionChain/pods")
+            && status["chains"]
+                .as_array()
+                .is_some_and(|chains| chains.len() == 2)
+    };
+    server
+        .program
+        .until_status("the bad chain", is_reported)
+        .await
+        .unwrap();
+    assert!(server.message().await.contains("second"));
+
+    // The command line repairs it, and the resource keeps what others wrote into it.
+    let file = write(&server.directory, "new.json", chain("pods", "fifth").to_string());
+    let applied = server.tell(&["apply", "-f", file.to_str().unwrap()]).await;
+    assert_eq!(applied.code, Some(0), "{}{}", applied.stdout, applied.stderr);
+    assert!(server.message().await.contains("fifth"));
+    let there = setting.server.object(PLURAL, "", "pods").unwrap();
+    assert_eq!(there["spec"], chain("pods", "fifth")["spec"]);
+    let listed = server.tell(&["get"]).await;
+    assert!(
+        listed.stdout.contains("kubernetes:AdmissionChain/zother"),
+        "{}",
+        listed.stdout
+    );
+
+    // Without the API server, what was live stays live.
+    setting.server.leave();
+    assert!(server.message().await.contains("fifth"));
+    setting.server.come_back();
+    let deleted = server.tell(&["delete", "AdmissionChain/pods"]).await;
+    assert_eq!(deleted.code, Some(0), "{}{}", deleted.stdout, deleted.stderr);
+    assert!(setting.server.object(PLURAL, "", "pods").is_none());
+    assert!(server.message().await.contains("fourth"));
+}

@@ -1,0 +1,124 @@
+//! A collector of OpenTelemetry that keeps spans in memory.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use axum::{
+    Router,
+    body::Bytes,
+    extract::State,
+    http::{HeaderMap, StatusCode},
+    routing::post,
+};
+use opentelemetry_proto::tonic::{
+    collector::trace::v1::ExportTraceServiceRequest,
+    common::v1::{KeyValue, any_value},
+    resource::v1::Resource,
+    trace::v1::Span,
+};
+use prost::Message as _;
+use tokio::{net::TcpListener, sync::watch};
+
+/// Longer than anything takes on a busy machine.
+const NEVER: std::time::Duration = std::time::Duration::from_secs(120);
+
+/// What a collector does with spans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Manner {
+    Accepts,
+    Refuses,
+    /// Does not answer.
+    Hangs,
+}
+
+/// Listens until the test ends.
+pub(crate) struct Collector {
+    pub(crate) address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    manner: watch::Sender<Manner>,
+    received: watch::Sender<Vec<Received>>,
+}
+
+/// A request that was accepted.
+#[derive(Clone)]
+pub(crate) struct Received {
+    pub(crate) headers: HeaderMap,
+    pub(crate) resource: Resource,
+    pub(crate) spans: Vec<Span>,
+}
+
+impl Collector {
+    pub(crate) async fn start(manner: Manner) -> Self {
+        let shared = Arc::new(Shared {
+            manner: watch::Sender::new(manner),
+            received: watch::Sender::new(Vec::new()),
+        });
+        let routes = Router::new()
+            .route("/v1/traces", post(receive))
+            .with_state(shared.clone());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move { axum::serve(listener, routes).await });
+        Self { address, shared }
+    }
+
+    pub(crate) fn behaves(&self, manner: Manner) {
+        self.shared.manner.send_replace(manner);
+    }
+
+    /// The requests, once they have spans that fulfil the condition.
+    pub(crate) async fn until(&self, is_enough: impl Fn(&[Span]) -> bool) -> Vec<Received> {
+        let mut received = self.shared.received.subscribe();
+        let all = |received: &Vec<Received>| is_enough(&spans(received));
+        let Ok(enough) = tokio::time::timeout(NEVER, received.wait_for(all)).await else {
+            panic!("the spans did not arrive");
+        };
+        enough.unwrap().to_vec()
+    }
+}
+
+/// The spans of all requests.
+pub(crate) fn spans(received: &[Received]) -> Vec<Span> {
+    received
+        .iter()
+        .flat_map(|request| request.spans.clone())
+        .collect()
+}
+
+/// The value of an attribute as text; empty if there is none.
+pub(crate) fn attribute(attributes: &[KeyValue], name: &str) -> String {
+    let found = attributes.iter().find(|attribute| attribute.key == name);
+    let value = found.and_then(|attribute| attribute.value.as_ref()?.value.as_ref());
+    match value {
+        Some(any_value::Value::StringValue(text)) => text.clone(),
+        Some(any_value::Value::IntValue(number)) => number.to_string(),
+        Some(any_value::Value::BoolValue(truth)) => truth.to_string(),
+        _ => String::new(),
+    }
+}
+
+async fn receive(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> StatusCode {
+    let manner = *shared.manner.borrow();
+    match manner {
+        Manner::Accepts => {}
+        Manner::Refuses => return StatusCode::SERVICE_UNAVAILABLE,
+        Manner::Hangs => std::future::pending().await,
+    }
+    let request = match headers["content-type"].to_str().unwrap() {
+        "application/x-protobuf" => ExportTraceServiceRequest::decode(body).unwrap(),
+        "application/json" => serde_json::from_slice(&body).unwrap(),
+        other => panic!("the content type is {other}"),
+    };
+    for of_resource in request.resource_spans {
+        let spans = of_resource.scope_spans.into_iter().flat_map(|scope| scope.spans);
+        let received = Received {
+            headers: headers.clone(),
+            resource: of_resource.resource.unwrap(),
+            spans: spans.collect(),
+        };
+        shared.received.send_modify(|all| all.push(received));
+    }
+    StatusCode::OK
+}
