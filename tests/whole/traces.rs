@@ -191,7 +191,6 @@ fn ids(parent: &str) -> [&str; 2] {
 }
 
 #[tokio::test]
-#[ignore = "spans do not reach the receiver"]
 async fn spans_reach_a_collector_with_their_parents() {
     let collector = Collector::start(Manner::Accepts).await;
     let token = tempfile::NamedTempFile::new().unwrap();
@@ -270,7 +269,6 @@ async fn spans_reach_a_collector_with_their_parents() {
 }
 
 #[tokio::test]
-#[ignore = "spans do not reach the receiver"]
 async fn a_trace_may_begin_here() {
     let collector = Collector::start(Manner::Accepts).await;
     let mut traced = Traced::start(&export(&collector, ", protocol: http/json")).await;
@@ -290,7 +288,6 @@ async fn a_trace_may_begin_here() {
 
 /// The decision of the caller is followed, and passed on.
 #[tokio::test]
-#[ignore = "spans do not reach the receiver"]
 async fn a_trace_that_is_not_sampled_is_not_exported() {
     let collector = Collector::start(Manner::Accepts).await;
     let mut traced = Traced::start(&export(&collector, "")).await;
@@ -318,7 +315,6 @@ async fn a_trace_that_is_not_sampled_is_not_exported() {
 }
 
 #[tokio::test]
-#[ignore = "spans do not reach the receiver"]
 async fn a_collector_that_is_in_trouble_delays_no_request() {
     let collector = Collector::start(Manner::Hangs).await;
     let mut traced = Traced::start_with(
@@ -363,7 +359,6 @@ async fn a_collector_that_is_in_trouble_delays_no_request() {
 
 /// The last spans are sent before the program ends.
 #[tokio::test]
-#[ignore = "spans do not reach the receiver"]
 async fn the_environment_can_ask_for_the_export() {
     let collector = Collector::start(Manner::Accepts).await;
     let endpoint = format!("http://{}", collector.address);

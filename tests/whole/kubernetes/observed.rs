@@ -65,7 +65,6 @@ async fn answer(method: Method, uri: Uri) -> (StatusCode, Json<Value>) {
 }
 
 #[tokio::test]
-#[ignore = "spans do not reach the receiver"]
 async fn a_look_up_has_a_span() {
     let directory = tempfile::tempdir().unwrap();
     certificates(&directory, &[]).await;

@@ -66,7 +66,9 @@ impl Collector {
             Ok(Response::from_parts(head, body))
         };
         let limit = self.timeout;
-        let exchanged = self.runtime.spawn(timeout(limit, exchange)).await;
+        // The timeout, too, needs the runtime when it is made.
+        let exchanged = self.runtime.spawn(async move { timeout(limit, exchange).await });
+        let exchanged = exchanged.await;
         let exchanged = exchanged.map_err(|error| error.to_string())?;
         exchanged.map_err(|_| format!("no reply within {limit:?}"))?
     }
