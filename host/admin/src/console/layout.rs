@@ -97,7 +97,7 @@ pub(super) fn forwarding_page(address: &str) -> Html<String> {
 
 pub(super) fn not_found() -> Markup {
     html! {
-        p { "There is no page at this address." }
+        p { "This page does not exist." }
         p { a href="/live" { "Show the latest decisions" } }
     }
 }

@@ -69,6 +69,11 @@ export class CodeEditor extends HTMLElement {
     this.#draw();
   }
 
+  /** Shows what completes the text before the caret, if the editor has the focus. */
+  complete() {
+    if (document.activeElement === this.#area) this.#complete(false);
+  }
+
   /**
    * Marks lines, counted from 1, with a message each. Others are not marked any more.
    * @param {Map<number, string>} marks

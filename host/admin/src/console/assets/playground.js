@@ -149,7 +149,10 @@ class PlaygroundPage extends HTMLElement {
     this.#form.addEventListener(
       "focusin",
       async () => {
-        if (address && !this.#chain) this.#chain = await (await fetch(address)).json();
+        if (!address || this.#chain) return;
+        this.#chain = await (await fetch(address)).json();
+        // What was typed in the meantime.
+        definitions?.complete();
       },
       { once: true },
     );
