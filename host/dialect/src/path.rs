@@ -5,13 +5,15 @@ use percent_encoding::percent_decode_str;
 
 /// The ways in which a server may read a path: decoded segment by segment (an encoded slash stays a
 /// part of its segment), and decoded before it is split, as Go's servers do. In both, empty and dot
-/// segments are gone.
+/// segments are gone. A server that removes dot segments before it decodes takes an encoded one (`%2e.`) for a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathReadings {
     /// Encoded slashes are still written `%2F`, so that it can be split.
     pub by_segment: String,
     /// Only if it differs.
     pub whole: Option<String>,
+    /// With encoded dot segments as names. Only if there are any.
+    pub encoded_dots: Option<String>,
 }
 
 impl PathReadings {
@@ -22,24 +24,34 @@ impl PathReadings {
             return Self {
                 by_segment: trim(path),
                 whole: None,
+                encoded_dots: None,
             };
         }
-        let segments = path
-            .split('/')
-            .map(|segment| decode(segment).replace('/', "%2F"))
-            .collect::<Vec<_>>();
+        let decode_segment = |segment: &str| decode(segment).replace('/', "%2F");
+        let segments: Vec<String> = path.split('/').map(decode_segment).collect();
         let by_segment = normalize(segments.iter().map(String::as_str));
+        let encoded_dots = path
+            .split('/')
+            .zip(&segments)
+            .any(|(written, segment)| written != segment && [".", ".."].contains(&segment.as_str()))
+            .then(|| {
+                let path = normalize(path.split('/'));
+                path.split('/').map(decode_segment).collect::<Vec<_>>().join("/")
+            });
         let decoded = decode(path);
         let whole = normalize(decoded.split('/'));
         Self {
             whole: (whole != by_segment).then_some(whole),
             by_segment,
+            encoded_dots,
         }
     }
 
     /// Each of them.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
-        std::iter::once(self.by_segment.as_str()).chain(self.whole.as_deref())
+        std::iter::once(self.by_segment.as_str())
+            .chain(self.whole.as_deref())
+            .chain(self.encoded_dots.as_deref())
     }
 }
 
@@ -149,22 +161,25 @@ mod tests {
 
     #[test]
     fn readings() {
-        for (path, by_segment, whole) in [
-            ("/", "/", None),
-            ("/a/b", "/a/b", None),
-            ("/a/b/", "/a/b", None),
-            ("//a///b", "/a/b", None),
-            ("/a/./b/../c", "/a/c", None),
-            ("/%61/b", "/a/b", None),
-            ("/a/b%2Fc", "/a/b%2Fc", Some("/a/b/c")),
-            ("/a/b%2fc", "/a/b%2Fc", Some("/a/b/c")),
-            ("/a/%2e%2e/b", "/b", None),
-            ("/a/x%2F..%2Fb", "/a/x%2F..%2Fb", Some("/a/b")),
-            ("/../..", "/", None),
+        for (path, by_segment, whole, encoded_dots) in [
+            ("/", "/", None, None),
+            ("/a/b", "/a/b", None, None),
+            ("/a/b/", "/a/b", None, None),
+            ("//a///b", "/a/b", None, None),
+            ("/a/./b/../c", "/a/c", None, None),
+            ("/%61/b", "/a/b", None, None),
+            ("/a/b%2Fc", "/a/b%2Fc", Some("/a/b/c"), None),
+            ("/a/b%2fc", "/a/b%2Fc", Some("/a/b/c"), None),
+            ("/a/%2e%2e/b", "/b", None, Some("/a/../b")),
+            ("/a/x%2F..%2Fb", "/a/x%2F..%2Fb", Some("/a/b"), None),
+            ("/../..", "/", None, None),
+            ("/a/%2e.", "/", None, Some("/a/..")),
+            ("/a/../b/%2E", "/b", None, Some("/b/.")),
         ] {
             let readings = PathReadings::of(path);
             assert_eq!(readings.by_segment, by_segment, "{path}");
             assert_eq!(readings.whole.as_deref(), whole, "{path}");
+            assert_eq!(readings.encoded_dots.as_deref(), encoded_dots, "{path}");
         }
     }
 }

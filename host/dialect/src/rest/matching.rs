@@ -100,10 +100,10 @@ impl Rest {
         let (method, path) = (&head.method, head.uri.path());
         let readings = PathReadings::of(path);
         let mut found = readings.iter().filter_map(|path| self.find(method, path));
-        let (first, second) = (found.next(), found.next());
-        drop(found);
-        if let (Some(first), Some(second)) = (&first, &second)
-            && !(Arc::ptr_eq(&first.route, &second.route) && first.parameters == second.parameters)
+        let first = found.next();
+        if let Some(first) = &first
+            && found
+                .any(|other| !Arc::ptr_eq(&first.route, &other.route) || first.parameters != other.parameters)
         {
             return Err(ambiguous(
                 "servers may read its path in different ways; write slashes and dots plainly",

@@ -183,6 +183,7 @@ fn no_spelling_leads_around_a_route() {
         // One route must not be taken for another, which may be less strict.
         ("another route by double encoding", "PUT", "/v1/job/x%252F..%252F..%252Fjobs", "ambiguous", "ambiguous"),
         ("another name by a parameter", "DELETE", "/v1/job/a;b", "ambiguous", "ambiguous"),
+        ("a name of encoded dots", "DELETE", "/v1/job/%2e.", "inspect", "inspect"),
         ("another name by dots", "DELETE", "/v1/job/x%2F..%2Fa", "ambiguous", "ambiguous"),
         ("another name by double encoding", "DELETE", "/v1/job/%2561", "ambiguous", "ambiguous"),
         ("a name with a slash", "DELETE", "/v1/job/a%2Fb", "inspect", "inspect"),
