@@ -31,20 +31,15 @@ pub(crate) struct Observed<'a> {
 }
 
 impl Observer {
-    pub(crate) fn observe(&self, table: &Table, observed: Observed<'_>) {
-        let Observed {
-            outcome,
-            duration,
-            recorders,
-            ..
-        } = &observed;
-        metrics::record(outcome, *duration);
+    pub(crate) fn observe(&self, table: &Table, mut observed: Observed<'_>) {
+        let outcome = observed.outcome;
+        metrics::record(outcome, observed.duration);
         table.count(outcome);
         journal::write(outcome);
+        let recorders = std::mem::take(&mut observed.recorders);
         if recorders.is_empty() && !self.decisions.is_on() {
             return;
         }
-        let recorders = recorders.clone();
         let taken = Arc::new(observed.taken(table.revision));
         for recorder in recorders {
             recorder.deliver(taken.clone());
