@@ -4,6 +4,7 @@ mod access;
 mod content;
 mod files;
 mod pod;
+mod strict;
 
 use std::{
     collections::BTreeMap,

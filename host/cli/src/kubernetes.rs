@@ -14,6 +14,7 @@ mod notes;
 mod objects;
 mod registration;
 mod rewrite;
+mod roles;
 mod values;
 
 use std::path::{Path, PathBuf};
@@ -22,6 +23,7 @@ use admittance::{
     admission::FailurePolicy,
     definitions::{ChainDefinition, Definitions},
 };
+use admittance_definitions::{DefinitionSet, read_files};
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value as Json, json};
 use time::OffsetDateTime;
@@ -77,6 +79,11 @@ struct Installation {
     /// Namespaces come from the cluster.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Files and directories of definitions that are resources of the cluster, for a configuration with
+    /// `definitions: [ { kubernetes: {} } ]`: the webhooks are registered for them and the Pods may do what they need,
+    /// but they are not printed. May be given more than once.
+    #[arg(long, value_name = "PATH", num_args = 1.., requires = "config")]
+    resources: Vec<PathBuf>,
     /// The namespace of the installation. It should contain nothing else: the webhooks are not called for its
     /// objects.
     #[arg(long, value_name = "NAME", default_value = "admittance-system", value_parser = label)]
@@ -90,6 +97,10 @@ struct Installation {
     /// The number of Pods.
     #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
     replicas: u16,
+    /// Print a HorizontalPodAutoscaler that adds Pods up to this number while they use more than 70 % of their CPU
+    /// request.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
+    max_replicas: Option<u16>,
     /// The version of the cluster, if it is older than 1.28: features that it does not support are left out.
     #[arg(long, value_name = "VERSION")]
     kubernetes_version: Option<Version>,
@@ -122,6 +133,9 @@ struct Installation {
     /// the chains need them.
     #[arg(long)]
     network_policy: bool,
+    /// Print a ServiceMonitor, for the operator of Prometheus, in place of the annotations `prometheus.io/scrape`.
+    #[arg(long)]
+    service_monitor: bool,
     /// The priority class of the Pods; system-cluster-critical keeps them when a node is full.
     #[arg(long, value_name = "NAME")]
     priority_class: Option<String>,
@@ -203,11 +217,18 @@ fn manifests(
     installation: &Installation,
     now: OffsetDateTime,
 ) -> crate::Result<(Vec<Manifest>, Vec<String>)> {
-    let (mut configuration, definitions) = input(installation)?;
-    let chains = &definitions.chains;
-    let webhooks = Webhook::of(chains, installation, configuration.request_timeout)?;
-    let bundle = Bundle::of(&definitions, installation.modules_in_image.as_deref())?;
-    let needs = Needs::of(chains);
+    if installation
+        .max_replicas
+        .is_some_and(|max| max < installation.replicas)
+    {
+        return Err("--max-replicas is smaller than --replicas".into());
+    }
+    let (mut configuration, set) = input(installation)?;
+    let definitions = set.definitions()?;
+    let chains = chains(installation, &configuration, &definitions)?;
+    let webhooks = Webhook::of(&chains, installation, configuration.request_timeout)?;
+    let bundle = Bundle::of(&set, &definitions, installation.modules_in_image.as_deref())?;
+    let needs = Needs::of(&chains);
     if needs.cluster() || configuration.uses_cluster() {
         configuration.use_cluster();
     }
@@ -215,7 +236,17 @@ fn manifests(
         Some(directory) => Certificates::read(directory, installation, now)?,
         None => Certificates::make(installation, now)?,
     };
-    let mut manifests = objects::all(installation, &configuration, &bundle, &needs, &certificates);
+    let mut manifests = match configuration.reads_resources {
+        true => crds::manifests()?,
+        false => Vec::new(),
+    };
+    manifests.extend(objects::all(
+        installation,
+        &configuration,
+        &bundle,
+        &needs,
+        Some(&certificates),
+    ));
     let configurations = registration::configurations(installation, &webhooks, &certificates.authority);
     manifests.extend(configurations.into_iter().map(|object| Manifest {
         comment: "Apply this when the Pods are ready: kubectl rollout status.",
@@ -227,8 +258,8 @@ fn manifests(
     Ok((manifests, notes))
 }
 
-/// The operator's configuration, and the definitions.
-fn input(installation: &Installation) -> crate::Result<(Configuration, Definitions)> {
+/// The operator's configuration, and the files of definitions.
+fn input(installation: &Installation) -> crate::Result<(Configuration, DefinitionSet)> {
     let mut paths = installation.definitions.clone();
     let configuration = match &installation.config {
         Some(path) => {
@@ -238,9 +269,30 @@ fn input(installation: &Installation) -> crate::Result<(Configuration, Definitio
         }
         None => Configuration::new(),
     };
-    let definitions = Definitions::load(&paths)?;
-    match definitions.chains.is_empty() {
+    let set = DefinitionSet::of_files(read_files(&paths)?);
+    match set.files().is_empty() && !configuration.reads_resources {
         true => Err(no_definition(&paths).into()),
-        false => Ok((configuration, definitions)),
+        false => Ok((configuration, set)),
+    }
+}
+
+/// The chains of all definitions, those that are resources included.
+fn chains(
+    installation: &Installation,
+    configuration: &Configuration,
+    definitions: &Definitions,
+) -> crate::Result<Vec<ChainDefinition>> {
+    let mut chains = definitions.chains.clone();
+    if !installation.resources.is_empty() {
+        if !configuration.reads_resources {
+            return Err(
+                "--resources is for a configuration with `definitions: [ { kubernetes: {} } ]`".into(),
+            );
+        }
+        chains.extend(admittance::definitions::load(&installation.resources)?);
+    }
+    match chains.is_empty() && !configuration.reads_resources {
+        true => Err(no_definition(&installation.definitions).into()),
+        false => Ok(chains),
     }
 }

@@ -52,17 +52,22 @@ pub(super) fn print(manifests: &[Manifest]) -> crate::Result<()> {
 }
 
 /// All kinds, in the order of printing.
-const KINDS: [&str; 12] = [
+const KINDS: [&str; 17] = [
+    "CustomResourceDefinition",
     "Namespace",
     "ServiceAccount",
     "ClusterRole",
     "ClusterRoleBinding",
+    "Role",
+    "RoleBinding",
     "Secret",
     "ConfigMap",
     "Service",
     "Deployment",
     "PodDisruptionBudget",
+    "HorizontalPodAutoscaler",
     "NetworkPolicy",
+    "ServiceMonitor",
     "MutatingWebhookConfiguration",
     "ValidatingWebhookConfiguration",
 ];

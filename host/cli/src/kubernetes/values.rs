@@ -89,6 +89,11 @@ impl Version {
         self.0 >= 21
     }
 
+    /// HorizontalPodAutoscalers are in `autoscaling/v2`.
+    pub(super) fn has_stable_autoscaling(self) -> bool {
+        self.0 >= 23
+    }
+
     /// PodDisruptionBudgets are in `policy/v1`.
     pub(super) fn has_stable_policies(self) -> bool {
         self.0 >= 21
