@@ -13,7 +13,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::{
     files::{self, Files},
-    layout::{CACHE, CLIENT_CA_FILE, RELATIVE_CHAINS, STATE},
+    layout::{CACHE, CLIENT_CA_FILE, RELATIVE_CHAINS, RELATIVE_KUBECONFIG, STATE},
 };
 use crate::files::read;
 
@@ -167,6 +167,20 @@ impl Configuration {
     pub(super) fn use_cluster(&mut self) {
         // A kubeconfig of the operator's machine is of no use in a Pod.
         self.root.insert("cluster".into(), json!({}));
+    }
+
+    /// For a client on the same machine, and a cluster that is reached with a kubeconfig beside the other files.
+    pub(super) fn serve_node(&mut self) {
+        for (section, port) in [("listen", self.webhook_port), ("admin", self.admin_port)] {
+            if let Some(Json::Object(section)) = self.root.get_mut(section) {
+                let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port)).to_string();
+                section.insert("address".into(), address.into());
+            }
+        }
+        if self.uses_cluster() {
+            let cluster = json!({"kubeconfig": RELATIVE_KUBECONFIG});
+            self.root.insert("cluster".into(), cluster);
+        }
     }
 
     /// Reads chains that are resources of the cluster too.

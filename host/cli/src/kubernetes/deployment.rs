@@ -17,8 +17,12 @@ use super::{
     layout::{ADMIN, ADMIN_PORT, CACHE, CHAINS, CONFIG, CONFIG_FILE, MODULES, STATE, TLS, WEBHOOK_PORT},
 };
 
-/// Added to the time that the program itself needs to stop.
-const SPARE: Duration = Duration::from_secs(5);
+/// How many seconds a Pod has to stop.
+pub(super) fn grace_period(configuration: &Configuration) -> u64 {
+    /// Added to the time that the program itself needs.
+    const SPARE: Duration = Duration::from_secs(5);
+    (configuration.shutdown + SPARE).as_secs_f64().ceil() as u64
+}
 
 pub(super) fn deployment(
     installation: &Installation,
@@ -29,7 +33,7 @@ pub(super) fn deployment(
     let mut pod = json!({
         "serviceAccountName": installation.name,
         "automountServiceAccountToken": configuration.uses_cluster(),
-        "terminationGracePeriodSeconds": (configuration.shutdown + SPARE).as_secs_f64().ceil() as u64,
+        "terminationGracePeriodSeconds": grace_period(configuration),
         "securityContext": pod_restrictions(),
         "topologySpreadConstraints": [{
             "maxSkew": 1,
@@ -88,7 +92,8 @@ pub(super) fn scraping(configuration: &Configuration) -> Json {
     annotations
 }
 
-fn container(installation: &Installation, configuration: &Configuration, bundle: &Bundle) -> Json {
+/// The container of a Pod.
+pub(super) fn container(installation: &Installation, configuration: &Configuration, bundle: &Bundle) -> Json {
     let mut mounts = vec![
         json!({"name": "config", "mountPath": CONFIG, "readOnly": true}),
         json!({"name": "chains", "mountPath": CHAINS, "readOnly": true}),

@@ -9,7 +9,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Map, Value as Json, json};
 
 use super::{
-    Installation,
+    Installation, Prepared,
     bundle::{Bundle, Module},
     certificates::Certificates,
     configuration::Configuration,
@@ -19,7 +19,6 @@ use super::{
         WEBHOOK_PORT,
     },
     manifest::Manifest,
-    needs::Needs,
     roles::roles,
     values::Version,
 };
@@ -27,11 +26,15 @@ use super::{
 /// All of them, in the order in which they are applied; without the Secret if there are no certificates.
 pub(super) fn all(
     installation: &Installation,
-    configuration: &Configuration,
-    bundle: &Bundle,
-    needs: &Needs,
+    prepared: &Prepared,
     certificates: Option<&Certificates>,
 ) -> Vec<Manifest> {
+    let Prepared {
+        configuration,
+        bundle,
+        needs,
+        ..
+    } = prepared;
     let mut objects = vec![namespace(installation), service_account(installation)];
     objects.extend(roles(installation, configuration, needs));
     objects.extend(certificates.map(|certificates| secret(installation, certificates)));
@@ -175,16 +178,17 @@ fn network_policy(installation: &Installation, may_call_out: bool) -> Json {
     installation.object(version, "NetworkPolicy", name, [("spec", spec)])
 }
 
+/// Percent of the CPU request above which Pods are added.
+pub(super) const TARGET_CPU: u8 = 70;
+
 /// The number of Pods follows their use of processors.
 fn autoscaler(installation: &Installation, max_replicas: u16) -> Json {
-    /// Percent of the CPU request.
-    const TARGET: u8 = 70;
     let version = if installation.supports(Version::has_stable_autoscaling) {
         "autoscaling/v2"
     } else {
         "autoscaling/v2beta2"
     };
-    let target = json!({"type": "Utilization", "averageUtilization": TARGET});
+    let target = json!({"type": "Utilization", "averageUtilization": TARGET_CPU});
     let spec = json!({
         "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": installation.name},
         "minReplicas": installation.replicas,

@@ -1,6 +1,6 @@
 //! Parsers for the values of arguments.
 
-use std::str::FromStr;
+use std::{fmt, str::FromStr};
 
 use admittance_admission::is_dns_label;
 
@@ -75,6 +75,12 @@ impl FromStr for Version {
             ..16 => Err("1.16 is the oldest with admissionregistration.k8s.io/v1"),
             minor => Ok(Self(minor)),
         }
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "1.{}", self.0)
     }
 }
 
