@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use crate::bindings::admittance::plugin::types;
-use crate::{Error, Request, Response, Settings, SettingsErrors, sample, settings};
+use crate::{Error, Request, Response, Settings, SettingsErrors, sample};
 
 pub use crate::bindings::admittance::plugin::types::{Capability, Description, ResourceRule};
 
@@ -54,7 +54,7 @@ pub trait Describe {
 /// The JSON Schema of a plugin's settings.
 #[doc(hidden)]
 pub fn settings_schema<P: Plugin>() -> Option<String> {
-    serde_json::to_string(&schemars::schema_for!(P::Settings)).ok()
+    P::Settings::schema()
 }
 
 /// A plugin that is configured once, for as long as the instance lives.
@@ -101,7 +101,7 @@ impl<P: Plugin> Configured<P> {
 
 /// Parses the settings, configures the plugin, and warms it up.
 pub(crate) fn configure<P: Plugin>(settings: &str) -> Result<P, SettingsErrors> {
-    let plugin = P::configure(settings::parse(settings)?)?;
+    let plugin = P::configure(P::Settings::parse(settings)?)?;
     plugin.warm_up(&sample::request());
     Ok(plugin)
 }

@@ -11,16 +11,36 @@ use crate::bindings::admittance::plugin::types;
 use crate::pointer;
 
 /// A type that can be the settings of a plugin: [`#[settings]`](macro@crate::settings) makes it one.
+// The traits that it needs are not supertraits: the compiler would name those instead of this one.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the settings of a plugin",
     label = "put `#[settings]` on `{Self}`",
     note = "settings own their values: a type with a lifetime cannot be settings, use `String` instead of `&str`",
     note = "a plugin without settings has `type Settings = NoSettings;`"
 )]
-pub trait Settings: DeserializeOwned + JsonSchema {}
+pub trait Settings: Sized {
+    /// Parses the operator's settings.
+    ///
+    /// # Errors
+    /// The mistakes in them.
+    #[doc(hidden)]
+    fn parse(json: &str) -> Result<Self, SettingsErrors>;
+
+    /// The JSON Schema of the settings.
+    #[doc(hidden)]
+    fn schema() -> Option<String>;
+}
 
 #[diagnostic::do_not_recommend]
-impl<T: DeserializeOwned + JsonSchema> Settings for T {}
+impl<T: DeserializeOwned + JsonSchema> Settings for T {
+    fn parse(json: &str) -> Result<Self, SettingsErrors> {
+        parse(json)
+    }
+
+    fn schema() -> Option<String> {
+        serde_json::to_string(&schemars::schema_for!(T)).ok()
+    }
+}
 
 /// The settings of a plugin that has none. Anything but `{}` is a mistake.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -139,8 +159,7 @@ impl fmt::Display for SettingsErrors {
 
 impl std::error::Error for SettingsErrors {}
 
-/// Parses the operator's settings.
-pub(crate) fn parse<S: DeserializeOwned>(json: &str) -> Result<S, SettingsErrors> {
+fn parse<S: DeserializeOwned>(json: &str) -> Result<S, SettingsErrors> {
     let mut deserializer = serde_json::Deserializer::from_str(json);
     let settings = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
         SettingsErrors::one(pointer::from_path(error.path()), pointer::message(error.inner()))

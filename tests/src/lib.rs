@@ -31,7 +31,7 @@ pub use log::LogLine;
 pub use metrics::Metrics;
 pub use module_server::{Identity, ModuleServer};
 pub use program::{Admittance, Finished, Mark, POLL, finish, resident_memory};
-pub use scheduler::{Asked, Kept, Kind, MesosCluster, Scheduler, SchedulerTls, Verb, Write};
+pub use scheduler::{Kept, Kind, MesosCluster, Scheduler, SchedulerRequest, SchedulerTls, Verb, Write};
 pub use serve::Serve;
 pub use swaps::{Swapped, Swaps};
 pub use upstream::{Gate, Received, Upstream};

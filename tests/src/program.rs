@@ -336,8 +336,8 @@ impl Admittance {
                 }
             }
         };
-        let asked = tokio::time::timeout(NEVER, asking).await;
-        match asked {
+        let received = tokio::time::timeout(NEVER, asking).await;
+        match received {
             Ok(Ok(())) => Ok(last),
             Ok(Err(error)) => Err(error),
             Err(_) => Err(Error::Never {

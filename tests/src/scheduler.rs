@@ -58,13 +58,13 @@ struct Shared {
     cluster: MesosCluster,
     address: SocketAddr,
     is_master: AtomicBool,
-    asked: watch::Sender<Vec<Asked>>,
+    received: watch::Sender<Vec<SchedulerRequest>>,
     open: watch::Sender<bool>,
 }
 
 /// One request as it arrived.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct SchedulerRequest {
     /// Its method.
     pub method: Method,
     /// Its path and query.
@@ -79,7 +79,7 @@ pub struct Asked {
     pub mistakes: Vec<String>,
 }
 
-impl Asked {
+impl SchedulerRequest {
     /// The method, the path and the query.
     pub fn line(&self) -> String {
         format!("{} {}", self.method, self.uri)
@@ -132,7 +132,7 @@ impl Scheduler {
             cluster: cluster.clone(),
             address,
             is_master: AtomicBool::new(true),
-            asked: watch::Sender::default(),
+            received: watch::Sender::default(),
             open: watch::Sender::new(true),
         });
         let router = Router::new().fallback(answer).with_state(shared.clone());
@@ -178,21 +178,21 @@ impl Scheduler {
     }
 
     /// All requests so far.
-    pub fn asked(&self) -> Vec<Asked> {
-        self.shared.asked.borrow().clone()
+    pub fn received(&self) -> Vec<SchedulerRequest> {
+        self.shared.received.borrow().clone()
     }
 
     /// All problems with the requests so far, each with the request line.
     pub fn mistakes(&self) -> Vec<String> {
-        let of = |asked: &Asked| {
-            let line = asked.line();
-            let told = asked
+        let of = |received: &SchedulerRequest| {
+            let line = received.line();
+            let told = received
                 .mistakes
                 .iter()
                 .map(move |mistake| format!("{line}: {mistake}"));
             told.collect::<Vec<_>>()
         };
-        self.shared.asked.borrow().iter().flat_map(of).collect()
+        self.shared.received.borrow().iter().flat_map(of).collect()
     }
 
     /// Waits until at least this many requests have arrived.
@@ -200,9 +200,9 @@ impl Scheduler {
     /// # Errors
     ///
     /// When they do not arrive.
-    pub async fn until_asked(&self, count: usize) -> Result<(), Error> {
-        let mut asked = self.shared.asked.subscribe();
-        let wait = asked.wait_for(|asked| asked.len() >= count);
+    pub async fn until_received(&self, count: usize) -> Result<(), Error> {
+        let mut received = self.shared.received.subscribe();
+        let wait = received.wait_for(|received| received.len() >= count);
         let waited = tokio::time::timeout(NEVER, wait).await;
         match waited {
             // The sender lives in `self`.
@@ -210,7 +210,7 @@ impl Scheduler {
             Err(_) => Err(Error::Never {
                 what: format!("request {count} to the scheduler"),
                 limit: NEVER,
-                log: format!("{:#?}", self.asked()),
+                log: format!("{:#?}", self.received()),
             }),
         }
     }
@@ -295,7 +295,7 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
         Found::Route(route, _) => mistakes.extend(route.mistakes(&head.uri, &body)),
         Found::Nothing => mistakes.push("the scheduler has no such route".to_owned()),
     }
-    let asked = Asked {
+    let received = SchedulerRequest {
         method: head.method,
         uri: head.uri,
         headers: head.headers,
@@ -307,11 +307,13 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
         Found::Nothing => (StatusCode::NOT_FOUND, "404: Page Not Found".to_owned()),
         Found::Route(..) if !by_master => (StatusCode::OK, String::new()),
         Found::Route(route, parameters) => {
-            let done = shared.cluster.ask(shared.address, route.does, parameters, &asked);
+            let done = shared
+                .cluster
+                .ask(shared.address, route.does, parameters, &received);
             (StatusCode::OK, done.to_string())
         }
     };
-    shared.asked.send_modify(|all| all.push(asked));
+    shared.received.send_modify(|all| all.push(received));
     // The gate's other end lives as long as the scheduler.
     let _ = shared.open.subscribe().wait_for(|open| *open).await;
     // The original sets no type; its server detects this one.

@@ -108,11 +108,37 @@ async fn a_new_project_passes_its_tests() {
     assert_eq!(names, ["a Pod without the label is refused", "cargo test"]);
     assert_eq!(failed[0]["failures"][0]["what"], "message");
 
-    fs::write(&code, "compile_error!(\"not yet\");").unwrap();
+    // Every mistake that the compiler finds is told with what to do.
+    for (code_with_mistake, told) in [
+        ("compile_error!(\"not yet\");".to_owned(), "not yet"),
+        (
+            text.replace("#[settings]\n", ""),
+            "put `#[settings]` on `Settings`",
+        ),
+        (text.replacen("#[view]\n", "", 1), "put `#[view]` on `Object`"),
+    ] {
+        fs::write(&code, code_with_mistake).unwrap();
+        let check = admittance(&directory, &["test"]).await;
+        assert_eq!(check.code, Some(2), "{}{}", check.stdout, check.stderr);
+        assert!(
+            check.stderr.contains(told) && check.stderr.contains("does not compile"),
+            "{}",
+            check.stderr
+        );
+    }
+
+    // And one that it does not find.
+    fs::write(&code, text).unwrap();
+    let manifest = directory.join("Cargo.toml");
+    let lines = fs::read_to_string(&manifest).unwrap();
+    let lines = lines.lines().filter(|line| !line.starts_with("crate-type"));
+    fs::write(&manifest, lines.collect::<Vec<_>>().join("\n")).unwrap();
     let check = admittance(&directory, &["test"]).await;
     assert_eq!(check.code, Some(2), "{}{}", check.stdout, check.stderr);
     assert!(
-        check.stderr.contains("not yet") && check.stderr.contains("does not compile"),
+        check
+            .stderr
+            .contains("write `crate-type = [\"cdylib\", \"rlib\"]` under `[lib]`"),
         "{}",
         check.stderr
     );

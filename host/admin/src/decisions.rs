@@ -192,7 +192,11 @@ pub(crate) fn hide(role: Role, record: &mut DecisionRecord) {
 
 /// What the live chains say of the requests with this uid. A request in memory is replayed as it was, one on disk as far as
 /// it was not redacted.
-pub(crate) async fn replay(api: &Api, uid: &str, asked: ReplayRequest) -> Result<DecisionReplays, ApiError> {
+pub(crate) async fn replay(
+    api: &Api,
+    uid: &str,
+    options: ReplayRequest,
+) -> Result<DecisionReplays, ApiError> {
     let host = &api.sources.host;
     let recent = host.decisions().get(uid);
     let older = on_disk(api, uid, &recent).await?;
@@ -206,7 +210,7 @@ pub(crate) async fn replay(api: &Api, uid: &str, asked: ReplayRequest) -> Result
                  or not written to disk (`decisions.objects`)"
             )));
         };
-        let replay = host.replay(request, &selection, asked.call_webhooks).await;
+        let replay = host.replay(request, &selection, options.call_webhooks).await;
         let after = replay.map_err(|error| ApiError::Conflict(error.to_string()))?;
         replays.push(DecisionReplay::new(before, after.detail()));
     }

@@ -50,7 +50,7 @@ fn resources(patterns: &[&str]) -> Rule {
 }
 
 /// A request, and whether the rule matches it.
-type Asked = (Request, bool);
+type Case = (Request, bool);
 
 #[test]
 fn rules() {
@@ -61,9 +61,9 @@ fn rules() {
             operations: Matcher::Only(operations.to_vec()),
             ..any()
         };
-        let asked = [Create, Update, Delete, Connect].into_iter().zip(expected);
-        let asked = asked.map(|(operation, matches)| (request(operation, "g/v/r", None), matches));
-        (rule, asked.collect::<Vec<Asked>>())
+        let cases = [Create, Update, Delete, Connect].into_iter().zip(expected);
+        let cases = cases.map(|(operation, matches)| (request(operation, "g/v/r", None), matches));
+        (rule, cases.collect::<Vec<Case>>())
     };
     let group = |matcher| Rule {
         api_groups: matcher,
@@ -75,7 +75,7 @@ fn rules() {
     };
     // Cluster, Namespaced, *: what the scope is for.
     let scopes = |scope, expected: fn(bool) -> bool| {
-        let asked = [
+        let cases = [
             ("g/v/r", None, true),
             ("g/v/r/exec", None, true),
             ("/v1/namespaces", None, true),
@@ -86,13 +86,13 @@ fn rules() {
             ("g/v/r", Some("ns"), false),
             ("g/v/r/exec", Some("ns"), false),
         ];
-        let asked = asked.map(|(resource, namespace, is_cluster_wide)| {
+        let cases = cases.map(|(resource, namespace, is_cluster_wide)| {
             (request(Create, resource, namespace), expected(is_cluster_wide))
         });
-        (Rule { scope, ..any() }, asked.to_vec())
+        (Rule { scope, ..any() }, cases.to_vec())
     };
-    let with = |rule: Rule, asked: &[Asked]| (rule, asked.to_vec());
-    let table: Vec<(&str, (Rule, Vec<Asked>))> = vec![
+    let with = |rule: Rule, cases: &[Case]| (rule, cases.to_vec());
+    let table: Vec<(&str, (Rule, Vec<Case>))> = vec![
         (
             "C7.1",
             with(group(Matcher::Any), &[of("g/v/r", true), of("/v/r", true)]),
@@ -116,13 +116,13 @@ fn rules() {
             ),
         ),
         ("C7.5", {
-            let (_, asked) = operations(&[], [true; 4]);
+            let (_, cases) = operations(&[], [true; 4]);
             (
                 Rule {
                     operations: Matcher::Any,
                     ..any()
                 },
-                asked,
+                cases,
             )
         }),
         ("C7.6", operations(&[Create], [true, false, false, false])),
@@ -180,8 +180,8 @@ fn rules() {
         ),
         ("C7.17", scopes(Scope::Any, |_| true)),
     ];
-    for (row, (rule, asked)) in table {
-        for (request, expected) in asked {
+    for (row, (rule, cases)) in table {
+        for (request, expected) in cases {
             let case = format!(
                 "{row}: {} {}/{:?} in {:?}",
                 request.operation, request.resource, request.subresource, request.namespace

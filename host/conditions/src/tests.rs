@@ -19,7 +19,7 @@ mod refused;
 #[derive(Default)]
 struct Rules {
     allowed: Vec<AccessAttributes>,
-    asked: Mutex<Vec<(String, AccessAttributes)>>,
+    requests: Mutex<Vec<(String, AccessAttributes)>>,
 }
 
 #[async_trait]
@@ -29,8 +29,8 @@ impl Authorizer for Rules {
         user: &UserInfo,
         attributes: &AccessAttributes,
     ) -> Result<Access, AuthorizerError> {
-        let mut asked = self.asked.lock().unwrap();
-        asked.push((user.username.clone(), attributes.clone()));
+        let mut requests = self.requests.lock().unwrap();
+        requests.push((user.username.clone(), attributes.clone()));
         Ok(Access {
             allowed: self.allowed.contains(attributes),
             reason: "as the table says".to_owned(),
@@ -281,7 +281,7 @@ async fn the_authorizer_is_asked() {
             ],
         ),
     ];
-    for (expression, allowed, expected, asked) in table {
+    for (expression, allowed, expected, requests) in table {
         let rules = Rules {
             allowed,
             ..Default::default()
@@ -296,11 +296,11 @@ async fn the_authorizer_is_asked() {
         assert!(conditions.uses_authorizer());
         let outcome = conditions.evaluate(&pod(), &rules, minute()).await;
         assert_eq!(outcome.unwrap().is_none(), expected, "{expression}");
-        let asked: Vec<_> = asked
+        let requests: Vec<_> = requests
             .into_iter()
             .map(|(user, what)| (user.to_owned(), what))
             .collect();
-        assert_eq!(*rules.asked.lock().unwrap(), asked, "{expression}");
+        assert_eq!(*rules.requests.lock().unwrap(), requests, "{expression}");
     }
 }
 
@@ -342,7 +342,7 @@ async fn questions_are_few() {
             .ends_with("operation cancelled: actual cost limit exceeded"),
         "{failure}"
     );
-    assert_eq!(rules.asked.lock().unwrap().len(), 2);
+    assert_eq!(rules.requests.lock().unwrap().len(), 2);
     // And for seven in all.
     let rules = Rules::default();
     let names: Vec<(String, String)> = (0..9)
@@ -363,7 +363,7 @@ async fn questions_are_few() {
         failure.message(),
         "validation failed due to running out of cost budget, no further validation rules will be run"
     );
-    assert_eq!(rules.asked.lock().unwrap().len(), 7);
+    assert_eq!(rules.requests.lock().unwrap().len(), 7);
 }
 
 #[test]

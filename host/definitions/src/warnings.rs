@@ -1,8 +1,13 @@
 //! Warnings about valid but probably unintended settings.
 
+use std::path::Path;
+
 use admittance_admission::{GroupVersionKind, GroupVersionResource, Matcher, Operation, Phase, Rule, Scope};
 
-use crate::{ChainDefinition, Mistake, StageDefinition};
+use crate::{
+    ChainDefinition, Location, Mistake, Mistakes, StageDefinition,
+    document::{self, Node},
+};
 
 /// The subresource through which containers are added to a running Pod. Its requests have the whole Pod as
 /// their object.
@@ -23,19 +28,33 @@ impl ChainDefinition {
         let of_stages = self.stages.iter().map(|stage| &stage.spec.rules);
         let rules = std::iter::once(&self.rules).chain(of_stages).flatten();
         let mut warnings: Vec<Mistake> = Vec::new();
-        for (message, fix) in rules.flat_map(useless_entries) {
-            let message = format!("chain {}: {message}", self.name);
+        for useless in rules.flat_map(useless_entries) {
+            let message = format!("chain {}: {}", self.name, useless.message);
             if warnings.iter().any(|warning| warning.message == message) {
                 continue;
             }
+            let (location, path) = self
+                .place_of(useless.field, &useless.entry)
+                .unwrap_or_else(|| (self.source.clone(), String::new()));
             warnings.push(Mistake {
-                location: self.source.clone(),
-                path: String::new(),
+                location,
+                path,
                 message,
-                fix,
+                fix: useless.fix,
             });
         }
         warnings
+    }
+
+    /// Where this entry of a list `field` is in the chain's document, and its path. `None` if the file has changed
+    /// meanwhile, or the chain does not come from a file.
+    fn place_of(&self, field: &str, entry: &str) -> Option<(Location, String)> {
+        let documents = document::read_file(Path::new(&self.source.file), &mut Mistakes::new());
+        let chain = documents
+            .iter()
+            .find_map(|document| document.root().object_at(&self.source))?;
+        let node = find_entry(&chain, field, entry)?;
+        Some((node.location(), node.path().to_owned()))
     }
 
     fn without_ephemeral_containers(&self) -> Option<Mistake> {
@@ -80,21 +99,32 @@ impl ChainDefinition {
     }
 }
 
-/// The message and the fix for each entry of a rule that matches nothing.
-fn useless_entries(rule: &Rule) -> Vec<(String, String)> {
+/// An entry of a rule that matches nothing.
+struct UselessEntry {
+    field: &'static str,
+    entry: String,
+    message: String,
+    fix: String,
+}
+
+fn useless_entries(rule: &Rule) -> Vec<UselessEntry> {
     let mut useless = Vec::new();
     for pattern in &rule.resources {
-        let text = pattern.to_string();
-        let resource = text.split('/').next().unwrap_or_default();
+        let entry = pattern.to_string();
+        let resource = entry.split('/').next().unwrap_or_default();
         let is_kind = resource.chars().any(char::is_uppercase);
         if is_kind || SINGULARS.contains(&resource) {
             let plural = GroupVersionKind::from_api_version("v1", resource)
                 .guess_resource()
                 .resource;
-            useless.push((
-                format!("`{text}` in `resources` matches no request: resources are in lower case and plural"),
-                format!("write {plural}, or write {resource} in `kinds`"),
-            ));
+            useless.push(UselessEntry {
+                field: "resources",
+                message: format!(
+                    "`{entry}` in `resources` matches no request: resources are in lower case and plural"
+                ),
+                fix: format!("write {plural}, or write {resource} in `kinds`"),
+                entry,
+            });
         }
     }
     for (field, matcher) in [
@@ -104,13 +134,26 @@ fn useless_entries(rule: &Rule) -> Vec<(String, String)> {
         let Matcher::Only(entries) = matcher else { continue };
         for entry in entries.iter().filter(|entry| entry.contains('/')) {
             let (group, version) = entry.split_once('/').unwrap_or_default();
-            useless.push((
-                format!("`{entry}` in `{field}` matches no request: it is a group and a version"),
-                format!("write {group} in `apiGroups` and {version} in `apiVersions`"),
-            ));
+            useless.push(UselessEntry {
+                field,
+                message: format!("`{entry}` in `{field}` matches no request: it is a group and a version"),
+                fix: format!("write {group} in `apiGroups` and {version} in `apiVersions`"),
+                entry: entry.clone(),
+            });
         }
     }
     useless
+}
+
+/// The first entry with this text in a list of this name.
+fn find_entry<'a>(node: &Node<'a>, field: &str, text: &str) -> Option<Node<'a>> {
+    node.children().into_iter().find_map(|(key, child)| {
+        let mut entries = child.children().into_iter().filter(|_| key == Some(field));
+        let entry = entries.find(|(_, entry)| entry.json().as_str() == Some(text));
+        entry
+            .map(|(_, entry)| entry)
+            .or_else(|| find_entry(&child, field, text))
+    })
 }
 
 /// What is often written in place of the plural. No resource of Kubernetes has one of these names.

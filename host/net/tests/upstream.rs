@@ -185,11 +185,11 @@ async fn a_request_that_has_left_is_never_sent_twice() {
         let upstream = upstream(Servers::Followed(receiver), Choice::Master, LONG);
         (upstream, sender)
     };
-    let asked = Arc::new(AtomicUsize::new(0));
+    let received = Arc::new(AtomicUsize::new(0));
     let new = serve(Router::new().fallback({
-        let asked = asked.clone();
+        let received = received.clone();
         async move || {
-            asked.fetch_add(1, Ordering::Relaxed);
+            received.fetch_add(1, Ordering::Relaxed);
             "new"
         }
     }))
@@ -217,7 +217,7 @@ async fn a_request_that_has_left_is_never_sent_twice() {
             (502, "the connection to the upstream broke before it replied")
         );
     }
-    assert_eq!(asked.load(Ordering::Relaxed), 0);
+    assert_eq!(received.load(Ordering::Relaxed), 0);
     assert_eq!(post(&upstream, "").await, (200, "new".to_owned()));
 }
 

@@ -393,7 +393,9 @@ async fn module(
             None => Freshness::Stored,
         },
         Modules::Current(Servers::All(again)) if again.contains(&order.reference) => Freshness::Again,
-        Modules::Current(Servers::Of(asked)) if !asked.contains(&order.reference) => Freshness::Stored,
+        Modules::Current(Servers::Of(references)) if !references.contains(&order.reference) => {
+            Freshness::Stored
+        }
         Modules::Current(_) => Freshness::Recorded,
     };
     let progress = assembler.progress.clone();

@@ -103,8 +103,8 @@ impl Plugin {
         }
     }
 
-    fn timeout(&self, deadline: Deadline, asked: Deadline) -> Failure {
-        let why = if deadline < asked {
+    fn timeout(&self, deadline: Deadline, given: Deadline) -> Failure {
+        let why = if deadline < given {
             format!("the stage's limit of {:?}", self.limits.time)
         } else {
             "its deadline".to_owned()
@@ -163,8 +163,8 @@ pub(crate) fn mistakes_of(mistakes: Vec<types::SettingsError>) -> Vec<SettingsMi
 
 #[async_trait]
 impl Hook for Plugin {
-    async fn admit(&self, request: &Request, asked: Deadline) -> Result<Response, Failure> {
-        let deadline = asked.within(self.limits.time);
+    async fn admit(&self, request: &Request, given: Deadline) -> Result<Response, Failure> {
+        let deadline = given.within(self.limits.time);
         let calls = &self.sandbox.calls;
         let permit = match calls.try_acquire() {
             Ok(permit) => permit,
@@ -199,12 +199,12 @@ impl Hook for Plugin {
             match tokio::time::timeout_at(deadline.instant(), self.call(&mut store, request, deadline)).await
             {
                 Ok(Err(failure)) if failure.kind == FailureKind::Timeout => {
-                    Err(self.timeout(deadline, asked))
+                    Err(self.timeout(deadline, given))
                 }
                 Ok(answer) => answer,
                 Err(_) => {
                     store.data().log.finish();
-                    Err(self.timeout(deadline, asked))
+                    Err(self.timeout(deadline, given))
                 }
             };
         // The slot is released after the instance's resources are returned to the pool.

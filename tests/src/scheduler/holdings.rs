@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::Asked;
+use super::SchedulerRequest;
 
 /// The shared state of one cluster's schedulers, which the original keeps in ZooKeeper. Clones refer to the same
 /// cluster.
@@ -139,7 +139,7 @@ impl MesosCluster {
         by: SocketAddr,
         does: Does,
         parameters: &[(&'static str, String)],
-        asked: &Asked,
+        received: &SchedulerRequest,
     ) -> Value {
         let parameter = |name: &str| {
             let found = parameters.iter().find(|(key, _)| *key == name);
@@ -148,13 +148,13 @@ impl MesosCluster {
         let named = |kind| (kind, parameter("ns"), parameter("name"));
         let mut holdings = self.lock();
         let done = match does {
-            Does::Create(kind) => holdings.create(by, kind, asked),
-            Does::Change(kind) => holdings.change(by, kind, asked, &named(kind)),
+            Does::Create(kind) => holdings.create(by, kind, received),
+            Does::Change(kind) => holdings.change(by, kind, received, &named(kind)),
             Does::Delete(kind) => holdings.delete(by, named(kind)),
             Does::Scale(kind) => {
                 let instances = parameter("instances");
                 let instances = if instances.is_empty() {
-                    query(asked, "instances")
+                    query(received, "instances")
                 } else {
                     instances
                 };
@@ -199,8 +199,8 @@ impl Holdings {
         Ok(Value::Null)
     }
 
-    fn create(&mut self, by: SocketAddr, kind: Kind, asked: &Asked) -> Result<Value, Refused> {
-        let object = decode(asked)?;
+    fn create(&mut self, by: SocketAddr, kind: Kind, received: &SchedulerRequest) -> Result<Value, Refused> {
+        let object = decode(received)?;
         let (namespace, name) = kind.id(&object);
         if kind == Kind::Application && object.get("Instances").and_then(Value::as_i64) <= Some(0) {
             return Err(Refused(REQUEST_DATA, "instances error".to_owned()));
@@ -213,8 +213,14 @@ impl Holdings {
         self.write(by, Verb::Create, key)
     }
 
-    fn change(&mut self, by: SocketAddr, kind: Kind, asked: &Asked, path: &Kept) -> Result<Value, Refused> {
-        let mut object = decode(asked)?;
+    fn change(
+        &mut self,
+        by: SocketAddr,
+        kind: Kind,
+        received: &SchedulerRequest,
+        path: &Kept,
+    ) -> Result<Value, Refused> {
+        let mut object = decode(received)?;
         let (namespace, name) = kind.id(&object);
         let key = (kind, namespace, name);
         let is_in_path = matches!(kind, Kind::Application | Kind::Deployment);
@@ -236,8 +242,8 @@ impl Holdings {
             if let (Some(instances), Some(version)) = (current.get("Instances"), object.as_object_mut()) {
                 version.insert("Instances".to_owned(), instances.clone());
             }
-            if query(asked, "args") != "resource" {
-                let Ok(instances) = query(asked, "instances").parse::<i64>() else {
+            if query(received, "args") != "resource" {
+                let Ok(instances) = query(received, "instances").parse::<i64>() else {
                     return Err(Refused(COMMON, "instances must be specified".to_owned()));
                 };
                 if Some(instances) > object.get("Instances").and_then(Value::as_i64) {
@@ -277,13 +283,13 @@ impl Holdings {
     }
 }
 
-fn decode(asked: &Asked) -> Result<Value, Refused> {
-    serde_json::from_slice(&asked.body).map_err(|error| Refused(DECODE, error.to_string()))
+fn decode(received: &SchedulerRequest) -> Result<Value, Refused> {
+    serde_json::from_slice(&received.body).map_err(|error| Refused(DECODE, error.to_string()))
 }
 
 /// A query parameter; empty if it is missing.
-fn query(asked: &Asked, name: &str) -> String {
-    let pairs = asked.uri.query().unwrap_or_default().split('&');
+fn query(received: &SchedulerRequest, name: &str) -> String {
+    let pairs = received.uri.query().unwrap_or_default().split('&');
     pairs
         .filter_map(|pair| pair.split_once('='))
         .find(|(key, _)| *key == name)

@@ -96,9 +96,9 @@ async fn writes_pass_the_chains_on_their_way() {
     assert_eq!(scene.server.object(&path), None);
 
     // Nothing of the questions was stored, and all were asked with the user's rights.
-    let asked = scene.server.got();
+    let received = scene.server.got();
     assert!(
-        asked
+        received
             .iter()
             .all(|got| got.values("impersonate-user") == ["plain.alice"])
     );

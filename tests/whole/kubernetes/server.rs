@@ -162,7 +162,7 @@ impl Verdict {
 
 /// The subject of a review.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct ReviewedResource<'a> {
     pub(crate) operation: &'a str,
     /// `apps/v1/deployments/scale`; the core group is empty: `/v1/pods`.
     pub(crate) resource: &'a str,
@@ -170,13 +170,13 @@ pub(crate) struct Asked<'a> {
 }
 
 /// A Pod that is created.
-pub(crate) const POD: Asked<'static> = Asked {
+pub(crate) const POD: ReviewedResource<'static> = ReviewedResource {
     operation: "CREATE",
     resource: "/v1/pods",
     kind: "Pod",
 };
 
-impl Asked<'_> {
+impl ReviewedResource<'_> {
     /// A review in version `v1`, about an object in the namespace `test` with the label `remove: me`.
     pub(crate) fn review(self, uid: &str) -> Value {
         let parts: Vec<_> = self.resource.split('/').collect();

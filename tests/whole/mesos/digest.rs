@@ -57,5 +57,5 @@ async fn only_who_has_the_password_sees_the_schedulers_and_the_drivers() {
     let stranger = Front::start(&without).await;
     let (code, message) = create(&stranger, "stranger").await;
     assert_eq!(code, 1_405_009, "{message}");
-    assert_eq!(scheduler.asked().len(), 1);
+    assert_eq!(scheduler.received().len(), 1);
 }

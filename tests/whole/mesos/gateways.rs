@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{
     nodes::{Candidate, DRIVERS, Nodes},
     scene::{CLUSTER, Front, driver},
-    writers::{Answer, Writers, asked, wrong},
+    writers::{Answer, Writers, received, wrong},
     zookeeper::Place,
 };
 
@@ -46,7 +46,7 @@ async fn a_driver_that_is_killed_while_its_gateway_sends_loses_and_doubles_nothi
     let mut answered = usize::MAX;
     while answered != writers.count() {
         answered = writers.count();
-        scheduler.until_asked(answered + CLIENTS).await.unwrap();
+        scheduler.until_received(answered + CLIENTS).await.unwrap();
     }
     killed.program.kill().await.unwrap();
     drop(gate);
@@ -57,9 +57,9 @@ async fn a_driver_that_is_killed_while_its_gateway_sends_loses_and_doubles_nothi
     writers.until_created(50).await;
     let written = writers.end().await;
 
-    let (asked, mistakes) = asked(&[&scheduler]);
+    let (received, mistakes) = received(&[&scheduler]);
     assert_eq!(mistakes, [""; 0]);
-    let wrong = wrong(&written, &cluster, &asked);
+    let wrong = wrong(&written, &cluster, &received);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     // Those in flight to the killed driver, and those sent on its connections before the failure was detected; none
     // after that.

@@ -92,6 +92,6 @@ async fn healthz_tells_of_the_schedulers_as_the_original_does() {
     stands.resign().await;
     until_healthz(&driver, "cannot connect to any scheduler").await;
     assert_eq!(create(&driver, "third").await, (200, no_scheduler));
-    assert_eq!(scheduler.asked().len(), 1);
+    assert_eq!(scheduler.received().len(), 1);
     drop(server);
 }

@@ -7,7 +7,7 @@ use admittance_tests::{MesosCluster, Scheduler};
 use super::{
     nodes::{Candidate, Nodes, SCHEDULERS},
     scene::{Front, driver},
-    writers::{Answer, Writers, asked, wrong},
+    writers::{Answer, Writers, received, wrong},
     zookeeper::Place,
 };
 
@@ -45,7 +45,7 @@ async fn change(goes: Goes) {
 
     let writers = Writers::start(&[driver.routes()], CLIENTS);
     writers.until_created(50).await;
-    assert!(second.asked().is_empty(), "all goes to the master");
+    assert!(second.received().is_empty(), "all goes to the master");
 
     // Requests in flight are executed, but never answered.
     let mut in_flight = 0;
@@ -56,7 +56,7 @@ async fn change(goes: Goes) {
         let mut answered = usize::MAX;
         while answered != writers.count() {
             answered = writers.count();
-            first.until_asked(answered + CLIENTS).await.unwrap();
+            first.until_received(answered + CLIENTS).await.unwrap();
         }
         first.kill();
         in_flight = CLIENTS;
@@ -79,9 +79,9 @@ async fn change(goes: Goes) {
     let written = writers.end().await;
     drop(gate);
 
-    let (asked, mistakes) = asked(&[&first, &second]);
+    let (received, mistakes) = received(&[&first, &second]);
     assert_eq!(mistakes, [""; 0]);
-    let wrong = wrong(&written, &cluster, &asked);
+    let wrong = wrong(&written, &cluster, &received);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     // Every client got a valid reply, and failed requests got the reason.
     for written in &written {

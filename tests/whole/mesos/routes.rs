@@ -100,10 +100,13 @@ async fn every_route_of_the_scheduler() {
     let mesos = Mesos::new("", &[]).await;
     let mut wrong = Vec::new();
     for (method, path, body, expected) in ROUTES {
-        let before = mesos.scheduler.asked().len();
+        let before = mesos.scheduler.received().len();
         let reply = mesos.send(method.clone(), path, self::body(body)).await;
-        let asked = mesos.scheduler.asked().split_off(before);
-        let lines: Vec<String> = asked.iter().map(admittance_tests::Asked::line).collect();
+        let received = mesos.scheduler.received().split_off(before);
+        let lines: Vec<String> = received
+            .iter()
+            .map(admittance_tests::SchedulerRequest::line)
+            .collect();
         if lines != [*expected] {
             wrong.push(format!(
                 "{method} {path}: the scheduler got {lines:?}, expected {expected}"
@@ -129,11 +132,11 @@ async fn every_route_of_the_scheduler() {
 async fn routes_that_schedulers_have_no_more() {
     let mesos = Mesos::new("", &[]).await;
     for (method, path, expected) in COMMENTED_OUT {
-        let before = mesos.scheduler.asked().len();
+        let before = mesos.scheduler.received().len();
         let reply = mesos.send(method.clone(), path, "").await;
-        let asked = mesos.scheduler.asked().split_off(before);
-        assert_eq!(asked.len(), 1, "{method} {path}");
-        assert_eq!(asked[0].line(), expected, "{method} {path}");
+        let received = mesos.scheduler.received().split_off(before);
+        assert_eq!(received.len(), 1, "{method} {path}");
+        assert_eq!(received[0].line(), expected, "{method} {path}");
         let (code, message) = told(&reply);
         assert_eq!((reply.status.as_u16(), code), (200, 1_405_009), "{message}");
         assert!(message.contains(NO_ROUTE), "{message}");
@@ -154,7 +157,7 @@ async fn what_is_no_route_is_answered_here() {
         let reply = mesos.send(method.clone(), path, "").await;
         assert_eq!(reply.status.as_u16(), status, "{method} {path}: {}", reply.text());
     }
-    assert!(mesos.scheduler.asked().is_empty());
+    assert!(mesos.scheduler.received().is_empty());
 }
 
 fn body(body: &str) -> String {

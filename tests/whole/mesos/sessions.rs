@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{
     nodes::{Candidate, DRIVERS, Node, Nodes, SCHEDULERS},
     scene::{CLUSTER, Front, driver},
-    writers::{Answer, Writers, asked, wrong},
+    writers::{Answer, Writers, received, wrong},
     zookeeper::{Ensemble, Place, blocking},
 };
 
@@ -164,9 +164,9 @@ async fn an_ensemble_that_loses_its_leader_stops_no_request() {
         .await;
     writers.until_created(20).await;
     let written = writers.end().await;
-    let (asked, mistakes) = asked(&[&first, &second]);
+    let (received, mistakes) = received(&[&first, &second]);
     assert_eq!(mistakes, [""; 0]);
-    let wrong = wrong(&written, &cluster, &asked);
+    let wrong = wrong(&written, &cluster, &received);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let failed: Vec<_> = written[..undisturbed]
         .iter()

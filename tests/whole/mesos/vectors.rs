@@ -29,7 +29,7 @@ struct Vector {
     /// The status, the code and a part of the message.
     reply: (u16, u64, &'static str),
     /// The request to the scheduler.
-    asked: Option<&'static str>,
+    received: Option<&'static str>,
     /// The hooks that are called, in order.
     called: &'static [&'static str],
     /// Expected values in the body sent to the scheduler, with their places.
@@ -57,7 +57,7 @@ const USUAL: Vector = Vector {
     ask: (Method::POST, "/namespaces/{ns}/applications"),
     body: Object("application"),
     reply: (200, 0, "success"),
-    asked: None,
+    received: None,
     called: &[],
     sent: &[],
 };
@@ -91,33 +91,33 @@ const VECTORS: &[Vector] = &[
     Vector { source: "2.1 wrong kind of a definition", namespace: "kinds", ask: (Method::POST, "/namespaces/{ns}/admissionwebhook"), body: Object("application"), reply: (200, 1_405_008, "Kind application is invalid"), ..USUAL },
     Vector { source: "2.4 the hooks are for the kind of the body; the kind is checked behind them", namespace: "wrong", hooks: SEEN, ask: (Method::POST, "/namespaces/{ns}/deployments"), reply: (200, 1_405_008, "Kind application is invalid"), called: &["annotates"], ..USUAL },
     // The scheduler's own codes.
-    Vector { source: "2.2 of a scheduler: created", namespace: "twice", ask: (Method::POST, "/namespaces/{ns}/configmaps"), body: Object("configmap"), asked: Some("POST /v1/configmap"), ..USUAL },
-    Vector { source: "2.2 of a scheduler: create twice", namespace: "twice", ask: (Method::POST, "/namespaces/{ns}/configmaps"), body: Object("configmap"), reply: (200, 1_405_201, "(bcs-scheduler):configmap already exist"), asked: Some("POST /v1/configmap"), ..USUAL },
-    Vector { source: "2.2 of a scheduler: update absent", namespace: "twice", ask: (Method::PUT, "/namespaces/{ns}/secrets"), body: Object("secret"), reply: (200, 1_405_202, "(bcs-scheduler):secret not exist"), asked: Some("PUT /v1/secret"), ..USUAL },
-    Vector { source: "2.2 of a scheduler: delete", namespace: "twice", ask: (Method::DELETE, "/namespaces/{ns}/configmaps/web"), body: Nothing, asked: Some("DELETE /v1/configmap/twice/web"), ..USUAL },
+    Vector { source: "2.2 of a scheduler: created", namespace: "twice", ask: (Method::POST, "/namespaces/{ns}/configmaps"), body: Object("configmap"), received: Some("POST /v1/configmap"), ..USUAL },
+    Vector { source: "2.2 of a scheduler: create twice", namespace: "twice", ask: (Method::POST, "/namespaces/{ns}/configmaps"), body: Object("configmap"), reply: (200, 1_405_201, "(bcs-scheduler):configmap already exist"), received: Some("POST /v1/configmap"), ..USUAL },
+    Vector { source: "2.2 of a scheduler: update absent", namespace: "twice", ask: (Method::PUT, "/namespaces/{ns}/secrets"), body: Object("secret"), reply: (200, 1_405_202, "(bcs-scheduler):secret not exist"), received: Some("PUT /v1/secret"), ..USUAL },
+    Vector { source: "2.2 of a scheduler: delete", namespace: "twice", ask: (Method::DELETE, "/namespaces/{ns}/configmaps/web"), body: Nothing, received: Some("DELETE /v1/configmap/twice/web"), ..USUAL },
     // Hooks and their failures.
-    Vector { source: "2.5 the reply is the new resource", namespace: "changes", hooks: SEEN, asked: CREATED, called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
+    Vector { source: "2.5 the reply is the new resource", namespace: "changes", hooks: SEEN, received: CREATED, called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
     Vector { source: "6 Fail and 500", namespace: "fail-500", hooks: &[("annotates", "Fail"), ("broken", "Fail"), ("passes", "Fail")], reply: (400, 1_405_234, "100% out of order"), called: &["annotates", "broken"], ..USUAL },
-    Vector { source: "6 Ignore and 500: the last good body", namespace: "ignore-500", hooks: &[("annotates", "Fail"), ("broken", "Ignore")], asked: CREATED, called: &["annotates", "broken"], sent: &[(FIRST, "seen")], ..USUAL },
-    Vector { source: "6 Ignore and 500 go on to the next hook", namespace: "goes-on", hooks: &[("broken", "Ignore"), ("annotates", "Fail")], asked: CREATED, called: &["broken", "annotates"], sent: &[(FIRST, "seen")], ..USUAL },
-    Vector { source: "6 the chain hands bytes on", namespace: "chain", hooks: &[("odd", "Fail"), ("passes", "Fail"), ("annotates", "Fail")], asked: CREATED, called: &["odd", "passes", "annotates"], sent: &[(ODD, "seen"), (FIRST, "seen")], ..USUAL },
+    Vector { source: "6 Ignore and 500: the last good body", namespace: "ignore-500", hooks: &[("annotates", "Fail"), ("broken", "Ignore")], received: CREATED, called: &["annotates", "broken"], sent: &[(FIRST, "seen")], ..USUAL },
+    Vector { source: "6 Ignore and 500 go on to the next hook", namespace: "goes-on", hooks: &[("broken", "Ignore"), ("annotates", "Fail")], received: CREATED, called: &["broken", "annotates"], sent: &[(FIRST, "seen")], ..USUAL },
+    Vector { source: "6 the chain hands bytes on", namespace: "chain", hooks: &[("odd", "Fail"), ("passes", "Fail"), ("annotates", "Fail")], received: CREATED, called: &["odd", "passes", "annotates"], sent: &[(ODD, "seen"), (FIRST, "seen")], ..USUAL },
     Vector { source: "6 a reply 201 is a failure", namespace: "fail-201", hooks: &[("created", "Fail")], reply: (400, 1_405_234, "201"), called: &["created"], ..USUAL },
-    Vector { source: "6 a reply 201 is a failure", namespace: "ignore-201", hooks: &[("created", "Ignore")], asked: CREATED, called: &["created"], sent: &[("/raw_json/metadata/annotations/created", "")], ..USUAL },
+    Vector { source: "6 a reply 201 is a failure", namespace: "ignore-201", hooks: &[("created", "Ignore")], received: CREATED, called: &["created"], sent: &[("/raw_json/metadata/annotations/created", "")], ..USUAL },
     Vector { source: "2.5 a reply 302 is a failure; the original follows it", namespace: "moved", hooks: &[("moved", "Fail")], reply: (400, 1_405_234, "302"), called: &["moved"], ..USUAL },
     Vector { source: "2.6 no. 3: an empty reply", namespace: "empty", hooks: &[("empty", "Fail")], reply: (400, 1_405_234, "empty"), called: &["empty"], ..USUAL },
     Vector { source: "2.6 no. 3: a reply that is no JSON", namespace: "garbage", hooks: &[("garbage", "Fail")], reply: (400, 1_405_234, "JSON"), called: &["garbage"], ..USUAL },
     Vector { source: "2.6 no. 3: another name", namespace: "renames", hooks: &[("renames", "Fail")], reply: (400, 1_405_234, "/metadata/name"), called: &["renames"], ..USUAL },
-    Vector { source: "2.1 no policy is Ignore", namespace: "no-policy", hooks: &[("broken", "")], asked: CREATED, called: &["broken"], ..USUAL },
-    Vector { source: "2.4 deployments", namespace: "deploys", hooks: SEEN, ask: (Method::POST, "/namespaces/{ns}/deployments"), body: Object("deployment"), asked: Some("POST /v1/deployment/deploys/web"), called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
-    Vector { source: "2.4 deployments", namespace: "deploys", hooks: SEEN, ask: (Method::PUT, "/namespaces/{ns}/deployments"), body: Object("deployment"), asked: Some("PUT /v1/deployment/deploys/web?args="), called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
+    Vector { source: "2.1 no policy is Ignore", namespace: "no-policy", hooks: &[("broken", "")], received: CREATED, called: &["broken"], ..USUAL },
+    Vector { source: "2.4 deployments", namespace: "deploys", hooks: SEEN, ask: (Method::POST, "/namespaces/{ns}/deployments"), body: Object("deployment"), received: Some("POST /v1/deployment/deploys/web"), called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
+    Vector { source: "2.4 deployments", namespace: "deploys", hooks: SEEN, ask: (Method::PUT, "/namespaces/{ns}/deployments"), body: Object("deployment"), received: Some("PUT /v1/deployment/deploys/web?args="), called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
     // What hooks are for, and what they are not for.
-    Vector { source: "2.4 POST is Create", namespace: "life", hooks: SEEN, asked: CREATED, called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
-    Vector { source: "2.4 PUT is Update", namespace: "life", hooks: SEEN, ask: (Method::PUT, "/namespaces/{ns}/applications?instances=1"), asked: Some("POST /v1/apps/life/web/update?instances=1&args="), called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
-    Vector { source: "6 PUT rollback calls Update hooks", namespace: "life", hooks: SEEN, ask: (Method::PUT, "/namespaces/{ns}/applications/rollback"), asked: Some("POST /v1/apps/life/web/update?instances=2&kind=application"), called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
-    Vector { source: "6 no call for GET", namespace: "life", hooks: SEEN, ask: (Method::GET, "/namespaces/{ns}/applications/web"), body: Nothing, asked: Some("GET /v1/apps/life/web?kind=application"), ..USUAL },
-    Vector { source: "6 no call for scale", namespace: "life", hooks: SEEN, ask: (Method::PUT, "/namespaces/{ns}/applications/web/scale/3"), body: Nothing, asked: Some("POST /v1/apps/life/web/scale?instances=3&kind=application"), ..USUAL },
-    Vector { source: "6 no call for DELETE", namespace: "life", hooks: SEEN, ask: (Method::DELETE, "/namespaces/{ns}/applications/web?enforce=1"), body: Nothing, asked: Some("DELETE /v1/apps/life/web?enforce=1&kind=application"), ..USUAL },
-    Vector { source: "6 no call for a process", namespace: "life", hooks: SEEN, ask: (Method::POST, "/namespaces/{ns}/processes"), body: Object("process"), asked: CREATED, sent: &[("/Kind", "process")], ..USUAL },
+    Vector { source: "2.4 POST is Create", namespace: "life", hooks: SEEN, received: CREATED, called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
+    Vector { source: "2.4 PUT is Update", namespace: "life", hooks: SEEN, ask: (Method::PUT, "/namespaces/{ns}/applications?instances=1"), received: Some("POST /v1/apps/life/web/update?instances=1&args="), called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
+    Vector { source: "6 PUT rollback calls Update hooks", namespace: "life", hooks: SEEN, ask: (Method::PUT, "/namespaces/{ns}/applications/rollback"), received: Some("POST /v1/apps/life/web/update?instances=2&kind=application"), called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
+    Vector { source: "6 no call for GET", namespace: "life", hooks: SEEN, ask: (Method::GET, "/namespaces/{ns}/applications/web"), body: Nothing, received: Some("GET /v1/apps/life/web?kind=application"), ..USUAL },
+    Vector { source: "6 no call for scale", namespace: "life", hooks: SEEN, ask: (Method::PUT, "/namespaces/{ns}/applications/web/scale/3"), body: Nothing, received: Some("POST /v1/apps/life/web/scale?instances=3&kind=application"), ..USUAL },
+    Vector { source: "6 no call for DELETE", namespace: "life", hooks: SEEN, ask: (Method::DELETE, "/namespaces/{ns}/applications/web?enforce=1"), body: Nothing, received: Some("DELETE /v1/apps/life/web?enforce=1&kind=application"), ..USUAL },
+    Vector { source: "6 no call for a process", namespace: "life", hooks: SEEN, ask: (Method::POST, "/namespaces/{ns}/processes"), body: Object("process"), received: CREATED, sent: &[("/Kind", "process")], ..USUAL },
     Vector { source: "2.4 an empty body passes the hooks", namespace: "life", hooks: SEEN, body: Nothing, reply: (200, 1_405_008, "Unmarshal TypeMeta failed: unexpected end of JSON input"), ..USUAL },
     Vector { source: "2.6 no. 10: what cannot be decoded does not", namespace: "life", hooks: SEEN, body: Text("{"), reply: (400, 1_405_010, "json decode failed!"), ..USUAL },
     Vector { source: "2.6 no. 6: null breaks the original's connection", namespace: "life", hooks: SEEN, body: Text("null"), reply: (400, 1_405_010, "json decode failed!"), ..USUAL },
@@ -144,8 +144,8 @@ const VECTORS: &[Vector] = &[
     Vector { source: "2.2 delete", namespace: "defs", ask: (Method::DELETE, "/namespaces/{ns}/admissionwebhook/of-secret"), body: Nothing, ..USUAL },
     Vector { source: "2.2 delete absent", namespace: "defs", ask: (Method::DELETE, "/namespaces/{ns}/admissionwebhook/of-secret"), body: Nothing, reply: (200, 1_405_202, "admission not exist"), ..USUAL },
     // The same with plugins.
-    Vector { source: "2.5, with a plugin", namespace: "plugin", hooks: &[("plugin", "Fail")], asked: CREATED, sent: &[(IMAGE, "mirror.example.com/library/nginx:1.29")], ..USUAL },
-    Vector { source: "2.5, a plugin between hooks", namespace: "between", hooks: &[("odd", "Fail"), ("plugin", "Fail"), ("annotates", "Fail")], asked: CREATED, called: &["odd", "annotates"], sent: &[(IMAGE, "mirror.example.com/library/nginx:1.29"), (ODD, "seen"), (FIRST, "seen")], ..USUAL },
+    Vector { source: "2.5, with a plugin", namespace: "plugin", hooks: &[("plugin", "Fail")], received: CREATED, sent: &[(IMAGE, "mirror.example.com/library/nginx:1.29")], ..USUAL },
+    Vector { source: "2.5, a plugin between hooks", namespace: "between", hooks: &[("odd", "Fail"), ("plugin", "Fail"), ("annotates", "Fail")], received: CREATED, called: &["odd", "annotates"], sent: &[(IMAGE, "mirror.example.com/library/nginx:1.29"), (ODD, "seen"), (FIRST, "seen")], ..USUAL },
     Vector { source: "2.5, a plugin that refuses, whatever its policy", namespace: "refuses", hooks: &[("refuses", "Ignore"), ("annotates", "Fail")], reply: (400, 1_405_234, "denied the request"), ..USUAL },
     Vector { source: "6 PUT rollback calls Update hooks, with a plugin", namespace: "refuses", hooks: &[("refuses", "Ignore"), ("annotates", "Fail")], ask: (Method::PUT, "/namespaces/{ns}/applications/rollback"), reply: (400, 1_405_234, "denied the request"), ..USUAL },
 ];
@@ -232,7 +232,7 @@ async fn ask(mesos: &Mesos, hooks: &Hooks, vector: &Vector) -> Vec<String> {
     }
     let (calls_before, asked_before) = (
         hooks.calls(Some(vector.namespace)).len(),
-        mesos.scheduler.asked().len(),
+        mesos.scheduler.received().len(),
     );
     let reply = mesos
         .client
@@ -240,7 +240,7 @@ async fn ask(mesos: &Mesos, hooks: &Hooks, vector: &Vector) -> Vec<String> {
         .await
         .unwrap();
     let calls = hooks.calls(Some(vector.namespace)).split_off(calls_before);
-    let asked = mesos.scheduler.asked().split_off(asked_before);
+    let received = mesos.scheduler.received().split_off(asked_before);
 
     let mut wrong = Vec::new();
     let mut expect = |what: &str, is: String, expected: String| {
@@ -249,8 +249,11 @@ async fn ask(mesos: &Mesos, hooks: &Hooks, vector: &Vector) -> Vec<String> {
         }
     };
     check_reply(&reply, vector, &mut expect);
-    let lines: Vec<String> = asked.iter().map(admittance_tests::Asked::line).collect();
-    let expected: Vec<String> = vector.asked.iter().map(|line| (*line).to_owned()).collect();
+    let lines: Vec<String> = received
+        .iter()
+        .map(admittance_tests::SchedulerRequest::line)
+        .collect();
+    let expected: Vec<String> = vector.received.iter().map(|line| (*line).to_owned()).collect();
     expect(
         "the scheduler is asked",
         format!("{lines:?}"),
@@ -283,9 +286,9 @@ async fn ask(mesos: &Mesos, hooks: &Hooks, vector: &Vector) -> Vec<String> {
         }
     }
     for (pointer, value) in vector.sent {
-        let sent = asked
+        let sent = received
             .first()
-            .map(admittance_tests::Asked::json)
+            .map(admittance_tests::SchedulerRequest::json)
             .unwrap_or_default();
         let found = sent.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         expect(pointer, found.to_owned(), (*value).to_owned());

@@ -9,7 +9,7 @@ use std::{
     time::Instant,
 };
 
-use admittance_tests::{Asked, Client, MesosCluster, Scheduler, Verb};
+use admittance_tests::{Client, MesosCluster, Scheduler, SchedulerRequest, Verb};
 use http::Method;
 use tokio::{sync::watch, task::JoinSet};
 
@@ -129,10 +129,14 @@ async fn write(
 
 /// Problems with the requests to the schedulers: each application may be sent to a master at most once, and each that
 /// was reported as created must exist and have been created once. A scheduler that is not the master does nothing.
-pub(super) fn wrong(written: &[Written], cluster: &MesosCluster, asked: &[Asked]) -> Vec<String> {
+pub(super) fn wrong(
+    written: &[Written],
+    cluster: &MesosCluster,
+    received: &[SchedulerRequest],
+) -> Vec<String> {
     let mut came: BTreeMap<String, usize> = BTreeMap::new();
-    for asked in asked.iter().filter(|asked| asked.by_master) {
-        let name = asked.json()["ID"].as_str().unwrap_or_default().to_owned();
+    for request in received.iter().filter(|request| request.by_master) {
+        let name = request.json()["ID"].as_str().unwrap_or_default().to_owned();
         *came.entry(name).or_default() += 1;
     }
     let mut created: BTreeMap<String, usize> = BTreeMap::new();
@@ -166,10 +170,10 @@ pub(super) fn wrong(written: &[Written], cluster: &MesosCluster, asked: &[Asked]
 }
 
 /// All requests to these schedulers, with their problems.
-pub(super) fn asked(schedulers: &[&Scheduler]) -> (Vec<Asked>, Vec<String>) {
-    let asked = schedulers.iter().flat_map(|scheduler| scheduler.asked());
+pub(super) fn received(schedulers: &[&Scheduler]) -> (Vec<SchedulerRequest>, Vec<String>) {
+    let received = schedulers.iter().flat_map(|scheduler| scheduler.received());
     let mistakes = schedulers.iter().flat_map(|scheduler| scheduler.mistakes());
-    (asked.collect(), mistakes.collect())
+    (received.collect(), mistakes.collect())
 }
 
 /// The checker itself must find mistakes.
@@ -193,7 +197,7 @@ async fn what_is_lost_or_doubled_is_told() {
         answer: answer.clone(),
         at: Instant::now(),
     };
-    let (asked, mistakes) = asked(&[&scheduler]);
+    let (received, mistakes) = received(&[&scheduler]);
     assert!(
         mistakes.iter().any(|mistake| mistake.contains("bcs-clusterid")),
         "a client's own request"
@@ -214,7 +218,7 @@ async fn what_is_lost_or_doubled_is_told() {
         ),
         ("twice", &refused, "twice came 2 times and was created 1 times"),
     ] {
-        let wrong = wrong(&[written(name, answer)], &cluster, &asked);
+        let wrong = wrong(&[written(name, answer)], &cluster, &received);
         let told = wrong
             .iter()
             .find(|text| text.starts_with(name))

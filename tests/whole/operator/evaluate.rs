@@ -266,19 +266,19 @@ async fn what_applies_is_asked_by_programs_too() {
         "      namespaceSelector: { operator: NotIn, values: [system] }\n",
     ))
     .await;
-    let asked = async |body: Value| -> Value {
+    let received = async |body: Value| -> Value {
         let reply = setup.ask("/v1/applies", &body).await;
         assert_eq!(reply.status, 200, "{}", reply.text());
         reply.json().unwrap()
     };
-    let answer = asked(json!({"object": application("shop", "web", "nginx:1")})).await;
+    let answer = received(json!({"object": application("shop", "web", "nginx:1")})).await;
     assert_eq!(answer["revision"], 1);
     assert_eq!(answer["chains"][0]["applies"], "yes");
     assert_eq!(
         answer["chains"][0]["stages"],
         json!([{"stage": "version", "mode": "Enforce", "applies": "yes"}])
     );
-    let answer = asked(json!({"kind": "v4/application", "namespace": "system"})).await;
+    let answer = received(json!({"kind": "v4/application", "namespace": "system"})).await;
     let stage = &answer["chains"][0]["stages"][0];
     assert_eq!(
         (&stage["applies"], &stage["reason"]),
@@ -287,7 +287,7 @@ async fn what_applies_is_asked_by_programs_too() {
             &json!("namespaceSelector does not match: \"system\" is excluded")
         )
     );
-    let answer = asked(json!({"kind": "v4/process"})).await;
+    let answer = received(json!({"kind": "v4/process"})).await;
     assert_eq!(answer["chains"][0]["applies"], "no");
     assert!(
         answer["chains"][0]["reason"]

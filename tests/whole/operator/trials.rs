@@ -74,25 +74,8 @@ async fn requests_are_recorded_and_replayed() {
     let setup = Setup::with(&chain("one.wasm", "")).await;
     let file = setup.path("requests.ndjson");
     let file = file.to_str().unwrap();
-    let record = setup.told([
-        "record",
-        "--count",
-        "3",
-        "--redact",
-        "/spec/template/spec/containers/*/image",
-        "--output",
-        file,
-    ]);
-    let create = async {
-        // Recording starts asynchronously.
-        for number in 0.. {
-            if std::fs::read_to_string(file).is_ok_and(|text| text.lines().count() == 3) {
-                break;
-            }
-            setup.create(&format!("a{number}")).await;
-        }
-    };
-    tokio::join!(record, create);
+    let image = "/spec/template/spec/containers/*/image";
+    record_three(&setup, &["--redact", image, "--output", file], "requests.ndjson").await;
     let text = setup.read("requests.ndjson");
     assert!(!text.contains("nginx"), "{text}");
     let first: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
@@ -123,4 +106,53 @@ async fn requests_are_recorded_and_replayed() {
     for expected in ["version-000001", "version-000002"] {
         assert!(other.stdout.contains(expected), "{expected} in {}", other.stdout);
     }
+}
+
+/// Cases of recorded requests expect what was answered.
+#[tokio::test]
+async fn requests_are_recorded_as_cases() {
+    let setup = Setup::with(&chain("one.wasm", "")).await;
+    let cases = setup.path("new/cases");
+    record_three(
+        &setup,
+        &["--as-tests", cases.to_str().unwrap()],
+        "new/cases/recorded.ndjson",
+    )
+    .await;
+    let cases = setup.path("new/cases/recorded.yaml");
+    let test = async || {
+        let (chains, store) = (setup.path("chains/versions.yaml"), crate::scene::store());
+        let arguments = [
+            "test".as_ref(),
+            chains.as_os_str(),
+            "--cases".as_ref(),
+            cases.as_os_str(),
+            "--store".as_ref(),
+            store.as_os_str(),
+        ];
+        admittance_tests::Admittance::run(arguments).await.unwrap()
+    };
+    let passed = test().await;
+    assert_eq!(passed.code, Some(0), "{}{}", passed.stdout, passed.stderr);
+    assert!(passed.stdout.contains("3 passed, 0 failed"), "{}", passed.stdout);
+    std::fs::copy(setup.path("two.wasm"), setup.path("one.wasm")).unwrap();
+    let failed = test().await;
+    assert_eq!(failed.code, Some(1), "{}{}", failed.stdout, failed.stderr);
+    assert!(failed.stdout.contains("0 passed, 3 failed"), "{}", failed.stdout);
+}
+
+/// Records three creations into this file.
+async fn record_three(setup: &Setup, arguments: &[&str], file: &str) {
+    let record = setup.told([&["record", "--count", "3"], arguments].concat());
+    let file = setup.path(file);
+    let create = async {
+        // Recording starts asynchronously.
+        for number in 0.. {
+            if std::fs::read_to_string(&file).is_ok_and(|text| text.lines().count() == 3) {
+                break;
+            }
+            setup.create(&format!("a{number}")).await;
+        }
+    };
+    tokio::join!(record, create);
 }

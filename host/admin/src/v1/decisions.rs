@@ -120,15 +120,15 @@ async fn decision(call: Call<DecisionPath>) -> Result<Json<DecisionDetails>, Api
 async fn replay(
     call: Call<DecisionPath, Nothing, Json<ReplayRequest>>,
 ) -> Result<Json<DecisionReplays>, ApiError> {
-    let (uid, Json(asked)) = (&call.path.uid, call.body);
+    let (uid, Json(options)) = (&call.path.uid, call.body);
     if let Some(by) = &call.caller {
         tracing::info!(
             target: "admittance::audit",
-            %by, action = "replay", uid, webhooks = asked.call_webhooks,
+            %by, action = "replay", uid, webhooks = options.call_webhooks,
             "{by}: replay a request"
         );
     }
-    decisions::replay(&call.api, uid, asked).await.map(Json)
+    decisions::replay(&call.api, uid, options).await.map(Json)
 }
 
 /// The time that rates are of.

@@ -46,13 +46,13 @@ struct Params {
 }
 
 /// What an agent sends to open a tunnel.
-struct Asked {
+struct TunnelRequest {
     cluster: String,
     token: Vec<u8>,
     params: String,
 }
 
-impl Asked {
+impl TunnelRequest {
     fn of(request: &Request<Body>) -> Result<Self, KubernetesError> {
         let headers = request.headers();
         let module = header(headers, MODULE)?;
@@ -94,7 +94,7 @@ impl Kubernetes {
     }
 
     async fn accept_agent(&self, request: Request<Body>) -> Result<Entered, KubernetesError> {
-        let opening = self.open(Asked::of(&request)?).await?;
+        let opening = self.open(TunnelRequest::of(&request)?).await?;
         let id: Arc<str> = opening.cluster.id.as_str().into();
         let kubernetes = self.clone();
         let carry = async move |socket, guard| kubernetes.carry(opening, socket, guard).await;
@@ -104,12 +104,12 @@ impl Kubernetes {
         })
     }
 
-    async fn open(&self, asked: Asked) -> Result<Opening, KubernetesError> {
-        let Asked {
+    async fn open(&self, request: TunnelRequest) -> Result<Opening, KubernetesError> {
+        let TunnelRequest {
             cluster,
             token,
             params,
-        } = asked;
+        } = request;
         // Before anything of the parameters is read.
         let cluster = self.0.accounts.use_register_token(&cluster, &token).await?;
         let credentials = credentials(&params)?;

@@ -63,7 +63,7 @@ struct Connection {
     held: AtomicUsize,
     taken: Notify,
     /// Whether the other side was asked to pause.
-    asked: AtomicBool,
+    pause_requested: AtomicBool,
     /// Whether the other side asks to pause.
     paused: watch::Sender<bool>,
     /// The connection has ended, from whatever side.
@@ -261,7 +261,7 @@ impl Shared {
         let held = connection.held.fetch_add(bytes.len(), Ordering::AcqRel) + bytes.len();
         // An error: its reader has gone.
         let _ = connection.arriving.send(bytes);
-        if held > HIGH && !connection.asked.swap(true, Ordering::AcqRel) {
+        if held > HIGH && !connection.pause_requested.swap(true, Ordering::AcqRel) {
             self.tell(number, Content::Pause)?;
         }
         if held <= MOST_HELD {
@@ -305,7 +305,7 @@ impl Shared {
             arriving,
             held: AtomicUsize::new(0),
             taken: Notify::new(),
-            asked: AtomicBool::new(false),
+            pause_requested: AtomicBool::new(false),
             paused: watch::Sender::new(false),
             ended: CancellationToken::new(),
         });
@@ -387,7 +387,7 @@ impl Shared {
                 };
                 let held = connection.held.fetch_sub(length, Ordering::AcqRel) - length;
                 connection.taken.notify_one();
-                if held <= LOW && connection.asked.swap(false, Ordering::AcqRel) {
+                if held <= LOW && connection.pause_requested.swap(false, Ordering::AcqRel) {
                     // An error: the tunnel ends.
                     let _ = self.control.send(Frame::new(number, Content::Resume)).await;
                 }

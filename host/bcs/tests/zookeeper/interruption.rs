@@ -20,7 +20,7 @@ const EPHEMERAL_SEQUENTIAL: i32 = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moment {
     /// When the request was sent, before the server has it.
-    Asked,
+    Received,
     /// When the server has done it, before its answer arrives.
     Done,
 }
@@ -83,7 +83,7 @@ async fn relay(client: TcpStream, server: TcpStream, moment: Moment, was: Arc<At
                 && number(&frame, frame.len() - 4) == Some(EPHEMERAL_SEQUENTIAL);
             if makes_it && !was.swap(true, Ordering::Relaxed) {
                 match moment {
-                    Moment::Asked => return,
+                    Moment::Received => return,
                     Moment::Done => {
                         withheld.store(number(&frame, 0).unwrap().into(), Ordering::Relaxed);
                     }

@@ -167,7 +167,7 @@ async fn withdrawing_ends_without_a_response() {
 
 #[tokio::test]
 async fn a_node_is_created_once_however_the_connection_breaks() {
-    for (moment, parent) in [(Moment::Asked, "/asked"), (Moment::Done, "/done")] {
+    for (moment, parent) in [(Moment::Received, "/asked"), (Moment::Done, "/done")] {
         let client = other_client(shared()).await;
         let options = crate::scene::PERSISTENT;
         client.mkdir(parent, &options).await.unwrap();

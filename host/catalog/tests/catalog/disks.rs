@@ -127,5 +127,5 @@ async fn a_store_that_can_only_be_read_serves_what_it_holds() {
     let catalog = Catalog::new(scene.config.clone()).unwrap();
     let error = scene.obtain(&catalog, &site.url("/a.wasm")).await.unwrap_err();
     assert!(matches!(error, Error::Store { .. }), "{error}");
-    assert!(site.asked().is_empty());
+    assert!(site.received().is_empty());
 }

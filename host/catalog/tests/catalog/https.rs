@@ -30,7 +30,7 @@ async fn a_url_is_asked_once_and_again_when_wanted() {
     site.put("/a.wasm", &second, Some("\"2\""));
     let module = scene.obtain(&scene.catalog(), &url).await.unwrap();
     assert_eq!(module.digest(), Digest::of(&first));
-    assert_eq!(site.asked().len(), 1);
+    assert_eq!(site.received().len(), 1);
     assert!(scene.told().is_empty());
 
     let again = async || {
@@ -40,9 +40,9 @@ async fn a_url_is_asked_once_and_again_when_wanted() {
     assert_eq!(again().await, Digest::of(&second));
     assert_eq!(again().await, Digest::of(&second));
     let known: Vec<_> = site
-        .asked()
+        .received()
         .iter()
-        .map(|asked| asked.headers.get("if-none-match").cloned())
+        .map(|received| received.headers.get("if-none-match").cloned())
         .collect();
     assert_eq!(known, [None, Some("\"1\"".to_owned()), Some("\"2\"".to_owned())]);
 
@@ -71,7 +71,7 @@ async fn a_pin_is_held_and_asks_nobody_when_the_module_is_there() {
     assert_eq!(scene.kept("partial"), [""; 0]);
 
     let right = Some(Digest::of(&bytes));
-    for (path, freshness, asked) in [
+    for (path, freshness, received) in [
         ("/a.wasm", Freshness::Recorded, 2),
         ("/a.wasm", Freshness::Again, 2),
         // The same module by another name.
@@ -79,7 +79,7 @@ async fn a_pin_is_held_and_asks_nobody_when_the_module_is_there() {
     ] {
         let module = scene.obtain_as(&catalog, &site.url(path), right, freshness).await;
         assert_eq!(module.unwrap().bytes(), bytes.as_slice());
-        assert_eq!(site.asked().len(), asked, "{path} {freshness:?}");
+        assert_eq!(site.received().len(), received, "{path} {freshness:?}");
     }
 }
 
@@ -189,8 +189,8 @@ async fn a_download_that_was_given_up_goes_on_in_the_next_program() {
         let catalog = admittance_catalog::Catalog::new(config).unwrap();
         let module = scene.obtain(&catalog, &site.url("/a.wasm")).await.unwrap();
         assert!(module.bytes() == if changed { &next } else { &bytes }.as_slice());
-        let asked = site.asked();
-        let last = &asked.last().unwrap().headers;
+        let received = site.received();
+        let last = &received.last().unwrap().headers;
         // The buffered bytes, less than a quarter of a megabyte, are lost.
         let start: usize = last["range"]
             .trim_matches(|c: char| !c.is_ascii_digit())
@@ -207,7 +207,7 @@ async fn a_download_that_was_given_up_goes_on_in_the_next_program() {
 async fn what_a_server_does_wrong_is_told_or_tried_again() {
     let bytes = component(100_000, 1);
     // The faults, the number of requests, and the final error.
-    for (faults, asked, expected) in [
+    for (faults, received, expected) in [
         (vec![Fault::Status(503, None)], 2, None),
         (vec![Fault::Status(500, None), Fault::Cut(10)], 3, None),
         (vec![Fault::Status(429, Some("1"))], 2, None),
@@ -283,7 +283,7 @@ async fn what_a_server_does_wrong_is_told_or_tried_again() {
             }
             (result, _) => panic!("{faults:?}: {result:?}"),
         }
-        assert_eq!(site.asked().len(), asked, "{faults:?}");
+        assert_eq!(site.received().len(), received, "{faults:?}");
         if let [Fault::Status(429, Some("1"))] = faults.as_slice() {
             let retries = scene.retries();
             assert!(retries[0].0 >= Duration::from_secs(1), "{retries:?}");
@@ -351,7 +351,7 @@ async fn tasks_that_want_the_same_share_one_fetch() {
     let bytes = component(MEGABYTE, 1);
     site.put("/a.wasm", &bytes, None);
     // The first fetch fails, and its error is returned to all tasks that waited for it.
-    for (faults, asked) in [(vec![Fault::Status(410, None)], 1), (Vec::new(), 2)] {
+    for (faults, received) in [(vec![Fault::Status(410, None)], 1), (Vec::new(), 2)] {
         let catalog = scene.catalog();
         let failing = !faults.is_empty();
         site.fail(faults);
@@ -365,6 +365,6 @@ async fn tasks_that_want_the_same_share_one_fetch() {
             let result = task.await.unwrap();
             assert_eq!(result.is_err(), failing, "{result:?}");
         }
-        assert_eq!(site.asked().len(), asked);
+        assert_eq!(site.received().len(), received);
     }
 }

@@ -271,9 +271,9 @@ async fn registries_with_tokens() {
     scene.log_in(&registry.name);
     push(&catalog, &name, &component(1000, 1)).await.unwrap();
     scene.obtain(&catalog, &reference).await.unwrap();
-    let asked = std::mem::take(&mut *tokens.asked.lock().unwrap());
+    let received = std::mem::take(&mut *tokens.received.lock().unwrap());
     assert_eq!(
-        asked,
+        received,
         [
             // Without credentials; one token for the push, and one for the pull.
             "repository:plugins/a:pull",

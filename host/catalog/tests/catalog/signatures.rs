@@ -61,7 +61,7 @@ async fn what_no_rule_is_for_is_not_even_fetched() {
         .await
         .unwrap_err();
     assert!(matches!(error, Error::Signature(_)), "{error}");
-    assert!(site.asked().is_empty());
+    assert!(site.received().is_empty());
 }
 
 #[tokio::test]
@@ -76,15 +76,15 @@ async fn signatures_beside_a_url() {
     site.put("/a.wasm", &bytes, None);
     scene.config.signatures = SignaturePolicy::new(vec![signer.required_of("https://**")]);
     let catalog = scene.catalog();
-    let asked = || {
-        site.asked()
+    let received = || {
+        site.received()
             .into_iter()
-            .map(|asked| asked.path)
+            .map(|received| received.path)
             .collect::<Vec<_>>()
     };
     let error = scene.obtain(&catalog, &url).await.unwrap_err().to_string();
     assert!(error.contains("is not signed"), "{error}");
-    assert_eq!(asked(), paths);
+    assert_eq!(received(), paths);
 
     // By another key, then by the right one; what was downloaded is not downloaded again.
     let reference: ModuleReference = url.parse().unwrap();
@@ -96,14 +96,17 @@ async fn signatures_beside_a_url() {
     site.put("/a.wasm.sig", signer.sign(&bytes).as_bytes(), None);
     let module = scene.obtain(&catalog, &url).await.unwrap();
     assert_eq!(
-        asked().iter().filter(|path| path.as_str() == "/a.wasm").count(),
+        received()
+            .iter()
+            .filter(|path| path.as_str() == "/a.wasm")
+            .count(),
         1
     );
     let described = catalog.signatures(&module, &|_| {}).await.unwrap();
     assert_eq!(described.len(), 1);
 
     // Kept with the module, and checked again by every start.
-    let before = asked().len();
+    let before = received().len();
     let again = scene.obtain(&scene.catalog(), &url).await.unwrap();
     assert_eq!(again.verified(), module.verified());
     scene
@@ -111,7 +114,7 @@ async fn signatures_beside_a_url() {
         .recall(&reference, Digest::of(&bytes))
         .await
         .unwrap();
-    assert_eq!(asked().len(), before);
+    assert_eq!(received().len(), before);
     scene.config.signatures = SignaturePolicy::new(vec![Signer::new().required_of("https://**")]);
     let error = scene
         .catalog()

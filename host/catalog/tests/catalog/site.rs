@@ -37,7 +37,7 @@ pub(crate) enum Fault {
 
 /// A request as it came.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct Received {
     pub(crate) path: String,
     pub(crate) headers: BTreeMap<String, String>,
 }
@@ -46,7 +46,7 @@ pub(crate) struct Asked {
 struct State {
     files: BTreeMap<String, (Vec<u8>, Option<String>)>,
     faults: VecDeque<Fault>,
-    asked: Vec<Asked>,
+    received: Vec<Received>,
 }
 
 /// The server. Ends with the test's runtime.
@@ -95,27 +95,27 @@ impl Site {
     }
 
     /// The requests until now.
-    pub(crate) fn asked(&self) -> Vec<Asked> {
-        self.state.lock().unwrap().asked.clone()
+    pub(crate) fn received(&self) -> Vec<Received> {
+        self.state.lock().unwrap().received.clone()
     }
 
     /// The parts that were asked for until now.
     pub(crate) fn ranges(&self) -> Vec<Option<String>> {
-        let asked = self.asked();
-        asked
+        let received = self.received();
+        received
             .iter()
-            .map(|asked| asked.headers.get("range").cloned())
+            .map(|received| received.headers.get("range").cloned())
             .collect()
     }
 
     async fn serve(&self, mut stream: TlsStream<TcpStream>) -> std::io::Result<()> {
-        let Some(asked) = read_head(&mut stream).await? else {
+        let Some(received) = read_head(&mut stream).await? else {
             return Ok(());
         };
         let (file, fault) = {
             let mut state = self.state.lock().unwrap();
-            state.asked.push(asked.clone());
-            (state.files.get(&asked.path).cloned(), state.faults.pop_front())
+            state.received.push(received.clone());
+            (state.files.get(&received.path).cloned(), state.faults.pop_front())
         };
         let Some((bytes, tag)) = file else {
             return finish(stream, "404 Not Found", &[], b"").await;
@@ -125,15 +125,15 @@ impl Site {
             headers.push(format!("etag: {tag}"));
         }
         let same = |name: &str| {
-            asked
+            received
                 .headers
                 .get(name)
-                .is_none_or(|asked| Some(asked) == tag.as_ref())
+                .is_none_or(|received| Some(received) == tag.as_ref())
         };
-        if tag.is_some() && asked.headers.get("if-none-match") == tag.as_ref() && fault.is_none() {
+        if tag.is_some() && received.headers.get("if-none-match") == tag.as_ref() && fault.is_none() {
             return finish(stream, "304 Not Modified", &headers, b"").await;
         }
-        let start: Option<usize> = asked
+        let start: Option<usize> = received
             .headers
             .get("range")
             .filter(|_| same("if-range"))
@@ -198,7 +198,7 @@ impl Site {
 }
 
 /// The head of a request; `None` when the client disconnected.
-pub(crate) async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> std::io::Result<Option<Asked>> {
+pub(crate) async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> std::io::Result<Option<Received>> {
     let mut head = Vec::new();
     // Byte by byte, so that the body stays where it is.
     while !head.ends_with(b"\r\n\r\n") {
@@ -213,7 +213,7 @@ pub(crate) async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> std::io:
         let value = String::from_utf8_lossy(header.value).into_owned();
         (header.name.to_ascii_lowercase(), value)
     });
-    Ok(Some(Asked {
+    Ok(Some(Received {
         headers: headers.collect(),
         path: request.path.unwrap_or_default().to_owned(),
     }))

@@ -36,7 +36,7 @@ pub(crate) struct Tokens {
     /// The validity of tokens in seconds; negative if they are expired.
     pub(crate) life: Arc<Mutex<i64>>,
     /// What was asked for.
-    pub(crate) asked: Arc<Mutex<Vec<String>>>,
+    pub(crate) received: Arc<Mutex<Vec<String>>>,
 }
 
 struct Signer {
@@ -60,10 +60,14 @@ impl Tokens {
                 certificate: certificate.to_vec(),
             }),
             life: Arc::new(Mutex::new(300)),
-            asked: Arc::default(),
+            received: Arc::default(),
         };
         let acceptor = TlsAcceptor::from(Arc::new(authority.server()));
-        let (signer, life, asked) = (tokens.signer.clone(), tokens.life.clone(), tokens.asked.clone());
+        let (signer, life, received) = (
+            tokens.signer.clone(),
+            tokens.life.clone(),
+            tokens.received.clone(),
+        );
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let Ok(mut stream) = acceptor.accept(stream).await else {
@@ -84,7 +88,7 @@ impl Tokens {
                     ),
                 };
                 let scope = parameter(&query, "scope");
-                asked.lock().unwrap().push(scope.clone());
+                received.lock().unwrap().push(scope.clone());
                 let life = *life.lock().unwrap();
                 let (status, answer) = if may {
                     ("200 OK", json!({"token": signer.token(&scope, life)}))

@@ -50,12 +50,12 @@ impl ExplainArguments {
             self.query.show(&["decisions", &self.uid], &[], text)?;
             return Ok(ExitCode::SUCCESS);
         }
-        let asked = ReplayRequest {
+        let options = ReplayRequest {
             call_webhooks: self.call_webhooks,
         };
         let message = Message {
             parameters: &[],
-            body: Some((JSON, serde_json::to_string(&asked)?)),
+            body: Some((JSON, serde_json::to_string(&options)?)),
         };
         let text = |replays: &DecisionReplays| {
             let texts = replays.replays.iter().map(replayed);

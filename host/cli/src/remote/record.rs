@@ -1,7 +1,7 @@
 //! `admittance record`: records a sample of live requests, to replay them.
 
 use std::{
-    fs::OpenOptions,
+    fs::{self, OpenOptions},
     io::{self, IsTerminal, Write},
     num::NonZeroUsize,
     os::unix::fs::OpenOptionsExt,
@@ -102,6 +102,9 @@ async fn record(arguments: &RecordArguments, client: &Client) -> crate::Result<(
     let response = client.open(Method::GET, &["requests"], message).await?;
     // Only now, so that a driver that does not reply leaves no empty file.
     let output = arguments.output();
+    if let Some(directory) = &arguments.as_tests {
+        fs::create_dir_all(directory).map_err(files::at(directory))?;
+    }
     let mut lines = match &output {
         Some(path) => Lines::new(create(path)?),
         None => Lines::new(Box::new(io::stdout())),

@@ -148,3 +148,23 @@ fn rules_that_match_nothing() {
         }
     }
 }
+
+#[test]
+fn an_entry_that_matches_nothing_has_its_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("chain.yaml");
+    let text = "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: { name: c }\nspec:\n  rules:\n  - \
+                operations: [CREATE]\n    resources: [pods, Job]\n  stages: [{ name: s, plugin: { source: \
+                'file:a.wasm' } }]\n";
+    std::fs::write(&file, text).unwrap();
+    let chains = load_text(file.to_str().unwrap(), text).unwrap();
+    let warnings: Vec<String> = chains[0].warnings().iter().map(ToString::to_string).collect();
+    let place = format!(
+        "{}:7:23: spec.rules[0].resources[1]: chain c: `Job` in",
+        file.display()
+    );
+    assert!(
+        warnings.iter().any(|warning| warning.starts_with(&place)),
+        "{warnings:?}"
+    );
+}

@@ -62,7 +62,7 @@ pub(crate) fn gateway(clusters: &[(&str, &[SocketAddr])], change: impl FnOnce(&m
 
 /// What a driver was asked.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct Received {
     pub(crate) method: Method,
     pub(crate) uri: Uri,
     pub(crate) headers: HeaderMap,
@@ -73,7 +73,7 @@ pub(crate) struct Asked {
 #[derive(Clone, Debug)]
 pub(crate) struct Driver {
     pub(crate) address: SocketAddr,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    received: Arc<Mutex<Vec<Received>>>,
 }
 
 impl Driver {
@@ -82,13 +82,13 @@ impl Driver {
     }
 
     pub(crate) async fn answering(status: u16, text: &'static str) -> Self {
-        let asked = Arc::new(Mutex::new(Vec::new()));
+        let received = Arc::new(Mutex::new(Vec::new()));
         let routes = {
-            let asked = asked.clone();
+            let received = received.clone();
             Router::new().fallback(async move |request: Request<Body>| {
                 let (head, body) = request.into_parts();
                 let body = body.collect().await.unwrap().to_bytes();
-                asked.lock().unwrap().push(Asked {
+                received.lock().unwrap().push(Received {
                     method: head.method,
                     uri: head.uri,
                     headers: head.headers,
@@ -99,13 +99,13 @@ impl Driver {
         };
         Self {
             address: serve(routes).await,
-            asked,
+            received,
         }
     }
 
     /// Everything that it was asked since this was called last.
-    pub(crate) fn asked(&self) -> Vec<Asked> {
-        std::mem::take(&mut *self.asked.lock().unwrap())
+    pub(crate) fn received(&self) -> Vec<Received> {
+        std::mem::take(&mut *self.received.lock().unwrap())
     }
 }
 

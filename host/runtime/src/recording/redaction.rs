@@ -69,19 +69,19 @@ fn unescape(token: &str) -> String {
 pub(super) fn apply(
     request: &Request,
     redactions: &[Redaction],
-    asked: &mut Value,
-    answered: &mut Value,
+    review_request: &mut Value,
+    review_response: &mut Value,
 ) -> usize {
     let own = own(is_secret(request));
     let mut count = 0;
     for redaction in redactions.iter().chain(&own) {
         for name in ["object", "oldObject"] {
-            if let Some(object) = asked.get_mut(name) {
+            if let Some(object) = review_request.get_mut(name) {
                 count += redact(object, &redaction.0);
             }
         }
     }
-    if let Some(patch) = answered.get_mut("patch") {
+    if let Some(patch) = review_response.get_mut("patch") {
         let decoded = patch.as_str().and_then(|text| BASE64_STANDARD.decode(text).ok());
         let operations = decoded.and_then(|text| serde_json::from_slice::<Value>(&text).ok());
         if let Some(mut operations) = operations {

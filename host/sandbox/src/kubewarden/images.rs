@@ -217,8 +217,8 @@ pub(super) async fn answer(
     let Some(reader) = state.sandbox.config.images.clone() else {
         return Ok(Err("this host reads no images of registries".to_owned()));
     };
-    let asked = ask(&*reader, operation, &image, &signers);
-    Ok(match timeout_at(state.deadline.instant(), asked).await {
+    let answer = ask(&*reader, operation, &image, &signers);
+    Ok(match timeout_at(state.deadline.instant(), answer).await {
         Ok(answer) => answer.map_err(|error| error.to_string()),
         Err(_) => Err(format!("the registry of `{name}` did not answer in time")),
     })

@@ -53,7 +53,7 @@ fn reader() -> Guest {
 /// Answers each question with itself.
 #[derive(Debug, Default)]
 struct Echo {
-    asked: Mutex<Vec<String>>,
+    received: Mutex<Vec<String>>,
 }
 
 #[async_trait]
@@ -89,7 +89,7 @@ impl HttpSender for Echo {
         if request.url.path() == "/private" {
             return Err(HttpError::Denied("that is a private address".to_owned()));
         }
-        self.asked
+        self.received
             .lock()
             .unwrap()
             .push(format!("{} {}", request.method, request.url));
@@ -245,7 +245,7 @@ async fn requests_go_to_granted_origins() {
         }
     }
     assert_eq!(
-        *echo.asked.lock().unwrap(),
+        *echo.received.lock().unwrap(),
         [
             "GET https://a.example/x?y",
             "GET https://a.example/",
@@ -315,7 +315,7 @@ async fn nothing_is_granted_to_configure() {
             .await
             .unwrap();
     }
-    assert!(echo.asked.lock().unwrap().is_empty());
+    assert!(echo.received.lock().unwrap().is_empty());
 }
 
 #[tokio::test]

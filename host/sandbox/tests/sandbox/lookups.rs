@@ -17,7 +17,7 @@ use crate::{
 /// Keeps the questions. Allows what the user `jo` asks.
 #[derive(Debug, Default)]
 struct Reader {
-    asked: Mutex<Vec<String>>,
+    received: Mutex<Vec<String>>,
 }
 
 #[async_trait]
@@ -45,8 +45,8 @@ impl ClusterReader for Reader {
             from,
             ..
         } = query;
-        let asked = format!("{kind} {namespace:?} {label_selector:?} {limit:?} {from:?}");
-        self.asked.lock().unwrap().push(asked);
+        let received = format!("{kind} {namespace:?} {label_selector:?} {limit:?} {from:?}");
+        self.received.lock().unwrap().push(received);
         let object = r#"{"metadata":{"name":"a","uid":"u"},"spec":{"nodeName":"n","x":1}}"#;
         Ok(ClusterPage {
             objects: vec![object.into()],
@@ -60,7 +60,7 @@ impl ClusterReader for Reader {
         action: &AccessAttributes,
         _deadline: Deadline,
     ) -> Result<Access, ClusterError> {
-        self.asked.lock().unwrap().push(format!("{action:?}"));
+        self.received.lock().unwrap().push(format!("{action:?}"));
         Ok(Access {
             allowed: user.username == "jo",
             reason: format!("asked for {}", user.username),
@@ -175,8 +175,11 @@ async fn pages_contain_only_the_fields_that_are_wanted() {
         let answer = message(&sandbox, &lists(limit, field), &nodes, "").await;
         assert_eq!(answer.as_deref(), Ok(expected), "{field}");
     }
-    let asked = |limit: u32| format!("v1/Node None \"l\" Some({limit}) Some(\"here\")");
-    assert_eq!(*reader.asked.lock().unwrap(), [asked(7), asked(500), asked(500)]);
+    let received = |limit: u32| format!("v1/Node None \"l\" Some({limit}) Some(\"here\")");
+    assert_eq!(
+        *reader.received.lock().unwrap(),
+        [received(7), received(500), received(500)]
+    );
     let pods = ClusterKind::new("v1", "Pod");
     let refused = message(&sandbox, &lists(7, ""), &pods, "").await.unwrap_err();
     assert!(refused.contains("add `v1/Node` to `allow.cluster`"), "{refused}");
@@ -230,12 +233,12 @@ async fn questions_about_users_need_a_grant() {
             _ => panic!("{other} {grant}: {answer:?}"),
         }
     }
-    let asked = reader.asked.lock().unwrap();
-    assert_eq!(asked.len(), 3);
+    let received = reader.received.lock().unwrap();
+    assert_eq!(received.len(), 3);
     assert!(
-        asked
+        received
             .iter()
-            .all(|asked| asked == r#"Path { verb: "get", path: "/x" }"#),
-        "{asked:?}"
+            .all(|received| received == r#"Path { verb: "get", path: "/x" }"#),
+        "{received:?}"
     );
 }

@@ -585,8 +585,8 @@ async fn it_is_asked_again_when_it_asks_for_it() {
     ] {
         let request = pod_create();
         let uid = request.uid.to_string();
-        let asked = Arc::new(AtomicUsize::new(0));
-        let count = asked.clone();
+        let received = Arc::new(AtomicUsize::new(0));
+        let count = received.clone();
         let (mut server, webhook) = serve(
             review(V1),
             always(move || {
@@ -607,7 +607,7 @@ async fn it_is_asked_again_when_it_asks_for_it() {
         let answer = webhook
             .admit(&request, Deadline::after(Duration::from_secs(60)))
             .await;
-        assert_eq!(asked.load(Ordering::SeqCst), calls, "{status} {retry_after:?}");
+        assert_eq!(received.load(Ordering::SeqCst), calls, "{status} {retry_after:?}");
         match answer {
             Ok(_) => assert_eq!(calls, 3),
             Err(failure) => assert_eq!((failure.kind, calls), (FailureKind::BadStatus, 1), "{failure}"),
@@ -619,8 +619,8 @@ async fn it_is_asked_again_when_it_asks_for_it() {
         }
     }
     // Retries are limited, whatever the webhook asks for.
-    let asked = Arc::new(AtomicUsize::new(0));
-    let count = asked.clone();
+    let received = Arc::new(AtomicUsize::new(0));
+    let count = received.clone();
     let (_server, webhook) = serve(
         review(V1),
         always(move || {
@@ -636,7 +636,7 @@ async fn it_is_asked_again_when_it_asks_for_it() {
         .admit(&pod_create(), Deadline::after(Duration::from_secs(60)))
         .await;
     assert_eq!(answer.unwrap_err().kind, FailureKind::BadStatus);
-    assert_eq!(asked.load(Ordering::SeqCst), 11);
+    assert_eq!(received.load(Ordering::SeqCst), 11);
 }
 
 /// The Content-Type is ignored, even an invalid one, which kube-apiserver refuses. A Content-Encoding is

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::ran;
 use crate::kubernetes::{
     hooks::{Answer, Hooks, configuration},
-    server::{Asked, POD, Server},
+    server::{POD, ReviewedResource, Server},
 };
 
 /// The expected result of an answer.
@@ -396,7 +396,7 @@ async fn requests() -> [&'static str; 4] {
         documents += &configuration("Mutating", version, &[webhook]);
     }
     let server = Server::start(&hooks.resolve(), &documents).await;
-    let scale = Asked {
+    let scale = ReviewedResource {
         operation: "UPDATE",
         resource: "apps/v1/deployments/scale",
         kind: "Scale",

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use super::ran;
 use crate::kubernetes::{
     hooks::{Answer, Arrivals, Call, Hooks, configuration, rule},
-    server::{Asked, POD, Server, request},
+    server::{POD, ReviewedResource, Server, request},
 };
 
 /// The number of concurrent calls.
@@ -166,12 +166,12 @@ async fn never_asked_about() {
             "SelfSubjectRulesReview",
         ),
     ] {
-        let asked = Asked {
+        let reviewed = ReviewedResource {
             operation,
             resource,
             kind,
         };
-        let verdict = server.review("/admit", &asked.review(kind)).await;
+        let verdict = server.review("/admit", &reviewed.review(kind)).await;
         assert_eq!(
             verdict.response,
             json!({"uid": kind, "allowed": true}),
@@ -252,9 +252,9 @@ async fn webhooks_are_told_how_long_the_caller_waits() {
         );
     let additions = format!("limits: {{ requestTimeout: 60s }}\n{}", hooks.resolve());
     let server = Server::start(&additions, &documents).await;
-    let send = async |path: &str, asked: Asked<'_>| {
+    let send = async |path: &str, reviewed: ReviewedResource<'_>| {
         let url = server.program.tls_url(path);
-        let review = asked.review(path);
+        let review = reviewed.review(path);
         server
             .client
             .send(request(&url, &review))
@@ -263,7 +263,7 @@ async fn webhooks_are_told_how_long_the_caller_waits() {
             .json()
             .unwrap()
     };
-    let custom = Asked {
+    let custom = ReviewedResource {
         resource: "serial.example/v1/things",
         ..POD
     };

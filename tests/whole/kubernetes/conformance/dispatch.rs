@@ -5,16 +5,16 @@ use serde_json::{Value, json};
 use super::ran;
 use crate::kubernetes::{
     hooks::{Answer, Hooks, anything, configuration, rule},
-    server::{Asked, POD, Server},
+    server::{POD, ReviewedResource, Server},
 };
 
-const DEPLOYMENT: Asked<'static> = Asked {
+const DEPLOYMENT: ReviewedResource<'static> = ReviewedResource {
     resource: "apps/v1/deployments",
     kind: "Deployment",
     ..POD
 };
 
-const SCALE: Asked<'static> = Asked {
+const SCALE: ReviewedResource<'static> = ReviewedResource {
     resource: "apps/v1/deployments/scale",
     kind: "Scale",
     ..POD
@@ -26,7 +26,7 @@ type Row = (
     &'static str,
     Option<&'static str>,
     Vec<Value>,
-    Asked<'static>,
+    ReviewedResource<'static>,
     bool,
 );
 
@@ -52,7 +52,7 @@ fn rows() -> Vec<Row> {
             true,
         ),
     ];
-    for (names, asked, resource) in [
+    for (names, reviewed, resource) in [
         (["C11.5", "C11.6", "C11.7", "C11.8"], DEPLOYMENT, "deployments"),
         (
             ["C11.9", "C11.10", "C11.11", "C11.12"],
@@ -63,10 +63,17 @@ fn rows() -> Vec<Row> {
         let [default, exact, extensions_first, apps_first] = names;
         let (extensions, apps) = (extensions(resource), apps(resource));
         let both = vec![extensions.clone(), apps.clone()];
-        rows.push((default, "v1beta1", None, both.clone(), asked, false));
-        rows.push((exact, "v1", Some("Exact"), both.clone(), asked, false));
-        rows.push((extensions_first, "v1", EQUIVALENT, both, asked, true));
-        rows.push((apps_first, "v1", EQUIVALENT, vec![apps, extensions], asked, true));
+        rows.push((default, "v1beta1", None, both.clone(), reviewed, false));
+        rows.push((exact, "v1", Some("Exact"), both.clone(), reviewed, false));
+        rows.push((extensions_first, "v1", EQUIVALENT, both, reviewed, true));
+        rows.push((
+            apps_first,
+            "v1",
+            EQUIVALENT,
+            vec![apps, extensions],
+            reviewed,
+            true,
+        ));
     }
     rows
 }
@@ -89,9 +96,9 @@ async fn rules_choose_and_nothing_is_converted() {
             .replace(&format!("{group}/v1"), &format!("{group}/{version}"));
     }
     let server = Server::start(&hooks.resolve(), &documents).await;
-    for (name, .., asked, is_called) in &rows {
+    for (name, .., reviewed, is_called) in &rows {
         let place = name.to_lowercase();
-        let review = asked.review(name);
+        let review = reviewed.review(name);
         let verdict = server.review(&format!("/validate/{place}"), &review).await;
         assert!(verdict.is_allowed(), "{name}: {verdict:?}");
         let calls = hooks.calls(&format!("/{place}"));

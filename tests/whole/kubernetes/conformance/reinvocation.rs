@@ -96,11 +96,11 @@ async fn the_second_round() {
     for (row, webhooks, expected, labels) in &rows {
         for place in ["one", "several"] {
             let resource = format!("{place}.{}.example/v1/things", row.to_lowercase());
-            let asked = crate::kubernetes::server::Asked {
+            let reviewed = crate::kubernetes::server::ReviewedResource {
                 resource: &resource,
                 ..POD
             };
-            let review = asked.review(row);
+            let review = reviewed.review(row);
             let verdict = server.review("/mutate", &review).await;
             assert!(verdict.is_allowed(), "{row} {place}: {verdict:?}");
             let called = |index: usize| {

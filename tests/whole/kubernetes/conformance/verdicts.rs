@@ -8,7 +8,7 @@ use super::ran;
 use crate::{
     kubernetes::{
         hooks::{Answer, Arrivals, Call, Hooks, configuration, rule},
-        server::{Asked, POD, Server, Verdict},
+        server::{POD, ReviewedResource, Server, Verdict},
     },
     scene::{source, write},
 };
@@ -64,7 +64,7 @@ use Expected::{Allowed, Changed, Refused, Unread};
 
 struct Row {
     name: &'static str,
-    asked: Asked<'static>,
+    reviewed: ReviewedResource<'static>,
     dry_run: bool,
     webhooks: Vec<Hook>,
     expected: Expected,
@@ -76,7 +76,7 @@ struct Row {
 fn row(name: &'static str, webhooks: Vec<Hook>, expected: Expected, called: &'static [&'static str]) -> Row {
     Row {
         name,
-        asked: POD_UPDATE,
+        reviewed: POD_UPDATE,
         dry_run: false,
         webhooks,
         expected,
@@ -84,12 +84,12 @@ fn row(name: &'static str, webhooks: Vec<Hook>, expected: Expected, called: &'st
     }
 }
 
-const POD_UPDATE: Asked<'static> = Asked {
+const POD_UPDATE: ReviewedResource<'static> = ReviewedResource {
     operation: "UPDATE",
     ..POD
 };
 
-const CUSTOM_UPDATE: Asked<'static> = Asked {
+const CUSTOM_UPDATE: ReviewedResource<'static> = ReviewedResource {
     operation: "UPDATE",
     resource: "custom.resource/v1/customresources",
     kind: "CustomResource",
@@ -249,7 +249,7 @@ fn unchanged_rows(hooks: &Hooks) -> Vec<Row> {
             &["allow"],
         ),
         Row {
-            asked: CUSTOM_UPDATE,
+            reviewed: CUSTOM_UPDATE,
             ..row(
                 "C1.23",
                 vec![("allow", json!({})), ("disallow", selects("absent"))],
@@ -271,18 +271,18 @@ fn changing_rows() -> Vec<Row> {
     let removed = || Changed(json!({}));
     let added = || Changed(json!({"remove": "me", "added": "test"}));
     let custom = |row| Row {
-        asked: CUSTOM_UPDATE,
+        reviewed: CUSTOM_UPDATE,
         ..row
     };
     // An old object with the label would still be selected.
-    let removes = |name, asked: Asked<'static>| {
+    let removes = |name, reviewed: ReviewedResource<'static>| {
         let webhooks = vec![("remove-label", json!({})), ("disallow", selects("remove"))];
-        let asked = Asked {
+        let reviewed = ReviewedResource {
             operation: "CREATE",
-            ..asked
+            ..reviewed
         };
         Row {
-            asked,
+            reviewed,
             ..row(name, webhooks, removed(), &["remove-label"])
         }
     };
@@ -375,7 +375,7 @@ fn changing_rows() -> Vec<Row> {
             &["not-there"],
         ),
         Row {
-            asked: Asked {
+            reviewed: ReviewedResource {
                 operation: "DELETE",
                 ..POD
             },
@@ -433,7 +433,7 @@ impl Case {
     async fn check(&self, server: &Server, hooks: &Hooks, row: &Row) {
         let place = &self.place;
         let is_mutating = self.phase == "Mutating";
-        let mut review = row.asked.review(place);
+        let mut review = row.reviewed.review(place);
         review["request"]["dryRun"] = json!(row.dry_run);
         let path = if is_mutating { "mutate" } else { "validate" };
         let verdict = server.review(&format!("/{path}/{place}"), &review).await;

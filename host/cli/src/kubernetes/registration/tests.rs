@@ -283,11 +283,11 @@ fn the_conditions_say_what_they_are_called() {
             resource: resource.to_owned(),
         };
         let request = Request::new(Operation::Create, GroupVersionKind::default(), resource.clone());
-        let asked = async {
+        let evaluation = async {
             let deadline = Deadline::after(Duration::from_secs(60));
             conditions.evaluate(&request, &NoAuthorizer, deadline).await
         };
-        let first_false = crate::block_on(asked).unwrap().unwrap();
+        let first_false = crate::block_on(evaluation).unwrap().unwrap();
         assert_eq!(first_false.as_deref(), excluded, "{resource}");
     }
 }

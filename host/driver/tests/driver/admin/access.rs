@@ -6,7 +6,8 @@ use admittance_net::{
     tls::{Identity, ServerTls},
 };
 use axum::body::Body;
-use http::Request;
+use http::{HeaderValue, Request, Response};
+use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use rcgen::{CertificateParams, DnType};
 use rustls::ClientConfig;
@@ -43,8 +44,8 @@ fn everywhere() -> SocketAddr {
     ([0, 0, 0, 0], 0).into()
 }
 
-/// What is answered to a request with these headers.
-async fn asked(driver: &Running, method: &str, path: &str, headers: &[(&str, &str)]) -> (u16, String) {
+/// The reply to a request with these headers.
+async fn reply(driver: &Running, method: &str, path: &str, headers: &[(&str, &str)]) -> (u16, String) {
     let mut request = Request::builder().method(method).uri(path);
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -52,8 +53,8 @@ async fn asked(driver: &Running, method: &str, path: &str, headers: &[(&str, &st
     text(driver.send_to_admin(request.body(Body::empty()).unwrap()).await).await
 }
 
-/// A configuration for the operator's port, and its name in messages.
-enum Door {
+/// A configuration of the admin port.
+enum Port {
     /// On loopback, nobody is known.
     Open,
     /// Everywhere, nobody is known.
@@ -62,7 +63,7 @@ enum Door {
     Guarded,
 }
 
-impl Door {
+impl Port {
     async fn open(&self) -> Running {
         let config = match self {
             Self::Open => AdminConfig::new(loopback()),
@@ -136,10 +137,10 @@ async fn who_may_do_what() {
     let rollback = ("POST", "/v1/rollback");
     let disable = ("POST", "/v1/stages/disable");
     type Row<'r> = ((&'r str, &'r str), &'r [(&'r str, &'r str)], u16, &'r str);
-    // (door, rows of (method and path, headers, status, part of the reply))
-    let table: [(Door, &[Row<'_>]); 3] = [
+    // (port, rows of (method and path, headers, status, part of the reply))
+    let table: [(Port, &[Row<'_>]); 3] = [
         (
-            Door::Open,
+            Port::Open,
             &[
                 (status, &[], 200, "\"revision\":1"),
                 // Let in, and then refused for what it asks.
@@ -162,7 +163,7 @@ async fn who_may_do_what() {
             ],
         ),
         (
-            Door::Closed,
+            Port::Closed,
             &[
                 (status, &[], 403, "admin.tokens"),
                 (status, &[steerer], 403, "admin.tokens"),
@@ -173,7 +174,7 @@ async fn who_may_do_what() {
             ],
         ),
         (
-            Door::Guarded,
+            Port::Guarded,
             &[
                 (status, &[], 401, "Bearer"),
                 (status, &[("authorization", "Basic YTpi")], 401, "Bearer"),
@@ -206,19 +207,19 @@ async fn who_may_do_what() {
             ],
         ),
     ];
-    for (door, rows) in table {
-        let driver = door.open().await;
+    for (port, rows) in table {
+        let driver = port.open().await;
         for ((method, path), headers, expected, part) in rows {
-            let (status, reply) = asked(&driver, method, path, headers).await;
-            assert_eq!(status, *expected, "{method} {path} {headers:?}: {reply}");
-            assert!(reply.contains(part), "{method} {path} {headers:?}: {reply}");
+            let (status, text) = reply(&driver, method, path, headers).await;
+            assert_eq!(status, *expected, "{method} {path} {headers:?}: {text}");
+            assert!(text.contains(part), "{method} {path} {headers:?}: {text}");
         }
     }
 }
 
 #[tokio::test]
 async fn a_refusal_says_how_to_come_in() {
-    let driver = Door::Guarded.open().await;
+    let driver = Port::Guarded.open().await;
     for (value, expected) in [
         (None, "Bearer realm=\"admittance\""),
         (
@@ -241,10 +242,10 @@ async fn a_refusal_says_how_to_come_in() {
 /// Every route of the document, with what its role says.
 #[tokio::test]
 async fn no_route_is_forgotten() {
-    let driver = Door::Guarded.open().await;
+    let driver = Port::Guarded.open().await;
     let reader = format!("Bearer {READER}");
     let reader = [("authorization", &*reader)];
-    let (_, document) = asked(&driver, "GET", "/v1/openapi.json", &reader).await;
+    let (_, document) = reply(&driver, "GET", "/v1/openapi.json", &reader).await;
     let document: Value = serde_json::from_str(&document).unwrap();
     let mut routes = 0;
     for (path, methods) in document["paths"].as_object().unwrap() {
@@ -255,8 +256,8 @@ async fn no_route_is_forgotten() {
                 // Without a mistake in the query, the reply has no end.
                 path += "?verdict=none";
             }
-            let of_nobody = asked(&driver, &method, &path, &[]).await.0;
-            let of_reader = asked(&driver, &method, &path, &reader).await.0;
+            let of_nobody = reply(&driver, &method, &path, &[]).await.0;
+            let of_reader = reply(&driver, &method, &path, &reader).await.0;
             match operation["x-admittance-role"].as_str() {
                 None => assert_eq!((of_nobody, of_reader), (200, 200), "{method} {path}"),
                 Some("Admin") => assert_eq!((of_nobody, of_reader), (401, 403), "{method} {path}"),
@@ -301,7 +302,7 @@ async fn a_token_is_changed_and_taken_back() {
         for (token, found) in [&first, &second].into_iter().zip(&mut found) {
             let value = format!("Bearer {token}");
             let headers = [("authorization", &*value)];
-            *found = asked(&driver, "GET", "/v1/status", &headers).await.0;
+            *found = reply(&driver, "GET", "/v1/status", &headers).await.0;
         }
         found
     };
@@ -316,13 +317,12 @@ async fn a_token_is_changed_and_taken_back() {
     until("no file", async || statuses().await == [401, 401]).await;
 }
 
-/// What is answered over TLS; none when the connection is refused.
-async fn asked_over_tls(
+/// The reply over TLS; `None` if the connection is refused.
+async fn reply_over_tls(
     driver: &Running,
     config: ClientConfig,
-    path: &str,
-    headers: &[(&str, &str)],
-) -> Option<(u16, String)> {
+    mut request: Request<Body>,
+) -> Option<Response<Incoming>> {
     let name = ServerName::try_from("localhost").unwrap();
     let stream = soon(TcpStream::connect(driver.admin)).await.unwrap();
     let stream = soon(TlsConnector::from(Arc::new(config)).connect(name, stream))
@@ -332,12 +332,18 @@ async fn asked_over_tls(
         .await
         .ok()?;
     tokio::spawn(connection);
-    let mut request = Request::builder().uri(path).header("host", "localhost");
+    let host = HeaderValue::from_static("localhost");
+    request.headers_mut().insert("host", host);
+    soon(sender.send_request(request)).await.ok()
+}
+
+/// A request without a body.
+fn get(path: &str, headers: &[(&str, &str)]) -> Request<Body> {
+    let mut request = Request::builder().uri(path);
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    let request = request.body(Body::empty()).unwrap();
-    Some(text(soon(sender.send_request(request)).await.ok()?).await)
+    request.body(Body::empty()).unwrap()
 }
 
 #[tokio::test]
@@ -388,7 +394,7 @@ async fn certificates() {
         &'r str,
     );
     // (driver, certificate, path, headers, status or that the connection is refused, part of the reply)
-    let table: [Row<'_>; 13] = [
+    let table: [Row<'_>; 18] = [
         (by_certificate, Some(&ops), "/v1/status", &[], Some(200), ""),
         (
             by_certificate,
@@ -439,23 +445,65 @@ async fn certificates() {
             Some(403),
             "token board",
         ),
+        // The console knows who shows a certificate.
+        (
+            by_certificate,
+            Some(&ops),
+            "/live",
+            &[],
+            Some(200),
+            "certificate ops, Admin",
+        ),
+        (
+            by_certificate,
+            Some(&board),
+            "/live",
+            &[],
+            Some(200),
+            "certificate board.example.com, Read",
+        ),
+        (by_certificate, None, "/live", &[], Some(403), "certificate"),
+        (
+            by_either,
+            Some(&ops),
+            "/live",
+            &[],
+            Some(200),
+            "certificate ops, Admin",
+        ),
+        (by_either, None, "/live", &[], Some(401), "Sign in"),
     ];
     for (index, (driver, identity, path, headers, expected, part)) in table.into_iter().enumerate() {
         let config = Authority::client(&authority, identity, b"http/1.1");
-        let answer = asked_over_tls(driver, config, path, headers).await;
-        let (status, reply) = answer.unzip();
+        let (status, reply) = match reply_over_tls(driver, config, get(path, headers)).await {
+            Some(reply) => {
+                let (status, reply) = text(reply).await;
+                (Some(status), reply)
+            }
+            None => (None, String::new()),
+        };
         assert_eq!(status, expected, "row {index}: {reply:?}");
-        assert!(reply.unwrap_or_default().contains(part), "row {index}");
+        assert!(reply.contains(part), "row {index}: {reply}");
     }
-    let detail = asked_over_tls(
-        by_either,
-        authority.client(None, b"http/1.1"),
-        "/v1/status",
-        &[reader],
-    )
-    .await
-    .unwrap()
-    .1;
-    let detail: Value = serde_json::from_str(&detail).unwrap();
+    let client = || authority.client(None, b"http/1.1");
+    let detail = reply_over_tls(by_either, client(), get("/v1/status", &[reader])).await;
+    let detail: Value = serde_json::from_str(&text(detail.unwrap()).await.1).unwrap();
     assert_eq!(detail["certificates"][0]["certificate"], "admin");
+
+    // A session over TLS is in a cookie that is never sent without it, nor to another host.
+    let form = Request::post("/sign-in")
+        .header("content-type", "application/x-www-form-urlencoded")
+        .header("sec-fetch-site", "same-origin")
+        .body(Body::from(format!("token={READER}")));
+    let signed_in = reply_over_tls(by_either, client(), form.unwrap()).await.unwrap();
+    assert_eq!(signed_in.status(), 303);
+    let cookie = signed_in.headers()["set-cookie"].to_str().unwrap().to_owned();
+    assert!(
+        cookie.starts_with("__Host-admittance=") && cookie.ends_with("; Secure"),
+        "{cookie}"
+    );
+    let session = cookie.split(';').next().unwrap();
+    let page = reply_over_tls(by_either, client(), get("/live", &[("cookie", session)])).await;
+    let (status, page) = text(page.unwrap()).await;
+    assert!(status == 200 && page.contains("token board, Read"), "{page}");
 }

@@ -92,11 +92,11 @@ async fn limits_of_what_is_read() {
             (415, 1_405_012)
         );
     }
-    assert!(scene.asked().is_empty());
+    assert!(scene.received().is_empty());
 
     // What is not read has no limit.
-    let (asked, status, _) = scene.send("PUT", "/agentsettings/taint", &"x".repeat(9999)).await;
-    assert_eq!((asked.unwrap().body.len(), status), (9999, 200));
+    let (received, status, _) = scene.send("PUT", "/agentsettings/taint", &"x".repeat(9999)).await;
+    assert_eq!((received.unwrap().body.len(), status), (9999, 200));
 }
 
 #[tokio::test]
@@ -120,15 +120,19 @@ async fn chunks_and_trailers() {
         let mut request = request("PUT", &path, body);
         request.headers_mut().insert("trailer", "x-sum".parse().unwrap());
         assert_eq!(text(scene.driver.send(request).await).await.0, 200);
-        let [asked] = &scene.asked()[..] else {
+        let [received] = &scene.received()[..] else {
             panic!("{path} was not asked once")
         };
-        assert_eq!(asked.headers.contains_key("content-length"), has_length, "{path}");
-        assert!(!asked.headers.contains_key("trailer"), "{path}");
+        assert_eq!(
+            received.headers.contains_key("content-length"),
+            has_length,
+            "{path}"
+        );
+        assert!(!received.headers.contains_key("trailer"), "{path}");
         let sent = if has_length {
-            asked.json()["raw_json"].to_string()
+            received.json()["raw_json"].to_string()
         } else {
-            String::from_utf8(asked.body.to_vec()).unwrap()
+            String::from_utf8(received.body.to_vec()).unwrap()
         };
         assert_eq!(sent, runnable("application", "a"), "{path}");
     }
@@ -155,7 +159,7 @@ async fn a_client_that_waits_for_100() {
         write(&mut stream, &body).await;
         let reply = rest(&mut stream).await;
         assert!(reply.starts_with("HTTP/1.1 200 "), "{path}: {reply}");
-        assert!(!scene.asked()[0].headers.contains_key("expect"), "{path}");
+        assert!(!scene.received()[0].headers.contains_key("expect"), "{path}");
     }
 }
 
@@ -175,11 +179,11 @@ async fn a_body_that_the_route_has_no_use_for() {
         // The connection stays good for another request.
         let reply = until(&mut stream, SUCCESS).await;
         assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
-        let [asked] = &scene.asked()[..] else {
-            panic!("it was not asked once")
+        let [received] = &scene.received()[..] else {
+            panic!("it was not received once")
         };
         assert_eq!(
-            (asked.body.len(), &asked.headers["content-length"]),
+            (received.body.len(), &received.headers["content-length"]),
             (0, &http::HeaderValue::from(0))
         );
     }

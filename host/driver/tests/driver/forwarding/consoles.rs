@@ -86,7 +86,7 @@ async fn requests_go_to_the_host_that_they_name() {
         assert_eq!(text(response).await, (418, told), "{path}");
     }
     assert!(
-        scene.asked().is_empty(),
+        scene.received().is_empty(),
         "the scheduler has nothing to do with it"
     );
 }

@@ -17,20 +17,20 @@ const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1beta1/customresourcedefi
 struct Kubernetes {
     scene: Scene,
     url: String,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    received: Arc<Mutex<Vec<Received>>>,
     _directory: tempfile::TempDir,
 }
 
 impl Kubernetes {
     /// A kube-apiserver with one namespace, `there`, which replies with this to all else.
     async fn start(reply: impl Fn() -> Response<Body> + Clone + Send + Sync + 'static) -> Self {
-        let asked: Arc<Mutex<Vec<Asked>>> = Arc::default();
-        let kept = asked.clone();
+        let received: Arc<Mutex<Vec<Received>>> = Arc::default();
+        let kept = received.clone();
         let routes = Router::new().fallback(async move |request: Request<Body>| {
             let (head, body) = request.into_parts();
             let line = format!("{} {}", head.method, head.uri);
             let body = body.collect().await.unwrap().to_bytes();
-            kept.lock().unwrap().push(Asked {
+            kept.lock().unwrap().push(Received {
                 line: line.clone(),
                 headers: head.headers,
                 body,
@@ -47,15 +47,15 @@ impl Kubernetes {
                 _ => reply(),
             }
         });
-        Self::beside(&format!("http://{}", serve(routes).await), asked).await
+        Self::beside(&format!("http://{}", serve(routes).await), received).await
     }
 
-    async fn beside(url: &str, asked: Arc<Mutex<Vec<Asked>>>) -> Self {
-        Self::with_switch(url, asked, true).await
+    async fn beside(url: &str, received: Arc<Mutex<Vec<Received>>>) -> Self {
+        Self::with_switch(url, received, true).await
     }
 
     /// `custom_resources` is the driver's `dialect.bcs.customResources`.
-    async fn with_switch(url: &str, asked: Arc<Mutex<Vec<Asked>>>, custom_resources: bool) -> Self {
+    async fn with_switch(url: &str, received: Arc<Mutex<Vec<Received>>>, custom_resources: bool) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("kubeconfig");
         let kubeconfig = json!({
@@ -77,13 +77,13 @@ impl Kubernetes {
         Self {
             scene,
             url: url.to_owned(),
-            asked,
+            received,
             _directory: directory,
         }
     }
 
-    fn asked(&self) -> Vec<Asked> {
-        std::mem::take(&mut *self.asked.lock().unwrap())
+    fn received(&self) -> Vec<Received> {
+        std::mem::take(&mut *self.received.lock().unwrap())
     }
 }
 
@@ -125,13 +125,13 @@ async fn definitions_have_the_drivers_version() {
         assert_eq!(response.headers()["audit-id"], "a", "{method} {path}");
         assert_eq!(response.headers()["content-length"], expected.len().to_string(), "{method} {path}");
         assert_eq!(text(response).await, (201, expected.to_owned()), "{method} {path}");
-        let [asked] = &kubernetes.asked()[..] else { panic!("{method} {path} was not asked once") };
-        assert_eq!((&asked.line, &asked.body[..]), (&line, there.as_bytes()), "{method} {path}");
-        let mut headers = asked.header_lines();
+        let [received] = &kubernetes.received()[..] else { panic!("{method} {path} was not asked once") };
+        assert_eq!((&received.line, &received.body[..]), (&line, there.as_bytes()), "{method} {path}");
+        let mut headers = received.header_lines();
         headers.retain(|line| !line.starts_with("content-length"));
         assert_eq!(headers, ["accept: */*", "authorization: Bearer ours", "content-type: application/json"], "{method} {path}");
     }
-    assert!(kubernetes.scene.asked().is_empty());
+    assert!(kubernetes.scene.received().is_empty());
 }
 
 #[tokio::test]
@@ -157,17 +157,17 @@ async fn custom_resources_go_on_as_they_are() {
         let response = kubernetes.scene.driver.send(request).await;
         assert_eq!(response.headers()["audit-id"], "a", "{method} {path}");
         assert_eq!(text(response).await, (409, status(409, "AlreadyExists").to_string()), "{method} {path}");
-        let asked = kubernetes.asked();
-        assert_eq!(asked.iter().map(|asked| asked.line.clone()).collect::<Vec<_>>(), lines, "{method} {path} {body}");
-        assert_eq!(asked.last().unwrap().body, body, "{method} {path}");
-        let made = asked.iter().find(|asked| asked.line.starts_with("POST /api/v1/namespaces"));
+        let received = kubernetes.received();
+        assert_eq!(received.iter().map(|received| received.line.clone()).collect::<Vec<_>>(), lines, "{method} {path} {body}");
+        assert_eq!(received.last().unwrap().body, body, "{method} {path}");
+        let made = received.iter().find(|received| received.line.starts_with("POST /api/v1/namespaces"));
         if let Some(made) = made {
             assert_eq!(made.json()["metadata"]["name"], "absent");
         }
     }
     let watch = request("GET", &below("/customresources/g/v1/watch/ks"), Body::empty());
     assert_eq!(text(kubernetes.scene.driver.send(watch).await).await, (404, "Not Found".to_owned()));
-    assert!(kubernetes.asked().is_empty());
+    assert!(kubernetes.received().is_empty());
 }
 
 /// A cluster that is there for the labels of namespaces, or for plugins, is not everybody's.
@@ -175,7 +175,7 @@ async fn custom_resources_go_on_as_they_are() {
 async fn custom_resources_are_off_unless_they_are_turned_on() {
     let open = Kubernetes::start(|| json_reply(200, &json!({}))).await;
     let url = open.url.clone();
-    let closed = Kubernetes::with_switch(&url, open.asked.clone(), false).await;
+    let closed = Kubernetes::with_switch(&url, open.received.clone(), false).await;
     for (method, path) in [
         ("GET", "/customresourcedefinitions"),
         ("DELETE", "/customresourcedefinitions/a.b"),
@@ -190,8 +190,8 @@ async fn custom_resources_are_off_unless_they_are_turned_on() {
         let (status, reply) = text(closed.scene.driver.send(request).await).await;
         assert_eq!(status, 404, "{method} {path}: {reply}");
     }
-    assert!(closed.asked().is_empty());
-    assert!(closed.scene.asked().is_empty());
+    assert!(closed.received().is_empty());
+    assert!(closed.scene.received().is_empty());
 }
 
 #[tokio::test]
@@ -208,7 +208,7 @@ async fn bodies_within_the_limits() {
             "{path}"
         );
     }
-    assert!(kubernetes.asked().is_empty());
+    assert!(kubernetes.received().is_empty());
 }
 
 #[tokio::test]

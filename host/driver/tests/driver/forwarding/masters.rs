@@ -18,8 +18,8 @@ use crate::harness::*;
 
 /// A scheduler that takes the requests from this one on, and how many it has had.
 async fn master_from(first: usize) -> (std::net::SocketAddr, Arc<AtomicUsize>) {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let count = asked.clone();
+    let received = Arc::new(AtomicUsize::new(0));
+    let count = received.clone();
     let routes = Router::new().fallback(async move |request: Request<Body>| {
         let body = request.into_body().collect().await.unwrap().to_bytes();
         // All of it, each time.
@@ -30,7 +30,7 @@ async fn master_from(first: usize) -> (std::net::SocketAddr, Arc<AtomicUsize>) {
             _ => SUCCESS,
         }
     });
-    (serve(routes).await, asked)
+    (serve(routes).await, received)
 }
 
 const NEVER: usize = usize::MAX;
@@ -52,17 +52,17 @@ async fn the_next_of_a_list_is_asked() {
 async fn one_that_becomes_the_master_is_waited_for() {
     // (the request that it takes, as the first of those that it has)
     for first in [2, 3, 4] {
-        let (address, asked) = master_from(first).await;
+        let (address, received) = master_from(first).await;
         let driver = in_front_of_schedulers(Setup::new(&[address])).start().await;
         let (status, reply) = driver.post(runnable("application", "a")).await;
         assert_eq!((status, reply.as_str()), (200, SUCCESS), "{first}");
-        assert_eq!(asked.load(Ordering::Relaxed), first);
+        assert_eq!(received.load(Ordering::Relaxed), first);
     }
 }
 
 #[tokio::test]
 async fn nobody_is_the_master() {
-    let (address, asked) = master_from(NEVER).await;
+    let (address, received) = master_from(NEVER).await;
     let setup =
         Setup::new(&[address]).upstream(|upstream| upstream.connect_timeout = Duration::from_millis(50));
     let driver = in_front_of_schedulers(setup).start().await;
@@ -74,15 +74,15 @@ async fn nobody_is_the_master() {
         message.ends_with("without a body; it may not be the master"),
         "{message}"
     );
-    assert!(asked.load(Ordering::Relaxed) > 1);
+    assert!(received.load(Ordering::Relaxed) > 1);
 }
 
 #[tokio::test]
 async fn what_was_streamed_is_sent_once() {
     let scene = Scene::answering(|| http::Response::new(Body::empty())).await;
     // Nobody has read it on the way.
-    let (asked, status, reply) = scene.send("PUT", "/agentsettings/taint", "[]").await;
-    assert_eq!(asked.unwrap().body, "[]");
+    let (received, status, reply) = scene.send("PUT", "/agentsettings/taint", "[]").await;
+    assert_eq!(received.unwrap().body, "[]");
     assert_eq!(status, 200);
     assert!(reply.contains("it may not be the master"), "{reply}");
 }

@@ -43,19 +43,19 @@ async fn nothing_of_the_client_goes_on() {
         let response = scene.driver.send(request).await;
         assert_eq!(response.headers()["x-request-id"], "me-1", "{method} {path}");
         assert_eq!(text(response).await.0, 200, "{method} {path}");
-        let [asked] = &scene.asked()[..] else {
+        let [received] = &scene.received()[..] else {
             panic!("{method} {path} was not asked once")
         };
         let mut expected = vec![
             "accept-encoding: identity".to_owned(),
             "accept: application/json".to_owned(),
-            format!("content-length: {}", asked.body.len()),
+            format!("content-length: {}", received.body.len()),
             "content-type: application/json".to_owned(),
         ];
         if method == "GET" {
             expected.remove(2);
         }
-        assert_eq!(asked.header_lines(), expected, "{method} {path}");
+        assert_eq!(received.header_lines(), expected, "{method} {path}");
     }
 }
 
@@ -63,17 +63,17 @@ async fn nothing_of_the_client_goes_on() {
 async fn chains_come_first() {
     let scene = Scene::start().await;
     let path = "/namespaces/n/applications";
-    let (asked, status, _) = scene.send("POST", path, &runnable("application", "plain")).await;
-    let version = asked.unwrap().json();
+    let (received, status, _) = scene.send("POST", path, &runnable("application", "plain")).await;
+    let version = received.unwrap().json();
     assert_eq!(
         (status, &version["ID"], &version["raw_json"]["seen"]),
         (200, &json!("plain"), &json!(true)),
         "what goes on is what the chains left"
     );
 
-    let (asked, status, reply) = scene.send("POST", path, &runnable("application", "bad")).await;
+    let (received, status, reply) = scene.send("POST", path, &runnable("application", "bad")).await;
     let reply: Value = serde_json::from_str(&reply).unwrap();
-    assert!(asked.is_none());
+    assert!(received.is_none());
     assert_eq!((status, &reply["code"]), (400, &json!(1_405_234)));
 
     // Warnings are told whether the scheduler answered or not.
@@ -110,8 +110,8 @@ async fn what_ends_here() {
         ("1.3 kubeconfig", "GET", "/customresourcedefinitions", String::new(), 404, "404: Page Not Found"),
         ("1.3 kubeconfig", "POST", "/customresources/g/v1/k", String::new(), 404, "404: Page Not Found"),
     ] {
-        let (asked, got, reply) = scene.send(method, path, &body).await;
-        assert!(asked.is_none(), "{source}: {asked:?}");
+        let (received, got, reply) = scene.send(method, path, &body).await;
+        assert!(received.is_none(), "{source}: {received:?}");
         assert_eq!(got, status, "{source}: {reply}");
         assert!(reply.contains(expected), "{source}: {reply}");
     }
@@ -122,7 +122,7 @@ async fn what_ends_here() {
     let (status, reply) = text(scene.driver.send(stranger).await).await;
     assert_eq!(status, 400);
     assert!(reply.contains("http header BCS-ClusterID  don't exist"), "{reply}");
-    assert!(scene.asked().is_empty());
+    assert!(scene.received().is_empty());
 }
 
 /// Go's decoder replaces what is no UTF-8, and go-restful answers in XML, or 406, when it is asked to.
@@ -136,7 +136,7 @@ async fn no_utf8_and_other_types_of_replies() {
         assert_eq!(got, status, "{reply}");
         assert!(reply.contains("invalid utf-8"), "{reply}");
     }
-    assert!(scene.asked().is_empty());
+    assert!(scene.received().is_empty());
     for accept in ["application/xml", "text/html", "*/*", ""] {
         // What a filter refuses, what the handler refuses, and what the scheduler answers.
         for (path, body, status, expected) in [

@@ -42,12 +42,12 @@ impl Sent {
         }
     }
 
-    fn check(self, asked: &Asked) {
+    fn check(self, received: &Received) {
         match self {
-            Nothing => assert_eq!(asked.body, "", "{}", asked.line),
-            Raw | Checked(_) => assert_eq!(asked.body, self.body(), "{}", asked.line),
+            Nothing => assert_eq!(received.body, "", "{}", received.line),
+            Raw | Checked(_) => assert_eq!(received.body, self.body(), "{}", received.line),
             Version(kind) => {
-                let version = asked.json();
+                let version = received.json();
                 assert_eq!(
                     (
                         &version["ID"],
@@ -57,31 +57,40 @@ impl Sent {
                     ),
                     (&json!("a"), &json!("n"), &json!(kind), &json!(2)),
                     "{}",
-                    asked.line
+                    received.line
                 );
-                assert_eq!(version["raw_json"].to_string(), self.body(), "{}", asked.line);
+                assert_eq!(version["raw_json"].to_string(), self.body(), "{}", received.line);
             }
             Deployment => {
-                let definition = asked.json();
-                assert_eq!(definition["metadata"]["name"], "a", "{}", asked.line);
-                assert_eq!(definition["version"]["Kind"], "application", "{}", asked.line);
-                assert_eq!(definition["raw_json"].to_string(), self.body(), "{}", asked.line);
+                let definition = received.json();
+                assert_eq!(definition["metadata"]["name"], "a", "{}", received.line);
+                assert_eq!(definition["version"]["Kind"], "application", "{}", received.line);
+                assert_eq!(
+                    definition["raw_json"].to_string(),
+                    self.body(),
+                    "{}",
+                    received.line
+                );
             }
             Daemonset => {
-                let definition = asked.json();
-                assert_eq!(definition["name"], "a", "{}", asked.line);
-                assert_eq!(definition["version"]["Kind"], "daemonset", "{}", asked.line);
+                let definition = received.json();
+                assert_eq!(definition["name"], "a", "{}", received.line);
+                assert_eq!(definition["version"]["Kind"], "daemonset", "{}", received.line);
             }
             Message => assert_eq!(
-                asked.json()["Sig"],
+                received.json()["Sig"],
                 json!({"Signal": 12, "ProcessName": "p"}),
                 "{}",
-                asked.line
+                received.line
             ),
         }
-        let is_known = asked.headers.contains_key("content-length");
-        let has_length = is_known || asked.line.starts_with("GET") || asked.line.starts_with("DELETE");
-        assert!(has_length, "{} has no length: {:?}", asked.line, asked.headers);
+        let is_known = received.headers.contains_key("content-length");
+        let has_length = is_known || received.line.starts_with("GET") || received.line.starts_with("DELETE");
+        assert!(
+            has_length,
+            "{} has no length: {:?}",
+            received.line, received.headers
+        );
     }
 }
 
@@ -171,10 +180,10 @@ async fn every_route_reaches_the_scheduler() {
             panic!("{method} {path} has no route")
         };
         seen.insert((matched.route.verb, matched.route.path));
-        let (asked, status, reply) = scene.send(method, path, &sent.body()).await;
-        let asked = asked.unwrap_or_else(|| panic!("{method} {path} was not asked: {status} {reply}"));
-        assert_eq!(asked.line, expected, "{method} {path}");
-        sent.check(&asked);
+        let (received, status, reply) = scene.send(method, path, &sent.body()).await;
+        let received = received.unwrap_or_else(|| panic!("{method} {path} was not asked: {status} {reply}"));
+        assert_eq!(received.line, expected, "{method} {path}");
+        sent.check(&received);
         assert_eq!((status, reply.as_str()), (200, SUCCESS), "{method} {path}");
     }
     for route in routes() {

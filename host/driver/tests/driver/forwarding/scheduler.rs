@@ -16,14 +16,14 @@ pub(super) const SUCCESS: &str = r#"{"result":true,"code":0,"message":"success",
 
 /// A request as the scheduler sees it.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub(super) struct Received {
     /// Method, path and query.
     pub(super) line: String,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
 }
 
-impl Asked {
+impl Received {
     pub(super) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap()
     }
@@ -44,7 +44,7 @@ impl Asked {
 /// A driver, and the scheduler behind it.
 pub(super) struct Scene {
     pub(super) driver: Running,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    received: Arc<Mutex<Vec<Received>>>,
 }
 
 impl Scene {
@@ -70,13 +70,13 @@ impl Scene {
         reply: impl Fn() -> Response<Body> + Clone + Send + Sync + 'static,
         change: impl FnOnce(Setup) -> Setup,
     ) -> Self {
-        let asked: Arc<Mutex<Vec<Asked>>> = Arc::default();
-        let kept = asked.clone();
+        let received: Arc<Mutex<Vec<Received>>> = Arc::default();
+        let kept = received.clone();
         let routes = Router::new().fallback(async move |request: Request<Body>| {
             let (head, body) = request.into_parts();
             // What breaks off on the way has not been asked.
             if let Ok(body) = body.collect().await {
-                kept.lock().unwrap().push(Asked {
+                kept.lock().unwrap().push(Received {
                     line: format!("{} {}", head.method, head.uri),
                     headers: head.headers,
                     body: body.to_bytes(),
@@ -87,22 +87,25 @@ impl Scene {
         let setup = in_front_of_schedulers(Setup::new(&[serve(routes).await]));
         Self {
             driver: change(setup).start().await,
-            asked,
+            received,
         }
     }
 
     /// What the scheduler was asked since the last time.
-    pub(super) fn asked(&self) -> Vec<Asked> {
-        std::mem::take(&mut *self.asked.lock().unwrap())
+    pub(super) fn received(&self) -> Vec<Received> {
+        std::mem::take(&mut *self.received.lock().unwrap())
     }
 
     /// Send a request, and have what the scheduler was asked for it, if anything, and the reply.
-    pub(super) async fn send(&self, method: &str, path: &str, body: &str) -> (Option<Asked>, u16, String) {
+    pub(super) async fn send(&self, method: &str, path: &str, body: &str) -> (Option<Received>, u16, String) {
         let request = request(method, &below(path), Body::from(body.to_owned()));
         let (status, text) = text(self.driver.send(request).await).await;
-        let mut asked = self.asked();
-        assert!(asked.len() < 2, "{method} {path} was asked twice: {asked:?}");
-        (asked.pop(), status, text)
+        let mut received = self.received();
+        assert!(
+            received.len() < 2,
+            "{method} {path} was asked twice: {received:?}"
+        );
+        (received.pop(), status, text)
     }
 }
 

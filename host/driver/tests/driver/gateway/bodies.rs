@@ -33,10 +33,10 @@ async fn yaml_becomes_json() {
     ] {
         let (status, body) = envelope(gateway.send(post(kind, sent)).await).await;
         assert_eq!((status, &body["code"]), (200, &json!(0)), "{kind}");
-        let [asked] = driver.asked().try_into().unwrap();
-        assert_eq!(asked.body, received, "{kind}");
-        assert_eq!(asked.headers["content-type"], kind_received);
-        assert_eq!(asked.headers["content-length"], received.len().to_string());
+        let [request] = driver.received().try_into().unwrap();
+        assert_eq!(request.body, received, "{kind}");
+        assert_eq!(request.headers["content-type"], kind_received);
+        assert_eq!(request.headers["content-length"], received.len().to_string());
     }
     // In chunks, and larger than what is converted at once.
     let long = "x".repeat(40_000);
@@ -47,9 +47,9 @@ async fn yaml_becomes_json() {
     gateway
         .send(post("application/yaml", Body::from_stream(chunks)))
         .await;
-    let [asked] = driver.asked().try_into().unwrap();
-    assert_eq!(asked.body, json!({"a": long, "b": long}).to_string());
-    assert!(!asked.headers.contains_key("transfer-encoding"));
+    let [request] = driver.received().try_into().unwrap();
+    assert_eq!(request.body, json!({"a": long, "b": long}).to_string());
+    assert!(!request.headers.contains_key("transfer-encoding"));
 }
 
 #[tokio::test]
@@ -114,7 +114,7 @@ async fn what_cannot_be_converted_goes_nowhere() {
     )
     .await;
     assert_eq!((status, &reply["code"]), (408, &json!(1_405_006)));
-    assert!(driver.asked().is_empty());
+    assert!(driver.received().is_empty());
 }
 
 #[tokio::test]
@@ -140,5 +140,5 @@ async fn what_is_too_large_is_refused() {
         let (status, reply) = envelope(gateway.send(request).await).await;
         assert_eq!((status, &reply["code"]), (413, &json!(1_405_006)), "{reply}");
     }
-    assert!(driver.asked().is_empty());
+    assert!(driver.received().is_empty());
 }

@@ -39,7 +39,7 @@ fn register(
 }
 
 /// The code of the reply to a request for this cluster, and its message.
-async fn asked(gateway: &Running, cluster: &str) -> (u64, String) {
+async fn reply(gateway: &Running, cluster: &str) -> (u64, String) {
     let request = Request::get(format!("{OUTER}/a")).header("bcs-clusterid", cluster);
     let (_, body) = envelope(gateway.send(request.body(Body::empty()).unwrap()).await).await;
     let message = body["message"].as_str().unwrap().to_owned();
@@ -68,23 +68,23 @@ async fn drivers_are_found_where_they_register() {
     };
     let gateway = setup.start().await;
     // The first request waits until it is known that there is nothing.
-    let (code, message) = asked(&gateway, "BCS-1").await;
+    let (code, message) = reply(&gateway, "BCS-1").await;
     assert_eq!(
         (code, message.as_str()),
         (1_405_051, "(bcs-api):mesos cluster BCS-1 not found")
     );
-    assert_eq!(asked(&gateway, "BCS-LISTED").await.0, 0);
+    assert_eq!(reply(&gateway, "BCS-LISTED").await.0, 0);
     assert_eq!(detail(&gateway).await["discovery"], PATH);
 
     let registering = ZooKeeper::open(of(server.address()));
     // As a driver registers for the schedulers' sake, beside the clusters.
     let _beside = register(&registering, PATH, one.address, None);
     let first = register(&registering, &format!("{PATH}/BCS-1"), one.address, None);
-    until("the first driver", async || asked(&gateway, "BCS-1").await.0 == 0).await;
+    until("the first driver", async || reply(&gateway, "BCS-1").await.0 == 0).await;
     let second = register(&registering, &format!("{PATH}/BCS-1"), two.address, None);
     until("the second driver", async || {
-        asked(&gateway, "BCS-1").await;
-        !two.asked().is_empty()
+        reply(&gateway, "BCS-1").await;
+        !two.received().is_empty()
     })
     .await;
     // Its own address is not for those outside.
@@ -94,12 +94,12 @@ async fn drivers_are_found_where_they_register() {
         refusing().await,
         Some(outside.address),
     );
-    until("another cluster", async || asked(&gateway, "BCS-2").await.0 == 0).await;
-    assert!(!outside.asked().is_empty());
+    until("another cluster", async || reply(&gateway, "BCS-2").await.0 == 0).await;
+    assert!(!outside.received().is_empty());
     // Somebody registers with the id of a cluster that is listed.
     let _fourth = register(&registering, &format!("{PATH}/BCS-LISTED"), one.address, None);
     let _last = register(&registering, &format!("{PATH}/BCS-3"), one.address, None);
-    until("the last cluster", async || asked(&gateway, "BCS-3").await.0 == 0).await;
+    until("the last cluster", async || reply(&gateway, "BCS-3").await.0 == 0).await;
     let ids: Vec<Value> = detail(&gateway).await["clusters"]
         .as_array()
         .unwrap()
@@ -122,15 +122,15 @@ async fn drivers_are_found_where_they_register() {
             == 1
     })
     .await;
-    one.asked();
-    two.asked();
+    one.received();
+    two.received();
     for _ in 0..4 {
-        assert_eq!(asked(&gateway, "BCS-1").await.0, 0);
+        assert_eq!(reply(&gateway, "BCS-1").await.0, 0);
     }
-    assert_eq!((one.asked().len(), two.asked().len()), (4, 0));
+    assert_eq!((one.received().len(), two.received().len()), (4, 0));
     soon(first.withdraw()).await;
-    until("nobody", async || asked(&gateway, "BCS-1").await.0 == 1_405_051).await;
-    let (_, message) = asked(&gateway, "BCS-1").await;
+    until("nobody", async || reply(&gateway, "BCS-1").await.0 == 1_405_051).await;
+    let (_, message) = reply(&gateway, "BCS-1").await;
     assert!(
         message.ends_with("mesos cluster BCS-1 not found: no driver of it is registered"),
         "{message}"
@@ -141,7 +141,7 @@ async fn drivers_are_found_where_they_register() {
         detail(&gateway).await["problem"] != Value::Null
     })
     .await;
-    assert_eq!(asked(&gateway, "BCS-2").await.0, 0);
+    assert_eq!(reply(&gateway, "BCS-2").await.0, 0);
 }
 
 #[tokio::test]
@@ -156,8 +156,8 @@ async fn without_zookeeper_only_what_is_listed_is_known() {
         service: Some(of(&refusing().await.to_string())),
     };
     let gateway = setup.start().await;
-    assert_eq!(asked(&gateway, "BCS-LISTED").await.0, 0);
-    let (code, message) = asked(&gateway, "BCS-1").await;
+    assert_eq!(reply(&gateway, "BCS-LISTED").await.0, 0);
+    let (code, message) = reply(&gateway, "BCS-1").await;
     assert_eq!(code, 1_405_051);
     assert!(
         message.contains("not found: the clusters have not been read from ZooKeeper yet"),

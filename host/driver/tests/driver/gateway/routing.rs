@@ -45,18 +45,18 @@ async fn each_cluster_has_its_own_drivers() {
                 .unwrap();
             let (status, body) = envelope(gateway.send(request).await).await;
             assert_eq!((status, &body["code"]), (200, &json!(0)), "{method} {outer}");
-            let asked = driver.asked();
-            let [asked] = asked.as_slice() else {
-                panic!("{method} {outer}: {asked:?}");
+            let received = driver.received();
+            let [received] = received.as_slice() else {
+                panic!("{method} {outer}: {received:?}");
             };
             assert_eq!(
-                (asked.method.as_str(), asked.uri.to_string().as_str()),
+                (received.method.as_str(), received.uri.to_string().as_str()),
                 (*method, *inner)
             );
-            assert_eq!(asked.body, "{}");
-            assert_eq!(asked.headers["bcs-clusterid"], cluster);
+            assert_eq!(received.body, "{}");
+            assert_eq!(received.headers["bcs-clusterid"], cluster);
         }
-        assert!(other.asked().is_empty());
+        assert!(other.received().is_empty());
     }
 }
 
@@ -80,8 +80,8 @@ async fn what_a_driver_sees() {
         .unwrap();
     let response = gateway.send(request).await;
     assert_eq!(response.headers()["x-request-id"], "me-1");
-    let [asked] = driver.asked().try_into().unwrap();
-    let mut lines: Vec<String> = asked
+    let [received] = driver.received().try_into().unwrap();
+    let mut lines: Vec<String> = received
         .headers
         .iter()
         .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
@@ -116,8 +116,8 @@ async fn a_driver_that_refuses_connections_is_passed_over() {
         )
         .await;
         assert_eq!((status, &reply["code"]), (200, &json!(0)));
-        let [asked] = driver.asked().try_into().unwrap();
-        assert_eq!(asked.body, body);
+        let [received] = driver.received().try_into().unwrap();
+        assert_eq!(received.body, body);
     }
 }
 
@@ -137,13 +137,13 @@ async fn what_has_left_is_not_sent_again() {
     let (status, reply) = envelope(gateway.send(request("POST", &path, "{}")).await).await;
     assert_eq!((status, &reply["code"]), (200, &json!(1_405_053)), "{reply}");
     assert!(soon(dies).await.unwrap().starts_with("POST /mesosdriver/v4/a "));
-    assert!(other.asked().is_empty());
+    assert!(other.received().is_empty());
     // It is gone now, and whatever comes next goes to the other.
     for _ in 0..4 {
         let (_, reply) = envelope(gateway.send(request("POST", &path, "{}")).await).await;
         assert_eq!(reply["code"], 0, "{reply}");
     }
-    assert_eq!(other.asked().len(), 4);
+    assert_eq!(other.received().len(), 4);
 }
 
 #[tokio::test]
@@ -190,10 +190,10 @@ async fn the_driver_with_the_least_to_do_is_asked() {
     };
     // While both are idle, either is asked.
     let held = loop {
-        let mut asked = tokio::spawn(ask(gateway.clone()));
+        let mut received = tokio::spawn(ask(gateway.clone()));
         tokio::select! {
-            arrived = soon(arrivals.recv()) => break arrived.map(|()| asked).unwrap(),
-            answer = &mut asked => assert!(answer.unwrap().1.contains("success")),
+            arrived = soon(arrivals.recv()) => break arrived.map(|()| received).unwrap(),
+            answer = &mut received => assert!(answer.unwrap().1.contains("success")),
         }
     };
     // While one holds a request, everything goes to the other.

@@ -183,12 +183,12 @@ async fn a_file_says_who_may_do_what() {
         assert_eq!((found, &body["code"]), (status, &json!(code)), "{case}");
         assert!(body["message"].as_str().unwrap().contains(part), "{case}");
         assert_eq!(challenge.is_some(), status == 401, "{case}");
-        let reached = driver.asked();
+        let reached = driver.received();
         assert_eq!(reached.len(), usize::from(code == 0), "{case}");
-        for asked in reached {
+        for request in reached {
             assert!(
-                !asked.headers.contains_key("authorization")
-                    && !asked.headers.contains_key("x-bcs-user-token")
+                !request.headers.contains_key("authorization")
+                    && !request.headers.contains_key("x-bcs-user-token")
             );
         }
     }
@@ -208,9 +208,9 @@ async fn drivers_see_tokens_when_they_are_to() {
         ("x-bcs-user-token", "b"),
     ];
     gateway.send(asking("GET", APPLICATIONS, &headers)).await;
-    let [asked] = driver.asked().try_into().unwrap();
-    assert_eq!(asked.headers["authorization"], "Bearer a");
-    assert_eq!(asked.headers["x-bcs-user-token"], "b");
+    let [received] = driver.received().try_into().unwrap();
+    assert_eq!(received.headers["authorization"], "Bearer a");
+    assert_eq!(received.headers["x-bcs-user-token"], "b");
 }
 
 #[tokio::test]
@@ -265,7 +265,7 @@ async fn a_changed_file_counts_and_a_broken_one_does_not() {
 /// A server that knows tokens, as bcs-user-manager does.
 #[derive(Clone, Default)]
 struct UserManager {
-    asked: Arc<Mutex<Vec<(HeaderMap, String, Value)>>>,
+    received: Arc<Mutex<Vec<(HeaderMap, String, Value)>>>,
     /// What it says in place of an answer.
     instead: Arc<Mutex<Option<(u16, String)>>>,
 }
@@ -279,7 +279,7 @@ impl UserManager {
             let body: Value = serde_json::from_slice(&body).unwrap();
             let line = format!("{} {}", head.method, head.uri);
             manager
-                .asked
+                .received
                 .lock()
                 .unwrap()
                 .push((head.headers, line, body.clone()));
@@ -300,8 +300,8 @@ impl UserManager {
         })
     }
 
-    fn asked(&self) -> Vec<(HeaderMap, String, Value)> {
-        std::mem::take(&mut *self.asked.lock().unwrap())
+    fn received(&self) -> Vec<(HeaderMap, String, Value)> {
+        std::mem::take(&mut *self.received.lock().unwrap())
     }
 }
 
@@ -361,9 +361,9 @@ async fn an_endpoint_says_who_may_do_what() {
                     "{case}: {body}"
                 );
             }
-            let asked = manager.asked();
-            assert_eq!(asked.len(), usize::from(asks), "{case}");
-            for (headers, line, body) in asked {
+            let received = manager.received();
+            assert_eq!(received.len(), usize::from(asks), "{case}");
+            for (headers, line, body) in received {
                 assert_eq!(line, "GET /usermanager/v1/permissions/verify");
                 assert_eq!(headers["authorization"], "Bearer gateways-own");
                 assert_eq!(headers["content-type"], "application/json");
@@ -376,34 +376,34 @@ async fn an_endpoint_says_who_may_do_what() {
                 );
             }
         }
-        assert_eq!(driver.asked().len(), if allowed { 2 } else { 0 }, "{case}");
+        assert_eq!(driver.received().len(), if allowed { 2 } else { 0 }, "{case}");
     }
     // The server may decide by the URL, so another one is another question.
     for name in ["a", "b"] {
         let headers = [("bcs-clusterid", CLUSTER), ("authorization", "Bearer writes")];
         let request = asking("DELETE", &format!("{APPLICATIONS}/{name}"), &headers);
         assert_eq!(gateway.send(request).await.status(), 200);
-        let [(_, _, body)] = manager.asked().try_into().unwrap();
+        let [(_, _, body)] = manager.received().try_into().unwrap();
         assert_eq!(
             body["request_url"],
             format!("/mesosdriver/v4{APPLICATIONS}/{name}")
         );
     }
-    driver.asked();
+    driver.received();
     // Another cluster is another question.
     let headers = [("bcs-clusterid", "BCS-OTHER"), ("authorization", "Bearer reads")];
     assert_eq!(
         gateway.send(asking("GET", APPLICATIONS, &headers)).await.status(),
         400
     );
-    assert_eq!(manager.asked().len(), 1);
+    assert_eq!(manager.received().len(), 1);
     // Without a token nobody is asked.
     let headers = [("bcs-clusterid", CLUSTER)];
     assert_eq!(
         gateway.send(asking("GET", APPLICATIONS, &headers)).await.status(),
         401
     );
-    assert!(manager.asked().is_empty());
+    assert!(manager.received().is_empty());
 }
 
 #[tokio::test]
@@ -427,7 +427,7 @@ async fn an_endpoint_that_does_not_answer_lets_nobody_in() {
             "{body}"
         );
     };
-    let asked = with_endpoint(&driver, endpoint(&url)).await;
+    let received = with_endpoint(&driver, endpoint(&url)).await;
     for (status, text) in [
         (401, ""),
         (500, r#"{"data":{"allowed":true}}"#),
@@ -438,15 +438,18 @@ async fn an_endpoint_that_does_not_answer_lets_nobody_in() {
         (200, r#"{"data":{"allowed":"true"}}"#),
     ] {
         *manager.instead.lock().unwrap() = Some((status, text.to_owned()));
-        refused(&asked, &format!("{status} {text}")).await;
+        refused(&received, &format!("{status} {text}")).await;
     }
     // Once it answers, that counts: nothing else was kept.
     *manager.instead.lock().unwrap() = None;
     assert_eq!(
-        asked.send(asking("GET", APPLICATIONS, &headers)).await.status(),
+        received
+            .send(asking("GET", APPLICATIONS, &headers))
+            .await
+            .status(),
         200
     );
-    driver.asked();
+    driver.received();
 
     let (silent, _release, _arrivals) = holding().await;
     let late = EndpointConfig {
@@ -461,7 +464,7 @@ async fn an_endpoint_that_does_not_answer_lets_nobody_in() {
         ..endpoint(&url)
     };
     refused(&with_endpoint(&driver, tokenless).await, "its own token is gone").await;
-    assert!(driver.asked().is_empty());
+    assert!(driver.received().is_empty());
 }
 
 #[tokio::test]

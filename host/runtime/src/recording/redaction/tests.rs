@@ -33,13 +33,17 @@ fn named_values_are_left_out() {
     ] {
         let parsed: Redaction = redaction.parse().unwrap();
         assert_eq!(parsed.to_string(), redaction);
-        let mut asked = json!({"object": object, "oldObject": object});
-        let found = apply(&request("Pod"), &[parsed], &mut asked, &mut json!({}));
+        let mut review_request = json!({"object": object, "oldObject": object});
+        let found = apply(&request("Pod"), &[parsed], &mut review_request, &mut json!({}));
         let mut whole = object.clone();
         for (key, value) in expected.as_object().unwrap() {
             whole[key] = value.clone();
         }
-        assert_eq!(asked, json!({"object": whole, "oldObject": whole}), "{redaction}");
+        assert_eq!(
+            review_request,
+            json!({"object": whole, "oldObject": whole}),
+            "{redaction}"
+        );
         assert_eq!(found, 2 * count, "{redaction}");
     }
     for wrong in ["", "/", "a/b"] {
@@ -71,12 +75,18 @@ fn patches_do_not_tell_it_either() {
 #[test]
 fn what_secrets_hold_is_never_told() {
     let secret = json!({"data": {"a": "x"}, "stringData": {"b": "x"}, "type": "Opaque"});
-    let mut asked = json!({"object": secret, "oldObject": null});
-    assert_eq!(apply(&request("Secret"), &[], &mut asked, &mut json!({})), 2);
+    let mut review_request = json!({"object": secret, "oldObject": null});
+    assert_eq!(
+        apply(&request("Secret"), &[], &mut review_request, &mut json!({})),
+        2
+    );
     let expected = json!({"data": {"a": REDACTED}, "stringData": {"b": REDACTED}, "type": "Opaque"});
-    assert_eq!(asked["object"], expected);
-    let mut asked = json!({"object": secret});
-    assert_eq!(apply(&request("ConfigMap"), &[], &mut asked, &mut json!({})), 0);
+    assert_eq!(review_request["object"], expected);
+    let mut review_request = json!({"object": secret});
+    assert_eq!(
+        apply(&request("ConfigMap"), &[], &mut review_request, &mut json!({})),
+        0
+    );
 }
 
 #[test]
