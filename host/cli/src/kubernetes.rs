@@ -67,8 +67,9 @@ enum Command {
     Manifests(Box<Installation>),
     /// Write a Helm chart that installs the same, with values for what differs between clusters.
     ///
-    /// The arguments are those of `manifests` and become the defaults of the values. The chart contains the chains
-    /// and plugins, but no keys or tokens: the certificate comes from a Secret or from cert-manager.
+    /// The arguments are those of `manifests` and become the defaults of the values, except that the release has its
+    /// own name and namespace. The chart contains the chains and plugins, but no keys or tokens: the certificate comes
+    /// from a Secret or from cert-manager.
     #[command(after_help = "Examples:
   admittance kubernetes chart --definitions chains/ --output-directory chart
   helm install admittance chart --namespace admittance-system --create-namespace --set-file tls.caBundle=certs/ca.pem")]
@@ -338,16 +339,17 @@ fn node(installation: &Installation, now: OffsetDateTime) -> crate::Result<()> {
     let (Some(certs), Some(directory)) = (&installation.certs, &installation.output_directory) else {
         return Err("--static needs --certs and --output-directory".into());
     };
+    if !installation.supports(Version::reads_webhooks_from_files) {
+        return Err("--static needs Kubernetes 1.36 or newer".into());
+    }
     let mut prepared = Prepared::new(installation)?;
     if prepared.configuration.reads_resources {
         return Err("--static is for chains in files: without them, the API server could not start".into());
     }
     prepared.configuration.serve_node();
     let certificates = Certificates::read(certs, installation, now)?;
-    static_pod::write(
-        directory,
-        &static_pod::files(installation, &prepared, &certificates)?,
-    )?;
+    let files = static_pod::files(installation, &prepared, &certificates)?;
+    static_pod::write(directory, installation, &files)?;
     let mut notes = static_pod::notes(installation, &prepared);
     notes.push(notes::of_certificate(installation, &certificates));
     notes.extend(notes::notes(

@@ -1,6 +1,6 @@
 //! The Helm chart, rendered by Helm itself.
 
-use std::{env, process::Stdio};
+use std::{env, process::Output};
 
 use tokio::process::Command;
 
@@ -57,22 +57,25 @@ impl Charts {
         made
     }
 
-    /// Renders the chart with these values; `None` without Helm.
+    /// Runs Helm with the chart; `None` without Helm.
+    async fn helm(&self, arguments: &[&str]) -> Option<Output> {
+        let mut command = Command::new(helm()?);
+        for (variable, name) in [
+            ("HELM_CACHE_HOME", "cache"),
+            ("HELM_CONFIG_HOME", "config"),
+            ("HELM_DATA_HOME", "data"),
+        ] {
+            command.env(variable, self.path(name));
+        }
+        let command = command.current_dir(self.0.path()).args(arguments);
+        Some(command.env_remove("KUBECONFIG").output().await.unwrap())
+    }
+
+    /// Renders the chart with these values.
     async fn render(&self, values: &[&str]) -> Option<Rendered> {
-        let helm = helm()?;
-        let chart = self.path("chart");
-        let mut command = Command::new(helm);
-        command
-            .args(["template", "admittance"])
-            .arg(chart)
-            .args(["--namespace", "admittance-system", "--include-crds"])
-            .args(values)
-            .env("HELM_CACHE_HOME", self.path("cache"))
-            .env("HELM_CONFIG_HOME", self.path("config"))
-            .env("HELM_DATA_HOME", self.path("data"))
-            .env_remove("KUBECONFIG")
-            .stdin(Stdio::null());
-        let output = command.output().await.unwrap();
+        let arguments = ["template", "admittance", "chart", "--include-crds"];
+        let namespace = ["--namespace", "admittance-system"];
+        let output = self.helm(&[&arguments, &namespace[..], values].concat()).await?;
         let text = String::from_utf8(output.stdout).unwrap();
         let errors = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.success(), errors.is_empty(), "{errors}");
@@ -147,6 +150,12 @@ admin: { address: 127.0.0.1:9090, tokens: [ { name: ci, role: Admin, file: ci.to
             return;
         };
         assert_eq!(rendered.errors, "");
+        let linted = charts.helm(&["lint", "--strict", "chart"]).await.unwrap();
+        assert!(
+            linted.status.success(),
+            "{}",
+            String::from_utf8_lossy(&linted.stdout)
+        );
         let names = |objects: &[Value]| -> Vec<String> {
             let names = objects.iter();
             names
@@ -160,244 +169,65 @@ admin: { address: 127.0.0.1:9090, tokens: [ { name: ci, role: Admin, file: ci.to
     }
 }
 
-/// (values, kind, end of the name, pointer, what is there then)
-type Row = (
-    &'static [&'static str],
-    &'static str,
-    &'static str,
-    &'static str,
-    Value,
-);
+/// Values, separated by `;`; then kind, end of the name and pointer of a place, and what is there then, `-` for nothing.
+const VALUES: &str = r#"
+image.reference="r.example/a:2" | Deployment | | POD/containers/0/image | "r.example/a:2"
+image.pullPolicy="Always" | Deployment | | POD/containers/0/imagePullPolicy | "Always"
+image.pullSecrets=[{"name":"r"}] | Deployment | | POD/imagePullSecrets | [{"name":"r"}]
+replicas=4 | Deployment | | /spec/replicas | 4
+autoscaling.enabled=true | Deployment | | /spec/replicas | -
+autoscaling.enabled=true; replicas=3 | HorizontalPodAutoscaler | | /spec/minReplicas | 3
+autoscaling.enabled=true; autoscaling.maxReplicas=7 | HorizontalPodAutoscaler | | /spec/maxReplicas | 7
+autoscaling.enabled=true; autoscaling.targetCpu=50 | HorizontalPodAutoscaler | | CPU | 50
+resources.limits.memory="1Gi" | Deployment | | POD/containers/0/resources/limits | {"memory":"1Gi"}
+priorityClassName="high" | Deployment | | POD/priorityClassName | "high"
+nodeSelector.disk="ssd" | Deployment | | POD/nodeSelector | {"disk":"ssd"}
+tolerations=[{"operator":"Exists"}] | Deployment | | POD/tolerations | [{"operator":"Exists"}]
+affinity={"nodeAffinity":{}} | Deployment | | POD/affinity | {"nodeAffinity":{}}
+labels.team="web" | Service | | /metadata/labels/team | "web"
+annotations.team="web" | ServiceAccount | | /metadata/annotations | {"team":"web"}
+annotations.team="web" | MutatingWebhookConfiguration | | /metadata/annotations | {"team":"web"}
+podLabels.team="web" | Deployment | | /spec/template/metadata/labels/team | "web"
+podAnnotations.team="web" | Deployment | | /spec/template/metadata/annotations/team | "web"
+networkPolicy.enabled=true | NetworkPolicy | | /spec/egress | []
+serviceMonitor.enabled=true | Service | -metrics | /spec/clusterIP | "None"
+serviceMonitor.enabled=true; serviceMonitor.labels.release="p" | ServiceMonitor | | /metadata/labels/release | "p"
+webhooks.failurePolicy="Ignore" | MutatingWebhookConfiguration | | /webhooks/0/failurePolicy | "Ignore"
+webhooks.timeoutSeconds=9 | MutatingWebhookConfiguration | | /webhooks/0/timeoutSeconds | 9
+webhooks.excludedNamespaces=["cni"] | MutatingWebhookConfiguration | | EXCLUDED | ["admittance-system","cni"]
+webhooks.excludedNamespaces=[] | MutatingWebhookConfiguration | | EXCLUDED | ["admittance-system"]
+tls.secretName="own" | Deployment | | POD/volumes/2/secret/secretName | "own"
+tls.caBundle="BEGIN CERTIFICATE" | MutatingWebhookConfiguration | | BUNDLE | "QkVHSU4gQ0VSVElGSUNBVEU="
+CERT_MANAGER | MutatingWebhookConfiguration | | BUNDLE | -
+CERT_MANAGER | MutatingWebhookConfiguration | | /metadata/annotations | {"cert-manager.io/inject-ca-from":"admittance-system/admittance-tls"}
+CERT_MANAGER | Certificate | -tls | /spec/issuerRef | {"name":"ca"}
+CERT_MANAGER | Certificate | -tls | /spec/dnsNames | ["admittance.admittance-system.svc"]
+CERT_MANAGER; tls.secretName="own" | Certificate | -tls | /spec/secretName | "own"
+"#;
 
-fn values() -> Vec<Row> {
-    const POD: &str = "/spec/template/spec";
-    let pod = |field: &'static str| -> &'static str { Box::leak(format!("{POD}/{field}").into_boxed_str()) };
-    let issuer = &[
-        "--set",
-        "tls.certManager.enabled=true,tls.certManager.issuerRef.name=ca",
-    ];
-    let webhooks = "MutatingWebhookConfiguration";
-    let excluded = "/webhooks/0/namespaceSelector/matchExpressions/0/values";
-    vec![
-        (
-            &["--set", "image.reference=r.example/a:2"],
-            "Deployment",
-            "",
-            pod("containers/0/image"),
-            json!("r.example/a:2"),
-        ),
-        (
-            &["--set", "image.pullPolicy=Always"],
-            "Deployment",
-            "",
-            pod("containers/0/imagePullPolicy"),
-            json!("Always"),
-        ),
-        (
-            &["--set", "image.pullSecrets[0].name=r"],
-            "Deployment",
-            "",
-            pod("imagePullSecrets"),
-            json!([{"name": "r"}]),
-        ),
-        (
-            &["--set", "replicas=4"],
-            "Deployment",
-            "",
-            "/spec/replicas",
-            json!(4),
-        ),
-        (
-            &["--set", "autoscaling.enabled=true"],
-            "Deployment",
-            "",
-            "/spec/replicas",
-            Value::Null,
-        ),
-        (
-            &["--set", "autoscaling.enabled=true,replicas=3"],
-            "HorizontalPodAutoscaler",
-            "",
-            "/spec/minReplicas",
-            json!(3),
-        ),
-        (
-            &["--set", "autoscaling.enabled=true,autoscaling.maxReplicas=7"],
-            "HorizontalPodAutoscaler",
-            "",
-            "/spec/maxReplicas",
-            json!(7),
-        ),
-        (
-            &["--set", "autoscaling.enabled=true,autoscaling.targetCpu=50"],
-            "HorizontalPodAutoscaler",
-            "",
-            "/spec/metrics/0/resource/target/averageUtilization",
-            json!(50),
-        ),
-        (
-            &["--set", "resources.limits.memory=1Gi"],
-            "Deployment",
-            "",
-            pod("containers/0/resources/limits"),
-            json!({"memory": "1Gi"}),
-        ),
-        (
-            &["--set", "priorityClassName=high"],
-            "Deployment",
-            "",
-            pod("priorityClassName"),
-            json!("high"),
-        ),
-        (
-            &["--set", "nodeSelector.disk=ssd"],
-            "Deployment",
-            "",
-            pod("nodeSelector"),
-            json!({"disk": "ssd"}),
-        ),
-        (
-            &["--set", "tolerations[0].operator=Exists"],
-            "Deployment",
-            "",
-            pod("tolerations"),
-            json!([{"operator": "Exists"}]),
-        ),
-        (
-            &["--set-json", r#"affinity={"nodeAffinity":{}}"#],
-            "Deployment",
-            "",
-            pod("affinity"),
-            json!({"nodeAffinity": {}}),
-        ),
-        (
-            &["--set", "labels.team=web"],
-            "Service",
-            "",
-            "/metadata/labels/team",
-            json!("web"),
-        ),
-        (
-            &["--set", "annotations.team=web"],
-            webhooks,
-            "",
-            "/metadata/annotations",
-            json!({"team": "web"}),
-        ),
-        (
-            &["--set", "annotations.team=web"],
-            "ServiceAccount",
-            "",
-            "/metadata/annotations",
-            json!({"team": "web"}),
-        ),
-        (
-            &["--set", "podLabels.team=web"],
-            "Deployment",
-            "",
-            "/spec/template/metadata/labels/team",
-            json!("web"),
-        ),
-        (
-            &["--set", "podAnnotations.team=web"],
-            "Deployment",
-            "",
-            "/spec/template/metadata/annotations/team",
-            json!("web"),
-        ),
-        (
-            &["--set", "networkPolicy.enabled=true"],
-            "NetworkPolicy",
-            "",
-            "/spec/egress",
-            json!([]),
-        ),
-        (
-            &[
-                "--set",
-                "serviceMonitor.enabled=true,serviceMonitor.labels.release=prometheus",
-            ],
-            "ServiceMonitor",
-            "",
-            "/metadata/labels/release",
-            json!("prometheus"),
-        ),
-        (
-            &["--set", "serviceMonitor.enabled=true"],
-            "Service",
-            "-metrics",
-            "/spec/clusterIP",
-            json!("None"),
-        ),
-        (
-            &["--set", "webhooks.failurePolicy=Ignore"],
-            webhooks,
-            "",
-            "/webhooks/0/failurePolicy",
-            json!("Ignore"),
-        ),
-        (
-            &["--set", "webhooks.timeoutSeconds=9"],
-            webhooks,
-            "",
-            "/webhooks/0/timeoutSeconds",
-            json!(9),
-        ),
-        (
-            &["--set", "webhooks.excludedNamespaces={cni}"],
-            webhooks,
-            "",
-            excluded,
-            json!(["admittance-system", "cni"]),
-        ),
-        (
-            &["--set-json", "webhooks.excludedNamespaces=[]"],
-            webhooks,
-            "",
-            excluded,
-            json!(["admittance-system"]),
-        ),
-        (
-            &["--set", "tls.secretName=own"],
-            "Deployment",
-            "",
-            pod("volumes/2/secret/secretName"),
-            json!("own"),
-        ),
-        (
-            &["--set", "tls.caBundle=-----BEGIN CERTIFICATE-----"],
-            webhooks,
-            "",
-            "/webhooks/0/clientConfig/caBundle",
-            json!(BASE64_STANDARD.encode("-----BEGIN CERTIFICATE-----")),
-        ),
-        (
-            issuer,
-            webhooks,
-            "",
-            "/webhooks/0/clientConfig/caBundle",
-            Value::Null,
-        ),
-        (
-            issuer,
-            webhooks,
-            "",
-            "/metadata/annotations",
-            json!({"cert-manager.io/inject-ca-from": "admittance-system/admittance-tls"}),
-        ),
-        (
-            issuer,
-            "Certificate",
-            "-tls",
-            "/spec",
-            json!({
-                "secretName": "admittance-tls",
-                "dnsNames": ["admittance.admittance-system.svc"],
-                "issuerRef": {"name": "ca"},
-                "privateKey": {"algorithm": "ECDSA", "rotationPolicy": "Always"},
-            }),
-        ),
-    ]
+/// The values, and the other columns, of each row.
+fn values() -> Vec<(Vec<String>, [String; 3], Option<Value>)> {
+    let text = VALUES
+        .replace("POD/", "/spec/template/spec/")
+        .replace("CPU", "/spec/metrics/0/resource/target/averageUtilization")
+        .replace(
+            "EXCLUDED",
+            "/webhooks/0/namespaceSelector/matchExpressions/0/values",
+        )
+        .replace("BUNDLE", "/webhooks/0/clientConfig/caBundle")
+        .replace(
+            "CERT_MANAGER",
+            r#"tls.certManager.enabled=true; tls.certManager.issuerRef.name="ca""#,
+        );
+    let rows = text.lines().filter(|line| !line.is_empty());
+    rows.map(|line| {
+        let columns: Vec<String> = line.split('|').map(|column| column.trim().to_owned()).collect();
+        let [values, kind, suffix, pointer, expected] = columns.try_into().unwrap();
+        let values = values.split("; ").map(str::to_owned).collect();
+        let expected = (expected != "-").then(|| serde_json::from_str(&expected).unwrap());
+        (values, [kind, suffix, pointer], expected)
+    })
+    .collect()
 }
 
 #[tokio::test]
@@ -407,16 +237,16 @@ async fn each_value_has_its_effect() {
     let Some(default) = charts.render(&[]).await else {
         return;
     };
-    for (values, kind, suffix, pointer, expected) in values() {
-        let rendered = charts.render(values).await.unwrap();
+    for (values, [kind, suffix, pointer], expected) in values() {
+        let arguments: Vec<&str> = values.iter().flat_map(|value| ["--set-json", value]).collect();
+        let rendered = charts.render(&arguments).await.unwrap();
         assert_eq!(rendered.errors, "", "{values:?}");
         let at = |rendered: &Rendered| {
-            let object = rendered.object(kind, suffix)?;
-            object.pointer(pointer).cloned()
+            let object = rendered.object(&kind, &suffix)?;
+            object.pointer(&pointer).cloned()
         };
-        let (before, after) = (at(&default), at(&rendered));
-        assert_eq!(after.clone().unwrap_or_default(), expected, "{values:?}");
-        assert_ne!(before, after, "{values:?}");
+        assert_eq!(at(&rendered), expected, "{values:?}");
+        assert_ne!(at(&default), expected, "{values:?}");
         let types_of_others = ["ServiceMonitor", "Certificate"];
         for object in &rendered.objects {
             if !types_of_others.iter().any(|kind| object["kind"] == *kind) {
@@ -433,10 +263,7 @@ async fn no_value_is_forgotten() {
     charts.chart("").await;
     let text = fs::read_to_string(charts.path("chart/values.yaml")).unwrap();
     let given = objects(&text).remove(0);
-    let tested: Vec<String> = values()
-        .iter()
-        .map(|(values, ..)| values.last().unwrap().replace("[0]", ""))
-        .collect();
+    let tested: Vec<String> = values().into_iter().flat_map(|(values, ..)| values).collect();
     let mut missing = Vec::new();
     for (name, value) in given.as_object().unwrap() {
         let below = value
@@ -450,11 +277,8 @@ async fn no_value_is_forgotten() {
             }
             _ => vec![name.clone()],
         };
-        missing.extend(paths.into_iter().filter(|path| {
-            !tested
-                .iter()
-                .any(|values| values.split(',').any(|value| value.starts_with(path)))
-        }));
+        let is_tested = |path: &String| tested.iter().any(|value| value.starts_with(path.as_str()));
+        missing.extend(paths.into_iter().filter(|path| !is_tested(path)));
     }
     assert!(missing.is_empty(), "{missing:?}");
 }

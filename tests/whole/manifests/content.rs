@@ -77,6 +77,18 @@ async fn everything_that_is_named_is_there() {
     ] {
         assert_eq!(selector, labels);
     }
+    // The Pod Security Standard `restricted`, and a read-only root file system.
+    let security = &pod["securityContext"];
+    assert_eq!(security["runAsNonRoot"], true);
+    assert_eq!(security["seccompProfile"], json!({"type": "RuntimeDefault"}));
+    assert_eq!(
+        container["securityContext"],
+        json!({
+            "allowPrivilegeEscalation": false,
+            "readOnlyRootFilesystem": true,
+            "capabilities": {"drop": ["ALL"]},
+        })
+    );
     // Pods exit before they are killed: 5 s of delay, 30 s for requests in flight.
     assert!(pod["terminationGracePeriodSeconds"].as_u64().unwrap() > 35);
 

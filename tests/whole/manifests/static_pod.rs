@@ -14,20 +14,24 @@ impl Node {
     async fn new(config: &str, chains: &str, flags: &str) -> (Self, Finished) {
         let directory = tempfile::tempdir().unwrap();
         write(&directory, "pods.yaml", chains);
-        let config = write(&directory, "admittance.yaml", config);
+        write(&directory, "admittance.yaml", config);
         let certs = directory.path().join("certs");
         let made = Admittance::run(["certs", "--host", "127.0.0.1", "--out", certs.to_str().unwrap()])
             .await
             .unwrap();
         assert_eq!(made.code, Some(0), "{}", made.stderr);
-        let finished = run(&format!(
-            "--static --config {} --certs {} --output-directory {} {flags}",
-            config.display(),
-            certs.display(),
-            directory.path().join("root").display(),
+        let node = Self(directory);
+        let finished = node.write(flags).await;
+        (node, finished)
+    }
+
+    async fn write(&self, flags: &str) -> Finished {
+        let [config, certs, root] =
+            ["admittance.yaml", "certs", "root"].map(|name| self.0.path().join(name).display().to_string());
+        run(&format!(
+            "--static --config {config} --certs {certs} --output-directory {root} {flags}"
         ))
-        .await;
-        (Self(directory), finished)
+        .await
     }
 
     /// A path of the node.
@@ -62,6 +66,7 @@ async fn a_node_has_all_files() {
     let pod = node.object("/etc/kubernetes/manifests/admittance.yaml");
     assert_valid(&pod);
     let text = pod.to_string();
+    assert_eq!(pod["spec"]["hostNetwork"], true);
     for absent in ["configMap", "secret\"", "serviceAccount", "projected"] {
         assert!(!text.contains(absent), "{absent}: {text}");
     }
@@ -129,6 +134,22 @@ async fn a_node_has_all_files() {
     }
 }
 
+/// The Pod would read what an earlier run left.
+#[tokio::test]
+async fn old_files_are_removed() {
+    let (node, _) = Node::new(CONFIG, &chains(), "").await;
+    let files = "/etc/kubernetes/admittance";
+    let paths = ["chains/old.yaml", "cluster/kubeconfig"].map(|name| node.path(&format!("{files}/{name}")));
+    fs::create_dir(paths[1].parent().unwrap()).unwrap();
+    for path in &paths {
+        fs::write(path, "").unwrap();
+    }
+    let again = node.write("").await;
+    assert_eq!(again.code, Some(0), "{}", again.stderr);
+    assert!(!paths[0].exists());
+    assert!(paths[1].exists(), "it is the operator's");
+}
+
 /// Without a service account, look-ups need a kubeconfig.
 #[tokio::test]
 async fn a_node_reads_the_cluster_with_a_kubeconfig() {
@@ -162,6 +183,7 @@ async fn what_no_node_can_have_is_told() {
     for (config, flags, expected) in [
         (resources, "", "chains in files"),
         (CONFIG, "--max-replicas 5", "--max-replicas"),
+        (CONFIG, "--kubernetes-version 1.35", "1.36"),
     ] {
         let (node, finished) = Node::new(config, &chains(), flags).await;
         assert_eq!(finished.code, Some(2));

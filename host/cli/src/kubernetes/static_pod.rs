@@ -8,7 +8,11 @@
     reason = "assigning to a field of a JSON object that was just made cannot fail"
 )]
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
 
 use admittance_definitions::document::to_yaml;
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -205,12 +209,27 @@ pub(super) fn notes(installation: &Installation, prepared: &Prepared) -> Vec<Str
     notes
 }
 
-/// Writes the files below a directory.
-pub(super) fn write(root: &Path, node: &Files) -> crate::Result<()> {
+/// Writes the files below a directory, and removes other files from the directories of the installation: the Pod would
+/// read a chain of an earlier run.
+pub(super) fn write(root: &Path, installation: &Installation, node: &Files) -> crate::Result<()> {
     for (name, (content, mode)) in node {
         let path = root.join(name);
         fs::create_dir_all(files::directory(&path)).map_err(files::at(&path))?;
         files::replace(&path, content, *mode)?;
+    }
+    let own = root.join(directory(installation));
+    let written: BTreeSet<PathBuf> = node.keys().map(|name| root.join(name)).collect();
+    let directories: BTreeSet<&Path> = written.iter().filter_map(|path| path.parent()).collect();
+    for directory in directories {
+        if directory == own || !directory.starts_with(&own) {
+            continue;
+        }
+        for entry in fs::read_dir(directory).map_err(files::at(directory))? {
+            let path = entry.map_err(files::at(directory))?.path();
+            if path.is_file() && !written.contains(&path) {
+                fs::remove_file(&path).map_err(files::at(&path))?;
+            }
+        }
     }
     Ok(())
 }

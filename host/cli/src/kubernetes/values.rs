@@ -90,6 +90,11 @@ impl Version {
         self.0 >= 28
     }
 
+    /// The API server can read webhooks from files.
+    pub(super) fn reads_webhooks_from_files(self) -> bool {
+        self.0 >= 36
+    }
+
     /// Every namespace has its name as a label.
     pub(super) fn labels_namespaces(self) -> bool {
         self.0 >= 21
