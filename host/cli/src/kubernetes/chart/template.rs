@@ -156,15 +156,15 @@ mod tests {
         let object = json!({
             "kind": "A",
             "metadata": {"labels": {"a/b": "true"}, "annotations": {}},
-            "spec": {"list": [{"x": 1, "y": ["z"]}, "w"], "data": {"f": "g"}, "empty": {}},
+            "spec": {"list": [{"first": 1, "more": ["z"]}, "w"], "data": {"f": "g"}, "empty": {}},
         });
         let mut template = Template::new(object);
         template.edit("", Edit::If(".Values.a"));
         template.edit("/metadata/labels", Edit::Extend(".Values.labels"));
         template.edit("/metadata/annotations", Edit::With(".Values.annotations"));
-        template.edit("/spec/list/0/x", Edit::Value(".Values.x".to_owned()));
-        template.edit("/spec/list/0/y", Edit::If(".Values.y"));
-        template.edit("/spec/list/0/y", Edit::Extend(".Values.more"));
+        template.edit("/spec/list/0/first", Edit::Value(".Values.first".to_owned()));
+        template.edit("/spec/list/0/more", Edit::If(".Values.more"));
+        template.edit("/spec/list/0/more", Edit::Extend(".Values.others"));
         template.edit("/spec/data", Edit::Files("files"));
         let expected = r#"{{- if .Values.a }}
 ---
@@ -181,11 +181,11 @@ metadata:
   {{- end }}
 spec:
   list:
-    - x: {{ .Values.x }}
-      {{- if .Values.y }}
-      y:
+    - first: {{ .Values.first }}
+      {{- if .Values.more }}
+      more:
         - z
-        {{- with .Values.more }}
+        {{- with .Values.others }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
       {{- end }}
