@@ -1,9 +1,13 @@
-//! `admittance kubernetes manifests`: its output is complete, and a Pod created from it serves.
+//! `admittance kubernetes manifests`: its output is complete, and a Pod created from it serves; `admittance kubernetes
+//! chart` installs the same.
 
 mod access;
+mod chart;
 mod content;
 mod files;
 mod pod;
+mod static_pod;
+mod strict;
 
 use std::{
     collections::BTreeMap,

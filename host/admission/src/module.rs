@@ -160,14 +160,14 @@ fn is_tag(text: &str) -> bool {
         && text.chars().all(|c| is_word(c) || matches!(c, '.' | '-'))
 }
 
-/// The environment variable with the directory of the stock plugins.
-const STOCK_DIRECTORY: &str = "ADMITTANCE_PLUGINS";
-
 impl ModuleReference {
+    /// The environment variable with the directory of the stock plugins.
+    pub const STOCK_DIRECTORY: &str = "ADMITTANCE_PLUGINS";
+
     /// The file of a stock plugin: in the directory that the environment variable `ADMITTANCE_PLUGINS` names, or in the
     /// directory `plugins` beside the program.
     pub fn stock(name: &str) -> Self {
-        let directory = env::var_os(STOCK_DIRECTORY)
+        let directory = env::var_os(Self::STOCK_DIRECTORY)
             .map(PathBuf::from)
             .unwrap_or_else(|| {
                 let program = env::current_exe().unwrap_or_default();

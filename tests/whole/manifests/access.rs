@@ -134,3 +134,86 @@ spec:
         );
     }
 }
+
+/// A driver of chains that are resources may read them, report on them, and know the other Pods.
+#[tokio::test]
+async fn chains_that_are_resources_are_granted_and_registered() {
+    let text = |more: &str| {
+        format!(
+            "dialect: {{ kubernetes: {{}} }}\ncluster: {{}}\ndefinitions: [ {{ kubernetes: {{}} }} ]\n{more}"
+        )
+    };
+    let printed = async |more: &str, flags: &str| {
+        let directory = tempfile::tempdir().unwrap();
+        let token = write(&directory, "ci.token", "0123456789abcdef0123456789abcdef\n");
+        fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
+        let resources = write(&directory, "resources.yaml", chains());
+        let config = write(&directory, "admittance.yaml", text(more));
+        let flags = flags.replace("RESOURCES", resources.to_str().unwrap());
+        let arguments = format!("--config {} {flags}", config.display());
+        Printed::in_directory(directory, &arguments).await
+    };
+    let alone = printed("", "").await;
+    assert!(alone.stderr.contains("--resources"), "{}", alone.stderr);
+    let is_registered = |kind: &&str| kind.ends_with("WebhookConfiguration");
+    assert!(!alone.kinds().iter().any(is_registered));
+    assert_eq!(alone.object("ConfigMap", "-chains")["data"], json!({}));
+    assert_eq!(alone.kinds()[0], "CustomResourceDefinition");
+
+    let with = printed("", "--resources RESOURCES").await;
+    assert!(!with.stderr.contains("--resources"), "{}", with.stderr);
+    assert_eq!(with.kinds().iter().filter(|kind| is_registered(kind)).count(), 2);
+    assert_eq!(
+        with.object("ConfigMap", "-chains")["data"],
+        json!({}),
+        "the cluster has them"
+    );
+    let config = with.object("ConfigMap", "-config")["data"]["admittance.yaml"]
+        .as_str()
+        .unwrap();
+    assert!(
+        config.contains("definitions:\n  - \"../chains\"\n  - kubernetes: {}\n"),
+        "{config}"
+    );
+    let may = |printed: &Printed, kind: &str, resource: &str| {
+        let rules = printed.object(kind, "")["rules"].as_array().unwrap().clone();
+        let rule = rules
+            .iter()
+            .find(|rule| rule["resources"].as_array().unwrap().contains(&json!(resource)));
+        rule.unwrap()["verbs"].clone()
+    };
+    let read = json!(["get", "list", "watch"]);
+    for resource in [
+        "admissionchains",
+        "namespacedadmissionchains",
+        "admissionexceptions",
+    ] {
+        assert_eq!(may(&with, "ClusterRole", resource), read);
+        let status = may(&with, "ClusterRole", &format!("{resource}/status"));
+        assert_eq!(status, json!(["get", "update", "patch"]));
+    }
+    assert_eq!(may(&with, "ClusterRole", "events"), json!(["create", "patch"]));
+    assert_eq!(with.object("Role", "")["rules"].as_array().unwrap().len(), 1);
+    assert!(
+        may(&with, "Role", "leases")
+            .as_array()
+            .unwrap()
+            .contains(&json!("create"))
+    );
+    let binding = with.object("RoleBinding", "");
+    assert_eq!(
+        binding["roleRef"]["name"],
+        with.object("Role", "")["metadata"]["name"]
+    );
+    assert_eq!(
+        binding["subjects"][0]["name"],
+        with.object("ServiceAccount", "")["metadata"]["name"]
+    );
+    assert_eq!(with.pod()["automountServiceAccountToken"], true);
+
+    // Who may change definitions through the admin API changes resources.
+    let tokens =
+        "admin: { address: 127.0.0.1:9090, tokens: [ { name: ci, role: Admin, file: ci.token } ] }\n";
+    let verbs = may(&printed(tokens, "").await, "ClusterRole", "admissionchains");
+    assert!(verbs.as_array().unwrap().contains(&json!("delete")), "{verbs}");
+}

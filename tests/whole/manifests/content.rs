@@ -148,6 +148,34 @@ async fn flags() {
         ),
         ("--replicas 3", "Deployment", "", "/spec/replicas", json!(3)),
         (
+            "--replicas 3 --max-replicas 9",
+            "HorizontalPodAutoscaler",
+            "",
+            "/spec/minReplicas",
+            json!(3),
+        ),
+        (
+            "--max-replicas 9 --name hooks",
+            "HorizontalPodAutoscaler",
+            "",
+            "/spec/scaleTargetRef",
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "hooks"}),
+        ),
+        (
+            "--max-replicas 9 --kubernetes-version 1.22",
+            "HorizontalPodAutoscaler",
+            "",
+            "/apiVersion",
+            json!("autoscaling/v2beta2"),
+        ),
+        (
+            "--service-monitor",
+            "ServiceMonitor",
+            "",
+            "/spec/endpoints",
+            json!([{"port": "admin", "path": "/metrics"}]),
+        ),
+        (
             "--per-chain",
             "MutatingWebhookConfiguration",
             "",
@@ -227,6 +255,22 @@ async fn flags() {
             "{flags}"
         );
     }
+
+    let printed = Printed::of(&chains(), "--max-replicas 9 --service-monitor").await;
+    let deployment = printed.object("Deployment", "");
+    assert_eq!(deployment["spec"].get("replicas"), None, "it is the autoscaler's");
+    let metadata = &deployment["spec"]["template"]["metadata"];
+    assert_eq!(metadata.get("annotations"), None, "metrics are read once");
+    let service = printed.object("Service", "-metrics");
+    let monitor = printed.object("ServiceMonitor", "");
+    assert_eq!(
+        monitor["spec"]["selector"]["matchLabels"],
+        service["metadata"]["labels"]
+    );
+    assert_ne!(
+        printed.object("Service", "admittance")["metadata"]["labels"],
+        service["metadata"]["labels"]
+    );
 
     let printed = Printed::of(&chains(), "--modules-in-image /plugins").await;
     assert!(!printed.kinds().contains(&"NetworkPolicy"));

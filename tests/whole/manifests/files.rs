@@ -115,19 +115,19 @@ async fn the_example_is_installed() {
     assert_eq!(
         files,
         [
-            "00-namespace.yaml",
-            "01-serviceaccount.yaml",
-            "04-secret.yaml",
-            "05-configmap.yaml",
-            "06-service.yaml",
-            "07-deployment.yaml",
-            "08-poddisruptionbudget.yaml",
-            "10-mutatingwebhookconfiguration.yaml",
-            "11-validatingwebhookconfiguration.yaml",
+            "01-namespace.yaml",
+            "02-serviceaccount.yaml",
+            "07-secret.yaml",
+            "08-configmap.yaml",
+            "09-service.yaml",
+            "10-deployment.yaml",
+            "11-poddisruptionbudget.yaml",
+            "15-mutatingwebhookconfiguration.yaml",
+            "16-validatingwebhookconfiguration.yaml",
         ]
     );
     let read = |file: &str| objects(&fs::read_to_string(output.path().join("manifests").join(file)).unwrap());
-    let names: Vec<_> = read("05-configmap.yaml")
+    let names: Vec<_> = read("08-configmap.yaml")
         .iter()
         .map(|map| map["metadata"]["name"].as_str().unwrap().to_owned())
         .collect();
@@ -141,9 +141,9 @@ async fn the_example_is_installed() {
         ]
     );
     // Pods without the sidecar are created, Pods with images without a version are not.
-    let mutating = &read("10-mutatingwebhookconfiguration.yaml")[0]["webhooks"][0];
+    let mutating = &read("15-mutatingwebhookconfiguration.yaml")[0]["webhooks"][0];
     assert_eq!(mutating["failurePolicy"], "Ignore");
-    let validating = &read("11-validatingwebhookconfiguration.yaml")[0]["webhooks"][0];
+    let validating = &read("16-validatingwebhookconfiguration.yaml")[0]["webhooks"][0];
     assert_eq!(validating["failurePolicy"], "Fail");
     assert_eq!(
         validating["rules"][0]["resources"],
@@ -218,6 +218,18 @@ async fn what_cannot_be_installed_is_told() {
         (chain(pods, &stage), None, "--namespace Hooks", "lower-case"),
         (chain(pods, &stage), None, "--kubernetes-version 1.9", "oldest"),
         (chain(pods, &stage), None, "--timeout 31", "1..=30"),
+        (
+            chain(pods, &stage),
+            None,
+            "--replicas 3 --max-replicas 2",
+            "--max-replicas",
+        ),
+        (
+            chain(pods, &stage),
+            Some("dialect: { kubernetes: {} }\ndefinitions: [chains.yaml]\n"),
+            "--resources chains.yaml",
+            "kubernetes: {}",
+        ),
         (chain(pods, &stage), None, "--memory-limit 1MB", "256Mi"),
     ] {
         let directory = tempfile::tempdir().unwrap();
@@ -236,4 +248,64 @@ async fn what_cannot_be_installed_is_told() {
         );
         assert_eq!(finished.stdout, "");
     }
+}
+
+const POLICY: &str = "
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: { name: replicas }
+spec:
+  matchConstraints:
+    resourceRules: [ { apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments] } ]
+  validations: [ { expression: \"object.spec.replicas <= 5\" } ]
+";
+const BINDING: &str = "
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: { name: replicas }
+spec: { policyName: replicas, validationActions: [Deny] }
+";
+
+/// A file of a binding has no chain of its own, and a constraint does not name the plugin that evaluates it.
+#[tokio::test]
+async fn every_definition_file_is_printed() {
+    let directory = tempfile::tempdir().unwrap();
+    let examples = repository().join("docs/examples/gatekeeper/required-labels");
+    let chains = directory.path().join("chains");
+    fs::create_dir(&chains).unwrap();
+    for name in ["template.yaml", "constraint.yaml"] {
+        fs::copy(examples.join(name), chains.join(name)).unwrap();
+    }
+    fs::write(chains.join("policy.yaml"), POLICY).unwrap();
+    fs::write(chains.join("binding.yaml"), BINDING).unwrap();
+    let arguments = format!(
+        "--definitions {} --modules-in-image /usr/local/lib/admittance",
+        chains.display()
+    );
+    let printed = Printed::in_directory(directory, &arguments).await;
+    let data = printed.object("ConfigMap", "-chains")["data"]
+        .as_object()
+        .unwrap();
+    let names: Vec<_> = data.keys().collect();
+    assert_eq!(
+        names,
+        ["binding.yaml", "constraint.yaml", "policy.yaml", "template.yaml"]
+    );
+    assert_eq!(data["binding.yaml"], BINDING);
+    let env = &printed.pod()["containers"][0]["env"];
+    assert_eq!(
+        *env,
+        json!([{"name": "ADMITTANCE_PLUGINS", "value": "/usr/local/lib/admittance"}])
+    );
+
+    // The Pod accepts them.
+    let root = printed.directory.path().join("pod");
+    printed.mount(&root);
+    let config = root.join("etc/admittance/config/admittance.yaml");
+    let store = store();
+    let arguments = ["check", "--config", config.to_str().unwrap(), "--store"];
+    let checked = Admittance::run(arguments.into_iter().chain(store.to_str()))
+        .await
+        .unwrap();
+    assert_eq!(checked.code, Some(0), "{}{}", checked.stdout, checked.stderr);
 }

@@ -104,7 +104,13 @@ async fn nobody_else_trusts_the_certificate() {
 }
 
 /// A review over TLS, for this host name.
-async fn post(program: &Admittance, authority: &[u8], host: &str, path: &str, body: &Value) -> Value {
+pub(super) async fn post(
+    program: &Admittance,
+    authority: &[u8],
+    host: &str,
+    path: &str,
+    body: &Value,
+) -> Value {
     use http_body_util::{BodyExt as _, Full};
     use hyper_util::rt::TokioIo;
     use rustls::{ClientConfig, RootCertStore, crypto::ring};
@@ -140,7 +146,7 @@ async fn post(program: &Admittance, authority: &[u8], host: &str, path: &str, bo
     serde_json::from_slice(&body).unwrap()
 }
 
-fn review(image: &str) -> Value {
+pub(super) fn review(image: &str) -> Value {
     json!({
         "apiVersion": "admission.k8s.io/v1",
         "kind": "AdmissionReview",

@@ -10,7 +10,8 @@ use super::{
     Installation,
     deployment::{pod_restrictions, restrictions},
     manifest::Manifest,
-    objects::{account_subject, cluster_role, cluster_role_binding, namespace, service_account},
+    objects::{namespace, service_account},
+    roles::{account_subject, cluster_role, cluster_role_binding},
     values::{group, label},
 };
 use crate::{files, remote::Server};

@@ -7,11 +7,11 @@ use std::{
 };
 
 use admittance_catalog::signature::SIGNATURE_SUFFIXES;
-use admittance_definitions::{Definitions, ModuleReference, StageDefinition, load_text};
+use admittance_definitions::{DefinitionFile, DefinitionSet, Definitions, ModuleReference};
 
 use super::{
     files::key,
-    layout::{CHAINS, RELATIVE_MODULES},
+    layout::{CHAINS, MODULES, RELATIVE_MODULES},
     rewrite::{self, NewSource},
 };
 use crate::files;
@@ -26,6 +26,8 @@ pub(super) struct Bundle {
     pub(super) documents: BTreeMap<String, String>,
     /// Sorted by name; empty when the image has them.
     pub(super) modules: Vec<Module>,
+    /// The directory of stock plugins in a Pod, if a definition uses one without naming its file.
+    pub(super) stock_directory: Option<String>,
 }
 
 /// A module in a ConfigMap.
@@ -38,33 +40,38 @@ pub(super) struct Module {
 }
 
 impl Bundle {
-    /// The documents of these definitions, with their modules, unless the image has them in this directory.
-    pub(super) fn of(definitions: &Definitions, image_directory: Option<&str>) -> crate::Result<Self> {
+    /// The texts of these definitions, with their modules, unless the image has them in this directory.
+    pub(super) fn of(
+        set: &DefinitionSet,
+        definitions: &Definitions,
+        image_directory: Option<&str>,
+    ) -> crate::Result<Self> {
         let directory = image_directory.unwrap_or(RELATIVE_MODULES);
         let mut modules = Modules::default();
-        let mut by_file: BTreeMap<&str, Vec<NewSource>> = BTreeMap::new();
-        for exception in &definitions.exceptions {
-            by_file.entry(&exception.source.file).or_default();
-        }
-        for chain in &definitions.chains {
-            let new = by_file.entry(&chain.source.file).or_default();
-            for stage in &chain.stages {
-                for (role, plugin) in stage.plugins() {
-                    // Modules that are fetched are also fetched by the Pod.
-                    if let ModuleReference::File(path) = &plugin.source {
-                        let file_name = modules.add(path)?;
-                        let source = format!("file:{directory}/{file_name}");
-                        new.push(NewSource::of(stage, role, source));
-                    }
+        let mut by_file: BTreeMap<String, Vec<NewSource>> = BTreeMap::new();
+        for stage in definitions.chains.iter().flat_map(|chain| &chain.stages) {
+            for (role, plugin) in stage.plugins() {
+                // Modules that are fetched are also fetched by the Pod.
+                if let ModuleReference::File(path) = &plugin.source {
+                    let file_name = modules.add(path)?;
+                    let source = format!("file:{directory}/{file_name}");
+                    let new = NewSource {
+                        may_be_implied: plugin.source.stock_name().is_some(),
+                        ..NewSource::of(stage, role, source)
+                    };
+                    by_file.entry(new.at.file.clone()).or_default().push(new);
                 }
             }
         }
         let mut documents = BTreeMap::new();
         let mut names = Names::default();
-        for (file, new) in by_file {
-            let name = document_name(Path::new(file));
-            names.add(&name, Path::new(file))?;
-            documents.insert(name.clone(), document(file, &name, &new)?);
+        // Files without a stage of their own too: bindings, parameters and exceptions.
+        for file in set.files() {
+            let name = document_name(&file.path);
+            names.add(&name, &file.path)?;
+            let path = file.path.display().to_string();
+            let new = by_file.remove(path.as_str()).unwrap_or_default();
+            documents.insert(name, rewrite::sources(&path, &file.text, &new)?);
         }
         let size: usize = documents.values().map(String::len).sum();
         if size > LARGEST_CONFIG_MAP {
@@ -74,38 +81,49 @@ impl Bundle {
             )
             .into());
         }
+        let uses_stock = names_no_file(&documents, directory)?;
         let modules = match image_directory {
             None => modules.in_config_maps()?,
             Some(_) => Vec::new(),
         };
-        Ok(Self { documents, modules })
+        let stock_directory = uses_stock.then(|| image_directory.unwrap_or(MODULES).to_owned());
+        Ok(Self {
+            documents,
+            modules,
+            stock_directory,
+        })
     }
 }
 
-/// The text of a document with the module locations of a Pod.
-fn document(file: &str, name: &str, new: &[NewSource]) -> crate::Result<String> {
-    let text = rewrite::sources(file, &files::read(Path::new(file))?, new)?;
-    // The result is parsed again, as a Pod would.
+/// Parses the rewritten documents, as a Pod would. Every module of a file is where the Pod has it, except stock plugins
+/// that a document does not name; the result is whether there are any.
+fn names_no_file(documents: &BTreeMap<String, String>, directory: &str) -> crate::Result<bool> {
     let folder = Path::new(CHAINS);
-    let chains = load_text(&folder.join(name).display().to_string(), &text)?;
-    let new = new.iter();
-    let mut expected: Vec<_> = new
-        .map(|new| folder.join(new.source.trim_start_matches("file:")))
-        .collect();
-    let stages = chains.iter().flat_map(|chain| &chain.stages);
-    for (_, plugin) in stages.flat_map(StageDefinition::plugins) {
-        if let ModuleReference::File(path) = &plugin.source {
-            let Some(index) = expected.iter().position(|expected| expected == path) else {
+    let files = documents
+        .iter()
+        .map(|(name, text)| DefinitionFile::file(folder.join(name), text));
+    let definitions = DefinitionSet::of_files(files.collect()).definitions()?;
+    let modules = folder.join(directory);
+    let mut uses_stock = false;
+    for stage in definitions.chains.iter().flat_map(|chain| &chain.stages) {
+        for (_, plugin) in stage.plugins() {
+            let ModuleReference::File(path) = &plugin.source else {
+                continue;
+            };
+            let is_stock = plugin.source.stock_name().is_some();
+            if path.parent() != Some(&modules) && !is_stock {
+                let file = Path::new(&stage.location.file).file_name().unwrap_or_default();
                 return Err(format!(
-                    "{file}: the sources of its plugins cannot be edited in place; write each as \
-                     `source: file:...` on a line of its own"
+                    "{}: the sources of its plugins cannot be edited in place; write each as `source: file:...` on \
+                     a line of its own",
+                    file.display()
                 )
                 .into());
-            };
-            expected.swap_remove(index);
+            }
+            uses_stock |= is_stock;
         }
     }
-    Ok(text)
+    Ok(uses_stock)
 }
 
 /// The name of a document's file in the directory of the chains, where only some extensions are read.

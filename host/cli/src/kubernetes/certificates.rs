@@ -38,6 +38,37 @@ impl Pem {
     }
 }
 
+/// The address that an API server calls on its own node.
+pub(super) const LOOPBACK: &str = "127.0.0.1";
+
+/// Whom a certificate is for.
+pub(super) struct Server {
+    /// The name or address that the API server verifies.
+    host: String,
+    /// The name of the certificate's file, without extension.
+    file: String,
+    /// What `admittance certs` makes it with.
+    pub(super) argument: String,
+}
+
+impl Server {
+    pub(super) fn of(installation: &Installation) -> Self {
+        if installation.static_pod {
+            return Self {
+                host: LOOPBACK.to_owned(),
+                file: LOOPBACK.to_owned(),
+                argument: format!("--host {LOOPBACK}"),
+            };
+        }
+        let service = format!("{}.{}", installation.name, installation.namespace);
+        Self {
+            host: format!("{service}.svc"),
+            argument: format!("--service {service}"),
+            file: service,
+        }
+    }
+}
+
 impl Certificates {
     /// New ones, from a new CA.
     pub(super) fn make(installation: &Installation, now: OffsetDateTime) -> crate::Result<Self> {
@@ -48,7 +79,7 @@ impl Certificates {
             name: "the new certificate".to_owned(),
             text,
         });
-        Ok(Self::validated(pems, installation, now)?)
+        Ok(Self::validated(pems, &Server::of(installation).host, now)?)
     }
 
     /// Those that `admittance certs --service NAME.NAMESPACE` wrote to this directory.
@@ -57,16 +88,16 @@ impl Certificates {
         installation: &Installation,
         now: OffsetDateTime,
     ) -> crate::Result<Self> {
-        let Installation { name, namespace, .. } = installation;
-        let service = format!("{name}.{namespace}");
+        let server = Server::of(installation);
         let command = format!(
-            "admittance certs --service {service} --out {}",
+            "admittance certs {} --out {}",
+            server.argument,
             directory.display()
         );
         let [authority, certificate, key] = [
             "ca.pem".to_owned(),
-            format!("{service}.pem"),
-            format!("{service}.key"),
+            format!("{}.pem", server.file),
+            format!("{}.key", server.file),
         ]
         .map(|file| {
             let path = directory.join(file);
@@ -74,17 +105,16 @@ impl Certificates {
             let name = path.display().to_string();
             Ok::<_, String>(Pem { name, text })
         });
-        let validated = Self::validated([authority?, certificate?, key?], installation, now);
+        let validated = Self::validated([authority?, certificate?, key?], &server.host, now);
         Ok(validated.map_err(|error| format!("{error}; make a new certificate with `{command} --force`"))?)
     }
 
     /// Validates the certificates as the API server does.
     fn validated(
         [authority, certificate, key]: [Pem; 3],
-        installation: &Installation,
+        host: &str,
         now: OffsetDateTime,
     ) -> Result<Self, String> {
-        let host = format!("{}.{}.svc", installation.name, installation.namespace);
         if authority.text.contains("PRIVATE KEY") {
             return Err(authority.wrong("it contains a private key, which would become public"));
         }
@@ -103,7 +133,7 @@ impl Certificates {
         let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider)
             .build()
             .map_err(|error| authority.wrong(error))?;
-        let name = ServerName::try_from(host.as_str()).map_err(|error| certificate.wrong(error))?;
+        let name = ServerName::try_from(host).map_err(|error| certificate.wrong(error))?;
         let (end, others) = chain
             .split_first()
             .ok_or_else(|| certificate.wrong("it holds no certificate"))?;

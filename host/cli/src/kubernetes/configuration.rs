@@ -8,12 +8,12 @@ use std::{
 
 use admittance_admin::AdminConfig;
 use admittance_definitions::document;
-use admittance_driver::{Config, FrontConfig, Limits};
+use admittance_driver::{Config, DefinitionPlace, FrontConfig, Limits};
 use serde_json::{Map, Value as Json, json};
 
 use super::{
     files::{self, Files},
-    layout::{CACHE, CLIENT_CA_FILE, RELATIVE_CHAINS, STATE},
+    layout::{CACHE, CLIENT_CA_FILE, RELATIVE_CHAINS, RELATIVE_KUBECONFIG, STATE},
 };
 use crate::files::read;
 
@@ -35,6 +35,8 @@ pub(super) struct Configuration {
     pub(super) had_tracing_secrets: bool,
     pub(super) webhook_port: u16,
     pub(super) admin_port: u16,
+    /// Whether chains are resources of the cluster.
+    pub(super) reads_resources: bool,
     /// The longest time from a stop signal to the end.
     pub(super) shutdown: Duration,
     /// The timeout of all chains together.
@@ -82,11 +84,14 @@ impl Configuration {
             port(config.admin.as_ref().map(AdminConfig::address), ADMIN_PORT),
         ];
         let root = root.as_object().cloned().unwrap_or_default();
-        let configuration = Self {
+        let mut configuration = Self {
             files,
             admin_files,
             ..Self::of_pod(root, client_ca, &config.limits, ports)
         };
+        if config.definitions.contains(&DefinitionPlace::Kubernetes) {
+            configuration.read_resources();
+        }
         Ok((configuration, config))
     }
 
@@ -149,6 +154,7 @@ impl Configuration {
             files: Files::new(),
             had_credentials,
             had_plugin_credentials,
+            reads_resources: false,
             had_tracing_secrets: had_tracing_headers || had_tracing_key,
             webhook_port,
             admin_port,
@@ -161,6 +167,28 @@ impl Configuration {
     pub(super) fn use_cluster(&mut self) {
         // A kubeconfig of the operator's machine is of no use in a Pod.
         self.root.insert("cluster".into(), json!({}));
+    }
+
+    /// For a client on the same machine, and a cluster that is reached with a kubeconfig beside the other files.
+    pub(super) fn serve_node(&mut self) {
+        for (section, port) in [("listen", self.webhook_port), ("admin", self.admin_port)] {
+            if let Some(Json::Object(section)) = self.root.get_mut(section) {
+                let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port)).to_string();
+                section.insert("address".into(), address.into());
+            }
+        }
+        if self.uses_cluster() {
+            let cluster = json!({"kubeconfig": RELATIVE_KUBECONFIG});
+            self.root.insert("cluster".into(), cluster);
+        }
+    }
+
+    /// Reads chains that are resources of the cluster too.
+    fn read_resources(&mut self) {
+        self.reads_resources = true;
+        let definitions = json!([RELATIVE_CHAINS, {"kubernetes": {}}]);
+        self.root.insert("definitions".into(), definitions);
+        self.use_cluster();
     }
 
     /// Whether spans are sent to a collector.
@@ -176,6 +204,12 @@ impl Configuration {
     /// Whether the admin port uses TLS.
     pub(super) fn has_admin_tls(&self) -> bool {
         self.admin_has("tls")
+    }
+
+    /// Whether this is with the certificate of the webhooks.
+    pub(super) fn has_own_admin_tls(&self) -> bool {
+        let tls = self.root.get("admin").and_then(|admin| admin.get("tls"));
+        tls == Some(&files::own_certificate())
     }
 
     /// Whether any user may use the API below `/v1`.

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use admittance_definitions::ModuleReference;
 use serde_json::{Value as Json, json};
 
 use super::{
@@ -16,8 +17,12 @@ use super::{
     layout::{ADMIN, ADMIN_PORT, CACHE, CHAINS, CONFIG, CONFIG_FILE, MODULES, STATE, TLS, WEBHOOK_PORT},
 };
 
-/// Added to the time that the program itself needs to stop.
-const SPARE: Duration = Duration::from_secs(5);
+/// How many seconds a Pod has to stop.
+pub(super) fn grace_period(configuration: &Configuration) -> u64 {
+    /// Added to the time that the program itself needs.
+    const SPARE: Duration = Duration::from_secs(5);
+    (configuration.shutdown + SPARE).as_secs_f64().ceil() as u64
+}
 
 pub(super) fn deployment(
     installation: &Installation,
@@ -28,7 +33,7 @@ pub(super) fn deployment(
     let mut pod = json!({
         "serviceAccountName": installation.name,
         "automountServiceAccountToken": configuration.uses_cluster(),
-        "terminationGracePeriodSeconds": (configuration.shutdown + SPARE).as_secs_f64().ceil() as u64,
+        "terminationGracePeriodSeconds": grace_period(configuration),
         "securityContext": pod_restrictions(),
         "topologySpreadConstraints": [{
             "maxSkew": 1,
@@ -42,6 +47,40 @@ pub(super) fn deployment(
     if let Some(class) = &installation.priority_class {
         pod["priorityClassName"] = class.as_str().into();
     }
+    let mut metadata = json!({"labels": installation.labels()});
+    // Prometheus would read the metrics of a Pod twice.
+    if !installation.service_monitor {
+        metadata["annotations"] = scraping(configuration);
+    }
+    let mut spec = json!({
+        "replicas": installation.replicas,
+        "selector": {"matchLabels": selector},
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
+        "template": {"metadata": metadata, "spec": pod},
+    });
+    // The number is the autoscaler's: with one here, every change of the Deployment would reset it.
+    if let (Some(spec), Some(_)) = (spec.as_object_mut(), installation.max_replicas) {
+        spec.shift_remove("replicas");
+    }
+    installation.object("apps/v1", "Deployment", &installation.name, [("spec", spec)])
+}
+
+/// What a Pod requests, and its limits.
+pub(super) fn resources(installation: &Installation) -> Json {
+    let Installation {
+        cpu_request: cpu,
+        memory_request: memory,
+        ..
+    } = installation;
+    let mut resources = json!({"requests": {"cpu": cpu, "memory": memory}});
+    if let Some(limit) = &installation.memory_limit {
+        resources["limits"] = json!({"memory": limit});
+    }
+    resources
+}
+
+/// The annotations by which Prometheus finds Pods.
+pub(super) fn scraping(configuration: &Configuration) -> Json {
     let mut annotations = json!({
         "prometheus.io/scrape": "true",
         "prometheus.io/port": configuration.admin_port.to_string(),
@@ -50,19 +89,11 @@ pub(super) fn deployment(
     if configuration.has_admin_tls() {
         annotations["prometheus.io/scheme"] = "https".into();
     }
-    let spec = json!({
-        "replicas": installation.replicas,
-        "selector": {"matchLabels": selector},
-        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
-        "template": {
-            "metadata": {"labels": installation.labels(), "annotations": annotations},
-            "spec": pod,
-        },
-    });
-    installation.object("apps/v1", "Deployment", &installation.name, [("spec", spec)])
+    annotations
 }
 
-fn container(installation: &Installation, configuration: &Configuration, bundle: &Bundle) -> Json {
+/// The container of a Pod.
+pub(super) fn container(installation: &Installation, configuration: &Configuration, bundle: &Bundle) -> Json {
     let mut mounts = vec![
         json!({"name": "config", "mountPath": CONFIG, "readOnly": true}),
         json!({"name": "chains", "mountPath": CHAINS, "readOnly": true}),
@@ -76,15 +107,6 @@ fn container(installation: &Installation, configuration: &Configuration, bundle:
     if !configuration.admin_files.is_empty() {
         mounts.push(json!({"name": "admin", "mountPath": ADMIN, "readOnly": true}));
     }
-    let Installation {
-        cpu_request: cpu,
-        memory_request: memory,
-        ..
-    } = installation;
-    let mut resources = json!({"requests": {"cpu": cpu, "memory": memory}});
-    if let Some(limit) = &installation.memory_limit {
-        resources["limits"] = json!({"memory": limit});
-    }
     // The kubelet does not verify the certificate.
     let scheme = if configuration.has_admin_tls() {
         "HTTPS"
@@ -92,7 +114,7 @@ fn container(installation: &Installation, configuration: &Configuration, bundle:
         "HTTP"
     };
     let get = |path: &str| json!({"path": path, "port": ADMIN_PORT, "scheme": scheme});
-    json!({
+    let mut container = json!({
         "name": "admittance",
         "image": installation.image,
         "args": ["serve", "--config", format!("{CONFIG}/{CONFIG_FILE}")],
@@ -106,10 +128,14 @@ fn container(installation: &Installation, configuration: &Configuration, bundle:
         "livenessProbe": {
             "httpGet": get("/healthz"), "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": 3,
         },
-        "resources": resources,
+        "resources": resources(installation),
         "securityContext": restrictions(),
         "volumeMounts": mounts,
-    })
+    });
+    if let Some(directory) = &bundle.stock_directory {
+        container["env"] = json!([{"name": ModuleReference::STOCK_DIRECTORY, "value": directory}]);
+    }
+    container
 }
 
 /// The security context of a Pod.

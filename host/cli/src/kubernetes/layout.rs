@@ -20,6 +20,9 @@ pub(super) const RELATIVE_MODULES: &str = "../modules";
 pub(super) const RELATIVE_TLS: &str = "../tls";
 pub(super) const RELATIVE_ADMIN: &str = "../admin";
 
+/// The kubeconfig of a static Pod, which has no service account.
+pub(super) const RELATIVE_KUBECONFIG: &str = "../cluster/kubeconfig";
+
 /// The file name of the configuration.
 pub(super) const CONFIG_FILE: &str = "admittance.yaml";
 /// The file name of client CAs, in the directory of the configuration and in that of the admin port.

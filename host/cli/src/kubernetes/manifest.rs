@@ -24,7 +24,7 @@ impl From<Json> for Manifest {
 }
 
 impl Manifest {
-    fn kind(&self) -> &str {
+    pub(super) fn kind(&self) -> &str {
         self.object.get("kind").and_then(Json::as_str).unwrap_or_default()
     }
 
@@ -35,7 +35,7 @@ impl Manifest {
         self.object.to_string().len() > LARGEST_ANNOTATIONS - 1024
     }
 
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let document = to_yaml(&self.object);
         // A comment above the document separator does not belong to the previous document.
         match self.comment {
@@ -52,17 +52,22 @@ pub(super) fn print(manifests: &[Manifest]) -> crate::Result<()> {
 }
 
 /// All kinds, in the order of printing.
-const KINDS: [&str; 12] = [
+const KINDS: [&str; 17] = [
+    "CustomResourceDefinition",
     "Namespace",
     "ServiceAccount",
     "ClusterRole",
     "ClusterRoleBinding",
+    "Role",
+    "RoleBinding",
     "Secret",
     "ConfigMap",
     "Service",
     "Deployment",
     "PodDisruptionBudget",
+    "HorizontalPodAutoscaler",
     "NetworkPolicy",
+    "ServiceMonitor",
     "MutatingWebhookConfiguration",
     "ValidatingWebhookConfiguration",
 ];

@@ -2,35 +2,62 @@
 
 use std::path::Path;
 
-use admittance::admission::FailurePolicy;
+use admittance::{admission::FailurePolicy, definitions::ChainDefinition};
 
 use super::{
-    Installation,
-    certificates::Certificates,
-    configuration::Configuration,
+    Installation, Prepared,
+    certificates::{Certificates, Server},
     layout::IGNORE_LABEL,
     manifest::Manifest,
     registration::{Webhook, excluded},
     values::Version,
 };
 
-pub(super) fn notes(
-    installation: &Installation,
-    configuration: &Configuration,
-    webhooks: &[Webhook],
-    certificates: &Certificates,
-    manifests: &[Manifest],
-) -> Vec<String> {
-    let mut notes = vec![of_certificate(installation, certificates)];
+/// About large objects.
+pub(super) fn of_manifests(manifests: &[Manifest]) -> Option<String> {
+    manifests.iter().any(Manifest::is_too_large_for_annotation).then(|| {
+        "a ConfigMap is too large for the annotation of `kubectl apply`: use `kubectl apply --server-side`".to_owned()
+    })
+}
+
+/// About what a chart cannot contain.
+pub(super) fn of_chart(prepared: &Prepared) -> Vec<String> {
+    /// Helm keeps the chart and what was rendered in one Secret of at most 1 MiB: 1.35 times the size of the modules.
+    const LARGEST: usize = 768 * 1024;
+    let modules = prepared.bundle.modules.iter().flat_map(|module| &module.files);
+    let size: usize = modules.map(|(_, bytes)| bytes.len()).sum();
+    let mut notes = Vec::new();
+    if size > LARGEST {
+        notes.push(format!(
+            "the plugins have {size} bytes; Helm keeps a release in a Secret of at most 1 MiB, so put them into the \
+             image, and name their directory there with --modules-in-image, or fetch them from a registry"
+        ));
+    }
+    let secrets: Vec<_> = prepared
+        .configuration
+        .admin_files
+        .keys()
+        .map(String::as_str)
+        .collect();
+    if !secrets.is_empty() {
+        notes.push(format!(
+            "a chart must not contain keys or tokens: create the Secret RELEASE-admin with the files of the admin port \
+             ({})",
+            secrets.join(", ")
+        ));
+    }
+    notes
+}
+
+/// About everything else.
+pub(super) fn notes(installation: &Installation, prepared: &Prepared, webhooks: &[Webhook]) -> Vec<String> {
+    let configuration = &prepared.configuration;
+    let mut notes = Vec::new();
     let mut note = |condition: bool, text: &str| {
         if condition {
             notes.push(text.to_owned());
         }
     };
-    note(
-        manifests.iter().any(Manifest::is_too_large_for_annotation),
-        "a ConfigMap is too large for the annotation of `kubectl apply`: use `kubectl apply --server-side`",
-    );
     note(
         !installation.supports(Version::labels_namespaces),
         &format!(
@@ -78,6 +105,11 @@ pub(super) fn notes(
          `admin.tokens` of a configuration (--config)",
     );
     note(
+        configuration.reads_resources && installation.resources.is_empty(),
+        "chains that are resources are called only for requests that the webhooks are registered for: name their files \
+         with --resources, and generate the manifests again when their rules change",
+    );
+    note(
         configuration.had_credentials,
         "modules.dockerConfig is omitted, because a ConfigMap must not hold credentials: mount a Secret of \
          the type kubernetes.io/dockerconfigjson as config.json, and name its directory in DOCKER_CONFIG",
@@ -92,18 +124,17 @@ pub(super) fn notes(
         "tracing.headers, tracing.tls.certificate and tracing.tls.key are omitted, because a ConfigMap must not hold \
          credentials: mount a Secret, and add them with the paths of its files",
     );
+    let warnings = prepared.chains.iter().flat_map(ChainDefinition::warnings);
+    notes.extend(warnings.map(|warning| warning.to_string()));
     notes
 }
 
-fn of_certificate(installation: &Installation, certificates: &Certificates) -> String {
-    let Installation {
-        name,
-        namespace,
-        certs,
-        ..
-    } = installation;
+/// About its end.
+pub(super) fn of_certificate(installation: &Installation, certificates: &Certificates) -> String {
+    let certs = &installation.certs;
+    let argument = Server::of(installation).argument;
     let directory = certs.as_deref().unwrap_or(Path::new("certs")).display();
-    let command = format!("admittance certs --service {name}.{namespace} --out {directory}");
+    let command = format!("admittance certs {argument} --out {directory}");
     let ends = certificates.ends;
     if certs.is_none() {
         format!(

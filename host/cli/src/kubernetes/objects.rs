@@ -9,7 +9,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Map, Value as Json, json};
 
 use super::{
-    Installation,
+    Installation, Prepared,
     bundle::{Bundle, Module},
     certificates::Certificates,
     configuration::Configuration,
@@ -19,21 +19,25 @@ use super::{
         WEBHOOK_PORT,
     },
     manifest::Manifest,
-    needs::Needs,
+    roles::roles,
     values::Version,
 };
 
-/// All of them, in the order in which they are applied.
+/// All of them, in the order in which they are applied; without the Secret if there are no certificates.
 pub(super) fn all(
     installation: &Installation,
-    configuration: &Configuration,
-    bundle: &Bundle,
-    needs: &Needs,
-    certificates: &Certificates,
+    prepared: &Prepared,
+    certificates: Option<&Certificates>,
 ) -> Vec<Manifest> {
+    let Prepared {
+        configuration,
+        bundle,
+        needs,
+        ..
+    } = prepared;
     let mut objects = vec![namespace(installation), service_account(installation)];
-    objects.extend(roles(installation, needs));
-    objects.push(secret(installation, certificates));
+    objects.extend(roles(installation, configuration, needs));
+    objects.extend(certificates.map(|certificates| secret(installation, certificates)));
     objects.extend(admin(installation, configuration));
     let mut manifests: Vec<Manifest> = objects.into_iter().map(Manifest::from).collect();
     manifests.push(Manifest {
@@ -52,9 +56,14 @@ pub(super) fn all(
     objects.push(service(installation));
     objects.push(deployment(installation, configuration, bundle));
     objects.push(disruption_budget(installation));
+    objects.extend(installation.max_replicas.map(|max| autoscaler(installation, max)));
     if installation.network_policy {
         let may_call_out = needs.calls_out || configuration.uses_cluster() || configuration.exports_traces();
         objects.push(network_policy(installation, may_call_out));
+    }
+    if installation.service_monitor {
+        objects.push(metrics_service(installation, configuration));
+        objects.push(service_monitor(installation, configuration));
     }
     manifests.extend(objects.into_iter().map(Manifest::from));
     manifests
@@ -75,53 +84,6 @@ pub(super) fn service_account(installation: &Installation) -> Json {
     // The Deployment decides whether its Pods get a token.
     let fields = [("automountServiceAccountToken", false.into())];
     installation.object("v1", "ServiceAccount", &installation.name, fields)
-}
-
-/// A role and its binding for what is read from the cluster; empty if nothing is.
-fn roles(installation: &Installation, needs: &Needs) -> Vec<Json> {
-    let rules = needs.rules();
-    if rules.is_empty() {
-        return Vec::new();
-    }
-    // It is cluster-scoped, where another installation may have the same name.
-    let name = format!("{}-{}", installation.namespace, installation.name);
-    vec![
-        cluster_role(installation, &name, rules.into()),
-        cluster_role_binding(installation, &name, &name, account_subject(installation)),
-    ]
-}
-
-pub(super) fn cluster_role(installation: &Installation, name: &str, rules: Json) -> Json {
-    json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "metadata": {"name": name, "labels": installation.labels()},
-        "rules": rules,
-    })
-}
-
-pub(super) fn cluster_role_binding(
-    installation: &Installation,
-    name: &str,
-    role: &str,
-    subject: Json,
-) -> Json {
-    json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": name, "labels": installation.labels()},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
-        "subjects": [subject],
-    })
-}
-
-/// The service account of the Pods, as the subject of a binding.
-pub(super) fn account_subject(installation: &Installation) -> Json {
-    json!({
-        "kind": "ServiceAccount",
-        "name": installation.name,
-        "namespace": installation.namespace,
-    })
 }
 
 fn secret(installation: &Installation, certificates: &Certificates) -> Json {
@@ -214,4 +176,70 @@ fn network_policy(installation: &Installation, may_call_out: bool) -> Json {
     }
     let (version, name) = ("networking.k8s.io/v1", &installation.name);
     installation.object(version, "NetworkPolicy", name, [("spec", spec)])
+}
+
+/// Percent of the CPU request above which Pods are added.
+pub(super) const TARGET_CPU: u8 = 70;
+
+/// The number of Pods follows their use of processors.
+fn autoscaler(installation: &Installation, max_replicas: u16) -> Json {
+    let version = if installation.supports(Version::has_stable_autoscaling) {
+        "autoscaling/v2"
+    } else {
+        "autoscaling/v2beta2"
+    };
+    let target = json!({"type": "Utilization", "averageUtilization": TARGET_CPU});
+    let spec = json!({
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": installation.name},
+        "minReplicas": installation.replicas,
+        "maxReplicas": max_replicas,
+        "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}],
+    });
+    let (kind, name) = ("HorizontalPodAutoscaler", &installation.name);
+    installation.object(version, kind, name, [("spec", spec)])
+}
+
+/// Its label tells it apart from the Service of the webhooks.
+const METRICS_LABEL: (&str, &str) = ("app.kubernetes.io/component", "metrics");
+
+/// The Service by which Prometheus finds the admin ports.
+fn metrics_service(installation: &Installation, configuration: &Configuration) -> Json {
+    let spec = json!({
+        // Each Pod has an address of its own.
+        "clusterIP": "None",
+        "selector": installation.labels(),
+        "ports": [{
+            "name": ADMIN_PORT,
+            "protocol": "TCP",
+            "port": configuration.admin_port,
+            "targetPort": ADMIN_PORT,
+        }],
+    });
+    let name = installation.named("metrics");
+    let mut service = installation.object("v1", "Service", &name, [("spec", spec)]);
+    let (label, value) = METRICS_LABEL;
+    service["metadata"]["labels"][label] = value.into();
+    service
+}
+
+/// For the operator of Prometheus.
+fn service_monitor(installation: &Installation, configuration: &Configuration) -> Json {
+    let mut labels = installation.labels();
+    let (label, value) = METRICS_LABEL;
+    labels[label] = value.into();
+    let mut endpoint = json!({"port": ADMIN_PORT, "path": "/metrics"});
+    if configuration.has_admin_tls() {
+        endpoint["scheme"] = "https".into();
+        endpoint["tlsConfig"] = match configuration.has_own_admin_tls() {
+            true => json!({
+                "serverName": format!("{}.{}.svc", installation.name, installation.namespace),
+                "ca": {"secret": {"name": installation.named("tls"), "key": CA_FILE}},
+            }),
+            // Its authority is not among the files of the configuration.
+            false => json!({"insecureSkipVerify": true}),
+        };
+    }
+    let spec = json!({"selector": {"matchLabels": labels}, "endpoints": [endpoint]});
+    let (version, name) = ("monitoring.coreos.com/v1", &installation.name);
+    installation.object(version, "ServiceMonitor", name, [("spec", spec)])
 }

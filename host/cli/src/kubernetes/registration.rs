@@ -275,16 +275,23 @@ fn seconds(stages: Duration) -> u64 {
     whole.as_secs().saturating_add(up).clamp(1, 30)
 }
 
-/// Excludes the namespaces that the cluster and Admittance itself depend on.
-fn namespace_selector(installation: &Installation) -> Json {
-    let mut names = vec![installation.namespace.as_str()];
+/// The namespaces, beside that of the installation, that the webhooks are not called for.
+pub(super) fn excluded_namespaces(installation: &Installation) -> Vec<&str> {
     let system = (!installation.include_kube_system).then_some(SYSTEM_NAMESPACE);
     let given = installation.exclude_namespace.iter().map(String::as_str);
+    let mut names = Vec::new();
     for name in system.into_iter().chain([LEASE_NAMESPACE]).chain(given) {
-        if !names.contains(&name) {
+        if name != installation.namespace && !names.contains(&name) {
             names.push(name);
         }
     }
+    names
+}
+
+/// Excludes the namespaces that the cluster and Admittance itself depend on.
+fn namespace_selector(installation: &Installation) -> Json {
+    let mut names = excluded_namespaces(installation);
+    names.insert(0, &installation.namespace);
     json!({"matchExpressions": [
         {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": names},
         {"key": IGNORE_LABEL, "operator": "DoesNotExist"},

@@ -14,6 +14,8 @@ pub(super) struct NewSource {
     /// The field of the stage, `plugin` or `candidate`; `None` for a member.
     pub(super) field: Option<&'static str>,
     pub(super) source: String,
+    /// Whether the text may leave it out: policies of Gatekeeper do not name the stock plugin that evaluates them.
+    pub(super) may_be_implied: bool,
 }
 
 impl NewSource {
@@ -28,6 +30,7 @@ impl NewSource {
             at: at.clone(),
             field,
             source,
+            may_be_implied: false,
         }
     }
 }
@@ -65,6 +68,9 @@ fn place(
         })
         .and_then(|plugin| field(&plugin, "source"));
     let Some(node) = found else {
+        if new.may_be_implied {
+            return None;
+        }
         let name = new.field.unwrap_or("plugin");
         mistakes.push(Mistake {
             location: new.at.clone(),

@@ -1,6 +1,6 @@
 //! Parsers for the values of arguments.
 
-use std::str::FromStr;
+use std::{fmt, str::FromStr};
 
 use admittance_admission::is_dns_label;
 
@@ -78,6 +78,12 @@ impl FromStr for Version {
     }
 }
 
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "1.{}", self.0)
+    }
+}
+
 impl Version {
     /// Match conditions of webhooks are enabled.
     pub(super) fn has_match_conditions(self) -> bool {
@@ -87,6 +93,11 @@ impl Version {
     /// Every namespace has its name as a label.
     pub(super) fn labels_namespaces(self) -> bool {
         self.0 >= 21
+    }
+
+    /// HorizontalPodAutoscalers are in `autoscaling/v2`.
+    pub(super) fn has_stable_autoscaling(self) -> bool {
+        self.0 >= 23
     }
 
     /// PodDisruptionBudgets are in `policy/v1`.

@@ -1,0 +1,239 @@
+//! A Helm chart of the objects that `kubernetes manifests` prints.
+//!
+//! The objects are built as for the manifests, with the release's name and namespace; then values are put in the place of
+//! what an operator may choose, and what is there otherwise is their default. Definitions, modules and the configuration
+//! are files of the chart.
+
+mod edits;
+mod template;
+mod values;
+
+use std::{collections::BTreeMap, fs, io, path::Path};
+
+use serde_json::{Map, Value as Json, json};
+
+use self::{
+    edits::{edit, of_cert_manager},
+    values::{Autoscaling, CertManager, Image, NetworkPolicy, ServiceMonitor, Tls, Values, Webhooks},
+};
+use super::{
+    Installation, Prepared,
+    certificates::Certificates,
+    crds,
+    deployment::{resources, scraping},
+    manifest::Manifest,
+    objects,
+    registration::{self, excluded_namespaces},
+};
+use crate::files::{self, PUBLIC};
+
+/// What the release is called, and where it is.
+const RELEASE: &str = "{{ .Release.Name }}";
+const NAMESPACE: &str = "{{ .Release.Namespace }}";
+
+/// The directory of modules and their signatures.
+const MODULES: &str = "files/modules";
+
+/// The directories of a chart whose files are all made here.
+const OWN_DIRECTORIES: [&str; 3] = ["templates", "files", "crds"];
+
+/// The files of the chart, by their paths.
+pub(super) type Files = BTreeMap<String, Vec<u8>>;
+
+/// The chart of this installation.
+pub(super) fn files(
+    installation: &Installation,
+    prepared: &Prepared,
+    certificates: Option<&Certificates>,
+) -> crate::Result<Files> {
+    let values = values(installation, prepared, certificates);
+    let (templates, mut files) = objects_as_templates(installation, prepared, &values)?;
+    let mut add = |path: &str, text: String| files.insert(path.to_owned(), text.into_bytes());
+    add("Chart.yaml", chart(installation));
+    add("values.yaml", values.text()?);
+    add("values.schema.json", format!("{:#}\n", values::schema()));
+    add("templates/NOTES.txt", NOTES.to_owned());
+    if prepared.configuration.reads_resources {
+        let texts: String = crds::manifests()?.iter().map(Manifest::text).collect();
+        add("crds/admittance.yaml", texts);
+    }
+    for (name, text) in templates {
+        add(&format!("templates/{name}.yaml"), text);
+    }
+    Ok(files)
+}
+
+/// The templates of the objects, by kind, and the files that their ConfigMaps are made of.
+fn objects_as_templates(
+    installation: &Installation,
+    prepared: &Prepared,
+    values: &Values,
+) -> crate::Result<(BTreeMap<String, String>, Files)> {
+    let release = Installation {
+        name: RELEASE.to_owned(),
+        namespace: NAMESPACE.to_owned(),
+        network_policy: true,
+        service_monitor: true,
+        max_replicas: Some(installation.replicas),
+        priority_class: None,
+        // Those of the values.
+        exclude_namespace: Vec::new(),
+        failure_policy: None,
+        timeout: None,
+        ..installation.clone()
+    };
+    let mut manifests = objects::all(&release, prepared, None);
+    // Helm creates the namespace. What is secret is not in a chart.
+    manifests.retain(|manifest| !["Namespace", "Secret"].contains(&manifest.kind()));
+    let webhooks = prepared.webhooks(&release)?;
+    let registrations = registration::configurations(&release, &webhooks, "");
+    manifests.extend(registrations.into_iter().map(Manifest::from));
+    let modules = prepared.bundle.modules.iter().flat_map(|module| &module.files);
+    let mut files: Files = modules
+        .map(|(name, bytes)| (format!("{MODULES}/{name}"), bytes.clone()))
+        .collect();
+    let mut templates: BTreeMap<String, String> = BTreeMap::new();
+    for manifest in manifests {
+        if let Some(directory) = directory_of(&manifest.object) {
+            let data = manifest.object.get("data").and_then(Json::as_object);
+            let texts = data.into_iter().flatten();
+            files.extend(texts.map(|(name, text)| {
+                let text = text.as_str().unwrap_or_default();
+                (format!("{directory}/{name}"), text.as_bytes().to_vec())
+            }));
+        }
+        let file = templates.entry(manifest.kind().to_ascii_lowercase()).or_default();
+        if !manifest.comment.is_empty() {
+            file.push_str(&format!("# {}\n", manifest.comment));
+        }
+        file.push_str(&edit(manifest.object, values).text());
+    }
+    templates.insert("certificate".to_owned(), of_cert_manager(&release).text());
+    Ok((templates, files))
+}
+
+/// The directory of the texts of a ConfigMap.
+fn directory_of(object: &Json) -> Option<&'static str> {
+    if object.get("kind").and_then(Json::as_str) != Some("ConfigMap") {
+        return None;
+    }
+    let name = object.pointer("/metadata/name").and_then(Json::as_str)?;
+    match name.strip_prefix(RELEASE)? {
+        "-config" => Some("files/config"),
+        "-chains" => Some("files/chains"),
+        _ => None,
+    }
+}
+
+/// The defaults: with them, the chart installs what the manifests do.
+fn values(installation: &Installation, prepared: &Prepared, certificates: Option<&Certificates>) -> Values {
+    let object = |value: Json| value.as_object().cloned().unwrap_or_default();
+    let pod_annotations = match installation.service_monitor {
+        true => Map::new(),
+        false => object(scraping(&prepared.configuration)),
+    };
+    let excluded = excluded_namespaces(installation);
+    Values {
+        image: Image {
+            reference: installation.image.clone(),
+            pull_policy: String::new(),
+            pull_secrets: Vec::new(),
+        },
+        replicas: installation.replicas.into(),
+        autoscaling: Autoscaling {
+            enabled: installation.max_replicas.is_some(),
+            max_replicas: installation
+                .max_replicas
+                .unwrap_or(installation.replicas.max(10))
+                .into(),
+            target_cpu: objects::TARGET_CPU.into(),
+        },
+        resources: object(resources(installation)),
+        priority_class_name: installation.priority_class.clone().unwrap_or_default(),
+        node_selector: Map::new(),
+        tolerations: Vec::new(),
+        affinity: Map::new(),
+        labels: Map::new(),
+        annotations: Map::new(),
+        pod_labels: Map::new(),
+        pod_annotations,
+        network_policy: NetworkPolicy {
+            enabled: installation.network_policy,
+        },
+        service_monitor: ServiceMonitor {
+            enabled: installation.service_monitor,
+            labels: Map::new(),
+        },
+        webhooks: Webhooks {
+            failure_policy: installation
+                .failure_policy
+                .map(|policy| policy.as_str().to_owned())
+                .unwrap_or_default(),
+            timeout_seconds: installation.timeout.map(u64::from),
+            excluded_namespaces: excluded.into_iter().map(str::to_owned).collect(),
+        },
+        tls: Tls {
+            secret_name: String::new(),
+            ca_bundle: certificates
+                .map(|made| made.authority.clone())
+                .unwrap_or_default(),
+            cert_manager: CertManager {
+                enabled: false,
+                issuer_ref: Map::new(),
+            },
+        },
+        global: None,
+    }
+}
+
+/// The text of `Chart.yaml`.
+fn chart(installation: &Installation) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    // Match conditions of webhooks.
+    let oldest = installation
+        .kubernetes_version
+        .map_or_else(|| "1.28".to_owned(), |version| version.to_string());
+    admittance_definitions::document::to_yaml(&json!({
+        "apiVersion": "v2",
+        "name": "admittance",
+        "description": "Admission hooks as WebAssembly components, behind one webhook of the API server",
+        "type": "application",
+        "version": version,
+        "appVersion": version,
+        "kubeVersion": format!(">={oldest}.0-0"),
+    }))
+}
+
+const NOTES: &str = include_str!("chart/NOTES.txt");
+
+/// Writes the files, and removes what an earlier chart in the directory had beside them.
+pub(super) fn write(directory: &Path, chart: &Files) -> crate::Result<()> {
+    let is_chart = directory.join("Chart.yaml").is_file();
+    let is_empty = match fs::read_dir(directory) {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+        Err(error) => return Err(files::at(directory)(error).into()),
+    };
+    if !is_chart && !is_empty {
+        return Err(format!(
+            "{}: the directory has other files than a chart's; name a new one",
+            directory.display()
+        )
+        .into());
+    }
+    for name in OWN_DIRECTORIES {
+        let path = directory.join(name);
+        match fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(files::at(&path)(error).into());
+            }
+            _ => {}
+        }
+    }
+    for (name, content) in chart {
+        let path = directory.join(name);
+        fs::create_dir_all(files::directory(&path)).map_err(files::at(&path))?;
+        files::replace(&path, content, PUBLIC)?;
+    }
+    Ok(())
+}

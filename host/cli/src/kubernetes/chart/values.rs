@@ -1,0 +1,194 @@
+//! The values of the chart, with their documentation and schema.
+
+use admittance_definitions::document::to_yaml;
+use schemars::{JsonSchema, generate::SchemaSettings};
+use serde::Serialize;
+use serde_json::{Map, Value as Json, json};
+
+type Object = Map<String, Json>;
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Values {
+    /// The image of the Pods.
+    pub(super) image: Image,
+    /// The number of Pods; with autoscaling, the smallest number.
+    #[schemars(range(min = 1))]
+    pub(super) replicas: u64,
+    /// A HorizontalPodAutoscaler.
+    pub(super) autoscaling: Autoscaling,
+    /// CPU and memory of a Pod, as in the field `resources` of a container.
+    pub(super) resources: Object,
+    /// The priority class of the Pods; system-cluster-critical keeps them when a node is full.
+    pub(super) priority_class_name: String,
+    /// Labels of the nodes that Pods may run on.
+    pub(super) node_selector: Object,
+    /// Taints of nodes that Pods tolerate, as in the field `tolerations` of a Pod.
+    pub(super) tolerations: Vec<Object>,
+    /// As in the field `affinity` of a Pod. Without it, Pods are spread over the nodes.
+    pub(super) affinity: Object,
+    /// More labels for all objects.
+    pub(super) labels: Object,
+    /// Annotations for all objects.
+    pub(super) annotations: Object,
+    /// More labels for the Pods.
+    pub(super) pod_labels: Object,
+    /// Annotations for the Pods. With a ServiceMonitor, remove those of Prometheus: it would read the metrics twice.
+    pub(super) pod_annotations: Object,
+    /// A NetworkPolicy that allows connections only to the ports of the Pods, and outgoing ones only if the chains
+    /// need them.
+    pub(super) network_policy: NetworkPolicy,
+    /// A ServiceMonitor, for the operator of Prometheus.
+    pub(super) service_monitor: ServiceMonitor,
+    /// The registration of the webhooks.
+    pub(super) webhooks: Webhooks,
+    /// The certificate of the webhooks. Give the authority of the Secret, or let cert-manager make both.
+    pub(super) tls: Tls,
+    /// Values of a parent chart; not used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) global: Option<Object>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Image {
+    /// Its entry point is the program `admittance`.
+    #[schemars(length(min = 1))]
+    pub(super) reference: String,
+    /// Always, IfNotPresent or Never. If it is empty, Kubernetes decides.
+    #[schemars(extend("enum" = ["", "Always", "IfNotPresent", "Never"]))]
+    pub(super) pull_policy: String,
+    /// The Secrets of the registry, as in the field `imagePullSecrets` of a Pod.
+    pub(super) pull_secrets: Vec<Object>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Autoscaling {
+    pub(super) enabled: bool,
+    /// The largest number of Pods.
+    #[schemars(range(min = 1))]
+    pub(super) max_replicas: u64,
+    /// The percentage of the CPU request above which Pods are added.
+    #[schemars(range(min = 1))]
+    pub(super) target_cpu: u64,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct NetworkPolicy {
+    pub(super) enabled: bool,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct ServiceMonitor {
+    pub(super) enabled: bool,
+    /// Labels by which Prometheus selects it.
+    pub(super) labels: Object,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Webhooks {
+    /// What the API server does when a webhook cannot be called: Fail refuses the request, Ignore continues without the
+    /// webhook. If it is empty, Fail if that is the policy of any of its stages.
+    #[schemars(extend("enum" = ["", "Fail", "Ignore"]))]
+    pub(super) failure_policy: String,
+    /// How many seconds the API server waits. If it is null, as long as the stages need.
+    #[schemars(range(min = 1, max = 30))]
+    pub(super) timeout_seconds: Option<u64>,
+    /// The namespaces that the webhooks are not called for, beside that of the release.
+    pub(super) excluded_namespaces: Vec<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Tls {
+    /// A Secret of the type kubernetes.io/tls in the namespace of the release, which also has its authority as ca.crt. If
+    /// it is empty, the name of the release and `-tls`.
+    pub(super) secret_name: String,
+    /// The authority, as PEM: `--set-file tls.caBundle=certs/ca.pem`.
+    pub(super) ca_bundle: String,
+    /// Let cert-manager make the Secret, and renew the certificate and the authority in the webhook configurations.
+    pub(super) cert_manager: CertManager,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct CertManager {
+    pub(super) enabled: bool,
+    /// An issuer of one authority, as in the field `issuerRef` of a Certificate: `{ kind: ClusterIssuer, name: ca }`.
+    pub(super) issuer_ref: Object,
+}
+
+/// The schema of the values, which helm checks.
+pub(super) fn schema() -> Json {
+    // The version that every helm 3 and 4 reads.
+    let settings = SchemaSettings::draft07().with(|settings| settings.inline_subschemas = true);
+    let mut schema = settings.into_generator().into_root_schema_for::<Values>();
+    schema.remove("title");
+    // Every value has a default; helm reads those of the chart first.
+    let from_cert_manager = json!({"properties": {"tls": {"properties": {"certManager": {"properties": {
+        "enabled": {"const": true},
+        "issuerRef": {"required": ["name"]},
+    }}}}}});
+    let given =
+        json!({"properties": {"tls": {"properties": {"caBundle": {"pattern": "BEGIN CERTIFICATE"}}}}});
+    schema.insert("anyOf".into(), json!([given, from_cert_manager]));
+    schema.to_value()
+}
+
+impl Values {
+    /// The text of `values.yaml`: the values, with their descriptions in the schema as comments.
+    pub(super) fn text(&self) -> crate::Result<String> {
+        let values = serde_json::to_value(self)?;
+        let mut text = String::new();
+        describe(&values, &schema(), 0, &mut text);
+        Ok(text)
+    }
+}
+
+fn describe(values: &Json, schema: &Json, indent: usize, text: &mut String) {
+    let space = " ".repeat(indent);
+    for (name, value) in values.as_object().into_iter().flatten() {
+        let property = schema
+            .pointer(&format!("/properties/{name}"))
+            .unwrap_or(&Json::Null);
+        if let Some(description) = property.get("description").and_then(Json::as_str) {
+            for line in wrapped(description, 116 - indent) {
+                text.push_str(&format!("{space}# {line}\n"));
+            }
+        }
+        match value.as_object() {
+            Some(fields) if !fields.is_empty() && property.get("properties").is_some() => {
+                text.push_str(&format!("{space}{name}:\n"));
+                describe(value, property, indent + 2, text);
+            }
+            _ => {
+                let document = to_yaml(&json!({name: value}));
+                // The first line separates documents.
+                for line in document.lines().skip(1) {
+                    text.push_str(format!("{space}{line}").trim_end());
+                    text.push('\n');
+                }
+            }
+        }
+    }
+}
+
+/// The words of a text in lines of this width.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) if line.len() + 1 + word.len() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}

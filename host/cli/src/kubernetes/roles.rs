@@ -1,0 +1,106 @@
+//! What the Pods may do in the cluster.
+
+use serde_json::{Value as Json, json};
+
+use super::{Installation, configuration::Configuration, needs::Needs};
+
+/// The API group of roles and bindings.
+const GROUP: &str = "rbac.authorization.k8s.io";
+
+/// The resources of the group `admittance.dev`.
+const RESOURCES: [&str; 3] = [
+    "admissionchains",
+    "namespacedadmissionchains",
+    "admissionexceptions",
+];
+
+/// Roles and their bindings; empty if the Pods ask nothing of the cluster.
+pub(super) fn roles(installation: &Installation, configuration: &Configuration, needs: &Needs) -> Vec<Json> {
+    let mut rules = needs.rules();
+    if configuration.reads_resources {
+        rules.extend(of_resources(configuration.has_admin_users()));
+    }
+    if rules.is_empty() {
+        return Vec::new();
+    }
+    // It is cluster-scoped, where another installation may have the same name.
+    let name = format!("{}-{}", installation.namespace, installation.name);
+    let mut objects = vec![
+        cluster_role(installation, &name, rules.into()),
+        cluster_role_binding(installation, &name, &name, account_subject(installation)),
+    ];
+    if configuration.reads_resources {
+        objects.extend(own_namespace(installation));
+    }
+    objects
+}
+
+/// Reading chains that are resources, and reporting on them. Those who may use the admin API change them through it.
+fn of_resources(has_users: bool) -> Vec<Json> {
+    let group = "admittance.dev";
+    let statuses = RESOURCES.map(|resource| format!("{resource}/status"));
+    let mut verbs = vec!["get", "list", "watch"];
+    if has_users {
+        verbs.extend(["create", "update", "patch", "delete"]);
+    }
+    vec![
+        json!({"apiGroups": [group], "resources": RESOURCES, "verbs": verbs}),
+        json!({"apiGroups": [group], "resources": statuses, "verbs": ["get", "update", "patch"]}),
+        // An Event is in the namespace of what it is about, and in `default` for what is in none.
+        json!({"apiGroups": ["", "events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]}),
+    ]
+}
+
+/// The Leases by which the Pods elect a leader and know one another.
+fn own_namespace(installation: &Installation) -> [Json; 2] {
+    let version = format!("{GROUP}/v1");
+    let rules = json!([{
+        "apiGroups": ["coordination.k8s.io"],
+        "resources": ["leases"],
+        "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"],
+    }]);
+    let reference = json!({"apiGroup": GROUP, "kind": "Role", "name": installation.name});
+    let subjects = json!([account_subject(installation)]);
+    [
+        installation.object(&version, "Role", &installation.name, [("rules", rules)]),
+        installation.object(
+            &version,
+            "RoleBinding",
+            &installation.name,
+            [("roleRef", reference), ("subjects", subjects)],
+        ),
+    ]
+}
+
+pub(super) fn cluster_role(installation: &Installation, name: &str, rules: Json) -> Json {
+    json!({
+        "apiVersion": format!("{GROUP}/v1"),
+        "kind": "ClusterRole",
+        "metadata": {"name": name, "labels": installation.labels()},
+        "rules": rules,
+    })
+}
+
+pub(super) fn cluster_role_binding(
+    installation: &Installation,
+    name: &str,
+    role: &str,
+    subject: Json,
+) -> Json {
+    json!({
+        "apiVersion": format!("{GROUP}/v1"),
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": name, "labels": installation.labels()},
+        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": role},
+        "subjects": [subject],
+    })
+}
+
+/// The service account of the Pods, as the subject of a binding.
+pub(super) fn account_subject(installation: &Installation) -> Json {
+    json!({
+        "kind": "ServiceAccount",
+        "name": installation.name,
+        "namespace": installation.namespace,
+    })
+}

@@ -1,0 +1,216 @@
+//! A static Pod for each control plane node, and the webhooks as files of its API server, as KEP-5793 describes them.
+//!
+//! A static Pod cannot refer to objects of the cluster, so what ConfigMaps and Secrets hold otherwise are files of the
+//! node.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "assigning to a field of a JSON object that was just made cannot fail"
+)]
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use admittance_definitions::document::to_yaml;
+use base64::{Engine, prelude::BASE64_STANDARD};
+use serde_json::{Value as Json, json};
+
+use super::{
+    Installation, Prepared,
+    certificates::{Certificates, LOOPBACK},
+    deployment::{container, grace_period, pod_restrictions},
+    layout::{CACHE, STATE},
+    manifest::Manifest,
+    objects, registration,
+    roles::{cluster_role, cluster_role_binding},
+};
+use crate::files::{self, PUBLIC, SECRET};
+
+/// Where kubelets look for static Pods.
+const MANIFESTS: &str = "etc/kubernetes/manifests";
+/// Where the Pod sees its files: the parent of the directories of the layout.
+const MOUNT: &str = "/etc/admittance";
+/// The namespace of the control plane's static Pods.
+const NAMESPACE: &str = "kube-system";
+/// What the names of objects in files of the API server must end with.
+const SUFFIX: &str = "static.k8s.io";
+/// The priority class of the control plane's static Pods.
+const PRIORITY_CLASS: &str = "system-node-critical";
+
+/// The content and the mode of files, by their paths below the root of a node.
+pub(super) type Files = BTreeMap<String, (Vec<u8>, u32)>;
+
+/// The directory of the installation below the root of a node.
+fn directory(installation: &Installation) -> String {
+    format!("etc/kubernetes/{}", installation.name)
+}
+
+/// All files of a node.
+pub(super) fn files(
+    installation: &Installation,
+    prepared: &Prepared,
+    certificates: &Certificates,
+) -> crate::Result<Files> {
+    let directory = directory(installation);
+    let mut files = Files::new();
+    for manifest in objects::all(installation, prepared, Some(certificates)) {
+        files.extend(mounted(installation, &directory, &manifest)?);
+    }
+    let mut add = |path: String, object: &Json| {
+        files.insert(path, (to_yaml(object).into_bytes(), PUBLIC));
+    };
+    add(
+        format!("{MANIFESTS}/{}.yaml", installation.name),
+        &pod(installation, prepared),
+    );
+    let webhooks = prepared.webhooks(installation)?;
+    let mut plugins = Vec::new();
+    for mut object in registration::configurations(installation, &webhooks, &certificates.authority) {
+        let (plugin, name) = match object["kind"].as_str() {
+            Some("MutatingWebhookConfiguration") => ("MutatingAdmissionWebhook", "mutating"),
+            _ => ("ValidatingAdmissionWebhook", "validating"),
+        };
+        call_by_url(&mut object, installation, prepared.configuration.webhook_port);
+        let place = format!("{directory}/admission/{name}");
+        add(format!("{place}/{}.yaml", installation.name), &object);
+        plugins.push(json!({"name": plugin, "configuration": {
+            "apiVersion": "apiserver.config.k8s.io/v1",
+            "kind": "WebhookAdmissionConfiguration",
+            "kubeConfigFile": "",
+            "staticManifestsDir": format!("/{place}"),
+        }}));
+    }
+    let configuration = json!({
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "AdmissionConfiguration",
+        "plugins": plugins,
+    });
+    add(
+        format!("{directory}/admission/configuration.yaml"),
+        &configuration,
+    );
+    if prepared.configuration.uses_cluster() {
+        let roles: String = roles(installation, prepared).iter().map(to_yaml).collect();
+        files.insert(format!("{directory}/roles.yaml"), (roles.into_bytes(), PUBLIC));
+    }
+    Ok(files)
+}
+
+/// The files of a ConfigMap or Secret, in the directory where the Pod has them.
+fn mounted(installation: &Installation, directory: &str, manifest: &Manifest) -> crate::Result<Files> {
+    let is_secret = manifest.kind() == "Secret";
+    if !is_secret && manifest.kind() != "ConfigMap" {
+        return Ok(Files::new());
+    }
+    let name = manifest.object["metadata"]["name"].as_str().unwrap_or_default();
+    let suffix = name
+        .strip_prefix(&format!("{}-", installation.name))
+        .unwrap_or_default();
+    let place = match suffix.starts_with("module-") {
+        true => "modules",
+        false => suffix,
+    };
+    let mut files = Files::new();
+    for (field, is_encoded) in [("data", is_secret), ("binaryData", true)] {
+        for (key, value) in manifest.object[field].as_object().into_iter().flatten() {
+            let text = value.as_str().unwrap_or_default();
+            let content = match is_encoded {
+                true => BASE64_STANDARD.decode(text)?,
+                false => text.as_bytes().to_vec(),
+            };
+            let mode = if is_secret { SECRET } else { PUBLIC };
+            files.insert(format!("{directory}/{place}/{key}"), (content, mode));
+        }
+    }
+    Ok(files)
+}
+
+/// The static Pod.
+fn pod(installation: &Installation, prepared: &Prepared) -> Json {
+    let mut container = container(installation, &prepared.configuration, &prepared.bundle);
+    container["volumeMounts"] = json!([
+        {"name": "files", "mountPath": MOUNT, "readOnly": true},
+        {"name": "cache", "mountPath": CACHE},
+        {"name": "state", "mountPath": STATE},
+    ]);
+    for probe in ["startupProbe", "readinessProbe", "livenessProbe"] {
+        container[probe]["httpGet"]["host"] = LOOPBACK.into();
+    }
+    let class = installation.priority_class.as_deref().unwrap_or(PRIORITY_CLASS);
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": installation.name,
+            "namespace": NAMESPACE,
+            "labels": installation.labels(),
+        },
+        "spec": {
+            "hostNetwork": true,
+            "priorityClassName": class,
+            "terminationGracePeriodSeconds": grace_period(&prepared.configuration),
+            "securityContext": pod_restrictions(),
+            "containers": [container],
+            "volumes": [
+                {"name": "files", "hostPath": {
+                    "path": format!("/{}", directory(installation)),
+                    "type": "Directory",
+                }},
+                {"name": "cache", "emptyDir": {}},
+                {"name": "state", "emptyDir": {}},
+            ],
+        },
+    })
+}
+
+/// Makes the webhooks of a configuration those of the same node, and gives them names for files.
+fn call_by_url(object: &mut Json, installation: &Installation, port: u16) {
+    object["metadata"]["name"] = format!("{}.{SUFFIX}", installation.name).into();
+    for webhook in object["webhooks"].as_array_mut().into_iter().flatten() {
+        let name = webhook["name"].as_str().unwrap_or_default();
+        let name = name.strip_suffix(&installation.namespace).unwrap_or(name);
+        webhook["name"] = format!("{name}{SUFFIX}").into();
+        let client = &webhook["clientConfig"];
+        let path = client["service"]["path"].as_str().unwrap_or_default();
+        webhook["clientConfig"] = json!({
+            "url": format!("https://{LOOPBACK}:{port}{path}"),
+            "caBundle": client["caBundle"],
+        });
+    }
+}
+
+/// What the user of the kubeconfig may do, who is named as the installation.
+fn roles(installation: &Installation, prepared: &Prepared) -> [Json; 2] {
+    let name = format!("{NAMESPACE}-{}", installation.name);
+    let user = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": installation.name});
+    [
+        cluster_role(installation, &name, prepared.needs.rules().into()),
+        cluster_role_binding(installation, &name, &name, user),
+    ]
+}
+
+/// What else the node needs.
+pub(super) fn notes(installation: &Installation, prepared: &Prepared) -> Vec<String> {
+    let directory = directory(installation);
+    let mut notes = vec![format!(
+        "copy the files to the root of each control plane node, and give those of the Pod to its user: \
+         `chown -R 65532:65532 /{directory}`"
+    )];
+    if prepared.configuration.uses_cluster() {
+        notes.push(format!(
+            "the Pods need the cluster: put a kubeconfig of the user {} to /{directory}/cluster/kubeconfig, and apply \
+             {directory}/roles.yaml",
+            installation.name
+        ));
+    }
+    notes
+}
+
+/// Writes the files below a directory.
+pub(super) fn write(root: &Path, node: &Files) -> crate::Result<()> {
+    for (name, (content, mode)) in node {
+        let path = root.join(name);
+        fs::create_dir_all(files::directory(&path)).map_err(files::at(&path))?;
+        files::replace(&path, content, *mode)?;
+    }
+    Ok(())
+}

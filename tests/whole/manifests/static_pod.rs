@@ -1,0 +1,171 @@
+//! A static Pod and webhooks as files of the API server.
+
+use super::{
+    pod::{post, review},
+    strict::assert_valid,
+    *,
+};
+
+/// The files of a node.
+struct Node(TempDir);
+
+impl Node {
+    /// Those for this configuration and these chains.
+    async fn new(config: &str, chains: &str, flags: &str) -> (Self, Finished) {
+        let directory = tempfile::tempdir().unwrap();
+        write(&directory, "pods.yaml", chains);
+        let config = write(&directory, "admittance.yaml", config);
+        let certs = directory.path().join("certs");
+        let made = Admittance::run(["certs", "--host", "127.0.0.1", "--out", certs.to_str().unwrap()])
+            .await
+            .unwrap();
+        assert_eq!(made.code, Some(0), "{}", made.stderr);
+        let finished = run(&format!(
+            "--static --config {} --certs {} --output-directory {} {flags}",
+            config.display(),
+            certs.display(),
+            directory.path().join("root").display(),
+        ))
+        .await;
+        (Self(directory), finished)
+    }
+
+    /// A path of the node.
+    fn path(&self, path: &str) -> PathBuf {
+        self.0.path().join("root").join(path.trim_start_matches('/'))
+    }
+
+    fn object(&self, path: &str) -> Value {
+        let text = fs::read_to_string(self.path(path)).unwrap();
+        let mut objects = objects(&text);
+        assert_eq!(objects.len(), 1, "{text}");
+        objects.remove(0)
+    }
+}
+
+const CONFIG: &str = "dialect: { kubernetes: {} }\ndefinitions: [pods.yaml]\n";
+
+#[tokio::test]
+async fn a_node_has_all_files() {
+    let (node, finished) = Node::new(CONFIG, &chains(), "").await;
+    assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+    assert_eq!(finished.stdout, "");
+    assert!(
+        finished
+            .stderr
+            .contains("chown -R 65532:65532 /etc/kubernetes/admittance"),
+        "{}",
+        finished.stderr
+    );
+
+    // The Pod refers to nothing of the cluster.
+    let pod = node.object("/etc/kubernetes/manifests/admittance.yaml");
+    assert_valid(&pod);
+    let text = pod.to_string();
+    for absent in ["configMap", "secret\"", "serviceAccount", "projected"] {
+        assert!(!text.contains(absent), "{absent}: {text}");
+    }
+    let spec = &pod["spec"];
+    let volume = &spec["volumes"][0];
+    let mount = &spec["containers"][0]["volumeMounts"][0];
+    assert_eq!(volume["name"], mount["name"]);
+    let files = volume["hostPath"]["path"].as_str().unwrap();
+    let mounted_at = mount["mountPath"].as_str().unwrap();
+    for probe in ["startupProbe", "readinessProbe", "livenessProbe"] {
+        assert_eq!(spec["containers"][0][probe]["httpGet"]["host"], "127.0.0.1");
+    }
+    let key = node.path(&format!("{files}/tls/tls.key"));
+    assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
+
+    // The program serves with the mounted files, on the addresses that the API server and the kubelet use.
+    let config = spec["containers"][0]["args"][2].as_str().unwrap();
+    let config = node.path(&format!("{files}{}", config.strip_prefix(mounted_at).unwrap()));
+    let text = fs::read_to_string(&config).unwrap();
+    for address in ["127.0.0.1:8443", "127.0.0.1:9090"] {
+        assert!(text.contains(address), "{text}");
+    }
+    let program = Serve::new(&config).unwrap().store(store()).start().await.unwrap();
+
+    let configuration = node.object("/etc/kubernetes/admittance/admission/configuration.yaml");
+    assert_eq!(configuration["apiVersion"], "apiserver.config.k8s.io/v1");
+    assert_eq!(configuration["kind"], "AdmissionConfiguration");
+    let plugins = configuration["plugins"].as_array().unwrap();
+    for (plugin, name, kind, path, image, allowed) in [
+        (
+            &plugins[0],
+            "MutatingAdmissionWebhook",
+            "MutatingWebhookConfiguration",
+            "/mutate",
+            "nginx:1.29",
+            true,
+        ),
+        (
+            &plugins[1],
+            "ValidatingAdmissionWebhook",
+            "ValidatingWebhookConfiguration",
+            "/validate",
+            "nginx:latest",
+            false,
+        ),
+    ] {
+        assert_eq!(plugin["name"], name);
+        let directory = plugin["configuration"]["staticManifestsDir"].as_str().unwrap();
+        let object = node.object(&format!("{directory}/admittance.yaml"));
+        assert_valid(&object);
+        assert_eq!(object["kind"], kind);
+        assert_eq!(object["metadata"]["name"], "admittance.static.k8s.io");
+        let webhook = &object["webhooks"][0];
+        let verb = path.trim_start_matches('/');
+        assert_eq!(webhook["name"], format!("{verb}.admittance.static.k8s.io"));
+        let client = &webhook["clientConfig"];
+        assert_eq!(client["url"], format!("https://127.0.0.1:8443{path}"));
+        assert_eq!(client.get("service"), None);
+        let bundle = BASE64_STANDARD
+            .decode(client["caBundle"].as_str().unwrap())
+            .unwrap();
+        let path = format!("{path}?timeout=5s");
+        let reply = post(&program, &bundle, "127.0.0.1", &path, &review(image)).await;
+        assert_eq!(reply["response"]["allowed"], allowed, "{reply}");
+    }
+}
+
+/// Without a service account, look-ups need a kubeconfig.
+#[tokio::test]
+async fn a_node_reads_the_cluster_with_a_kubeconfig() {
+    let chains = chains().replace(
+        "    - name: images\n",
+        "    - name: images\n      namespaceSelector: { matchLabels: { hooks: \"on\" } }\n",
+    );
+    let (node, finished) = Node::new(CONFIG, &chains, "").await;
+    assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+    let place = "/etc/kubernetes/admittance/cluster/kubeconfig";
+    assert!(finished.stderr.contains(place), "{}", finished.stderr);
+    let text = fs::read_to_string(node.path("/etc/kubernetes/admittance/config/admittance.yaml")).unwrap();
+    assert!(
+        text.contains("cluster:\n  kubeconfig: \"../cluster/kubeconfig\"\n"),
+        "{text}"
+    );
+    let roles = objects(&fs::read_to_string(node.path("/etc/kubernetes/admittance/roles.yaml")).unwrap());
+    let [role, binding] = roles.as_slice() else {
+        panic!("{roles:?}");
+    };
+    assert_valid(role);
+    assert_valid(binding);
+    assert_eq!(role["rules"][0]["resources"], json!(["namespaces"]));
+    assert_eq!(binding["roleRef"]["name"], role["metadata"]["name"]);
+    assert_eq!(binding["subjects"][0]["name"], "admittance");
+}
+
+#[tokio::test]
+async fn what_no_node_can_have_is_told() {
+    let resources = "dialect: { kubernetes: {} }\ncluster: {}\ndefinitions: [ { kubernetes: {} } ]\n";
+    for (config, flags, expected) in [
+        (resources, "", "chains in files"),
+        (CONFIG, "--max-replicas 5", "--max-replicas"),
+    ] {
+        let (node, finished) = Node::new(config, &chains(), flags).await;
+        assert_eq!(finished.code, Some(2));
+        assert!(finished.stderr.contains(expected), "{}", finished.stderr);
+        assert!(!node.path("/etc").exists());
+    }
+}

@@ -1,0 +1,91 @@
+//! Every object has only fields that Kubernetes knows, of their types: the API server validates strictly.
+
+use k8s_openapi::{
+    Resource,
+    api::{
+        admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
+        apps::v1::Deployment,
+        autoscaling::v2::HorizontalPodAutoscaler,
+        core::v1::{ConfigMap, Namespace, Pod, Secret, Service, ServiceAccount},
+        networking::v1::NetworkPolicy,
+        policy::v1::PodDisruptionBudget,
+        rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
+    },
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::*;
+
+/// Reads the object as this type and writes it again, which leaves out what the type does not have.
+fn round_trip<T: Resource + DeserializeOwned + Serialize>(object: &Value) -> Option<()> {
+    if object["kind"] != T::KIND || object["apiVersion"] != T::API_VERSION {
+        return None;
+    }
+    let typed: T = serde_json::from_value(object.clone()).unwrap_or_else(|error| panic!("{error}: {object}"));
+    let written = serde_json::to_value(&typed).unwrap();
+    assert!(is_same(&written, object), "{written}\n{object}");
+    Some(())
+}
+
+/// Some types have numbers with fractions where the object has integers.
+fn is_same(left: &Value, right: &Value) -> bool {
+    match (left, right) {
+        (Value::Object(left), Value::Object(right)) => {
+            let is_there = |(key, value)| right.get(key).is_some_and(|other| is_same(value, other));
+            left.len() == right.len() && left.iter().all(is_there)
+        }
+        (Value::Array(left), Value::Array(right)) => {
+            let mut pairs = left.iter().zip(right);
+            left.len() == right.len() && pairs.all(|(left, right)| is_same(left, right))
+        }
+        (Value::Number(left), Value::Number(right)) => left.as_f64() == right.as_f64(),
+        _ => left == right,
+    }
+}
+
+pub(super) fn assert_valid(object: &Value) {
+    round_trip::<CustomResourceDefinition>(object)
+        .or_else(|| round_trip::<Namespace>(object))
+        .or_else(|| round_trip::<ServiceAccount>(object))
+        .or_else(|| round_trip::<ClusterRole>(object))
+        .or_else(|| round_trip::<ClusterRoleBinding>(object))
+        .or_else(|| round_trip::<Role>(object))
+        .or_else(|| round_trip::<RoleBinding>(object))
+        .or_else(|| round_trip::<Secret>(object))
+        .or_else(|| round_trip::<ConfigMap>(object))
+        .or_else(|| round_trip::<Service>(object))
+        .or_else(|| round_trip::<Pod>(object))
+        .or_else(|| round_trip::<Deployment>(object))
+        .or_else(|| round_trip::<PodDisruptionBudget>(object))
+        .or_else(|| round_trip::<HorizontalPodAutoscaler>(object))
+        .or_else(|| round_trip::<NetworkPolicy>(object))
+        .or_else(|| round_trip::<MutatingWebhookConfiguration>(object))
+        .or_else(|| round_trip::<ValidatingWebhookConfiguration>(object))
+        .unwrap_or_else(|| panic!("no type is known for {object}"));
+}
+
+#[tokio::test]
+async fn kubernetes_knows_every_field() {
+    let directory = tempfile::tempdir().unwrap();
+    write(&directory, "pods.yaml", chains());
+    let config = write(
+        &directory,
+        "admittance.yaml",
+        "dialect: { kubernetes: {} }\ncluster: {}\ndefinitions: [pods.yaml, { kubernetes: {} }]\n",
+    );
+    let arguments = format!(
+        "--config {} --network-policy --max-replicas 5 --service-monitor --memory-limit 1Gi --priority-class p",
+        config.display()
+    );
+    let printed = Printed::in_directory(directory, &arguments).await;
+    let mut kinds = printed.kinds();
+    kinds.dedup();
+    assert_eq!(kinds.len(), 18, "{kinds:?}");
+    for object in &printed.objects {
+        // The operator of Prometheus defines it.
+        if object["kind"] != "ServiceMonitor" {
+            assert_valid(object);
+        }
+    }
+}
