@@ -468,7 +468,7 @@ async fn mistakes_in_cases_are_told_with_their_place() {
         ),
         (
             format!("cluster: [ {{ kind: Node }} ]\n{}", one(pod, allowed)),
-            "cluster: an object of the cluster has no `apiVersion`",
+            "cluster: object 1 of the cluster: `apiVersion` is missing",
         ),
     ] {
         let run = test_cases(&text, &[]).await;

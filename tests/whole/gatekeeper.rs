@@ -31,6 +31,7 @@ async fn suites_run_as_they_are() {
         ("required-labels", 6),
         ("allowed-repositories", 4),
         ("container-limits", 2),
+        ("generated-pods", 6),
         ("privileged", 3),
         ("unique-hosts", 3),
     ] {

@@ -4,7 +4,8 @@
 //! test how it answers as a server. `conformance` contains the list of what kube-apiserver's own tests of
 //! admission webhooks check, with the status of each row here; there and in `documents`, Admittance reads
 //! webhook configurations of Kubernetes and is itself the caller of a webhook server in the test. `policies` runs
-//! policies of Kubewarden, and in `resources` chains are resources of the cluster. `observed` looks at the spans of a
+//! policies of Kubewarden, in `resources` chains are resources of the cluster, and
+//! in `statuses` their leader writes what became of them. `observed` looks at the spans of a
 //! look-up.
 
 mod conformance;
@@ -17,4 +18,5 @@ mod policies;
 mod recorded;
 mod resources;
 pub(crate) mod server;
+mod statuses;
 mod stopping;

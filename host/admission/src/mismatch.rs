@@ -25,7 +25,11 @@ impl Chain {
 impl Stage {
     /// Why none of the stage's own rules matches this request; `None` if one does, or there are none.
     pub fn mismatch(&self, request: &Request) -> Option<Mismatch> {
-        let mismatch = Mismatch::of("stage", &self.spec.rules, request)?;
+        let rules = match &self.spec.expansion {
+            Some(expansion) => &expansion.generators,
+            None => &self.spec.rules,
+        };
+        let mismatch = Mismatch::of("stage", rules, request)?;
         mismatch.part.is_some().then_some(mismatch)
     }
 }

@@ -176,40 +176,50 @@ impl fmt::Debug for Mutators {
 #[async_trait]
 impl Hook for Mutators {
     async fn admit(&self, request: &Request, deadline: Deadline) -> Result<Response, Failure> {
-        let Some(object) = request.object.clone() else {
-            return Ok(Response::allow());
-        };
-        let bytes = object.text().len();
         let surroundings = Surroundings {
             namespaces: &*self.namespaces,
             authorizer: &NoAuthorizer,
         };
-        let mut selected = Vec::new();
-        for (index, mutator) in self.mutators.iter().enumerate() {
-            if select(&mutator.requests, request, surroundings, deadline)
-                .await?
-                .is_none()
-            {
-                selected.push(index);
-            }
-        }
-        if selected.is_empty() {
-            return Ok(Response::allow());
-        }
-        let subject = Subject::of(request, &object);
-        let mutators = Arc::clone(&self.mutators);
-        let work = move || {
-            let selected = selected.iter().filter_map(|index| mutators.get(*index)).collect();
-            let run = Run {
-                selected,
-                // As in Gatekeeper, where every mutator may need one iteration.
-                rounds: mutators.len() + 1,
-                subject: &subject,
-            };
-            run.of(&object, deadline)
-        };
-        offload(bytes, deadline, work).await?
+        mutate(&self.mutators, request, surroundings, deadline).await
     }
+}
+
+/// Applies those of these mutators that are for the request.
+pub(crate) async fn mutate(
+    mutators: &Arc<[Mutator]>,
+    request: &Request,
+    surroundings: Surroundings<'_>,
+    deadline: Deadline,
+) -> Result<Response, Failure> {
+    let Some(object) = request.object.clone() else {
+        return Ok(Response::allow());
+    };
+    let mut selected = Vec::new();
+    for (index, mutator) in mutators.iter().enumerate() {
+        if select(&mutator.requests, request, surroundings, deadline)
+            .await?
+            .is_none()
+        {
+            selected.push(index);
+        }
+    }
+    if selected.is_empty() {
+        return Ok(Response::allow());
+    }
+    let bytes = object.text().len();
+    let subject = Subject::of(request, &object);
+    let mutators = Arc::clone(mutators);
+    let work = move || {
+        let selected = selected.iter().filter_map(|index| mutators.get(*index)).collect();
+        let run = Run {
+            selected,
+            // As in Gatekeeper, where every mutator may need one iteration.
+            rounds: mutators.len() + 1,
+            subject: &subject,
+        };
+        run.of(&object, deadline)
+    };
+    offload(bytes, deadline, work).await?
 }
 
 /// What a mutator may assign of the metadata.

@@ -250,6 +250,14 @@ impl GroupVersionKind {
 }
 
 impl GroupVersionKind {
+    /// The `apiVersion` of its objects: `v1`, `apps/v1`.
+    pub fn api_version(&self) -> String {
+        match self.group.as_str() {
+            "" => self.version.clone(),
+            group => format!("{group}/{}", self.version),
+        }
+    }
+
     /// Guesses the resource of this kind: the plural in lower case, as Kubernetes does without discovery.
     pub fn guess_resource(&self) -> GroupVersionResource {
         let singular = self.kind.to_ascii_lowercase();

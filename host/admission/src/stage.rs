@@ -1,6 +1,6 @@
 use std::{fmt, sync::Arc, time::Duration};
 
-use crate::{Exception, Hook, LabelSelector, MatchConditions, NamespaceSelector, Rule, words};
+use crate::{Exception, Expansion, Hook, LabelSelector, MatchConditions, NamespaceSelector, Rule, words};
 
 /// One hook in a chain, with the settings that decide when it is called and what effect its verdict has.
 #[derive(Clone)]
@@ -17,6 +17,8 @@ pub struct Stage {
 pub struct StageSpec {
     /// Names the stage in traces, metrics and refusals; unique in its chain.
     pub name: Arc<str>,
+    /// What it sees instead of the object of a request; its rules, selectors and conditions are for that.
+    pub expansion: Option<Arc<Expansion>>,
     /// The requests of its chain for which it is called: those that match any of these; empty means all.
     pub rules: Vec<Rule>,
     /// The requests for which it is not called: those that match any of these.
@@ -56,6 +58,7 @@ impl StageSpec {
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self {
             name: name.into(),
+            expansion: None,
             rules: Vec::new(),
             exclude_rules: Vec::new(),
             namespace_selector: None,

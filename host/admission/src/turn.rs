@@ -1,6 +1,6 @@
 //! One stage's turn for one request: whether it is called, and its answer.
 
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use std::{borrow::Cow, panic::AssertUnwindSafe, sync::Arc};
 
 use futures_util::FutureExt;
 use tokio::time::{Instant, timeout_at};
@@ -74,7 +74,8 @@ impl Stage {
         if self.spec.is_disabled {
             return Ok(Some(SkipReason::Disabled));
         }
-        let skipped = turn.skip(self, deadline).await?;
+        let seen = turn.seen(&self.spec, deadline).await;
+        let skipped = turn.skip(self, &seen, deadline).await?;
         Ok(skipped.map(|(reason, _)| reason))
     }
 }
@@ -90,15 +91,31 @@ impl Turn<'_> {
             return Step::DeadlinePassed;
         }
         let deadline = self.deadline.within(stage.spec.timeout);
-        match self.skip(stage, deadline).await {
+        let seen = self.seen(&stage.spec, deadline).await;
+        match self.skip(stage, &seen, deadline).await {
             Ok(Some((reason, exception))) => return Step::Skipped { reason, exception },
             Err(failure) => return Step::Unselected(failure),
             Ok(None) => {}
         }
+        // A stage that sees no request was skipped.
+        let seen = seen.ok().flatten().unwrap_or(Cow::Borrowed(self.request));
+        let turn = Turn {
+            request: &seen,
+            ..*self
+        };
         let span = spans::of_stage(stage);
-        let answer = self.answer(phase, stage, deadline).instrument(span.clone()).await;
+        let answer = turn.answer(phase, stage, deadline).instrument(span.clone()).await;
         spans::note(&span, &answer);
         Step::Answered(answer)
+    }
+
+    /// The request that the stage sees; `None` if it sees a generated object, and none is generated of this one.
+    async fn seen(&self, spec: &StageSpec, deadline: Deadline) -> Result<Option<Cow<'_, Request>>, Failure> {
+        let Some(expansion) = &spec.expansion else {
+            return Ok(Some(Cow::Borrowed(self.request)));
+        };
+        let expanded = expansion.of(self.request, self.surroundings, deadline).await?;
+        Ok(expanded.map(Cow::Owned))
     }
 
     /// Calls the stage, and judges its answer.
@@ -118,9 +135,14 @@ impl Turn<'_> {
     async fn skip(
         &self,
         stage: &Stage,
+        seen: &Result<Option<Cow<'_, Request>>, Failure>,
         deadline: Deadline,
     ) -> Result<Option<(SkipReason, Option<Arc<str>>)>, Failure> {
-        let unselected = select(&stage.spec, self.request, self.surroundings, deadline).await;
+        let unselected = match seen {
+            Ok(Some(request)) => select(&stage.spec, request, self.surroundings, deadline).await,
+            Ok(None) => Ok(Some(SkipReason::Rules)),
+            Err(failure) => Err(failure.clone()),
+        };
         if let Ok(Some(reason)) = unselected {
             return Ok(Some((reason, None)));
         }

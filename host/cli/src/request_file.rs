@@ -9,6 +9,7 @@ use std::{
 
 use admittance::admission::{Object, Operation, Request};
 use admittance_bcs::{Bcs, ClusterId};
+use admittance_cluster::Manifests;
 use admittance_definitions::{
     Mistakes,
     document::{self, Document},
@@ -80,13 +81,14 @@ pub(crate) fn read(
     }
 }
 
-/// Reads the manifests in these files and directories.
+/// Reads the objects in these files and directories.
 pub(crate) fn manifests(paths: &[PathBuf]) -> Result<Vec<serde_json::Value>, String> {
     let mut objects = Vec::new();
     for path in files_of(paths)? {
-        for input in documents(&path, &bytes_of(&path)?)? {
-            let value = serde_json::from_slice(&input.json);
-            objects.push(value.map_err(|error| format!("{}: {error}", input.place))?);
+        for Input { place, json } in documents(&path, &bytes_of(&path)?)? {
+            let value = serde_json::from_slice(&json).map_err(|error| format!("{place}: {error}"))?;
+            Manifests::check(&value).map_err(|problem| format!("{place}: {problem}"))?;
+            objects.push(value);
         }
     }
     Ok(objects)

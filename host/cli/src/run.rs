@@ -296,10 +296,16 @@ fn settings(text: Option<&str>) -> crate::Result<Value> {
     let Some(text) = text else {
         return Ok(json!({}));
     };
-    Ok(match text.strip_prefix('@') {
+    let settings = match text.strip_prefix('@') {
         None => to_json("--settings", text)?,
         Some(path) => to_json(path, &files::read(Path::new(path))?)?,
-    })
+    };
+    match settings {
+        Value::String(path) if Path::new(&path).is_file() => {
+            Err(format!("--settings: `{path}` is a text; write @{path} to read the file").into())
+        }
+        settings => Ok(settings),
+    }
 }
 
 /// The grants for a capability in an argument.
@@ -366,5 +372,21 @@ mod tests {
             let error = capability(text).unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");
         }
+    }
+    #[test]
+    fn settings_are_text_or_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("settings.yaml");
+        std::fs::write(&file, "label: team").unwrap();
+        let file = file.to_str().unwrap();
+        let read = |text: &str| settings(Some(text)).map_err(|error| error.to_string());
+        let expected = Ok(json!({"label": "team"}));
+        assert_eq!(settings(None).unwrap(), json!({}));
+        for text in ["{label: team}", r#"{"label": "team"}"#, &format!("@{file}")] {
+            assert_eq!(read(text), expected, "{text}");
+        }
+        let forgotten = read(file).unwrap_err();
+        assert!(forgotten.contains(&format!("write @{file}")), "{forgotten}");
+        assert_eq!(read("team"), Ok(json!("team")));
     }
 }

@@ -136,7 +136,12 @@ async fn serve(config: Config, metrics: PrometheusHandle) -> crate::Result<ExitC
         Some(config) => Some(Cluster::connect(config).await?),
         None => None,
     };
-    let ensembles = Ensembles::open(&config.zookeeper);
+    let is_in_cluster = config.definitions.contains(&DefinitionPlace::Kubernetes);
+    let connections = Connections {
+        ensembles: Ensembles::open(&config.zookeeper),
+        chains: cluster.as_ref().filter(|_| is_in_cluster).map(ChainStore::new),
+        cluster,
+    };
     let maintained = metrics.clone();
     process_metrics::describe();
     let render = move || {
@@ -147,12 +152,11 @@ async fn serve(config: Config, metrics: PrometheusHandle) -> crate::Result<ExitC
     if let Some(admin) = &admin {
         tracing::info!(admin = %admin.address(), "starting");
     }
-    let host = build(&config, cluster.as_ref(), &ensembles).await?;
-    match &cluster {
+    let host = build(&config, &connections).await?;
+    match &connections.cluster {
         Some(cluster) => warm(cluster, &host),
         None => warn_of_conditions(&host),
     }
-    let connections = Connections { ensembles, cluster };
     let driver = Driver::bind(config, connections, host, admin)
         .await?
         .workers(Workers::start()?);
@@ -171,7 +175,7 @@ async fn serve(config: Config, metrics: PrometheusHandle) -> crate::Result<ExitC
     })
 }
 
-async fn build(config: &Config, cluster: Option<&Cluster>, ensembles: &Ensembles) -> crate::Result<Host> {
+async fn build(config: &Config, connections: &Connections) -> crate::Result<Host> {
     let mut builder = host::builder_for_requests(config, None)
         .decisions(config.decisions.clone())
         .revisions(config.history.keep)
@@ -183,40 +187,42 @@ async fn build(config: &Config, cluster: Option<&Cluster>, ensembles: &Ensembles
     }
     let mut sandbox = host::sandbox(Some(config));
     sandbox.http = Some(Arc::new(Outbound::new(config.plugin_http.clone())?));
-    if let Some(cluster) = cluster {
+    if let Some(cluster) = &connections.cluster {
         sandbox.cluster = Some(Arc::new(cluster.clone()));
         builder = builder.namespaces(cluster.clone()).authorizer(cluster.clone());
     }
     builder = builder.sandbox(sandbox);
     for place in &config.definitions {
-        builder = with_definitions(builder, place, cluster, ensembles)?;
+        builder = with_definitions(builder, place, connections)?;
     }
     Ok(builder.build().await?)
 }
+
+const NO_CLUSTER: &str = "definitions: `cluster` is not configured";
 
 /// Adds the definitions of this place.
 fn with_definitions(
     builder: HostBuilder,
     place: &DefinitionPlace,
-    cluster: Option<&Cluster>,
-    ensembles: &Ensembles,
+    connections: &Connections,
 ) -> crate::Result<HostBuilder> {
     Ok(match place {
         DefinitionPlace::File(path) => builder.definitions(path),
         DefinitionPlace::ZooKeeper { path } => {
             // The configuration was checked for that.
-            let zookeeper = ensembles
+            let zookeeper = connections
+                .ensembles
                 .cluster()
                 .ok_or("definitions: `zookeeper.cluster` is not configured")?;
             builder.definition_store(ZooKeeperStore::new(zookeeper.clone(), path.as_str())?)
         }
         DefinitionPlace::CustomResources { namespace } => {
-            let cluster = cluster.ok_or("definitions: `cluster` is not configured")?;
+            let cluster = connections.cluster.as_ref().ok_or(NO_CLUSTER)?;
             builder.definition_store(CustomResourceStore::new(cluster, namespace.as_str()))
         }
         DefinitionPlace::Kubernetes => {
-            let cluster = cluster.ok_or("definitions: `cluster` is not configured")?;
-            builder.definition_store(ChainStore::new(cluster))
+            let chains = connections.chains.as_ref().ok_or(NO_CLUSTER)?;
+            builder.definition_store(chains.clone())
         }
     })
 }

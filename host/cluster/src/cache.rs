@@ -71,8 +71,16 @@ impl<V> Cache<V> {
         });
     }
 
-    pub(crate) fn insert(&self, key: Key, object: V) {
-        self.write(|contents| contents.objects.insert(key, object));
+    /// Puts an object there, and returns whether it is another one than before.
+    pub(crate) fn insert(&self, key: Key, object: V) -> bool
+    where
+        V: PartialEq,
+    {
+        self.write(|contents| {
+            let is_other = contents.objects.get(&key) != Some(&object);
+            contents.objects.insert(key, object);
+            is_other
+        })
     }
 
     pub(crate) fn remove(&self, key: &Key) {
@@ -140,7 +148,8 @@ mod tests {
         cache.listed(key("a", "x"), 2);
         assert!(!cache.is_synced() && cache.get(&key("b", "y")).is_none());
         cache.end_list();
-        cache.insert(key("aa", "x"), 3);
+        assert!(cache.insert(key("aa", "x"), 0) && cache.insert(key("aa", "x"), 3));
+        assert!(!cache.insert(key("aa", "x"), 3), "the same object");
         assert!(cache.is_synced());
         let list = |namespace| cache.page(namespace, None, usize::MAX, |_| true);
         assert_eq!(list(None), (vec![2, 3, 1], None), "by namespace and name");

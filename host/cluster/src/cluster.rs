@@ -18,6 +18,7 @@ use crate::{
     forward,
     health::ClusterWatch,
     kinds::Kinds,
+    lease::{Election, Terms},
     namespaces::Namespaces,
     resources::{ResourceKind, Resources},
 };
@@ -82,6 +83,11 @@ impl Cluster {
     /// The resources of a kind, to read and write; starts to watch them.
     pub fn resources(&self, kind: &ResourceKind) -> Resources {
         Resources::new(self.0.connection.clone(), kind, &self.0.runtime)
+    }
+
+    /// A candidate in the election by the Lease of this name, in the namespace of the account.
+    pub fn election(&self, name: &'static str, terms: Terms) -> Election {
+        Election::new(self.0.connection.clone(), name, terms)
     }
 
     /// Forwards a request with this program's credentials: path, query, and the headers `Accept`,

@@ -84,7 +84,7 @@ impl Resource for Item {
 }
 
 /// An object in the cache, as text, which takes much less memory than a tree.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Stored {
     pub(crate) labels: Arc<Labels>,
     pub(crate) json: Arc<str>,

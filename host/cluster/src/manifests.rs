@@ -35,26 +35,38 @@ impl Manifests {
     ///
     /// # Errors
     ///
-    /// A sentence about the first value that is no object with `apiVersion`, `kind` and `metadata.name`.
+    /// A sentence about the first value that is not an [object](Self::check), or not a role that can be read.
     pub fn new(objects: impl IntoIterator<Item = Value>) -> Result<Self, String> {
         let Contents { mut kinds, mut roles } = Contents::default();
-        for object in objects {
-            let text = |pointer: &str| {
-                let text = object.pointer(pointer).and_then(Value::as_str);
-                text.filter(|text| !text.is_empty()).map(str::to_owned)
-            };
-            let missing = |field: &str| format!("an object of the cluster has no `{field}`; write it");
-            let api_version = text("/apiVersion").ok_or_else(|| missing("apiVersion"))?;
-            let kind = text("/kind").ok_or_else(|| missing("kind"))?;
-            text("/metadata/name").ok_or_else(|| missing("metadata.name"))?;
-            let (group, version) = api_version.rsplit_once('/').unwrap_or(("", &api_version));
-            let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, &kind));
-            roles.add(&object)?;
-            let item: Item = serde_json::from_value(object).map_err(|error| error.to_string())?;
-            let objects = kinds.entry(ClusterKind::new(api_version, kind)).or_default();
+        for (index, object) in objects.into_iter().enumerate() {
+            let of_object = |problem: String| format!("object {} of the cluster: {problem}", index + 1);
+            let kind = Self::check(&object).map_err(of_object)?;
+            let api_version = kind.api_version();
+            let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+            let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind.kind()));
+            roles.add(&object).map_err(of_object)?;
+            let item: Item = serde_json::from_value(object).map_err(|error| of_object(error.to_string()))?;
+            let objects = kinds.entry(kind).or_default();
             objects.insert(item.key(), item.into_stored(&resource));
         }
         Ok(Self(Arc::new(Contents { kinds, roles })))
+    }
+
+    /// The kind of an object.
+    ///
+    /// # Errors
+    ///
+    /// A sentence about a value without `apiVersion`, `kind` or `metadata.name`.
+    pub fn check(object: &Value) -> Result<ClusterKind, String> {
+        let text = |field: &str| {
+            let pointer = format!("/{}", field.replace('.', "/"));
+            let text = object.pointer(&pointer).and_then(Value::as_str);
+            let missing = || format!("`{field}` is missing; write it");
+            text.filter(|text| !text.is_empty()).ok_or_else(missing)
+        };
+        let kind = ClusterKind::new(text("apiVersion")?, text("kind")?);
+        text("metadata.name")?;
+        Ok(kind)
     }
 
     fn find(&self, kind: &ClusterKind, namespace: Option<&str>, name: &str) -> Option<Stored> {

@@ -4,6 +4,7 @@ use admittance_admission::words;
 use metrics::{counter, describe_counter, describe_gauge, gauge};
 
 const REQUESTS: &str = "admittance_cluster_requests_total";
+const LEADER: &str = "admittance_cluster_leader";
 const WATCH_UP: &str = "admittance_cluster_watch_up";
 
 /// Describes the metrics of the cluster to the exporter. Call it once, after the exporter is installed.
@@ -11,7 +12,11 @@ pub fn describe_metrics() {
     describe_counter!(
         REQUESTS,
         "Requests to the Kubernetes API server, by verb: get, list, watch, discover, review, forward, create, \
-         replace, delete; and result: ok, not-found, conflict, forbidden, refused, unavailable, timeout"
+         replace, apply, delete; and result: ok, not-found, conflict, forbidden, refused, unavailable, timeout"
+    );
+    describe_gauge!(
+        LEADER,
+        "Whether this program is the leader of its replicas (1) or not (0), by lease"
     );
     describe_gauge!(
         WATCH_UP,
@@ -30,10 +35,11 @@ pub(crate) enum Verb {
     Forward,
     Create,
     Replace,
+    Apply,
     Delete,
 }
 
-words!(Verb, "purpose of a request": Get = "get", List = "list", Watch = "watch", Discover = "discover", Review = "review", Forward = "forward", Create = "create", Replace = "replace", Delete = "delete");
+words!(Verb, "purpose of a request": Get = "get", List = "list", Watch = "watch", Discover = "discover", Review = "review", Forward = "forward", Create = "create", Replace = "replace", Apply = "apply", Delete = "delete");
 
 pub(crate) fn count(verb: Verb, result: &'static str) {
     counter!(REQUESTS, "verb" => verb.as_str(), "result" => result).increment(1);
@@ -41,4 +47,8 @@ pub(crate) fn count(verb: Verb, result: &'static str) {
 
 pub(crate) fn watch_up(kind: &str, is_up: bool) {
     gauge!(WATCH_UP, "kind" => kind.to_owned()).set(f64::from(u8::from(is_up)));
+}
+
+pub(crate) fn leader(lease: &'static str, is_leader: bool) {
+    gauge!(LEADER, "lease" => lease).set(f64::from(u8::from(is_leader)));
 }

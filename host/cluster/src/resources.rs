@@ -2,13 +2,14 @@
 
 use std::{
     fmt,
+    hash::{DefaultHasher, Hash, Hasher},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use kube::{
     Api, Client,
-    api::{DeleteParams, ListParams, PostParams, Preconditions},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
     core::{ApiResource, PartialObjectMeta},
 };
 use serde_json::{Map, Value, json};
@@ -111,19 +112,31 @@ struct LastRead {
     found: Option<Vec<Version>>,
 }
 
-/// The `uid` and the `resourceVersion` of a resource.
-type Version = [Option<String>; 2];
+/// Identifies what a resource says, without its status: a hash of these fields of its metadata.
+type Version = u64;
+
+const VERSIONED: [&str; 6] = ["namespace", "name", "uid", "generation", "labels", "annotations"];
+
+fn version(metadata: Option<&Value>) -> Version {
+    let field = |name: &str| metadata.and_then(|metadata| metadata.get(name));
+    let mut hasher = DefaultHasher::new();
+    for name in VERSIONED {
+        field(name).map(Value::to_string).hash(&mut hasher);
+    }
+    if field("generation").is_none() {
+        field("resourceVersion").map(Value::to_string).hash(&mut hasher);
+    }
+    hasher.finish()
+}
 
 fn versions(resources: &[Resource]) -> Vec<Version> {
-    let version = |resource: &Resource| {
-        ["uid", "resourceVersion"].map(|field| resource.metadata(field).map(str::to_owned))
-    };
-    resources.iter().map(version).collect()
+    let metadata = |resource: &'_ Resource| version(resource.object.get("metadata"));
+    resources.iter().map(metadata).collect()
 }
 
 /// The resources of one kind, in all namespaces. Cheap to clone; dropping the last clone ends its watch.
 ///
-/// Every read is a request to the API server. The watch only signals changes.
+/// Every read is a request to the API server. The watch only signals changes, and not those of a status.
 #[derive(Clone, Debug)]
 pub struct Resources(Arc<Inner>);
 
@@ -132,7 +145,7 @@ struct Inner {
     connection: Connection,
     resource: ApiResource,
     is_namespaced: bool,
-    view: Arc<View<()>>,
+    view: Arc<View<Version>>,
     last: Mutex<Option<LastRead>>,
     _task: AbortOnDropHandle<()>,
 }
@@ -179,11 +192,12 @@ impl Resources {
         let task = runtime.spawn(async move {
             let (connection, resource, view) = watched;
             let permission = permission("`list` and `watch`", &resource.plural, &resource.group);
-            // Only namespace and name of watched resources are kept.
+            // Only namespace, name and version of watched resources are kept.
             let entry = |found: PartialObjectMeta<Item>| {
+                let version = version(serde_json::to_value(&found.metadata).ok().as_ref());
                 let metadata = found.metadata;
                 let name = metadata.name.unwrap_or_default();
-                (Key::new(metadata.namespace.as_deref(), &name), ())
+                (Key::new(metadata.namespace.as_deref(), &name), version)
             };
             let api = |client: Client| Api::all_with(client, &resource);
             follow(&connection, api, &view, entry, &permission).await;
@@ -417,6 +431,45 @@ impl Resources {
             .map_err(|failure| self.error("update", failure))
     }
 
+    /// Makes this the status of a resource, as far as this program writes it: fields that it wrote before are removed.
+    ///
+    /// # Errors
+    ///
+    /// [`ResourceError::NotFound`] when there is no such resource; other errors when its kind has no status, or the API
+    /// server refuses or does not answer.
+    pub async fn apply_status(
+        &self,
+        namespace: &str,
+        name: &str,
+        status: &Value,
+    ) -> Result<(), ResourceError> {
+        let patch = json!({
+            "apiVersion": self.0.resource.api_version,
+            "kind": self.0.resource.kind,
+            "metadata": {"name": name},
+            "status": status,
+        });
+        let params = PatchParams::apply(MANAGER).force();
+        let (api, patch) = (self.api(namespace), Patch::Apply(patch));
+        let answer = self
+            .ask(Verb::Apply, api.patch_status(name, &params, &patch))
+            .await;
+        match answer {
+            Ok(_) => Ok(()),
+            Err(RequestError::NotFound(_)) if self.get(namespace, name).await?.is_some() => {
+                let plural = format!("{}/status", self.0.resource.plural);
+                Err(ResourceError::Refused(format!(
+                    "the API server has no `{plural}`: the CustomResourceDefinition is that of an earlier version"
+                )))
+            }
+            Err(failure) => {
+                let ApiResource { plural, group, .. } = &self.0.resource;
+                let needed = permission("`patch`", &format!("{plural}/status"), group);
+                Err(error(failure, &needed))
+            }
+        }
+    }
+
     /// Deletes the resource in the version that was read.
     ///
     /// # Errors
@@ -471,13 +524,18 @@ impl Resources {
 
     fn error(&self, verb: &str, failure: RequestError) -> ResourceError {
         let ApiResource { plural, group, .. } = &self.0.resource;
-        let message = failure.advice(&permission(&format!("`{verb}`"), plural, group));
-        match failure {
-            RequestError::NotFound(_) => ResourceError::NotFound(message),
-            RequestError::Conflict(_) => ResourceError::Conflict(message),
-            RequestError::Forbidden(_) | RequestError::Refused(_) => ResourceError::Refused(message),
-            RequestError::Unavailable(_) | RequestError::Timeout => ResourceError::Unavailable(message),
-        }
+        error(failure, &permission(&format!("`{verb}`"), plural, group))
+    }
+}
+
+/// `needed` is what the account needs.
+fn error(failure: RequestError, needed: &str) -> ResourceError {
+    let message = failure.advice(needed);
+    match failure {
+        RequestError::NotFound(_) => ResourceError::NotFound(message),
+        RequestError::Conflict(_) => ResourceError::Conflict(message),
+        RequestError::Forbidden(_) | RequestError::Refused(_) => ResourceError::Refused(message),
+        RequestError::Unavailable(_) | RequestError::Timeout => ResourceError::Unavailable(message),
     }
 }
 

@@ -101,8 +101,8 @@ impl Pace {
     }
 }
 
-/// Fills the view and keeps it up to date, forever. `entry` extracts what is cached of an object;
-/// `permission` is appended to a refusal.
+/// Fills the view and keeps it up to date, forever. `entry` extracts what is cached of an object, and only a change of
+/// that counts as one; `permission` is appended to a refusal.
 pub(crate) async fn follow<K, V>(
     connection: &Connection,
     api: impl Fn(Client) -> Api<K>,
@@ -111,6 +111,7 @@ pub(crate) async fn follow<K, V>(
     permission: &str,
 ) where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    V: PartialEq,
 {
     let health = &view.health;
     let client = connection.observed(health.clone());
@@ -163,7 +164,7 @@ pub(crate) async fn follow<K, V>(
     }
 }
 
-fn take<K, V>(event: Event<K>, view: &View<V>, entry: &impl Fn(K) -> (Key, V)) {
+fn take<K, V: PartialEq>(event: Event<K>, view: &View<V>, entry: &impl Fn(K) -> (Key, V)) {
     match event {
         Event::Init => view.cache.begin_list(),
         Event::InitApply(object) => {
@@ -177,8 +178,9 @@ fn take<K, V>(event: Event<K>, view: &View<V>, entry: &impl Fn(K) -> (Key, V)) {
         }
         Event::Apply(object) => {
             let (key, value) = entry(object);
-            view.cache.insert(key, value);
-            view.health.something_changed();
+            if view.cache.insert(key, value) {
+                view.health.something_changed();
+            }
         }
         Event::Delete(object) => {
             view.cache.remove(&entry(object).0);

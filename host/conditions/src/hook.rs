@@ -53,15 +53,15 @@ pub struct Binding {
     pub failure_policy: FailurePolicy,
     /// Where the parameters come from.
     pub params: Option<Params>,
-    /// The constraint of a template of Gatekeeper, which is the parameters, and whose name is in messages.
+    /// The constraint of a template of Gatekeeper, which is the parameters, and which its messages name.
     pub constraint: Option<ConstraintBinding>,
 }
 
 /// A constraint of Gatekeeper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConstraintBinding {
-    /// Its name.
-    pub name: String,
+    /// What its messages begin with: its name, in brackets.
+    pub prefix: String,
     /// The object, as `params`.
     pub object: Arc<Json>,
 }

@@ -9,7 +9,9 @@ use crate::{
     document::{self, Document, Location, Mistake, Mistakes, Node, quoted},
     exception::{self, ExceptionDefinition},
     form::{self, Form},
-    gatekeeper::{self, ConstraintDocument, MutatorDocument, Sync, TemplateDocument},
+    gatekeeper::{
+        self, ConstraintDocument, ExpansionDocument, MutatorDocument, Surroundings, Sync, TemplateDocument,
+    },
     kubernetes::{
         self,
         policy::{self, BindingDocument, PolicyDocument},
@@ -111,6 +113,7 @@ pub(crate) struct Chains {
     templates: Vec<TemplateDocument>,
     constraints: Vec<ConstraintDocument>,
     syncs: Vec<Sync>,
+    expansions: Vec<ExpansionDocument>,
     exceptions: Vec<ExceptionDefinition>,
     mutators: Vec<MutatorDocument>,
     /// By what has the name, a chain or a binding, and its phase.
@@ -141,6 +144,7 @@ impl Chains {
         self.constraints
             .retain(|constraint| constraint.source.file != file);
         self.syncs.retain(|sync| sync.source.file != file);
+        self.expansions.retain(|template| template.source.file != file);
         self.exceptions.retain(|exception| exception.source.file != file);
         self.mutators.retain(|mutator| mutator.source.file != file);
         self.names.retain(|_, location| location.file != file);
@@ -169,10 +173,15 @@ impl Chains {
             constraint.check(&self.templates, mistakes);
         }
         for template in &self.templates {
-            let chain = template.chain(&self.constraints, &self.syncs, mistakes);
-            self.chains.push(chain);
+            let others = Surroundings {
+                constraints: &self.constraints,
+                syncs: &self.syncs,
+                expansions: &self.expansions,
+                mutators: &self.mutators,
+            };
+            self.chains.push(template.chain(others, mistakes));
         }
-        let of_mutators = gatekeeper::chain_of_mutators(&self.mutators, &self.syncs);
+        let of_mutators = gatekeeper::chain_of_mutators(&self.mutators, &self.syncs, &self.expansions);
         self.chains.extend(of_mutators);
         self.chains
             .sort_by(|a, b| (a.phase, &a.name).cmp(&(b.phase, &b.name)));
@@ -269,6 +278,14 @@ impl Chains {
                     && self.is_new("SyncSet", phase, &name, root, mistakes)
                 {
                     self.syncs.push(sync);
+                }
+            }
+            gatekeeper::Document::Expansion => {
+                if let Some(template) = gatekeeper::read_expansion(root, mistakes)
+                    && self.is_new("ExpansionTemplate", phase, &template.name, root, mistakes)
+                    && template.is_acyclic(&self.expansions, root, mistakes)
+                {
+                    self.expansions.push(template);
                 }
             }
             gatekeeper::Document::Mutator(kind) => {

@@ -21,7 +21,7 @@ const KNOWN: &str = "write an AdmissionChain or AdmissionException (admittance.d
                      ValidatingWebhookConfiguration, MutatingAdmissionPolicy, ValidatingAdmissionPolicy or a binding of \
                      these (admissionregistration.k8s.io/v1), a ClusterAdmissionPolicy, AdmissionPolicy, \
                      ClusterAdmissionPolicyGroup or AdmissionPolicyGroup (policies.kubewarden.io/v1), a ConstraintTemplate, \
-                     a constraint, a Config, a SyncSet or a mutator of Gatekeeper, a SidecarSet (apps.kruise.io/v1beta1), \
+                     a constraint, a Config, a SyncSet, an ExpansionTemplate or a mutator of Gatekeeper, a SidecarSet (apps.kruise.io/v1beta1), \
                      an admissionwebhook (v4) or an AdmissionWebhookConfiguration \
                      (bkbcs.tencent.com/v2)";
 
@@ -61,6 +61,9 @@ fn listed<'v>(kind: &str, version: &'v str) -> Option<(Option<Form>, &'v str)> {
         }
         "SyncSet" if version.starts_with("syncset.gatekeeper.sh/") => {
             (Some(Form::Gatekeeper(Gatekeeper::SyncSet)), version)
+        }
+        "ExpansionTemplate" if version.starts_with("expansion.gatekeeper.sh/") => {
+            (Some(Form::Gatekeeper(Gatekeeper::Expansion)), version)
         }
         kind if version.starts_with("mutations.gatekeeper.sh/") => {
             let mutator = MutatorKind::of(kind)?;

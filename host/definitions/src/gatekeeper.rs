@@ -1,11 +1,12 @@
-//! Gatekeeper: `ConstraintTemplate`, its constraints, what of the cluster is kept for them (`Config`, `SyncSet`), and
-//! mutators.
+//! Gatekeeper: `ConstraintTemplate`, its constraints, what of the cluster is kept for them (`Config`, `SyncSet`), mutators,
+//! and `ExpansionTemplate`.
 //!
 //! A template is a chain, and each of its constraints is a stage of it. A template in CEL is evaluated by the host, one in
 //! Rego by the stock plugin `rego`: its stages share one configured module, since the settings hold all constraints and
-//! each stage names its own.
+//! each stage names its own. What an expansion template generates of an object is seen by further stages of each constraint.
 
 mod constraint;
+mod expansion;
 mod inventory;
 mod matching;
 mod mutator;
@@ -15,12 +16,13 @@ mod template;
 
 pub(crate) use self::{
     constraint::{ConstraintDocument, read as read_constraint},
+    expansion::{ExpansionDocument, read as read_expansion},
     mutator::{
         CHAIN as CHAIN_OF_MUTATORS, MutatorDocument, MutatorKind, chain as chain_of_mutators,
         read as read_mutator,
     },
     sync::{Sync, read_config, read_sync_set},
-    template::{TemplateDocument, read as read_template},
+    template::{Surroundings, TemplateDocument, read as read_template},
 };
 
 /// The documents that are known.
@@ -31,6 +33,7 @@ pub(crate) enum Document {
     Constraint,
     Config,
     SyncSet,
+    Expansion,
     Mutator(MutatorKind),
 }
 
@@ -41,6 +44,7 @@ impl Document {
             Self::Constraint => "constraint",
             Self::Config => "Config",
             Self::SyncSet => "SyncSet",
+            Self::Expansion => "ExpansionTemplate",
             Self::Mutator(kind) => kind.as_str(),
         }
     }

@@ -11,7 +11,8 @@ use admittance_bcs::{
     GatewayStartError, Ports, Registrar, RegistrationError,
     zookeeper::{Ensembles, NoEnsemble},
 };
-use admittance_cluster::Cluster;
+use admittance_cluster::{Cluster, Terms};
+use admittance_fleet::{ChainStore, Leader};
 use admittance_net::{listener::Stop, tls::ServerTls, workers::Workers};
 use futures_util::future::join_all;
 
@@ -52,6 +53,8 @@ pub struct Connections {
     pub ensembles: Ensembles,
     /// The Kubernetes cluster that the host uses, and to which requests for custom resources are forwarded.
     pub cluster: Option<Cluster>,
+    /// The chains among the resources of the cluster, if the host reads them.
+    pub chains: Option<ChainStore>,
 }
 
 /// The driver with its ports bound. Requests that arrive before [`run`](Self::run) wait.
@@ -159,6 +162,11 @@ impl Driver {
         // Its port is bound: connections are answered from now on.
         let registrations = self.registrar.map(Registrar::register).unwrap_or_default();
         let is_stopping = Arc::new(AtomicBool::new(false));
+        let cluster = self.connections.cluster;
+        let leader = cluster
+            .as_ref()
+            .zip(self.connections.chains)
+            .map(|(cluster, chains)| Leader::new(cluster, chains, Terms::default()));
         let observed = Arc::new(Observed {
             host: self.host,
             front: front.clone(),
@@ -166,12 +174,12 @@ impl Driver {
             admin: admin.as_ref().map(AdminPort::address),
             tls: [port.tls, admin.as_ref().and_then(|admin| admin.tls.clone())],
             ensembles: self.connections.ensembles,
-            cluster: self.connections.cluster,
+            cluster,
             registrations,
             is_stopping: is_stopping.clone(),
         });
         let access = admin.as_ref().map(|admin| admin.access.clone());
-        let background = follow(&observed, access, self.namespaces);
+        let background = follow(&observed, access, self.namespaces, leader.as_ref());
         // The admin port stays open longer, to show the progress of the shutdown.
         if let Some(admin) = &admin {
             admin.start(observed.clone(), self.sinks.database());
@@ -210,6 +218,9 @@ impl Driver {
                 Stopped::Cut
             }
         };
+        if let Some(leader) = leader {
+            leader.resign().await;
+        }
         sinks.finish().await;
         if let Some(admin) = admin {
             admin.end().await;
@@ -219,8 +230,13 @@ impl Driver {
 }
 
 /// The background work: reloads definitions, certificates, tokens and namespaces when they change, checks the health of
-/// servers, and updates metrics. Never completes.
-async fn follow(observed: &Observed, access: Option<Access>, namespaces: Option<FileNamespaces>) {
+/// servers, updates metrics, and does what one replica does for all. Never completes.
+async fn follow(
+    observed: &Observed,
+    access: Option<Access>,
+    namespaces: Option<FileNamespaces>,
+    leader: Option<&Leader>,
+) {
     let access = async {
         if let Some(access) = access {
             access.follow().await;
@@ -231,6 +247,11 @@ async fn follow(observed: &Observed, access: Option<Access>, namespaces: Option<
             file.follow().await;
         }
     };
+    let leader = async {
+        if let Some(leader) = leader {
+            leader.follow(&observed.host).await;
+        }
+    };
     tokio::join!(
         observed.host.clone().follow(),
         observed.front.follow(),
@@ -239,6 +260,7 @@ async fn follow(observed: &Observed, access: Option<Access>, namespaces: Option<
         observed.ensembles.update_metrics(),
         access,
         namespaces,
+        leader,
     );
     std::future::pending().await
 }

@@ -59,7 +59,9 @@ impl Front {
         limits: &Limits,
     ) -> Result<Self, Error> {
         let bodies = BodyLimits::new(limits.body, limits.body_timeout);
-        let Connections { ensembles, cluster } = connections;
+        let Connections {
+            ensembles, cluster, ..
+        } = connections;
         Ok(match config {
             FrontConfig::Proxy {
                 dialect,

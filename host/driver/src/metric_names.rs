@@ -15,6 +15,7 @@ pub(crate) const STREAMS: &str = "admittance_http_streams_open";
 pub fn describe_metrics() {
     admittance_net::describe_metrics();
     admittance_bcs::describe_metrics();
+    admittance_fleet::describe_metrics();
     admittance_admin::describe_metrics();
     describe_counter!(REQUESTS, "Answered requests, by status class (2xx) and passage");
     describe_histogram!(

@@ -28,8 +28,8 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 ///
 /// Each is one definition, in the form of a file, and the name of the resource is that of the chain. The resource's version
 /// guards every write. There is no transaction over several resources, so one change is made at a time.
-#[derive(Debug)]
-pub struct ChainStore(Resources);
+#[derive(Clone, Debug)]
+pub struct ChainStore(pub(crate) Resources);
 
 impl ChainStore {
     /// The chains of this cluster. Starts to watch them without waiting: the API server may be unavailable.
@@ -161,7 +161,7 @@ fn name_in(path: &Path) -> Option<&str> {
     is_dns_subdomain(name).then_some(name)
 }
 
-fn file_of(resource: &Resource) -> DefinitionFile {
+pub(crate) fn file_of(resource: &Resource) -> DefinitionFile {
     let id = DefinitionId {
         kind: KIND.kind.to_owned(),
         name: resource.name.clone(),

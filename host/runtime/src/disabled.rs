@@ -231,6 +231,7 @@ impl Host {
         let table = self.table().with_disabled(stages);
         metrics::stages_live(&table.chains);
         self.0.table.store(Arc::new(table));
+        self.0.changes.send_replace(());
     }
 }
 

@@ -46,7 +46,9 @@ pub(crate) struct Inner {
     /// Counts rollbacks: each cancels tables that are being built.
     pub(crate) rollbacks: watch::Sender<u64>,
     /// How many tables are being built.
-    building: AtomicUsize,
+    pub(crate) building: AtomicUsize,
+    /// For [`Host::changes`].
+    pub(crate) changes: watch::Sender<()>,
     assembler: Arc<Assembler>,
     slots: TableSlots,
     pub(crate) evaluator: Evaluator,
@@ -61,11 +63,12 @@ pub(crate) struct TableState {
 }
 
 /// Counts a table as being built until it is dropped.
-pub(crate) struct Building<'a>(&'a AtomicUsize);
+pub(crate) struct Building<'a>(&'a Inner);
 
 impl Drop for Building<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.building.fetch_sub(1, Ordering::Release);
+        self.0.changes.send_replace(());
     }
 }
 
@@ -133,6 +136,7 @@ impl Host {
             request_timeout: source.request_timeout,
             rollbacks: watch::Sender::default(),
             building: AtomicUsize::new(0),
+            changes: watch::Sender::default(),
             evaluator: Evaluator::new(&source.assembler),
             assembler: source.assembler.clone(),
             observer: source.observer.clone(),
@@ -259,7 +263,7 @@ impl Host {
 
     pub(crate) fn building(&self) -> Building<'_> {
         self.0.building.fetch_add(1, Ordering::Relaxed);
-        Building(&self.0.building)
+        Building(&self.0)
     }
 
     /// Waits for a slot for one more table, at most until all requests on older tables must have ended.

@@ -54,6 +54,7 @@ mod reload;
 mod reviews;
 mod smallest_first;
 mod source;
+mod standing;
 mod statistics;
 mod status;
 mod stores;
@@ -82,6 +83,7 @@ pub use recording::{
     InvalidRedaction, RecordedRequest, Recording, RecordingConfig, RecordingNote, Redaction,
 };
 pub use reviews::ReviewService;
+pub use standing::Standing;
 pub use status::{
     AnswerSample, BadDefinitionStatus, CallStatus, CandidateReport, CandidateStatus, ChainStatus,
     DifferenceSample, ExceptionStatus, FailureStatus, HistoryStatus, HookStatus, PluginStatus, Problem,

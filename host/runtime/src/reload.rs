@@ -53,11 +53,12 @@ impl Host {
         // Read without the lock, since files that are being written are waited for.
         let version = self.0.state.lock().await.source.version;
         let contents = self.0.stores.read().await;
-        let (source, base, read) = {
+        let (source, base, read, _building) = {
             let mut state = self.0.state.lock().await;
             if state.source.version != version {
                 return Ok(Reload::Superseded);
             }
+            let building = self.building();
             let read = state.source.act_upon(contents).await;
             let inputs = state.source.inputs();
             let last = state.history.last();
@@ -66,9 +67,8 @@ impl Host {
                 self.settled(&state.history, None);
                 return Ok(Reload::Live(self.table()));
             }
-            (state.source.clone(), self.table().revision(), read)
+            (state.source.clone(), self.table().revision(), read, building)
         };
-        let _building = self.building();
         let (origin, asks_all) = match &servers {
             Servers::All(again) if !again.is_empty() => (Origin::Refreshed, true),
             Servers::All(_) => (Origin::Files, true),

@@ -93,6 +93,7 @@ impl Plugin for Rego {
         let constraints = settings.constraints.into_iter();
         let constraints = constraints.map(|(name, constraint)| {
             let constrained = Constrained {
+                prefix: constraint.prefix.unwrap_or_else(|| format!("[{name}]")),
                 parameters: value(constraint.parameters),
                 actions: constraint.actions,
             };
@@ -113,14 +114,14 @@ impl Plugin for Rego {
             let found = self.evaluate(request, &self.parameters, self.objects(request)?)?;
             return verdict::of_entry_point(&self.rule, &found);
         }
-        let (name, constraint) = self.constraint()?;
+        let constraint = self.constraint()?;
         if request.operation() == Operation::Delete && request.old_object_json().is_none() {
             return Err(Error::other(
                 "the request deletes an object, and does not contain it",
             ));
         }
         let found = self.evaluate(request, &constraint.parameters, self.objects(request)?)?;
-        verdict::of_constraint(name, constraint, &found)
+        verdict::of_constraint(constraint, &found)
     }
 
     fn warm_up(&self, sample: &Request) {
@@ -141,14 +142,13 @@ struct Objects {
 
 impl Rego {
     /// The constraint that the stage names, or the only one.
-    fn constraint(&self) -> Result<(&str, &Constrained), Error> {
+    fn constraint(&self) -> Result<&Constrained, Error> {
         let named = env::var(CONSTRAINT).ok();
         let found = match &named {
-            Some(name) => self.constraints.get_key_value(name),
-            None if self.constraints.len() == 1 => self.constraints.first_key_value(),
+            Some(name) => self.constraints.get(name),
+            None if self.constraints.len() == 1 => self.constraints.values().next(),
             None => None,
         };
-        let found = found.map(|(name, constraint)| (name.as_str(), constraint));
         found.ok_or_else(|| {
             Error::other(format!(
                 "there are several constraints, and the environment variable {CONSTRAINT} names none of them"

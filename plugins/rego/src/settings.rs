@@ -43,6 +43,8 @@ pub struct Constraint {
     /// What a violation does.
     #[serde(default)]
     pub actions: Vec<Action>,
+    /// What its messages begin with, if it is not its name in brackets.
+    pub prefix: Option<String>,
 }
 
 /// What a violation does.

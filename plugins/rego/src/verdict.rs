@@ -8,20 +8,18 @@ use crate::{format, settings::Action};
 /// A constraint, ready for evaluation.
 #[derive(Debug)]
 pub(crate) struct Constrained {
+    /// What its messages begin with.
+    pub(crate) prefix: String,
     pub(crate) parameters: Value,
     pub(crate) actions: Vec<Action>,
 }
 
 /// The response for the violations of a constraint, in the words of Gatekeeper.
-pub(crate) fn of_constraint(
-    name: &str,
-    constraint: &Constrained,
-    violations: &Value,
-) -> Result<Response, Error> {
+pub(crate) fn of_constraint(constraint: &Constrained, violations: &Value) -> Result<Response, Error> {
     let mut messages = Vec::new();
     for violation in items(violations).ok_or_else(|| Error::other("`violation` is not a set"))? {
         match field(violation, "msg") {
-            Some(Value::String(message)) => messages.push(format!("[{name}] {message}")),
+            Some(Value::String(message)) => messages.push(format!("{} {message}", constraint.prefix)),
             _ => {
                 let shown = format::shown(violation);
                 return Err(Error::other(format!(

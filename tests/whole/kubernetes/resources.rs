@@ -9,10 +9,10 @@ use crate::{
     setting::{Setting, TOKEN},
 };
 
-const PLURAL: &str = "admissionchains";
+pub(super) const PLURAL: &str = "admissionchains";
 
 /// A chain that denies every Pod with this message.
-fn chain(name: &str, message: &str) -> Value {
+pub(super) fn chain(name: &str, message: &str) -> Value {
     json!({
         "apiVersion": "admittance.dev/v1alpha1",
         "kind": "AdmissionChain",
@@ -25,7 +25,7 @@ fn chain(name: &str, message: &str) -> Value {
     })
 }
 
-async fn start(setting: &Setting) -> Server {
+pub(super) async fn start(setting: &Setting) -> Server {
     let directory = tempfile::tempdir().unwrap();
     certificates(&directory, &[]).await;
     let kubeconfig = setting.kubeconfig(&format!("{{token: {TOKEN}}}"));
@@ -51,12 +51,12 @@ impl Server {
         }
     }
 
-    async fn until_revision(&self, revision: u64) {
+    pub(super) async fn until_revision(&self, revision: u64) {
         let is_live = |status: &Value| status["revision"] == revision;
         self.program.until_status("the change", is_live).await.unwrap();
     }
 
-    async fn tell(&self, arguments: &[&str]) -> Finished {
+    pub(super) async fn tell(&self, arguments: &[&str]) -> Finished {
         let server = self.program.admin_url("");
         let connection = ["--server", &server];
         Admittance::run([arguments, &connection].concat()).await.unwrap()

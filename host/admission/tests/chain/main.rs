@@ -11,6 +11,7 @@ mod audit;
 mod deadlines;
 mod effects;
 mod exceptions;
+mod generated;
 mod groups;
 mod selection;
 mod verdicts;

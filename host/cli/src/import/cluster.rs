@@ -20,7 +20,7 @@ const OF_MUTATION: &[&str] = &[
     "mutations.gatekeeper.sh/v1alpha1",
 ];
 
-const KINDS: [Kind; 19] = [
+const KINDS: [Kind; 20] = [
     (
         OF_KUBERNETES,
         "mutatingwebhookconfigurations",
@@ -78,6 +78,14 @@ const KINDS: [Kind; 19] = [
     ),
     (&["config.gatekeeper.sh/v1alpha1"], "configs", "Config"),
     (&["syncset.gatekeeper.sh/v1alpha1"], "syncsets", "SyncSet"),
+    (
+        &[
+            "expansion.gatekeeper.sh/v1beta1",
+            "expansion.gatekeeper.sh/v1alpha1",
+        ],
+        "expansiontemplate",
+        "ExpansionTemplate",
+    ),
     // The plurals are those of its CustomResourceDefinitions.
     (OF_MUTATION, "assign", "Assign"),
     (OF_MUTATION, "assignimage", "AssignImage"),

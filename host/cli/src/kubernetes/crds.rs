@@ -49,14 +49,80 @@ fn chains(schema: &Json) -> Json {
                         "kind": {"type": "string"},
                         "metadata": {"type": "object"},
                         "spec": spec,
+                        "status": status(),
                     },
                 }},
+                "subresources": {"status": {}},
                 "additionalPrinterColumns": [
                     {"name": "Phase", "type": "string", "jsonPath": ".spec.phase"},
-                    {"name": "Stages", "type": "string", "jsonPath": ".spec.stages[*].name"},
+                    {"name": "Stages", "type": "string", "jsonPath": ".spec.stages[*].name", "priority": 1},
+                    condition("Accepted"),
+                    condition("Live"),
+                    {"name": "Revision", "type": "integer", "jsonPath": ".status.revision"},
                     {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
                 ],
             }],
+        },
+    })
+}
+
+/// The column of a condition.
+fn condition(name: &str) -> Json {
+    let path = format!(".status.conditions[?(@.type==\"{name}\")].status");
+    json!({"name": name, "type": "string", "jsonPath": path})
+}
+
+/// What the leader of the replicas reports.
+fn status() -> Json {
+    json!({
+        "type": "object",
+        "description": "What became of the definition, written by the leader of Admittance's replicas.",
+        "properties": {
+            "observedGeneration": {
+                "type": "integer",
+                "format": "int64",
+                "description": "The generation of the resource that this is about.",
+            },
+            "revision": {
+                "type": "integer",
+                "format": "int64",
+                "description": "The revision of the leader's table with which this version went live.",
+            },
+            "modules": {
+                "type": "array",
+                "description": "The modules of the live stages.",
+                "items": {
+                    "type": "object",
+                    "required": ["stage", "source", "digest"],
+                    "properties": {
+                        "stage": {"type": "string"},
+                        "source": {"type": "string"},
+                        "digest": {"type": "string"},
+                    },
+                },
+            },
+            "mistakes": {
+                "type": "array",
+                "description": "Each mistake in the definition, as a sentence.",
+                "items": {"type": "string"},
+            },
+            "conditions": {
+                "type": "array",
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["type"],
+                "items": {
+                    "type": "object",
+                    "required": ["type", "status", "reason", "message", "lastTransitionTime"],
+                    "properties": {
+                        "type": {"type": "string", "description": "Accepted, ModulesResolved, Live or Enforced."},
+                        "status": {"type": "string", "enum": ["True", "False", "Unknown"]},
+                        "reason": {"type": "string"},
+                        "message": {"type": "string"},
+                        "observedGeneration": {"type": "integer", "format": "int64"},
+                        "lastTransitionTime": {"type": "string", "format": "date-time"},
+                    },
+                },
+            },
         },
     })
 }
@@ -215,6 +281,10 @@ mod tests {
         let stage = schema
             .pointer("/properties/spec/properties/stages/items")
             .unwrap();
+        assert_eq!(
+            manifests[0].object.pointer("/spec/versions/0/subresources"),
+            Some(&json!({"status": {}}))
+        );
         for (pointer, expected) in [
             ("/properties/mode/enum", json!(["Enforce", "Audit"])),
             ("/properties/plugin/required", json!(["source"])),

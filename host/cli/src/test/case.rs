@@ -69,7 +69,8 @@ pub(super) enum Hooks {
     Chains(Vec<PathBuf>),
     /// Constraints of a template of Gatekeeper, and the kinds of objects that it may read.
     Constraints {
-        template: PathBuf,
+        /// The files of the template, and of expansion templates.
+        templates: Vec<PathBuf>,
         constraints: Vec<PathBuf>,
         kinds: Vec<ClusterKind>,
     },

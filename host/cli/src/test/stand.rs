@@ -1,10 +1,6 @@
 //! The environment of cases: the tables of their hooks, and what the plugins of the current case find.
 
-use std::{
-    io::Write,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{io::Write, path::PathBuf, sync::Arc};
 
 use admittance::{
     HostBuilder, Table,
@@ -54,13 +50,13 @@ impl Stand {
         if let (
             Expectation::Invalid,
             Hooks::Constraints {
-                template,
+                templates,
                 constraints,
                 kinds,
             },
         ) = (&case.expected, &case.hooks)
         {
-            return accepted(template, constraints, kinds).into_iter().collect();
+            return accepted(templates, constraints, kinds).into_iter().collect();
         }
         match self.admit(case).await {
             Ok(outcome) => judge::judge(case, &outcome),
@@ -112,10 +108,10 @@ impl Stand {
             )],
             Hooks::Chains(paths) => replay::load(paths, self.may_call_webhooks)?,
             Hooks::Constraints {
-                template,
+                templates,
                 constraints,
                 kinds,
-            } => of_template(template, constraints, kinds)?,
+            } => of_template(templates, constraints, kinds)?,
         };
         let config = self.config.as_ref();
         let builder = host::builder(config, self.store.clone())
@@ -127,9 +123,9 @@ impl Stand {
 }
 
 /// What is wrong with constraints that must not fit their template: they do, or the mistakes are elsewhere.
-fn accepted(template: &Path, constraints: &[PathBuf], kinds: &[ClusterKind]) -> Option<Failure> {
+fn accepted(templates: &[PathBuf], constraints: &[PathBuf], kinds: &[ClusterKind]) -> Option<Failure> {
     let is_of_constraint = |file: &str| constraints.iter().any(|path| path.display().to_string() == file);
-    let message = match load_template(template, constraints, kinds) {
+    let message = match load_template(templates, constraints, kinds) {
         Ok(_) => "the constraint fits its template".to_owned(),
         Err(error) => match error.downcast_ref::<Mistakes>() {
             Some(mistakes)
@@ -147,7 +143,7 @@ fn accepted(template: &Path, constraints: &[PathBuf], kinds: &[ClusterKind]) -> 
 
 /// The chain of a template, which may read these kinds.
 fn load_template(
-    template: &Path,
+    templates: &[PathBuf],
     constraints: &[PathBuf],
     kinds: &[ClusterKind],
 ) -> crate::Result<Vec<ChainDefinition>> {
@@ -166,18 +162,19 @@ fn load_template(
     });
     let mut file = tempfile::Builder::new().suffix(".json").tempfile()?;
     file.write_all(sync.to_string().as_bytes())?;
-    let mut paths = vec![template.to_owned(), file.path().to_owned()];
+    let mut paths = vec![file.path().to_owned()];
+    paths.extend_from_slice(templates);
     paths.extend_from_slice(constraints);
     Ok(definitions::load(&paths)?)
 }
 
 /// The chain of a template for every operation: in a suite, no webhook is registered for some of them.
 fn of_template(
-    template: &Path,
+    templates: &[PathBuf],
     constraints: &[PathBuf],
     kinds: &[ClusterKind],
 ) -> crate::Result<Vec<ChainDefinition>> {
-    let mut chains = load_template(template, constraints, kinds)?;
+    let mut chains = load_template(templates, constraints, kinds)?;
     for chain in &mut chains {
         let of_stages = chain.stages.iter_mut().flat_map(|stage| &mut stage.spec.rules);
         for rule in chain.rules.iter_mut().chain(of_stages) {

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use admittance::admission::{ClusterKind, Object, Operation, Outcome, Request, StageResult};
+use admittance::admission::{ClusterKind, Object, Operation, Outcome, Request, StageResult, TraceRow};
 use admittance_cluster::Manifests;
 use admittance_definitions::{
     Location, Mistakes,
@@ -95,6 +95,8 @@ struct Test {
     name: String,
     template: PathBuf,
     constraint: PathBuf,
+    /// The file of its expansion templates.
+    expansion: Option<PathBuf>,
     /// The name of the constraint.
     constrains: String,
     cases: Vec<SuiteCase>,
@@ -165,7 +167,7 @@ fn invalid_case(test: &Test) -> Case {
     Case {
         name: test.name.clone(),
         location: test.location.clone(),
-        hooks: hooks(&test.template, &[test]),
+        hooks: hooks(&[test]),
         surroundings: Surroundings::default(),
         request: Request::new(Operation::Create, Default::default(), Default::default()),
         expected: Expectation::Invalid,
@@ -175,11 +177,13 @@ fn invalid_case(test: &Test) -> Case {
 /// The hooks of each test. Tests of one template whose constraints have different names share them, since preparing a
 /// template takes seconds.
 fn grouped(tests: &[Test]) -> Vec<Hooks> {
-    let mut groups: Vec<(&Path, Vec<&Test>)> = Vec::new();
+    let mut groups: Vec<Vec<&Test>> = Vec::new();
     let mut of_tests = Vec::new();
     for test in tests {
-        let fits = |(template, members): &(&Path, Vec<&Test>)| {
-            *template == test.template
+        let fits = |members: &Vec<&Test>| {
+            let is_alike =
+                |member: &&Test| (&member.template, &member.expansion) == (&test.template, &test.expansion);
+            members.first().is_some_and(is_alike)
                 && members.iter().all(|member| {
                     member.constrains != test.constrains || member.constraint == test.constraint
                 })
@@ -187,26 +191,30 @@ fn grouped(tests: &[Test]) -> Vec<Hooks> {
         let index = match groups.iter().position(fits) {
             Some(index) => index,
             None => {
-                groups.push((&test.template, Vec::new()));
+                groups.push(Vec::new());
                 groups.len() - 1
             }
         };
-        if let Some((_, members)) = groups.get_mut(index) {
+        if let Some(members) = groups.get_mut(index) {
             members.push(test);
         }
         of_tests.push(index);
     }
-    let hooks: Vec<Hooks> = groups
-        .iter()
-        .map(|(template, members)| hooks(template, members))
-        .collect();
+    let hooks: Vec<Hooks> = groups.iter().map(|members| hooks(members)).collect();
     of_tests
         .into_iter()
         .filter_map(|index| hooks.get(index).cloned())
         .collect()
 }
 
-fn hooks(template: &Path, members: &[&Test]) -> Hooks {
+/// The hooks of tests with the same templates.
+fn hooks(members: &[&Test]) -> Hooks {
+    let files = members
+        .iter()
+        .flat_map(|test| [Some(&test.template), test.expansion.as_ref()]);
+    let mut templates: Vec<PathBuf> = files.flatten().cloned().collect();
+    templates.sort();
+    templates.dedup();
     let mut constraints: Vec<PathBuf> = members.iter().map(|test| test.constraint.clone()).collect();
     constraints.sort();
     constraints.dedup();
@@ -223,7 +231,7 @@ fn hooks(template: &Path, members: &[&Test]) -> Hooks {
     kinds.sort();
     kinds.dedup();
     Hooks::Constraints {
-        template: template.to_owned(),
+        templates,
         constraints,
         kinds,
     }
@@ -236,8 +244,7 @@ fn read_test(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Test> {
     let constraint = fields.required("constraint", "name the file of the constraint", mistakes);
     let path = constraint.as_ref().and_then(|node| node.file(mistakes));
     let skip = fields.get_or_default("skip", Node::boolean, mistakes);
-    let why = "expansion templates are not supported";
-    fields.refuse("expansion", why, "remove it", mistakes);
+    let expansion = fields.get_optional("expansion", Node::file, mistakes);
     let is_invalid = fields.get_or_default("invalid", Node::boolean, mistakes);
     let cases = fields.get("cases", Vec::new(), Node::list, mistakes);
     fields.finish(mistakes);
@@ -263,6 +270,7 @@ fn read_test(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Test> {
         name: name?,
         template: template?,
         constraint: path,
+        expansion,
         constrains: constrains?.to_owned(),
         cases,
         is_invalid,
@@ -433,7 +441,12 @@ pub(super) fn judge(constraint: &str, assertions: &[Assertion], outcome: &Outcom
         let text = text.strip_prefix(&prefix).unwrap_or(text);
         messages.extend(text.split(&format!("\n{prefix}")).map(str::to_owned));
     };
-    for row in outcome.trace.iter().filter(|row| &*row.stage == constraint) {
+    // Those for generated objects have the names of their expansion templates behind the constraint's.
+    let is_of_constraint = |row: &&TraceRow| match row.stage.strip_prefix(constraint) {
+        Some(rest) => rest.is_empty() || rest.starts_with('/'),
+        None => false,
+    };
+    for row in outcome.trace.iter().filter(is_of_constraint) {
         match &row.result {
             StageResult::Denied(denial) => take(&denial.message),
             StageResult::Failed { failure, .. } => {

@@ -188,6 +188,11 @@ impl ApiServer {
         self.change(|data| data.forbidden.insert((verb.into(), plural.into())));
     }
 
+    /// Answers this verb of this resource again.
+    pub(crate) fn allow(&self, verb: &str, plural: &str) {
+        self.change(|data| data.forbidden.remove(&(verb.into(), plural.into())));
+    }
+
     /// Answers this verb of this resource only when the test releases it.
     pub(crate) fn hold(&self, verb: &str, plural: &str) {
         self.change(|data| data.held.insert((verb.into(), plural.into())));
@@ -238,6 +243,15 @@ impl Data {
         object["metadata"]["managedFields"] = json!([{"manager": "kubectl"}]);
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
         let place = (plural.to_owned(), text("namespace"), text("name"));
+        let before = self.objects.get(&place);
+        if writing::has_status(plural) {
+            if let Some(status) = before.and_then(|before| before.get("status"))
+                && object.get("status").is_none()
+            {
+                object["status"] = status.clone();
+            }
+            object["metadata"]["generation"] = writing::generation(before, &object).into();
+        }
         let kind = match self.objects.insert(place.clone(), object.clone()) {
             None => "ADDED",
             Some(_) => "MODIFIED",
@@ -269,6 +283,8 @@ struct Target {
     plural: String,
     namespace: String,
     name: Option<String>,
+    /// Whether it is the status of that.
+    is_status: bool,
 }
 
 impl Target {
@@ -279,7 +295,12 @@ impl Target {
             ["apis", "apps", "v1", rest @ ..] => ("apps/v1", rest),
             ["apis", "bkbcs.tencent.com", "v2", rest @ ..] => ("bkbcs.tencent.com/v2", rest),
             ["apis", "admittance.dev", "v1alpha1", rest @ ..] => ("admittance.dev/v1alpha1", rest),
+            ["apis", "coordination.k8s.io", "v1", rest @ ..] => ("coordination.k8s.io/v1", rest),
             _ => return None,
+        };
+        let (rest, is_status) = match rest {
+            [rest @ .., "status"] => (rest, true),
+            _ => (rest, false),
         };
         let (namespace, plural, name) = match rest {
             [plural] => ("", plural, None),
@@ -295,6 +316,7 @@ impl Target {
                 (*plural == "admissionwebhookconfigurations").then_some("AdmissionWebhookConfiguration")
             }
             "admittance.dev/v1alpha1" => (*plural == "admissionchains").then_some("AdmissionChain"),
+            "coordination.k8s.io/v1" => (*plural == "leases").then_some("Lease"),
             _ => CORE
                 .iter()
                 .find(|(_, known, _, _)| known == plural)
@@ -306,6 +328,7 @@ impl Target {
             plural: (*plural).to_owned(),
             namespace: namespace.to_owned(),
             name: name.map(str::to_owned),
+            is_status,
         })
     }
 
@@ -339,6 +362,7 @@ impl Shared {
             (&Method::POST, _) => "create",
             (&Method::PUT, _) => "replace",
             (&Method::DELETE, _) => "delete",
+            (&Method::PATCH, _) => "patch",
             (_, None) => "discover",
             (_, Some(target)) if target.name.is_some() => "get",
             _ if query.get("watch").is_some_and(|watch| watch == "true") => "watch",
@@ -376,6 +400,7 @@ impl Shared {
             "create" => self.create(&target, &body),
             "replace" => self.replace(&target, &body),
             "delete" => self.delete(&target, &body),
+            "patch" => self.patch(&target, &head, &body),
             "get" => self.get(&target, is_partial),
             "watch" => {
                 let from = query["resourceVersion"].parse().unwrap();

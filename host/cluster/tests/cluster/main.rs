@@ -9,6 +9,7 @@ mod authorize;
 mod connection;
 mod forward;
 mod kinds;
+mod lease;
 mod namespaces;
 mod resources;
 mod setting;

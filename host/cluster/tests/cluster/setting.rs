@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use crate::api_server::ApiServer;
 
 /// Longer than anything here takes; a wait that reaches it fails the test.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) const TOKEN: &str = "a-token";
 

@@ -58,7 +58,7 @@ impl PolicyHook {
             .collect();
         if let Some(constraint) = &self.binding.constraint {
             objections.extend(refusals);
-            self.answer_of(&constraint.name, objections, &mut response);
+            self.answer_of(&constraint.prefix, objections, &mut response);
             return Ok(response);
         }
         let Some(names) = &self.binding.names else {
@@ -94,13 +94,13 @@ impl PolicyHook {
     }
 
     /// The response for a constraint, in the words of Gatekeeper.
-    fn answer_of(&self, constraint: &str, mut objections: Vec<Objection>, response: &mut Response) {
+    fn answer_of(&self, prefix: &str, mut objections: Vec<Objection>, response: &mut Response) {
         if self.binding.failure_policy == FailurePolicy::Ignore {
             objections.retain(|objection| !objection.failed);
         }
         let messages = objections
             .iter()
-            .map(|objection| format!("[{constraint}] {}", objection.message));
+            .map(|objection| format!("{prefix} {}", objection.message));
         let messages: Vec<String> = messages.collect();
         if messages.is_empty() {
             return;

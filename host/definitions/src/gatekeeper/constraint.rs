@@ -4,7 +4,8 @@ use admittance_conditions::Action;
 
 use super::{
     TemplateDocument,
-    matching::{self, Match},
+    expansion::Row,
+    matching::{self, Match, Source},
     schema::Located,
 };
 use crate::{
@@ -15,7 +16,7 @@ use crate::{
 
 /// What a violation does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Enforcement {
+pub(super) enum Enforcement {
     Deny,
     Warn,
     Dryrun,
@@ -24,7 +25,7 @@ enum Enforcement {
 }
 
 /// The values of `enforcementAction`.
-const ACTIONS: [(&str, Enforcement); 4] = [
+pub(super) const ACTIONS: [(&str, Enforcement); 4] = [
     ("deny", Enforcement::Deny),
     ("warn", Enforcement::Warn),
     ("dryrun", Enforcement::Dryrun),
@@ -118,8 +119,9 @@ impl ConstraintDocument {
         spec.finish(mistakes);
     }
 
-    /// What a violation does to a request: nothing in a dry run. `None` if the constraint is not for admission.
-    pub(super) fn actions(&self, is_cel: bool) -> Option<Vec<Action>> {
+    /// What a violation does to a request: nothing in a dry run. `None` if the constraint is not for admission, or not for
+    /// the objects of requests or what is generated of them.
+    pub(super) fn actions(&self, is_cel: bool, row: Option<&Row<'_>>) -> Option<Vec<Action>> {
         let is_here = |point: &Point| match point {
             Point::Admission => true,
             Point::KubernetesPolicy => is_cel,
@@ -134,9 +136,17 @@ impl ConstraintDocument {
                 .collect(),
             action => vec![action],
         };
-        if found.is_empty() || self.matching.is_for_generated {
+        let source = match row {
+            Some(_) => Source::Generated,
+            None => Source::Original,
+        };
+        if found.is_empty() || !self.matching.source.includes(source) {
             return None;
         }
+        let found = match row.and_then(Row::enforcement) {
+            Some(action) => vec![action],
+            None => found,
+        };
         let action = |action: &Enforcement| match action {
             Enforcement::Deny => Some(Action::Deny),
             Enforcement::Warn => Some(Action::Warn),
@@ -145,14 +155,13 @@ impl ConstraintDocument {
         Some(found.iter().filter_map(action).collect())
     }
 
-    /// What of it has no meaning here.
+    /// What of it has no meaning where nothing is generated.
     pub(super) fn warning(&self) -> Option<Mistake> {
-        self.matching.is_for_generated.then(|| Mistake {
+        (self.matching.source == Source::Generated).then(|| Mistake {
             location: self.source.clone(),
             path: "spec.match.source".to_owned(),
-            message: "it is for objects that Gatekeeper generates of others, and there are none here"
-                .to_owned(),
-            fix: "write `source: All`, or remove it".to_owned(),
+            message: "it is for generated objects, and there is no ExpansionTemplate".to_owned(),
+            fix: "add the document of the template, or write `source: All`".to_owned(),
         })
     }
 

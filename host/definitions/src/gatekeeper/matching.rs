@@ -1,7 +1,8 @@
 //! `spec.match` of a constraint or a mutator, as rules, selectors and conditions of a stage.
 
 use admittance_admission::{
-    LabelSelector, MatchConditions, MatchPolicy, Matcher, Operation, ResourcePattern, Rule, Scope,
+    GroupVersionKind, LabelSelector, MatchConditions, MatchPolicy, Matcher, Operation, ResourcePattern, Rule,
+    Scope,
 };
 use admittance_conditions::{CelConditions, MatchCondition};
 
@@ -52,12 +53,32 @@ pub(super) struct Match {
     pub(super) labels: LabelSelector,
     pub(super) namespace_labels: LabelSelector,
     name: Option<String>,
-    /// Only for objects that Gatekeeper generates of others.
-    pub(super) is_for_generated: bool,
+    pub(super) source: Source,
+}
+
+/// Which objects are meant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Source {
+    #[default]
+    All,
+    /// Those of requests.
+    Original,
+    /// Those that are generated of them.
+    Generated,
+}
+
+impl Source {
+    pub(super) fn includes(self, other: Self) -> bool {
+        self == Self::All || self == other
+    }
 }
 
 pub(super) fn read(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Match> {
-    const SOURCES: [(&str, bool); 3] = [("All", false), ("Original", false), ("Generated", true)];
+    const SOURCES: [(&str, Source); 3] = [
+        ("All", Source::All),
+        ("Original", Source::Original),
+        ("Generated", Source::Generated),
+    ];
     let mut fields = node.object(mistakes)?;
     let source = |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of("source", &SOURCES, mistakes);
     let found = Match {
@@ -77,7 +98,7 @@ pub(super) fn read(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Match> {
             mistakes,
         ),
         name: fields.get_optional("name", read_glob, mistakes),
-        is_for_generated: fields.get_or_default("source", source, mistakes),
+        source: fields.get_or_default("source", source, mistakes),
     };
     fields.finish(mistakes);
     Some(found)
@@ -134,6 +155,17 @@ impl Match {
             ..rule.clone()
         };
         self.kinds.iter().map(of_kinds).collect()
+    }
+
+    /// Whether an object of this kind can match.
+    pub(super) fn is_for(&self, kind: &GroupVersionKind) -> bool {
+        let fits = |matcher: &Matcher<String>, word: &String| match matcher {
+            Matcher::Any => true,
+            Matcher::Only(words) => words.contains(word),
+        };
+        let mut entries = self.kinds.iter();
+        self.kinds.is_empty()
+            || entries.any(|(groups, kinds)| fits(groups, &kind.group) && fits(kinds, &kind.kind))
     }
 
     /// What rules and selectors cannot say. `excluded` are namespaces that all constraints leave alone.

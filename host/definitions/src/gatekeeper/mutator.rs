@@ -7,11 +7,13 @@ mod parameters;
 use std::sync::Arc;
 
 use admittance_admission::{
-    self as admission, FailurePolicy, MatchPolicy, Matcher, Mutator, Operation, Phase, Reinvocation, Rule,
+    self as admission, FailurePolicy, GroupVersionKind, MatchPolicy, Matcher, Mutator, Operation, Phase,
+    Reinvocation, Rule,
 };
 
 use super::{
-    matching::{self, Match},
+    expansion::ExpansionDocument,
+    matching::{self, Match, Source},
     sync::Sync,
     template::read_operations,
 };
@@ -77,7 +79,7 @@ pub(crate) struct MutatorDocument {
 
 /// An entry of `applyTo`.
 #[derive(Debug)]
-struct ApplyTo {
+pub(super) struct ApplyTo {
     groups: Vec<String>,
     versions: Vec<String>,
     kinds: Vec<String>,
@@ -134,7 +136,7 @@ fn read_location(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<admission::
     node.parse_with(admission::Location::parse, mistakes)
 }
 
-fn read_apply_to(spec: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Vec<ApplyTo>> {
+pub(super) fn read_apply_to(spec: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Vec<ApplyTo>> {
     let fix = "list the kinds: `applyTo: [ { groups: [\"\"], versions: [v1], kinds: [Pod] } ]`";
     let read = |node: &Node<'_>, mistakes: &mut Mistakes| {
         let mut fields = node.object(mistakes)?;
@@ -198,9 +200,6 @@ impl MutatorDocument {
     /// The requests that it is for; none if there cannot be one.
     fn rules(&self) -> Vec<Rule> {
         let changing = [Operation::Create, Operation::Update];
-        if self.matching.is_for_generated {
-            return Vec::new();
-        }
         let rules = self.matching.rules(&changing).into_iter().map(|rule| Rule {
             match_policy: MatchPolicy::Exact,
             ..rule
@@ -228,6 +227,13 @@ impl MutatorDocument {
 }
 
 impl ApplyTo {
+    /// Whether it is for objects of this kind.
+    pub(super) fn is_for(&self, kind: &GroupVersionKind) -> bool {
+        self.groups.contains(&kind.group)
+            && self.versions.contains(&kind.version)
+            && self.kinds.contains(&kind.kind)
+    }
+
     fn overlaps(&self, other: &Self) -> bool {
         let share = |one: &[String], other: &[String]| one.iter().any(|word| other.contains(word));
         share(&self.groups, &other.groups)
@@ -240,7 +246,7 @@ impl ApplyTo {
     }
 
     /// The rule for what both are for.
-    fn narrow(&self, rule: &Rule) -> Option<Rule> {
+    pub(super) fn narrow(&self, rule: &Rule) -> Option<Rule> {
         let both = |matcher: &Matcher<String>, words: &[String]| {
             let words = words.iter().filter(|word| match matcher {
                 Matcher::Any => true,
@@ -267,38 +273,52 @@ impl ApplyTo {
     }
 }
 
-/// The chain of all mutators; none if there are none.
-pub(crate) fn chain(documents: &[MutatorDocument], syncs: &[Sync]) -> Option<ChainDefinition> {
-    let mut documents: Vec<_> = documents.iter().collect();
-    documents.sort_by(|one, other| (one.kind, &one.name).cmp(&(other.kind, &other.name)));
-    let source = documents.first()?.source.clone();
+/// The mutators for objects of this source that can match one, in the order in which they are applied.
+pub(super) fn mutators(documents: &[MutatorDocument], source: Source, syncs: &[Sync]) -> Vec<Mutator> {
     let excluded: Vec<String> = syncs
         .iter()
         .flat_map(|sync| sync.excluded_from_mutation.iter().cloned())
         .collect();
-    let (mut mutators, mut rules, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
-    for document in documents {
-        let own = document.rules();
-        if document.matching.is_for_generated {
-            let message = "is for objects that Gatekeeper generates of others, and there are none here";
-            warnings.push(document.warning(message, "write `source: All`, or remove it"));
-        } else if own.is_empty() {
-            let message = "is for no object: its `applyTo` and its `match` have nothing in common";
-            warnings.push(document.warning(message, "correct one of them"));
-        }
-        if own.is_empty() {
-            continue;
-        }
+    let mut documents: Vec<_> = documents
+        .iter()
+        .filter(|document| document.matching.source.includes(source))
+        .collect();
+    documents.sort_by(|one, other| (one.kind, &one.name).cmp(&(other.kind, &other.name)));
+    let mutator = |document: &&MutatorDocument| {
         let mut mutator = document.mutator.clone();
         let matching = &document.matching;
         mutator.requests.namespace_selector = selectors::namespaces_with(matching.namespace_labels.clone());
         mutator.requests.match_conditions = matching.conditions(&excluded);
-        mutator.requests.rules.clone_from(&own);
-        mutators.push(mutator);
-        for rule in own {
-            if !rules.contains(&rule) {
-                rules.push(rule);
-            }
+        mutator.requests.rules = document.rules();
+        (!mutator.requests.rules.is_empty()).then_some(mutator)
+    };
+    documents.iter().filter_map(mutator).collect()
+}
+
+/// The chain of all mutators; none if there are none.
+pub(crate) fn chain(
+    documents: &[MutatorDocument],
+    syncs: &[Sync],
+    expansions: &[ExpansionDocument],
+) -> Option<ChainDefinition> {
+    let named = |document: &&MutatorDocument| (document.kind, document.name.clone());
+    let source = documents.iter().min_by_key(named)?.source.clone();
+    let mut warnings = Vec::new();
+    for document in documents {
+        if document.matching.source == Source::Generated && expansions.is_empty() {
+            let message = "is for generated objects, and there is no ExpansionTemplate";
+            let fix = "add the document of the template, or write `source: All`";
+            warnings.push(document.warning(message, fix));
+        } else if document.rules().is_empty() {
+            let message = "is for no object: its `applyTo` and its `match` have nothing in common";
+            warnings.push(document.warning(message, "correct one of them"));
+        }
+    }
+    let mutators = mutators(documents, Source::Original, syncs);
+    let mut rules = Vec::new();
+    for rule in mutators.iter().flat_map(|mutator| &mutator.requests.rules) {
+        if !rules.contains(rule) {
+            rules.push(rule.clone());
         }
     }
     let mut stage = StageDefinition::new(STAGE, HookDefinition::Mutators(Arc::from(mutators)));

@@ -1,28 +1,34 @@
 //! `ConstraintTemplate`.
 
+mod read;
+
 use std::{sync::Arc, time::Duration};
 
 use admittance_admission::{
-    ClusterKind, FailurePolicy, Mode, ModuleReference, Operation, Phase, Reinvocation, StageSpec,
+    ClusterKind, FailurePolicy, Mode, ModuleReference, Mutator, Operation, Phase, Reinvocation, StageSpec,
 };
 use admittance_conditions::{Action, Binding, ConstraintBinding, Policy};
 use serde_json::{Map, Value as Json, json};
 
-use super::{constraint::ConstraintDocument, inventory::kinds_read, schema::Checked, sync::Sync};
+pub(crate) use self::read::{read, read_operations};
+use super::{
+    constraint::ConstraintDocument,
+    expansion::{ExpansionDocument, Row, rows},
+    inventory::kinds_read,
+    matching::Source,
+    mutator::{MutatorDocument, mutators},
+    schema::Checked,
+    sync::Sync,
+};
 use crate::{
-    Location, Mistake, cel,
-    document::{Fields, Mistakes, Node, quoted, readers},
-    kubernetes::read_name,
+    Location, Mistake,
+    document::{Mistakes, quoted},
     model::{CelDefinition, ChainDefinition, HookDefinition, PluginDefinition, StageDefinition},
-    rules::OPERATIONS,
     selectors,
 };
 
 /// The timeout with which Gatekeeper registers its webhook.
 const TIMEOUT: Duration = Duration::from_secs(3);
-
-/// The only target that there is for admission.
-const TARGET: &str = "admission.k8s.gatekeeper.sh";
 
 /// The environment variable that names a stage's constraint to the plugin `rego`.
 const CONSTRAINT: &str = "CONSTRAINT";
@@ -53,176 +59,51 @@ struct Rego {
     version: &'static str,
 }
 
-/// A template, as far as it could be read.
-pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<TemplateDocument> {
-    let mut fields = root.object(mistakes)?;
-    fields.ignore(&["apiVersion", "kind", "status"]);
-    let name = fields.get_required("metadata", "write `metadata: { name: ... }`", read_name, mistakes);
-    let fix = "write the kind of its constraints and its policy: `spec: { crd: ..., targets: ... }`";
-    let spec = fields.get_required("spec", fix, Node::object, mistakes);
-    fields.finish(mistakes);
-    let mut spec = spec?;
-    let fix = "name the kind of its constraints: `crd: { spec: { names: { kind: ... } } }`";
-    let crd = spec.get_required("crd", fix, read_crd, mistakes);
-    let fix = "write the policy: `targets: [ { target: admission.k8s.gatekeeper.sh, rego: ... } ]`";
-    let target = spec.get_required("targets", fix, read_targets, mistakes);
-    spec.finish(mistakes);
-    let (name, (kind, schema), (engine, operations)) = (name?, crd?, target?);
-    if kind.to_lowercase() != name {
-        let message = format!(
-            "the template {} is for constraints of kind {}",
-            quoted(&name),
-            quoted(&kind)
-        );
-        let fix = format!("call it `{}`", kind.to_lowercase());
-        root.wrong(message, fix, mistakes);
-    }
-    Some(TemplateDocument {
-        name,
-        kind,
-        source: root.location(),
-        schema,
-        engine,
-        operations,
-    })
+/// The other documents of Gatekeeper, on which the chain of a template depends.
+#[derive(Clone, Copy)]
+pub(crate) struct Surroundings<'a> {
+    pub(crate) constraints: &'a [ConstraintDocument],
+    pub(crate) syncs: &'a [Sync],
+    pub(crate) expansions: &'a [ExpansionDocument],
+    pub(crate) mutators: &'a [MutatorDocument],
 }
 
-/// The kind, and the schema of the parameters.
-fn read_crd(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<(String, Option<Json>)> {
-    let mut fields = node.object(mistakes)?;
-    let spec = fields.get_required(
-        "spec",
-        "write `spec: { names: { kind: ... } }`",
-        Node::object,
-        mistakes,
-    );
-    fields.finish(mistakes);
-    let mut spec = spec?;
-    let names = spec.get_required("names", "write `names: { kind: ... }`", Node::object, mistakes);
-    let mut schema = None;
-    if let Some(mut validation) = spec.get_optional("validation", Node::object, mistakes) {
-        schema = validation.optional("openAPIV3Schema").map(|schema| schema.json());
-        validation.ignore(&["legacySchema"]);
-        validation.finish(mistakes);
-    }
-    spec.finish(mistakes);
-    let mut names = names?;
-    let kind = names.get_required(
-        "kind",
-        "name the kind, `K8sRequiredLabels`",
-        readers::text,
-        mistakes,
-    );
-    names.ignore(&["shortNames"]);
-    names.finish(mistakes);
-    Some((kind?, schema))
+/// A stage of a template: a constraint with its parameters, for the objects of requests or for what is generated of them.
+struct Constrained<'a> {
+    constraint: &'a ConstraintDocument,
+    parameters: Json,
+    row: Option<Row<'a>>,
 }
 
-fn read_targets(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<(Engine, Vec<Operation>)> {
-    let targets = node.filled_list("write one target", mistakes)?;
-    let [target] = targets.as_slice() else {
-        node.wrong("a template has one target", "make several templates", mistakes);
-        return None;
-    };
-    let mut fields = target.object(mistakes)?;
-    let read = |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of("target", &[(TARGET, ())], mistakes);
-    fields.get_required(
-        "target",
-        "write `target: admission.k8s.gatekeeper.sh`",
-        read,
-        mistakes,
-    );
-    let operations = fields.get(
-        "operations",
-        vec![Operation::Create, Operation::Update],
-        read_operations,
-        mistakes,
-    );
-    let engine = match fields.optional("code") {
-        Some(code) => read_code(&code, mistakes),
-        None if fields.has("rego") => read_rego(&mut fields, mistakes),
-        None => {
-            target.wrong("the target has no policy", "write `rego` or `code`", mistakes);
-            None
-        }
-    };
-    // Beside `code`, Gatekeeper passes over the older fields.
-    fields.ignore(&["rego", "libs"]);
-    fields.finish(mistakes);
-    Some((engine?, operations))
-}
-
-pub(super) fn read_operations(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Operation>> {
-    let mut operations = Vec::new();
-    for entry in node.list(mistakes)? {
-        match entry.one_of("operation", &OPERATIONS, mistakes)? {
-            Some(operation) => operations.push(operation),
-            None => operations.extend(Operation::ALL),
+impl Constrained<'_> {
+    /// The name of the stage: that of the constraint, and those of the templates by which objects are generated.
+    fn name(&self) -> String {
+        match &self.row {
+            Some(row) => format!("{}/{}", self.constraint.name, row.name()),
+            None => self.constraint.name.clone(),
         }
     }
-    Some(operations)
-}
 
-/// The engine that Gatekeeper prefers of those that the template has: CEL.
-fn read_code(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Engine> {
-    const ENGINES: [(&str, bool); 2] = [("K8sNativeValidation", true), ("Rego", false)];
-    let fix = "list the policy: `{ engine: Rego, source: { rego: ... } }`";
-    let mut found: Vec<(bool, Option<Engine>)> = Vec::new();
-    for entry in node.filled_list(fix, mistakes)? {
-        let Some(mut fields) = entry.object(mistakes) else {
-            continue;
-        };
-        let read = |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of("engine", &ENGINES, mistakes);
-        let engine = fields.get_required("engine", "write Rego or K8sNativeValidation", read, mistakes);
-        let source = fields.get_required("source", "write the policy", Node::object, mistakes);
-        fields.finish(mistakes);
-        if let (Some(is_cel), Some(mut source)) = (engine, source) {
-            let engine = match is_cel {
-                true => read_cel(source, mistakes),
-                false => {
-                    let rego = read_rego(&mut source, mistakes);
-                    source.finish(mistakes);
-                    rego
-                }
-            };
-            found.push((is_cel, engine));
+    /// The beginning of its messages.
+    fn prefix(&self) -> String {
+        match &self.row {
+            Some(row) => row.prefix(&self.constraint.name),
+            None => format!("[{}]", self.constraint.name),
         }
     }
-    found.sort_by_key(|(is_cel, _)| !is_cel);
-    found.into_iter().next().and_then(|(_, engine)| engine)
-}
 
-/// `rego`, `libs` and `version`.
-fn read_rego(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Engine> {
-    const VERSIONS: [(&str, &str); 2] = [("v0", "v0"), ("v1", "v1")];
-    let text = fields.get_required("rego", "write the policy in Rego", readers::text, mistakes);
-    let libs = fields.get_or_default("libs", Node::strings, mistakes);
-    let read = |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of("version", &VERSIONS, mistakes);
-    let version = fields.get("version", "v0", read, mistakes);
-    Some(Engine::Rego(Rego {
-        text: text?,
-        libs,
-        version,
-    }))
-}
-
-fn read_cel(mut source: Fields<'_>, mistakes: &mut Mistakes) -> Option<Engine> {
-    let failure_policy = source.get("failurePolicy", FailurePolicy::Fail, Node::word, mistakes);
-    // It is for Kubernetes' own policies, which Gatekeeper can generate.
-    source.ignore(&["generateVAP"]);
-    let policy = cel::read_template(&mut source, mistakes);
-    source.finish(mistakes);
-    Some(Engine::Cel(Arc::new(policy), failure_policy))
+    /// What a violation does; nothing in a dry run. `None` if there is no such stage.
+    fn actions(&self, is_cel: bool) -> Option<Vec<Action>> {
+        self.constraint.actions(is_cel, self.row.as_ref())
+    }
 }
 
 impl TemplateDocument {
-    /// The chain of the template. Its constraints among these are its stages, by their names.
-    pub(crate) fn chain(
-        &self,
-        constraints: &[ConstraintDocument],
-        syncs: &[Sync],
-        mistakes: &mut Mistakes,
-    ) -> ChainDefinition {
+    /// The chain of the template. Its constraints are its stages, by their names.
+    pub(crate) fn chain(&self, others: Surroundings<'_>, mistakes: &mut Mistakes) -> ChainDefinition {
+        let Surroundings {
+            constraints, syncs, ..
+        } = others;
         let mut constraints: Vec<_> = constraints
             .iter()
             .filter(|constraint| constraint.kind == self.kind)
@@ -241,11 +122,20 @@ impl TemplateDocument {
             });
         let parameters: Vec<Json> = parameters.collect();
         let mut warnings = checked.warnings;
-        let constrained: Vec<_> = constraints.into_iter().zip(parameters).collect();
-        let excluded: Vec<String> = syncs
-            .iter()
-            .flat_map(|sync| sync.excluded_namespaces.iter().cloned())
-            .collect();
+        if others.expansions.is_empty() {
+            warnings.extend(constraints.iter().filter_map(|constraint| constraint.warning()));
+        }
+        let rows = rows(others.expansions);
+        let mut constrained = Vec::new();
+        for (constraint, parameters) in constraints.into_iter().zip(parameters) {
+            let rows = rows.iter().filter(|row| constraint.matching.is_for(row.kind()));
+            let rows = std::iter::once(None).chain(rows.cloned().map(Some));
+            constrained.extend(rows.map(|row| Constrained {
+                constraint,
+                parameters: parameters.clone(),
+                row,
+            }));
+        }
         let plugin = match &self.engine {
             Engine::Rego(rego) => Some(rego.plugin(&constrained, syncs)),
             Engine::Cel(..) => None,
@@ -265,18 +155,21 @@ impl TemplateDocument {
                 fix: "name the kinds that it reads in a SyncSet or Config of Gatekeeper".to_owned(),
             });
         }
-        for (constraint, _) in &constrained {
-            warnings.extend(constraint.warning());
-        }
-        let stage = |(constraint, parameters): &(&ConstraintDocument, Json)| {
-            let mut spec = self.spec(constraint, &excluded)?;
+        let mutators: Arc<[Mutator]> = match rows.is_empty() {
+            true => Arc::default(),
+            false => mutators(others.mutators, Source::Generated, syncs).into(),
+        };
+        let stage = |constrained: &Constrained<'_>| {
+            let mut spec = self.spec(constrained, syncs)?;
+            let row = constrained.row.as_ref();
+            spec.expansion = row.map(|row| Arc::new(row.expansion(&mutators)));
             let hook = match (&self.engine, &plugin) {
                 (Engine::Cel(policy, failure_policy), _) => {
                     spec.failure_policy = *failure_policy;
-                    cel(constraint, parameters, policy, *failure_policy)
+                    cel(constrained, policy, *failure_policy)
                 }
                 (Engine::Rego(_), plugin) => {
-                    HookDefinition::Plugin(of_constraint(plugin.as_ref()?, constraint))
+                    HookDefinition::Plugin(of_constraint(plugin.as_ref()?, constrained))
                 }
             };
             Some(StageDefinition {
@@ -292,9 +185,13 @@ impl TemplateDocument {
             _ => Vec::new(),
         };
         let mut rules = Vec::new();
-        for rule in stages.iter().flat_map(|stage| &stage.spec.rules) {
-            if !rules.contains(rule) {
-                rules.push(rule.clone());
+        let of_stage = |stage: &StageDefinition| match &stage.spec.expansion {
+            Some(expansion) => expansion.generators.clone(),
+            None => stage.spec.rules.clone(),
+        };
+        for rule in stages.iter().flat_map(of_stage) {
+            if !rules.contains(&rule) {
+                rules.push(rule);
             }
         }
         ChainDefinition {
@@ -321,13 +218,18 @@ impl TemplateDocument {
     }
 
     /// `None` if the constraint is not enforced at admission.
-    fn spec(&self, constraint: &ConstraintDocument, excluded: &[String]) -> Option<StageSpec> {
-        let actions = constraint.actions(matches!(self.engine, Engine::Cel(..)))?;
-        let mut spec = StageSpec::new(constraint.name.as_str());
+    fn spec(&self, constrained: &Constrained<'_>, syncs: &[Sync]) -> Option<StageSpec> {
+        let actions = constrained.actions(matches!(self.engine, Engine::Cel(..)))?;
+        let constraint = constrained.constraint;
+        let excluded: Vec<String> = syncs
+            .iter()
+            .flat_map(|sync| sync.excluded_namespaces.iter().cloned())
+            .collect();
+        let mut spec = StageSpec::new(constrained.name());
         spec.rules = constraint.matching.rules(&self.operations);
         spec.namespace_selector = selectors::namespaces_with(constraint.matching.namespace_labels.clone());
         spec.object_selector = constraint.matching.labels.clone();
-        spec.match_conditions = constraint.matching.conditions(excluded);
+        spec.match_conditions = constraint.matching.conditions(&excluded);
         spec.timeout = TIMEOUT;
         spec.reinvocation = Reinvocation::Never;
         spec.names_itself = true;
@@ -347,9 +249,9 @@ impl Rego {
     }
 
     /// The plugin of all stages of a template. They have the same settings, so that it is configured once.
-    fn plugin(&self, constraints: &[(&ConstraintDocument, Json)], syncs: &[Sync]) -> PluginDefinition {
-        let of_constraint = |(constraint, parameters): &(&ConstraintDocument, Json)| {
-            let actions = constraint.actions(false).unwrap_or_default();
+    fn plugin(&self, constraints: &[Constrained<'_>], syncs: &[Sync]) -> PluginDefinition {
+        let of_constraint = |constrained: &Constrained<'_>| {
+            let actions = constrained.actions(false)?;
             // What a dry run would deny is noted by a stage in mode `Audit`.
             let actions: Vec<&str> = match actions.as_slice() {
                 [] => vec!["deny"],
@@ -358,10 +260,13 @@ impl Rego {
                     .map(|action| if *action == Action::Warn { "warn" } else { "deny" })
                     .collect(),
             };
-            let settings = json!({"parameters": parameters, "actions": actions});
-            (constraint.name.clone(), settings)
+            let mut settings = json!({"parameters": constrained.parameters, "actions": actions});
+            if let (Some(_), Json::Object(settings)) = (&constrained.row, &mut settings) {
+                settings.insert("prefix".to_owned(), constrained.prefix().into());
+            }
+            Some((constrained.name(), settings))
         };
-        let constraints: Map<String, Json> = constraints.iter().map(of_constraint).collect();
+        let constraints: Map<String, Json> = constraints.iter().filter_map(of_constraint).collect();
         let mut settings = json!({"rego": self.text, "version": self.version, "constraints": constraints});
         let mut plugin = PluginDefinition::new(ModuleReference::stock("rego"));
         let kinds = self.inventory(syncs);
@@ -401,24 +306,20 @@ impl Rego {
 }
 
 /// The plugin of the stage of one constraint.
-fn of_constraint(plugin: &PluginDefinition, constraint: &ConstraintDocument) -> PluginDefinition {
+fn of_constraint(plugin: &PluginDefinition, constrained: &Constrained<'_>) -> PluginDefinition {
     let mut plugin = plugin.clone();
     let environment = &mut plugin.allow.environment;
-    environment.insert(CONSTRAINT.to_owned(), constraint.name.clone());
+    environment.insert(CONSTRAINT.to_owned(), constrained.name());
     plugin
 }
 
-fn cel(
-    constraint: &ConstraintDocument,
-    parameters: &Json,
-    policy: &Arc<Policy>,
-    failure_policy: FailurePolicy,
-) -> HookDefinition {
-    let actions = constraint.actions(true).unwrap_or_default();
+fn cel(constrained: &Constrained<'_>, policy: &Arc<Policy>, failure_policy: FailurePolicy) -> HookDefinition {
+    let actions = constrained.actions(true).unwrap_or_default();
+    let constraint = constrained.constraint;
     let object = json!({
         "kind": constraint.kind,
         "metadata": {"name": constraint.name},
-        "spec": {"parameters": parameters},
+        "spec": {"parameters": constrained.parameters},
     });
     HookDefinition::Cel(CelDefinition {
         policy: Arc::clone(policy),
@@ -429,7 +330,7 @@ fn cel(
             },
             failure_policy,
             constraint: Some(ConstraintBinding {
-                name: constraint.name.clone(),
+                prefix: constrained.prefix(),
                 object: Arc::new(object),
             }),
             ..Binding::default()

@@ -212,7 +212,11 @@ impl Setup {
             Some(config) => Some(admittance_cluster::Cluster::connect(config).await.unwrap()),
             None => None,
         };
-        let connections = Connections { ensembles, cluster };
+        let connections = Connections {
+            ensembles,
+            cluster,
+            chains: None,
+        };
         let admin = AdminPort::open(&self.config, metrics).await.unwrap();
         let mut driver = Driver::bind(self.config, connections, host, admin).await.unwrap();
         if !self.is_on_this_thread {

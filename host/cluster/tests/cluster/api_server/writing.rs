@@ -1,6 +1,7 @@
 //! What is written through the API.
 
 use bytes::Bytes;
+use http::{header::CONTENT_TYPE, request::Parts};
 use serde_json::Value;
 
 use super::{ApiServer, Data, Place, Reply, Shared, Target, json, status, typed};
@@ -57,8 +58,12 @@ impl Shared {
         self.write("create", |data| {
             let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
             let namespace = target.namespace.clone();
+            if !namespace.is_empty() {
+                object["metadata"]["namespace"] = namespace.clone().into();
+            }
             let home = ("namespaces".to_owned(), String::new(), namespace.clone());
-            if !namespace.is_empty() && !data.objects.contains_key(&home) {
+            let is_there = matches!(&*namespace, "" | "default") || data.objects.contains_key(&home);
+            if !is_there {
                 return status(404, "NotFound", &format!("namespaces \"{namespace}\" not found"));
             }
             if !is_subdomain(&name) {
@@ -77,7 +82,7 @@ impl Shared {
     }
 
     pub(super) fn replace(&self, target: &Target, body: &Bytes) -> Reply {
-        let object: Value = serde_json::from_slice(body).unwrap();
+        let mut object: Value = serde_json::from_slice(body).unwrap();
         self.write("replace", |data| {
             let place = target.place();
             let Some(version) = data.version_of(&place) else {
@@ -89,7 +94,37 @@ impl Shared {
                 Some(sent) if sent != version => return target.was_modified(),
                 Some(_) => {}
             }
+            if has_status(&target.plural) {
+                // It is written at its own path.
+                set(&mut object, "status", data.objects[&place].get("status"));
+            }
             data.put(&target.plural, object);
+            json(200, &typed(&data.objects[&place], target, false))
+        })
+    }
+
+    /// What this program sends: the whole status by server-side apply, with one field manager.
+    pub(super) fn patch(&self, target: &Target, head: &Parts, body: &Bytes) -> Reply {
+        let query = head.uri.query().unwrap_or_default();
+        let is_applied = head.headers[CONTENT_TYPE] == "application/apply-patch+yaml"
+            && query.contains("fieldManager=admittance");
+        if !target.is_status || !has_status(&target.plural) {
+            return super::not_served();
+        }
+        if !is_applied {
+            return status(415, "UnsupportedMediaType", "only server-side apply is supported");
+        }
+        let patch: Value = serde_json::from_slice(body).unwrap();
+        self.write("patch", |data| {
+            let place = target.place();
+            let Some(mut object) = data.objects.get(&place).cloned() else {
+                return target.not_found();
+            };
+            // What it wrote before and does not write now is removed.
+            set(&mut object, "status", patch.get("status"));
+            if object != data.objects[&place] {
+                data.put(&target.plural, object);
+            }
             json(200, &typed(&data.objects[&place], target, false))
         })
     }
@@ -111,6 +146,35 @@ impl Shared {
             json(200, &typed(&object, target, false))
         })
     }
+}
+
+/// Whether resources of this kind have a status of their own.
+pub(super) fn has_status(plural: &str) -> bool {
+    plural == "admissionchains"
+}
+
+/// The generation of an object: it grows with every change but those of metadata and status.
+pub(super) fn generation(before: Option<&Value>, object: &Value) -> u64 {
+    let without = |object: &Value| {
+        let mut object = object.clone();
+        set(&mut object, "status", None);
+        set(&mut object, "metadata", None);
+        object
+    };
+    let last = |before: &Value| before["metadata"]["generation"].as_u64().unwrap_or_default();
+    match before {
+        Some(before) if without(before) == without(object) => last(before),
+        Some(before) => last(before) + 1,
+        None => 1,
+    }
+}
+
+fn set(object: &mut Value, field: &str, value: Option<&Value>) {
+    let fields = object.as_object_mut().unwrap();
+    match value {
+        Some(value) => fields.insert(field.to_owned(), value.clone()),
+        None => fields.remove(field),
+    };
 }
 
 impl Target {

@@ -166,7 +166,7 @@ spec: { match: [ { excludedNamespaces: [a], processes: [mutation-webhook] }, { e
 #[test]
 fn mutators_that_never_apply_are_warned_of() {
     for (matching, expected) in [
-        ("source: Generated", "there are none here"),
+        ("source: Generated", "there is no ExpansionTemplate"),
         ("kinds: [ { apiGroups: [apps] } ]", "have nothing in common"),
     ] {
         let spec = format!(

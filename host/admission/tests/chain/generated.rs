@@ -1,0 +1,157 @@
+//! Stages that see objects which are generated of those of requests.
+
+use admittance_admission::{
+    Expansion, Generation, Location, MatchPolicy, Matcher, Mutation, Mutator, SkipReason, UserInfo,
+};
+
+use super::*;
+
+/// Denies every request, and says what it sees.
+struct Show;
+
+#[async_trait]
+impl Hook for Show {
+    async fn admit(&self, request: &Request, _: Deadline) -> Result<Response, Failure> {
+        assert!(request.old_object.is_none() && request.user == UserInfo::default());
+        let seen = json!({
+            "operation": request.operation.as_str(),
+            "kind": request.kind.to_string(),
+            "resource": request.resource.resource,
+            "name": request.name,
+            "namespace": request.namespace,
+            "object": request.object.as_ref().map(Object::value),
+        });
+        Ok(Response::deny(Denial::forbidden(seen.to_string())))
+    }
+}
+
+fn generation(source: &str, api_version: &str, kind: &str) -> Generation {
+    Generation {
+        source: source.split('.').map(str::to_owned).collect(),
+        kind: GroupVersionKind::from_api_version(api_version, kind),
+    }
+}
+
+/// A stage for the Pods that are generated of CronJobs.
+fn stage() -> Stage {
+    let mutator = |location: &str, value: Value| {
+        let location = Location::parse(location).unwrap();
+        Mutator::new(location.to_string(), location, Mutation::Assign(value))
+    };
+    let mut of_jobs = mutator("metadata.labels.job", json!("yes"));
+    of_jobs.requests.rules = vec![of_kind("Job")];
+    let mut stage = Stage::new("generated", Show);
+    stage.spec.rules = vec![of_kind("Pod")];
+    stage.spec.expansion = Some(Arc::new(Expansion {
+        generators: vec![of_kind("CronJob")],
+        steps: vec![
+            generation("spec.jobTemplate", "batch/v1", "Job"),
+            generation("spec.template", "v1", "Pod"),
+        ],
+        mutators: vec![of_jobs, mutator("spec.hostNetwork", json!(false))].into(),
+    }));
+    stage
+}
+
+fn labelled(key: &str, value: &str) -> LabelSelector {
+    LabelSelector::new(vec![Requirement::equals(key, value).unwrap()])
+}
+
+fn of_kind(kind: &str) -> Rule {
+    Rule {
+        kinds: Matcher::Only(vec![kind.to_owned()]),
+        match_policy: MatchPolicy::Exact,
+        ..Rule::for_operations([Operation::Create, Operation::Update])
+    }
+}
+
+fn cron_job() -> Value {
+    json!({
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {"name": "report", "namespace": "shop"},
+        "spec": {"jobTemplate": {"metadata": null, "spec": {"template": {
+            "metadata": {"name": "other", "labels": {"a": "b"}},
+            "spec": {"restartPolicy": "Never"},
+        }}}},
+    })
+}
+
+async fn result(stage: Stage, object: Value) -> StageResult {
+    let object = Object::from_value(object).unwrap();
+    let mut request = Request::described(Some(object.clone()), Some(object), None, None, None).unwrap();
+    request.user.username = "alice".to_owned();
+    let outcome = run(vec![stage], request, Duration::from_secs(1)).await;
+    let [row] = &*outcome.trace else {
+        panic!("{:?}", outcome.trace);
+    };
+    row.result.clone()
+}
+
+/// Gatekeeper 3.20, pkg/expansion/system.go.
+#[tokio::test(start_paused = true)]
+async fn the_last_object_of_a_row_is_seen() {
+    let mut selecting = stage();
+    selecting.spec.object_selector = labelled("a", "b");
+    for stage in [stage(), selecting] {
+        let StageResult::Denied(denial) = result(stage, cron_job()).await else {
+            panic!("it is not called");
+        };
+        let expected = json!({
+            "operation": "CREATE",
+            "kind": "v1/Pod",
+            "resource": "pods",
+            "name": "report-job-pod",
+            "namespace": "shop",
+            "object": {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {
+                    "name": "report-job-pod",
+                    "namespace": "shop",
+                    "labels": {"a": "b"},
+                    "ownerReferences": [
+                        {"apiVersion": "batch/v1", "kind": "Job", "name": "report-job", "uid": ""},
+                    ],
+                },
+                "spec": {"restartPolicy": "Never", "hostNetwork": false},
+            },
+        });
+        let seen: Value = serde_json::from_str(&denial.message).unwrap();
+        assert_eq!(seen, expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn selectors_and_rules_are_for_what_is_generated() {
+    let mut other_label = stage();
+    other_label.spec.object_selector = labelled("job", "yes");
+    let mut of_jobs = stage();
+    of_jobs.spec.rules = vec![of_kind("Job")];
+    let mut pod = cron_job();
+    pod["kind"] = json!("Pod");
+    for (stage, object, expected) in [
+        (other_label, cron_job(), SkipReason::ObjectSelector),
+        (of_jobs, cron_job(), SkipReason::Rules),
+        (stage(), pod, SkipReason::Rules),
+    ] {
+        match result(stage, object).await {
+            StageResult::Skipped(reason) => assert_eq!(reason, expected),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_without_a_source_is_a_failure() {
+    let mut object = cron_job();
+    object["spec"]["jobTemplate"]["spec"] = json!({"template": []});
+    let StageResult::Failed { failure, .. } = result(stage(), object).await else {
+        panic!("it does not fail");
+    };
+    let expected = "nothing can be generated of Job \"report-job\": it has no object at spec.template";
+    assert_eq!(
+        (failure.kind, failure.message.as_str()),
+        (FailureKind::Error, expected)
+    );
+}

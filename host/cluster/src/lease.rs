@@ -1,0 +1,246 @@
+//! The election of one program among several by a Lease, in the way of client-go, so without comparing clocks: a Lease has
+//! expired when nobody renewed it for its duration, as seen from here.
+
+use std::time::Duration;
+
+use k8s_openapi::{
+    api::coordination::v1::{Lease, LeaseSpec},
+    apimachinery::pkg::apis::meta::v1::MicroTime,
+    jiff::Timestamp,
+};
+use kube::{
+    Api,
+    api::{ObjectMeta, PostParams},
+};
+use tokio::{
+    sync::{Mutex, watch},
+    time::{Instant, sleep_until},
+};
+
+use crate::{
+    connection::Connection,
+    metrics::{self, Verb},
+    request_error::{RequestError, permission},
+};
+
+/// The timeout of a request of a program that is not the leader, and of the release.
+const REQUEST_LIMIT: Duration = Duration::from_secs(5);
+
+/// How soon a leader that is gone is replaced. The default is that of client-go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// After this time without a renewal, another program becomes the leader. Whole seconds. The leader resigns after two
+    /// thirds of it.
+    pub duration: Duration,
+    /// The pause between renewals, and between looks at the Lease of another leader.
+    pub pause: Duration,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self {
+            duration: Duration::from_secs(15),
+            pause: Duration::from_secs(2),
+        }
+    }
+}
+
+/// A candidate. Lives as long as the program.
+#[derive(Debug)]
+pub struct Election {
+    connection: Connection,
+    api: Api<Lease>,
+    name: &'static str,
+    /// Different from that of every other candidate.
+    identity: String,
+    terms: Terms,
+    is_leader: watch::Sender<bool>,
+    lease: Mutex<Option<Seen>>,
+}
+
+/// The Lease, and when it was first seen as it is.
+#[derive(Debug)]
+struct Seen {
+    lease: Lease,
+    since: Instant,
+}
+
+impl Election {
+    pub(crate) fn new(connection: Connection, name: &'static str, terms: Terms) -> Self {
+        let host = rustix::system::uname();
+        let suffix = uuid::Uuid::new_v4().simple();
+        metrics::leader(name, false);
+        Self {
+            api: Api::default_namespaced(connection.client()),
+            connection,
+            name,
+            identity: format!("{}_{suffix}", host.nodename().to_string_lossy()),
+            terms,
+            is_leader: watch::Sender::new(false),
+            lease: Mutex::new(None),
+        }
+    }
+
+    /// Whether this program is the leader now.
+    pub fn is_leader(&self) -> watch::Receiver<bool> {
+        self.is_leader.subscribe()
+    }
+
+    /// Takes part. Never returns; drop it to stop, and then [resign](Self::resign).
+    pub async fn take_part(&self) {
+        let mut lease = self.lease.lock().await;
+        // Of the leader: when it must resign.
+        let mut end = None;
+        let mut has_failed = false;
+        loop {
+            let start = Instant::now();
+            let limit = end.unwrap_or(start + REQUEST_LIMIT);
+            match self.attempt(&mut lease, limit).await {
+                Ok(is_leader) => {
+                    end = is_leader.then(|| start + self.terms.duration * 2 / 3);
+                    has_failed = false;
+                }
+                Err(error) => {
+                    if !std::mem::replace(&mut has_failed, true) {
+                        let reason = error.advice(&permission(
+                            "`get`, `create` and `update`",
+                            "leases",
+                            "coordination.k8s.io",
+                        ));
+                        tracing::warn!(lease = self.name, "cannot take part in the election: {reason}");
+                    }
+                    // What was written by another is read first.
+                    if matches!(error, RequestError::Conflict(_) | RequestError::NotFound(_)) {
+                        *lease = None;
+                    }
+                }
+            }
+            end = end.filter(|end| *end > Instant::now());
+            self.lead(end.is_some());
+            let next = Instant::now() + self.terms.pause.mul_f64(0.9 + fastrand::f64() / 5.0);
+            sleep_until(end.map_or(next, |end| end.min(next))).await;
+        }
+    }
+
+    /// Renews the Lease, or takes it if it is free. Returns whether this program has it.
+    async fn attempt(&self, seen: &mut Option<Seen>, until: Instant) -> Result<bool, RequestError> {
+        let is_leader = *self.is_leader.borrow();
+        if seen.is_none() || !is_leader {
+            let found = self.connection.ask(Verb::Get, until, self.api.get_opt(self.name));
+            see(seen, found.await?);
+        }
+        let written = match seen {
+            None => {
+                let lease = Lease {
+                    metadata: ObjectMeta {
+                        name: Some(self.name.to_owned()),
+                        ..ObjectMeta::default()
+                    },
+                    spec: Some(self.renewed(None)),
+                };
+                let create = async { self.api.create(&PostParams::default(), &lease).await };
+                self.connection.ask(Verb::Create, until, create).await?
+            }
+            Some(Seen { lease, since }) => {
+                let spec = lease.spec.as_ref();
+                let is_free = spec.is_none_or(|spec| has_expired(spec, since.elapsed()));
+                if !self.is_holder(spec) && !is_free {
+                    return Ok(false);
+                }
+                let lease = Lease {
+                    metadata: lease.metadata.clone(),
+                    spec: Some(self.renewed(spec)),
+                };
+                self.replace(&lease, until).await?
+            }
+        };
+        see(seen, Some(written));
+        Ok(true)
+    }
+
+    /// Lets another program become the leader at once, if this one is it.
+    pub async fn resign(&self) {
+        let seen = self.lease.lock().await.take();
+        if !self.is_leader.send_replace(false) {
+            return;
+        }
+        metrics::leader(self.name, false);
+        let Some(Seen { mut lease, .. }) = seen else {
+            return;
+        };
+        if let Some(spec) = &mut lease.spec {
+            spec.holder_identity = Some(String::new());
+            spec.renew_time = Some(MicroTime(Timestamp::now()));
+        }
+        // Otherwise it expires.
+        if let Err(error) = self.replace(&lease, Instant::now() + REQUEST_LIMIT).await {
+            tracing::warn!(
+                lease = self.name,
+                "the lease cannot be released: {}",
+                error.sentence()
+            );
+        }
+    }
+
+    async fn replace(&self, lease: &Lease, until: Instant) -> Result<Lease, RequestError> {
+        let params = PostParams::default();
+        let replace = self.api.replace(self.name, &params, lease);
+        self.connection.ask(Verb::Replace, until, replace).await
+    }
+
+    fn is_holder(&self, spec: Option<&LeaseSpec>) -> bool {
+        spec.and_then(|spec| spec.holder_identity.as_ref()) == Some(&self.identity)
+    }
+
+    /// The Lease after it was renewed, or taken.
+    fn renewed(&self, before: Option<&LeaseSpec>) -> LeaseSpec {
+        let now = MicroTime(Timestamp::now());
+        let is_taken = !self.is_holder(before);
+        let before = before.cloned().unwrap_or_default();
+        let had_holder = before.holder_identity.is_some();
+        let transitions = before.lease_transitions.unwrap_or_default();
+        LeaseSpec {
+            acquire_time: match is_taken {
+                true => Some(now.clone()),
+                false => before.acquire_time,
+            },
+            holder_identity: Some(self.identity.clone()),
+            lease_duration_seconds: i32::try_from(self.terms.duration.as_secs()).ok(),
+            lease_transitions: Some(transitions.saturating_add((is_taken && had_holder).into())),
+            renew_time: Some(now),
+            ..before
+        }
+    }
+
+    fn lead(&self, is_leader: bool) {
+        if self.is_leader.send_replace(is_leader) == is_leader {
+            return;
+        }
+        metrics::leader(self.name, is_leader);
+        let (lease, identity) = (self.name, &self.identity);
+        match is_leader {
+            true => tracing::info!(lease, identity, "this replica is the leader"),
+            false => tracing::warn!(lease, identity, "this replica is no longer the leader"),
+        }
+    }
+}
+
+/// Notes the Lease as it is now.
+fn see(seen: &mut Option<Seen>, now: Option<Lease>) {
+    let since = seen
+        .take()
+        .filter(|seen| now.as_ref().is_some_and(|now| now.spec == seen.lease.spec))
+        .map_or_else(Instant::now, |seen| seen.since);
+    *seen = now.map(|lease| Seen { lease, since });
+}
+
+/// Whether a Lease that has been as it is for this time has no holder any more.
+fn has_expired(spec: &LeaseSpec, unchanged: Duration) -> bool {
+    let has_holder = spec
+        .holder_identity
+        .as_ref()
+        .is_some_and(|holder| !holder.is_empty());
+    let seconds = spec.lease_duration_seconds.unwrap_or_default();
+    let duration = Duration::from_secs(seconds.try_into().unwrap_or_default());
+    !has_holder || unchanged >= duration
+}

@@ -1,0 +1,132 @@
+//! The election of a leader by a Lease.
+
+use std::{sync::Arc, time::Duration};
+
+use admittance_cluster::{Election, Terms};
+use serde_json::json;
+use tokio::task::JoinHandle;
+
+use crate::setting::{PATIENCE, Setting, eventually};
+
+const NAME: &str = "admittance";
+
+/// The Lease lasts long enough that nothing but the test ends it.
+const LONG: Terms = Terms {
+    duration: Duration::from_secs(600),
+    pause: Duration::from_millis(20),
+};
+
+const SHORT: Terms = Terms {
+    duration: Duration::from_secs(1),
+    pause: Duration::from_millis(20),
+};
+
+struct Candidate {
+    election: Arc<Election>,
+    task: JoinHandle<()>,
+}
+
+impl Candidate {
+    async fn of(setting: &Setting, terms: Terms) -> Self {
+        let election = Arc::new(setting.cluster().await.election(NAME, terms));
+        let part = election.clone();
+        Self {
+            election,
+            task: tokio::spawn(async move { part.take_part().await }),
+        }
+    }
+
+    async fn until_leader(&self, expected: bool) {
+        let mut is_leader = self.election.is_leader();
+        let wait = is_leader.wait_for(|is_leader| *is_leader == expected);
+        tokio::time::timeout(PATIENCE, wait).await.unwrap().unwrap();
+    }
+
+    fn leads(&self) -> bool {
+        *self.election.is_leader().borrow()
+    }
+
+    /// Ends as a program that is killed.
+    async fn vanish(self) {
+        self.task.abort();
+        let _ = self.task.await;
+    }
+
+    async fn stop(self) {
+        self.task.abort();
+        let _ = self.task.await;
+        self.election.resign().await;
+    }
+}
+
+#[tokio::test]
+async fn one_leads_and_resigns() {
+    let setting = Setting::new();
+    let first = Candidate::of(&setting, LONG).await;
+    first.until_leader(true).await;
+    let lease = setting.server.object("leases", "default", NAME).unwrap();
+    assert_eq!(lease["spec"]["leaseDurationSeconds"], 600);
+    assert_eq!(lease["spec"]["leaseTransitions"], 0);
+    let identity = lease["spec"]["holderIdentity"].clone();
+
+    let second = Candidate::of(&setting, LONG).await;
+    let seen = setting.server.count("get", "leases");
+    eventually("the second looks at the Lease", async || {
+        setting.server.count("get", "leases") > seen + 2
+    })
+    .await;
+    assert!(first.leads() && !second.leads());
+
+    // A change by somebody else is no loss.
+    let mut annotated = setting.server.object("leases", "default", NAME).unwrap();
+    annotated["metadata"]["annotations"] = json!({"checked": "by hand"});
+    setting.server.put_before("replace", "leases", annotated);
+    let renewals = setting.server.count("replace", "leases");
+    eventually("renewals", async || {
+        setting.server.count("replace", "leases") > renewals + 3
+    })
+    .await;
+    assert!(first.leads() && !second.leads());
+
+    first.stop().await;
+    second.until_leader(true).await;
+    let lease = setting.server.object("leases", "default", NAME).unwrap();
+    assert_ne!(lease["spec"]["holderIdentity"], identity);
+    assert_eq!(lease["spec"]["leaseTransitions"], 1);
+    assert_eq!(lease["metadata"]["annotations"], json!({"checked": "by hand"}));
+}
+
+#[tokio::test]
+async fn a_leader_that_is_gone_is_replaced() {
+    let setting = Setting::new();
+    let first = Candidate::of(&setting, SHORT).await;
+    first.until_leader(true).await;
+    let second = Candidate::of(&setting, SHORT).await;
+    first.vanish().await;
+    second.until_leader(true).await;
+
+    // Without the API server there is no leader, and afterwards there is one again.
+    setting.server.leave();
+    second.until_leader(false).await;
+    setting.server.come_back();
+    second.until_leader(true).await;
+
+    // A Lease that was deleted is created again.
+    setting.server.delete("leases", "default", NAME);
+    eventually("a new Lease", async || {
+        setting.server.object("leases", "default", NAME).is_some()
+    })
+    .await;
+    second.until_leader(true).await;
+}
+
+#[tokio::test]
+async fn who_may_not_write_the_lease_does_not_lead() {
+    let setting = Setting::new();
+    setting.server.forbid("create", "leases");
+    let candidate = Candidate::of(&setting, SHORT).await;
+    eventually("attempts", async || setting.server.count("create", "leases") > 1).await;
+    assert!(!candidate.leads());
+    setting.server.allow("create", "leases");
+    candidate.until_leader(true).await;
+}

@@ -1,0 +1,213 @@
+//! `ExpansionTemplate`: which objects a control plane generates of which others.
+
+use std::sync::Arc;
+
+use admittance_admission::{
+    Expansion, Generation, GroupVersionKind, MatchPolicy, Matcher, Mutator, Operation, Rule,
+};
+
+use super::{
+    constraint::{ACTIONS, Enforcement},
+    mutator::{ApplyTo, read_apply_to},
+};
+use crate::{
+    Location,
+    document::{Mistakes, Node, quoted, readers},
+    kubernetes::read_name,
+    model::any_rule,
+};
+
+/// The longest name.
+const MAX_NAME: usize = 63;
+
+/// An `ExpansionTemplate`.
+#[derive(Debug)]
+pub(crate) struct ExpansionDocument {
+    pub(crate) name: String,
+    pub(crate) source: Location,
+    apply_to: Vec<ApplyTo>,
+    generation: Generation,
+    /// The action for what constraints find in generated objects; `None` for that of the constraint.
+    enforcement: Option<Enforcement>,
+}
+
+/// Templates in a row: each applies to what the one before generates.
+#[derive(Clone)]
+pub(super) struct Row<'a> {
+    first: &'a ExpansionDocument,
+    further: Vec<&'a ExpansionDocument>,
+}
+
+/// An `ExpansionTemplate`, as far as it could be read.
+pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ExpansionDocument> {
+    let mut fields = root.object(mistakes)?;
+    fields.ignore(&["apiVersion", "kind", "status"]);
+    let name = fields.get_required("metadata", "write `metadata: { name: ... }`", read_name, mistakes);
+    let fix =
+        "write what is generated of what: `spec: { applyTo: ..., templateSource: ..., generatedGVK: ... }`";
+    let spec = fields.get_required("spec", fix, Node::object, mistakes);
+    fields.finish(mistakes);
+    let mut spec = spec?;
+    let apply_to = read_apply_to(&mut spec, mistakes);
+    let fix = "write the path of the generated object: `templateSource: spec.template`";
+    let source = spec.get_required("templateSource", fix, read_source, mistakes);
+    let fix = "name what is generated: `generatedGVK: { group: \"\", version: v1, kind: Pod }`";
+    let kind = spec.get_required("generatedGVK", fix, read_kind, mistakes);
+    let action = |node: &Node<'_>, mistakes: &mut Mistakes| {
+        let none = [("", None)];
+        let actions = ACTIONS.map(|(name, action)| (name, Some(action)));
+        let actions = none.into_iter().chain(actions);
+        let actions: Vec<_> = actions.filter(|(name, _)| *name != "scoped").collect();
+        node.one_of("enforcement action", &actions, mistakes)
+    };
+    let enforcement = spec.get_optional("enforcementAction", action, mistakes);
+    spec.finish(mistakes);
+    let name = name?;
+    if name.len() > MAX_NAME {
+        let fix = format!("use {MAX_NAME} characters at most");
+        root.wrong(format!("the name {} is too long", quoted(&name)), fix, mistakes);
+    }
+    Some(ExpansionDocument {
+        name,
+        source: root.location(),
+        apply_to: apply_to?,
+        generation: Generation {
+            source: source?,
+            kind: kind?,
+        },
+        enforcement: enforcement.flatten(),
+    })
+}
+
+fn read_source(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<String>> {
+    let path: Vec<String> = node.text(mistakes)?.split('.').map(str::to_owned).collect();
+    if path.iter().any(String::is_empty) {
+        node.wrong(
+            "a field of the path is empty",
+            "write the names of fields: `spec.template`",
+            mistakes,
+        );
+        return None;
+    }
+    Some(path)
+}
+
+fn read_kind(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<GroupVersionKind> {
+    let mut fields = node.object(mistakes)?;
+    let group = fields.get_or_default(
+        "group",
+        |node, mistakes| node.string(mistakes).map(str::to_owned),
+        mistakes,
+    );
+    let version = fields.get_required("version", "write the version, `v1`", readers::text, mistakes);
+    let kind = fields.get_required("kind", "write the kind, `Pod`", readers::text, mistakes);
+    fields.finish(mistakes);
+    Some(GroupVersionKind {
+        group,
+        version: version?,
+        kind: kind?,
+    })
+}
+
+impl ExpansionDocument {
+    fn applies_to(&self, kind: &GroupVersionKind) -> bool {
+        self.apply_to.iter().any(|entry| entry.is_for(kind))
+    }
+
+    /// Pushes a mistake if an object would generate one of its own kind, by this template and some of the others.
+    /// Gatekeeper then uses none of them.
+    pub(crate) fn is_acyclic(&self, others: &[Self], root: &Node<'_>, mistakes: &mut Mistakes) -> bool {
+        let mut reached = vec![self];
+        let mut next = 0;
+        while let Some(template) = reached.get(next).copied() {
+            next += 1;
+            if self.applies_to(&template.generation.kind) {
+                let by = match next {
+                    1 => String::new(),
+                    _ => format!(" by {} in {}", quoted(&template.name), template.source),
+                };
+                let message = format!("what it generates leads{by} to objects that it applies to");
+                root.wrong(message, "correct `applyTo` or `generatedGVK`", mistakes);
+                return false;
+            }
+            let is_new = |other: &&Self| {
+                other.applies_to(&template.generation.kind)
+                    && !reached.iter().any(|known| std::ptr::eq(*known, *other))
+            };
+            let found: Vec<&Self> = others.iter().filter(is_new).collect();
+            reached.extend(found);
+        }
+        true
+    }
+}
+
+/// All rows of these templates. They have no cycles.
+pub(super) fn rows(templates: &[ExpansionDocument]) -> Vec<Row<'_>> {
+    let mut rows: Vec<Row<'_>> = templates
+        .iter()
+        .map(|first| Row {
+            first,
+            further: Vec::new(),
+        })
+        .collect();
+    let mut next = 0;
+    while let Some(row) = rows.get(next).cloned() {
+        next += 1;
+        let kind = &row.last().generation.kind;
+        for template in templates.iter().filter(|template| template.applies_to(kind)) {
+            let mut longer = row.clone();
+            longer.further.push(template);
+            rows.push(longer);
+        }
+    }
+    rows.sort_by_key(Row::name);
+    rows
+}
+
+impl<'a> Row<'a> {
+    fn templates(&self) -> impl Iterator<Item = &'a ExpansionDocument> {
+        std::iter::once(self.first).chain(self.further.iter().copied())
+    }
+
+    fn last(&self) -> &'a ExpansionDocument {
+        self.further.last().copied().unwrap_or(self.first)
+    }
+
+    /// The names of the templates, which name the row.
+    pub(super) fn name(&self) -> String {
+        let names: Vec<&str> = self.templates().map(|template| template.name.as_str()).collect();
+        names.join("/")
+    }
+
+    /// The kind of the objects at its end.
+    pub(super) fn kind(&self) -> &'a GroupVersionKind {
+        &self.last().generation.kind
+    }
+
+    /// The action for what constraints find in them, if it is not that of the constraint.
+    pub(super) fn enforcement(&self) -> Option<Enforcement> {
+        self.last().enforcement
+    }
+
+    /// The beginning of messages about what the constraint finds in them.
+    pub(super) fn prefix(&self, constraint: &str) -> String {
+        format!("[{constraint}] [Implied by {}]", self.last().name)
+    }
+
+    pub(super) fn expansion(&self, mutators: &Arc<[Mutator]>) -> Expansion {
+        let changing = Rule {
+            operations: Matcher::Only(vec![Operation::Create, Operation::Update]),
+            match_policy: MatchPolicy::Exact,
+            ..any_rule()
+        };
+        let generators = self.first.apply_to.iter();
+        Expansion {
+            generators: generators.filter_map(|entry| entry.narrow(&changing)).collect(),
+            steps: self
+                .templates()
+                .map(|template| template.generation.clone())
+                .collect(),
+            mutators: Arc::clone(mutators),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! What became of single definitions, for stores that show it to the people who write them.
+
+use std::{collections::HashMap, path::Path, sync::atomic::Ordering};
+
+use admittance_definitions::{BadDefinition, DefinitionFile, Served};
+use tokio::sync::watch;
+
+use crate::{Host, Origin, live::TableProblem};
+
+/// What became of a version of a definition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Standing {
+    /// It is in the live table.
+    Live,
+    /// It cannot be used, or its modules cannot be fetched.
+    Bad(BadDefinition),
+    /// No table can be built from all definitions together, for these reasons: the previous one is live.
+    Blocked(Vec<String>),
+    /// The live table is that of an earlier revision, because a user wanted it.
+    RolledBack,
+}
+
+impl Host {
+    /// Notified whenever the live table, what is wrong with the definitions, or the set of disabled stages may have
+    /// changed.
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.0.changes.subscribe()
+    }
+
+    /// What became of each of these versions of definitions; `None` while it is not known yet, since the version was not
+    /// read, or a table is being built.
+    pub fn standings(&self, versions: &[DefinitionFile]) -> Vec<Option<Standing>> {
+        // In this order: whatever was read before the build ended is in the table or the problem that it left.
+        let known = self.0.stores.known_content();
+        let is_building = self.0.building.load(Ordering::Acquire) > 0;
+        let live = self.0.live.load_full();
+        let read: HashMap<&Path, &DefinitionFile> = known
+            .iter()
+            .flatten()
+            .flat_map(|held| held.iter())
+            .map(|file| (file.path.as_path(), file))
+            .collect();
+        let last = live.revisions.last();
+        let served: HashMap<&Path, &str> = last
+            .iter()
+            .flat_map(|last| &last.detail.files)
+            .map(|file| (file.path.as_path(), file.text.as_str()))
+            .collect();
+        let problem = live.problem.as_ref();
+        let bad = problem.map(TableProblem::bad).unwrap_or_default();
+        let bad: HashMap<&Path, &BadDefinition> = bad.iter().map(|bad| (bad.path.as_path(), bad)).collect();
+        let standing = |version: &DefinitionFile| {
+            let path = version.path.as_path();
+            let text = version.normalized();
+            let is_served = served.get(path) == Some(&&*text);
+            let is_judged = !is_building && read.get(path).is_some_and(|read| read.normalized() == text);
+            match (bad.get(path), problem) {
+                (Some(bad), _) if is_served && keeps_version(bad.served) => {
+                    Some(Standing::Bad((*bad).clone()))
+                }
+                (Some(bad), _) if !is_served => is_judged.then(|| Standing::Bad((*bad).clone())),
+                _ if is_served => Some(Standing::Live),
+                _ if !is_judged => None,
+                (_, Some(problem)) if problem.bad().is_empty() => {
+                    let mistakes = problem.error.to_string();
+                    Some(Standing::Blocked(mistakes.lines().map(str::to_owned).collect()))
+                }
+                _ if matches!(live.revision.origin, Origin::RolledBack { .. }) => Some(Standing::RolledBack),
+                _ => None,
+            }
+        };
+        versions.iter().map(standing).collect()
+    }
+}
+
+/// Whether the definition itself is served, and only modules are not what it asks for.
+fn keeps_version(served: Served) -> bool {
+    match served {
+        Served::LastModules | Served::FailingStages => true,
+        Served::Nothing | Served::LastVersion => false,
+        // The enum may grow.
+        _ => false,
+    }
+}

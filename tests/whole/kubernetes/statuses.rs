@@ -1,0 +1,159 @@
+//! The statuses of chains as resources, and the replica that writes them.
+
+use admittance_tests::Admittance;
+use serde_json::{Value, json};
+
+use super::{
+    resources::{PLURAL, chain, start},
+    server::POD,
+};
+use crate::setting::{Setting, eventually};
+
+const LEADER: (&str, &[(&str, &str)]) = ("admittance_cluster_leader", &[("lease", "admittance")]);
+
+/// The status and the reason of a condition.
+fn condition(status: &Value, name: &str) -> (String, String) {
+    let conditions = status["conditions"].as_array();
+    let condition = conditions
+        .and_then(|conditions| conditions.iter().find(|condition| condition["type"] == name))
+        .unwrap_or(&Value::Null);
+    let text = |field: &str| condition[field].as_str().unwrap_or_default().to_owned();
+    (text("status"), text("reason"))
+}
+
+/// The status of a chain once it is about this generation and has this condition.
+async fn until(
+    setting: &Setting,
+    name: &str,
+    generation: u64,
+    (kind, holds, reason): (&str, &str, &str),
+) -> Value {
+    let mut status = Value::Null;
+    eventually(&format!("{name}: {kind} is {holds}, {reason}"), async || {
+        let there = setting.server.object(PLURAL, "", name).unwrap();
+        status = there["status"].clone();
+        status["observedGeneration"] == generation
+            && condition(&status, kind) == (holds.to_owned(), reason.to_owned())
+    })
+    .await;
+    status
+}
+
+async fn leads(program: &Admittance) -> bool {
+    program.metrics().await.unwrap().sum(LEADER.0, LEADER.1) == Some(1.0)
+}
+
+#[tokio::test]
+async fn statuses_say_what_became_of_a_chain() {
+    let setting = Setting::new();
+    setting.server.put(PLURAL, chain("pods", "first"));
+    setting.server.put(PLURAL, chain("zother", "other"));
+    let server = start(&setting).await;
+    let status = until(&setting, "pods", 1, ("Live", "True", "Live")).await;
+    assert_eq!(status["revision"], 1);
+    for name in ["Accepted", "ModulesResolved", "Enforced"] {
+        assert_eq!(condition(&status, name).0, "True", "{status}");
+    }
+    until(&setting, "zother", 1, ("Live", "True", "Live")).await;
+
+    // A mistake is in the status, and the status of the other chain stays as it is.
+    let other = setting.server.object(PLURAL, "", "zother").unwrap();
+    let mut bad = chain("pods", "second");
+    bad["spec"]["stages"][0]["cel"]["validations"][0]["expression"] = json!("object.");
+    setting.server.put(PLURAL, bad);
+    let status = until(&setting, "pods", 2, ("Accepted", "False", "Invalid")).await;
+    assert_eq!(
+        condition(&status, "Live"),
+        ("False".to_owned(), "LastVersion".to_owned())
+    );
+    assert!(
+        status["mistakes"][0].to_string().contains("expression"),
+        "{status}"
+    );
+    assert_eq!(status.get("revision"), None);
+    assert!(
+        server
+            .review("/validate", &POD.review("p1"))
+            .await
+            .message()
+            .contains("first")
+    );
+
+    // Stages that are not enforced.
+    let mut audited = chain("pods", "third");
+    audited["spec"]["stages"][0]["mode"] = json!("Audit");
+    setting.server.put(PLURAL, audited);
+    let status = until(&setting, "pods", 3, ("Enforced", "False", "Audit")).await;
+    assert_eq!((status.get("mistakes"), &status["revision"]), (None, &json!(2)));
+    let disable = [
+        "disable",
+        "Validating:zother/deny",
+        "--for",
+        "1h",
+        "--reason",
+        "a test",
+    ];
+    let disabled = server.tell(&disable).await;
+    assert_eq!(disabled.code, Some(0), "{}", disabled.stderr);
+    until(&setting, "zother", 1, ("Enforced", "False", "Disabled")).await;
+
+    // Every write had a reason: no write led to another one.
+    assert_eq!(setting.server.count("patch", "pods/status"), 3);
+    assert_eq!(setting.server.count("patch", "zother/status"), 2);
+    let now = setting.server.object(PLURAL, "", "zother").unwrap();
+    for field in ["generation", "name"] {
+        assert_eq!(now["metadata"][field], other["metadata"][field]);
+    }
+    let revision = server.program.status().await.unwrap()["revision"].clone();
+    assert_eq!(revision, 2, "statuses are no changes of definitions");
+}
+
+#[tokio::test]
+async fn one_replica_writes() {
+    let setting = Setting::new();
+    setting.server.put(PLURAL, chain("pods", "first"));
+    let mut first = start(&setting).await;
+    until(&setting, "pods", 1, ("Live", "True", "Live")).await;
+    let second = start(&setting).await;
+    assert!(leads(&first.program).await && !leads(&second.program).await);
+    setting.server.put(PLURAL, chain("pods", "second"));
+    until(&setting, "pods", 2, ("Live", "True", "Live")).await;
+    second.until_revision(2).await;
+    assert_eq!(setting.server.count("patch", "pods/status"), 2);
+
+    // The other one takes over at once when the leader stops, and does not write what is written.
+    first.program.terminate().unwrap();
+    first.program.ended().await.unwrap();
+    eventually("another leader", async || leads(&second.program).await).await;
+    setting.server.put(PLURAL, chain("pods", "third"));
+    until(&setting, "pods", 3, ("Live", "True", "Live")).await;
+    assert_eq!(setting.server.count("patch", "pods/status"), 3);
+}
+
+#[tokio::test]
+async fn a_status_that_cannot_be_written_is_retried() {
+    let setting = Setting::new();
+    setting.server.forbid("patch", PLURAL);
+    setting.server.put(PLURAL, chain("pods", "first"));
+    let mut server = start(&setting).await;
+    let logged = |line: &admittance_tests::LogLine| {
+        line.message().contains("the status of a chain cannot be written")
+            && line
+                .message()
+                .contains("give this program's account `patch` on `admissionchains/status`")
+    };
+    server.program.until_logged("the refusal", logged).await.unwrap();
+    let failed = server.program.metrics().await.unwrap();
+    let failed = failed.sum("admittance_status_writes_total", &[("result", "failed")]);
+    assert!(failed >= Some(1.0), "{failed:?}");
+    // Requests are answered all the same.
+    assert!(
+        server
+            .review("/validate", &POD.review("p1"))
+            .await
+            .message()
+            .contains("first")
+    );
+    setting.server.allow("patch", PLURAL);
+    until(&setting, "pods", 1, ("Live", "True", "Live")).await;
+}
