@@ -42,8 +42,12 @@ pub(crate) struct Checked {
 pub(crate) struct Scope {
     /// The variables that a policy defined so far, `variables.x`; none for a match condition of a stage.
     pub(crate) variables: Option<Vec<Known>>,
+    /// The type of `object` and `oldObject`, if their schema is known.
+    pub(crate) object: Option<Type>,
     /// Whether there is `params`.
     pub(crate) params: bool,
+    /// The type of `params`, if their schema is known.
+    pub(crate) params_type: Option<Type>,
     /// Whether it is a mutation: `Object{...}`, `JSONPatch{...}` and `jsonpatch.escapeKey`.
     pub(crate) mutates: bool,
 }

@@ -4,7 +4,7 @@
 use admittance_admission::words;
 
 use crate::{
-    ConditionError, MatchCondition,
+    ConditionError, MatchCondition, ObjectSchema,
     check::{Checked, Known, Scope},
     compile,
     expression::{Definition, Expression},
@@ -129,10 +129,18 @@ impl PolicyCompiler {
             scope: Scope {
                 variables: Some(Vec::new()),
                 params,
-                mutates: false,
+                ..Scope::default()
             },
             policy: Policy::default(),
         }
+    }
+
+    /// The same, with the types of `object` and `oldObject`, and of `params` if that is known too.
+    #[must_use]
+    pub fn with_schemas(mut self, object: ObjectSchema, params: Option<ObjectSchema>) -> Self {
+        self.scope.object = Some(object.0);
+        self.scope.params_type = params.map(|params| params.0);
+        self
     }
 
     /// Compile a match condition. It sees `params`, and no variables.
@@ -192,6 +200,18 @@ impl PolicyCompiler {
             text: value.text,
             expression: value.checked.expression,
         });
+    }
+
+    /// Declare `variables.name`, of any type, for the expressions that are compiled from now on. It has no value: the policy
+    /// is not for evaluation.
+    pub fn declare(&mut self, name: &str) {
+        if let Some(variables) = &mut self.scope.variables {
+            variables.push(Known {
+                name: name.into(),
+                kind: Type::Dyn,
+                height: 0,
+            });
+        }
     }
 
     /// The policy with these parts, which this compiler has compiled.

@@ -1,6 +1,6 @@
 //! Static types of expressions.
 
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 /// The static type of an expression.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +25,8 @@ pub(crate) enum Type {
     Optional(Box<Type>),
     /// A part of `request` or `namespaceObject`, with declared fields.
     Record(Record),
+    /// A part of an object whose schema is known.
+    Declared(Arc<Declared>),
     /// A type with functions and no fields.
     Opaque(&'static str),
     /// A part of an object to apply, by its path: `Object`, `Object.spec`. Its fields are dynamic.
@@ -44,6 +46,14 @@ pub(crate) const URL: Type = Type::Opaque("kubernetes.URL");
 pub(crate) const SEMVER: Type = Type::Opaque("kubernetes.Semver");
 /// One operation of a JSON Patch.
 pub(crate) const JSON_PATCH: Type = Type::Opaque("JSONPatch");
+
+/// A part of an object with the fields of its schema.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Declared {
+    /// Its path, which begins with the kind: `Widget.spec`.
+    pub(crate) name: String,
+    pub(crate) fields: BTreeMap<String, Type>,
+}
 
 /// The records that kube-apiserver declares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,7 +179,12 @@ pub(crate) fn join(one: &Type, other: &Type) -> Option<Type> {
     let nullable = |kind: &Type| {
         matches!(
             kind,
-            Type::Record(_) | Type::Duration | Type::Timestamp | Type::Opaque(_) | Type::Part(_)
+            Type::Record(_)
+                | Type::Declared(_)
+                | Type::Duration
+                | Type::Timestamp
+                | Type::Opaque(_)
+                | Type::Part(_)
         )
     };
     match (one, other) {
@@ -204,6 +219,7 @@ impl fmt::Display for Type {
             Self::Map(key, value) => write!(f, "map({key}, {value})"),
             Self::Optional(value) => write!(f, "optional_type({value})"),
             Self::Record(record) => f.write_str(record.name()),
+            Self::Declared(declared) => f.write_str(&declared.name),
             Self::Opaque(name) => f.write_str(name),
             Self::Part(path) => f.write_str(path),
             Self::Any(0) => f.write_str("A"),

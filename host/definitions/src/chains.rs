@@ -15,6 +15,7 @@ use crate::{
     kubernetes::{
         self,
         policy::{self, BindingDocument, PolicyDocument},
+        resource::{self, ResourceDocument},
     },
     kubewarden,
     model::ChainDefinition,
@@ -110,6 +111,7 @@ pub(crate) struct Chains {
     chains: Vec<ChainDefinition>,
     policies: Vec<PolicyDocument>,
     bindings: Vec<BindingDocument>,
+    resources: Vec<ResourceDocument>,
     templates: Vec<TemplateDocument>,
     constraints: Vec<ConstraintDocument>,
     syncs: Vec<Sync>,
@@ -140,6 +142,7 @@ impl Chains {
         self.chains.retain(|chain| chain.source.file != file);
         self.policies.retain(|policy| policy.source.file != file);
         self.bindings.retain(|binding| binding.source.file != file);
+        self.resources.retain(|resource| resource.source.file != file);
         self.templates.retain(|template| template.source.file != file);
         self.constraints
             .retain(|constraint| constraint.source.file != file);
@@ -167,7 +170,8 @@ impl Chains {
         for binding in &self.bindings {
             binding.check(&self.policies, mistakes);
         }
-        let of_policies = self.policies.iter().map(|policy| policy.chain(&self.bindings));
+        let of_policies = self.policies.iter();
+        let of_policies = of_policies.map(|policy| policy.chain(&self.bindings, &self.resources));
         self.chains.extend(of_policies);
         for constraint in &self.constraints {
             constraint.check(&self.templates, mistakes);
@@ -211,6 +215,20 @@ impl Chains {
                     && self.is_new("binding", phase, &binding.name, root, mistakes)
                 {
                     self.bindings.push(binding);
+                }
+                return;
+            }
+            Form::Resource => {
+                if let Some(resource) = resource::read_resource(root, mistakes)
+                    && self.is_new(
+                        "CustomResourceDefinition",
+                        Phase::default(),
+                        &resource.name,
+                        root,
+                        mistakes,
+                    )
+                {
+                    self.resources.push(resource);
                 }
                 return;
             }

@@ -14,12 +14,13 @@ const BCS_RESOURCE: &str = "bkbcs.tencent.com/v2";
 const KUBERNETES: &str = "admissionregistration.k8s.io/v1";
 const KUBERNETES_BETA: &str = "admissionregistration.k8s.io/v1beta1";
 const KUBEWARDEN: &str = "policies.kubewarden.io/v1";
+const RESOURCES: &str = "apiextensions.k8s.io/v1";
 const TEMPLATES: &str = "templates.gatekeeper.sh/";
 const OPENKRUISE: &str = "apps.kruise.io/v1beta1";
 const OPENKRUISE_ALPHA: &str = "apps.kruise.io/v1alpha1";
 const KNOWN: &str = "write an AdmissionChain or AdmissionException (admittance.dev/v1alpha1), a MutatingWebhookConfiguration, \
                      ValidatingWebhookConfiguration, MutatingAdmissionPolicy, ValidatingAdmissionPolicy or a binding of \
-                     these (admissionregistration.k8s.io/v1), a ClusterAdmissionPolicy, AdmissionPolicy, \
+                     these (admissionregistration.k8s.io/v1), a CustomResourceDefinition (apiextensions.k8s.io/v1), a ClusterAdmissionPolicy, AdmissionPolicy, \
                      ClusterAdmissionPolicyGroup or AdmissionPolicyGroup (policies.kubewarden.io/v1), a ConstraintTemplate, \
                      a constraint, a Config, a SyncSet, an ExpansionTemplate or a mutator of Gatekeeper, a SidecarSet (apps.kruise.io/v1beta1), \
                      an admissionwebhook (v4) or an AdmissionWebhookConfiguration \
@@ -49,6 +50,7 @@ fn listed<'v>(kind: &str, version: &'v str) -> Option<(Option<Form>, &'v str)> {
         "ValidatingAdmissionPolicy" => kubernetes(|_| Form::Policy(Phase::Validating)),
         "MutatingAdmissionPolicyBinding" => kubernetes(|_| Form::Binding(Phase::Mutating)),
         "ValidatingAdmissionPolicyBinding" => kubernetes(|_| Form::Binding(Phase::Validating)),
+        "CustomResourceDefinition" => ((version == RESOURCES).then_some(Form::Resource), RESOURCES),
         "ConstraintTemplate" => {
             let form = version
                 .starts_with(TEMPLATES)
@@ -91,6 +93,8 @@ pub(crate) enum Form {
     Policy(Phase),
     /// The binding of such a policy.
     Binding(Phase),
+    /// The schema of a custom resource, with which policies are checked.
+    Resource,
     Kubewarden(Policy),
     Gatekeeper(Gatekeeper),
     /// A SidecarSet of OpenKruise.
@@ -111,6 +115,7 @@ impl Form {
             Self::Policy(Phase::Validating) => "ValidatingAdmissionPolicy",
             Self::Binding(Phase::Mutating) => "MutatingAdmissionPolicyBinding",
             Self::Binding(Phase::Validating) => "ValidatingAdmissionPolicyBinding",
+            Self::Resource => "CustomResourceDefinition",
             Self::Kubewarden(policy) => policy.kind(),
             Self::Gatekeeper(document) => document.kind(),
             Self::SidecarSet => "SidecarSet",

@@ -82,6 +82,7 @@ impl DefinitionId {
             | Form::Policy(_)
             | Form::Binding(_)
             | Form::Gatekeeper(_)
+            | Form::Resource
             | Form::SidecarSet => false,
             Form::Kubewarden(policy) => policy.is_namespaced,
             Form::Bcs | Form::BcsResource => true,

@@ -186,6 +186,10 @@ impl<'a> Entry<'a> {
                 ImportResult::LeftOut,
                 vec!["it is in the native form already".to_owned()],
             ),
+            None if definition.form == Form::Resource => (
+                ImportResult::LeftOut,
+                vec!["it is the schema of a resource, and no policy".to_owned()],
+            ),
             None => (ImportResult::LeftOut, Vec::new()),
         };
         Self {

@@ -5,7 +5,9 @@
 //! `clientConfig`, `timeout` and `mode` are additions.
 
 pub(crate) mod policy;
+pub(crate) mod resource;
 pub(crate) mod rules;
+mod typing;
 mod webhook;
 
 use std::collections::HashMap;

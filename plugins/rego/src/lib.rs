@@ -17,6 +17,7 @@
 mod format;
 mod functions;
 mod policy;
+mod remember;
 mod review;
 mod settings;
 mod source;
@@ -32,8 +33,9 @@ use std::{
 use admittance_sdk::cluster::{self, List};
 use admittance_sdk::prelude::*;
 use admittance_sdk::serde_json::{Map, Value as Json};
-use regorus::{Engine, Value};
+use regorus::Value;
 
+use policy::Compiled;
 pub use settings::{Action, Constraint, Settings, Version};
 use verdict::Constrained;
 
@@ -44,7 +46,7 @@ const CONSTRAINT: &str = "CONSTRAINT";
 #[derive(Debug)]
 pub struct Rego {
     /// Evaluation changes it; a call has a copy of its own.
-    engine: Mutex<Engine>,
+    policy: Mutex<Compiled>,
     /// The rule that decides.
     rule: String,
     parameters: Value,
@@ -76,7 +78,7 @@ impl Plugin for Rego {
                 ),
             }
         }
-        let (engine, rule) = match policy::compile(&settings) {
+        let (policy, rule) = match policy::compile(&settings) {
             Ok(compiled) => compiled,
             Err(found) => {
                 for error in found.iter() {
@@ -100,7 +102,7 @@ impl Plugin for Rego {
             (name, constrained)
         });
         Ok(Self {
-            engine: Mutex::new(engine),
+            policy: Mutex::new(policy),
             rule,
             parameters: value(settings.parameters),
             constraints: constraints.collect(),
@@ -175,9 +177,8 @@ impl Rego {
         if let Some(inventory) = objects.inventory {
             set(&mut input, [("inventory", inventory)])?;
         }
-        let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
-        engine.set_input(input);
-        engine.eval_rule(self.rule.clone()).map_err(failed)
+        let mut policy = self.policy.lock().unwrap_or_else(PoisonError::into_inner);
+        policy.evaluate(input).map_err(Error::other)
     }
 
     /// What the policy reads of the cluster.

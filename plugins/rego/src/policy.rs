@@ -3,33 +3,66 @@
 use std::collections::BTreeSet;
 
 use admittance_sdk::prelude::*;
-use regorus::Engine;
-use regorus::unstable::{BUILTINS, Expr, Module, Ref, Rule, RuleHead};
+use regorus::unstable::{BUILTINS, Expr, Import, Module, Ref, Rule, RuleHead};
+use regorus::{Engine, Value};
 
 use crate::{
     functions,
+    remember::{self, Remembered},
     settings::{Settings, Version},
     source, walk,
 };
 
-/// Compiles the modules of the settings. The engine, and the path of the rule that decides.
-pub(crate) fn compile(settings: &Settings) -> Result<(Engine, String), SettingsErrors> {
-    let mut errors = SettingsErrors::new();
-    let is_v0 = settings.version == Version::V0;
+/// A policy that is ready for evaluation.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    engine: Engine,
+    remembered: Option<Remembered>,
+    /// The path of the rule that decides.
+    rule: String,
+}
+
+impl Compiled {
+    /// The value of the rule that decides.
+    pub(crate) fn evaluate(&mut self, input: Value) -> Result<Value, String> {
+        if let Some(remembered) = &self.remembered {
+            remembered.begin(&input);
+        }
+        self.engine.set_input(input);
+        let found = self.engine.eval_rule(self.rule.clone());
+        found.map_err(|error| readable(&error.to_string()))
+    }
+}
+
+/// An engine without modules, with the functions that are added.
+fn engine(is_v0: bool) -> Result<Engine, String> {
     let mut engine = source::engine(is_v0);
     // OPA and Gatekeeper are not strict: a built-in that fails is undefined.
     engine.set_strict_builtin_errors(false);
-    if let Err(error) = functions::add_to(&mut engine) {
-        errors.push(pointer![""], error);
-    }
+    functions::add_to(&mut engine)?;
+    Ok(engine)
+}
+
+/// Compiles the modules of the settings. The policy, and the path of the rule that decides.
+pub(crate) fn compile(settings: &Settings) -> Result<(Compiled, String), SettingsErrors> {
+    let mut errors = SettingsErrors::new();
+    let is_v0 = settings.version == Version::V0;
+    let mut engine = match engine(is_v0) {
+        Ok(engine) => engine,
+        Err(error) => {
+            errors.push(pointer![""], error);
+            return Err(errors);
+        }
+    };
     let mut package = String::new();
     let texts = std::iter::once((pointer!["rego"], &settings.rego));
     let libs = settings.libs.iter().enumerate();
     let texts = texts.chain(libs.map(|(index, lib)| (pointer!["libs", index], lib)));
-    let mut places = Vec::new();
+    let (mut places, mut rewritten) = (Vec::new(), Vec::new());
     for (index, (place, text)) in texts.enumerate() {
         let path = place.to_string();
         let text = source::rewritten(&path, text, is_v0);
+        rewritten.push((path.clone(), text.clone()));
         match engine.add_policy(path, text) {
             Ok(of_module) if index == 0 => package = of_module,
             Ok(_) => {}
@@ -65,7 +98,56 @@ pub(crate) fn compile(settings: &Settings) -> Result<(Engine, String), SettingsE
         }
     }
     errors.check()?;
-    Ok((engine, rule))
+    let remembering = remember::remembering(&modules, &rewritten, &rule, || self::engine(is_v0));
+    let (engine, remembered) = match remembering {
+        Some((engine, remembered)) => (engine, Some(remembered)),
+        None => (engine, None),
+    };
+    let compiled = Compiled {
+        engine,
+        remembered,
+        rule: rule.clone(),
+    };
+    Ok((compiled, rule))
+}
+
+/// What the names in a module mean.
+pub(crate) struct Scope {
+    /// The path of its package.
+    pub(crate) package: String,
+    /// Names, and the paths that they stand for.
+    imports: Vec<(String, String)>,
+}
+
+impl Scope {
+    pub(crate) fn of(module: &Module) -> Self {
+        let import = |import: &Import| {
+            let path = import.refr.span().text().to_owned();
+            let last = path.rsplit('.').next().unwrap_or_default().to_owned();
+            let name = import.r#as.as_ref().map(|name| name.text().to_owned());
+            (name.unwrap_or(last), path)
+        };
+        Self {
+            package: format!("data.{}", module.package.refr.span().text()),
+            imports: module.imports.iter().map(import).collect(),
+        }
+    }
+
+    /// The path that is imported by this name.
+    pub(crate) fn import(&self, name: &str) -> Option<&str> {
+        let found = self.imports.iter().find(|(alias, _)| alias == name);
+        found.map(|(_, path)| path.as_str())
+    }
+
+    /// The paths that the name of a function can stand for.
+    pub(crate) fn paths(&self, name: &str) -> Vec<String> {
+        let full = self.imports.iter().find_map(|(alias, path)| {
+            let rest = name.strip_prefix(alias.as_str())?;
+            (rest.is_empty() || rest.starts_with('.')).then(|| format!("{path}{rest}"))
+        });
+        let own = [name.to_owned(), format!("{}.{name}", self.package)];
+        own.into_iter().chain(full).collect()
+    }
 }
 
 /// `data.jobs.deny` for `jobs/deny`, as OPA's tools write it.
@@ -90,7 +172,7 @@ pub(crate) fn readable(report: &str) -> String {
 }
 
 /// The paths of everything that modules define: `data.lib.f`.
-fn defined(modules: &[Ref<Module>]) -> BTreeSet<String> {
+pub(crate) fn defined(modules: &[Ref<Module>]) -> BTreeSet<String> {
     let mut defined = BTreeSet::new();
     for module in modules {
         let package = format!("data.{}", module.package.refr.span().text());
@@ -111,33 +193,17 @@ fn defined(modules: &[Ref<Module>]) -> BTreeSet<String> {
 
 /// A mistake for each call of a function that there is not: it would be found only when it is called.
 fn unknown_functions(module: &Module, defined: &BTreeSet<String>) -> Vec<String> {
-    let package = format!("data.{}", module.package.refr.span().text());
-    let imports: Vec<(String, String)> = module
-        .imports
-        .iter()
-        .map(|import| {
-            let path = import.refr.span().text().to_owned();
-            let last = path.rsplit('.').next().unwrap_or_default().to_owned();
-            let name = import.r#as.as_ref().map(|name| name.text().to_owned());
-            (name.unwrap_or(last), path)
-        })
-        .collect();
+    let scope = Scope::of(module);
     let mut unknown = Vec::new();
     walk::expressions(module, &mut |expression| {
         let Expr::Call { fcn, .. } = expression else {
             return;
         };
         let name = fcn.span().text();
-        let full = imports.iter().find_map(|(alias, path)| {
-            let rest = name.strip_prefix(alias.as_str())?;
-            (rest.is_empty() || rest.starts_with('.')).then(|| format!("{path}{rest}"))
-        });
         let is_known = BUILTINS.contains_key(name)
             || name == "print"
             || functions::ADDED.iter().any(|(added, _)| *added == name)
-            || defined.contains(name)
-            || defined.contains(&format!("{package}.{name}"))
-            || full.is_some_and(|full| defined.contains(&full));
+            || scope.paths(name).iter().any(|path| defined.contains(path));
         if !is_known {
             let why = match name {
                 "external_data" => "asks a provider of Gatekeeper, and there is none here",

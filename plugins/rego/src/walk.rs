@@ -20,6 +20,15 @@ pub(crate) fn expressions(module: &Module, visit: &mut dyn FnMut(&Expr)) {
     });
 }
 
+/// Calls `visit` for every expression of a rule.
+pub(crate) fn of_rule(rule: &Rule, visit: &mut dyn FnMut(&Expr)) {
+    each_of_rule(rule, &mut |part| {
+        if let Part::Expression(expression) = part {
+            visit(expression);
+        }
+    });
+}
+
 enum Part<'a> {
     Query(&'a Query),
     Expression(&'a Expr),
@@ -29,29 +38,33 @@ type Visit<'v> = dyn FnMut(Part<'_>) + 'v;
 
 fn each(module: &Module, visit: &mut Visit<'_>) {
     for rule in &module.policy {
-        match &**rule {
-            Rule::Spec { head, bodies, .. } => {
-                match head {
-                    RuleHead::Compr { refr, assign, .. } => {
-                        of_expression(refr, visit);
-                        of_assignment(assign.as_ref(), visit);
-                    }
-                    RuleHead::Set { refr, key, .. } => {
-                        of_expression(refr, visit);
-                        key.iter().for_each(|key| of_expression(key, visit));
-                    }
-                    RuleHead::Func { args, assign, .. } => {
-                        args.iter().for_each(|argument| of_expression(argument, visit));
-                        of_assignment(assign.as_ref(), visit);
-                    }
+        each_of_rule(rule, visit);
+    }
+}
+
+fn each_of_rule(rule: &Rule, visit: &mut Visit<'_>) {
+    match rule {
+        Rule::Spec { head, bodies, .. } => {
+            match head {
+                RuleHead::Compr { refr, assign, .. } => {
+                    of_expression(refr, visit);
+                    of_assignment(assign.as_ref(), visit);
                 }
-                for body in bodies {
-                    of_assignment(body.assign.as_ref(), visit);
-                    of_query(&body.query, visit);
+                RuleHead::Set { refr, key, .. } => {
+                    of_expression(refr, visit);
+                    key.iter().for_each(|key| of_expression(key, visit));
+                }
+                RuleHead::Func { args, assign, .. } => {
+                    args.iter().for_each(|argument| of_expression(argument, visit));
+                    of_assignment(assign.as_ref(), visit);
                 }
             }
-            Rule::Default { value, .. } => of_expression(value, visit),
+            for body in bodies {
+                of_assignment(body.assign.as_ref(), visit);
+                of_query(&body.query, visit);
+            }
         }
+        Rule::Default { value, .. } => of_expression(value, visit),
     }
 }
 

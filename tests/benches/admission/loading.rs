@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use admittance_tests::{Admittance, Client, Serve, Upstream, Versions, replace};
+use admittance_tests::{Admittance, Client, Serve, Upstream, Versions, replace, repository};
 use http::Method;
 use serde_json::json;
 use tempfile::TempDir;
@@ -22,6 +22,9 @@ definitions: [definitions]
 /// How many settings of one module, and how many chains, a large configuration has.
 const SETTINGS: u32 = 200;
 const CHAINS: u32 = 2000;
+
+/// How many constraints a template of Gatekeeper has.
+const CONSTRAINTS: u32 = 50;
 
 /// The files of the program.
 struct Scene {
@@ -53,6 +56,25 @@ impl Scene {
         }
         let chains = (1..=plugins).map(|plugin| chain(plugin, "application", &scene.module(plugin), plugin));
         scene.write("chains", chains);
+        scene
+    }
+
+    /// With one plugin, and a template of Gatekeeper with constraints that have parameters of their own.
+    async fn of_constraints() -> Self {
+        let scene = Self::of_plugins(1).await;
+        let template = repository().join("docs/examples/gatekeeper/container-limits/template.yaml");
+        let template = fs::read_to_string(template).unwrap();
+        let constraints = (1..=CONSTRAINTS).map(|number| {
+            format!(
+                "---
+apiVersion: constraints.gatekeeper.sh/v1beta1
+kind: ContainerLimits
+metadata: {{ name: limits-{number} }}
+spec: {{ parameters: {{ cpu: \"{number}\" }} }}
+"
+            )
+        });
+        scene.write("policies", std::iter::once(template).chain(constraints));
         scene
     }
 
@@ -159,6 +181,8 @@ pub(crate) async fn measure(rounds: u32, plugins: u32) {
     scene.write("chains", chains);
     let name = format!("{SETTINGS} settings of one module");
     starts(&mut table, 3, &name, &scene).await;
+    let name = format!("{CONSTRAINTS} constraints of one template in Rego");
+    starts(&mut table, 3, &name, &Scene::of_constraints().await).await;
     changes(&mut table, rounds).await;
     many_chains(&mut table, rounds).await;
     table.print();

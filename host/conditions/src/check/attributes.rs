@@ -17,9 +17,10 @@ impl Checker<'_> {
             return Ok((Expression::Local(index), kind.clone()));
         }
         let name = global.unwrap_or(name);
+        let known = |kind: &Option<Type>| kind.clone().unwrap_or(Type::Dyn);
         let (variable, kind) = match name {
-            "object" => (Variable::Object, Type::Dyn),
-            "oldObject" => (Variable::OldObject, Type::Dyn),
+            "object" => (Variable::Object, known(&self.scope.object)),
+            "oldObject" => (Variable::OldObject, known(&self.scope.object)),
             "request" => {
                 self.uses.request = true;
                 (Variable::Request, Type::Record(Record::Request))
@@ -28,7 +29,7 @@ impl Checker<'_> {
                 self.uses.namespace = true;
                 (Variable::NamespaceObject, Type::Record(Record::Namespace))
             }
-            "params" if self.scope.params => (Variable::Params, Type::Dyn),
+            "params" if self.scope.params => (Variable::Params, known(&self.scope.params_type)),
             "authorizer" => {
                 self.uses.authorizer = true;
                 (Variable::Authorizer, AUTHORIZER)
@@ -203,6 +204,10 @@ fn field_type(node: u64, of: &Type, field: &str) -> Result<Type, Mistake> {
         },
         Type::Record(record) => match record.field(field) {
             Some(kind) => Ok(kind),
+            None => fail(node, format!("undefined field '{field}': {of} has no such field")),
+        },
+        Type::Declared(declared) => match declared.fields.get(field) {
+            Some(kind) => Ok(kind.clone()),
             None => fail(node, format!("undefined field '{field}': {of} has no such field")),
         },
         other => fail(

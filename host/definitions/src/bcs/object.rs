@@ -188,6 +188,7 @@ impl StoredDefinition {
             | Form::Binding(_)
             | Form::Kubewarden(_)
             | Form::Gatekeeper(_)
+            | Form::Resource
             | Form::SidecarSet => None,
         })
     }
@@ -226,6 +227,7 @@ fn object(form: Form, root: &Node<'_>) -> Option<BcsObject> {
         | Form::Binding(_)
         | Form::Kubewarden(_)
         | Form::Gatekeeper(_)
+        | Form::Resource
         | Form::SidecarSet => return None,
     };
     match DEFINITION.spelled(value) {

@@ -7,7 +7,12 @@ use admittance_admission::{
 };
 use admittance_conditions::{Action, Binding, Params, ParamsMissing, ParamsSelector, Policy};
 
-use super::{read_kind, read_name, rules};
+use super::{
+    read_kind, read_name,
+    resource::ResourceDocument,
+    rules,
+    typing::{self, Written},
+};
 use crate::{
     Location, cel,
     document::{Fields, Mistake, Mistakes, Node, quoted, readers},
@@ -29,6 +34,7 @@ pub(crate) struct PolicyDocument {
     pub(crate) source: Location,
     phase: Phase,
     policy: Arc<Policy>,
+    written: Vec<Written>,
     params: Option<ClusterKind>,
     constraints: Constraints,
     failure_policy: FailurePolicy,
@@ -94,6 +100,7 @@ pub(crate) fn read_policy(root: &Node<'_>, phase: Phase, mistakes: &mut Mistakes
         }
         Phase::Validating => Reinvocation::Never,
     };
+    let written = typing::written(&mut spec);
     let before = mistakes.len();
     let policy = cel::read_policy(&mut spec, has_params, mistakes);
     let has_expressions = !policy.validations.is_empty()
@@ -112,6 +119,7 @@ pub(crate) fn read_policy(root: &Node<'_>, phase: Phase, mistakes: &mut Mistakes
         source: root.location(),
         phase,
         policy: Arc::new(policy),
+        written,
         params,
         constraints: constraints?,
         failure_policy,
@@ -251,8 +259,13 @@ impl BindingDocument {
 }
 
 impl PolicyDocument {
-    /// The chain of the policy. Its bindings among these are its stages, by their names.
-    pub(crate) fn chain(&self, bindings: &[BindingDocument]) -> ChainDefinition {
+    /// The chain of the policy. Its bindings among these are its stages, by their names. What does not fit the schemas of
+    /// these resources is a warning.
+    pub(crate) fn chain(
+        &self,
+        bindings: &[BindingDocument],
+        resources: &[ResourceDocument],
+    ) -> ChainDefinition {
         let mut bindings: Vec<_> = bindings.iter().filter(|binding| binding.binds(self)).collect();
         bindings.sort_by(|one, other| one.name.cmp(&other.name));
         ChainDefinition {
@@ -261,7 +274,12 @@ impl PolicyDocument {
             source: self.source.clone(),
             rules: self.constraints.rules.clone(),
             stages: bindings.into_iter().map(|binding| self.stage(binding)).collect(),
-            warnings: Vec::new(),
+            warnings: typing::warnings(
+                &self.written,
+                &self.constraints.rules,
+                self.params.as_ref(),
+                resources,
+            ),
             idle: Vec::new(),
         }
     }

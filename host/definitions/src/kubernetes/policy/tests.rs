@@ -227,3 +227,139 @@ fn mistakes_in_policies() {
         "{mistakes}"
     );
 }
+
+const WIDGETS: &str = r#"---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: { name: widgets.example.com }
+spec:
+  group: example.com
+  scope: Namespaced
+  names: { kind: Widget, plural: widgets }
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      schema:
+        openAPIV3Schema:
+          type: object
+          properties:
+            spec:
+              type: object
+              properties:
+                size: { type: integer }
+                ratio: { type: number }
+                port: { x-kubernetes-int-or-string: true }
+                since: { type: string, format: date-time }
+                owner: { type: string, nullable: true }
+                anything: { type: object, x-kubernetes-preserve-unknown-fields: true }
+                parts:
+                  type: array
+                  items: { type: object, properties: { name: { type: string } } }
+                options: { type: object, additionalProperties: { type: boolean } }
+    - { name: v2, served: true, storage: false }
+"#;
+
+/// The warnings for a policy with these expressions for widgets.
+fn type_warnings(versions: &str, variables: &str, validations: &str) -> Vec<String> {
+    let policy = format!(
+        r#"
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {{ name: widgets }}
+spec:
+  paramKind: {{ apiVersion: example.com/v1, kind: Widget }}
+  matchConstraints:
+    resourceRules:
+      - {{ operations: [CREATE], apiGroups: [example.com], apiVersions: [{versions}], resources: [widgets] }}
+  variables: {variables}
+  validations: {validations}
+"#
+    );
+    let chains = load_text("widgets.yaml", &format!("{policy}{WIDGETS}"));
+    let chains = chains.unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let [chain] = chains.as_slice() else {
+        panic!("{chains:?}")
+    };
+    chain.warnings().iter().map(ToString::to_string).collect()
+}
+
+/// kube-apiserver 1.36, policy/validating/typechecking.go: what is checked, and with which schemas.
+#[test]
+fn expressions_are_checked_with_the_schemas_of_kinds() {
+    for right in [
+        "object.spec.size > 1 && object.spec.ratio < 2.0 && object.apiVersion == 'example.com/v1'",
+        "object.spec.parts.all(part, part.name.startsWith('a'))",
+        "object.spec.port == 'http' || object.spec.port == 80",
+        "object.spec.since != '' && object.spec.owner == null && object.spec.anything.a.b == 1",
+        "has(object.spec.parts) && object.spec.options.a && object.spec.?size.orValue(1) == 1",
+        "object == null || object.metadata.labels.a == object.metadata.name",
+        "oldObject == null || oldObject.spec.size == params.spec.size",
+        "request.name == 'a' && object.metadata.ownerReferences.exists(owner, owner.kind == 'A')",
+    ] {
+        let validations = format!("[ {{ expression: {right:?} }} ]");
+        assert_eq!(
+            type_warnings("v1", "[]", &validations),
+            Vec::<String>::new(),
+            "{right}"
+        );
+    }
+    for (wrong, expected) in [
+        (
+            "object.spec.sizes > 1",
+            "undefined field 'sizes': Widget.spec has no such field",
+        ),
+        (
+            "object.status.ready == true",
+            "undefined field 'status': Widget has no such field",
+        ),
+        (
+            "oldObject.spec.size == 'a'",
+            "no matching overload for '_==_' applied to '(int, string)'",
+        ),
+        (
+            "object.spec.parts.all(part, part.nam == 'a')",
+            "undefined field 'nam': Widget.spec.parts[]",
+        ),
+        ("has(object.spec.part)", "undefined field 'part'"),
+        ("object.spec.options.a == 1", "applied to '(bool, int)'"),
+        ("params.spec.sized == 1", "undefined field 'sized'"),
+        (
+            "object.metadata.label == {}",
+            "undefined field 'label': Widget.metadata",
+        ),
+    ] {
+        let validations = format!("[ {{ expression: {wrong:?} }} ]");
+        let found = type_warnings("v1, v2", "[]", &validations);
+        let [warning] = found.as_slice() else {
+            panic!("{wrong}: {found:?}")
+        };
+        assert!(
+            warning.contains("spec.validations[0].expression: for example.com/v1/Widget: "),
+            "{warning}"
+        );
+        assert!(warning.contains(expected), "{wrong}: {warning}");
+    }
+    // A variable is of the type of its value, and of any type if that is wrong.
+    let variables =
+        "[ { name: size, expression: object.spec.size }, { name: other, expression: object.spec.x } ]";
+    let validations = "[ { expression: \"variables.size > 'a'\", messageExpression: string(object.spec.y) }, { expression: variables.other == 1 } ]";
+    let found = type_warnings("v1", variables, validations);
+    let places: Vec<&str> = found
+        .iter()
+        .filter_map(|warning| warning.split(": ").nth(1))
+        .collect();
+    assert_eq!(
+        places,
+        [
+            "spec.variables[1].expression",
+            "spec.validations[0].expression",
+            "spec.validations[0].messageExpression"
+        ]
+    );
+    // Without a schema, and for whatever a wildcard matches, nothing is checked.
+    for versions in ["v2", "\"*\""] {
+        let found = type_warnings(versions, "[]", "[ { expression: object.spec.sizes > 1 } ]");
+        assert_eq!(found, Vec::<String>::new(), "{versions}");
+    }
+}

@@ -1,0 +1,74 @@
+//! `CustomResourceDefinition`: the schemas of custom resources, with which policies are checked.
+
+use admittance_admission::GroupVersionKind;
+use admittance_conditions::ObjectSchema;
+
+use super::read_name;
+use crate::{
+    Location,
+    document::{Mistakes, Node, readers},
+};
+
+/// A CustomResourceDefinition.
+#[derive(Debug)]
+pub(crate) struct ResourceDocument {
+    pub(crate) name: String,
+    pub(crate) source: Location,
+    /// One for each version with a schema.
+    pub(super) resources: Vec<Resource>,
+}
+
+/// A version of a custom resource.
+#[derive(Debug)]
+pub(super) struct Resource {
+    pub(super) kind: GroupVersionKind,
+    pub(super) plural: String,
+    pub(super) schema: ObjectSchema,
+}
+
+/// A CustomResourceDefinition, as far as it could be read. Only what schemas need is read.
+pub(crate) fn read_resource(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ResourceDocument> {
+    let mut fields = root.object(mistakes)?;
+    fields.ignore(&["apiVersion", "kind", "status"]);
+    let name = fields.get_required("metadata", "write `metadata: { name: ... }`", read_name, mistakes);
+    let spec = fields.get_required("spec", "write the resource", Node::object, mistakes);
+    fields.finish(mistakes);
+    let mut spec = spec?;
+    let group = spec.get_required("group", "write the group, `example.com`", readers::text, mistakes);
+    let names = spec.get_required(
+        "names",
+        "write `names: { kind: ..., plural: ... }`",
+        Node::object,
+        mistakes,
+    );
+    let versions = spec.get_required("versions", "list the versions", Node::list, mistakes);
+    let mut names = names?;
+    let kind = names.get_required("kind", "name the kind", readers::text, mistakes)?;
+    let plural = names.get_required(
+        "plural",
+        "name the resource in the plural",
+        readers::text,
+        mistakes,
+    )?;
+    let group = group?;
+    let read = |node: &Node<'_>| {
+        let mut fields = node.object(mistakes)?;
+        let version = fields.get_required("name", "name the version, `v1`", readers::text, mistakes)?;
+        let schema = fields.optional("schema").map(|schema| schema.json());
+        let schema = schema.as_ref().and_then(|schema| schema.get("openAPIV3Schema"));
+        Some(Resource {
+            schema: ObjectSchema::new(&kind, schema?)?,
+            kind: GroupVersionKind {
+                group: group.clone(),
+                version,
+                kind: kind.clone(),
+            },
+            plural: plural.clone(),
+        })
+    };
+    Some(ResourceDocument {
+        name: name?,
+        source: root.location(),
+        resources: versions?.iter().filter_map(read).collect(),
+    })
+}

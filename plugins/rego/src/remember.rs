@@ -1,0 +1,207 @@
+//! Remembers what functions gave for the same arguments, as OPA does while it evaluates a query, and regorus does not.
+//!
+//! Calls of these functions are replaced by calls of extensions. An extension evaluates its function with a second engine,
+//! in which no call is replaced, unless it remembers the result. The functions depend on nothing but their arguments and
+//! the input, which is the same in both engines.
+
+mod definitions;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use regorus::unstable::{Expr, Module, Ref};
+use regorus::{Engine, Value};
+
+use self::definitions::{Definition, Definitions};
+use crate::{policy::Scope, walk};
+
+/// Results that are remembered at most.
+const MOST_RESULTS: usize = 1000;
+
+/// The extension that gives the second engine the arguments of a call.
+const ARGUMENT: &str = "__argument";
+
+/// A module's path and its text.
+pub(crate) type Text = (String, String);
+
+/// The functions whose results are remembered.
+#[derive(Clone, Debug)]
+pub(crate) struct Remembered {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// With the modules as they are, and a rule for each function.
+    engine: Engine,
+    functions: Vec<Function>,
+    arguments: Arc<Mutex<Vec<Value>>>,
+    /// By the index of the function, and its arguments.
+    results: BTreeMap<(usize, Vec<Value>), Value>,
+}
+
+#[derive(Debug)]
+struct Function {
+    /// The path of its rule in the second engine.
+    rule: String,
+    reads_input: bool,
+}
+
+impl Remembered {
+    /// Forgets what depends on the input, of which a new one follows.
+    pub(crate) fn begin(&self, input: &Value) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let State {
+            engine,
+            functions,
+            results,
+            ..
+        } = &mut *state;
+        engine.set_input(input.clone());
+        if results.len() > MOST_RESULTS {
+            results.clear();
+        }
+        results.retain(|(index, _), _| {
+            functions
+                .get(*index)
+                .is_some_and(|function| !function.reads_input)
+        });
+    }
+
+    /// Adds the extensions that stand in place of the functions.
+    fn add_to(&self, engine: &mut Engine, found: &[&Definition]) -> Option<()> {
+        for (index, definition) in found.iter().enumerate() {
+            let state = Arc::clone(&self.state);
+            let call = move |arguments: Vec<Value>| {
+                let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+                let key = (index, arguments);
+                if let Some(result) = state.results.get(&key) {
+                    return Ok(result.clone());
+                }
+                let rule = state.functions.get(index).map(|function| function.rule.clone());
+                state
+                    .arguments
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .clone_from(&key.1);
+                let result = state.engine.eval_rule(rule.unwrap_or_default())?;
+                state.results.insert(key, result.clone());
+                Ok(result)
+            };
+            let added = engine.add_extension(name(index), definition.arity, Box::new(call));
+            added.ok()?;
+        }
+        Some(())
+    }
+}
+
+/// The name of the extension in place of a function, and of its rule in the second engine.
+fn name(index: usize) -> String {
+    format!("__remembered_{index}")
+}
+
+/// An engine with these modules in which calls are remembered; `None` if there is no function for which this is
+/// worthwhile. `texts` are those of the modules, and `new` makes an engine without modules.
+pub(crate) fn remembering(
+    modules: &[Ref<Module>],
+    texts: &[Text],
+    rule: &str,
+    new: impl Fn() -> Result<Engine, String>,
+) -> Option<(Engine, Remembered)> {
+    let definitions = Definitions::of(modules)?;
+    let found = definitions.worthwhile(modules);
+    if found.is_empty() {
+        return None;
+    }
+    let mut second = texts.to_vec();
+    for (index, definition) in found.iter().enumerate() {
+        let arguments: Vec<String> = (0..definition.arity)
+            .map(|argument| format!("{ARGUMENT}({argument})"))
+            .collect();
+        let (_, text) = second.get_mut(definition.module)?;
+        let call = format!("{}({})", definition.name, arguments.join(", "));
+        text.push_str(&format!("\n{} := {call}\n", name(index)));
+    }
+    let functions = found.iter().enumerate().map(|(index, definition)| Function {
+        rule: format!("{}.{}", definition.package, name(index)),
+        reads_input: definition.reads_input,
+    });
+    let functions: Vec<Function> = functions.collect();
+    let arguments: Arc<Mutex<Vec<Value>>> = Arc::default();
+    let mut engine = with_modules(second, &new)?;
+    let shared = Arc::clone(&arguments);
+    let argument = move |indices: Vec<Value>| {
+        let arguments = shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = indices.first().and_then(|index| index.as_u64().ok());
+        let index = index.and_then(|index| usize::try_from(index).ok());
+        let found = index.and_then(|index| arguments.get(index));
+        Ok(found.cloned().unwrap_or(Value::Undefined))
+    };
+    let added = engine.add_extension(ARGUMENT.to_owned(), 1, Box::new(argument));
+    added.ok()?;
+    for function in &functions {
+        engine
+            .compile_with_entrypoint(&function.rule.as_str().into())
+            .ok()?;
+    }
+    let remembered = Remembered {
+        state: Arc::new(Mutex::new(State {
+            engine,
+            functions,
+            arguments,
+            results: BTreeMap::new(),
+        })),
+    };
+    let mut engine = with_modules(replaced(modules, texts, &definitions, &found), &new)?;
+    remembered.add_to(&mut engine, &found)?;
+    engine.compile_with_entrypoint(&rule.into()).ok()?;
+    Some((engine, remembered))
+}
+
+fn with_modules(texts: Vec<Text>, new: impl Fn() -> Result<Engine, String>) -> Option<Engine> {
+    let mut engine = new().ok()?;
+    for (path, text) in texts {
+        engine.add_policy(path, text).ok()?;
+    }
+    Some(engine)
+}
+
+/// The texts with calls of extensions in place of those of these functions.
+fn replaced(
+    modules: &[Ref<Module>],
+    texts: &[Text],
+    definitions: &Definitions,
+    found: &[&Definition],
+) -> Vec<Text> {
+    let mut result = texts.to_vec();
+    for (module, (_, text)) in modules.iter().zip(&mut result) {
+        let scope = Scope::of(module);
+        let mut calls: Vec<(usize, usize, String)> = Vec::new();
+        walk::expressions(module, &mut |expression| {
+            let Expr::Call { fcn, params, .. } = expression else {
+                return;
+            };
+            let path = definitions.callee(&scope, fcn.span().text());
+            let index = found.iter().position(|definition| {
+                path.as_deref() == Some(&*definition.path()) && usize::from(definition.arity) == params.len()
+            });
+            let (start, end) = (usize::try_from(fcn.span().start), usize::try_from(fcn.span().end));
+            if let (Some(index), Ok(start), Ok(end)) = (index, start, end) {
+                calls.push((start, end, name(index)));
+            }
+        });
+        calls.sort();
+        calls.dedup();
+        for (start, end, name) in calls.into_iter().rev() {
+            if text.get(start..end).is_some() {
+                text.replace_range(start..end, &name);
+            }
+        }
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests;

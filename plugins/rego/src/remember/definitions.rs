@@ -1,0 +1,251 @@
+//! The functions of modules, and which of them depend on nothing but their arguments and the input.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use regorus::unstable::{Expr, Module, Ref, Rule, RuleHead};
+
+use crate::{
+    policy::{Scope, defined},
+    walk,
+};
+
+/// A function is remembered if the bodies that are evaluated for all of its calls in the text are at least this many:
+/// with fewer it is faster to evaluate them again.
+const WORTHWHILE: usize = 8;
+
+/// A function, all of whose definitions are in one module.
+#[derive(Debug)]
+pub(super) struct Definition {
+    pub(super) package: String,
+    pub(super) name: String,
+    /// The index of its module.
+    pub(super) module: usize,
+    pub(super) arity: u8,
+    bodies: usize,
+    pub(super) reads_input: bool,
+    /// The functions that it calls, by their paths.
+    calls: BTreeSet<String>,
+}
+
+impl Definition {
+    /// Both definitions of a function.
+    fn and(mut self, other: Self) -> Option<Self> {
+        let is_same = self.module == other.module && self.arity == other.arity;
+        self.bodies += other.bodies;
+        self.reads_input |= other.reads_input;
+        self.calls.extend(other.calls);
+        is_same.then_some(self)
+    }
+
+    pub(super) fn path(&self) -> String {
+        format!("{}.{}", self.package, self.name)
+    }
+}
+
+/// The functions that depend on nothing but their arguments and the input, and call only such functions.
+pub(super) struct Definitions {
+    /// By their paths.
+    functions: BTreeMap<String, Definition>,
+}
+
+impl Definitions {
+    /// `None` if an expression is evaluated with another input or other functions, by `with`.
+    pub(super) fn of(modules: &[Ref<Module>]) -> Option<Self> {
+        let mut has_with = false;
+        for module in modules {
+            walk::queries(module, &mut |query| {
+                has_with |= query
+                    .stmts
+                    .iter()
+                    .any(|statement| !statement.with_mods.is_empty());
+            });
+        }
+        if has_with {
+            return None;
+        }
+        let rules = Rules::of(modules);
+        let mut known: BTreeMap<String, Option<Definition>> = BTreeMap::new();
+        for (index, module) in modules.iter().enumerate() {
+            let scope = Scope::of(module);
+            for rule in &module.policy {
+                let Some((path, read)) = rules.function(rule, index, &scope) else {
+                    continue;
+                };
+                let merged = match (known.remove(&path), read) {
+                    (None, read) => read,
+                    (Some(Some(before)), Some(read)) => before.and(read),
+                    _ => None,
+                };
+                known.insert(path, merged);
+            }
+        }
+        let functions = known
+            .into_iter()
+            .filter_map(|(path, function)| Some((path, function?)));
+        let mut found = Self {
+            functions: functions.collect(),
+        };
+        found.close();
+        Some(found)
+    }
+
+    /// Removes functions that call others than these, and notes what reads the input by those that it calls.
+    fn close(&mut self) {
+        loop {
+            let is_left = |definition: &Definition| {
+                definition
+                    .calls
+                    .iter()
+                    .all(|path| self.functions.contains_key(path))
+            };
+            let gone: Vec<String> = self
+                .functions
+                .iter()
+                .filter(|(_, definition)| !is_left(definition))
+                .map(|(path, _)| path.clone())
+                .collect();
+            if gone.is_empty() {
+                break;
+            }
+            self.functions.retain(|path, _| !gone.contains(path));
+        }
+        loop {
+            let reads = |path: &String| self.functions.get(path).is_some_and(|called| called.reads_input);
+            let found = self
+                .functions
+                .iter()
+                .filter(|(_, definition)| !definition.reads_input);
+            let new: Vec<String> = found
+                .filter(|(_, definition)| definition.calls.iter().any(reads))
+                .map(|(path, _)| path.clone())
+                .collect();
+            if new.is_empty() {
+                break;
+            }
+            for path in new {
+                if let Some(definition) = self.functions.get_mut(&path) {
+                    definition.reads_input = true;
+                }
+            }
+        }
+    }
+
+    /// The path of the function that a call names.
+    pub(super) fn callee(&self, scope: &Scope, name: &str) -> Option<String> {
+        let mut paths = scope.paths(name).into_iter();
+        paths.find(|path| self.functions.contains_key(path))
+    }
+
+    /// The bodies that are evaluated for a call.
+    fn weight(&self, path: &str, seen: &mut BTreeSet<String>) -> usize {
+        if !seen.insert(path.to_owned()) {
+            return 0;
+        }
+        let Some(definition) = self.functions.get(path) else {
+            return 0;
+        };
+        let called: usize = definition.calls.iter().map(|path| self.weight(path, seen)).sum();
+        definition.bodies + called
+    }
+
+    pub(super) fn worthwhile(&self, modules: &[Ref<Module>]) -> Vec<&Definition> {
+        let mut sites: BTreeMap<String, usize> = BTreeMap::new();
+        for module in modules {
+            let scope = Scope::of(module);
+            walk::expressions(module, &mut |expression| {
+                if let Expr::Call { fcn, .. } = expression
+                    && let Some(path) = self.callee(&scope, fcn.span().text())
+                {
+                    *sites.entry(path).or_default() += 1;
+                }
+            });
+        }
+        let is_worthwhile = |path: &str| {
+            let sites = sites.get(path).copied().unwrap_or_default();
+            sites * self.weight(path, &mut BTreeSet::new()) >= WORTHWHILE
+        };
+        let found = self.functions.iter().filter(|(path, _)| is_worthwhile(path));
+        found.map(|(_, definition)| definition).collect()
+    }
+}
+
+/// The paths of what modules define.
+struct Rules {
+    all: BTreeSet<String>,
+    /// Those that are evaluated when they are read: neither functions nor constants.
+    evaluated: BTreeSet<String>,
+}
+
+impl Rules {
+    fn of(modules: &[Ref<Module>]) -> Self {
+        let mut evaluated = BTreeSet::new();
+        for module in modules {
+            let scope = Scope::of(module);
+            for rule in &module.policy {
+                let refr = match &**rule {
+                    Rule::Spec {
+                        head: RuleHead::Func { .. },
+                        ..
+                    } => continue,
+                    Rule::Spec {
+                        head: RuleHead::Compr { .. },
+                        bodies,
+                        ..
+                    } if bodies.iter().all(|body| body.query.stmts.is_empty()) => continue,
+                    Rule::Spec {
+                        head: RuleHead::Compr { refr, .. } | RuleHead::Set { refr, .. },
+                        ..
+                    }
+                    | Rule::Default { refr, .. } => refr,
+                };
+                evaluated.insert(format!("{}.{}", scope.package, refr.span().text()));
+            }
+        }
+        Self {
+            all: defined(modules),
+            evaluated,
+        }
+    }
+
+    /// The path of the function that a rule defines, and the definition; none if its result must not be remembered.
+    fn function(&self, rule: &Rule, module: usize, scope: &Scope) -> Option<(String, Option<Definition>)> {
+        let (refr, args, bodies) = match rule {
+            Rule::Spec {
+                head: RuleHead::Func { refr, args, .. },
+                bodies,
+                ..
+            } => (refr, args, bodies),
+            Rule::Default { refr, .. } => {
+                return Some((format!("{}.{}", scope.package, refr.span().text()), None));
+            }
+            Rule::Spec { .. } => return None,
+        };
+        let mut definition = Definition {
+            package: scope.package.clone(),
+            name: refr.span().text().to_owned(),
+            module,
+            arity: u8::try_from(args.len()).unwrap_or_default(),
+            bodies: bodies.len().max(1),
+            reads_input: false,
+            calls: BTreeSet::new(),
+        };
+        let mut is_own = definition.arity > 0;
+        walk::of_rule(rule, &mut |expression| match expression {
+            Expr::Call { fcn, .. } => {
+                let name = fcn.span().text();
+                is_own &= !matches!(name, "print" | "trace") && !name.starts_with("rand.");
+                let path = scope.paths(name).into_iter().find(|path| self.all.contains(path));
+                definition.calls.extend(path);
+            }
+            Expr::Var { span, .. } => {
+                let name = span.text();
+                let root = scope.import(name).unwrap_or(name);
+                definition.reads_input |= root == "input" || root.starts_with("input.");
+                is_own &= root != "data" && !root.starts_with("data.");
+                is_own &= !self.evaluated.contains(&format!("{}.{name}", scope.package));
+            }
+            _ => {}
+        });
+        Some((definition.path(), is_own.then_some(definition)))
+    }
+}

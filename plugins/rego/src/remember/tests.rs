@@ -1,0 +1,115 @@
+use super::*;
+use crate::{format, source};
+
+fn remembered(texts: &[&str]) -> Option<(Engine, Remembered)> {
+    let texts: Vec<Text> = texts
+        .iter()
+        .enumerate()
+        .map(|(index, text)| (format!("{index}.rego"), (*text).to_owned()))
+        .collect();
+    let mut engine = source::engine(true);
+    for (path, text) in texts.clone() {
+        engine.add_policy(path, text).expect("the module is right");
+    }
+    let modules = engine.get_modules().clone();
+    remembering(&modules, &texts, "data.a.v", || Ok(source::engine(true)))
+}
+
+fn evaluated(engine: &mut Engine, remembered: &Remembered, input: &str) -> String {
+    let input = Value::from_json_str(input).expect("it is JSON");
+    remembered.begin(&input);
+    engine.set_input(input);
+    let found = engine
+        .eval_rule("data.a.v".to_owned())
+        .expect("it can be evaluated");
+    format::shown(&found)
+}
+
+fn results(remembered: &Remembered) -> usize {
+    remembered.state.lock().expect("it is not poisoned").results.len()
+}
+
+const POLICY: &str = r#"package a
+import data.lib.is_small as small
+v[x] { x := input.list[_]; f(x) }
+v[x] { x := input.list[_]; not f(x) ; small(x) }
+v[x] { x := {"set": f({1, 2})} }
+v[x] { x := f(input.list[_]) == false }
+f(x) = y { y := g(x) } else = false { x == 3 }
+g(1) = true { true }
+g(x) = "two" { x == 2; h(x) }
+g(x) = "set" { x == {1, 2} }
+g(x) = y { y := input.more; x == 4 }
+h(x) { x > 1 }
+"#;
+const LIB: &str = "package lib\nis_small(x) { x < limit } { x < 1 } { x < 0 }\nlimit = 9\n";
+
+#[test]
+fn results_are_those_of_the_functions() {
+    let (mut engine, remembered) = remembered(&[POLICY, LIB]).expect("it is worthwhile");
+    for (input, expected, known) in [
+        // The argument 4 is undefined without `more`, for which nothing else is found.
+        (
+            r#"{"list": [1, 2, 3, 4, 5, 1]}"#,
+            r#"{false, true, 1, 2, 3, 4, 5, {"set": "set"}}"#,
+            6,
+        ),
+        (
+            r#"{"list": [4], "more": "m"}"#,
+            r#"{false, 4, {"set": "set"}}"#,
+            2,
+        ),
+        (
+            r#"{"list": [4], "more": false}"#,
+            r#"{true, 4, {"set": "set"}}"#,
+            2,
+        ),
+        (r#"{"list": []}"#, r#"{{"set": "set"}}"#, 1),
+    ] {
+        let mut plain = source::engine(true);
+        for (index, text) in [POLICY, LIB].into_iter().enumerate() {
+            plain
+                .add_policy(format!("{index}.rego"), text.to_owned())
+                .expect("it is right");
+        }
+        plain.set_input(Value::from_json_str(input).expect("it is JSON"));
+        let direct = plain
+            .eval_rule("data.a.v".to_owned())
+            .expect("it can be evaluated");
+        assert_eq!(format::shown(&direct), expected, "{input}");
+        for _ in 0..2 {
+            assert_eq!(evaluated(&mut engine, &remembered, input), expected, "{input}");
+        }
+        assert_eq!(results(&remembered), known, "{input}");
+    }
+}
+
+#[test]
+fn functions_that_depend_on_more_or_do_little_are_called() {
+    for text in [
+        POLICY.replace("small(x) }", "small(x) with input as {} }"),
+        POLICY
+            .replace("h(x) { x > 1 }", "h(x) { w[x] }\nw[x] { x := 2 }")
+            .replace("small(x)", "true"),
+        POLICY
+            .replace("h(x) { x > 1 }", "h(x) { data.w[x] }")
+            .replace("small(x)", "true"),
+        "package a\nv[x] { x := f(1) }\nf(x) { x }\n".to_owned(),
+    ] {
+        assert!(remembered(&[&text, LIB]).is_none(), "{text}");
+    }
+}
+
+#[test]
+fn an_error_of_a_function_is_one() {
+    let text = "package a\nv { f(1) }\nf(x) = 1 { x }\nf(x) = 2 { x }\nf(x) = 3 { x }\n".to_owned()
+        + &"w { f(2) }\n".repeat(3);
+    let (mut engine, remembered) = remembered(&[&text]).expect("it is worthwhile");
+    remembered.begin(&Value::new_object());
+    engine.set_input(Value::new_object());
+    let error = engine
+        .eval_rule("data.a.v".to_owned())
+        .expect_err("the results differ");
+    let error = crate::policy::readable(&error.to_string());
+    assert!(error.starts_with("line "), "{error}");
+}
