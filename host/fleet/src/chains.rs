@@ -8,7 +8,7 @@ use admittance_definitions::{DefinitionFile, DefinitionId, DefinitionStore, File
 use async_trait::async_trait;
 use serde_json::{Map, Value};
 
-const KIND: ResourceKind = ResourceKind {
+pub(crate) const KIND: ResourceKind = ResourceKind {
     group: "admittance.dev",
     version: "v1alpha1",
     kind: "AdmissionChain",
@@ -172,8 +172,7 @@ pub(crate) fn file_of(resource: &Resource) -> DefinitionFile {
 /// The resource without what the API server adds.
 fn definition(resource: &Resource) -> Value {
     let mut definition = Map::new();
-    let api_version = format!("{}/{}", KIND.group, KIND.version);
-    definition.insert("apiVersion".to_owned(), api_version.into());
+    definition.insert("apiVersion".to_owned(), KIND.api_version().into());
     definition.insert("kind".to_owned(), KIND.kind.into());
     let metadata = resource.object.get("metadata").and_then(Value::as_object);
     let mut own = Map::new();

@@ -3,13 +3,18 @@
 use std::{collections::HashMap, time::Duration};
 
 use admittance::{Host, Moment, definitions::DefinitionFile};
-use admittance_cluster::{Cluster, Election, Resource, ResourceError, Terms};
+use admittance_cluster::{Cluster, Election, Event, Events, Resource, ResourceError, Terms};
 use backon::{BackoffBuilder, ExponentialBuilder};
 use futures_util::{StreamExt, stream};
 use serde_json::Value;
 use tokio::time::sleep;
 
-use crate::{ChainStore, chains::file_of, metrics, status::new_status};
+use crate::{
+    ChainStore,
+    chains::file_of,
+    metrics,
+    status::{event, new_status},
+};
 
 /// The Lease that the leader holds.
 const LEASE: &str = "admittance";
@@ -26,6 +31,14 @@ const WRITES: usize = 8;
 pub struct Leader {
     election: Election,
     chains: ChainStore,
+    events: Events,
+}
+
+/// What is written of a chain.
+struct Write {
+    name: String,
+    status: Value,
+    event: Option<Event>,
 }
 
 impl Leader {
@@ -34,6 +47,7 @@ impl Leader {
         Self {
             election: cluster.election(LEASE, terms),
             chains,
+            events: cluster.events(),
         }
     }
 
@@ -105,10 +119,17 @@ impl Leader {
             }
         };
         let new = new_statuses(host, &resources);
-        let writes = new.into_iter().map(|(name, status)| {
-            let chains = self.chains.0.clone();
+        let writes = new.into_iter().map(|write| {
+            let (chains, events) = (self.chains.0.clone(), self.events.clone());
             async move {
+                let Write { name, status, event } = write;
                 let written = chains.apply_status("", &name, &status).await;
+                // The status says the same, so an event is not repeated.
+                if let Some(event) = event.filter(|_| written.is_ok())
+                    && let Err(error) = events.publish(event).await
+                {
+                    tracing::warn!(chain = name, "the event for a chain cannot be written: {error}");
+                }
                 (name, written)
             }
         });
@@ -133,8 +154,8 @@ impl Leader {
     }
 }
 
-/// The statuses to be written, and the names of their resources.
-fn new_statuses(host: &Host, resources: &[Resource]) -> Vec<(String, Value)> {
+/// The statuses to be written.
+fn new_statuses(host: &Host, resources: &[Resource]) -> Vec<Write> {
     let files: Vec<DefinitionFile> = resources.iter().map(file_of).collect();
     let standings = host.standings(&files);
     let (status, now) = (host.status(), Moment::now());
@@ -143,7 +164,11 @@ fn new_statuses(host: &Host, resources: &[Resource]) -> Vec<(String, Value)> {
         .zip(standings)
         .filter_map(|(resource, standing)| {
             let status = new_status(resource, &standing?, &status, now)?;
-            Some((resource.name.clone(), status))
+            Some(Write {
+                name: resource.name.clone(),
+                event: event(resource, &status),
+                status,
+            })
         })
         .collect()
 }

@@ -1,8 +1,10 @@
 //! The status of a chain as a resource: what became of the definition in it.
 
 use admittance::{ChainStatus, HookStatus, Moment, Served, StageStatus, Standing, Status, admission::Mode};
-use admittance_cluster::Resource;
+use admittance_cluster::{Event, EventObject, Resource};
 use serde_json::{Map, Value, json};
+
+use crate::chains::KIND;
 
 /// The most mistakes that a status lists, and the longest text of a message.
 const MOST_MISTAKES: usize = 20;
@@ -113,6 +115,51 @@ pub(crate) fn new_status(
         }
     }
     (comparable(&status) != comparable(before)).then_some(status)
+}
+
+/// The event for a new status: the version in the resource is live, or it was refused.
+pub(crate) fn event(resource: &Resource, status: &Value) -> Option<Event> {
+    let before = resource.object.get("status").unwrap_or(&Value::Null);
+    let generation = |status: &Value| status.get("observedGeneration").cloned();
+    let is_new = |kind: &str, holds: &str| {
+        is_condition(status, kind, holds)
+            && !(generation(before) == generation(status) && is_condition(before, kind, holds))
+    };
+    let (is_warning, reason, action, note) = if is_new("Accepted", "False") {
+        let mistakes = status.get("mistakes").and_then(Value::as_array);
+        let mistakes: Vec<_> = mistakes.into_iter().flatten().filter_map(Value::as_str).collect();
+        (true, "Refused", "Check", mistakes.join("\n"))
+    } else if is_new("Live", "True") {
+        let number = |field: &str| status.get(field).map(Value::to_string).unwrap_or_default();
+        let (generation, revision) = (number("observedGeneration"), number(REVISION));
+        let note = format!("generation {generation} is live since revision {revision}");
+        (false, "Live", "GoLive", note)
+    } else {
+        return None;
+    };
+    Some(Event {
+        regarding: EventObject {
+            api_version: KIND.api_version(),
+            kind: KIND.kind.to_owned(),
+            namespace: resource.namespace.clone(),
+            name: resource.name.clone(),
+            uid: resource.metadata("uid").unwrap_or_default().to_owned(),
+        },
+        related: None,
+        is_warning,
+        reason,
+        action,
+        note,
+    })
+}
+
+/// Whether a status has this condition.
+fn is_condition(status: &Value, kind: &str, holds: &str) -> bool {
+    let conditions = status.get("conditions").and_then(Value::as_array);
+    conditions.into_iter().flatten().any(|condition| {
+        let is = |field: &str, text: &str| condition.get(field).and_then(Value::as_str) == Some(text);
+        is("type", kind) && is("status", holds)
+    })
 }
 
 /// The chain of this resource in the live table.
@@ -479,6 +526,18 @@ mod tests {
             );
             let is_live = expected[2].1 == "True";
             assert_eq!(status.get("revision").is_some(), is_live, "{standing:?}");
+            let reason = event(&resource(None), &status).map(|event| event.reason);
+            let expected = match (is_live, expected[0].1) {
+                (true, _) => Some("Live"),
+                (false, "False") => Some("Refused"),
+                (false, _) => None,
+            };
+            assert_eq!(reason, expected, "{standing:?}");
+            assert_eq!(
+                event(&resource(Some(status.clone())), &status),
+                None,
+                "{standing:?}"
+            );
             // Nothing is written twice.
             let written = resource(Some(status));
             assert_eq!(

@@ -26,6 +26,11 @@ pub(super) fn chain(name: &str, message: &str) -> Value {
 }
 
 pub(super) async fn start(setting: &Setting) -> Server {
+    start_with(setting, "").await
+}
+
+/// With these additions to its configuration.
+pub(super) async fn start_with(setting: &Setting, additions: &str) -> Server {
     let directory = tempfile::tempdir().unwrap();
     certificates(&directory, &[]).await;
     let kubeconfig = setting.kubeconfig(&format!("{{token: {TOKEN}}}"));
@@ -35,6 +40,7 @@ dialect: {{ kubernetes: {{}} }}
 listen: {{ tls: {{ certificate: localhost.pem, key: localhost.key }} }}
 cluster: {{ kubeconfig: {} }}
 definitions: [ {{ kubernetes: {{}} }} ]
+{additions}
 ",
         kubeconfig.display()
     );
