@@ -1,10 +1,12 @@
-//! The status of a chain as a resource: what became of the definition in it.
+//! The status of a definition as a resource: what became of it.
 
-use admittance::{ChainStatus, HookStatus, Moment, Served, StageStatus, Standing, Status, admission::Mode};
-use admittance_cluster::{Event, EventObject, Resource};
+use admittance::{
+    ChainStatus, ExceptionStatus, HookStatus, Moment, Served, StageStatus, Standing, Status, admission::Mode,
+};
+use admittance_cluster::{Event, EventObject, Resource, ResourceKind};
 use serde_json::{Map, Value, json};
 
-use crate::chains::KIND;
+use crate::chains::EXCEPTION;
 
 /// The most mistakes that a status lists, and the longest text of a message.
 const MOST_MISTAKES: usize = 20;
@@ -32,7 +34,7 @@ impl Condition {
     }
 }
 
-/// The four conditions of a chain.
+/// The conditions of a definition. An exception has only `accepted` and `live`.
 struct Conditions {
     accepted: Condition,
     modules_resolved: Condition,
@@ -40,9 +42,17 @@ struct Conditions {
     enforced: Condition,
 }
 
+/// A definition in the live table.
+#[derive(Clone, Copy)]
+enum Definition<'a> {
+    Chain(&'a ChainStatus),
+    Exception(&'a ExceptionStatus),
+}
+
 /// The status that the resource should have, if it differs from the one that it has. `host` is the status of the replica
 /// that writes it.
 pub(crate) fn new_status(
+    kind: &ResourceKind,
     resource: &Resource,
     standing: &Standing,
     host: &Status,
@@ -50,13 +60,13 @@ pub(crate) fn new_status(
 ) -> Option<Value> {
     let before = resource.object.get("status").unwrap_or(&Value::Null);
     let generation = resource.object.get("metadata")?.get("generation").cloned()?;
-    let chain = chain_of(resource, host);
+    let live = live(kind, resource, host);
     let conditions = match standing {
-        Standing::Live => conditions_of_live(chain?),
+        Standing::Live => conditions_of_live(live?),
         Standing::Bad(bad) if matches!(bad.served, Served::LastModules | Served::FailingStages) => {
             Conditions {
                 modules_resolved: Condition::new(false, "NotFetched", bad.reasons.join("\n")),
-                ..conditions_of_live(chain?)
+                ..conditions_of_live(live?)
             }
         }
         Standing::Bad(bad) => {
@@ -91,20 +101,23 @@ pub(crate) fn new_status(
         _ => return None,
     };
     let is_live = conditions.live.holds == Some(true);
-    let mistakes = match standing {
-        Standing::Bad(bad) => bad.reasons.as_slice(),
-        Standing::Blocked(mistakes) => mistakes,
+    let mistakes = match (standing, live) {
+        (Standing::Bad(bad), _) => bad.reasons.as_slice(),
+        (Standing::Blocked(mistakes), _) => mistakes,
+        (Standing::Live, Some(Definition::Exception(exception))) => &exception.unknown,
         _ => &[],
     };
     let mut status = json!({
         "observedGeneration": generation,
-        "conditions": conditions.to_json(before, &generation, now),
+        "conditions": conditions.to_json(kind, before, &generation, now),
     });
     if let Some(fields) = status.as_object_mut() {
         if is_live {
             fields.insert(REVISION.to_owned(), revision(before, &generation, host));
-            let stages = chain.map(|chain| chain.stages.as_slice()).unwrap_or_default();
-            fields.insert("modules".to_owned(), stages.iter().flat_map(modules).collect());
+        }
+        if let Some(Definition::Chain(chain)) = live.filter(|_| is_live) {
+            let modules = chain.stages.iter().flat_map(modules);
+            fields.insert("modules".to_owned(), modules.collect());
         }
         if !mistakes.is_empty() {
             let mistakes = mistakes.iter().take(MOST_MISTAKES);
@@ -118,7 +131,7 @@ pub(crate) fn new_status(
 }
 
 /// The event for a new status: the version in the resource is live, or it was refused.
-pub(crate) fn event(resource: &Resource, status: &Value) -> Option<Event> {
+pub(crate) fn event(kind: &ResourceKind, resource: &Resource, status: &Value) -> Option<Event> {
     let before = resource.object.get("status").unwrap_or(&Value::Null);
     let generation = |status: &Value| status.get("observedGeneration").cloned();
     let is_new = |kind: &str, holds: &str| {
@@ -139,8 +152,8 @@ pub(crate) fn event(resource: &Resource, status: &Value) -> Option<Event> {
     };
     Some(Event {
         regarding: EventObject {
-            api_version: KIND.api_version(),
-            kind: KIND.kind.to_owned(),
+            api_version: kind.api_version(),
+            kind: kind.kind.to_owned(),
             namespace: resource.namespace.clone(),
             name: resource.name.clone(),
             uid: resource.metadata("uid").unwrap_or_default().to_owned(),
@@ -162,28 +175,44 @@ fn is_condition(status: &Value, kind: &str, holds: &str) -> bool {
     })
 }
 
-/// The chain of this resource in the live table.
-fn chain_of<'a>(resource: &Resource, host: &'a Status) -> Option<&'a ChainStatus> {
+/// The definition of this kind and name in the live table.
+fn live<'a>(kind: &ResourceKind, resource: &Resource, host: &'a Status) -> Option<Definition<'a>> {
+    if *kind == EXCEPTION {
+        let mut exceptions = host.exceptions.iter();
+        let found = exceptions.find(|exception| exception.name == resource.name);
+        return found.map(Definition::Exception);
+    }
     let phase = resource.object.get("spec").and_then(|spec| spec.get("phase"));
     let phase = phase.and_then(Value::as_str).unwrap_or("Mutating");
     let is_it = |chain: &&ChainStatus| chain.name == resource.name && chain.phase.as_str() == phase;
-    host.chains.iter().find(is_it)
+    host.chains.iter().find(is_it).map(Definition::Chain)
 }
 
 fn valid() -> Condition {
     Condition::new(true, "Valid", "The definition is valid.")
 }
 
-fn conditions_of_live(chain: &ChainStatus) -> Conditions {
-    let unavailable: Vec<_> = chain.stages.iter().flat_map(unavailable).collect();
+fn conditions_of_live(definition: Definition<'_>) -> Conditions {
+    let live = Condition::new(true, "Live", "The live table has this version.");
+    let stages = match definition {
+        Definition::Chain(chain) => chain.stages.as_slice(),
+        Definition::Exception(_) => &[],
+    };
+    let unavailable: Vec<_> = stages.iter().flat_map(unavailable).collect();
     Conditions {
         accepted: valid(),
+        live: match definition {
+            Definition::Exception(exception) if exception.expired => {
+                let message = format!("It expired at {}, so it excepts nothing.", exception.expires);
+                Condition::new(false, "Expired", message)
+            }
+            _ => live,
+        },
         modules_resolved: match unavailable.is_empty() {
             true => Condition::new(true, "Resolved", "Every module is verified and compiled."),
             false => Condition::new(false, "NotFetched", unavailable.join("\n")),
         },
-        live: Condition::new(true, "Live", "The live table has this version."),
-        enforced: enforced(chain),
+        enforced: enforced(stages),
     }
 }
 
@@ -202,8 +231,8 @@ fn not_live(
 }
 
 /// Whether the answers of all stages count.
-fn enforced(chain: &ChainStatus) -> Condition {
-    let stages = || chain.stages.iter();
+fn enforced(stages: &[StageStatus]) -> Condition {
+    let stages = || stages.iter();
     let disabled: Vec<_> = stages()
         .filter_map(|stage| {
             let disabled = stage.disabled.as_ref()?;
@@ -259,7 +288,7 @@ fn modules(stage: &StageStatus) -> impl Iterator<Item = Value> {
 }
 
 impl Conditions {
-    fn to_json(&self, before: &Value, generation: &Value, now: Moment) -> Value {
+    fn to_json(&self, kind: &ResourceKind, before: &Value, generation: &Value, now: Moment) -> Value {
         let before = before.get("conditions").and_then(Value::as_array);
         let condition = |name: &str, condition: &Condition| {
             let holds = match condition.holds {
@@ -282,12 +311,14 @@ impl Conditions {
                 LAST_TRANSITION: since.unwrap_or_else(|| now.to_string().into()),
             })
         };
-        json!([
-            condition("Accepted", &self.accepted),
-            condition("ModulesResolved", &self.modules_resolved),
-            condition("Live", &self.live),
-            condition("Enforced", &self.enforced),
-        ])
+        let accepted = condition("Accepted", &self.accepted);
+        let live = condition("Live", &self.live);
+        if *kind == EXCEPTION {
+            return json!([accepted, live]);
+        }
+        let modules_resolved = condition("ModulesResolved", &self.modules_resolved);
+        let enforced = condition("Enforced", &self.enforced);
+        json!([accepted, modules_resolved, live, enforced])
     }
 }
 
@@ -330,6 +361,7 @@ mod tests {
     use admittance::definitions::BadDefinition;
 
     use super::*;
+    use crate::chains::CHAIN;
 
     fn host(stages: &Value) -> Status {
         serde_json::from_value(json!({
@@ -510,7 +542,7 @@ mod tests {
             ),
         ] {
             let host = host(&stages);
-            let status = new_status(&resource(None), &standing, &host, Moment::now()).unwrap();
+            let status = new_status(&CHAIN, &resource(None), &standing, &host, Moment::now()).unwrap();
             let names = ["Accepted", "ModulesResolved", "Live", "Enforced"];
             let expected: Vec<_> = names
                 .into_iter()
@@ -526,7 +558,7 @@ mod tests {
             );
             let is_live = expected[2].1 == "True";
             assert_eq!(status.get("revision").is_some(), is_live, "{standing:?}");
-            let reason = event(&resource(None), &status).map(|event| event.reason);
+            let reason = event(&CHAIN, &resource(None), &status).map(|event| event.reason);
             let expected = match (is_live, expected[0].1) {
                 (true, _) => Some("Live"),
                 (false, "False") => Some("Refused"),
@@ -534,14 +566,14 @@ mod tests {
             };
             assert_eq!(reason, expected, "{standing:?}");
             assert_eq!(
-                event(&resource(Some(status.clone())), &status),
+                event(&CHAIN, &resource(Some(status.clone())), &status),
                 None,
                 "{standing:?}"
             );
             // Nothing is written twice.
             let written = resource(Some(status));
             assert_eq!(
-                new_status(&written, &standing, &host, Moment::now()),
+                new_status(&CHAIN, &written, &standing, &host, Moment::now()),
                 None,
                 "{standing:?}"
             );
@@ -552,7 +584,7 @@ mod tests {
     fn what_stays_as_it_was() {
         let early = Moment(std::time::SystemTime::UNIX_EPOCH);
         let mut host = host(&json!([]));
-        let first = new_status(&resource(None), &Standing::Live, &host, early).unwrap();
+        let first = new_status(&CHAIN, &resource(None), &Standing::Live, &host, early).unwrap();
         assert_eq!(
             (&first["observedGeneration"], &first["revision"]),
             (&json!(3), &json!(7))
@@ -560,11 +592,14 @@ mod tests {
         // Later revisions change nothing of this chain.
         host.revision = 8;
         let written = resource(Some(first.clone()));
-        assert_eq!(new_status(&written, &Standing::Live, &host, Moment::now()), None);
+        assert_eq!(
+            new_status(&CHAIN, &written, &Standing::Live, &host, Moment::now()),
+            None
+        );
         // Only what changed has a new time.
         let now = Moment::now();
         let standing = bad(Served::LastModules, true);
-        let second = new_status(&written, &standing, &host, now).unwrap();
+        let second = new_status(&CHAIN, &written, &standing, &host, now).unwrap();
         assert_eq!(second["revision"], 7);
         let times: Vec<_> = second["conditions"].as_array().unwrap().iter().collect();
         let expected = [early, now, early, early].map(|moment| moment.to_string());
@@ -574,7 +609,7 @@ mod tests {
         // Another version has another revision.
         let mut changed = written;
         changed.object["metadata"]["generation"] = json!(4);
-        let third = new_status(&changed, &Standing::Live, &host, now).unwrap();
+        let third = new_status(&CHAIN, &changed, &Standing::Live, &host, now).unwrap();
         assert_eq!(
             (&third["observedGeneration"], &third["revision"]),
             (&json!(4), &json!(8))
@@ -582,10 +617,37 @@ mod tests {
     }
 
     #[test]
+    fn what_became_of_an_exception() {
+        // (whether it expired, unknown stages, status and reason of Live)
+        for (expired, unknown, expected) in [
+            (false, json!([]), ("True", "Live")),
+            (false, json!(["there is no stage pods/x"]), ("True", "Live")),
+            (true, json!([]), ("False", "Expired")),
+        ] {
+            let mut host = serde_json::to_value(host(&json!([]))).unwrap();
+            host["exceptions"] = json!([{
+                "name": "pods", "owner": "o", "reason": "r", "expires": "2026-01-01T00:00:00Z", "expired": expired,
+                "stages": [], "unknown": unknown,
+            }]);
+            let host: Status = serde_json::from_value(host).unwrap();
+            let status =
+                new_status(&EXCEPTION, &resource(None), &Standing::Live, &host, Moment::now()).unwrap();
+            let expected = [("Accepted", "True", "Valid"), ("Live", expected.0, expected.1)];
+            assert_eq!(conditions(&status), expected);
+            assert_eq!(status.get("modules"), None);
+            assert_eq!(
+                status.get("mistakes"),
+                Some(&unknown).filter(|unknown| *unknown != &json!([]))
+            );
+        }
+    }
+
+    #[test]
     fn messages_are_bounded() {
         let mut bad = BadDefinition::new("p", Served::Nothing, false);
         bad.reasons = vec!["ä".repeat(5000); 100];
         let status = new_status(
+            &CHAIN,
             &resource(None),
             &Standing::Bad(bad),
             &host(&json!([])),

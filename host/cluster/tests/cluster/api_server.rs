@@ -316,7 +316,11 @@ impl Target {
             "bkbcs.tencent.com/v2" => {
                 (*plural == "admissionwebhookconfigurations").then_some("AdmissionWebhookConfiguration")
             }
-            "admittance.dev/v1alpha1" => (*plural == "admissionchains").then_some("AdmissionChain"),
+            "admittance.dev/v1alpha1" => match *plural {
+                "admissionchains" => Some("AdmissionChain"),
+                "admissionexceptions" => Some("AdmissionException"),
+                _ => None,
+            },
             "events.k8s.io/v1" => (*plural == "events").then_some("Event"),
             "coordination.k8s.io/v1" => (*plural == "leases").then_some("Lease"),
             _ => CORE

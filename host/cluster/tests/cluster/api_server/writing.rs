@@ -12,6 +12,11 @@ impl ApiServer {
         self.change(|data| data.absent.insert(plural.into()));
     }
 
+    /// Serves it again.
+    pub(crate) fn add_kind(&self, plural: &str) {
+        self.change(|data| data.absent.remove(plural));
+    }
+
     /// Puts an object there between what a client read and what it writes: right before the next request of
     /// this verb is looked at.
     pub(crate) fn put_before(&self, verb: &str, plural: &str, object: Value) {
@@ -194,7 +199,7 @@ fn merge(object: &mut Value, patch: &Value) {
 
 /// Whether resources of this kind have a status of their own.
 pub(super) fn has_status(plural: &str) -> bool {
-    plural == "admissionchains"
+    matches!(plural, "admissionchains" | "admissionexceptions")
 }
 
 /// The generation of an object: it grows with every change but those of metadata and status.
