@@ -5,12 +5,13 @@
 //! admission webhooks check, with the status of each row here; there and in `documents`, Admittance reads
 //! webhook configurations of Kubernetes and is itself the caller of a webhook server in the test. `policies` runs
 //! policies of Kubewarden, in `resources` chains are resources of the cluster, and
-//! in `statuses` their leader writes what became of them. `observed` looks at the spans of a
+//! in `statuses` their leader writes what became of them. `events` looks at Events. `observed` looks at the spans of a
 //! look-up.
 
 mod conformance;
 mod deadlines;
 mod documents;
+mod events;
 mod hooks;
 mod http;
 mod observed;

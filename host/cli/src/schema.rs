@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::output::write;
 
-const EXCEPTION: &str = include_str!("schema/exception.json");
+pub(crate) const EXCEPTION: &str = include_str!("schema/exception.json");
 pub(crate) const TEST: &str = include_str!("schema/test.json");
 
 /// Lists the keys of the configuration with their meaning. A test compares it with the keys that are read.

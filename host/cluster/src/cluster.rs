@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 
 use crate::{
-    ClusterConfig, ConfigError, ForwardError, authorize,
+    ClusterConfig, ConfigError, Events, ForwardError, authorize,
     connection::Connection,
     forward,
     health::ClusterWatch,
@@ -88,6 +88,11 @@ impl Cluster {
     /// A candidate in the election by the Lease of this name, in the namespace of the account.
     pub fn election(&self, name: &'static str, terms: Terms) -> Election {
         Election::new(self.0.connection.clone(), name, terms)
+    }
+
+    /// Writes events.
+    pub fn events(&self) -> Events {
+        Events::new(self.0.connection.clone())
     }
 
     /// Forwards a request with this program's credentials: path, query, and the headers `Accept`,

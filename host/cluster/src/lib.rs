@@ -15,6 +15,7 @@ mod cache;
 mod cluster;
 mod config;
 mod connection;
+mod events;
 mod forward;
 mod health;
 mod item;
@@ -31,6 +32,7 @@ mod watch;
 
 pub use cluster::{Cluster, ClusterStatus};
 pub use config::{ClusterConfig, ClusterSource, ConfigError};
+pub use events::{Event, EventObject, Events};
 pub use forward::ForwardError;
 pub use health::{ClusterWatch, STALE_LIMIT, WatchState};
 pub use lease::{Election, Terms};

@@ -12,7 +12,7 @@ pub fn describe_metrics() {
     describe_counter!(
         REQUESTS,
         "Requests to the Kubernetes API server, by verb: get, list, watch, discover, review, forward, create, \
-         replace, apply, delete; and result: ok, not-found, conflict, forbidden, refused, unavailable, timeout"
+         replace, apply, delete, publish; and result: ok, not-found, conflict, forbidden, refused, unavailable, timeout"
     );
     describe_gauge!(
         LEADER,
@@ -37,9 +37,10 @@ pub(crate) enum Verb {
     Replace,
     Apply,
     Delete,
+    Publish,
 }
 
-words!(Verb, "purpose of a request": Get = "get", List = "list", Watch = "watch", Discover = "discover", Review = "review", Forward = "forward", Create = "create", Replace = "replace", Apply = "apply", Delete = "delete");
+words!(Verb, "purpose of a request": Get = "get", List = "list", Watch = "watch", Discover = "discover", Review = "review", Forward = "forward", Create = "create", Replace = "replace", Apply = "apply", Delete = "delete", Publish = "publish");
 
 pub(crate) fn count(verb: Verb, result: &'static str) {
     counter!(REQUESTS, "verb" => verb.as_str(), "result" => result).increment(1);

@@ -151,11 +151,16 @@ struct Inner {
 }
 
 impl ResourceKind {
+    /// Group and version.
+    pub fn api_version(&self) -> String {
+        format!("{}/{}", self.group, self.version)
+    }
+
     fn resource(&self) -> ApiResource {
         ApiResource {
             group: self.group.to_owned(),
             version: self.version.to_owned(),
-            api_version: format!("{}/{}", self.group, self.version),
+            api_version: self.api_version(),
             kind: self.kind.to_owned(),
             plural: self.plural.to_owned(),
         }

@@ -113,7 +113,7 @@ impl Driver {
             _ => None,
         };
         let front_end = front.front_end(port.address);
-        let sinks = DecisionSinks::open(decision_sinks).await?;
+        let sinks = DecisionSinks::open(decision_sinks, connections.cluster.as_ref()).await?;
         let front = Front::new(front, ports, &connections, &host, &limits)?;
         if let Front::Gateway(gateway) = &front {
             gateway.warn_of_port(port.address, port.tls.is_some());

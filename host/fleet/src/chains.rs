@@ -1,19 +1,32 @@
-//! Chains as resources of a Kubernetes cluster.
+//! Chains and exceptions as resources of a Kubernetes cluster.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
 
 use admittance_admission::is_dns_subdomain;
 use admittance_cluster::{Cluster, Resource, ResourceEdit, ResourceError, ResourceKind, Resources};
 use admittance_definitions::{DefinitionFile, DefinitionId, DefinitionStore, FileChange, StoreError};
 use async_trait::async_trait;
+use futures_util::future::select_all;
 use serde_json::{Map, Value};
 
-const KIND: ResourceKind = ResourceKind {
+pub(crate) const CHAIN: ResourceKind = ResourceKind {
     group: "admittance.dev",
     version: "v1alpha1",
     kind: "AdmissionChain",
     plural: "admissionchains",
     is_namespaced: false,
+};
+
+pub(crate) const EXCEPTION: ResourceKind = ResourceKind {
+    kind: "AdmissionException",
+    plural: "admissionexceptions",
+    ..CHAIN
 };
 
 const SCHEME: &str = "kubernetes";
@@ -24,31 +37,104 @@ const OWN_METADATA: [&str; 3] = ["name", "labels", "annotations"];
 /// The annotation in which kubectl keeps what it applied last: the definition once more.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The resources `admissionchains.admittance.dev` of a cluster. Lives as long as the host; its watch ends with it.
+/// The resources `admissionchains` and `admissionexceptions` of `admittance.dev` of a cluster. Cheap to clone; its watches
+/// end with the last clone.
 ///
-/// Each is one definition, in the form of a file, and the name of the resource is that of the chain. The resource's version
+/// Each is one definition, in the form of a file, and its kind and name are those of the resource. The resource's version
 /// guards every write. There is no transaction over several resources, so one change is made at a time.
 #[derive(Clone, Debug)]
-pub struct ChainStore(pub(crate) Resources);
+pub struct ChainStore(pub(crate) Arc<[Kind]>);
+
+/// The resources of a kind.
+#[derive(Debug)]
+pub(crate) struct Kind {
+    pub(crate) kind: ResourceKind,
+    pub(crate) resources: Resources,
+    /// Whether the API server may not have it: an earlier version of this program did not.
+    is_optional: bool,
+    /// Whether it was read once. From then on it is lost, not absent, when the API server does not have it.
+    is_known: AtomicBool,
+    /// [`Resources::changes`] before it was read last.
+    seen: AtomicU64,
+}
+
+impl Kind {
+    /// All resources; none as long as the API server does not have the kind, if it need not.
+    pub(crate) async fn list(&self) -> Result<Vec<Resource>, ResourceError> {
+        self.absent_or(self.resources.list().await)
+    }
+
+    async fn read(&self) -> Result<Vec<Resource>, ResourceError> {
+        self.seen.store(self.resources.changes(), Ordering::Relaxed);
+        self.absent_or(self.resources.read().await)
+    }
+
+    fn absent_or(
+        &self,
+        result: Result<Vec<Resource>, ResourceError>,
+    ) -> Result<Vec<Resource>, ResourceError> {
+        match result {
+            Ok(found) => {
+                self.is_known.store(true, Ordering::Relaxed);
+                Ok(found)
+            }
+            Err(ResourceError::NotFound(_)) if self.is_absent() => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn is_absent(&self) -> bool {
+        self.is_optional && !self.is_known.load(Ordering::Relaxed)
+    }
+
+    async fn changed(&self) {
+        match self.is_absent() {
+            // Its watch is tried again every minute, which is enough.
+            true => {
+                self.resources
+                    .changed_since(self.seen.load(Ordering::Relaxed))
+                    .await
+            }
+            false => self.resources.changed().await,
+        }
+    }
+}
 
 impl ChainStore {
-    /// The chains of this cluster. Starts to watch them without waiting: the API server may be unavailable.
+    /// The chains and exceptions of this cluster. Starts to watch them without waiting: the API server may be unavailable.
     pub fn new(cluster: &Cluster) -> Self {
-        Self(cluster.resources(&KIND))
+        let kind = |kind: ResourceKind, is_optional: bool| Kind {
+            resources: cluster.resources(&kind),
+            kind,
+            is_optional,
+            is_known: AtomicBool::new(false),
+            seen: AtomicU64::new(0),
+        };
+        Self([kind(CHAIN, false), kind(EXCEPTION, true)].into())
+    }
+
+    /// The kind and the name of the resource at a path.
+    fn place<'p>(&self, path: &'p Path) -> Option<(&Kind, &'p str)> {
+        let place = path.to_str()?.strip_prefix(SCHEME)?.strip_prefix(':')?;
+        let (kind, name) = place.split_once('/')?;
+        let kind = self.0.iter().find(|known| known.kind.kind == kind)?;
+        is_dns_subdomain(name).then_some((kind, name))
     }
 
     async fn write(&self, change: &FileChange) -> Result<(), StoreError> {
-        let name = name_in(&change.path).ok_or_else(|| {
+        let (kind, name) = self.place(&change.path).ok_or_else(|| {
             self.refused(format!(
                 "{} is not a resource of this store",
                 change.path.display()
             ))
         })?;
         let after = change.after.as_deref();
-        let after = after.map(|text| self.to_be_written(name, text)).transpose()?;
+        let after = after
+            .map(|text| self.to_be_written(&kind.kind, name, text))
+            .transpose()?;
         let is = |found: Option<&Resource>, text: Option<&str>| match (found, text) {
             (Some(found), Some(text)) => {
-                serde_json::from_str(text).is_ok_and(|text: Value| text == definition(found))
+                serde_json::from_str(text).is_ok_and(|text: Value| text == definition(&kind.kind, found))
             }
             (None, None) => true,
             _ => false,
@@ -61,21 +147,29 @@ impl ChainStore {
             is_after: &|found| is(found, change.after.as_deref()),
             set: set.as_ref().map(|set| set as _),
         };
-        match self.0.edit(&edit).await {
+        match kind.resources.edit(&edit).await {
             Ok(true) => Ok(()),
             Ok(false) => Err(StoreError::ChangedMeanwhile {
                 path: change.path.clone(),
             }),
-            Err(ResourceError::Unknown(reason)) => Err(self.error(&ResourceError::Unavailable(format!(
-                "{reason}; it is unknown whether {} was written: check it before you retry",
-                change.path.display()
-            )))),
-            Err(error) => Err(self.error(&error)),
+            Err(ResourceError::Unknown(reason)) => {
+                let error = ResourceError::Unavailable(format!(
+                    "{reason}; it is unknown whether {} was written: check it before you retry",
+                    change.path.display()
+                ));
+                Err(self.error(kind, &error))
+            }
+            Err(error) => Err(self.error(kind, &error)),
         }
     }
 
     /// The definition in a text, which must be that of the resource.
-    fn to_be_written(&self, name: &str, text: &str) -> Result<Map<String, Value>, StoreError> {
+    fn to_be_written(
+        &self,
+        kind: &ResourceKind,
+        name: &str,
+        text: &str,
+    ) -> Result<Map<String, Value>, StoreError> {
         let read: Result<Map<String, Value>, _> = serde_json::from_str(text);
         let definition =
             read.map_err(|error| self.refused(format!("the definition is not JSON: {error}")))?;
@@ -84,8 +178,8 @@ impl ChainStore {
             let first = definition.get(*keys.next()?)?;
             keys.try_fold(first, |value, key| value.get(*key))?.as_str()
         };
-        if text(&["kind"]) != Some(KIND.kind) || text(&["metadata", "name"]) != Some(name) {
-            return Err(self.refused(format!("the definition is not {}/{name}", KIND.kind)));
+        if text(&["kind"]) != Some(kind.kind) || text(&["metadata", "name"]) != Some(name) {
+            return Err(self.refused(format!("the definition is not {}/{name}", kind.kind)));
         }
         Ok(definition)
     }
@@ -97,9 +191,9 @@ impl ChainStore {
         }
     }
 
-    fn error(&self, error: &ResourceError) -> StoreError {
+    fn error(&self, kind: &Kind, error: &ResourceError) -> StoreError {
         let store = self.location();
-        let reason = format!("{}: {error}", self.0.server());
+        let reason = format!("{}: {error}", kind.resources.server());
         match error {
             ResourceError::Unavailable(_) | ResourceError::Unknown(_) => {
                 StoreError::Unreachable { store, reason }
@@ -120,16 +214,20 @@ impl DefinitionStore for ChainStore {
     }
 
     fn owns(&self, path: &Path) -> bool {
-        name_in(path).is_some()
+        self.place(path).is_some()
     }
 
     fn place_for(&self, id: &DefinitionId) -> Option<PathBuf> {
-        (id.kind == KIND.kind && is_dns_subdomain(&id.name)).then(|| path_of(&id.name))
+        let kind = self.0.iter().find(|known| known.kind.kind == id.kind)?;
+        is_dns_subdomain(&id.name).then(|| path_of(&kind.kind, &id.name))
     }
 
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
-        let resources = self.0.read().await.map_err(|error| self.error(&error))?;
-        let mut files: Vec<_> = resources.iter().map(file_of).collect();
+        let mut files = Vec::new();
+        for kind in &*self.0 {
+            let resources = kind.read().await.map_err(|error| self.error(kind, &error))?;
+            files.extend(resources.iter().map(|resource| file_of(&kind.kind, resource)));
+        }
         files.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(files)
     }
@@ -145,36 +243,29 @@ impl DefinitionStore for ChainStore {
     }
 
     async fn changed(&self) {
-        self.0.changed().await;
+        select_all(self.0.iter().map(|kind| Box::pin(kind.changed()))).await;
     }
 }
 
 /// `kubernetes:AdmissionChain/pods`.
-fn path_of(name: &str) -> PathBuf {
-    PathBuf::from(format!("{SCHEME}:{}/{name}", KIND.kind))
+fn path_of(kind: &ResourceKind, name: &str) -> PathBuf {
+    PathBuf::from(format!("{SCHEME}:{}/{name}", kind.kind))
 }
 
-/// The name of the resource at a path.
-fn name_in(path: &Path) -> Option<&str> {
-    let place = path.to_str()?.strip_prefix(SCHEME)?.strip_prefix(':')?;
-    let name = place.strip_prefix(KIND.kind)?.strip_prefix('/')?;
-    is_dns_subdomain(name).then_some(name)
-}
-
-pub(crate) fn file_of(resource: &Resource) -> DefinitionFile {
+pub(crate) fn file_of(kind: &ResourceKind, resource: &Resource) -> DefinitionFile {
     let id = DefinitionId {
-        kind: KIND.kind.to_owned(),
+        kind: kind.kind.to_owned(),
         name: resource.name.clone(),
     };
-    DefinitionFile::entry(path_of(&resource.name), definition(resource).to_string(), id)
+    let text = definition(kind, resource).to_string();
+    DefinitionFile::entry(path_of(kind, &resource.name), text, id)
 }
 
 /// The resource without what the API server adds.
-fn definition(resource: &Resource) -> Value {
+fn definition(kind: &ResourceKind, resource: &Resource) -> Value {
     let mut definition = Map::new();
-    let api_version = format!("{}/{}", KIND.group, KIND.version);
-    definition.insert("apiVersion".to_owned(), api_version.into());
-    definition.insert("kind".to_owned(), KIND.kind.into());
+    definition.insert("apiVersion".to_owned(), kind.api_version().into());
+    definition.insert("kind".to_owned(), kind.kind.into());
     let metadata = resource.object.get("metadata").and_then(Value::as_object);
     let mut own = Map::new();
     for field in OWN_METADATA {

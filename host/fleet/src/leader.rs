@@ -3,13 +3,18 @@
 use std::{collections::HashMap, time::Duration};
 
 use admittance::{Host, Moment, definitions::DefinitionFile};
-use admittance_cluster::{Cluster, Election, Resource, ResourceError, Terms};
+use admittance_cluster::{Cluster, Election, Event, Events, Resource, ResourceError, Resources, Terms};
 use backon::{BackoffBuilder, ExponentialBuilder};
-use futures_util::{StreamExt, stream};
+use futures_util::{StreamExt, future::select_all, stream};
 use serde_json::Value;
 use tokio::time::sleep;
 
-use crate::{ChainStore, chains::file_of, metrics, status::new_status};
+use crate::{
+    ChainStore,
+    chains::{Kind, file_of},
+    metrics,
+    status::{event, new_status},
+};
 
 /// The Lease that the leader holds.
 const LEASE: &str = "admittance";
@@ -26,6 +31,17 @@ const WRITES: usize = 8;
 pub struct Leader {
     election: Election,
     chains: ChainStore,
+    events: Events,
+}
+
+/// What is written of a resource.
+struct Write {
+    resources: Resources,
+    /// Kind and name.
+    id: String,
+    name: String,
+    status: Value,
+    event: Option<Event>,
 }
 
 impl Leader {
@@ -34,6 +50,7 @@ impl Leader {
         Self {
             election: cluster.election(LEASE, terms),
             chains,
+            events: cluster.events(),
         }
     }
 
@@ -67,8 +84,16 @@ impl Leader {
         let mut retries = None;
         loop {
             changes.mark_unchanged();
-            let seen = self.chains.0.changes();
-            let is_done = self.write_changed(host, &mut problems).await;
+            let seen: Vec<_> = self
+                .chains
+                .0
+                .iter()
+                .map(|kind| kind.resources.changes())
+                .collect();
+            let mut is_done = true;
+            for kind in &*self.chains.0 {
+                is_done &= self.write_changed(kind, host, &mut problems).await;
+            }
             let retry = match is_done {
                 true => {
                     retries = None;
@@ -82,68 +107,97 @@ impl Leader {
                     None => std::future::pending().await,
                 }
             };
+            let changed = self.chains.0.iter().zip(seen);
+            let changed = changed.map(|(kind, seen)| Box::pin(kind.resources.changed_since(seen)));
             tokio::select! {
                 _ = changes.changed() => {}
-                () = self.chains.0.changed_since(seen) => {}
+                _ = select_all(changed) => {}
                 () = retry => {}
             }
             sleep(PAUSE).await;
         }
     }
 
-    /// Writes the statuses that differ from those in the cluster. Returns whether there was no failure; each is logged
-    /// when it is not among the `problems` of before.
-    async fn write_changed(&self, host: &Host, problems: &mut HashMap<String, String>) -> bool {
-        let resources = match self.chains.0.list().await {
+    /// Writes the statuses of a kind that differ from those in the cluster. Returns whether there was no failure; each is
+    /// logged when it is not among the `problems` of before.
+    async fn write_changed(&self, kind: &Kind, host: &Host, problems: &mut HashMap<String, String>) -> bool {
+        let resources = match kind.list().await {
             Ok(resources) => resources,
             Err(error) => {
-                let was = problems.insert(String::new(), error.to_string());
+                let plural = kind.kind.plural;
+                let was = problems.insert(plural.to_owned(), error.to_string());
                 if was != Some(error.to_string()) {
-                    tracing::warn!("the statuses of chains cannot be written: {error}");
+                    tracing::warn!("the statuses of {plural} cannot be written: {error}");
                 }
                 return false;
             }
         };
-        let new = new_statuses(host, &resources);
-        let writes = new.into_iter().map(|(name, status)| {
-            let chains = self.chains.0.clone();
-            async move {
-                let written = chains.apply_status("", &name, &status).await;
-                (name, written)
-            }
-        });
+        let writes = new_statuses(host, kind, &resources)
+            .into_iter()
+            .map(|write| written(write, self.events.clone()));
         let written: Vec<_> = stream::iter(writes).buffer_unordered(WRITES).collect().await;
-        let before = std::mem::take(problems);
-        for (name, result) in written {
+        let mut is_done = true;
+        for (id, result) in written {
+            // It may have been deleted, which is seen as a change.
             let error = match result {
-                // It was deleted, which is seen as a change.
-                Ok(()) | Err(ResourceError::NotFound(_)) => {
-                    metrics::status_written(true);
-                    continue;
-                }
-                Err(error) => error.to_string(),
+                Ok(()) | Err(ResourceError::NotFound(_)) => None,
+                Err(error) => Some(error.to_string()),
             };
-            metrics::status_written(false);
-            if before.get(&name) != Some(&error) {
-                tracing::warn!(chain = name, "the status of a chain cannot be written: {error}");
+            metrics::status_written(error.is_none());
+            let Some(error) = error else {
+                problems.remove(&id);
+                continue;
+            };
+            is_done = false;
+            if problems.get(&id) != Some(&error) {
+                tracing::warn!("the status of {id} cannot be written: {error}");
             }
-            problems.insert(name, error);
+            problems.insert(id, error);
         }
-        problems.is_empty()
+        problems.remove(kind.kind.plural);
+        is_done
     }
 }
 
-/// The statuses to be written, and the names of their resources.
-fn new_statuses(host: &Host, resources: &[Resource]) -> Vec<(String, Value)> {
-    let files: Vec<DefinitionFile> = resources.iter().map(file_of).collect();
+/// Writes a status, and then the event. Returns what it is about, and whether the status is written.
+async fn written(write: Write, events: Events) -> (String, Result<(), ResourceError>) {
+    let Write {
+        resources,
+        id,
+        name,
+        status,
+        event,
+    } = write;
+    let written = resources.apply_status("", &name, &status).await;
+    // The status says the same, so an event is not repeated.
+    if let Some(event) = event.filter(|_| written.is_ok())
+        && let Err(error) = events.publish(event).await
+    {
+        tracing::warn!("the event for {id} cannot be written: {error}");
+    }
+    (id, written)
+}
+
+/// The statuses to be written.
+fn new_statuses(host: &Host, kind: &Kind, resources: &[Resource]) -> Vec<Write> {
+    let files: Vec<DefinitionFile> = resources
+        .iter()
+        .map(|resource| file_of(&kind.kind, resource))
+        .collect();
     let standings = host.standings(&files);
     let (status, now) = (host.status(), Moment::now());
     resources
         .iter()
         .zip(standings)
         .filter_map(|(resource, standing)| {
-            let status = new_status(resource, &standing?, &status, now)?;
-            Some((resource.name.clone(), status))
+            let status = new_status(&kind.kind, resource, &standing?, &status, now)?;
+            Some(Write {
+                resources: kind.resources.clone(),
+                id: format!("{}/{}", kind.kind.kind, resource.name),
+                name: resource.name.clone(),
+                event: event(&kind.kind, resource, &status),
+                status,
+            })
         })
         .collect()
 }

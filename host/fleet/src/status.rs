@@ -1,8 +1,12 @@
-//! The status of a chain as a resource: what became of the definition in it.
+//! The status of a definition as a resource: what became of it.
 
-use admittance::{ChainStatus, HookStatus, Moment, Served, StageStatus, Standing, Status, admission::Mode};
-use admittance_cluster::Resource;
+use admittance::{
+    ChainStatus, ExceptionStatus, HookStatus, Moment, Served, StageStatus, Standing, Status, admission::Mode,
+};
+use admittance_cluster::{Event, EventObject, Resource, ResourceKind};
 use serde_json::{Map, Value, json};
+
+use crate::chains::EXCEPTION;
 
 /// The most mistakes that a status lists, and the longest text of a message.
 const MOST_MISTAKES: usize = 20;
@@ -30,7 +34,7 @@ impl Condition {
     }
 }
 
-/// The four conditions of a chain.
+/// The conditions of a definition. An exception has only `accepted` and `live`.
 struct Conditions {
     accepted: Condition,
     modules_resolved: Condition,
@@ -38,9 +42,17 @@ struct Conditions {
     enforced: Condition,
 }
 
+/// A definition in the live table.
+#[derive(Clone, Copy)]
+enum Definition<'a> {
+    Chain(&'a ChainStatus),
+    Exception(&'a ExceptionStatus),
+}
+
 /// The status that the resource should have, if it differs from the one that it has. `host` is the status of the replica
 /// that writes it.
 pub(crate) fn new_status(
+    kind: &ResourceKind,
     resource: &Resource,
     standing: &Standing,
     host: &Status,
@@ -48,13 +60,13 @@ pub(crate) fn new_status(
 ) -> Option<Value> {
     let before = resource.object.get("status").unwrap_or(&Value::Null);
     let generation = resource.object.get("metadata")?.get("generation").cloned()?;
-    let chain = chain_of(resource, host);
+    let live = live(kind, resource, host);
     let conditions = match standing {
-        Standing::Live => conditions_of_live(chain?),
+        Standing::Live => conditions_of_live(live?),
         Standing::Bad(bad) if matches!(bad.served, Served::LastModules | Served::FailingStages) => {
             Conditions {
                 modules_resolved: Condition::new(false, "NotFetched", bad.reasons.join("\n")),
-                ..conditions_of_live(chain?)
+                ..conditions_of_live(live?)
             }
         }
         Standing::Bad(bad) => {
@@ -89,20 +101,23 @@ pub(crate) fn new_status(
         _ => return None,
     };
     let is_live = conditions.live.holds == Some(true);
-    let mistakes = match standing {
-        Standing::Bad(bad) => bad.reasons.as_slice(),
-        Standing::Blocked(mistakes) => mistakes,
+    let mistakes = match (standing, live) {
+        (Standing::Bad(bad), _) => bad.reasons.as_slice(),
+        (Standing::Blocked(mistakes), _) => mistakes,
+        (Standing::Live, Some(Definition::Exception(exception))) => &exception.unknown,
         _ => &[],
     };
     let mut status = json!({
         "observedGeneration": generation,
-        "conditions": conditions.to_json(before, &generation, now),
+        "conditions": conditions.to_json(kind, before, &generation, now),
     });
     if let Some(fields) = status.as_object_mut() {
         if is_live {
             fields.insert(REVISION.to_owned(), revision(before, &generation, host));
-            let stages = chain.map(|chain| chain.stages.as_slice()).unwrap_or_default();
-            fields.insert("modules".to_owned(), stages.iter().flat_map(modules).collect());
+        }
+        if let Some(Definition::Chain(chain)) = live.filter(|_| is_live) {
+            let modules = chain.stages.iter().flat_map(modules);
+            fields.insert("modules".to_owned(), modules.collect());
         }
         if !mistakes.is_empty() {
             let mistakes = mistakes.iter().take(MOST_MISTAKES);
@@ -115,28 +130,89 @@ pub(crate) fn new_status(
     (comparable(&status) != comparable(before)).then_some(status)
 }
 
-/// The chain of this resource in the live table.
-fn chain_of<'a>(resource: &Resource, host: &'a Status) -> Option<&'a ChainStatus> {
+/// The event for a new status: the version in the resource is live, or it was refused.
+pub(crate) fn event(kind: &ResourceKind, resource: &Resource, status: &Value) -> Option<Event> {
+    let before = resource.object.get("status").unwrap_or(&Value::Null);
+    let generation = |status: &Value| status.get("observedGeneration").cloned();
+    let is_new = |kind: &str, holds: &str| {
+        is_condition(status, kind, holds)
+            && !(generation(before) == generation(status) && is_condition(before, kind, holds))
+    };
+    let (is_warning, reason, action, note) = if is_new("Accepted", "False") {
+        let mistakes = status.get("mistakes").and_then(Value::as_array);
+        let mistakes: Vec<_> = mistakes.into_iter().flatten().filter_map(Value::as_str).collect();
+        (true, "Refused", "Check", mistakes.join("\n"))
+    } else if is_new("Live", "True") {
+        let number = |field: &str| status.get(field).map(Value::to_string).unwrap_or_default();
+        let (generation, revision) = (number("observedGeneration"), number(REVISION));
+        let note = format!("generation {generation} is live since revision {revision}");
+        (false, "Live", "GoLive", note)
+    } else {
+        return None;
+    };
+    Some(Event {
+        regarding: EventObject {
+            api_version: kind.api_version(),
+            kind: kind.kind.to_owned(),
+            namespace: resource.namespace.clone(),
+            name: resource.name.clone(),
+            uid: resource.metadata("uid").unwrap_or_default().to_owned(),
+        },
+        related: None,
+        is_warning,
+        reason,
+        action,
+        note,
+    })
+}
+
+/// Whether a status has this condition.
+fn is_condition(status: &Value, kind: &str, holds: &str) -> bool {
+    let conditions = status.get("conditions").and_then(Value::as_array);
+    conditions.into_iter().flatten().any(|condition| {
+        let is = |field: &str, text: &str| condition.get(field).and_then(Value::as_str) == Some(text);
+        is("type", kind) && is("status", holds)
+    })
+}
+
+/// The definition of this kind and name in the live table.
+fn live<'a>(kind: &ResourceKind, resource: &Resource, host: &'a Status) -> Option<Definition<'a>> {
+    if *kind == EXCEPTION {
+        let mut exceptions = host.exceptions.iter();
+        let found = exceptions.find(|exception| exception.name == resource.name);
+        return found.map(Definition::Exception);
+    }
     let phase = resource.object.get("spec").and_then(|spec| spec.get("phase"));
     let phase = phase.and_then(Value::as_str).unwrap_or("Mutating");
     let is_it = |chain: &&ChainStatus| chain.name == resource.name && chain.phase.as_str() == phase;
-    host.chains.iter().find(is_it)
+    host.chains.iter().find(is_it).map(Definition::Chain)
 }
 
 fn valid() -> Condition {
     Condition::new(true, "Valid", "The definition is valid.")
 }
 
-fn conditions_of_live(chain: &ChainStatus) -> Conditions {
-    let unavailable: Vec<_> = chain.stages.iter().flat_map(unavailable).collect();
+fn conditions_of_live(definition: Definition<'_>) -> Conditions {
+    let live = Condition::new(true, "Live", "The live table has this version.");
+    let stages = match definition {
+        Definition::Chain(chain) => chain.stages.as_slice(),
+        Definition::Exception(_) => &[],
+    };
+    let unavailable: Vec<_> = stages.iter().flat_map(unavailable).collect();
     Conditions {
         accepted: valid(),
+        live: match definition {
+            Definition::Exception(exception) if exception.expired => {
+                let message = format!("It expired at {}, so it excepts nothing.", exception.expires);
+                Condition::new(false, "Expired", message)
+            }
+            _ => live,
+        },
         modules_resolved: match unavailable.is_empty() {
             true => Condition::new(true, "Resolved", "Every module is verified and compiled."),
             false => Condition::new(false, "NotFetched", unavailable.join("\n")),
         },
-        live: Condition::new(true, "Live", "The live table has this version."),
-        enforced: enforced(chain),
+        enforced: enforced(stages),
     }
 }
 
@@ -155,8 +231,8 @@ fn not_live(
 }
 
 /// Whether the answers of all stages count.
-fn enforced(chain: &ChainStatus) -> Condition {
-    let stages = || chain.stages.iter();
+fn enforced(stages: &[StageStatus]) -> Condition {
+    let stages = || stages.iter();
     let disabled: Vec<_> = stages()
         .filter_map(|stage| {
             let disabled = stage.disabled.as_ref()?;
@@ -212,7 +288,7 @@ fn modules(stage: &StageStatus) -> impl Iterator<Item = Value> {
 }
 
 impl Conditions {
-    fn to_json(&self, before: &Value, generation: &Value, now: Moment) -> Value {
+    fn to_json(&self, kind: &ResourceKind, before: &Value, generation: &Value, now: Moment) -> Value {
         let before = before.get("conditions").and_then(Value::as_array);
         let condition = |name: &str, condition: &Condition| {
             let holds = match condition.holds {
@@ -235,12 +311,14 @@ impl Conditions {
                 LAST_TRANSITION: since.unwrap_or_else(|| now.to_string().into()),
             })
         };
-        json!([
-            condition("Accepted", &self.accepted),
-            condition("ModulesResolved", &self.modules_resolved),
-            condition("Live", &self.live),
-            condition("Enforced", &self.enforced),
-        ])
+        let accepted = condition("Accepted", &self.accepted);
+        let live = condition("Live", &self.live);
+        if *kind == EXCEPTION {
+            return json!([accepted, live]);
+        }
+        let modules_resolved = condition("ModulesResolved", &self.modules_resolved);
+        let enforced = condition("Enforced", &self.enforced);
+        json!([accepted, modules_resolved, live, enforced])
     }
 }
 
@@ -279,264 +357,4 @@ fn comparable(status: &Value) -> Value {
 }
 
 #[cfg(test)]
-mod tests {
-    use admittance::definitions::BadDefinition;
-
-    use super::*;
-
-    fn host(stages: &Value) -> Status {
-        serde_json::from_value(json!({
-            "version": "0.1.0", "revision": 7, "liveSince": "2026-01-01T00:00:00Z", "origin": {"type": "files"},
-            "building": false, "tables": 1, "plugins": 0, "history": {"revisions": 1},
-            "chains": [
-                {"name": "pods", "phase": "Validating", "stages": []},
-                {"name": "pods", "phase": "Mutating", "stages": stages},
-            ],
-        }))
-        .unwrap()
-    }
-
-    fn stage(name: &str, hook: &Value) -> Value {
-        json!({
-            "name": name, "hook": hook, "mode": "Enforce", "failurePolicy": "Fail", "state": "Idle",
-            "calls": {"since": "2026-01-01T00:00:00Z", "total": 0, "allowed": 0, "changed": 0, "denied": 0, "failed": 0},
-        })
-    }
-
-    fn plugin() -> Value {
-        json!({
-            "type": "plugin", "name": "p", "version": "1", "source": "file:/p.wasm", "digest": "sha256:00",
-            "signature": "not required", "fromStore": false,
-        })
-    }
-
-    fn resource(status: Option<Value>) -> Resource {
-        let mut object = json!({
-            "metadata": {"name": "pods", "generation": 3},
-            "spec": {"rules": [], "stages": []},
-        });
-        if let Some(status) = status {
-            object["status"] = status;
-        }
-        Resource {
-            namespace: String::new(),
-            name: "pods".to_owned(),
-            object: object.as_object().unwrap().clone(),
-        }
-    }
-
-    fn bad(served: Served, is_transient: bool) -> Standing {
-        let mut bad = BadDefinition::new("kubernetes:AdmissionChain/pods", served, is_transient);
-        bad.reasons = vec!["first".to_owned(), "second".to_owned()];
-        Standing::Bad(bad)
-    }
-
-    /// The status and the reason of each condition.
-    fn conditions(status: &Value) -> Vec<(&str, &str, &str)> {
-        let conditions = status["conditions"].as_array().unwrap().iter();
-        conditions
-            .map(|condition| {
-                assert_eq!(condition["observedGeneration"], 3);
-                let text = |field: &str| condition[field].as_str().unwrap();
-                (text("type"), text("status"), text("reason"))
-            })
-            .collect()
-    }
-
-    #[test]
-    fn what_became_of_a_definition() {
-        let native = json!({"type": "native"});
-        let unavailable = json!({"type": "unavailable", "source": "oci://r/p:1", "reason": "away"});
-        let group = json!({"type": "group", "expression": "a", "plugins": {"a": plugin()}});
-        let mut audited = stage("a", &native);
-        audited["mode"] = json!("Audit");
-        let mut disabled = stage("a", &native);
-        disabled["disabled"] = json!({
-            "stage": "Mutating:pods/a", "audit": false, "reason": "r",
-            "since": "2026-01-01T00:00:00Z", "until": "2026-01-02T00:00:00Z",
-        });
-        // (standing, stages, status and reason of Accepted, ModulesResolved, Live, Enforced, modules, mistakes)
-        let unknown = ("Unknown", "NoTable");
-        for (standing, stages, expected, modules, mistakes) in [
-            (
-                Standing::Live,
-                json!([stage("a", &plugin()), stage("b", &group)]),
-                [
-                    ("True", "Valid"),
-                    ("True", "Resolved"),
-                    ("True", "Live"),
-                    ("True", "Enforced"),
-                ],
-                2,
-                0,
-            ),
-            (
-                Standing::Live,
-                json!([audited]),
-                [
-                    ("True", "Valid"),
-                    ("True", "Resolved"),
-                    ("True", "Live"),
-                    ("False", "Audit"),
-                ],
-                0,
-                0,
-            ),
-            (
-                Standing::Live,
-                json!([disabled]),
-                [
-                    ("True", "Valid"),
-                    ("True", "Resolved"),
-                    ("True", "Live"),
-                    ("False", "Disabled"),
-                ],
-                0,
-                0,
-            ),
-            (
-                Standing::Live,
-                json!([stage("a", &unavailable)]),
-                [
-                    ("True", "Valid"),
-                    ("False", "NotFetched"),
-                    ("True", "Live"),
-                    ("True", "Enforced"),
-                ],
-                0,
-                0,
-            ),
-            (
-                bad(Served::LastModules, true),
-                json!([stage("a", &plugin())]),
-                [
-                    ("True", "Valid"),
-                    ("False", "NotFetched"),
-                    ("True", "Live"),
-                    ("True", "Enforced"),
-                ],
-                1,
-                2,
-            ),
-            (
-                bad(Served::LastVersion, true),
-                json!([stage("a", &plugin())]),
-                [
-                    ("True", "Valid"),
-                    ("False", "NotFetched"),
-                    ("False", "LastVersion"),
-                    ("False", "NotLive"),
-                ],
-                0,
-                2,
-            ),
-            (
-                bad(Served::Nothing, false),
-                json!([]),
-                [
-                    ("False", "Invalid"),
-                    ("Unknown", "Invalid"),
-                    ("False", "NotServed"),
-                    ("False", "NotLive"),
-                ],
-                0,
-                2,
-            ),
-            (
-                Standing::Blocked(vec!["a mistake in a file".to_owned()]),
-                json!([]),
-                [unknown, unknown, ("False", "NoTable"), ("False", "NotLive")],
-                0,
-                1,
-            ),
-            (
-                Standing::RolledBack,
-                json!([]),
-                [
-                    ("Unknown", "RolledBack"),
-                    ("Unknown", "RolledBack"),
-                    ("False", "RolledBack"),
-                    ("False", "NotLive"),
-                ],
-                0,
-                0,
-            ),
-        ] {
-            let host = host(&stages);
-            let status = new_status(&resource(None), &standing, &host, Moment::now()).unwrap();
-            let names = ["Accepted", "ModulesResolved", "Live", "Enforced"];
-            let expected: Vec<_> = names
-                .into_iter()
-                .zip(expected)
-                .map(|(name, (status, reason))| (name, status, reason))
-                .collect();
-            assert_eq!(conditions(&status), expected, "{standing:?}");
-            let count = |field: &str| status.get(field).and_then(Value::as_array).map_or(0, Vec::len);
-            assert_eq!(
-                (count("modules"), count("mistakes")),
-                (modules, mistakes),
-                "{standing:?}"
-            );
-            let is_live = expected[2].1 == "True";
-            assert_eq!(status.get("revision").is_some(), is_live, "{standing:?}");
-            // Nothing is written twice.
-            let written = resource(Some(status));
-            assert_eq!(
-                new_status(&written, &standing, &host, Moment::now()),
-                None,
-                "{standing:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn what_stays_as_it_was() {
-        let early = Moment(std::time::SystemTime::UNIX_EPOCH);
-        let mut host = host(&json!([]));
-        let first = new_status(&resource(None), &Standing::Live, &host, early).unwrap();
-        assert_eq!(
-            (&first["observedGeneration"], &first["revision"]),
-            (&json!(3), &json!(7))
-        );
-        // Later revisions change nothing of this chain.
-        host.revision = 8;
-        let written = resource(Some(first.clone()));
-        assert_eq!(new_status(&written, &Standing::Live, &host, Moment::now()), None);
-        // Only what changed has a new time.
-        let now = Moment::now();
-        let standing = bad(Served::LastModules, true);
-        let second = new_status(&written, &standing, &host, now).unwrap();
-        assert_eq!(second["revision"], 7);
-        let times: Vec<_> = second["conditions"].as_array().unwrap().iter().collect();
-        let expected = [early, now, early, early].map(|moment| moment.to_string());
-        for (condition, expected) in times.iter().zip(expected) {
-            assert_eq!(condition["lastTransitionTime"], expected, "{condition}");
-        }
-        // Another version has another revision.
-        let mut changed = written;
-        changed.object["metadata"]["generation"] = json!(4);
-        let third = new_status(&changed, &Standing::Live, &host, now).unwrap();
-        assert_eq!(
-            (&third["observedGeneration"], &third["revision"]),
-            (&json!(4), &json!(8))
-        );
-    }
-
-    #[test]
-    fn messages_are_bounded() {
-        let mut bad = BadDefinition::new("p", Served::Nothing, false);
-        bad.reasons = vec!["ä".repeat(5000); 100];
-        let status = new_status(
-            &resource(None),
-            &Standing::Bad(bad),
-            &host(&json!([])),
-            Moment::now(),
-        )
-        .unwrap();
-        let mistakes = status["mistakes"].as_array().unwrap();
-        assert_eq!(mistakes.len(), MOST_MISTAKES);
-        for text in mistakes.iter().chain([&status["conditions"][0]["message"]]) {
-            assert_eq!(text.as_str().unwrap().chars().count(), LONGEST_MESSAGE + 1);
-        }
-    }
-}
+mod tests;

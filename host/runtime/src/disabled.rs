@@ -224,6 +224,7 @@ impl Host {
         let table = self.table();
         let before = stages.watch_exceptions(&table.exceptions, now);
         exceptions::log_expired(&table.exceptions, before, now);
+        self.0.changes.send_replace(());
     }
 
     /// Goes live with the live table in which these stages are disabled, and no others.

@@ -6,10 +6,11 @@ use serde_json::{Value, json};
 use super::server::{POD, Server, certificates};
 use crate::{
     scene::write,
-    setting::{Setting, TOKEN},
+    setting::{Setting, TOKEN, eventually},
 };
 
 pub(super) const PLURAL: &str = "admissionchains";
+const EXCEPTIONS: &str = "admissionexceptions";
 
 /// A chain that denies every Pod with this message.
 pub(super) fn chain(name: &str, message: &str) -> Value {
@@ -26,6 +27,11 @@ pub(super) fn chain(name: &str, message: &str) -> Value {
 }
 
 pub(super) async fn start(setting: &Setting) -> Server {
+    start_with(setting, "").await
+}
+
+/// With these additions to its configuration.
+pub(super) async fn start_with(setting: &Setting, additions: &str) -> Server {
     let directory = tempfile::tempdir().unwrap();
     certificates(&directory, &[]).await;
     let kubeconfig = setting.kubeconfig(&format!("{{token: {TOKEN}}}"));
@@ -35,6 +41,7 @@ dialect: {{ kubernetes: {{}} }}
 listen: {{ tls: {{ certificate: localhost.pem, key: localhost.key }} }}
 cluster: {{ kubeconfig: {} }}
 definitions: [ {{ kubernetes: {{}} }} ]
+{additions}
 ",
         kubeconfig.display()
     );
@@ -116,4 +123,56 @@ async fn chains_are_resources() {
     assert_eq!(deleted.code, Some(0), "{}{}", deleted.stdout, deleted.stderr);
     assert!(setting.server.object(PLURAL, "", "pods").is_none());
     assert!(server.message().await.contains("fourth"));
+}
+
+#[tokio::test]
+async fn exceptions_are_resources() {
+    let setting = Setting::new();
+    setting.server.put(PLURAL, chain("pods", "first"));
+    let server = start(&setting).await;
+    assert!(server.message().await.contains("first"));
+    let exception = |expires: &str| {
+        json!({
+            "apiVersion": "admittance.dev/v1alpha1",
+            "kind": "AdmissionException",
+            "metadata": {"name": "test"},
+            "spec": {
+                "owner": "a@example.com",
+                "reason": "a test",
+                "expires": expires,
+                "stages": ["pods/deny", "gone/stage"],
+                "namespaces": ["test"],
+            },
+        })
+    };
+    let live = async |generation: u64| {
+        let mut status = Value::Null;
+        eventually("the status of the exception", async || {
+            let there = setting.server.object(EXCEPTIONS, "", "test").unwrap();
+            status = there["status"].clone();
+            status["observedGeneration"] == generation
+        })
+        .await;
+        let conditions = status["conditions"].as_array().unwrap();
+        let live = conditions
+            .iter()
+            .find(|condition| condition["type"] == "Live")
+            .unwrap();
+        assert!(
+            status["mistakes"][0].to_string().contains("gone/stage"),
+            "{status}"
+        );
+        live["reason"].as_str().unwrap().to_owned()
+    };
+    setting.server.put(EXCEPTIONS, exception("2999-12-31"));
+    server.until_revision(2).await;
+    assert_eq!(server.message().await, "");
+    assert_eq!(live(1).await, "Live");
+    setting.server.put(EXCEPTIONS, exception("2020-12-31"));
+    server.until_revision(3).await;
+    assert!(server.message().await.contains("first"));
+    assert_eq!(live(2).await, "Expired");
+    let deleted = server.tell(&["delete", "AdmissionException/test"]).await;
+    assert_eq!(deleted.code, Some(0), "{}{}", deleted.stdout, deleted.stderr);
+    assert!(setting.server.object(EXCEPTIONS, "", "test").is_none());
 }

@@ -137,7 +137,8 @@ async fn a_status_that_cannot_be_written_is_retried() {
     setting.server.put(PLURAL, chain("pods", "first"));
     let mut server = start(&setting).await;
     let logged = |line: &admittance_tests::LogLine| {
-        line.message().contains("the status of a chain cannot be written")
+        line.message()
+            .contains("the status of AdmissionChain/pods cannot be written")
             && line
                 .message()
                 .contains("give this program's account `patch` on `admissionchains/status`")

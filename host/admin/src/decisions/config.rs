@@ -13,6 +13,8 @@ pub struct SinksConfig {
     pub sqlite: Option<SqliteConfig>,
     pub ndjson: Option<NdjsonPlace>,
     pub http: Option<HttpConfig>,
+    /// Whether denied requests are written as events of the cluster.
+    pub events: bool,
 }
 
 impl Default for SinksConfig {
@@ -23,6 +25,7 @@ impl Default for SinksConfig {
             sqlite: None,
             ndjson: None,
             http: None,
+            events: false,
         }
     }
 }
@@ -30,7 +33,7 @@ impl Default for SinksConfig {
 impl SinksConfig {
     /// Whether there are any.
     pub fn is_empty(&self) -> bool {
-        self.sqlite.is_none() && self.ndjson.is_none() && self.http.is_none()
+        self.sqlite.is_none() && self.ndjson.is_none() && self.http.is_none() && !self.events
     }
 }
 

@@ -1,5 +1,6 @@
 //! Writes decisions to disk and to servers, beside the requests: what does not fit is dropped and counted.
 
+mod events;
 mod http;
 mod ndjson;
 
@@ -11,6 +12,7 @@ use std::{
 use admittance::{
     DecisionDetail, DecisionFilter, DecisionLog, DecisionStream, DecisionVerdict, Followed, LoggedDecision,
 };
+use admittance_cluster::{Cluster, Events};
 use admittance_definitions::Share;
 use admittance_net::tls::TlsError;
 use backon::{BackoffBuilder, ExponentialBuilder};
@@ -84,16 +86,16 @@ impl SinkError {
 pub fn describe_metrics() {
     describe_counter!(
         WRITTEN,
-        "Decisions that were written, by sink: sqlite, ndjson, http"
+        "Decisions that were written, by sink: sqlite, ndjson, http, events"
     );
     describe_counter!(
         DROPPED,
         "Decisions that were not written because they arrived faster than the sink took them, or because it refused \
-         them, by sink: sqlite, ndjson, http"
+         them, by sink: sqlite, ndjson, http, events"
     );
     describe_counter!(
         FAILURES,
-        "Attempts to write decisions that failed, by sink: sqlite, ndjson, http"
+        "Attempts to write decisions that failed, by sink: sqlite, ndjson, http, events"
     );
 }
 
@@ -103,6 +105,7 @@ pub struct DecisionSinks {
     sinks: Vec<Sink>,
     choice: Choice,
     database: Option<DecisionDatabase>,
+    events: Option<Events>,
 }
 
 #[derive(Debug)]
@@ -123,8 +126,8 @@ struct Choice {
 type Waiting = (LoggedDecision, OwnedSemaphorePermit);
 
 impl DecisionSinks {
-    /// Opens them. Needs a runtime.
-    pub async fn open(config: SinksConfig) -> Result<Self, SinkError> {
+    /// Opens them. Needs a runtime. Events are written to this cluster.
+    pub async fn open(config: SinksConfig, cluster: Option<&Cluster>) -> Result<Self, SinkError> {
         let mut sinks = Vec::new();
         let database = match config.sqlite {
             Some(config) => Some(DecisionDatabase::open(config).await?),
@@ -144,6 +147,7 @@ impl DecisionSinks {
                 objects: config.objects,
             },
             database,
+            events: cluster.filter(|_| config.events).map(Cluster::events),
         })
     }
 
@@ -160,10 +164,12 @@ impl DecisionSinks {
             let decisions = log.follow(DecisionFilter::default(), None);
             tokio::spawn(run(sink, decisions, choice, stop.clone()))
         });
-        RunningSinks {
-            tasks: tasks.collect(),
-            stop,
-        }
+        let mut tasks: Vec<_> = tasks.collect();
+        tasks.extend(self.events.map(|events| {
+            let denied = log.follow(events::filter(), None);
+            tokio::spawn(events::run(events, denied, stop.clone()))
+        }));
+        RunningSinks { tasks, stop }
     }
 }
 

@@ -1,39 +1,65 @@
-//! The CustomResourceDefinition of chains, made from the JSON Schema of their files.
+//! The CustomResourceDefinitions of chains and exceptions, made from the JSON Schemas of their files.
 
 use admittance_definitions::CHAIN_SCHEMA;
 use serde_json::{Map, Value as Json, json};
 
 use super::manifest::Manifest;
+use crate::schema::EXCEPTION;
 
 /// The definitions of all resources that this program reads.
 pub(super) fn manifests() -> crate::Result<Vec<Manifest>> {
-    let schema: Json = serde_json::from_str(CHAIN_SCHEMA)?;
-    Ok(vec![Manifest::from(chains(&schema))])
+    let chains = [
+        column("Phase", ".spec.phase"),
+        json!({"name": "Stages", "type": "string", "jsonPath": ".spec.stages[*].name", "priority": 1}),
+    ];
+    let exceptions = [
+        column("Stages", ".spec.stages"),
+        column("Expires", ".spec.expires"),
+        column("Owner", ".spec.owner"),
+    ];
+    Ok(vec![
+        Manifest::from(definition(CHAIN_SCHEMA, "AdmissionChain", "achain", &chains)?),
+        Manifest::from(definition(
+            EXCEPTION,
+            "AdmissionException",
+            "aexception",
+            &exceptions,
+        )?),
+    ])
 }
 
-fn chains(schema: &Json) -> Json {
-    let property = |name: &str| {
-        schema
-            .pointer(&format!("/properties/{name}"))
-            .unwrap_or(&Json::Null)
-    };
-    let spec = structural(property("spec"), schema);
-    json!({
+/// The definition of resources with this schema, and columns for what is in their `spec`.
+fn definition(schema: &str, kind: &str, short: &str, columns: &[Json]) -> crate::Result<Json> {
+    let schema: Json = serde_json::from_str(schema)?;
+    let spec = schema.pointer("/properties/spec").unwrap_or(&Json::Null);
+    let spec = structural(spec, &schema);
+    let singular = kind.to_lowercase();
+    let plural = format!("{singular}s");
+    let columns = columns.iter().cloned();
+    let columns: Vec<_> = columns
+        .chain([
+            condition("Accepted"),
+            condition("Live"),
+            json!({"name": "Revision", "type": "integer", "jsonPath": ".status.revision"}),
+            json!({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}),
+        ])
+        .collect();
+    Ok(json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {
-            "name": "admissionchains.admittance.dev",
+            "name": format!("{plural}.admittance.dev"),
             "labels": {"app.kubernetes.io/name": "admittance"},
         },
         "spec": {
             "group": "admittance.dev",
             "scope": "Cluster",
             "names": {
-                "kind": "AdmissionChain",
-                "listKind": "AdmissionChainList",
-                "plural": "admissionchains",
-                "singular": "admissionchain",
-                "shortNames": ["achain"],
+                "kind": kind,
+                "listKind": format!("{kind}List"),
+                "plural": plural,
+                "singular": singular,
+                "shortNames": [short],
                 "categories": ["admittance"],
             },
             "versions": [{
@@ -53,23 +79,20 @@ fn chains(schema: &Json) -> Json {
                     },
                 }},
                 "subresources": {"status": {}},
-                "additionalPrinterColumns": [
-                    {"name": "Phase", "type": "string", "jsonPath": ".spec.phase"},
-                    {"name": "Stages", "type": "string", "jsonPath": ".spec.stages[*].name", "priority": 1},
-                    condition("Accepted"),
-                    condition("Live"),
-                    {"name": "Revision", "type": "integer", "jsonPath": ".status.revision"},
-                    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
-                ],
+                "additionalPrinterColumns": columns,
             }],
         },
-    })
+    }))
+}
+
+fn column(name: &str, path: &str) -> Json {
+    json!({"name": name, "type": "string", "jsonPath": path})
 }
 
 /// The column of a condition.
 fn condition(name: &str) -> Json {
     let path = format!(".status.conditions[?(@.type==\"{name}\")].status");
-    json!({"name": name, "type": "string", "jsonPath": path})
+    column(name, &path)
 }
 
 /// What the leader of the replicas reports.
@@ -103,7 +126,7 @@ fn status() -> Json {
             },
             "mistakes": {
                 "type": "array",
-                "description": "Each mistake in the definition, as a sentence.",
+                "description": "Each mistake in the definition, and each stage that an exception names and that does not exist.",
                 "items": {"type": "string"},
             },
             "conditions": {
@@ -128,12 +151,13 @@ fn status() -> Json {
 }
 
 /// Keywords that structural schemas have too, with the same meaning.
-const KEPT: [&str; 10] = [
+const KEPT: [&str; 11] = [
     "type",
     "description",
     "required",
     "enum",
     "pattern",
+    "minLength",
     "minItems",
     "maxItems",
     "minimum",
@@ -271,20 +295,21 @@ mod tests {
     }
 
     #[test]
-    fn the_schema_of_chains_is_structural() {
+    fn schemas_are_structural() {
         let manifests = manifests().unwrap();
+        for manifest in &manifests {
+            let version = manifest.object.pointer("/spec/versions/0").unwrap();
+            let name = manifest.object["metadata"]["name"].as_str().unwrap();
+            assert_structural(&version["schema"]["openAPIV3Schema"], name);
+            assert_eq!(version["subresources"], json!({"status": {}}));
+        }
         let schema = manifests[0]
             .object
             .pointer("/spec/versions/0/schema/openAPIV3Schema")
             .unwrap();
-        assert_structural(schema, "chain");
         let stage = schema
             .pointer("/properties/spec/properties/stages/items")
             .unwrap();
-        assert_eq!(
-            manifests[0].object.pointer("/spec/versions/0/subresources"),
-            Some(&json!({"status": {}}))
-        );
         for (pointer, expected) in [
             ("/properties/mode/enum", json!(["Enforce", "Audit"])),
             ("/properties/plugin/required", json!(["source"])),

@@ -295,6 +295,7 @@ impl Target {
             ["apis", "apps", "v1", rest @ ..] => ("apps/v1", rest),
             ["apis", "bkbcs.tencent.com", "v2", rest @ ..] => ("bkbcs.tencent.com/v2", rest),
             ["apis", "admittance.dev", "v1alpha1", rest @ ..] => ("admittance.dev/v1alpha1", rest),
+            ["apis", "events.k8s.io", "v1", rest @ ..] => ("events.k8s.io/v1", rest),
             ["apis", "coordination.k8s.io", "v1", rest @ ..] => ("coordination.k8s.io/v1", rest),
             _ => return None,
         };
@@ -315,7 +316,12 @@ impl Target {
             "bkbcs.tencent.com/v2" => {
                 (*plural == "admissionwebhookconfigurations").then_some("AdmissionWebhookConfiguration")
             }
-            "admittance.dev/v1alpha1" => (*plural == "admissionchains").then_some("AdmissionChain"),
+            "admittance.dev/v1alpha1" => match *plural {
+                "admissionchains" => Some("AdmissionChain"),
+                "admissionexceptions" => Some("AdmissionException"),
+                _ => None,
+            },
+            "events.k8s.io/v1" => (*plural == "events").then_some("Event"),
             "coordination.k8s.io/v1" => (*plural == "leases").then_some("Lease"),
             _ => CORE
                 .iter()

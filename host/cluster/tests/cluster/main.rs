@@ -7,6 +7,7 @@
 mod api_server;
 mod authorize;
 mod connection;
+mod events;
 mod forward;
 mod kinds;
 mod lease;

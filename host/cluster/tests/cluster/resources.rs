@@ -123,6 +123,8 @@ async fn what_the_server_does_not_allow() {
             result => panic!("{result:?}"),
         }
     }
+    setting.server.add_kind(KIND.plural);
+    assert_eq!(resources.list().await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -145,4 +147,47 @@ async fn the_watch_tells_of_changes_and_of_itself() {
     setting.server.come_back();
     resources.changed_since(before).await;
     assert_eq!(resources.list().await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_status_is_no_change() {
+    const CHAIN: ResourceKind = ResourceKind {
+        group: "admittance.dev",
+        version: "v1alpha1",
+        kind: "AdmissionChain",
+        plural: "admissionchains",
+        is_namespaced: false,
+    };
+    let setting = Setting::new();
+    let chain = json!({"metadata": {"name": "a"}, "spec": {"number": 1}});
+    setting.server.put(CHAIN.plural, chain);
+    let resources = setting.cluster().await.resources(&CHAIN);
+    eventually("a watch", async || resources.is_watched()).await;
+    let before = resources.read().await.unwrap();
+    let mut changed = std::pin::pin!(resources.changed());
+    let status = json!({"revision": 1, "modules": []});
+    resources.apply_status("", "a", &status).await.unwrap();
+    resources
+        .apply_status("", "a", &json!({"revision": 2}))
+        .await
+        .unwrap();
+    let there = resources.get("", "a").await.unwrap().unwrap();
+    assert_eq!(there.object["status"], json!({"revision": 2}));
+    assert_eq!(there.object["spec"], before[0].object["spec"]);
+    // The next change comes after those of the status, and it is the first one that is seen.
+    let seen = resources.changes();
+    resources.create("", "b", spec(1)).await.unwrap();
+    resources.changed_since(seen).await;
+    assert_eq!(resources.changes(), seen + 1);
+    changed.as_mut().await;
+
+    // Without such a resource, and without the subresource.
+    let missing = resources.apply_status("", "c", &status).await;
+    assert!(matches!(missing, Err(ResourceError::NotFound(_))), "{missing:?}");
+    let of_earlier_version = setting.cluster().await.resources(&KIND);
+    of_earlier_version.create("bkbcs", "a", spec(1)).await.unwrap();
+    match of_earlier_version.apply_status("bkbcs", "a", &status).await {
+        Err(ResourceError::Refused(error)) => assert!(error.contains("an earlier version"), "{error}"),
+        result => panic!("{result:?}"),
+    }
 }

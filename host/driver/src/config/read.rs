@@ -108,7 +108,11 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
     let namespaces = namespaces::namespaces(&mut fields, mistakes);
     let cluster = fields.get_optional("cluster", namespaces::cluster, mistakes);
     let resolve = fields.get_or_default("webhooks", resolve, mistakes);
-    let (decisions, decision_sinks) = fields.get_or_default("decisions", decisions::decisions, mistakes);
+    let (decisions, decision_sinks) = fields.get_or_default(
+        "decisions",
+        |node, mistakes| decisions::decisions(node, has_cluster, mistakes),
+        mistakes,
+    );
     let log = fields.get_or_default("log", log, mistakes);
     let tracing = fields.get_optional("tracing", tracing::tracing, mistakes);
     fields.finish(mistakes);

@@ -25,6 +25,7 @@ use serde_json::{Value, json};
 use crate::setting::Setting;
 
 const PLURAL: &str = "admissionchains";
+const EXCEPTIONS: &str = "admissionexceptions";
 
 /// A timeout that is generous even on a busy machine.
 const NEVER: Duration = Duration::from_secs(120);
@@ -147,6 +148,55 @@ async fn changes_of_others_are_seen() {
     assert!(matches!(lost, Err(StoreError::Unreachable { .. })), "{lost:?}");
     setting.server.come_back();
     until(1).await;
+}
+
+#[tokio::test]
+async fn exceptions_are_written_and_read() {
+    let setting = Setting::new();
+    // The API server has no definition of exceptions, as with an earlier version.
+    setting.server.remove_kind(EXCEPTIONS);
+    setting.server.put(PLURAL, chain("pods", "first"));
+    let store = store(&setting).await;
+    assert_eq!(read(&store).await.len(), 1);
+    setting.server.add_kind(EXCEPTIONS);
+    let exception = json!({
+        "apiVersion": "admittance.dev/v1alpha1",
+        "kind": "AdmissionException",
+        "metadata": {"name": "shop"},
+        "spec": {
+            "owner": "shop@example.com",
+            "reason": "a test",
+            "expires": "2999-12-31",
+            "stages": ["pods/first"],
+            "namespaces": ["shop"],
+        },
+    });
+    let path = store.place_for(&id("AdmissionException", "shop")).unwrap();
+    assert_eq!(path, Path::new("kubernetes:AdmissionException/shop"));
+    store
+        .commit(&[change(&path, None, Some(&exception))])
+        .await
+        .unwrap();
+    let files = store.read().await.unwrap();
+    let definitions = DefinitionSet::of_files(files.clone()).definitions().unwrap();
+    assert_eq!((definitions.chains.len(), definitions.exceptions.len()), (1, 1));
+    // A change of each kind is seen.
+    for (plural, name) in [(EXCEPTIONS, "shop"), (PLURAL, "pods")] {
+        let mut object = setting.server.object(plural, "", name).unwrap();
+        object["metadata"]["labels"] = json!({"team": "a"});
+        let before = store.read().await.unwrap();
+        setting.server.put(plural, object);
+        let wait = async {
+            while store.read().await.is_ok_and(|files| files == before) {
+                store.changed().await;
+            }
+        };
+        tokio::time::timeout(NEVER, wait).await.unwrap();
+    }
+    // What was there once is lost, and not gone, when it cannot be read.
+    setting.server.remove_kind(EXCEPTIONS);
+    let lost = store.read().await;
+    assert!(matches!(lost, Err(StoreError::Refused { .. })), "{lost:?}");
 }
 
 #[tokio::test]

@@ -318,6 +318,11 @@ impl LoggedDecision {
         write::detail(self.id, &self.taken, &self.redact)
     }
 
+    /// A text in the metadata of the object before the request, and of the new one, if they are kept.
+    pub fn metadata(&self, field: &str) -> [Option<String>; 2] {
+        self.taken.metadata(field)
+    }
+
     /// An estimate of the memory that it takes, in bytes.
     pub fn size(&self) -> usize {
         self.taken.size()

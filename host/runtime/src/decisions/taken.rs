@@ -84,6 +84,18 @@ impl Taken {
         Some(request).filter(|_| !are_missing)
     }
 
+    /// A text in the metadata of the object before the request, and of the new one, if they are kept.
+    pub(super) fn metadata(&self, field: &str) -> [Option<String>; 2] {
+        let Texts {
+            object, old_object, ..
+        } = &self.texts;
+        [old_object, object].map(|text| {
+            let object = Object::parse(&**text.as_ref()?).ok()?;
+            let text = object.value().get("metadata")?.get(field)?.as_str()?;
+            Some(text.to_owned())
+        })
+    }
+
     /// The object after the chains, if they changed it and it is kept.
     pub(crate) fn result(&self) -> Option<Object> {
         let before = Object::parse(&**self.texts.object.as_ref()?).ok()?;

@@ -72,7 +72,7 @@ async fn what_is_left_is_written_at_the_end() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("decisions.ndjson");
     let host = host().await;
-    let sinks = DecisionSinks::open(to_file(path.clone())).await.unwrap();
+    let sinks = DecisionSinks::open(to_file(path.clone()), None).await.unwrap();
     let running = sinks.start(host.decisions());
     let expected: Vec<_> = (0..1200).map(|number| number.to_string()).collect();
     for uid in &expected {
@@ -101,7 +101,10 @@ async fn refusals_are_written_whatever_the_share() {
             objects,
             ..to_file(path.clone())
         };
-        let running = DecisionSinks::open(config).await.unwrap().start(host.decisions());
+        let running = DecisionSinks::open(config, None)
+            .await
+            .unwrap()
+            .start(host.decisions());
         for (uid, has_owner) in [("a", true), ("b", false), ("c", true), ("d", false), ("e", true)] {
             admit(&host, uid, has_owner).await;
         }

@@ -12,6 +12,11 @@ impl ApiServer {
         self.change(|data| data.absent.insert(plural.into()));
     }
 
+    /// Serves it again.
+    pub(crate) fn add_kind(&self, plural: &str) {
+        self.change(|data| data.absent.remove(plural));
+    }
+
     /// Puts an object there between what a client read and what it writes: right before the next request of
     /// this verb is looked at.
     pub(crate) fn put_before(&self, verb: &str, plural: &str, object: Value) {
@@ -20,6 +25,13 @@ impl ApiServer {
             let events = data.before.entry(verb.to_owned()).or_default();
             events.push(Box::new(move |data: &mut Data| data.put(&plural, object)));
         });
+    }
+
+    /// All objects of a kind.
+    pub(crate) fn objects(&self, plural: &str) -> Vec<Value> {
+        let data = self.shared.data();
+        let objects = data.objects.iter().filter(|(place, _)| place.0 == plural);
+        objects.map(|(_, object)| object.clone()).collect()
     }
 
     /// What is there now, as a client gets it.
@@ -66,6 +78,11 @@ impl Shared {
             if !is_there {
                 return status(404, "NotFound", &format!("namespaces \"{namespace}\" not found"));
             }
+            if target.kind == "Event"
+                && let Some(mistake) = mistake_in_event(&object)
+            {
+                return status(422, "Invalid", mistake);
+            }
             if !is_subdomain(&name) {
                 let words = format!("{name:?} is invalid: metadata.name: a lowercase RFC 1123 subdomain");
                 return status(422, "Invalid", &words);
@@ -103,18 +120,20 @@ impl Shared {
         })
     }
 
-    /// What this program sends: the whole status by server-side apply, with one field manager.
+    /// What this program sends: a whole status by server-side apply, with one field manager, and merge patches of events.
     pub(super) fn patch(&self, target: &Target, head: &Parts, body: &Bytes) -> Reply {
         let query = head.uri.query().unwrap_or_default();
-        let is_applied = head.headers[CONTENT_TYPE] == "application/apply-patch+yaml"
-            && query.contains("fieldManager=admittance");
+        let form = head.headers[CONTENT_TYPE].to_str().unwrap();
+        let patch: Value = serde_json::from_slice(body).unwrap();
+        if target.plural == "events" && form == "application/merge-patch+json" {
+            return self.merge(target, &patch);
+        }
         if !target.is_status || !has_status(&target.plural) {
             return super::not_served();
         }
-        if !is_applied {
+        if form != "application/apply-patch+yaml" || !query.contains("fieldManager=admittance") {
             return status(415, "UnsupportedMediaType", "only server-side apply is supported");
         }
-        let patch: Value = serde_json::from_slice(body).unwrap();
         self.write("patch", |data| {
             let place = target.place();
             let Some(mut object) = data.objects.get(&place).cloned() else {
@@ -125,6 +144,18 @@ impl Shared {
             if object != data.objects[&place] {
                 data.put(&target.plural, object);
             }
+            json(200, &typed(&data.objects[&place], target, false))
+        })
+    }
+
+    fn merge(&self, target: &Target, patch: &Value) -> Reply {
+        self.write("patch", |data| {
+            let place = target.place();
+            let Some(mut object) = data.objects.get(&place).cloned() else {
+                return target.not_found();
+            };
+            merge(&mut object, patch);
+            data.put(&target.plural, object);
             json(200, &typed(&data.objects[&place], target, false))
         })
     }
@@ -148,9 +179,27 @@ impl Shared {
     }
 }
 
+/// RFC 7386.
+fn merge(object: &mut Value, patch: &Value) {
+    let Some(fields) = patch.as_object() else {
+        *object = patch.clone();
+        return;
+    };
+    if !object.is_object() {
+        *object = Value::Object(serde_json::Map::new());
+    }
+    let object = object.as_object_mut().unwrap();
+    for (field, value) in fields {
+        match value {
+            Value::Null => drop(object.remove(field)),
+            value => merge(object.entry(field.as_str()).or_insert(Value::Null), value),
+        }
+    }
+}
+
 /// Whether resources of this kind have a status of their own.
 pub(super) fn has_status(plural: &str) -> bool {
-    plural == "admissionchains"
+    matches!(plural, "admissionchains" | "admissionexceptions")
 }
 
 /// The generation of an object: it grows with every change but those of metadata and status.
@@ -195,6 +244,30 @@ impl Target {
             self.place().2
         );
         status(409, "Conflict", &words)
+    }
+}
+
+/// What kube-apiserver requires of new events of `events.k8s.io/v1`.
+fn mistake_in_event(event: &Value) -> Option<&'static str> {
+    let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let namespace = match text("/regarding/namespace") {
+        "" => "default",
+        namespace => namespace,
+    };
+    match () {
+        () if text("/metadata/namespace") != namespace => {
+            Some("involvedObject.namespace: does not match event.namespace")
+        }
+        () if text("/eventTime").is_empty() => Some("eventTime: must be specified"),
+        () if !text("/reportingController").contains('/') => Some("reportingController: a qualified name"),
+        () if !matches!(text("/reportingInstance").len(), 1..=128) => {
+            Some("reportingInstance: up to 128 characters")
+        }
+        () if !matches!(text("/action").len(), 1..=128) => Some("action: up to 128 characters"),
+        () if !matches!(text("/reason").len(), 1..=128) => Some("reason: up to 128 characters"),
+        () if text("/note").len() > 1024 => Some("note: up to 1024 bytes"),
+        () if !matches!(text("/type"), "Normal" | "Warning") => Some("type: Normal or Warning"),
+        () => None,
     }
 }
 

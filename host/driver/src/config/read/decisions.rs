@@ -21,7 +21,11 @@ const MOST: usize = 10_000_000;
 const TOKEN: u64 = 16 * KIB;
 
 /// The decisions in memory, and where they are written.
-pub(super) fn decisions(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<(DecisionsConfig, SinksConfig)> {
+pub(super) fn decisions(
+    node: &Node<'_>,
+    has_cluster: bool,
+    mistakes: &mut Mistakes,
+) -> Option<(DecisionsConfig, SinksConfig)> {
     let mut fields = node.object(mistakes)?;
     let mut memory = fields.get_or_default("memory", memory, mistakes);
     memory.redact = fields.get_or_default("redact", readers::list_of(Node::parse), mistakes);
@@ -32,12 +36,18 @@ pub(super) fn decisions(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<(Dec
         sqlite: fields.get_optional("sqlite", sqlite, mistakes),
         ndjson: fields.get_optional("ndjson", ndjson, mistakes),
         http: fields.get_optional("http", http, mistakes),
+        events: fields.get(
+            "events",
+            default.events,
+            |node, mistakes| events(node, has_cluster, mistakes),
+            mistakes,
+        ),
     };
     fields.finish(mistakes);
     if memory.count == 0 && !sinks.is_empty() {
         node.wrong(
             "decisions are written from memory, but none are kept there",
-            "remove `memory.count`, or `sqlite`, `ndjson` and `http`",
+            "remove `memory.count`, or `sqlite`, `ndjson`, `http` and `events`",
             mistakes,
         );
     }
@@ -95,6 +105,15 @@ fn ndjson(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<NdjsonPlace> {
             None
         }
     }
+}
+
+/// Events are written to the cluster of the configuration.
+fn events(node: &Node<'_>, has_cluster: bool, mistakes: &mut Mistakes) -> Option<bool> {
+    let is_on = node.boolean(mistakes)?;
+    if is_on && !has_cluster {
+        node.wrong(super::NO_CLUSTER, super::ADD_CLUSTER, mistakes);
+    }
+    Some(is_on)
 }
 
 fn http(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<HttpConfig> {

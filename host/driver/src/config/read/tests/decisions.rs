@@ -53,6 +53,17 @@ decisions:
 }
 
 #[test]
+fn events_need_a_cluster() {
+    let config = read(&format!("{LEAST}\ncluster: {{}}\ndecisions: {{ events: true }}")).unwrap();
+    assert!(config.decision_sinks.events);
+    let mistakes = read(&format!("{LEAST}\ndecisions: {{ events: true }}")).unwrap_err();
+    assert!(
+        mistakes[0].contains("decisions.events: no Kubernetes cluster"),
+        "{mistakes:?}"
+    );
+}
+
+#[test]
 fn mistakes_in_decisions() {
     let directory = tempfile::tempdir().unwrap();
     let token = directory.path().join("token");

@@ -1,0 +1,272 @@
+//! Events of the Kubernetes cluster for denied requests.
+
+use std::{collections::HashMap, time::Duration};
+
+use admittance::{
+    DecisionFilter, DecisionRecord, DecisionStream, DecisionVerdict, Followed, LoggedDecision,
+    admission::Operation,
+};
+use admittance_cluster::{Event, EventObject, Events};
+use futures_util::StreamExt;
+use metrics::{Counter, counter};
+use tokio::{sync::mpsc, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use super::{DROPPED, FAILURES, WRITTEN};
+
+const NAME: &str = "events";
+/// How many events may wait to be written.
+const QUEUE: usize = 256;
+/// Of all objects together.
+const TOTAL: Limit = Limit {
+    burst: 100.0,
+    interval: Duration::from_millis(200),
+};
+/// Of one object, such as the Pods of a workload that is denied again and again.
+const OBJECT: Limit = Limit {
+    burst: 5.0,
+    interval: Duration::from_secs(60),
+};
+/// How many objects are distinguished at a time.
+const OBJECTS: usize = 4096;
+
+/// Writes an event for every denied request, as far as the limits allow, until the driver stops.
+pub(super) async fn run(events: Events, decisions: DecisionStream, stop: CancellationToken) {
+    let (sender, queue) = mpsc::channel(QUEUE);
+    let dropped = counter!(DROPPED, "sink" => NAME);
+    dropped.absolute(0);
+    tokio::join!(
+        read(decisions, sender, dropped.clone(), stop),
+        write(events, queue, dropped)
+    );
+}
+
+/// The decisions that events are for.
+pub(super) fn filter() -> DecisionFilter {
+    let mut filter = DecisionFilter::default();
+    filter.verdict = vec![DecisionVerdict::Denied];
+    filter
+}
+
+/// Puts events into the queue while there is room.
+async fn read(
+    mut decisions: DecisionStream,
+    queue: mpsc::Sender<Event>,
+    dropped: Counter,
+    stop: CancellationToken,
+) {
+    let mut limits = Limits::default();
+    while let Some(Some(followed)) = stop.run_until_cancelled(decisions.next()).await {
+        let decision = match followed {
+            Followed::Decision(decision) => decision,
+            Followed::Missed(missed) => {
+                dropped.increment(missed);
+                continue;
+            }
+            _ => continue,
+        };
+        let record = decision.record();
+        // A dry run leaves no traces in the cluster.
+        if record.dry_run {
+            continue;
+        }
+        let event = event(&decision, record);
+        if !limits.allow(&event, Instant::now()) || queue.try_send(event).is_err() {
+            dropped.increment(1);
+        }
+    }
+}
+
+async fn write(events: Events, mut queue: mpsc::Receiver<Event>, dropped: Counter) {
+    let written = counter!(WRITTEN, "sink" => NAME);
+    let failures = counter!(FAILURES, "sink" => NAME);
+    written.absolute(0);
+    failures.absolute(0);
+    let mut problem = None;
+    while let Some(event) = queue.recv().await {
+        match events.publish(event).await {
+            Ok(()) => {
+                problem = None;
+                written.increment(1);
+            }
+            // An event that comes late is worth little, so it is not repeated.
+            Err(error) => {
+                failures.increment(1);
+                dropped.increment(1);
+                let error = error.to_string();
+                if problem.as_ref() != Some(&error) {
+                    tracing::warn!("an event for a denied request cannot be written: {error}");
+                }
+                problem = Some(error);
+            }
+        }
+    }
+}
+
+/// The event is about the object, or about its namespace while the object does not exist.
+fn event(decision: &LoggedDecision, record: DecisionRecord) -> Event {
+    let (api_version, kind) = match record.kind.rsplit_once('/') {
+        Some((api_version, kind)) => (api_version.to_owned(), kind.to_owned()),
+        None => (String::new(), record.kind.clone()),
+    };
+    let is_secret = record.kind == "v1/Secret";
+    let namespace = record.namespace.unwrap_or_default();
+    let [_, generated] = decision.metadata("generateName");
+    // The uid of a new object is that of nothing, once it is denied.
+    let [uid, _] = decision.metadata("uid");
+    let object = EventObject {
+        api_version,
+        kind,
+        namespace: namespace.clone(),
+        name: match record.name.is_empty() {
+            true => generated.unwrap_or_default(),
+            false => record.name,
+        },
+        uid: uid.unwrap_or_default(),
+    };
+    let what = match object.name.is_empty() {
+        true => object.kind.clone(),
+        false => format!("{} {}", object.kind, object.name),
+    };
+    // A message may quote what it is about, and events are read by more people than Secrets are.
+    let why = record.message.filter(|_| !is_secret);
+    let why = why.unwrap_or_else(|| {
+        let denied = record.stages.iter().find(|stage| stage.result == "deny");
+        denied.map_or_else(String::new, |stage| {
+            format!("denied by stage {} of chain {}", stage.stage, stage.chain)
+        })
+    });
+    let (regarding, related) = match object.uid.is_empty() && !namespace.is_empty() {
+        true => (namespace_of(namespace), Some(object)),
+        false => (object, None),
+    };
+    Event {
+        regarding,
+        related,
+        is_warning: true,
+        reason: "Denied",
+        action: match record.operation {
+            Operation::Create => "Create",
+            Operation::Update => "Update",
+            Operation::Delete => "Delete",
+            Operation::Connect => "Connect",
+        },
+        note: format!("{what}, requested by {}: {why}", record.user),
+    }
+}
+
+/// The namespace, as an object in itself, so that its events are there.
+fn namespace_of(name: String) -> EventObject {
+    EventObject {
+        api_version: "v1".to_owned(),
+        kind: "Namespace".to_owned(),
+        namespace: name.clone(),
+        name,
+        uid: String::new(),
+    }
+}
+
+/// So many at once, and then one in each interval.
+#[derive(Clone, Copy)]
+struct Limit {
+    burst: f64,
+    interval: Duration,
+}
+
+/// What is left of a limit.
+struct Rest {
+    left: f64,
+    at: Instant,
+}
+
+impl Limit {
+    /// What is left now, of what was left then.
+    fn left(self, rest: Option<&Rest>, now: Instant) -> f64 {
+        rest.map_or(self.burst, |rest| {
+            let intervals = (now - rest.at).as_secs_f64() / self.interval.as_secs_f64();
+            (rest.left + intervals).min(self.burst)
+        })
+    }
+}
+
+#[derive(Default)]
+struct Limits {
+    total: Option<Rest>,
+    objects: HashMap<EventObject, Rest>,
+}
+
+impl Limits {
+    fn allow(&mut self, event: &Event, now: Instant) -> bool {
+        let object = event.related.as_ref().unwrap_or(&event.regarding);
+        let of_object = OBJECT.left(self.objects.get(object), now);
+        let of_all = TOTAL.left(self.total.as_ref(), now);
+        if of_object < 1.0 || of_all < 1.0 {
+            return false;
+        }
+        if self.objects.len() >= OBJECTS {
+            self.objects
+                .retain(|_, rest| OBJECT.left(Some(rest), now) < OBJECT.burst);
+        }
+        let rest = |left: f64| Rest {
+            left: left - 1.0,
+            at: now,
+        };
+        self.total = Some(rest(of_all));
+        // Beyond that many objects, only the limit of all of them counts.
+        if self.objects.len() < OBJECTS {
+            self.objects.insert(object.clone(), rest(of_object));
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(name: &str) -> Event {
+        Event {
+            regarding: EventObject {
+                name: name.to_owned(),
+                ..EventObject::default()
+            },
+            related: None,
+            is_warning: true,
+            reason: "Denied",
+            action: "Create",
+            note: String::new(),
+        }
+    }
+
+    #[test]
+    fn events_are_limited() {
+        let (mut limits, start) = (Limits::default(), Instant::now());
+        let mut allowed = |name: &str, count: usize, second: u64| {
+            let now = start + Duration::from_secs(second);
+            (0..count).filter(|_| limits.allow(&event(name), now)).count()
+        };
+        // (object, requests, when, events)
+        for (name, requests, second, expected) in [
+            ("a", 10, 0, 5),
+            ("b", 3, 0, 3),
+            ("a", 10, 59, 0),
+            ("a", 10, 60, 1),
+            ("a", 10, 240, 3),
+            ("b", 10, 240, 5),
+        ] {
+            assert_eq!(
+                allowed(name, requests, second),
+                expected,
+                "{name} after {second} s"
+            );
+        }
+        let of_others = (0..1000)
+            .map(|number| allowed(&number.to_string(), 1, 1000))
+            .sum::<usize>();
+        assert_eq!(of_others, 100);
+        let of_others = (0..1000)
+            .map(|number| allowed(&number.to_string(), 1, 1001))
+            .sum::<usize>();
+        assert_eq!(of_others, 5);
+    }
+}

@@ -1,0 +1,141 @@
+//! Events: what `kubectl describe` shows of an object.
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::runtime::events::{Event as Published, EventType, Recorder, Reporter};
+use tokio::time::{Duration, Instant};
+
+use crate::{
+    ResourceError,
+    connection::Connection,
+    metrics::Verb,
+    request_error::{RequestError, permission},
+};
+
+/// `reportingController` of every event.
+const CONTROLLER: &str = "admittance.dev/admittance";
+/// The longest note that the API server accepts, in bytes.
+const LONGEST_NOTE: usize = 1024;
+/// The timeout of a request.
+const REQUEST_LIMIT: Duration = Duration::from_secs(5);
+
+/// Something that happened to an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    pub regarding: EventObject,
+    /// Another object that it is about.
+    pub related: Option<EventObject>,
+    /// Whether it is a warning.
+    pub is_warning: bool,
+    /// In CamelCase, such as `Denied`.
+    pub reason: &'static str,
+    /// What was done, in CamelCase.
+    pub action: &'static str,
+    /// The rest in words; the end of a long text is left out.
+    pub note: String,
+}
+
+/// An object of an event.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct EventObject {
+    pub api_version: String,
+    pub kind: String,
+    /// Empty for an object of the whole cluster; its events are in `default`.
+    pub namespace: String,
+    pub name: String,
+    /// Empty if it is unknown.
+    pub uid: String,
+}
+
+/// Writes events. Cheap to clone.
+///
+/// An event that is like one of the last minutes, but for its note, is counted in that one's series.
+#[derive(Clone)]
+pub struct Events {
+    connection: Connection,
+    recorder: Recorder,
+}
+
+impl std::fmt::Debug for Events {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Events")
+            .field("connection", &self.connection)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Events {
+    pub(crate) fn new(connection: Connection) -> Self {
+        let host = rustix::system::uname();
+        let reporter = Reporter {
+            controller: CONTROLLER.to_owned(),
+            instance: Some(host.nodename().to_string_lossy().into_owned()),
+        };
+        Self {
+            recorder: Recorder::new(connection.client(), reporter),
+            connection,
+        }
+    }
+
+    /// Writes an event.
+    ///
+    /// # Errors
+    ///
+    /// When the API server refuses or does not answer.
+    pub async fn publish(&self, event: Event) -> Result<(), ResourceError> {
+        let published = Published {
+            type_: match event.is_warning {
+                true => EventType::Warning,
+                false => EventType::Normal,
+            },
+            reason: event.reason.to_owned(),
+            note: Some(shortened(event.note)),
+            action: event.action.to_owned(),
+            secondary: event.related.map(reference),
+        };
+        let regarding = reference(event.regarding);
+        let until = Instant::now() + REQUEST_LIMIT;
+        let publish = self.recorder.publish(&published, &regarding);
+        let answer = self.connection.ask(Verb::Publish, until, publish).await;
+        answer.map_err(|failure| {
+            let needed = permission("`create` and `patch`", "events", "events.k8s.io");
+            let message = failure.advice(&needed);
+            match failure {
+                RequestError::Unavailable(_) | RequestError::Timeout => ResourceError::Unavailable(message),
+                _ => ResourceError::Refused(message),
+            }
+        })
+    }
+}
+
+fn reference(object: EventObject) -> ObjectReference {
+    let some = |text: String| Some(text).filter(|text| !text.is_empty());
+    ObjectReference {
+        api_version: some(object.api_version),
+        kind: some(object.kind),
+        namespace: some(object.namespace),
+        name: some(object.name),
+        uid: some(object.uid),
+        ..ObjectReference::default()
+    }
+}
+
+fn shortened(mut note: String) -> String {
+    const END: &str = "…";
+    if note.len() > LONGEST_NOTE {
+        note.truncate(note.floor_char_boundary(LONGEST_NOTE - END.len()));
+        note += END;
+    }
+    note
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_have_the_length_that_is_accepted() {
+        for (length, expected) in [(0, 0), (512, 1024), (513, 1023), (5000, 1023)] {
+            assert_eq!(shortened("ä".repeat(length)).len(), expected, "{length}");
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Events of objects.
+
+use admittance_cluster::{Event, EventObject, ResourceError};
+use serde_json::json;
+
+use crate::setting::Setting;
+
+fn event(name: &str, note: &str) -> Event {
+    Event {
+        regarding: EventObject {
+            api_version: "v1".to_owned(),
+            kind: "Node".to_owned(),
+            name: name.to_owned(),
+            ..EventObject::default()
+        },
+        related: None,
+        is_warning: false,
+        reason: "Tested",
+        action: "Test",
+        note: note.to_owned(),
+    }
+}
+
+#[tokio::test]
+async fn events_are_written_and_counted() {
+    let setting = Setting::new();
+    let events = setting.cluster().await.events();
+    for note in ["first", "second", "third"] {
+        events.publish(event("a", note)).await.unwrap();
+    }
+    events.publish(event("b", &"x".repeat(5000))).await.unwrap();
+    let mut written = setting.server.objects("events");
+    written.sort_by_key(|event| event["regarding"]["name"].to_string());
+    assert_eq!(written.len(), 2);
+    assert_eq!(
+        (&written[0]["note"], &written[0]["series"]["count"]),
+        (&json!("first"), &json!(3))
+    );
+    assert_eq!(written[0]["metadata"]["namespace"], "default");
+    assert_eq!(written[1]["note"].as_str().unwrap().len(), 1024);
+    setting.server.forbid("create", "events");
+    match events.publish(event("c", "refused")).await {
+        Err(ResourceError::Refused(error)) => {
+            assert!(
+                error.contains("`create` and `patch` on `events` of the API group `events.k8s.io`"),
+                "{error}"
+            );
+        }
+        result => panic!("{result:?}"),
+    }
+}

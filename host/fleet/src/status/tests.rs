@@ -1,0 +1,301 @@
+use admittance::definitions::BadDefinition;
+
+use super::*;
+use crate::chains::CHAIN;
+
+fn host(stages: &Value) -> Status {
+    serde_json::from_value(json!({
+        "version": "0.1.0", "revision": 7, "liveSince": "2026-01-01T00:00:00Z", "origin": {"type": "files"},
+        "building": false, "tables": 1, "plugins": 0, "history": {"revisions": 1},
+        "chains": [
+            {"name": "pods", "phase": "Validating", "stages": []},
+            {"name": "pods", "phase": "Mutating", "stages": stages},
+        ],
+    }))
+    .unwrap()
+}
+
+fn stage(name: &str, hook: &Value) -> Value {
+    json!({
+        "name": name, "hook": hook, "mode": "Enforce", "failurePolicy": "Fail", "state": "Idle",
+        "calls": {"since": "2026-01-01T00:00:00Z", "total": 0, "allowed": 0, "changed": 0, "denied": 0, "failed": 0},
+    })
+}
+
+fn plugin() -> Value {
+    json!({
+        "type": "plugin", "name": "p", "version": "1", "source": "file:/p.wasm", "digest": "sha256:00",
+        "signature": "not required", "fromStore": false,
+    })
+}
+
+fn resource(status: Option<Value>) -> Resource {
+    let mut object = json!({
+        "metadata": {"name": "pods", "generation": 3},
+        "spec": {"rules": [], "stages": []},
+    });
+    if let Some(status) = status {
+        object["status"] = status;
+    }
+    Resource {
+        namespace: String::new(),
+        name: "pods".to_owned(),
+        object: object.as_object().unwrap().clone(),
+    }
+}
+
+fn bad(served: Served, is_transient: bool) -> Standing {
+    let mut bad = BadDefinition::new("kubernetes:AdmissionChain/pods", served, is_transient);
+    bad.reasons = vec!["first".to_owned(), "second".to_owned()];
+    Standing::Bad(bad)
+}
+
+/// The status and the reason of each condition.
+fn conditions(status: &Value) -> Vec<(&str, &str, &str)> {
+    let conditions = status["conditions"].as_array().unwrap().iter();
+    conditions
+        .map(|condition| {
+            assert_eq!(condition["observedGeneration"], 3);
+            let text = |field: &str| condition[field].as_str().unwrap();
+            (text("type"), text("status"), text("reason"))
+        })
+        .collect()
+}
+
+#[test]
+fn what_became_of_a_definition() {
+    let native = json!({"type": "native"});
+    let unavailable = json!({"type": "unavailable", "source": "oci://r/p:1", "reason": "away"});
+    let group = json!({"type": "group", "expression": "a", "plugins": {"a": plugin()}});
+    let mut audited = stage("a", &native);
+    audited["mode"] = json!("Audit");
+    let mut disabled = stage("a", &native);
+    disabled["disabled"] = json!({
+        "stage": "Mutating:pods/a", "audit": false, "reason": "r",
+        "since": "2026-01-01T00:00:00Z", "until": "2026-01-02T00:00:00Z",
+    });
+    // (standing, stages, status and reason of Accepted, ModulesResolved, Live, Enforced, modules, mistakes)
+    let unknown = ("Unknown", "NoTable");
+    for (standing, stages, expected, modules, mistakes) in [
+        (
+            Standing::Live,
+            json!([stage("a", &plugin()), stage("b", &group)]),
+            [
+                ("True", "Valid"),
+                ("True", "Resolved"),
+                ("True", "Live"),
+                ("True", "Enforced"),
+            ],
+            2,
+            0,
+        ),
+        (
+            Standing::Live,
+            json!([audited]),
+            [
+                ("True", "Valid"),
+                ("True", "Resolved"),
+                ("True", "Live"),
+                ("False", "Audit"),
+            ],
+            0,
+            0,
+        ),
+        (
+            Standing::Live,
+            json!([disabled]),
+            [
+                ("True", "Valid"),
+                ("True", "Resolved"),
+                ("True", "Live"),
+                ("False", "Disabled"),
+            ],
+            0,
+            0,
+        ),
+        (
+            Standing::Live,
+            json!([stage("a", &unavailable)]),
+            [
+                ("True", "Valid"),
+                ("False", "NotFetched"),
+                ("True", "Live"),
+                ("True", "Enforced"),
+            ],
+            0,
+            0,
+        ),
+        (
+            bad(Served::LastModules, true),
+            json!([stage("a", &plugin())]),
+            [
+                ("True", "Valid"),
+                ("False", "NotFetched"),
+                ("True", "Live"),
+                ("True", "Enforced"),
+            ],
+            1,
+            2,
+        ),
+        (
+            bad(Served::LastVersion, true),
+            json!([stage("a", &plugin())]),
+            [
+                ("True", "Valid"),
+                ("False", "NotFetched"),
+                ("False", "LastVersion"),
+                ("False", "NotLive"),
+            ],
+            0,
+            2,
+        ),
+        (
+            bad(Served::Nothing, false),
+            json!([]),
+            [
+                ("False", "Invalid"),
+                ("Unknown", "Invalid"),
+                ("False", "NotServed"),
+                ("False", "NotLive"),
+            ],
+            0,
+            2,
+        ),
+        (
+            Standing::Blocked(vec!["a mistake in a file".to_owned()]),
+            json!([]),
+            [unknown, unknown, ("False", "NoTable"), ("False", "NotLive")],
+            0,
+            1,
+        ),
+        (
+            Standing::RolledBack,
+            json!([]),
+            [
+                ("Unknown", "RolledBack"),
+                ("Unknown", "RolledBack"),
+                ("False", "RolledBack"),
+                ("False", "NotLive"),
+            ],
+            0,
+            0,
+        ),
+    ] {
+        let host = host(&stages);
+        let status = new_status(&CHAIN, &resource(None), &standing, &host, Moment::now()).unwrap();
+        let names = ["Accepted", "ModulesResolved", "Live", "Enforced"];
+        let expected: Vec<_> = names
+            .into_iter()
+            .zip(expected)
+            .map(|(name, (status, reason))| (name, status, reason))
+            .collect();
+        assert_eq!(conditions(&status), expected, "{standing:?}");
+        let count = |field: &str| status.get(field).and_then(Value::as_array).map_or(0, Vec::len);
+        assert_eq!(
+            (count("modules"), count("mistakes")),
+            (modules, mistakes),
+            "{standing:?}"
+        );
+        let is_live = expected[2].1 == "True";
+        assert_eq!(status.get("revision").is_some(), is_live, "{standing:?}");
+        let reason = event(&CHAIN, &resource(None), &status).map(|event| event.reason);
+        let expected = match (is_live, expected[0].1) {
+            (true, _) => Some("Live"),
+            (false, "False") => Some("Refused"),
+            (false, _) => None,
+        };
+        assert_eq!(reason, expected, "{standing:?}");
+        assert_eq!(
+            event(&CHAIN, &resource(Some(status.clone())), &status),
+            None,
+            "{standing:?}"
+        );
+        // Nothing is written twice.
+        let written = resource(Some(status));
+        assert_eq!(
+            new_status(&CHAIN, &written, &standing, &host, Moment::now()),
+            None,
+            "{standing:?}"
+        );
+    }
+}
+
+#[test]
+fn what_stays_as_it_was() {
+    let early = Moment(std::time::SystemTime::UNIX_EPOCH);
+    let mut host = host(&json!([]));
+    let first = new_status(&CHAIN, &resource(None), &Standing::Live, &host, early).unwrap();
+    assert_eq!(
+        (&first["observedGeneration"], &first["revision"]),
+        (&json!(3), &json!(7))
+    );
+    // Later revisions change nothing of this chain.
+    host.revision = 8;
+    let written = resource(Some(first.clone()));
+    assert_eq!(
+        new_status(&CHAIN, &written, &Standing::Live, &host, Moment::now()),
+        None
+    );
+    // Only what changed has a new time.
+    let now = Moment::now();
+    let standing = bad(Served::LastModules, true);
+    let second = new_status(&CHAIN, &written, &standing, &host, now).unwrap();
+    assert_eq!(second["revision"], 7);
+    let times: Vec<_> = second["conditions"].as_array().unwrap().iter().collect();
+    let expected = [early, now, early, early].map(|moment| moment.to_string());
+    for (condition, expected) in times.iter().zip(expected) {
+        assert_eq!(condition["lastTransitionTime"], expected, "{condition}");
+    }
+    // Another version has another revision.
+    let mut changed = written;
+    changed.object["metadata"]["generation"] = json!(4);
+    let third = new_status(&CHAIN, &changed, &Standing::Live, &host, now).unwrap();
+    assert_eq!(
+        (&third["observedGeneration"], &third["revision"]),
+        (&json!(4), &json!(8))
+    );
+}
+
+#[test]
+fn what_became_of_an_exception() {
+    // (whether it expired, unknown stages, status and reason of Live)
+    for (expired, unknown, expected) in [
+        (false, json!([]), ("True", "Live")),
+        (false, json!(["there is no stage pods/x"]), ("True", "Live")),
+        (true, json!([]), ("False", "Expired")),
+    ] {
+        let mut host = serde_json::to_value(host(&json!([]))).unwrap();
+        host["exceptions"] = json!([{
+            "name": "pods", "owner": "o", "reason": "r", "expires": "2026-01-01T00:00:00Z", "expired": expired,
+            "stages": [], "unknown": unknown,
+        }]);
+        let host: Status = serde_json::from_value(host).unwrap();
+        let status = new_status(&EXCEPTION, &resource(None), &Standing::Live, &host, Moment::now()).unwrap();
+        let expected = [("Accepted", "True", "Valid"), ("Live", expected.0, expected.1)];
+        assert_eq!(conditions(&status), expected);
+        assert_eq!(status.get("modules"), None);
+        assert_eq!(
+            status.get("mistakes"),
+            Some(&unknown).filter(|unknown| *unknown != &json!([]))
+        );
+    }
+}
+
+#[test]
+fn messages_are_bounded() {
+    let mut bad = BadDefinition::new("p", Served::Nothing, false);
+    bad.reasons = vec!["ä".repeat(5000); 100];
+    let status = new_status(
+        &CHAIN,
+        &resource(None),
+        &Standing::Bad(bad),
+        &host(&json!([])),
+        Moment::now(),
+    )
+    .unwrap();
+    let mistakes = status["mistakes"].as_array().unwrap();
+    assert_eq!(mistakes.len(), MOST_MISTAKES);
+    for text in mistakes.iter().chain([&status["conditions"][0]["message"]]) {
+        assert_eq!(text.as_str().unwrap().chars().count(), LONGEST_MESSAGE + 1);
+    }
+}

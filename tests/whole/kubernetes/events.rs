@@ -1,0 +1,177 @@
+//! Events of the cluster: for denied requests, and for changes of chains.
+
+use serde_json::{Value, json};
+
+use super::{
+    resources::{PLURAL, chain, start_with},
+    server::{Asked, POD, Server},
+};
+use crate::setting::{Setting, eventually};
+
+const EVENTS: &str = "decisions: { events: true }";
+
+fn setting() -> Setting {
+    let setting = Setting::new();
+    let namespace = json!({"metadata": {"name": "test"}});
+    setting.server.put("namespaces", namespace);
+    let mut chain = chain("pods", "not allowed here");
+    chain["metadata"]["uid"] = json!("chain-uid");
+    chain["spec"]["rules"] = json!([{"operations": ["*"], "resources": ["pods", "secrets"]}]);
+    setting.server.put(PLURAL, chain);
+    setting
+}
+
+/// The events with this reason, once there are so many.
+async fn events(setting: &Setting, reason: &str, count: usize) -> Vec<Value> {
+    let mut events = Vec::new();
+    eventually(&format!("{count} events: {reason}"), async || {
+        events = setting.server.objects("events");
+        events.retain(|event| event["reason"] == reason);
+        events.len() == count
+    })
+    .await;
+    events
+}
+
+async fn decisions(server: &Server, metric: &str) -> f64 {
+    let metrics = server.program.metrics().await.unwrap();
+    let name = format!("admittance_decision{metric}_total");
+    metrics.sum(&name, &[("sink", "events")]).unwrap_or_default()
+}
+
+#[tokio::test]
+async fn denials_are_events() {
+    let setting = setting();
+    let server = start_with(&setting, EVENTS).await;
+    // A new object does not exist, so the event is about its namespace.
+    assert!(!server.review("/validate", &POD.review("p1")).await.is_allowed());
+    let created = events(&setting, "Denied", 1).await.remove(0);
+    let regarding = json!({"apiVersion": "v1", "kind": "Namespace", "name": "test", "namespace": "test"});
+    let related = json!({"apiVersion": "v1", "kind": "Pod", "name": "web", "namespace": "test"});
+    assert_eq!(
+        (&created["regarding"], &created["related"]),
+        (&regarding, &related)
+    );
+    assert_eq!(
+        (&created["type"], &created["action"]),
+        (&json!("Warning"), &json!("Create"))
+    );
+    assert_eq!(created["reportingController"], "admittance.dev/admittance");
+    let note = created["note"].as_str().unwrap();
+    assert!(note.starts_with("Pod web, requested by alice: "), "{note}");
+    assert!(note.contains("not allowed here"), "{note}");
+
+    // The same once more is counted.
+    server.review("/validate", &POD.review("p2")).await;
+    eventually("a series", async || {
+        setting
+            .server
+            .objects("events")
+            .iter()
+            .any(|event| event["series"]["count"] == 2)
+    })
+    .await;
+
+    // An object that exists is what the event is about. A dry run is not told.
+    let mut update = Asked {
+        operation: "UPDATE",
+        ..POD
+    }
+    .review("p3");
+    update["request"]["oldObject"]["metadata"]["uid"] = json!("pod-uid");
+    let mut dry_run = Asked {
+        operation: "UPDATE",
+        ..POD
+    }
+    .review("p4");
+    dry_run["request"]["dryRun"] = json!(true);
+    dry_run["request"]["oldObject"]["metadata"]["uid"] = json!("dry-uid");
+    let mut secret = Asked {
+        resource: "/v1/secrets",
+        kind: "Secret",
+        ..POD
+    }
+    .review("p5");
+    secret["request"]["object"]["data"] = json!({"key": "c2VjcmV0"});
+    for review in [dry_run, update, secret] {
+        assert!(!server.review("/validate", &review).await.is_allowed());
+    }
+    let denied = events(&setting, "Denied", 3).await;
+    let of = |kind: &str| {
+        let is_it = |event: &&Value| event["regarding"]["kind"] == kind || event["related"]["kind"] == kind;
+        denied.iter().rev().find(is_it).unwrap()
+    };
+    let uids: Vec<_> = denied.iter().map(|event| &event["regarding"]["uid"]).collect();
+    assert!(
+        uids.contains(&&json!("pod-uid")) && !uids.contains(&&json!("dry-uid")),
+        "{uids:?}"
+    );
+    assert_eq!(
+        of("Secret")["note"],
+        "Secret web, requested by alice: denied by stage deny of chain pods"
+    );
+    assert_eq!(decisions(&server, "s_written").await, 4.0);
+    assert_eq!(decisions(&server, "s_dropped").await, 0.0);
+}
+
+#[tokio::test]
+async fn events_are_limited_and_never_waited_for() {
+    let setting = setting();
+    let mut server = start_with(&setting, EVENTS).await;
+    setting.server.hold("create", "events");
+    for number in 0..12 {
+        let review = POD.review(&format!("p{number}"));
+        assert!(!server.review("/validate", &review).await.is_allowed());
+    }
+    eventually("the rest is dropped", async || {
+        decisions(&server, "s_dropped").await == 7.0
+    })
+    .await;
+    assert_eq!(decisions(&server, "s_written").await, 0.0);
+    setting.server.release("create", "events");
+    eventually("the first ones are written", async || {
+        decisions(&server, "s_written").await == 5.0
+    })
+    .await;
+
+    // Without the right to write them, requests are answered all the same.
+    setting.server.forbid("create", "events");
+    let delete = Asked {
+        operation: "DELETE",
+        ..POD
+    };
+    let mut review = delete.review("d1");
+    review["request"]["name"] = json!("other");
+    assert!(!server.review("/validate", &review).await.is_allowed());
+    let logged = |line: &admittance_tests::LogLine| {
+        line.message()
+            .contains("an event for a denied request cannot be written")
+            && line
+                .message()
+                .contains("give this program's account `create` and `patch` on `events`")
+    };
+    server.program.until_logged("the refusal", logged).await.unwrap();
+    assert_eq!(decisions(&server, "_write_failures").await, 1.0);
+}
+
+#[tokio::test]
+async fn changes_of_chains_are_events() {
+    let setting = setting();
+    let _server = start_with(&setting, "").await;
+    let live = events(&setting, "Live", 1).await.remove(0);
+    let regarding = json!({
+        "apiVersion": "admittance.dev/v1alpha1", "kind": "AdmissionChain", "name": "pods", "uid": "chain-uid",
+    });
+    assert_eq!(live["regarding"], regarding);
+    assert_eq!(
+        (&live["type"], &live["metadata"]["namespace"]),
+        (&json!("Normal"), &json!("default"))
+    );
+    assert_eq!(live["note"], "generation 1 is live since revision 1");
+    let mut bad = chain("pods", "second");
+    bad["spec"]["stages"][0]["cel"]["validations"][0]["expression"] = json!("object.");
+    setting.server.put(PLURAL, bad);
+    let refused = events(&setting, "Refused", 1).await.remove(0);
+    assert_eq!(refused["type"], "Warning");
+    assert!(refused["note"].to_string().contains("expression"), "{refused}");
+}
