@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     resources::{PLURAL, chain, start_with},
-    server::{Asked, POD, Server},
+    server::{POD, ReviewedResource, Server},
 };
 use crate::setting::{Setting, eventually};
 
@@ -73,20 +73,20 @@ async fn denials_are_events() {
     .await;
 
     // An object that exists is what the event is about. A dry run is not told.
-    let mut update = Asked {
+    let mut update = ReviewedResource {
         operation: "UPDATE",
         ..POD
     }
     .review("p3");
     update["request"]["oldObject"]["metadata"]["uid"] = json!("pod-uid");
-    let mut dry_run = Asked {
+    let mut dry_run = ReviewedResource {
         operation: "UPDATE",
         ..POD
     }
     .review("p4");
     dry_run["request"]["dryRun"] = json!(true);
     dry_run["request"]["oldObject"]["metadata"]["uid"] = json!("dry-uid");
-    let mut secret = Asked {
+    let mut secret = ReviewedResource {
         resource: "/v1/secrets",
         kind: "Secret",
         ..POD
@@ -136,7 +136,7 @@ async fn events_are_limited_and_never_waited_for() {
 
     // Without the right to write them, requests are answered all the same.
     setting.server.forbid("create", "events");
-    let delete = Asked {
+    let delete = ReviewedResource {
         operation: "DELETE",
         ..POD
     };
