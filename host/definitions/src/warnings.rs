@@ -1,12 +1,12 @@
 //! Warnings about valid but probably unintended settings.
 
-use std::path::Path;
+use std::{cell::LazyCell, path::Path};
 
 use admittance_admission::{GroupVersionKind, GroupVersionResource, Matcher, Operation, Phase, Rule, Scope};
 
 use crate::{
-    ChainDefinition, Location, Mistake, Mistakes, StageDefinition,
-    document::{self, Node},
+    ChainDefinition, Mistake, Mistakes, StageDefinition,
+    document::{self, Document, Node},
 };
 
 /// The subresource through which containers are added to a running Pod. Its requests have the whole Pod as
@@ -27,15 +27,23 @@ impl ChainDefinition {
     fn useless_entries(&self) -> Vec<Mistake> {
         let of_stages = self.stages.iter().map(|stage| &stage.spec.rules);
         let rules = std::iter::once(&self.rules).chain(of_stages).flatten();
+        let documents =
+            LazyCell::new(|| document::read_file(Path::new(&self.source.file), &mut Mistakes::new()));
         let mut warnings: Vec<Mistake> = Vec::new();
         for useless in rules.flat_map(useless_entries) {
             let message = format!("chain {}: {}", self.name, useless.message);
             if warnings.iter().any(|warning| warning.message == message) {
                 continue;
             }
-            let (location, path) = self
-                .place_of(useless.field, &useless.entry)
-                .unwrap_or_else(|| (self.source.clone(), String::new()));
+            // There is none if the chain does not come from a file, or the file has changed meanwhile.
+            let mut roots = documents.iter().map(Document::root);
+            let entry = roots
+                .find_map(|root| root.object_at(&self.source))
+                .and_then(|chain| find_entry(&chain, useless.field, &useless.entry));
+            let (location, path) = match entry {
+                Some(entry) => (entry.location(), entry.path().to_owned()),
+                None => (self.source.clone(), String::new()),
+            };
             warnings.push(Mistake {
                 location,
                 path,
@@ -44,17 +52,6 @@ impl ChainDefinition {
             });
         }
         warnings
-    }
-
-    /// Where this entry of a list `field` is in the chain's document, and its path. `None` if the file has changed
-    /// meanwhile, or the chain does not come from a file.
-    fn place_of(&self, field: &str, entry: &str) -> Option<(Location, String)> {
-        let documents = document::read_file(Path::new(&self.source.file), &mut Mistakes::new());
-        let chain = documents
-            .iter()
-            .find_map(|document| document.root().object_at(&self.source))?;
-        let node = find_entry(&chain, field, entry)?;
-        Some((node.location(), node.path().to_owned()))
     }
 
     fn without_ephemeral_containers(&self) -> Option<Mistake> {

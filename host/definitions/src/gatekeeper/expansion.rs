@@ -9,10 +9,11 @@ use admittance_admission::{
 use super::{
     constraint::{ACTIONS, Enforcement},
     mutator::{ApplyTo, read_apply_to},
+    sync::read_kind,
 };
 use crate::{
     Location,
-    document::{Mistakes, Node, quoted, readers},
+    document::{Mistakes, Node, quoted},
     kubernetes::read_name,
     model::any_rule,
 };
@@ -90,23 +91,6 @@ fn read_source(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<String>> 
         return None;
     }
     Some(path)
-}
-
-fn read_kind(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<GroupVersionKind> {
-    let mut fields = node.object(mistakes)?;
-    let group = fields.get_or_default(
-        "group",
-        |node, mistakes| node.string(mistakes).map(str::to_owned),
-        mistakes,
-    );
-    let version = fields.get_required("version", "write the version, `v1`", readers::text, mistakes);
-    let kind = fields.get_required("kind", "write the kind, `Pod`", readers::text, mistakes);
-    fields.finish(mistakes);
-    Some(GroupVersionKind {
-        group,
-        version: version?,
-        kind: kind?,
-    })
 }
 
 impl ExpansionDocument {

@@ -1,6 +1,6 @@
 //! `Config` and `SyncSet`: which objects of the cluster policies may read, and which namespaces are left alone.
 
-use admittance_admission::ClusterKind;
+use admittance_admission::{ClusterKind, GroupVersionKind};
 
 use crate::{
     Location,
@@ -41,7 +41,7 @@ pub(crate) fn read_config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Sy
     };
     if let Some(mut spec) = fields.get_optional("spec", Node::object, mistakes) {
         if let Some(mut inner) = spec.get_optional("sync", Node::object, mistakes) {
-            sync.kinds = inner.get_or_default("syncOnly", readers::list_of(read_kind), mistakes);
+            sync.kinds = inner.get_or_default("syncOnly", readers::list_of(read_cluster_kind), mistakes);
             inner.finish(mistakes);
         }
         for entry in spec.get("match", Vec::new(), Node::list, mistakes) {
@@ -65,7 +65,7 @@ pub(crate) fn read_sync_set(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<
     fields.finish(mistakes);
     let mut spec = spec?;
     let fix = "list the kinds, each with `group`, `version` and `kind`";
-    let kinds = spec.get_required("gvks", fix, readers::list_of(read_kind), mistakes);
+    let kinds = spec.get_required("gvks", fix, readers::list_of(read_cluster_kind), mistakes);
     spec.finish(mistakes);
     Some((
         name?,
@@ -78,7 +78,13 @@ pub(crate) fn read_sync_set(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<
     ))
 }
 
-fn read_kind(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ClusterKind> {
+fn read_cluster_kind(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ClusterKind> {
+    let kind = read_kind(node, mistakes)?;
+    Some(ClusterKind::new(kind.api_version(), kind.kind))
+}
+
+/// A kind as `group`, `version` and `kind`.
+pub(super) fn read_kind(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<GroupVersionKind> {
     let mut fields = node.object(mistakes)?;
     let group = fields.get_or_default(
         "group",
@@ -88,10 +94,10 @@ fn read_kind(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ClusterKind> {
     let version = fields.get_required("version", "write the version, `v1`", readers::text, mistakes);
     let kind = fields.get_required("kind", "write the kind, `Ingress`", readers::text, mistakes);
     fields.finish(mistakes);
-    let (version, kind) = (version?, kind?);
-    Some(match group.as_str() {
-        "" => ClusterKind::new(version, kind),
-        group => ClusterKind::new(format!("{group}/{version}"), kind),
+    Some(GroupVersionKind {
+        group,
+        version: version?,
+        kind: kind?,
     })
 }
 
