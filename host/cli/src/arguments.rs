@@ -1,9 +1,10 @@
 //! Arguments of several commands.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use admittance::definitions::{self, ChainDefinition};
 use admittance_admission::{UnknownWord, Word};
+use admittance_driver::Config;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use crate::files;
@@ -24,6 +25,14 @@ pub(crate) fn key_value(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => Err(format!("write KEY=VALUE in place of `{text}`")),
+    }
+}
+
+/// The files and directories of definitions that a command was given, or else those of its configuration.
+pub(crate) fn definitions_or_configured(given: &[PathBuf], config: Option<&Config>) -> Vec<PathBuf> {
+    match (config, given) {
+        (Some(config), []) => config.definition_files().map(Path::to_owned).collect(),
+        _ => given.to_vec(),
     }
 }
 

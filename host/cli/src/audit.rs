@@ -5,13 +5,7 @@ mod policy_report;
 mod report;
 mod resources;
 
-use std::{
-    io::IsTerminal,
-    path::{Path, PathBuf},
-    process::ExitCode,
-    sync::Arc,
-    thread,
-};
+use std::{io::IsTerminal, path::PathBuf, process::ExitCode, sync::Arc, thread};
 
 use admittance::{HostBuilder, Table, definitions::ChainDefinition};
 use admittance_admission::{Object, Operation, Request, UserInfo};
@@ -26,7 +20,9 @@ use self::{
     report::{Format, Report},
     resources::{OPERATIONS, Pages, Reader, Resource},
 };
-use crate::{cluster::ClusterArguments, host, logging, progress, replay};
+use crate::{
+    arguments::definitions_or_configured, cluster::ClusterArguments, host, logging, progress, replay,
+};
 
 /// Run the objects that a cluster has through chains, and show what they would refuse or change.
 ///
@@ -102,10 +98,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
 
 async fn audit(arguments: &Arguments) -> crate::Result<Report> {
     let config = arguments.config.as_deref().map(Config::read).transpose()?;
-    let named = match (&config, arguments.chains.as_slice()) {
-        (Some(config), []) => config.definition_files().map(Path::to_owned).collect(),
-        _ => arguments.chains.clone(),
-    };
+    let named = definitions_or_configured(&arguments.chains, config.as_ref());
     let cluster = arguments.cluster.connect().await?;
     let build = async |paths: &[PathBuf]| {
         let definitions = replay::load(paths, arguments.call_webhooks)?;

@@ -61,6 +61,12 @@ pub(crate) fn replace(path: &Path, content: &[u8], mode: u32) -> Result<(), Stri
     Draft::new(path, content, mode)?.publish(true)
 }
 
+/// Replaces a file atomically, and creates its directory if there is none.
+pub(crate) fn replace_in_tree(path: &Path, content: &[u8], mode: u32) -> Result<(), String> {
+    fs::create_dir_all(directory(path)).map_err(at(path))?;
+    replace(path, content, mode)
+}
+
 /// The directory of a file.
 pub(crate) fn directory(path: &Path) -> &Path {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());

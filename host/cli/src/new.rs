@@ -71,8 +71,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
             Err(_) => content.to_vec(),
         };
         let path = directory.join(path);
-        fs::create_dir_all(files::directory(&path)).map_err(files::at(&path))?;
-        files::replace(&path, &content, files::PUBLIC)?;
+        files::replace_in_tree(&path, &content, files::PUBLIC)?;
     }
     let place = directory.display();
     Ok(write(&format!(

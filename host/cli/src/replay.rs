@@ -5,11 +5,7 @@ mod chains;
 pub(crate) mod recorded;
 mod report;
 
-use std::{
-    path::{Path, PathBuf},
-    process::ExitCode,
-    sync::Arc,
-};
+use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
 use admittance::{
     HostBuilder, ModuleReference, Table,
@@ -24,7 +20,10 @@ use self::{
     recorded::Recorded,
     report::{Differing, Report},
 };
-use crate::{files, host, logging, modules, output::Output, surroundings::Current};
+use crate::{
+    arguments::definitions_or_configured, files, host, logging, modules, output::Output,
+    surroundings::Current,
+};
 
 /// Replay recorded requests through other chains or another version of a plugin, and show every difference.
 ///
@@ -82,10 +81,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
 
 async fn replay(arguments: &Arguments) -> crate::Result<Report> {
     let config = arguments.config.as_deref().map(Config::read).transpose()?;
-    let named = match (&config, arguments.chains.as_slice()) {
-        (Some(config), []) => config.definition_files().map(Path::to_owned).collect(),
-        _ => arguments.chains.clone(),
-    };
+    let named = definitions_or_configured(&arguments.chains, config.as_ref());
     let webhooks = arguments.call_webhooks;
     let mut definitions = chains::load(&named, webhooks)?;
     if let (Some(module), Some(stage)) = (&arguments.module, &arguments.stage) {

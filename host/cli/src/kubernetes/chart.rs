@@ -231,9 +231,7 @@ pub(super) fn write(directory: &Path, chart: &Files) -> crate::Result<()> {
         }
     }
     for (name, content) in chart {
-        let path = directory.join(name);
-        fs::create_dir_all(files::directory(&path)).map_err(files::at(&path))?;
-        files::replace(&path, content, PUBLIC)?;
+        files::replace_in_tree(&directory.join(name), content, PUBLIC)?;
     }
     Ok(())
 }

@@ -213,9 +213,7 @@ pub(super) fn notes(installation: &Installation, prepared: &Prepared) -> Vec<Str
 /// read a chain of an earlier run.
 pub(super) fn write(root: &Path, installation: &Installation, node: &Files) -> crate::Result<()> {
     for (name, (content, mode)) in node {
-        let path = root.join(name);
-        fs::create_dir_all(files::directory(&path)).map_err(files::at(&path))?;
-        files::replace(&path, content, *mode)?;
+        files::replace_in_tree(&root.join(name), content, *mode)?;
     }
     let own = root.join(directory(installation));
     let written: BTreeSet<PathBuf> = node.keys().map(|name| root.join(name)).collect();
