@@ -21,6 +21,7 @@ const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 /// Something that happened to an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
+    /// The object that it is about. The event is in its namespace.
     pub regarding: EventObject,
     /// Another object that it is about.
     pub related: Option<EventObject>,
@@ -37,10 +38,13 @@ pub struct Event {
 /// An object of an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct EventObject {
+    /// `v1`, `apps/v1`.
     pub api_version: String,
+    /// `Pod`.
     pub kind: String,
     /// Empty for an object of the whole cluster; its events are in `default`.
     pub namespace: String,
+    /// Its name, or the prefix of a name that is not generated yet.
     pub name: String,
     /// Empty if it is unknown.
     pub uid: String,

@@ -318,9 +318,14 @@ impl LoggedDecision {
         write::detail(self.id, &self.taken, &self.redact)
     }
 
-    /// A text in the metadata of the object before the request, and of the new one, if they are kept.
-    pub fn metadata(&self, field: &str) -> [Option<String>; 2] {
-        self.taken.metadata(field)
+    /// `metadata.generateName` of the object, if it is kept.
+    pub fn generate_name(&self) -> Option<String> {
+        self.taken.generate_name()
+    }
+
+    /// `metadata.uid` of the object before the request, if there is one and it is kept.
+    pub fn stored_uid(&self) -> Option<String> {
+        self.taken.stored_uid()
     }
 
     /// An estimate of the memory that it takes, in bytes.

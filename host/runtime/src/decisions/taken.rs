@@ -84,16 +84,14 @@ impl Taken {
         Some(request).filter(|_| !are_missing)
     }
 
-    /// A text in the metadata of the object before the request, and of the new one, if they are kept.
-    pub(super) fn metadata(&self, field: &str) -> [Option<String>; 2] {
-        let Texts {
-            object, old_object, ..
-        } = &self.texts;
-        [old_object, object].map(|text| {
-            let object = Object::parse(&**text.as_ref()?).ok()?;
-            let text = object.value().get("metadata")?.get(field)?.as_str()?;
-            Some(text.to_owned())
-        })
+    /// `metadata.generateName` of the object, if it is kept.
+    pub(super) fn generate_name(&self) -> Option<String> {
+        metadata(self.texts.object.as_ref()?, "generateName")
+    }
+
+    /// `metadata.uid` of the object before the request, if there is one and it is kept.
+    pub(super) fn stored_uid(&self) -> Option<String> {
+        metadata(self.texts.old_object.as_ref()?, "uid")
     }
 
     /// The object after the chains, if they changed it and it is kept.
@@ -204,6 +202,13 @@ impl Taken {
         // What allocations are rounded up by.
         own + own / 8
     }
+}
+
+/// A text in the metadata of an object.
+fn metadata(object: &ByteString, field: &str) -> Option<String> {
+    let object = Object::parse(&**object).ok()?;
+    let text = object.value().get("metadata")?.get(field)?.as_str()?;
+    Some(text.to_owned())
 }
 
 /// The memory of a list of texts.

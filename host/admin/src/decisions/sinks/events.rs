@@ -111,18 +111,16 @@ fn event(decision: &LoggedDecision, record: DecisionRecord) -> Event {
     };
     let is_secret = record.kind == "v1/Secret";
     let namespace = record.namespace.unwrap_or_default();
-    let [_, generated] = decision.metadata("generateName");
-    // The uid of a new object is that of nothing, once it is denied.
-    let [uid, _] = decision.metadata("uid");
     let object = EventObject {
         api_version,
         kind,
         namespace: namespace.clone(),
         name: match record.name.is_empty() {
-            true => generated.unwrap_or_default(),
+            true => decision.generate_name().unwrap_or_default(),
             false => record.name,
         },
-        uid: uid.unwrap_or_default(),
+        // A new object that is denied never exists, whatever uid it was given.
+        uid: decision.stored_uid().unwrap_or_default(),
     };
     let what = match object.name.is_empty() {
         true => object.kind.clone(),
