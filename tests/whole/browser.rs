@@ -223,6 +223,12 @@ impl Browser {
         errors.map(|entry| entry.message).collect()
     }
 
+    /// The errors in the browser's console since this was last asked for must be replies with this status.
+    pub(crate) async fn only_failed_with(&self, status: &str) {
+        let errors = self.errors().await;
+        assert!(errors.iter().all(|error| error.contains(status)), "{errors:#?}");
+    }
+
     /// Ends it. There must have been no error, and no request to another origin than this one.
     pub(crate) async fn end(self, origin: &str) {
         let errors = self.errors().await;

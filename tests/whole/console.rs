@@ -9,14 +9,14 @@ mod steering;
 
 use std::{env, fs};
 
-use admittance_tests::{Admittance, repository};
+use admittance_tests::repository;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::{
     browser::Browser,
     kubernetes::server::{POD, Server},
-    scene::{source, store},
+    scene::{source, test_cases},
 };
 
 /// A chain that changes images, and one that only says what it would do.
@@ -203,16 +203,7 @@ async fn a_decision_is_shown_whole() {
     let cases = server.directory.path().join("cases.yaml");
     fs::write(&cases, case).unwrap();
     let chains = server.directory.path().join("chains.yaml");
-    let store = store();
-    let arguments = [
-        "test".as_ref(),
-        chains.as_os_str(),
-        "--cases".as_ref(),
-        cases.as_os_str(),
-        "--store".as_ref(),
-        store.as_os_str(),
-    ];
-    let tested = Admittance::run(arguments).await.unwrap();
+    let tested = test_cases(&chains, &cases).await;
     assert_eq!(tested.code, Some(0), "{case}\n{}{}", tested.stdout, tested.stderr);
 
     // The bar of a button says that it copied, or how to.
@@ -231,8 +222,7 @@ async fn a_decision_is_shown_whole() {
     browser
         .find_with(".notice", "there is no decision with the uid \"of nobody\"")
         .await;
-    let errors = browser.errors().await;
-    assert!(errors.iter().all(|error| error.contains("404")), "{errors:#?}");
+    browser.only_failed_with("404").await;
     browser.end(&origin).await;
 }
 

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use admittance_tests::{Admittance, Artifacts, Client, Reply, Serve, Upstream};
+use admittance_tests::{Admittance, Artifacts, Client, Finished, Reply, Serve, Upstream};
 use http::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -25,6 +25,19 @@ upstream:
   servers: [\"http://127.0.0.1:1\"]
 definitions: [chains.yaml]
 ";
+
+/// Runs these cases for these chains.
+pub(crate) async fn test_cases(chains: &Path, cases: &Path) -> Finished {
+    let arguments = [
+        "test".as_ref(),
+        chains.as_os_str(),
+        "--cases".as_ref(),
+        cases.as_os_str(),
+        "--store".as_ref(),
+        store().as_os_str(),
+    ];
+    Admittance::run(arguments).await.unwrap()
+}
 
 impl Scene {
     /// A BCS driver with these chains.

@@ -2,14 +2,13 @@
 
 use std::fs;
 
-use admittance_tests::Admittance;
 use serde_json::{Value, json};
 
 use super::{chains, pod};
 use crate::{
     browser::Browser,
     kubernetes::server::Server,
-    scene::{source, store},
+    scene::{source, test_cases},
 };
 
 impl Browser {
@@ -137,8 +136,7 @@ async fn a_denial_and_a_patch_while_one_writes() {
     browser.open(&url("/live")).await;
     browser.find_with(".live-state", "Live").await;
     assert_eq!(browser.all("table.live tbody tr").await.len(), 0);
-    let errors = browser.errors().await;
-    assert!(errors.iter().all(|error| error.contains("422")), "{errors:#?}");
+    browser.only_failed_with("422").await;
     browser.end(&origin).await;
 }
 
@@ -200,15 +198,7 @@ async fn what_was_written_is_saved_and_shared() {
     );
     fs::write(&cases, &case).unwrap();
     fs::write(&chain, images()).unwrap();
-    let arguments = [
-        "test".as_ref(),
-        chain.as_os_str(),
-        "--cases".as_ref(),
-        cases.as_os_str(),
-        "--store".as_ref(),
-        store().as_os_str(),
-    ];
-    let tested = Admittance::run(arguments).await.unwrap();
+    let tested = test_cases(&chain, &cases).await;
     assert_eq!(tested.code, Some(0), "{case}\n{}{}", tested.stdout, tested.stderr);
 
     // A link brings the state back, and nothing runs until it was looked at.

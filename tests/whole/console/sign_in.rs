@@ -96,8 +96,7 @@ async fn a_token_opens_the_console() {
     browser.find_with("table.diff", "docker-hub").await;
 
     // The errors are the replies with 401.
-    let errors = browser.errors().await;
-    assert!(errors.iter().all(|error| error.contains("401")), "{errors:#?}");
+    browser.only_failed_with("401").await;
 
     // A link on a page of another site leads to the page, with the session.
     let link = format!("data:text/html,<a href=\"{}\">here</a>", url("/health"));
@@ -119,7 +118,6 @@ async fn a_token_opens_the_console() {
     browser.open(&url("/live")).await;
     browser.find_with(".notice.warn", "no longer valid").await;
     browser.picture("sign-in-revoked").await;
-    let errors = browser.errors().await;
-    assert!(errors.iter().all(|error| error.contains("401")), "{errors:#?}");
+    browser.only_failed_with("401").await;
     browser.end(&origin).await;
 }

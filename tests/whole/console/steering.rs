@@ -202,8 +202,7 @@ async fn a_rollback_is_confirmed() {
     browser
         .find_with(".notice.bad", "revision 4 went live in the meantime")
         .await;
-    let errors = browser.errors().await;
-    assert!(errors.iter().all(|error| error.contains("409")), "{errors:#?}");
+    browser.only_failed_with("409").await;
     browser.open(&url("/history/77")).await;
     browser.find_with(".notice.bad", "77").await;
     browser.errors().await;
@@ -304,8 +303,7 @@ async fn what_applies_is_explained() {
     browser.edit("object", "a: b: c").await;
     browser.click("button", "What applies?").await;
     browser.find_with(".notice.bad", "Object, line 1").await;
-    let errors = browser.errors().await;
-    assert!(errors.iter().all(|error| error.contains("422")), "{errors:#?}");
+    browser.only_failed_with("422").await;
     browser.end(&origin).await;
 }
 

@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::setup::{Setup, chain, told_by};
+use crate::scene::test_cases;
 
 #[tokio::test]
 async fn a_candidate_runs_in_the_shadow_and_is_promoted() {
@@ -120,18 +121,8 @@ async fn requests_are_recorded_as_cases() {
     )
     .await;
     let cases = setup.path("new/cases/recorded.yaml");
-    let test = async || {
-        let (chains, store) = (setup.path("chains/versions.yaml"), crate::scene::store());
-        let arguments = [
-            "test".as_ref(),
-            chains.as_os_str(),
-            "--cases".as_ref(),
-            cases.as_os_str(),
-            "--store".as_ref(),
-            store.as_os_str(),
-        ];
-        admittance_tests::Admittance::run(arguments).await.unwrap()
-    };
+    let chains = setup.path("chains/versions.yaml");
+    let test = || test_cases(&chains, &cases);
     let passed = test().await;
     assert_eq!(passed.code, Some(0), "{}{}", passed.stdout, passed.stderr);
     assert!(passed.stdout.contains("3 passed, 0 failed"), "{}", passed.stdout);
