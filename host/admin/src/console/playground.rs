@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use admittance::{DecisionVerdict, Evaluated, admission::Object};
+use admittance::{DecisionVerdict, EvaluateError, Evaluated, admission::Object};
 use admittance_definitions::{ChainId, document::to_yaml};
 use axum::{
     Router,
@@ -166,9 +166,7 @@ async fn text_of(api: &Api, chain: &str) -> Result<String, ApiError> {
     let stored = api.sources.host.live_definitions(&id).await?;
     let texts: Vec<_> = stored.into_iter().map(|stored| stored.text).collect();
     match texts.is_empty() {
-        true => Err(ApiError::NotFound(format!(
-            "there is no definition of a live chain {chain}"
-        ))),
+        true => Err(EvaluateError::NoSuchChain(id).into()),
         false => Ok(texts.join("\n---\n")),
     }
 }

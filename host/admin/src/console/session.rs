@@ -35,7 +35,8 @@ pub(super) const LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
 /// The maximum number of sessions. One more ends the oldest one.
 const MOST_SESSIONS: usize = 1024;
 
-/// Who uses the console in a request. As an extractor, it replies with the page to sign in if nobody is known.
+/// The user of the console who sent a request. As an extractor, it replies with the sign-in page if the request is
+/// unauthenticated.
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
     pub(super) caller: Caller,

@@ -109,7 +109,7 @@ async fn sign_out(State(api): State<Api>, request: Request<Body>) -> Response {
 #[derive(Debug, Deserialize)]
 struct Ignored {}
 
-/// An address of the console; of another site, nobody is sent to.
+/// The address to go to after signing in. Redirects to other sites are replaced by the console's first page.
 fn own_address(next: &str) -> &str {
     let is_own = next.starts_with('/')
         && !next.starts_with("//")
