@@ -191,12 +191,10 @@ fn store_advice(error: &io::Error) -> &'static str {
     }
 }
 
-/// What to do about a plugin that comes with the program and cannot be read.
+/// What to do about a stock plugin that cannot be read.
 fn advice(path: &Path) -> &'static str {
-    let name = path.file_stem().unwrap_or_default().to_string_lossy();
-    if ModuleReference::stock(&name) == ModuleReference::File(path.to_owned()) {
-        "; it comes with the program: name the directory of its plugins in the environment variable ADMITTANCE_PLUGINS"
-    } else {
-        ""
+    match ModuleReference::File(path.to_owned()).stock_name() {
+        Some(_) => "; set the environment variable ADMITTANCE_PLUGINS to the directory of the stock plugins",
+        None => "",
     }
 }

@@ -118,20 +118,9 @@ pub(crate) fn read_file(path: &Path, limit: u64) -> Result<(Bytes, Digest), Erro
         }),
         Err(source) => Err(Error::ModuleUnreadable {
             path: path.to_owned(),
-            source: Arc::new(with_advice(path, source)),
+            source: Arc::new(source),
         }),
     }
-}
-
-/// The error of a stock plugin that is missing says what to do.
-fn with_advice(path: &Path, error: io::Error) -> io::Error {
-    let is_stock = || ModuleReference::File(path.to_owned()).stock_name().is_some();
-    if error.kind() == io::ErrorKind::NotFound && is_stock() {
-        let advice = "this stock plugin is not there; set the environment variable ADMITTANCE_PLUGINS to the \
-                      directory of the stock plugins";
-        return io::Error::new(error.kind(), advice);
-    }
-    error
 }
 
 /// Checks that bytes have the digest that a definition names.
