@@ -27,7 +27,7 @@ pub use error::Error;
 pub use files::replace;
 pub use kills::{Killed, Kills};
 pub use load::{Load, Told};
-pub use log::LogLine;
+pub use log::{LogLine, NEVER};
 pub use metrics::Metrics;
 pub use module_server::{Identity, ModuleServer};
 pub use program::{Admittance, Finished, Mark, POLL, finish, resident_memory};

@@ -6,7 +6,7 @@ use tokio::sync::watch;
 use crate::Error;
 
 /// Ends hanging tests; longer than anything takes on a busy machine.
-pub(crate) const NEVER: Duration = Duration::from_secs(120);
+pub const NEVER: Duration = Duration::from_secs(120);
 
 /// What a program wrote to standard error so far.
 #[derive(Debug, Default)]

@@ -1,8 +1,8 @@
 //! Chromium, as users of the console have it.
 
-use std::{env, fs, path::PathBuf, process::Stdio, sync::Arc, time::Duration};
+use std::{env, fs, path::PathBuf, process::Stdio, sync::Arc};
 
-use admittance_tests::{Client, POLL, repository};
+use admittance_tests::{Client, NEVER, POLL, repository};
 use bytes::Bytes;
 use http::{Request, Response};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -22,9 +22,6 @@ use tokio::{
 
 /// A browser takes several hundred megabytes and both cores, so there is one at a time.
 static TURN: Mutex<()> = Mutex::const_new(());
-
-/// How long a page may take to show something.
-const NEVER: Duration = Duration::from_secs(60);
 
 /// A browser with a profile of its own.
 pub(crate) struct Browser {

@@ -109,7 +109,7 @@ async fn watches_are_streamed_and_end_with_the_token() {
             Value::Null,
         )
         .await;
-    watch.ended(Duration::from_secs(5)).await;
+    watch.ended().await;
     scene.server.until_watched(0).await;
     assert_eq!(scene.send(Method::GET, "/version", Value::Null).await.status, 401);
 }
@@ -136,7 +136,7 @@ async fn upgrades_are_passed_on_and_end_with_the_permission() {
         assert_eq!(got.last().unwrap().values("impersonate-user"), ["plain.alice"]);
         if protocol == "websocket" {
             scene.admin("DELETE", "/v1/users/plain:alice", Value::Null).await;
-            exec.ended(Duration::from_secs(5)).await;
+            exec.ended().await;
         }
     }
 }

@@ -1,7 +1,5 @@
 //! Several gateways, of which one has the tunnel.
 
-use std::time::Duration;
-
 use admittance_tests::Admittance;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::Method;
@@ -13,9 +11,6 @@ use super::{
     wire::Wire,
 };
 use crate::mesos::zookeeper::Place;
-
-/// As long as a reconnection may take.
-const SOON: Duration = Duration::from_secs(5);
 
 /// Waits until a gateway has a tunnel to this many others, and each of them one to it.
 async fn until_linked(gateway: &Admittance, others: usize) {
@@ -38,7 +33,7 @@ async fn a_cluster_is_reached_through_the_gateway_that_has_its_tunnel() {
     until_linked(&scene.gateway, 1).await;
     until_linked(&another, 1).await;
     let agent = scene.agent_of(&another.tls_url("")).await;
-    scene.until_reached(Duration::from_secs(30)).await;
+    scene.until_reached().await;
 
     // Only the first gateway runs chains and replaces the identity.
     let created = scene
@@ -90,15 +85,15 @@ async fn a_cluster_is_reached_through_the_gateway_that_has_its_tunnel() {
     // The gateway with the tunnel is killed, and comes back.
     let address = another.tls_url("").rsplit(':').next().unwrap().parse().unwrap();
     another.kill().await.unwrap();
-    watch.ended(SOON).await;
-    exec.ended(SOON).await;
+    watch.ended().await;
+    exec.ended().await;
     let reply = scene.send(Method::GET, "/version", Value::Null).await;
     assert!(reply.status.is_server_error(), "{}", reply.text());
     assert_eq!(reply.json().unwrap()["kind"], "Status");
     another = scene
         .another_gateway(([127, 0, 0, 1], address).into(), SECRET)
         .await;
-    scene.until_reached(SOON).await;
+    scene.until_reached().await;
 
     // It stops: what is in flight goes on, and nothing new is sent to it.
     let mut watch = scene.wire("GET", &format!("{PODS}?watch=true"), "").await;
@@ -174,7 +169,7 @@ async fn a_recorded_request_opens_no_tunnel() {
     let (mut again, another) = open().await;
     assert_ne!(another, challenge);
     again.write(&text_message(&recorded)).await;
-    again.ended(SOON).await;
+    again.ended().await;
     let refused = scene.gateway.when_logged("the refusal", |line| {
         line.message() == "a gateway has opened a tunnel, but does not prove that it knows the secret"
     });

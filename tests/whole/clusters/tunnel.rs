@@ -1,23 +1,19 @@
 //! Clusters that the gateway cannot reach, and whose agents open tunnels.
 
-use std::{process::Stdio, time::Duration};
+use std::process::Stdio;
 
+use admittance_tests::NEVER;
 use http::Method;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use super::scene::{PODS, Scene, pod};
 
-/// As long as a reconnection may take.
-const SOON: Duration = Duration::from_secs(5);
-/// Ends a test that hangs.
-const NEVER: Duration = Duration::from_secs(60);
-
 #[tokio::test]
 async fn requests_watches_and_upgrades_pass_the_tunnel() {
     let scene = Scene::behind_a_tunnel().await;
     let agent = scene.agent().await;
-    scene.until_reached(Duration::from_secs(30)).await;
+    scene.until_reached().await;
     let large = json!({"large": "x".repeat(3 << 20)});
     let mut object = pod("a", "nginx:1", json!({}));
     object["metadata"]["annotations"] = large;
@@ -67,24 +63,24 @@ async fn an_agent_says_why_its_report_is_refused() {
     // With HTTP 200, as bcs-api replies.
     assert!(line.contains("200 OK") && line.contains("localServers"), "{line}");
     // The tunnel needs no report.
-    scene.until_reached(NEVER).await;
+    scene.until_reached().await;
 }
 
 #[tokio::test]
 async fn an_agent_or_a_gateway_that_is_killed_comes_back() {
     let mut scene = Scene::behind_a_tunnel().await;
     let agent = scene.agent().await;
-    scene.until_reached(Duration::from_secs(30)).await;
+    scene.until_reached().await;
     let mut watch = scene.wire("GET", &format!("{PODS}?watch=true"), "").await;
     watch.until("\r\n\r\n").await;
     scene.server.until_watched(1).await;
     agent.kill().await;
-    watch.ended(SOON).await;
+    watch.ended().await;
 
     let agent = scene.agent().await;
-    scene.until_reached(SOON).await;
+    scene.until_reached().await;
     scene.restart_gateway().await;
-    scene.until_reached(SOON).await;
+    scene.until_reached().await;
 
     // A register token that is revoked ends the tunnel. The addresses that were reported stay known.
     let mut watch = scene.wire("GET", &format!("{PODS}?watch=true"), "").await;
@@ -93,7 +89,7 @@ async fn an_agent_or_a_gateway_that_is_killed_comes_back() {
     scene
         .admin("DELETE", "/v1/clusters/plain-dev/register-token", Value::Null)
         .await;
-    watch.ended(SOON).await;
+    watch.ended().await;
     drop(agent);
 }
 
@@ -101,7 +97,7 @@ async fn an_agent_or_a_gateway_that_is_killed_comes_back() {
 async fn a_slow_reader_does_not_hold_others_up() {
     let scene = Scene::behind_a_tunnel().await;
     let agent = scene.agent().await;
-    scene.until_reached(Duration::from_secs(30)).await;
+    scene.until_reached().await;
     let mut object = pod("a", "nginx:1", json!({}));
     object["metadata"]["annotations"] = json!({"large": "x".repeat(12 << 20)});
     scene.server.put(&format!("{PODS}/a"), object);
@@ -110,10 +106,10 @@ async fn a_slow_reader_does_not_hold_others_up() {
         .wire("GET", &format!("{PODS}/a"), "Connection: close\r\n")
         .await;
     for _ in 0..20 {
-        let reply = tokio::time::timeout(SOON, scene.send(Method::GET, "/version", Value::Null)).await;
+        let reply = tokio::time::timeout(NEVER, scene.send(Method::GET, "/version", Value::Null)).await;
         assert_eq!(reply.unwrap().status, 404);
     }
-    let whole = slow.ended(Duration::from_secs(30)).await;
+    let whole = slow.ended().await;
     assert!(whole.len() > 12 << 20, "{}", whole.len());
     drop(agent);
 }

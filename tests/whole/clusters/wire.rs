@@ -1,5 +1,4 @@
-use std::time::Duration;
-
+use admittance_tests::NEVER;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -10,8 +9,6 @@ pub(super) struct Wire {
     stream: TcpStream,
     read: Vec<u8>,
 }
-
-const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Wire {
     pub(super) async fn open(address: &str, head: &str) -> Self {
@@ -43,16 +40,16 @@ impl Wire {
                 self.read.extend_from_slice(&buffer[..length]);
             }
         };
-        tokio::time::timeout(PATIENCE, reading)
+        tokio::time::timeout(NEVER, reading)
             .await
             .unwrap_or_else(|_| panic!("{text:?} does not arrive"))
     }
 
     /// Waits until the other side closes the connection. Returns the rest.
-    pub(super) async fn ended(&mut self, limit: Duration) -> Vec<u8> {
+    pub(super) async fn ended(&mut self) -> Vec<u8> {
         let reading = self.stream.read_to_end(&mut self.read);
         // An error is an end, too.
-        let _ = tokio::time::timeout(limit, reading).await.unwrap();
+        let _ = tokio::time::timeout(NEVER, reading).await.unwrap();
         std::mem::take(&mut self.read)
     }
 }

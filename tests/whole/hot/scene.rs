@@ -4,10 +4,9 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
-use admittance_tests::{Admittance, Client, POLL, Reply, Serve, Upstream, Versions, replace};
+use admittance_tests::{Admittance, Client, NEVER, POLL, Reply, Serve, Upstream, Versions, replace};
 use http::{Method, Request, StatusCode};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -26,9 +25,6 @@ dialect: { bcs: { cluster: BCS-MESOS-10001 } }
 upstream: { servers: [\"http://127.0.0.1:1\"] }
 definitions: [definitions]
 ";
-
-/// Ends a hanging test.
-const NEVER: Duration = Duration::from_secs(120);
 
 impl Hot {
     /// With the first version of the module.

@@ -2,13 +2,13 @@
 
 use std::time::Instant;
 
-use admittance_tests::{Kind, MesosCluster, POLL, Reply, Scheduler};
+use admittance_tests::{Kind, MesosCluster, NEVER, POLL, Reply, Scheduler};
 use http::Method;
 use serde_json::{Value, json};
 
 use super::{
     hooks::Hooks,
-    nodes::{Candidate, NEVER, Nodes},
+    nodes::{Candidate, Nodes},
     scene::{Front, driver, told},
     zookeeper::{Place, Server, blocking},
 };

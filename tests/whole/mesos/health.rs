@@ -1,12 +1,12 @@
 //! `/healthz` of the admin port from startup to exit, with the messages of the original, and the replies to clients
 //! meanwhile.
 
-use admittance_tests::{MesosCluster, POLL, Scheduler};
+use admittance_tests::{MesosCluster, NEVER, POLL, Scheduler};
 use http::Method;
 use serde_json::{Value, json};
 
 use super::{
-    nodes::{Candidate, NEVER},
+    nodes::Candidate,
     scene::{CLUSTER, Front, driver, told},
     zookeeper::{Place, Server, blocking},
 };

@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use admittance_tests::{POLL, Scheduler};
+use admittance_tests::{NEVER, POLL, Scheduler};
 use serde_json::{Value, json};
 use tokio::task::AbortHandle;
 use zookeeper_client::{Acl, Acls, AuthId, Client, CreateMode, CreateOptions, Error, Permission, Stat};
@@ -12,9 +12,6 @@ use super::scene::CLUSTER;
 
 pub(super) const SCHEDULERS: &str = "/bcs/services/endpoints/scheduler";
 pub(super) const DRIVERS: &str = "/bcs/services/endpoints/mesosdriver";
-
-/// Ends a hanging test.
-pub(super) const NEVER: Duration = Duration::from_secs(60);
 
 const PERSISTENT: CreateOptions<'static> = CreateMode::Persistent.with_acls(Acls::anyone_all());
 const IN_TURN: CreateOptions<'static> = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());

@@ -9,11 +9,11 @@ use std::{
     time::Instant,
 };
 
-use admittance_tests::{Client, MesosCluster, Scheduler, SchedulerRequest, Verb};
+use admittance_tests::{Client, MesosCluster, NEVER, Scheduler, SchedulerRequest, Verb};
 use http::Method;
 use tokio::{sync::watch, task::JoinSet};
 
-use super::{nodes::NEVER, scene::told};
+use super::scene::told;
 use crate::scene::application;
 
 /// The path for creating applications.

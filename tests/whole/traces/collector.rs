@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
+use admittance_tests::NEVER;
 use axum::{
     Router,
     body::Bytes,
@@ -17,9 +18,6 @@ use opentelemetry_proto::tonic::{
 };
 use prost::Message as _;
 use tokio::{net::TcpListener, sync::watch};
-
-/// Longer than anything takes on a busy machine.
-const NEVER: std::time::Duration = std::time::Duration::from_secs(120);
 
 /// What a collector does with spans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
