@@ -3,10 +3,10 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use admittance_admission::{
-    FailureKind, FailurePolicy, Mode, NamespaceSelector, Outcome, Phase, Stage, StageResult,
+    FailureKind, FailurePolicy, Mode, NamespaceSelector, Outcome, Phase, Stage, StageResult, TraceRow,
 };
 use metrics::{
-    Counter, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+    Counter, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
 };
 
 use crate::{DecisionVerdict, assembly::AssembledChain, status::HookStatus};
@@ -202,6 +202,18 @@ pub(crate) fn exception_ends(exception: &str, end: Duration) {
     gauge!(EXCEPTION_EXPIRY, "exception" => exception.to_owned()).set(end.as_secs_f64());
 }
 
+/// The durations of a stage's calls in this mode with this verdict.
+pub(crate) fn stage_durations(row: &TraceRow) -> Histogram {
+    histogram!(
+        STAGE_DURATION,
+        "phase" => row.phase.as_str(),
+        "chain" => row.chain.clone(),
+        "stage" => row.stage.clone(),
+        "mode" => row.mode.as_str(),
+        "verdict" => row.result.as_str(),
+    )
+}
+
 pub(crate) fn record(outcome: &Outcome, duration: Duration) {
     counter!(REQUESTS, "decision" => DecisionVerdict::of(outcome).as_str()).increment(1);
     histogram!(REQUEST_DURATION).record(duration);
@@ -216,18 +228,6 @@ pub(crate) fn record(outcome: &Outcome, duration: Duration) {
             )
             .increment(1);
         }
-        if !row.was_called() {
-            continue;
-        }
-        histogram!(
-            STAGE_DURATION,
-            "phase" => row.phase.as_str(),
-            "chain" => row.chain.clone(),
-            "stage" => row.stage.clone(),
-            "mode" => row.mode.as_str(),
-            "verdict" => row.result.as_str(),
-        )
-        .record(row.duration);
         if let StageResult::Failed { failure, policy } = &row.result {
             stage_failures(row.phase, &row.chain, &row.stage, failure.kind, *policy).increment(1);
         }

@@ -6,11 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use admittance_admission::{Failure, FailurePolicy, StageResult};
+use admittance_admission::{Failure, FailurePolicy, Mode, StageResult, TraceRow};
 use hdrhistogram::Histogram;
 
 use crate::{
-    Moment,
+    Moment, metrics,
     status::{CallStatus, FailureStatus, RecentCalls, StageState},
 };
 
@@ -28,6 +28,15 @@ struct Counts {
     recent: Option<Recent>,
     /// The policy for which its failure metrics were made.
     metrics: Option<FailurePolicy>,
+    durations: Durations,
+}
+
+/// The metrics of durations by their results, once there is one. Finding them by their labels takes longer than all
+/// counting.
+#[derive(Debug, Default)]
+struct Durations {
+    enforce: [Option<::metrics::Histogram>; 4],
+    audit: [Option<::metrics::Histogram>; 4],
 }
 
 /// The statistics of the stages of live tables. Lives as long as the host.
@@ -60,6 +69,7 @@ impl Default for StageStatistics {
             last_failure: None,
             recent: None,
             metrics: None,
+            durations: Durations::default(),
         }))
     }
 }
@@ -72,15 +82,15 @@ impl StageStatistics {
         counts.metrics.replace(policy) != Some(policy)
     }
 
-    /// Counts one result, unless the stage was not called.
-    pub(crate) fn record(&self, result: &StageResult, duration: Duration) {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Counts the result of one call.
+    pub(crate) fn record(&self, row: &TraceRow) {
         // It was not called otherwise.
-        let Some(index) = index(result) else { return };
+        let Some(index) = index(&row.result) else { return };
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = counts.results.get_mut(index) {
             *count += 1;
         }
-        match result {
+        match &row.result {
             StageResult::Failed { failure, .. } => {
                 counts.state = StageState::Failing;
                 counts.last_failure = Some(failed(failure));
@@ -89,7 +99,16 @@ impl StageStatistics {
         }
         let now = Instant::now();
         let recent = counts.recent.get_or_insert_with(|| Recent::new(now));
-        recent.record(index, duration, now);
+        recent.record(index, row.duration, now);
+        let durations = match row.mode {
+            Mode::Enforce => &mut counts.durations.enforce,
+            Mode::Audit => &mut counts.durations.audit,
+        };
+        if let Some(durations) = durations.get_mut(index) {
+            durations
+                .get_or_insert_with(|| metrics::stage_durations(row))
+                .record(row.duration);
+        }
     }
 
     /// The statistics so far.

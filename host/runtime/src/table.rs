@@ -145,7 +145,7 @@ impl Table {
             .collect()
     }
 
-    /// For `status`.
+    /// For `status` and the metrics of stages.
     pub(crate) fn count(&self, outcome: &Outcome) {
         for row in &outcome.trace {
             let stage = self.known(row.phase, &row.chain).and_then(|known| {
@@ -154,7 +154,7 @@ impl Table {
                 known.stages.get(known.chain.stages.iter().position(position)?)
             });
             if let Some(stage) = stage {
-                stage.statistics.record(&row.result, row.duration);
+                stage.statistics.record(row);
             }
         }
     }

@@ -1,6 +1,12 @@
-use admittance_admission::{Denial, FailureKind, FailurePolicy, Patch, SkipReason};
+use admittance_admission::{Denial, FailureKind, FailurePolicy, Patch, Phase, SkipReason};
 
 use super::*;
+
+fn row(result: StageResult) -> TraceRow {
+    let mut row = TraceRow::new("chain", Phase::Mutating, "stage", result);
+    row.duration = Duration::from_micros(10);
+    row
+}
 
 #[test]
 fn results_are_counted_and_the_last_one_is_the_state() {
@@ -19,8 +25,9 @@ fn results_are_counted_and_the_last_one_is_the_state() {
         (StageResult::Denied(Denial::forbidden("no")), StageState::Healthy),
     ];
     for (result, expected) in table {
-        statistics.record(&result, Duration::from_micros(10));
-        assert_eq!(statistics.status().0, expected, "{result:?}");
+        let row = row(result);
+        statistics.record(&row);
+        assert_eq!(statistics.status().0, expected, "{row:?}");
     }
     let (_, calls, failure) = statistics.status();
     let counts = [
@@ -50,7 +57,7 @@ fn they_go_on_while_somebody_has_the_stage_with_the_same_hook() {
     assert!(Arc::ptr_eq(&first, &statistics.of("a/b", "1")));
     assert!(!Arc::ptr_eq(&first, &statistics.of("a/b", "2")));
     assert!(!Arc::ptr_eq(&first, &statistics.of("a/c", "1")));
-    first.record(&StageResult::Allowed, Duration::ZERO);
+    first.record(&row(StageResult::Allowed));
     drop(first);
     assert_eq!(statistics.of("a/b", "1").status().0, StageState::Idle);
 }
