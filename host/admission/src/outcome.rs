@@ -1,5 +1,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Denial, Failure, FailureKind, FailurePolicy, LogLine, Mode, Object, Patch, Phase, Uid};
 
 /// The result of the chains for a request.
@@ -285,7 +287,7 @@ impl StageResult {
 }
 
 /// Why a stage does not apply to a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum SkipReason {
     /// Its namespace selector does not match the request's namespace.

@@ -54,6 +54,11 @@ pub enum SpellingError {
 }
 
 impl Spelling {
+    /// Whether the other is a clone of this one.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Creates it from the keys in these pointers and patterns.
     pub fn new<'a>(
         pointers: impl IntoIterator<Item = &'a Pointer>,

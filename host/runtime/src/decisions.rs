@@ -1,13 +1,14 @@
 //! The log of decisions: what the chains said of the last requests, in memory.
 //!
-//! A request leaves there what exists anyway, and pays for no more than a place in the log. Decisions are redacted and
-//! written as JSON when someone reads them.
+//! A request pays for one copy of its texts. Decisions are redacted and written as JSON when someone reads them.
 
 mod filter;
+mod kept;
 mod log;
 mod rates;
 mod record;
 mod replay;
+mod ring;
 mod taken;
 mod write;
 

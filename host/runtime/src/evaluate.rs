@@ -20,7 +20,7 @@ use tokio::{
 };
 
 use crate::{
-    DecisionRecord, Error, Host,
+    DecisionRecord, Error, Host, Moment,
     assembly::{Assembled, AssembledChain, Assembler, MayFail, Modules, Servers},
     history::Entry,
     host::modules_of,
@@ -296,11 +296,11 @@ impl Host {
             selection: &Selection::All,
             outcome: &outcome,
             duration: started.elapsed(),
-            recorders: Vec::new(),
+            at: Moment::now(),
+            revision: self.table().revision(),
         };
-        let taken = Arc::new(observed.taken(self.table().revision()));
         Ok(Evaluated {
-            decision: self.decisions().decision(0, taken).record(),
+            decision: self.decisions().decision(observed.taken()).record(),
             settings_schemas,
             request,
             outcome,

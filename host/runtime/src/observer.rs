@@ -26,32 +26,34 @@ pub(crate) struct Observed<'a> {
     pub(crate) selection: &'a Selection,
     pub(crate) outcome: &'a Outcome,
     pub(crate) duration: Duration,
-    /// The recordings that want it.
-    pub(crate) recorders: Vec<Arc<Recorder>>,
+    /// When the outcome was known.
+    pub(crate) at: Moment,
+    /// That of the table.
+    pub(crate) revision: u64,
 }
 
 impl Observer {
-    pub(crate) fn observe(&self, table: &Table, mut observed: Observed<'_>) {
+    /// `recorders` are the recordings that want it.
+    pub(crate) fn observe(&self, table: &Table, observed: Observed<'_>, recorders: Vec<Arc<Recorder>>) {
         let outcome = observed.outcome;
         metrics::record(outcome, observed.duration);
         table.count(outcome);
         journal::write(outcome);
-        let recorders = std::mem::take(&mut observed.recorders);
-        if recorders.is_empty() && !self.decisions.is_on() {
+        if self.decisions.is_on() {
+            self.decisions.add(&observed);
+        }
+        if recorders.is_empty() {
             return;
         }
-        let taken = Arc::new(observed.taken(table.revision));
+        let taken = Arc::new(observed.taken());
         for recorder in recorders {
             recorder.deliver(taken.clone());
-        }
-        if self.decisions.is_on() {
-            self.decisions.add(taken);
         }
     }
 }
 
 impl Observed<'_> {
-    pub(crate) fn taken(self, revision: u64) -> Taken {
+    pub(crate) fn taken(self) -> Taken {
         let mut request = self.request;
         let taped = request.tape.take().as_ref().map(Tape::take).unwrap_or_default();
         let texts = Texts::take(&mut request);
@@ -59,14 +61,14 @@ impl Observed<'_> {
         // It is what the patch makes of the request's object.
         outcome.object = None;
         Taken {
-            texts,
+            texts: Some(texts),
             taped,
             request,
             selection: self.selection.clone(),
             verdict: DecisionVerdict::of(self.outcome),
             outcome,
-            at: Moment::now(),
-            revision,
+            at: self.at,
+            revision: self.revision,
             duration: self.duration,
         }
     }

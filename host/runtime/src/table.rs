@@ -114,9 +114,10 @@ impl Table {
                 selection,
                 outcome: &outcome,
                 duration: started.elapsed(),
-                recorders,
+                at: Moment::now(),
+                revision: self.revision,
             };
-            self.observer.observe(self, observed);
+            self.observer.observe(self, observed, recorders);
         }
         outcome
     }

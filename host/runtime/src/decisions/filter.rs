@@ -1,10 +1,10 @@
 //! Which decisions are listed.
 
-use admittance_admission::Request;
+use admittance_admission::Decision;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{DecisionRecord, DecisionVerdict, taken::Taken};
+use super::{DecisionRecord, DecisionVerdict, kept::Kept};
 use crate::Moment;
 
 /// Which decisions are listed: those to which all of these apply.
@@ -43,19 +43,30 @@ impl DecisionFilter {
     }
 
     /// Whether a decision in memory is one of them.
-    pub(super) fn includes(&self, taken: &Taken) -> bool {
-        let Request { namespace, user, .. } = &taken.request;
+    pub(super) fn includes(&self, kept: &Kept) -> bool {
+        let Some(packed) = kept.read() else { return false };
+        let rows = || kept.rows(&packed);
         self.selects(
-            taken.at,
-            taken.verdict,
-            namespace.as_deref(),
-            &user.username,
-            taken.outcome.trace.iter().map(|row| Row {
-                chain: &row.chain,
-                stage: &row.stage,
-                was_called: row.was_called(),
-            }),
-        ) && self.text.as_ref().is_none_or(|text| taken.contains(text))
+            kept.unpacked.at,
+            packed.verdict,
+            packed.namespace,
+            packed.user,
+            |wanted| {
+                rows().iter().any(|row| {
+                    wanted(Row {
+                        chain: &row.chain,
+                        stage: &row.stage,
+                        was_called: row.was_called(),
+                    })
+                })
+            },
+        ) && self.text.as_ref().is_none_or(|text| {
+            packed.contains(text)
+                || match kept.decision() {
+                    Decision::Allowed => false,
+                    Decision::Refused(refusal) => refusal.to_string().contains(text),
+                }
+        })
     }
 
     /// Whether a decision is one of them.
@@ -65,21 +76,26 @@ impl DecisionFilter {
             record.verdict,
             record.namespace.as_deref(),
             &record.user,
-            record.stages.iter().map(|row| Row {
-                chain: &row.chain,
-                stage: &row.stage,
-                was_called: row.was_called(),
-            }),
+            |wanted| {
+                record.stages.iter().any(|row| {
+                    wanted(Row {
+                        chain: &row.chain,
+                        stage: &row.stage,
+                        was_called: row.was_called(),
+                    })
+                })
+            },
         ) && self.text.as_ref().is_none_or(|text| record.contains(text))
     }
 
-    fn selects<'a>(
+    /// `any_row` tells whether there is such a row.
+    fn selects(
         &self,
         at: Moment,
         verdict: DecisionVerdict,
         namespace: Option<&str>,
         user: &str,
-        mut rows: impl Iterator<Item = Row<'a>>,
+        any_row: impl FnOnce(&dyn Fn(Row<'_>) -> bool) -> bool,
     ) -> bool {
         let is = |wanted: &Option<String>, value: &str| wanted.as_ref().is_none_or(|wanted| wanted == value);
         self.since.is_none_or(|since| since <= at)
@@ -87,7 +103,7 @@ impl DecisionFilter {
             && is(&self.namespace, namespace.unwrap_or_default())
             && is(&self.user, user)
             && ((self.chain.is_none() && self.stage.is_none())
-                || rows.any(|row| {
+                || any_row(&|row| {
                     is(&self.chain, row.chain)
                         && is(&self.stage, row.stage)
                         && (self.stage.is_none() || row.was_called)

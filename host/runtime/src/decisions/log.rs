@@ -1,11 +1,12 @@
-//! The decisions in memory: a ring that is bounded by count and by bytes.
+//! The decisions in memory, as those who read and follow them get them.
 
 use std::{
-    collections::VecDeque,
     fmt,
-    mem::size_of,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll},
     time::{Duration, SystemTime},
 };
@@ -15,9 +16,11 @@ use tokio::sync::Notify;
 
 use super::{
     ChainRates, DecisionDetail, DecisionFilter, DecisionList, DecisionRecord, DecisionVerdict,
-    DecisionsConfig, Taken, rates, write,
+    DecisionsConfig, Taken, rates,
+    ring::{Entry, Memory},
+    write,
 };
-use crate::{Moment, Redaction};
+use crate::{Moment, Redaction, observer::Observed};
 
 /// How many decisions are taken from the ring at once, so that its lock is held for a short time only.
 const AT_ONCE: usize = 256;
@@ -30,38 +33,19 @@ const GATHER: Duration = Duration::from_millis(20);
 pub struct DecisionLog(Arc<Inner>);
 
 struct Inner {
-    count: usize,
-    bytes: usize,
+    memory: Memory,
     redact: Arc<[Redaction]>,
-    ring: Mutex<Ring>,
+    /// Whether a follower has seen everything, and waits.
+    is_awaited: AtomicBool,
     /// Notified when a decision arrives for which a follower waits.
     arrived: Notify,
-}
-
-#[derive(Default)]
-struct Ring {
-    /// The oldest first.
-    entries: VecDeque<Entry>,
-    bytes: usize,
-    /// How many have left it: the position of the first entry among all decisions.
-    gone: u64,
-    /// The last id.
-    last: u64,
-    /// Whether a follower has seen everything, and waits.
-    is_awaited: bool,
-}
-
-#[derive(Clone)]
-struct Entry {
-    id: u64,
-    bytes: usize,
-    taken: Arc<Taken>,
 }
 
 /// A decision in memory. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct LoggedDecision {
     id: u64,
+    bytes: usize,
     taken: Arc<Taken>,
     redact: Arc<[Redaction]>,
 }
@@ -87,60 +71,31 @@ impl DecisionLog {
             ..DecisionsConfig::default()
         });
         Self(Arc::new(Inner {
-            count: config.count,
-            bytes: config.bytes,
+            memory: Memory::new(config.count, config.bytes),
             redact: config.redact.into(),
-            ring: Mutex::default(),
+            is_awaited: AtomicBool::new(false),
             arrived: Notify::new(),
         }))
     }
 
     /// Whether decisions are kept.
     pub(crate) fn is_on(&self) -> bool {
-        self.0.count > 0
-    }
-
-    fn ring(&self) -> MutexGuard<'_, Ring> {
-        // Nothing panics while holding the lock.
-        self.0.ring.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.memory.is_on()
     }
 
     /// Adds a decision, in place of the oldest ones.
-    pub(crate) fn add(&self, taken: Arc<Taken>) {
-        let Inner { count, bytes, .. } = &*self.0;
-        // A single request must not displace all others.
-        let taken = taken.for_log(bytes / 16);
-        let size = taken.size() + size_of::<Entry>();
-        let mut ring = self.ring();
-        let mut removed = Vec::new();
-        if size <= *bytes {
-            while ring.entries.len() >= *count || ring.bytes + size > *bytes {
-                let Some(oldest) = ring.entries.pop_front() else {
-                    break;
-                };
-                ring.bytes -= oldest.bytes;
-                ring.gone += 1;
-                removed.push(oldest);
-            }
-            // Ordered by time, and larger than those before the last start.
-            ring.last = taken.at.as_micros().max(ring.last + 1);
-            ring.bytes += size;
-            let id = ring.last;
-            ring.entries.push_back(Entry {
-                id,
-                bytes: size,
-                taken,
-            });
-        } else {
-            ring.gone += 1;
+    pub(crate) fn add(&self, observed: &Observed<'_>) {
+        let Inner {
+            memory,
+            is_awaited,
+            arrived,
+            ..
+        } = &*self.0;
+        memory.add(observed);
+        // A follower says that it waits before it looks into the memory for the last time.
+        if is_awaited.load(Ordering::Relaxed) && is_awaited.swap(false, Ordering::Relaxed) {
+            arrived.notify_waiters();
         }
-        let is_awaited = std::mem::take(&mut ring.is_awaited);
-        drop(ring);
-        if is_awaited {
-            self.0.arrived.notify_waiters();
-        }
-        // Freed outside of the lock.
-        drop(removed);
     }
 
     /// The newest decisions, with smaller ids than `before`, at most `limit`.
@@ -149,14 +104,14 @@ impl DecisionLog {
         let mut decisions = Vec::new();
         let mut next = None;
         for entry in self.newest_first(before).take_while(|entry| entry.id >= oldest) {
-            if !filter.includes(&entry.taken) {
+            if !filter.includes(&entry.kept) {
                 continue;
             }
             if decisions.len() == limit {
                 next = decisions.last().map(|record: &DecisionRecord| record.id);
                 break;
             }
-            decisions.push(self.logged(entry).record());
+            decisions.extend(self.logged(entry).map(|decision| decision.record()));
         }
         DecisionList { decisions, next }
     }
@@ -165,8 +120,8 @@ impl DecisionLog {
     /// decision of its own.
     pub fn get(&self, uid: &str) -> Vec<LoggedDecision> {
         let entries = self.newest_first(None);
-        let found = entries.filter(|entry| entry.taken.request.uid.as_str() == uid);
-        let mut found: Vec<_> = found.map(|entry| self.logged(entry)).collect();
+        let found = entries.filter(|entry| entry.kept.read().is_some_and(|packed| packed.uid == uid));
+        let mut found: Vec<_> = found.filter_map(|entry| self.logged(entry)).collect();
         found.reverse();
         found
     }
@@ -174,10 +129,10 @@ impl DecisionLog {
     /// Decisions as they are made: those with larger ids than `after`, or from now on.
     pub fn follow(&self, filter: DecisionFilter, after: Option<u64>) -> DecisionStream {
         let position = {
-            let ring = self.ring();
+            let ring = self.0.memory.ring();
             match after {
-                Some(id) => ring.gone + ring.entries.partition_point(|entry| entry.id <= id) as u64,
-                None => ring.gone + ring.entries.len() as u64,
+                Some(id) => ring.gone + ring.index_of(id.saturating_add(1)) as u64,
+                None => ring.gone + ring.len() as u64,
             }
         };
         let follower = Follower {
@@ -198,25 +153,31 @@ impl DecisionLog {
         let since = Moment(now.checked_sub(within).unwrap_or(SystemTime::UNIX_EPOCH)).as_micros();
         let recent = self.newest_first(None).take_while(|entry| entry.id >= since);
         let is_full = {
-            let ring = self.ring();
-            ring.gone > 0 && ring.entries.front().is_some_and(|entry| entry.id >= since)
+            let ring = self.0.memory.ring();
+            ring.gone > 0 && ring.oldest().is_some_and(|id| id >= since)
         };
-        rates::of(recent.map(|entry| entry.taken), within, now, is_full)
+        rates::of(recent.map(|entry| entry.kept), within, now, is_full)
     }
 
     /// The id of the oldest decision.
     pub fn oldest(&self) -> Option<u64> {
-        self.ring().entries.front().map(|entry| entry.id)
+        self.0.memory.ring().oldest()
     }
 
-    fn logged(&self, entry: Entry) -> LoggedDecision {
-        self.decision(entry.id, entry.taken)
+    fn logged(&self, entry: Entry) -> Option<LoggedDecision> {
+        Some(LoggedDecision {
+            id: entry.id,
+            bytes: entry.size,
+            ..self.decision(entry.kept.unpack()?)
+        })
     }
 
-    pub(crate) fn decision(&self, id: u64, taken: Arc<Taken>) -> LoggedDecision {
+    /// A decision that is not in the log. Its id is 0.
+    pub(crate) fn decision(&self, taken: Taken) -> LoggedDecision {
         LoggedDecision {
-            id,
-            taken,
+            id: 0,
+            bytes: 0,
+            taken: Arc::new(taken),
             redact: self.0.redact.clone(),
         }
     }
@@ -224,19 +185,17 @@ impl DecisionLog {
     /// The entries below this id, the newest first. Entries that leave the ring meanwhile are left out.
     fn newest_first(&self, before: Option<u64>) -> impl Iterator<Item = Entry> {
         let mut end = {
-            let ring = self.ring();
-            let index = match before {
-                Some(id) => ring.entries.partition_point(|entry| entry.id < id),
-                None => ring.entries.len(),
-            };
+            let ring = self.0.memory.ring();
+            let index = before.map_or(ring.len(), |id| ring.index_of(id));
             ring.gone + index as u64
         };
         let chunks = std::iter::from_fn(move || {
-            let ring = self.ring();
+            let ring = self.0.memory.ring();
             let last = usize::try_from(end.checked_sub(ring.gone)?).ok()?;
             let first = last.saturating_sub(AT_ONCE);
             end = ring.gone + first as u64;
-            let chunk: Vec<_> = ring.entries.range(first..last).rev().cloned().collect();
+            let mut chunk = ring.entries(first..last);
+            chunk.reverse();
             Some(chunk).filter(|chunk| !chunk.is_empty())
         });
         chunks.flatten()
@@ -271,8 +230,9 @@ impl Follower {
             }
             let included = entries
                 .into_iter()
-                .filter(|entry| self.filter.includes(&entry.taken));
-            batch.extend(included.map(|entry| Followed::Decision(self.log.logged(entry))));
+                .filter(|entry| self.filter.includes(&entry.kept));
+            let logged = included.filter_map(|entry| self.log.logged(entry));
+            batch.extend(logged.map(Followed::Decision));
             if !batch.is_empty() {
                 return batch;
             }
@@ -283,16 +243,14 @@ impl Follower {
 
     /// The next entries, and how many were missed before them.
     fn take(&mut self) -> (u64, Vec<Entry>) {
-        let mut ring = self.log.ring();
+        self.log.0.is_awaited.store(true, Ordering::Relaxed);
+        let ring = self.log.0.memory.ring();
         let missed = ring.gone.saturating_sub(self.position);
         let first = self.position.saturating_sub(ring.gone);
-        let first = usize::try_from(first)
-            .unwrap_or(usize::MAX)
-            .min(ring.entries.len());
-        let last = ring.entries.len().min(first + AT_ONCE);
-        let entries: Vec<_> = ring.entries.range(first..last).cloned().collect();
+        let first = usize::try_from(first).unwrap_or(usize::MAX).min(ring.len());
+        let last = ring.len().min(first + AT_ONCE);
+        let entries = ring.entries(first..last);
         self.position = ring.gone + last as u64;
-        ring.is_awaited |= entries.is_empty() && missed == 0;
         (missed, entries)
     }
 }
@@ -328,9 +286,9 @@ impl LoggedDecision {
         self.taken.stored_uid()
     }
 
-    /// An estimate of the memory that it takes, in bytes.
+    /// An estimate of the memory that it takes in the log, in bytes.
     pub fn size(&self) -> usize {
-        self.taken.size()
+        self.bytes
     }
 
     pub(crate) fn taken(&self) -> &Taken {
@@ -354,10 +312,10 @@ impl fmt::Debug for DecisionStream {
 
 impl fmt::Debug for DecisionLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ring = self.ring();
+        let ring = self.0.memory.ring();
         f.debug_struct("DecisionLog")
-            .field("count", &ring.entries.len())
-            .field("bytes", &ring.bytes)
+            .field("count", &ring.len())
+            .field("bytes", &ring.size)
             .finish_non_exhaustive()
     }
 }

@@ -8,7 +8,7 @@ use std::{
 
 use admittance_admission::{Decision, FailurePolicy, Mode, Phase, StageResult, TraceRow};
 
-use super::{ChainRates, Taken};
+use super::{ChainRates, kept::Kept};
 
 #[derive(Default)]
 struct Counts {
@@ -22,22 +22,25 @@ struct Counts {
 
 /// The rates of decisions, the newest first. `is_cut`: earlier ones within the time are not among them.
 pub(super) fn of(
-    decisions: impl Iterator<Item = Arc<Taken>>,
+    decisions: impl Iterator<Item = Kept>,
     within: Duration,
     now: SystemTime,
     is_cut: bool,
 ) -> Vec<ChainRates> {
     let mut chains: BTreeMap<(Phase, Arc<str>), Counts> = BTreeMap::new();
     let mut seconds = within.as_secs_f64();
-    for taken in decisions {
+    for kept in decisions {
         if is_cut {
-            seconds = now.duration_since(taken.at.0).unwrap_or_default().as_secs_f64();
+            seconds = now
+                .duration_since(kept.unpacked.at.0)
+                .unwrap_or_default()
+                .as_secs_f64();
         }
-        let rows = &taken.outcome.trace;
+        let rows = kept.read().map(|packed| kept.rows(&packed)).unwrap_or_default();
         for rows in rows.chunk_by(|one, other| (one.phase, &one.chain) == (other.phase, &other.chain)) {
             let Some(first) = rows.first() else { continue };
             let counts = chains.entry((first.phase, first.chain.clone())).or_default();
-            counts.add(rows, &taken.outcome.decision);
+            counts.add(rows, kept.decision());
         }
     }
     let rates = chains.into_iter().map(|((phase, chain), mut counts)| ChainRates {

@@ -264,18 +264,23 @@ fn is_false(value: &bool) -> bool {
     !*value
 }
 
-mod operation {
+pub(super) mod operation {
     use std::borrow::Cow;
 
     use admittance_admission::Operation;
     use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
 
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
-    pub(super) fn serialize<S: Serializer>(operation: &Operation, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(in crate::decisions) fn serialize<S: Serializer>(
+        operation: &Operation,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(operation.as_str())
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Operation, D::Error> {
+    pub(in crate::decisions) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Operation, D::Error> {
         let text = Cow::<str>::deserialize(deserializer)?;
         text.parse().map_err(D::Error::custom)
     }

@@ -1,15 +1,12 @@
 //! Replays the request of a decision through the live chains.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use admittance_admission::{Phase, Request, Selection};
 use admittance_dialect::read_review;
 
 use super::{DecisionDetail, LoggedDecision};
-use crate::{Host, observer::Observed, status::HookStatus};
+use crate::{Host, Moment, observer::Observed, status::HookStatus};
 
 /// Why a request is not replayed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -68,10 +65,10 @@ impl Host {
             selection,
             outcome: &outcome,
             duration: started.elapsed(),
-            recorders: Vec::new(),
+            at: Moment::now(),
+            revision: table.revision(),
         };
-        let taken = Arc::new(observed.taken(table.revision()));
-        Ok(self.decisions().decision(0, taken))
+        Ok(self.decisions().decision(observed.taken()))
     }
 }
 

@@ -28,15 +28,15 @@ fn pod(uid: &str, namespace: &str) -> Request {
     request(uid, "Pod", &object)
 }
 
-fn taken(request: Request, outcome: &Outcome) -> Arc<Taken> {
-    let observed = Observed {
+fn observed(request: Request, outcome: &Outcome) -> Observed<'_> {
+    Observed {
         request,
         selection: &Selection::All,
         outcome,
         duration: Duration::from_micros(1500),
-        recorders: Vec::new(),
-    };
-    Arc::new(observed.taken(7))
+        at: Moment::now(),
+        revision: 7,
+    }
 }
 
 fn allowed(uid: &str) -> Outcome {
@@ -94,9 +94,9 @@ fn log(count: usize, bytes: usize, redact: &[&str]) -> DecisionLog {
 /// A log with an allowed, a changed and a denied request.
 fn three() -> DecisionLog {
     let log = log(10, 1 << 20, &[]);
-    log.add(taken(pod("a", "shop"), &allowed("a")));
-    log.add(taken(pod("b", "shop"), &changed("b")));
-    log.add(taken(pod("c", "bank"), &denied("c")));
+    log.add(&observed(pod("a", "shop"), &allowed("a")));
+    log.add(&observed(pod("b", "shop"), &changed("b")));
+    log.add(&observed(pod("c", "bank"), &denied("c")));
     log
 }
 
@@ -186,9 +186,12 @@ fn pages() {
 #[test]
 fn ids_grow_even_if_the_clock_does_not() {
     let log = three();
-    let mut early = Arc::into_inner(taken(pod("d", "shop"), &allowed("d"))).unwrap();
+    let before = log.list(&DecisionFilter::default(), None, 10);
+    assert_eq!(uids(&before), ["c", "b", "a"]);
+    let outcome = allowed("d");
+    let mut early = observed(pod("d", "shop"), &outcome);
     early.at = Moment(SystemTime::UNIX_EPOCH);
-    log.add(Arc::new(early));
+    log.add(&early);
     let list = log.list(&DecisionFilter::default(), None, 10);
     assert_eq!(uids(&list), ["d", "c", "b", "a"]);
     assert!(list.decisions.is_sorted_by(|one, other| one.id > other.id));
@@ -248,7 +251,7 @@ fn objects_of_a_decision() {
 #[test]
 fn configured_values_are_redacted() {
     let log = log(10, 1 << 20, &["/spec/token"]);
-    log.add(taken(pod("b", "shop"), &changed("b")));
+    log.add(&observed(pod("b", "shop"), &changed("b")));
     let [found] = log.get("b").try_into().unwrap();
     let text = serde_json::to_string(&found.detail()).unwrap();
     assert!(!text.contains("hidden") && !text.contains("other"), "{text}");
@@ -270,7 +273,7 @@ fn secrets_are_not_kept() {
         outcome.trace.pop();
         outcome.trace[0].result = StageResult::Changed(patch.clone());
         outcome.patch = patch;
-        log.add(taken(request("s", kind, &object), &outcome));
+        log.add(&observed(request("s", kind, &object), &outcome));
         let [found] = log.get("s").try_into().unwrap();
         let kept = format!("{:?}", found.taken);
         assert!(!kept.contains("c2VjcmV0") && !kept.contains("b3RoZXI"), "{kept}");
@@ -297,31 +300,62 @@ fn values_of_patches_are_removed_for_readers() {
 fn the_log_is_bounded_by_count_and_bytes() {
     let by_count = log(3, 1 << 20, &[]);
     for uid in ["a", "b", "c", "d", "e"] {
-        by_count.add(taken(pod(uid, "shop"), &allowed(uid)));
+        by_count.add(&observed(pod(uid, "shop"), &allowed(uid)));
     }
     let filter = DecisionFilter::default();
     assert_eq!(uids(&by_count.list(&filter, None, 10)), ["e", "d", "c"]);
 
-    let size = taken(pod("a", "shop"), &allowed("a")).size() + size_of::<Entry>();
+    let one = log(1, 1 << 20, &[]);
+    one.add(&observed(pod("a", "shop"), &allowed("a")));
+    let size = one.0.memory.ring().size;
     let by_bytes = log(1000, 20 * size, &[]);
     for _ in 0..100 {
-        by_bytes.add(taken(pod("a", "shop"), &allowed("a")));
+        by_bytes.add(&observed(pod("a", "shop"), &allowed("a")));
     }
     assert_eq!(by_bytes.list(&filter, None, 100).decisions.len(), 20);
-    assert_eq!(by_bytes.ring().bytes, 20 * size);
+    assert_eq!(by_bytes.0.memory.ring().size, 20 * size);
 
     // Large objects are left out, but not the decision.
     let object = json!({"metadata": {"name": "large"}, "data": "x".repeat(30 * size)});
-    by_bytes.add(taken(request("large", "ConfigMap", &object), &allowed("large")));
+    by_bytes.add(&observed(
+        request("large", "ConfigMap", &object),
+        &allowed("large"),
+    ));
     let [found] = by_bytes.get("large").try_into().unwrap();
     assert!(found.request().is_none() && found.detail().review.is_none());
 
     // A decision that is larger than the log is not kept.
     let mut outcome = allowed("huge");
     outcome.warnings.push("x".repeat(30 * size));
-    by_bytes.add(taken(pod("huge", "shop"), &outcome));
+    by_bytes.add(&observed(pod("huge", "shop"), &outcome));
     assert!(by_bytes.get("huge").is_empty());
-    assert!(by_bytes.ring().bytes <= 20 * size);
+    assert!(by_bytes.0.memory.ring().size <= 20 * size);
+}
+
+#[test]
+fn decisions_of_all_threads_are_in_order() {
+    let log = log(300, 1 << 20, &[]);
+    let add = |name: &str| {
+        for number in 0..200 {
+            let uid = format!("{name}{number}");
+            log.add(&observed(pod(&uid, "shop"), &allowed(&uid)));
+        }
+    };
+    std::thread::scope(|scope| {
+        for name in ["a", "b", "c"] {
+            scope.spawn(move || add(name));
+        }
+    });
+    let list = log.list(&DecisionFilter::default(), None, 1000);
+    assert_eq!(list.decisions.len(), 300);
+    assert!(list.decisions.is_sorted_by(|one, other| one.id > other.id));
+    assert!(list.decisions.is_sorted_by(|one, other| one.at >= other.at));
+    for name in ["a", "b", "c"] {
+        let own = uids(&list).into_iter().filter_map(|uid| uid.strip_prefix(name));
+        let own: Vec<u32> = own.map(|number| number.parse().unwrap()).collect();
+        assert!(own.is_sorted_by(|one, other| one > other), "{own:?}");
+    }
+    assert_eq!(log.get("c199").len(), 1);
 }
 
 #[test]
@@ -361,8 +395,8 @@ async fn followers_get_what_comes() {
     assert_eq!(next(&mut earlier, 1).await, ["c"]);
     let add = async {
         tokio::task::yield_now().await;
-        log.add(taken(pod("d", "shop"), &allowed("d")));
-        log.add(taken(pod("e", "shop"), &denied("e")));
+        log.add(&observed(pod("d", "shop"), &allowed("d")));
+        log.add(&observed(pod("e", "shop"), &denied("e")));
     };
     let (now, refusals, earlier, ()) = tokio::join!(
         next(&mut now, 2),
@@ -380,7 +414,7 @@ async fn slow_followers_learn_what_they_missed() {
     let log = log(3, 1 << 20, &[]);
     let mut slow = log.follow(DecisionFilter::default(), None);
     for uid in ["a", "b", "c", "d", "e"] {
-        log.add(taken(pod(uid, "shop"), &allowed(uid)));
+        log.add(&observed(pod(uid, "shop"), &allowed(uid)));
     }
     assert_eq!(next(&mut slow, 4).await, ["2 missed", "c", "d", "e"]);
 }
@@ -388,7 +422,7 @@ async fn slow_followers_learn_what_they_missed() {
 #[test]
 fn rates_of_chains() {
     let log = three();
-    log.add(taken(pod("d", "shop"), &denied("d")));
+    log.add(&observed(pod("d", "shop"), &denied("d")));
     let rates = log.rates(Duration::from_secs(60));
     let [pods, names] = rates.as_slice() else {
         panic!("{rates:?}");

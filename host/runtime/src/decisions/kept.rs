@@ -1,0 +1,544 @@
+//! A decision as the log keeps it: nearly all of it as bytes. Thousands of decisions are in no cache of the processor any
+//! more when they leave the log, and then every allocation costs.
+
+use std::{borrow::Cow, mem::size_of, sync::Arc, time::Duration};
+
+use admittance_admission::{
+    Decision, Denial, FrontEnd, GroupVersionKind, GroupVersionResource, IdentityFields, Mode, Object,
+    Operation, Outcome, Patch, Phase, Refusal, Request, Requested, Selection, SkipReason, Spelling,
+    StageResult, TraceContext, TraceRow, Uid, UserInfo,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{DecisionVerdict, Taken, Texts, record::operation};
+use crate::{Moment, observer::Observed, recording::is_secret};
+
+/// A decision of the log.
+#[derive(Debug)]
+pub(super) struct Kept {
+    /// A [`Packed`], serialized.
+    pub(super) packed: Box<[u8]>,
+    pub(super) unpacked: Unpacked,
+}
+
+/// What is not serialized of a decision.
+#[derive(Clone, Debug)]
+pub(super) struct Unpacked {
+    pub(super) at: Moment,
+    /// Without its object; `None` if all of it is packed.
+    outcome: Option<Arc<Outcome>>,
+    origin: Origin,
+}
+
+/// What the requests of a front end have in common. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Origin(Option<Arc<(Option<Arc<FrontEnd>>, IdentityFields, Spelling)>>);
+
+/// What a filter and the log read of a decision, and of what the rest is made.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Packed<'a> {
+    pub(super) uid: &'a str,
+    #[serde(with = "operation")]
+    operation: Operation,
+    kind: [&'a str; 3],
+    resource: [&'a str; 3],
+    subresource: Option<&'a str>,
+    /// Kind, resource and subresource.
+    requested: Option<([&'a str; 3], [&'a str; 3], Option<&'a str>)>,
+    name: &'a str,
+    pub(super) namespace: Option<&'a str>,
+    pub(super) user: &'a str,
+    user_uid: &'a str,
+    groups: Vec<&'a str>,
+    extra: Vec<(&'a str, Vec<&'a str>)>,
+    dry_run: bool,
+    #[serde(borrow)]
+    objects: Option<Objects<'a>>,
+    phase: Option<Phase>,
+    chain: Option<&'a str>,
+    /// `traceparent` and `tracestate`.
+    trace: Option<(Cow<'a, str>, Option<&'a str>)>,
+    pub(super) verdict: DecisionVerdict,
+    revision: u64,
+    duration: Duration,
+    rows: Vec<Row<'a>>,
+}
+
+/// The texts of a request's objects.
+#[derive(Serialize, Deserialize)]
+struct Objects<'a> {
+    object: Option<&'a str>,
+    old_object: Option<&'a str>,
+    options: Option<&'a str>,
+}
+
+/// A stage that allowed the request, or was not called.
+#[derive(Serialize, Deserialize)]
+struct Row<'a> {
+    chain: &'a str,
+    phase: Phase,
+    stage: &'a str,
+    round: u8,
+    mode: Mode,
+    result: Untouched,
+    exception: Option<&'a str>,
+    start: Duration,
+    duration: Duration,
+}
+
+#[derive(Serialize, Deserialize)]
+enum Untouched {
+    Skipped(SkipReason),
+    NotReached,
+    Allowed,
+}
+
+impl<'a> Row<'a> {
+    /// `None` if there is more to say of the stage.
+    fn of(row: &'a TraceRow) -> Option<Self> {
+        let result = match &row.result {
+            StageResult::Skipped(reason) => Untouched::Skipped(*reason),
+            StageResult::NotReached => Untouched::NotReached,
+            StageResult::Allowed => Untouched::Allowed,
+            _ => return None,
+        };
+        Some(Self {
+            chain: &row.chain,
+            phase: row.phase,
+            stage: &row.stage,
+            round: row.round,
+            mode: row.mode,
+            result,
+            exception: row.exception.as_deref(),
+            start: row.start,
+            duration: row.duration,
+        })
+        .filter(|_| row.log.is_empty())
+    }
+
+    fn unpack(&self) -> TraceRow {
+        let result = match self.result {
+            Untouched::Skipped(reason) => StageResult::Skipped(reason),
+            Untouched::NotReached => StageResult::NotReached,
+            Untouched::Allowed => StageResult::Allowed,
+        };
+        let mut row = TraceRow::new(self.chain, self.phase, self.stage, result);
+        row.round = self.round;
+        row.mode = self.mode;
+        row.exception = self.exception.map(Arc::from);
+        row.start = self.start;
+        row.duration = self.duration;
+        row
+    }
+}
+
+/// The rows of an outcome that says nothing else; otherwise `None`.
+fn rows(outcome: &Outcome) -> Option<Vec<Row<'_>>> {
+    let is_plain = outcome.is_allowed()
+        && !outcome.is_changed()
+        && outcome.warnings.is_empty()
+        && outcome.audit_annotations.is_empty();
+    outcome
+        .trace
+        .iter()
+        .map(Row::of)
+        .collect::<Option<_>>()
+        .filter(|_| is_plain)
+}
+
+impl<'a> Objects<'a> {
+    fn of(request: &'a Request) -> Self {
+        let text = |object: &'a Option<Object>| object.as_ref().map(Object::text);
+        Self {
+            object: text(&request.object),
+            old_object: text(&request.old_object),
+            options: text(&request.options),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        let texts = [self.object, self.old_object, self.options];
+        texts.into_iter().flatten().map(str::len).sum()
+    }
+}
+
+impl<'a> Packed<'a> {
+    fn of(observed: &'a Observed<'_>, objects: Option<Objects<'a>>, rows: Vec<Row<'a>>) -> Self {
+        let request = &observed.request;
+        let (phase, chain) = match observed.selection {
+            Selection::All => (None, None),
+            Selection::Phase(phase) => (Some(*phase), None),
+            Selection::Chain(phase, chain) => (Some(*phase), Some(chain.as_str())),
+        };
+        let user = &request.user;
+        Self {
+            uid: request.uid.as_str(),
+            operation: request.operation,
+            kind: kind(&request.kind),
+            resource: resource(&request.resource),
+            subresource: request.subresource.as_deref(),
+            requested: request.requested.as_deref().map(|requested| {
+                let subresource = requested.subresource.as_deref();
+                (kind(&requested.kind), resource(&requested.resource), subresource)
+            }),
+            name: &request.name,
+            namespace: request.namespace.as_deref(),
+            user: &user.username,
+            user_uid: &user.uid,
+            groups: texts(&user.groups),
+            extra: user
+                .extra
+                .iter()
+                .map(|(key, values)| (key.as_str(), texts(values)))
+                .collect(),
+            dry_run: request.dry_run,
+            objects,
+            phase,
+            chain,
+            trace: request
+                .trace
+                .as_ref()
+                .map(|trace| (trace.to_string().into(), trace.state())),
+            verdict: DecisionVerdict::of(observed.outcome),
+            revision: observed.revision,
+            duration: observed.duration,
+            rows,
+        }
+    }
+
+    /// Whether a text is in what [`DecisionFilter::text`](super::DecisionFilter::text) names, apart from the message.
+    pub(super) fn contains(&self, text: &str) -> bool {
+        let texts = [self.uid, self.name, self.user, self.namespace.unwrap_or_default()];
+        texts.iter().any(|part| part.contains(text)) || kind_of(self.kind).to_string().contains(text)
+    }
+
+    fn request(&self) -> Request {
+        let mut request = Request::new(self.operation, kind_of(self.kind), resource_of(self.resource));
+        request.uid = Uid::from(self.uid.to_owned());
+        request.subresource = self.subresource.map(str::to_owned);
+        request.requested = self.requested.map(|(kind, resource, subresource)| {
+            Box::new(Requested {
+                kind: kind_of(kind),
+                resource: resource_of(resource),
+                subresource: subresource.map(str::to_owned),
+            })
+        });
+        request.name = self.name.to_owned();
+        request.namespace = self.namespace.map(str::to_owned);
+        request.user = UserInfo {
+            username: self.user.to_owned(),
+            uid: self.user_uid.to_owned(),
+            groups: owned(&self.groups),
+            extra: self
+                .extra
+                .iter()
+                .map(|(key, values)| ((*key).to_owned(), owned(values)))
+                .collect(),
+        };
+        request.dry_run = self.dry_run;
+        let trace = self.trace.as_ref();
+        request.trace = trace.and_then(|(parent, state)| TraceContext::parse(parent, *state));
+        request
+    }
+
+    fn selection(&self) -> Selection {
+        match (self.phase, self.chain) {
+            (None, _) => Selection::All,
+            (Some(phase), None) => Selection::Phase(phase),
+            (Some(phase), Some(chain)) => Selection::Chain(phase, chain.to_owned()),
+        }
+    }
+}
+
+impl Origin {
+    /// The same one as before, if it is that of this request: the requests of all threads share what is in it, and so
+    /// much counting of references would slow them down.
+    fn keep(&mut self, request: &Request) {
+        let is_same = self.0.as_deref().is_some_and(|(front, identity, spelling)| {
+            let is_same_front = match (front, &request.front) {
+                (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+                (one, other) => one.is_none() && other.is_none(),
+            };
+            is_same_front && *identity == request.identity && spelling.is_same(&request.spelling)
+        });
+        if !is_same {
+            let Request {
+                front,
+                identity,
+                spelling,
+                ..
+            } = request;
+            self.0 = Some(Arc::new((front.clone(), identity.clone(), spelling.clone())));
+        }
+    }
+}
+
+impl Unpacked {
+    /// Appends the rest to the bytes. Nothing of the content of a Secret is kept, and no objects that are larger than
+    /// `most`. `origin` is that of the decision before.
+    pub(super) fn of(observed: &Observed<'_>, most: usize, origin: &mut Origin, bytes: &mut Vec<u8>) -> Self {
+        let Observed { request, outcome, .. } = observed;
+        let is_secret = is_secret(request);
+        let objects = Objects::of(request);
+        let objects = (!is_secret && objects.bytes() <= most).then_some(objects);
+        let rows = rows(outcome);
+        let whole = rows
+            .is_none()
+            .then(|| Arc::new(without_objects(outcome, is_secret)));
+        let packed = Packed::of(observed, objects, rows.unwrap_or_default());
+        // Only a full buffer is an error, and this one grows.
+        *bytes = postcard::to_extend(&packed, std::mem::take(bytes)).unwrap_or_default();
+        origin.keep(request);
+        Self {
+            at: observed.at,
+            outcome: whole,
+            origin: origin.clone(),
+        }
+    }
+
+    /// The memory of what it refers to, in bytes; rather too much than too little.
+    pub(super) fn size(&self) -> usize {
+        self.outcome.as_deref().map_or(0, size_of_outcome)
+    }
+}
+
+impl Kept {
+    /// `None` never happens: it was written by [`Unpacked::of`].
+    pub(super) fn read(&self) -> Option<Packed<'_>> {
+        postcard::from_bytes(&self.packed).ok()
+    }
+
+    /// What the stages did.
+    pub(super) fn rows(&self, packed: &Packed<'_>) -> Vec<TraceRow> {
+        match &self.unpacked.outcome {
+            Some(outcome) => outcome.trace.clone(),
+            None => packed.rows.iter().map(Row::unpack).collect(),
+        }
+    }
+
+    pub(super) fn decision(&self) -> &Decision {
+        self.unpacked
+            .outcome
+            .as_ref()
+            .map_or(&Decision::Allowed, |outcome| &outcome.decision)
+    }
+
+    pub(super) fn unpack(&self) -> Option<Taken> {
+        let packed = self.read()?;
+        let mut request = packed.request();
+        if let Some((front, identity, spelling)) = self.unpacked.origin.0.as_deref() {
+            request.front.clone_from(front);
+            request.identity = identity.clone();
+            request.spelling = spelling.clone();
+        }
+        let outcome = match &self.unpacked.outcome {
+            Some(outcome) => Outcome::clone(outcome),
+            None => {
+                let mut outcome = Outcome::new(request.uid.clone(), Decision::Allowed);
+                outcome.trace = self.rows(&packed);
+                outcome
+            }
+        };
+        let text = |text: Option<&str>| text.map(Into::into);
+        Some(Taken {
+            request,
+            texts: packed.objects.as_ref().map(|objects| Texts {
+                object: text(objects.object),
+                old_object: text(objects.old_object),
+                options: text(objects.options),
+            }),
+            selection: packed.selection(),
+            outcome,
+            verdict: packed.verdict,
+            taped: Default::default(),
+            at: self.unpacked.at,
+            revision: packed.revision,
+            duration: packed.duration,
+        })
+    }
+}
+
+/// An outcome without its object, which is what the patch makes of the request's, and without what it says of a Secret's.
+fn without_objects(outcome: &Outcome, is_secret: bool) -> Outcome {
+    let mut kept = Outcome::new(outcome.uid.clone(), outcome.decision.clone());
+    kept.warnings.clone_from(&outcome.warnings);
+    kept.audit_annotations.clone_from(&outcome.audit_annotations);
+    kept.trace.clone_from(&outcome.trace);
+    if !is_secret {
+        kept.patch = outcome.patch.clone();
+        return kept;
+    }
+    for row in &mut kept.trace {
+        if let StageResult::Changed(patch) = &mut row.result {
+            *patch = Patch::default();
+        }
+    }
+    kept
+}
+
+fn kind(kind: &GroupVersionKind) -> [&str; 3] {
+    [&kind.group, &kind.version, &kind.kind]
+}
+
+fn kind_of([group, version, kind]: [&str; 3]) -> GroupVersionKind {
+    GroupVersionKind {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        kind: kind.to_owned(),
+    }
+}
+
+fn resource(resource: &GroupVersionResource) -> [&str; 3] {
+    [&resource.group, &resource.version, &resource.resource]
+}
+
+fn resource_of([group, version, resource]: [&str; 3]) -> GroupVersionResource {
+    GroupVersionResource {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        resource: resource.to_owned(),
+    }
+}
+
+fn texts(texts: &[String]) -> Vec<&str> {
+    texts.iter().map(String::as_str).collect()
+}
+
+fn owned(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
+}
+
+fn size_of_outcome(outcome: &Outcome) -> usize {
+    let annotations = outcome.audit_annotations.iter();
+    let refusal = match &outcome.decision {
+        Decision::Refused(Refusal::Denied { denial, .. }) => size_of_denial(denial),
+        Decision::Refused(Refusal::Failed { failure, .. }) => failure.message.len(),
+        _ => 0,
+    };
+    let warnings = outcome.warnings.iter();
+    size_of::<Outcome>()
+        + outcome.uid.as_str().len()
+        + outcome.patch.memory()
+        + warnings
+            .map(|warning| size_of_val(warning) + warning.len())
+            .sum::<usize>()
+        + annotations
+            .map(|note| size_of_val(note) + note.key.len() + note.value.len())
+            .sum::<usize>()
+        + refusal
+        + outcome.trace.iter().map(size_of_row).sum::<usize>()
+}
+
+fn size_of_row(row: &TraceRow) -> usize {
+    let result = match &row.result {
+        StageResult::Changed(patch) => patch.memory(),
+        StageResult::Denied(denial) => size_of_denial(denial),
+        StageResult::Failed { failure, .. } => failure.message.len(),
+        _ => 0,
+    };
+    let log = row.log.iter();
+    let log: usize = log
+        .map(|line| size_of_val(line) + line.context.len() + line.message.len())
+        .sum();
+    size_of_val(row) + result + log
+}
+
+fn size_of_denial(denial: &Denial) -> usize {
+    let details = match denial.details.is_empty() {
+        true => 0,
+        // Trees take several times the memory of their text.
+        false => 8 * serde_json::to_string(&denial.details).map_or(0, |text| text.len()),
+    };
+    denial.reason.len() + denial.message.len() + details
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(name: &str) -> Option<Object> {
+        Object::parse(format!(r#"{{"metadata": {{"name": "{name}"}}}}"#)).ok()
+    }
+
+    /// A request of which every field is set.
+    fn request() -> Request {
+        let kind = GroupVersionKind::from_api_version("apps/v1", "Deployment");
+        let mut request = Request::new(Operation::Update, kind.clone(), kind.guess_resource());
+        request.subresource = Some("scale".to_owned());
+        request.requested = Some(Box::new(Requested {
+            kind: GroupVersionKind::from_api_version("extensions/v1beta1", "Deployment"),
+            resource: kind.guess_resource(),
+            subresource: Some("scale".to_owned()),
+        }));
+        request.trace = TraceContext::parse(
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            Some("a=1"),
+        );
+        request.name = "web".to_owned();
+        request.namespace = Some("shop".to_owned());
+        request.user = UserInfo {
+            username: "alice".to_owned(),
+            uid: "1".to_owned(),
+            groups: vec!["dev".to_owned(), "ops".to_owned()],
+            extra: [("scopes".to_owned(), vec!["all".to_owned()])].into(),
+        };
+        request.object = object("new");
+        request.old_object = object("old");
+        request.options = object("options");
+        request.dry_run = true;
+        request.identity = IdentityFields::new(["/ID".parse().unwrap()]);
+        request.front = Some(Arc::new(FrontEnd::default()));
+        request
+    }
+
+    #[test]
+    fn nothing_is_lost() {
+        let mut rows: Vec<_> = [
+            StageResult::Allowed,
+            StageResult::NotReached,
+            StageResult::Skipped(SkipReason::Exception),
+        ]
+        .map(|result| TraceRow::new("chain", Phase::Validating, "stage", result))
+        .into();
+        rows[2].exception = Some("maintenance".into());
+        rows[2].mode = Mode::Audit;
+        rows[2].round = 2;
+        rows[2].start = Duration::from_nanos(5);
+        rows[0].duration = Duration::from_micros(7);
+        let mut plain = Outcome::new(Uid::fresh(), Decision::Allowed);
+        plain.trace = rows;
+        let mut warned = plain.clone();
+        warned.warnings.push("careful".to_owned());
+        let refusal = Refusal::DeadlinePassed {
+            chain: "chain".into(),
+            stage: "stage".into(),
+        };
+        let refused = Outcome::new(Uid::fresh(), Decision::Refused(refusal));
+        for mut outcome in [plain, warned, refused] {
+            for selection in [
+                Selection::All,
+                Selection::Phase(Phase::Mutating),
+                Selection::Chain(Phase::Validating, "chain".to_owned()),
+            ] {
+                let request = request();
+                outcome.uid = request.uid.clone();
+                let observed = Observed {
+                    request,
+                    selection: &selection,
+                    outcome: &outcome,
+                    duration: Duration::from_micros(1500),
+                    at: Moment::now(),
+                    revision: 7,
+                };
+                let (mut origin, mut bytes) = (Origin::default(), Vec::new());
+                let kept = Kept {
+                    unpacked: Unpacked::of(&observed, 1 << 20, &mut origin, &mut bytes),
+                    packed: bytes.into(),
+                };
+                let kept = kept.unpack().unwrap();
+                let taken = observed.taken();
+                assert_eq!(format!("{kept:?}"), format!("{taken:?}"));
+            }
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! The memory of the log: decisions as bytes, in a ring that is bounded by count and by bytes.
+//!
+//! Threads do not write to the ring for each request, since its memory is in the cache of another processor. Each
+//! collects a few decisions, and moves those of all threads to the ring at once, in the order of time.
+
+use std::{
+    collections::VecDeque,
+    mem::size_of,
+    ops::Range,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread::available_parallelism,
+};
+
+use super::kept::{Kept, Origin, Unpacked};
+use crate::observer::Observed;
+
+/// How many decisions a thread collects at most, and how many bytes.
+const COLLECTED: usize = 16;
+const COLLECTED_BYTES: usize = 64 << 10;
+
+pub(super) struct Memory {
+    count: usize,
+    bytes: usize,
+    collections: Box<[Collection]>,
+    ring: Mutex<Ring>,
+}
+
+/// What a thread has collected, in cache lines of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Collection(Mutex<Collected>);
+
+#[derive(Default)]
+struct Collected {
+    bytes: Vec<u8>,
+    decisions: Vec<(Unpacked, Range<usize>)>,
+    /// That of the last decision.
+    origin: Origin,
+}
+
+/// The decisions of all threads.
+#[derive(Default)]
+pub(super) struct Ring {
+    bytes: VecDeque<u8>,
+    /// The oldest first.
+    slots: VecDeque<Slot>,
+    /// The memory of all slots.
+    pub(super) size: usize,
+    /// How many decisions have left it: the position of the first slot among all decisions.
+    pub(super) gone: u64,
+    /// The last id.
+    last: u64,
+}
+
+struct Slot {
+    id: u64,
+    /// In [`Ring::bytes`], the next ones after those of the slot before.
+    length: usize,
+    size: usize,
+    unpacked: Unpacked,
+}
+
+/// A decision that was read from the ring.
+pub(super) struct Entry {
+    pub(super) id: u64,
+    /// The memory that it takes in the ring.
+    pub(super) size: usize,
+    pub(super) kept: Kept,
+}
+
+/// The index of this thread among all that have added a decision.
+fn thread_index() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static INDEX: usize = NEXT.fetch_add(1, Ordering::Relaxed);
+    }
+    INDEX.with(|index| *index)
+}
+
+/// Nothing panics while holding one of the locks.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Memory {
+    pub(super) fn new(count: usize, bytes: usize) -> Self {
+        let threads = available_parallelism().map_or(1, usize::from);
+        Self {
+            count,
+            bytes,
+            collections: (0..threads).map(|_| Collection::default()).collect(),
+            ring: Mutex::default(),
+        }
+    }
+
+    pub(super) fn is_on(&self) -> bool {
+        self.count > 0
+    }
+
+    /// Adds a decision, in place of the oldest ones.
+    pub(super) fn add(&self, observed: &Observed<'_>) {
+        let index = thread_index() % self.collections.len();
+        let Some(Collection(collected)) = self.collections.get(index) else {
+            return;
+        };
+        let is_full = {
+            let Collected {
+                bytes,
+                decisions,
+                origin,
+            } = &mut *lock(collected);
+            let start = bytes.len();
+            // A single request must not displace all others.
+            let unpacked = Unpacked::of(observed, self.bytes / 16, origin, bytes);
+            decisions.push((unpacked, start..bytes.len()));
+            decisions.len() >= COLLECTED || bytes.len() >= COLLECTED_BYTES
+        };
+        if is_full {
+            drop(self.ring());
+        }
+    }
+
+    /// The ring, with everything that threads have collected.
+    pub(super) fn ring(&self) -> MutexGuard<'_, Ring> {
+        let mut ring = lock(&self.ring);
+        let mut collections: Vec<_> = self.collections.iter().map(|own| lock(&own.0)).collect();
+        let mut decisions = Vec::new();
+        for (index, collected) in collections.iter_mut().enumerate() {
+            decisions.extend(collected.decisions.drain(..).map(|decision| (index, decision)));
+        }
+        decisions.sort_by_key(|(_, (unpacked, _))| unpacked.at);
+        for (index, (unpacked, range)) in decisions {
+            let collected = collections.get(index);
+            let packed = collected.and_then(|collected| collected.bytes.get(range));
+            ring.push(self.count, self.bytes, unpacked, packed.unwrap_or_default());
+        }
+        for collected in &mut collections {
+            collected.bytes.clear();
+            collected.bytes.shrink_to(COLLECTED_BYTES);
+        }
+        ring
+    }
+}
+
+impl Ring {
+    fn push(&mut self, count: usize, bytes: usize, unpacked: Unpacked, packed: &[u8]) {
+        let size = size_of::<Slot>() + packed.len() + unpacked.size();
+        // What allocations are rounded up by.
+        let size = size + size / 8;
+        if size > bytes {
+            self.gone += 1;
+            return;
+        }
+        while self.slots.len() >= count || self.size + size > bytes {
+            let Some(oldest) = self.slots.pop_front() else {
+                break;
+            };
+            self.bytes.drain(..oldest.length);
+            self.size -= oldest.size;
+            self.gone += 1;
+        }
+        let room = self.bytes.capacity() - self.bytes.len();
+        if room < packed.len() {
+            // Not twice as much, as it would by itself.
+            self.bytes.reserve_exact(packed.len().max(self.bytes.len() / 8));
+        }
+        self.bytes.extend(packed);
+        self.size += size;
+        // Ordered by time, and larger than those before the last start.
+        self.last = unpacked.at.as_micros().max(self.last + 1);
+        self.slots.push_back(Slot {
+            id: self.last,
+            length: packed.len(),
+            size,
+            unpacked,
+        });
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The id of the oldest decision.
+    pub(super) fn oldest(&self) -> Option<u64> {
+        self.slots.front().map(|slot| slot.id)
+    }
+
+    /// The index of the first decision with this id or a larger one.
+    pub(super) fn index_of(&self, id: u64) -> usize {
+        self.slots.partition_point(|slot| slot.id < id)
+    }
+
+    /// These decisions, the oldest first.
+    pub(super) fn entries(&self, range: Range<usize>) -> Vec<Entry> {
+        let mut start: usize = self.slots.range(..range.start).map(|slot| slot.length).sum();
+        let entries = self.slots.range(range).map(|slot| {
+            let bytes = self.bytes.range(start..start + slot.length);
+            start += slot.length;
+            Entry {
+                id: slot.id,
+                size: slot.size,
+                kept: Kept {
+                    packed: bytes.copied().collect(),
+                    unpacked: slot.unpacked.clone(),
+                },
+            }
+        });
+        entries.collect()
+    }
+}
