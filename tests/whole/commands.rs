@@ -618,7 +618,7 @@ async fn run_grants_a_plugin_what_it_looks_up() {
         (
             &[],
             0,
-            "outgoing requests of plugins are not enabled on this host",
+            "there is no answer to `GET https://policy.example.com/rules`",
         ),
         (&["--http", wrong], 2, "wrong.yaml:1:"),
     ] {

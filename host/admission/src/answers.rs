@@ -249,7 +249,7 @@ impl HttpSender for HttpAnswers {
         let answer = self.answer_to(&request).ok_or_else(|| {
             let (method, url) = &request;
             HttpError::Unavailable(format!(
-                "no answer to `{method} {url}` is listed; add one under `http`"
+                "there is no answer to `{method} {url}`; list one under `http` of the case, or in a file for `--http`"
             ))
         })?;
         answer.response()

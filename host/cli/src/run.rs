@@ -233,9 +233,8 @@ impl HookArguments {
         if !self.cluster.is_empty() {
             sandbox.cluster = Some(Arc::new(manifests.clone()));
         }
-        if let Some(answers) = http_files(&self.http)? {
-            sandbox.http = Some(Arc::new(HttpAnswers::from_iter(answers)));
-        }
+        let answers = http_files(&self.http)?.unwrap_or_default();
+        sandbox.http = Some(Arc::new(HttpAnswers::from_iter(answers)));
         let mut builder = host::builder(config, self.store.clone())
             .sandbox(sandbox)
             .namespaces(Namespaces {
