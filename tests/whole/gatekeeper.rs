@@ -41,6 +41,16 @@ async fn suites_run_as_they_are() {
         assert_eq!(report(&ran)["passed"], json!(cases), "{}", ran.stdout);
     }
 
+    // As to `gator`, and for a directory that is not there.
+    let ran = admittance(&examples, &["test", "gatekeeper/privileged/..."]).await;
+    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+    let ran = admittance(&examples, &["test", "gatekeeper/nothing/"]).await;
+    assert!(
+        ran.stderr.contains("there is no such file or directory"),
+        "{}",
+        ran.stderr
+    );
+
     // Each kind of assertion can fail.
     let directory = tempfile::tempdir().unwrap();
     for name in ["template.yaml", "constraint.yaml", "incomplete.yaml"] {

@@ -8,6 +8,7 @@ use crate::{
     AuditAnnotation, Authorizer, Chain, Deadline, Decision, Denial, Effect, Failure, FailurePolicy, LogLine,
     Mode, NamespaceSource, Object, Outcome, Patch, Phase, Refusal, Reinvocation, Request, SkipReason, Stage,
     StageResult, TraceRow,
+    expansion::Generated,
     log::logged,
     offload::offload,
     spans::ChainSpan,
@@ -173,7 +174,8 @@ impl Evaluation {
             return;
         }
         let taken = {
-            let turn = self.turn(surroundings);
+            let generated = Generated::default();
+            let turn = self.turn(surroundings, &generated);
             let mut spans = ChainSpan::default();
             let turns = enforced
                 .iter()
@@ -212,7 +214,7 @@ impl Evaluation {
     }
 
     async fn audit(&mut self, audits: &[Audit<'_>], surroundings: Surroundings<'_>) {
-        let (began, deadline) = (self.began, self.deadline);
+        let (began, deadline, generated) = (self.began, self.deadline, &Generated::default());
         let mut spans = ChainSpan::default();
         let runs = audits.iter().map(|audit| {
             let turn = move |request| Turn {
@@ -220,6 +222,7 @@ impl Evaluation {
                 began,
                 deadline,
                 surroundings,
+                generated,
             };
             audit.run(turn).instrument(spans.of(audit.chain))
         });
@@ -287,19 +290,22 @@ impl Evaluation {
             return false;
         }
         let row = self.reserve(chain, stage, round);
-        let (step, timing) = timed(self.turn(surroundings), chain.phase, stage).await;
+        let generated = Generated::default();
+        let turn = self.turn(surroundings, &generated);
+        let (step, timing) = timed(turn, chain.phase, stage).await;
         let was_called = matches!(step, Step::Answered(_));
         let done = self.settle(chain, stage, step, timing);
         self.fill(row, done);
         was_called
     }
 
-    fn turn<'a>(&'a self, surroundings: Surroundings<'a>) -> Turn<'a> {
+    fn turn<'a>(&'a self, surroundings: Surroundings<'a>, generated: &'a Generated) -> Turn<'a> {
         Turn {
             request: &self.request,
             began: self.began,
             deadline: self.deadline,
             surroundings,
+            generated,
         }
     }
 

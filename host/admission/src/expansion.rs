@@ -1,6 +1,10 @@
 //! Objects that a control plane will generate of others, as Gatekeeper's `ExpansionTemplate` describes them.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{
+    borrow::Cow,
+    ptr,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use serde_json::{Map, Value, json};
 
@@ -32,7 +36,7 @@ pub struct Generation {
 
 impl Expansion {
     /// The request to create the generated object; `None` if nothing is generated of the object of this one.
-    pub(crate) async fn of(
+    async fn of(
         &self,
         request: &Request,
         surroundings: Surroundings<'_>,
@@ -52,6 +56,36 @@ impl Expansion {
             current = Cow::Owned(generated);
         }
         Ok(Some(current.into_owned()))
+    }
+}
+
+/// What was generated so far, by the addresses of the expansion and the request: stages share it. Lives while these
+/// stages are called.
+#[derive(Default)]
+pub(crate) struct Generated(Mutex<Vec<((usize, usize), Option<Request>)>>);
+
+impl Generated {
+    /// As [`Expansion::of`].
+    pub(crate) async fn of(
+        &self,
+        expansion: &Arc<Expansion>,
+        request: &Request,
+        surroundings: Surroundings<'_>,
+        deadline: Deadline,
+    ) -> Result<Option<Request>, Failure> {
+        let key = (Arc::as_ptr(expansion).addr(), ptr::from_ref(request).addr());
+        let known = {
+            let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = all.iter().find(|(of, _)| *of == key);
+            known.map(|(_, generated)| generated.clone())
+        };
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let generated = expansion.of(request, surroundings, deadline).await?;
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push((key, generated.clone()));
+        Ok(generated)
     }
 }
 

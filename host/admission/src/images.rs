@@ -68,6 +68,15 @@ pub enum Signer {
         /// Whether the subject only begins with this.
         is_prefix: bool,
     },
+    /// The owner of a certificate.
+    Certificate {
+        /// The certificate, as PEM.
+        certificate: String,
+        /// Authorities one of which must have issued it, as PEM; `None`: it is trusted as it is.
+        chain: Option<Vec<String>>,
+        /// Whether a transparency log must have recorded the signature.
+        must_be_logged: bool,
+    },
 }
 
 /// Why there is no answer about an image; the text says it.

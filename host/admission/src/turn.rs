@@ -8,7 +8,7 @@ use tracing::Instrument;
 
 use crate::{
     Deadline, Effect, Failure, FailureKind, Object, Phase, Request, Response, SkipReason, Stage, StageSpec,
-    Surroundings, spans,
+    Surroundings, expansion::Generated, spans,
 };
 
 /// A request at a stage, and the lookups that it may use. Lives as long as the turn.
@@ -19,6 +19,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) began: Instant,
     pub(crate) deadline: Deadline,
     pub(crate) surroundings: Surroundings<'a>,
+    /// What was generated for other stages.
+    pub(crate) generated: &'a Generated,
 }
 
 /// The result of a stage's turn.
@@ -70,6 +72,7 @@ impl Stage {
             began: Instant::now(),
             deadline,
             surroundings,
+            generated: &Generated::default(),
         };
         if self.spec.is_disabled {
             return Ok(Some(SkipReason::Disabled));
@@ -114,8 +117,10 @@ impl Turn<'_> {
         let Some(expansion) = &spec.expansion else {
             return Ok(Some(Cow::Borrowed(self.request)));
         };
-        let expanded = expansion.of(self.request, self.surroundings, deadline).await?;
-        Ok(expanded.map(Cow::Owned))
+        let expanded = self
+            .generated
+            .of(expansion, self.request, self.surroundings, deadline);
+        Ok(expanded.await?.map(Cow::Owned))
     }
 
     /// Calls the stage, and judges its answer.

@@ -11,7 +11,7 @@ use admittance::{
     admission::Exception,
     definitions::{ChainDefinition, Definitions, ExceptionDefinition, Location, Mistake, Mistakes},
 };
-use admittance_definitions::setting_location;
+use admittance_definitions::{module_location, setting_location};
 use admittance_driver::{Config, DefinitionPlace};
 use clap::Args;
 use serde_json::{Value, json};
@@ -101,7 +101,11 @@ impl StageMistake {
             message,
         };
         let StageErrorCause::Plugin(admittance_sandbox::Error::Settings(mistakes)) = &error.cause else {
-            return vec![of(error.location.clone(), error.cause.to_string())];
+            let module = module_location(&error.location, error.candidate);
+            return vec![of(
+                module.unwrap_or_else(|| error.location.clone()),
+                error.cause.to_string(),
+            )];
         };
         let mistakes = mistakes.iter().map(|mistake| {
             // A plugin whose setting is a text, a policy in Rego, says where in it.

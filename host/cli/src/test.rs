@@ -39,7 +39,7 @@ use crate::{files, logging, project::Project, request_file};
   admittance test images.wasm --cases cases/ --run 'latest' --output junit")]
 pub(crate) struct Arguments {
     /// The directory of a plugin's project, a plugin (.wasm), a chain file, a suite of Gatekeeper, or a directory of them.
-    #[arg(value_name = "PROJECT|PLUGIN|CHAIN", default_value = ".")]
+    #[arg(value_name = "PROJECT|PLUGIN|CHAIN", default_value = ".", value_parser = subject)]
     subject: PathBuf,
     /// A file of cases, or a directory of them [default: the directory `tests` beside the plugin or chain, or in the
     /// project]. May be given more than once.
@@ -64,6 +64,15 @@ pub(crate) struct Arguments {
     /// Show log lines of this level and above, including those of plugins.
     #[arg(long, value_name = "LEVEL", default_value = "error", env = "ADMITTANCE_LOG")]
     log: String,
+}
+
+/// What is tested. `library/...`, as `gator` has it, is the directory.
+fn subject(text: &str) -> Result<PathBuf, &'static str> {
+    let path = Path::new(text.strip_suffix("/...").unwrap_or(text));
+    match path.exists() {
+        true => Ok(path.to_owned()),
+        false => Err("there is no such file or directory"),
+    }
 }
 
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {

@@ -51,7 +51,7 @@ pub use error::{ConditionError, ConditionFailure, FailedCondition};
 pub use group::GroupExpression;
 pub use hook::{Action, Binding, ConstraintBinding, Params, ParamsMissing, ParamsSelector, PolicyHook};
 pub use policy::{DenialReason, Policy, PolicyCompiler, PolicyExpression, Role, Validation};
-pub use schema::ObjectSchema;
+pub use schema::{Components, ObjectSchema};
 
 /// The cost limit of all conditions of a stage together: kube-apiserver's limit for a webhook.
 const TOTAL_COST: u64 = 2_500_000;

@@ -1,19 +1,51 @@
 //! Types of objects, of the schemas of their kinds.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
 use crate::types::{Declared, Type, list, map};
 
-/// The type of the objects of a kind: that of its OpenAPI schema, as a CustomResourceDefinition has it.
+/// How many references one after another are followed.
+const MOST_REFERENCES: usize = 64;
+
+/// The type of the objects of a kind: that of its OpenAPI schema, as a CustomResourceDefinition or an API server's
+/// OpenAPI document has it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObjectSchema(pub(crate) Type);
 
 impl ObjectSchema {
     /// The type of the objects of a kind with this schema; `None` if it does not list their fields.
     pub fn new(kind: &str, schema: &Json) -> Option<Self> {
-        let Type::Declared(found) = of_schema(kind, schema) else {
+        Components::new(&Map::new()).object(kind, schema)
+    }
+}
+
+/// Schemas of an OpenAPI document that refer to one another, each of which becomes a type once.
+#[derive(Debug)]
+pub struct Components<'a> {
+    schemas: &'a Map<String, Json>,
+    types: HashMap<&'a str, Type>,
+    /// The names of those that are being read.
+    open: Vec<&'a str>,
+}
+
+impl<'a> Components<'a> {
+    /// Those of the field `components.schemas`.
+    pub fn new(schemas: &'a Map<String, Json>) -> Self {
+        Self {
+            schemas,
+            types: HashMap::new(),
+            open: Vec::new(),
+        }
+    }
+
+    /// The type of the objects of a kind with this schema; `None` if it does not list their fields.
+    pub fn object(&mut self, kind: &str, schema: &Json) -> Option<ObjectSchema> {
+        let Type::Declared(found) = self.of_schema(kind, schema) else {
             return None;
         };
         let mut fields = found.fields.clone();
@@ -21,7 +53,74 @@ impl ObjectSchema {
             fields.insert(name.to_owned(), Type::String);
         }
         fields.insert("metadata".to_owned(), metadata(kind));
-        Some(Self(declared(kind.to_owned(), fields)))
+        Some(ObjectSchema(declared(kind.to_owned(), fields)))
+    }
+
+    /// The type of values with this schema, which are at this path. What an API server may hold as another type is
+    /// dynamic.
+    fn of_schema(&mut self, path: &str, schema: &Json) -> Type {
+        let is_true = |name: &str| schema.get(name) == Some(&Json::Bool(true));
+        let open = [
+            "x-kubernetes-preserve-unknown-fields",
+            "x-kubernetes-int-or-string",
+            "nullable",
+        ];
+        if open.iter().any(|name| is_true(name)) || schema.get("format").is_some_and(is_converted) {
+            return Type::Dyn;
+        }
+        if let Some(reference) = reference(schema) {
+            return self.referred(reference);
+        }
+        match schema.get("type").and_then(Json::as_str) {
+            Some("string") => Type::String,
+            Some("boolean") => Type::Bool,
+            Some("integer") => Type::Int,
+            Some("number") => Type::Double,
+            Some("array") => {
+                let items = schema.get("items");
+                list(items.map_or(Type::Dyn, |items| self.of_schema(&format!("{path}[]"), items)))
+            }
+            Some("object") => {
+                let properties = schema.get("properties").and_then(Json::as_object);
+                match (properties, schema.get("additionalProperties")) {
+                    (Some(properties), _) => {
+                        let fields = properties.iter();
+                        let fields = fields.map(|(name, schema)| {
+                            (name.clone(), self.of_schema(&format!("{path}.{name}"), schema))
+                        });
+                        let fields = fields.collect();
+                        declared(path.to_owned(), fields)
+                    }
+                    (None, Some(values @ Json::Object(_))) => {
+                        map(Type::String, self.of_schema(&format!("{path}[]"), values))
+                    }
+                    (None, _) => Type::Dyn,
+                }
+            }
+            _ => Type::Dyn,
+        }
+    }
+
+    /// The type that a reference names: dynamic in a circle, and if it is not there.
+    fn referred(&mut self, reference: &str) -> Type {
+        let name = reference
+            .strip_prefix("#/components/schemas/")
+            .unwrap_or_default();
+        let Some((name, schema)) = self.schemas.get_key_value(name) else {
+            return Type::Dyn;
+        };
+        if let Some(known) = self.types.get(name.as_str()) {
+            return known.clone();
+        }
+        if self.open.contains(&name.as_str()) || self.open.len() >= MOST_REFERENCES {
+            return Type::Dyn;
+        }
+        self.open.push(name);
+        let short = name.rsplit('.').next().unwrap_or(name);
+        let found = self.of_schema(short, schema);
+        self.open.pop();
+        self.types.insert(name, found.clone());
+        found
     }
 }
 
@@ -29,48 +128,18 @@ fn declared(name: String, fields: BTreeMap<String, Type>) -> Type {
     Type::Declared(Arc::new(Declared { name, fields }))
 }
 
-/// The type of values with this schema, which are at this path. What an API server may hold as another type is dynamic.
-fn of_schema(path: &str, schema: &Json) -> Type {
-    let is_true = |name: &str| schema.get(name) == Some(&Json::Bool(true));
-    let open = [
-        "x-kubernetes-preserve-unknown-fields",
-        "x-kubernetes-int-or-string",
-        "nullable",
-    ];
-    if open.iter().any(|name| is_true(name)) || schema.get("format").is_some_and(is_converted) {
-        return Type::Dyn;
-    }
-    match schema.get("type").and_then(Json::as_str) {
-        Some("string") => Type::String,
-        Some("boolean") => Type::Bool,
-        Some("integer") => Type::Int,
-        Some("number") => Type::Double,
-        Some("array") => {
-            let items = schema.get("items");
-            list(items.map_or(Type::Dyn, |items| of_schema(&format!("{path}[]"), items)))
-        }
-        Some("object") => {
-            let properties = schema.get("properties").and_then(Json::as_object);
-            match (properties, schema.get("additionalProperties")) {
-                (Some(properties), _) => {
-                    let field = |(name, schema): (&String, &Json)| {
-                        (name.clone(), of_schema(&format!("{path}.{name}"), schema))
-                    };
-                    declared(path.to_owned(), properties.iter().map(field).collect())
-                }
-                (None, Some(values @ Json::Object(_))) => {
-                    map(Type::String, of_schema(&format!("{path}[]"), values))
-                }
-                (None, _) => Type::Dyn,
-            }
-        }
-        _ => Type::Dyn,
-    }
+/// What a schema refers to, by itself or as the only one of `allOf`, beside a default.
+fn reference(schema: &Json) -> Option<&str> {
+    let only = || match schema.get("allOf")?.as_array()?.as_slice() {
+        [only] => only.get("$ref"),
+        _ => None,
+    };
+    schema.get("$ref").or_else(only)?.as_str()
 }
 
 /// Whether values of this format are other types than strings and numbers in an expression.
 fn is_converted(format: &Json) -> bool {
-    let converted = ["byte", "date", "date-time", "duration"];
+    let converted = ["byte", "date", "date-time", "duration", "int-or-string"];
     format.as_str().is_some_and(|format| converted.contains(&format))
 }
 

@@ -13,7 +13,7 @@ use crate::{
         self, ConstraintDocument, ExpansionDocument, MutatorDocument, Surroundings, Sync, TemplateDocument,
     },
     kubernetes::{
-        self,
+        self, openapi,
         policy::{self, BindingDocument, PolicyDocument},
         resource::{self, ResourceDocument},
     },
@@ -230,6 +230,10 @@ impl Chains {
                 {
                     self.resources.push(resource);
                 }
+                return;
+            }
+            Form::OpenApi => {
+                self.resources.extend(openapi::read(root, mistakes));
                 return;
             }
             Form::Gatekeeper(document) => {

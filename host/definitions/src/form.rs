@@ -5,7 +5,7 @@ use admittance_admission::Phase;
 use crate::{
     document::{Document, Mistakes, Node, quoted},
     gatekeeper::{Document as Gatekeeper, MutatorKind},
-    kubernetes::Version,
+    kubernetes::{Version, openapi},
     kubewarden::Policy,
 };
 
@@ -95,6 +95,8 @@ pub(crate) enum Form {
     Binding(Phase),
     /// The schema of a custom resource, with which policies are checked.
     Resource,
+    /// The schemas of an API server.
+    OpenApi,
     Kubewarden(Policy),
     Gatekeeper(Gatekeeper),
     /// A SidecarSet of OpenKruise.
@@ -116,6 +118,7 @@ impl Form {
             Self::Binding(Phase::Mutating) => "MutatingAdmissionPolicyBinding",
             Self::Binding(Phase::Validating) => "ValidatingAdmissionPolicyBinding",
             Self::Resource => "CustomResourceDefinition",
+            Self::OpenApi => "OpenAPI document",
             Self::Kubewarden(policy) => policy.kind(),
             Self::Gatekeeper(document) => document.kind(),
             Self::SidecarSet => "SidecarSet",
@@ -128,6 +131,10 @@ impl Form {
 /// The definitions in a document: itself, or the items of the list that it is.
 pub(crate) fn definitions<'a>(document: &'a Document, mistakes: &mut Mistakes) -> Vec<(Form, Node<'a>)> {
     let root = document.root();
+    let fields = root.object(&mut Mistakes::new());
+    if fields.is_some_and(|fields| fields.has(openapi::VERSION) || fields.has(openapi::VERSION_2)) {
+        return vec![(Form::OpenApi, root)];
+    }
     let Some(head) = Head::read(&root, mistakes) else {
         return Vec::new();
     };

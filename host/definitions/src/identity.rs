@@ -83,6 +83,7 @@ impl DefinitionId {
             | Form::Binding(_)
             | Form::Gatekeeper(_)
             | Form::Resource
+            | Form::OpenApi
             | Form::SidecarSet => false,
             Form::Kubewarden(policy) => policy.is_namespaced,
             Form::Bcs | Form::BcsResource => true,

@@ -136,7 +136,10 @@ fn read<'a>(
             for (form, root) in form::definitions(parsed, &mut unknown) {
                 let id = DefinitionId::of(form, &root).unwrap_or_else(|| DefinitionId {
                     kind: form.kind().to_owned(),
-                    name: String::new(),
+                    name: match form {
+                        Form::OpenApi => root.location().file,
+                        _ => String::new(),
+                    },
                 });
                 let wrong = chains.accept(form, &root).err();
                 let definition = Definition {
@@ -186,9 +189,9 @@ impl<'a> Entry<'a> {
                 ImportResult::LeftOut,
                 vec!["it is in the native form already".to_owned()],
             ),
-            None if definition.form == Form::Resource => (
+            None if matches!(definition.form, Form::Resource | Form::OpenApi) => (
                 ImportResult::LeftOut,
-                vec!["it is the schema of a resource, and no policy".to_owned()],
+                vec!["it has schemas of resources, and no policy".to_owned()],
             ),
             None => (ImportResult::LeftOut, Vec::new()),
         };

@@ -4,6 +4,7 @@
 //! accepted, but for the few things with which every call would fail. `plugin` in place of
 //! `clientConfig`, `timeout` and `mode` are additions.
 
+pub(crate) mod openapi;
 pub(crate) mod policy;
 pub(crate) mod resource;
 pub(crate) mod rules;

@@ -68,7 +68,7 @@ pub use model::{
     CandidateDefinition, CelDefinition, ChainDefinition, GroupDefinition, HookDefinition, MemberDefinition,
     PluginDefinition, PluginRole, StageDefinition, WebhookDefinition,
 };
-pub use plugin::{read_allow, setting_location};
+pub use plugin::{module_location, read_allow, setting_location};
 pub use redact::without_granted_values;
 pub use set::{BadDefinition, DefinitionSet, OnBadDefinition, Served, StoredDefinition, Usable};
 pub use share::{InvalidShare, Share};

@@ -216,9 +216,7 @@ pub fn setting_location(
     line: Option<u32>,
 ) -> Option<Location> {
     let documents = document::read_file(Path::new(&stage.file), &mut Mistakes::new());
-    let stage = documents
-        .iter()
-        .find_map(|document| document.root().object_at(stage))?;
+    let stage = stage_at(&documents, stage)?;
     // A candidate without settings has those of the plugin.
     let own = of_candidate.then(|| child(&child(&stage, "candidate")?, "settings"));
     let settings = own
@@ -253,6 +251,29 @@ pub fn setting_location(
         location.line = location.line.saturating_add(line.saturating_sub(1));
     }
     Some(location)
+}
+
+/// Where the document says which module the stage at this location calls, in the file as it is now; `None` if it does not.
+pub fn module_location(stage: &Location, of_candidate: bool) -> Option<Location> {
+    let documents = document::read_file(Path::new(&stage.file), &mut Mistakes::new());
+    let stage = stage_at(&documents, stage)?;
+    let source = |of: &str| child(&child(&stage, of)?, "source");
+    let module = if of_candidate { source("candidate") } else { None };
+    let module = module
+        .or_else(|| source("plugin"))
+        // Of a policy of Kubewarden.
+        .or_else(|| child(&child(&stage, "spec")?, "module"))
+        // Of a member of a group.
+        .or_else(|| child(&stage, "source"))
+        .or_else(|| child(&stage, "module"));
+    Some(module?.location())
+}
+
+fn stage_at<'a>(documents: &'a [document::Document], location: &Location) -> Option<Node<'a>> {
+    let mut found = documents
+        .iter()
+        .filter_map(|document| document.root().object_at(location));
+    found.next()
 }
 
 /// The value of this key, or the entry of a list with this index. Keys of BCS' documents may be in any case.

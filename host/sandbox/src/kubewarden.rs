@@ -5,6 +5,7 @@
 //! and grants are those of components: the rest of this crate distinguishes the two only where a guest is linked,
 //! prepared or called.
 
+mod cache;
 mod capabilities;
 mod certificates;
 mod exchange;
@@ -17,11 +18,13 @@ mod preview1;
 mod program;
 mod wapc;
 
+use std::sync::Arc;
+
 use admittance_admission::{FailureKind, Request};
 use serde::{Deserialize, Serialize};
 use wasmtime::{Engine, ExternType, InstancePre, Linker, Module, Store, UnknownImportError};
 
-pub(crate) use self::exchange::Exchange;
+pub(crate) use self::{cache::Cache, exchange::Exchange};
 use crate::{
     Error,
     contract::bindings::admittance::plugin::types,
@@ -59,7 +62,9 @@ impl Policy {
         &self,
         store: &mut Store<CallState>,
         request: &Request,
+        cache: &Arc<Cache>,
     ) -> wasmtime::Result<Result<types::Response, String>> {
+        store.data_mut().cache = Arc::clone(cache);
         let message = messages::request(request, &self.settings)?;
         let answer = match self.mode {
             Mode::Wapc => {

@@ -11,7 +11,7 @@ use crate::{
     error::{SettingsMistake, join},
     failure::failure,
     imports::Linked,
-    kubewarden::Policy,
+    kubewarden::{Cache, Policy},
     store::{Call, CallState},
 };
 
@@ -27,6 +27,8 @@ pub struct Plugin {
     pub(crate) name: Arc<str>,
     pub(crate) limits: Limits,
     pub(crate) grants: Arc<Grants>,
+    /// What a policy of Kubewarden keeps between calls.
+    cache: Arc<Cache>,
 }
 
 /// What plugins of one module with the same settings share: code and memory of several hundred kilobytes.
@@ -76,6 +78,7 @@ impl Plugin {
             name: config.name.as_str().into(),
             limits: config.limits.clone(),
             grants: Arc::new(config.grants.clone()),
+            cache: Arc::default(),
         }
     }
 
@@ -89,7 +92,7 @@ impl Plugin {
             Guest::Component { linked, settings } => {
                 component(linked, settings.as_deref(), store, request).await
             }
-            Guest::Policy(policy) => policy.admit(store, request).await,
+            Guest::Policy(policy) => policy.admit(store, request, &self.cache).await,
         };
         store.data_mut().guest_ends();
         store.data().log.finish();

@@ -11,7 +11,7 @@ use wasmtime_wasi::{HostMonotonicClock, WasiCtx, WasiCtxView, WasiView};
 use crate::{
     Limits,
     engine::{Inner, per_call},
-    kubewarden::Exchange,
+    kubewarden::{Cache, Exchange},
     logging::{CallLog, Stream},
     stdio::StandardStream,
 };
@@ -64,6 +64,8 @@ pub(crate) struct CallState {
     pub(crate) output: usize,
     /// What a policy of Kubewarden and the host exchange.
     pub(crate) exchange: Exchange,
+    /// What such a policy keeps between calls.
+    pub(crate) cache: Arc<Cache>,
     memory: Memory,
     table: ResourceTable,
     /// Created when the guest first uses WASI; many never do.
@@ -121,6 +123,7 @@ impl CallState {
             log: CallLog::new(Arc::clone(plugin), uid, limits.log),
             output: limits.output,
             exchange: Exchange::default(),
+            cache: Arc::default(),
             memory: Memory {
                 limit: limits.memory,
                 used: 0,

@@ -206,7 +206,10 @@ fn unknown_functions(module: &Module, defined: &BTreeSet<String>) -> Vec<String>
             || scope.paths(name).iter().any(|path| defined.contains(path));
         if !is_known {
             let why = match name {
-                "external_data" => "asks a provider of Gatekeeper, and there is none here",
+                "external_data" => {
+                    "asks a provider of Gatekeeper, and there is none here; read objects of the cluster from \
+                     `data.inventory`, or leave the template to Gatekeeper"
+                }
                 _ => "is not a function; import it, or correct its name",
             };
             unknown.push(format!("line {}: `{name}` {why}", fcn.span().line));

@@ -100,7 +100,19 @@ async fn stages(directory: &std::path::Path, calls: usize) {
         .build()
         .await
         .unwrap();
-    let policy = host_of(policy_file(directory)).await;
+    let artifacts = Artifacts::find().unwrap();
+    let policy = host_of(labels(
+        directory,
+        "policy",
+        &artifacts.policy("guest_policy").unwrap(),
+    ))
+    .await;
+    let rule = host_of(labels(
+        directory,
+        "rule",
+        &artifacts.component("guest-labels").unwrap(),
+    ))
+    .await;
     let expression = host_of(write_chain(directory, "expressions", "Pod", &validation())).await;
     let labels = template("required-labels", "warning.yaml").await;
     let limits = template("container-limits", "constraint.yaml").await;
@@ -156,6 +168,14 @@ async fn stages(directory: &std::path::Path, calls: usize) {
                 Some(base),
                 calls,
                 async || changed(policy.admit(request(&text)).await),
+            )
+            .await;
+        table
+            .measure(
+                &format!("{name}, one plugin with the rule of that policy"),
+                Some(base),
+                calls,
+                async || changed(rule.admit(request(&text)).await),
             )
             .await;
         for (template, host) in [("required labels", &labels), ("container limits", &limits)] {
@@ -278,14 +298,13 @@ fn judged(outcome: Outcome) -> Outcome {
     outcome
 }
 
-/// A chain with a Kubewarden policy.
-fn policy_file(directory: &std::path::Path) -> std::path::PathBuf {
-    let policy = Artifacts::find().unwrap().policy("guest_policy").unwrap();
+/// A chain with a Kubewarden policy that adds a label, or a plugin that does.
+fn labels(directory: &std::path::Path, name: &str, module: &std::path::Path) -> std::path::PathBuf {
     let stage = serde_json::json!({
-        "name": "policy",
-        "plugin": {"source": format!("file:{}", policy.display()), "settings": {"add": {"checked": "yes"}}},
+        "name": name,
+        "plugin": {"source": format!("file:{}", module.display()), "settings": {"add": {"checked": "yes"}}},
     });
-    write_chain(directory, "policy", "Pod", &serde_json::json!([stage]))
+    write_chain(directory, name, "Pod", &serde_json::json!([stage]))
 }
 
 fn write_chain(

@@ -1,5 +1,7 @@
 //! Stages that see objects which are generated of those of requests.
 
+use std::sync::Mutex;
+
 use admittance_admission::{
     Expansion, Generation, Location, MatchPolicy, Matcher, Mutation, Mutator, SkipReason, UserInfo,
 };
@@ -154,4 +156,40 @@ async fn an_object_without_a_source_is_a_failure() {
         (failure.kind, failure.message.as_str()),
         (FailureKind::Error, expected)
     );
+}
+
+/// Allows every request, and remembers the text of its object.
+struct Remember(Arc<Mutex<Vec<usize>>>);
+
+#[async_trait]
+impl Hook for Remember {
+    async fn admit(&self, request: &Request, _: Deadline) -> Result<Response, Failure> {
+        let text = request.object.as_ref().unwrap().text();
+        self.0.lock().unwrap().push(text.as_ptr().addr());
+        Ok(Response::allow())
+    }
+}
+
+#[tokio::test]
+async fn stages_share_what_is_generated_for_a_request() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let shared = stage().spec.expansion;
+    let stages = [Mode::Enforce, Mode::Enforce, Mode::Audit, Mode::Audit].map(|mode| {
+        let mut stage = Stage::new("generated", Remember(seen.clone()));
+        stage.spec.mode = mode;
+        stage.spec.expansion = shared.clone();
+        stage
+    });
+    let mut chain = chain(stages.into());
+    chain.phase = Phase::Validating;
+    let request = Request::described(Object::from_value(cron_job()), None, None, None, None).unwrap();
+    let mut evaluation = Evaluation::new(request, Deadline::after(Duration::from_secs(1)));
+    evaluation
+        .run(&[&chain], surroundings(&StaticNamespaces::default()))
+        .await;
+    let seen = seen.lock().unwrap();
+    let [one, two, three, four] = seen.as_slice() else {
+        panic!("{seen:?}");
+    };
+    assert_eq!((one, three), (two, four));
 }

@@ -19,8 +19,8 @@ use crate::{
     manifest::Descriptor,
     module::Found,
     signature::{
-        IdentityPattern, IssuerUrl, Keyless, Material, PublicKey, PublicKeys, Requirement, TrustRoot,
-        valid_signature,
+        Certified, IdentityPattern, IssuerUrl, Keyless, Material, PublicKey, PublicKeys, Requirement,
+        SigningCertificate, TrustRoot, valid_signature,
     },
 };
 
@@ -78,11 +78,12 @@ impl Images {
         let rules = self.catalog.inner.signatures.rules().iter();
         let mut roots = rules.filter_map(|rule| match &rule.requirement {
             Requirement::Keyless(keyless) => Some(&keyless.trust_root),
-            Requirement::Keys(_) | Requirement::Unsigned => None,
+            Requirement::Keys(_) | Requirement::Certified(_) | Requirement::Unsigned => None,
         });
         roots.next().ok_or_else(|| {
             ImageError(
-                "a signature of an identity is checked with a trust root, and no rule of `signatures` names one"
+                "a signature of an identity, or in a log, is checked with a trust root, and no rule of `signatures` \
+                 names one"
                     .to_owned(),
             )
         })
@@ -114,6 +115,22 @@ impl Images {
                         .parse::<IdentityPattern>()
                         .map_err(|error| invalid(&error))?,
                     issuer: issuer.parse::<IssuerUrl>().map_err(|error| invalid(&error))?,
+                }))
+            }
+            Signer::Certificate {
+                certificate,
+                chain,
+                must_be_logged,
+            } => {
+                let certificate = SigningCertificate::new(certificate, chain.as_deref());
+                let trust_root = match must_be_logged {
+                    true => Some(self.trust_root()?.clone()),
+                    false => self.trust_root().ok().cloned(),
+                };
+                Ok(Requirement::Certified(Certified {
+                    certificate: certificate.map_err(|error| invalid(&error))?,
+                    trust_root,
+                    must_be_logged: *must_be_logged,
                 }))
             }
         }

@@ -1,6 +1,8 @@
 use std::{convert::Infallible, fmt, path::Path};
 
-use super::{FoundSignature, InvalidTrust, Keyless, PublicKeys, Refusal, SignatureDescription, Verified};
+use super::{
+    Certified, FoundSignature, InvalidTrust, Keyless, PublicKeys, Refusal, SignatureDescription, Verified,
+};
 use crate::Digest;
 
 /// A public key. Without the feature `signatures` there is none.
@@ -10,6 +12,22 @@ pub struct PublicKey(Infallible);
 /// The trusted certificate authorities and logs. Without the feature `signatures` there are none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustRoot(Infallible);
+
+/// A certificate whose owner signs. Without the feature `signatures` there is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SigningCertificate(Infallible);
+
+impl SigningCertificate {
+    pub fn new(_: &str, _: Option<&[String]>) -> Result<Self, InvalidTrust> {
+        Err(InvalidTrust::NoSignatures)
+    }
+}
+
+impl fmt::Display for SigningCertificate {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {}
+    }
+}
 
 impl PublicKey {
     pub fn from_pem(_: &str) -> Result<Self, InvalidTrust> {
@@ -52,6 +70,14 @@ pub(super) fn by_key(_: &PublicKeys, _: &FoundSignature, _: &[u8]) -> Result<Ver
 
 pub(super) fn by_identity(keyless: &Keyless, _: &FoundSignature, _: &[u8]) -> Result<Verified, Refusal> {
     match keyless.trust_root.0 {}
+}
+
+pub(super) fn by_certificate(
+    certified: &Certified,
+    _: &FoundSignature,
+    _: &[u8],
+) -> Result<Verified, Refusal> {
+    match certified.certificate.0 {}
 }
 
 pub(super) fn describe(found: &FoundSignature) -> SignatureDescription {

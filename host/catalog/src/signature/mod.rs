@@ -34,10 +34,10 @@ pub use self::{
     },
     pattern::{InvalidPattern, SourcePattern},
     policy::{
-        IdentityPattern, IssuerUrl, Keyless, PublicKeys, Requirement, SIGNATURE_STATEMENT, SignaturePolicy,
-        SignatureRule,
+        Certified, IdentityPattern, IssuerUrl, Keyless, PublicKeys, Requirement, SIGNATURE_STATEMENT,
+        SignaturePolicy, SignatureRule,
     },
-    sigstore::{PublicKey, TrustRoot},
+    sigstore::{PublicKey, SigningCertificate, TrustRoot},
     source::Source,
     verify::{Subject, Verified, verify},
 };

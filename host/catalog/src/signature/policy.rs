@@ -3,7 +3,8 @@ use std::{fmt, str::FromStr};
 use url::Url;
 
 use super::{
-    InvalidPattern, InvalidTrust, PublicKey, SignatureError, Source, SourcePattern, TrustRoot, glob::Glob,
+    InvalidPattern, InvalidTrust, PublicKey, SignatureError, SigningCertificate, Source, SourcePattern,
+    TrustRoot, glob::Glob,
 };
 use crate::ModuleReference;
 
@@ -31,6 +32,8 @@ pub enum Requirement {
     Keys(PublicKeys),
     /// Made by an identity that the trust root confirms.
     Keyless(Keyless),
+    /// Made by the owner of a certificate.
+    Certified(Certified),
     Unsigned,
 }
 
@@ -105,6 +108,9 @@ impl fmt::Display for Requirement {
             Self::Keyless(keyless) => {
                 write!(f, "a signature by `{}` of `{}`", keyless.identity, keyless.issuer)
             }
+            Self::Certified(certified) => {
+                write!(f, "a signature by the owner of {}", certified.certificate)
+            }
             Self::Unsigned => f.write_str("no signature"),
         }
     }
@@ -120,6 +126,17 @@ pub struct Keyless {
     pub identity: IdentityPattern,
     /// The required issuer of the identity.
     pub issuer: IssuerUrl,
+}
+
+/// The requirements of a signature by the owner of a certificate that is known, and need not have an identity. Lives as
+/// long as what asks for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Certified {
+    pub certificate: SigningCertificate,
+    /// With it, a log's entry for the signature is verified, and the certificate must have been valid at its time.
+    pub trust_root: Option<TrustRoot>,
+    /// Whether a signature without such an entry is refused.
+    pub must_be_logged: bool,
 }
 
 /// The URL of an OpenID provider, as its certificates have it: `https://token.actions.githubusercontent.com`.

@@ -1,5 +1,6 @@
 //! Signatures in the formats of sigstore and cosign.
 
+mod certificate;
 mod key;
 mod legacy;
 mod opened;
@@ -7,16 +8,18 @@ mod provider;
 mod trust_root;
 
 use sigstore_verify::{
-    CertificateError, Error, TimestampError, TransparencyLogError,
+    CertificateError, Error, TimestampError, TransparencyLogError, VerificationPolicy,
     bundle::Error as BundleError,
     crypto::parse_certificate_info,
     types::{Bundle, DerCertificate, VerificationMaterialContent},
 };
 
-pub use self::{key::PublicKey, trust_root::TrustRoot};
+pub use self::{certificate::SigningCertificate, key::PublicKey, trust_root::TrustRoot};
 
 use self::opened::{Opened, Signed};
-use super::{FoundSignature, Keyless, PublicKeys, Refusal, SignatureDescription, SignatureKind, Verified};
+use super::{
+    Certified, FoundSignature, Keyless, PublicKeys, Refusal, SignatureDescription, SignatureKind, Verified,
+};
 
 /// What a signature claims.
 pub(super) fn describe(found: &FoundSignature) -> SignatureDescription {
@@ -87,10 +90,7 @@ pub(super) fn by_identity(
     let certificate = bundle.signing_certificate().ok_or(Refusal::NoCertificate)?;
     // The bundle's own claim is checked first, so that a signature of another module is reported as such.
     opened.signed.is_over(artifact)?;
-    let message = match opened.signed {
-        Signed::Payload(payload) => payload,
-        Signed::Artifact(_) | Signed::Envelope(_) => artifact,
-    };
+    let message = opened.signed.content(artifact);
     let root = &keyless.trust_root;
     let result = root
         .verifier()
@@ -118,6 +118,56 @@ pub(super) fn by_identity(
             .ok_or_else(|| Refusal::NotInLog("the time of signing is not recorded".to_owned()))?
             .to_string(),
         log_index: log_index(bundle),
+    })
+}
+
+/// Whether the owner of the certificate made the signature.
+pub(super) fn by_certificate(
+    certified: &Certified,
+    found: &FoundSignature,
+    artifact: &[u8],
+) -> Result<Verified, Refusal> {
+    let certificate = &certified.certificate;
+    // Whatever certificate the registry has beside the signature, the log's entry must be for this one.
+    let mut found = found.clone();
+    if let FoundSignature::SimpleSigning {
+        certificate: given,
+        chain,
+        ..
+    } = &mut found
+    {
+        *given = Some(certificate.pem());
+        *chain = None;
+    }
+    let opened = Opened::new(&found)?;
+    let key = certificate.key();
+    if !key.signed(&opened.signed.message(artifact), &opened.signature) {
+        return Err(Refusal::WrongKey);
+    }
+    opened.signed.is_over(artifact)?;
+    let of_certificate = |bundle: &&Bundle| {
+        let has_entry = !bundle.verification_material.tlog_entries.is_empty();
+        has_entry && bundle.signing_certificate() == Some(certificate.der())
+    };
+    let logged = opened.bundle.as_ref().filter(of_certificate);
+    match (logged, &certified.trust_root) {
+        (Some(bundle), Some(root)) => {
+            // The certificate itself was verified when it was read.
+            let policy = VerificationPolicy::any_identity().skip_certificate_chain();
+            let verified = root
+                .verifier()
+                .verify(opened.signed.content(artifact), bundle, &policy);
+            verified.map_err(|error| refusal(error, bundle, certificate.der()))?;
+        }
+        _ if certified.must_be_logged => {
+            return Err(Refusal::NotInLog(
+                "it has no entry for the certificate".to_owned(),
+            ));
+        }
+        _ => {}
+    }
+    Ok(Verified::Key {
+        fingerprint: key.fingerprint(),
     })
 }
 

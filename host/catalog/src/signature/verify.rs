@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Finding, FoundSignature, Material, Refusal, Requirement, SignatureError,
     material::{BUNDLE_SUFFIX, signature_url},
-    sigstore::{by_identity, by_key, describe},
+    sigstore::{by_certificate, by_identity, by_key, describe},
 };
 use crate::{Digest, ModuleReference, manifest::Layer};
 
@@ -91,6 +91,7 @@ pub(crate) fn valid_signature(
         Requirement::Unsigned => return Ok(Verified::Unrequired),
         Requirement::Keys(keys) => &|found| by_key(keys, found, artifact),
         Requirement::Keyless(keyless) => &|found| by_identity(keyless, found, artifact),
+        Requirement::Certified(certified) => &|found| by_certificate(certified, found, artifact),
     };
     let mut found = Vec::new();
     for signature in &material.signatures {
@@ -142,6 +143,7 @@ impl<'a> Subject<'a> {
     fn how_to_sign(&self, requirement: &Requirement, artifact: &[u8]) -> String {
         let key = match requirement {
             Requirement::Keys(_) => "--key <private key> ",
+            Requirement::Certified(_) => "--key <private key> --certificate <certificate> ",
             Requirement::Keyless(_) | Requirement::Unsigned => "",
         };
         match self.reference {

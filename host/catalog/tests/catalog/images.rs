@@ -4,6 +4,10 @@ use std::{collections::BTreeMap, env::consts};
 
 use admittance_admission::{ImageError, ImageReader as _, OciReference, Signer, Signers};
 use admittance_catalog::{Digest, Images};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose,
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -162,6 +166,58 @@ async fn signatures_of_images() {
         };
         says(kept.signed(&image, &signers).await, part);
     }
+    // By the owner of a certificate.
+    let (authority, stranger) = (CodeAuthority::new(), CodeAuthority::new());
+    let certified = |certificate: String, chain: Option<Vec<String>>, must_be_logged| Signers {
+        all: vec![Signer::Certificate {
+            certificate,
+            chain,
+            must_be_logged,
+        }],
+        annotations: BTreeMap::from([("env".to_owned(), "prod".to_owned())]),
+    };
+    let own = || authority.certify(&signer);
+    for chain in [None, Some(vec![stranger.pem(), authority.pem()])] {
+        let signed = kept.signed(&image, &certified(own(), chain, false)).await;
+        assert_eq!(signed.unwrap().to_string(), digest);
+    }
+    for (signers, part) in [
+        (
+            certified(authority.certify(&other), None, false),
+            "was made by another key",
+        ),
+        (
+            certified(own(), Some(vec![stranger.pem()]), false),
+            "no certificate of its chain issued it",
+        ),
+        (certified(own(), None, true), "no rule of `signatures` names one"),
+        (certified("no text".to_owned(), None, false), "not the PEM text"),
+    ] {
+        says(kept.signed(&image, &signers).await, part);
+    }
     drop(registry);
     kept.signed(&image, &by(&[&signer], &[])).await.unwrap();
+}
+
+/// An authority that certifies signers of code.
+struct CodeAuthority(CertifiedIssuer<'static, KeyPair>);
+
+impl CodeAuthority {
+    fn new() -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    fn pem(&self) -> String {
+        self.0.pem()
+    }
+
+    fn certify(&self, signer: &signatures::Signer) -> String {
+        let mut params = CertificateParams::new(["signer.example.com".to_owned()]).unwrap();
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::CodeSigning];
+        params.signed_by(signer.key(), &self.0).unwrap().pem()
+    }
 }

@@ -30,6 +30,10 @@ impl Signer {
         Self(rcgen::KeyPair::generate().unwrap())
     }
 
+    pub(crate) fn key(&self) -> &rcgen::KeyPair {
+        &self.0
+    }
+
     pub(crate) fn public_key(&self) -> String {
         self.0.public_key_pem()
     }

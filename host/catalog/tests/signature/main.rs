@@ -11,6 +11,7 @@ mod artifacts;
 mod authority;
 mod beside;
 mod bundles;
+mod certified;
 mod keyless;
 mod keys;
 mod subject;

@@ -189,6 +189,7 @@ impl StoredDefinition {
             | Form::Kubewarden(_)
             | Form::Gatekeeper(_)
             | Form::Resource
+            | Form::OpenApi
             | Form::SidecarSet => None,
         })
     }
@@ -228,6 +229,7 @@ fn object(form: Form, root: &Node<'_>) -> Option<BcsObject> {
         | Form::Kubewarden(_)
         | Form::Gatekeeper(_)
         | Form::Resource
+        | Form::OpenApi
         | Form::SidecarSet => return None,
     };
     match DEFINITION.spelled(value) {

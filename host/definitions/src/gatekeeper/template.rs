@@ -5,7 +5,8 @@ mod read;
 use std::{sync::Arc, time::Duration};
 
 use admittance_admission::{
-    ClusterKind, FailurePolicy, Mode, ModuleReference, Mutator, Operation, Phase, Reinvocation, StageSpec,
+    ClusterKind, Expansion, FailurePolicy, Mode, ModuleReference, Mutator, Operation, Phase, Reinvocation,
+    StageSpec,
 };
 use admittance_conditions::{Action, Binding, ConstraintBinding, Policy};
 use serde_json::{Map, Value as Json, json};
@@ -73,6 +74,8 @@ struct Constrained<'a> {
     constraint: &'a ConstraintDocument,
     parameters: Json,
     row: Option<Row<'a>>,
+    /// How these are generated, by the row.
+    expansion: Option<Arc<Expansion>>,
 }
 
 impl Constrained<'_> {
@@ -126,14 +129,30 @@ impl TemplateDocument {
             warnings.extend(constraints.iter().filter_map(|constraint| constraint.warning()));
         }
         let rows = rows(others.expansions);
+        let mutators: Arc<[Mutator]> = match rows.is_empty() {
+            true => Arc::default(),
+            false => mutators(others.mutators, Source::Generated, syncs).into(),
+        };
+        // Stages that see the same objects share how they are generated, and so what is generated.
+        let rows: Vec<_> = rows
+            .into_iter()
+            .map(|row| (Arc::new(row.expansion(&mutators)), row))
+            .collect();
         let mut constrained = Vec::new();
         for (constraint, parameters) in constraints.into_iter().zip(parameters) {
-            let rows = rows.iter().filter(|row| constraint.matching.is_for(row.kind()));
-            let rows = std::iter::once(None).chain(rows.cloned().map(Some));
-            constrained.extend(rows.map(|row| Constrained {
+            let of_rows = rows
+                .iter()
+                .filter(|(_, row)| constraint.matching.is_for(row.kind()));
+            let of_rows = std::iter::once((None, None)).chain(
+                of_rows
+                    .cloned()
+                    .map(|(expansion, row)| (Some(expansion), Some(row))),
+            );
+            constrained.extend(of_rows.map(|(expansion, row)| Constrained {
                 constraint,
                 parameters: parameters.clone(),
                 row,
+                expansion,
             }));
         }
         let plugin = match &self.engine {
@@ -155,14 +174,9 @@ impl TemplateDocument {
                 fix: "name the kinds that it reads in a SyncSet or Config of Gatekeeper".to_owned(),
             });
         }
-        let mutators: Arc<[Mutator]> = match rows.is_empty() {
-            true => Arc::default(),
-            false => mutators(others.mutators, Source::Generated, syncs).into(),
-        };
         let stage = |constrained: &Constrained<'_>| {
             let mut spec = self.spec(constrained, syncs)?;
-            let row = constrained.row.as_ref();
-            spec.expansion = row.map(|row| Arc::new(row.expansion(&mutators)));
+            spec.expansion = constrained.expansion.clone();
             let hook = match (&self.engine, &plugin) {
                 (Engine::Cel(policy, failure_policy), _) => {
                     spec.failure_policy = *failure_policy;

@@ -3,7 +3,10 @@ use std::time::Duration;
 use admittance_admission::{Phase, StageSpec};
 use serde_json::json;
 
-use crate::{ChainDefinition, GroupDefinition, HookDefinition, PluginRole, load_text, setting_location};
+use crate::{
+    ChainDefinition, GroupDefinition, HookDefinition, PluginRole, load_text, module_location,
+    setting_location,
+};
 
 fn native(group: &str) -> String {
     format!(
@@ -81,6 +84,19 @@ fn a_rejected_setting_of_a_member_is_found() {
     let signed = &group(&chains[0]).members[0];
     let location = setting_location(&signed.location, false, "/keys/0", None).unwrap();
     assert_eq!(location.line, signed.location.line + 1);
+    let location = module_location(&signed.location, false).unwrap();
+    assert_eq!(location.line, signed.location.line);
+}
+
+#[test]
+fn the_module_of_a_policy_is_found() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("policy.yaml");
+    let text = kubewarden("ClusterAdmissionPolicy", "  module: file:///policy.wasm\n");
+    std::fs::write(&file, text.replace(", namespace: shop", "")).unwrap();
+    let chains = crate::load(&[file]).unwrap();
+    let stage = &chains[0].stages[0].location;
+    assert_eq!((stage.line, module_location(stage, false).unwrap().line), (1, 6));
 }
 
 #[test]

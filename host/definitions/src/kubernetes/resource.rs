@@ -9,7 +9,7 @@ use crate::{
     document::{Mistakes, Node, readers},
 };
 
-/// A CustomResourceDefinition.
+/// A CustomResourceDefinition, or an OpenAPI document, which has the name of its file.
 #[derive(Debug)]
 pub(crate) struct ResourceDocument {
     pub(crate) name: String,
@@ -18,7 +18,7 @@ pub(crate) struct ResourceDocument {
     pub(super) resources: Vec<Resource>,
 }
 
-/// A version of a custom resource.
+/// A version of a kind.
 #[derive(Debug)]
 pub(super) struct Resource {
     pub(super) kind: GroupVersionKind,

@@ -81,9 +81,16 @@ pub(super) fn warnings(
         };
         resources().find(is_named)
     });
-    let is_named = |resource: &&Resource| rules.iter().any(|rule| names(rule, resource));
+    // A kind may be in several documents.
+    let mut named: Vec<&Resource> = Vec::new();
+    for resource in resources() {
+        let is_new = named.iter().all(|other| other.kind != resource.kind);
+        if is_new && rules.iter().any(|rule| names(rule, resource)) {
+            named.push(resource);
+        }
+    }
     let mut warnings = Vec::new();
-    for resource in resources().filter(is_named).take(MOST_KINDS) {
+    for resource in named.into_iter().take(MOST_KINDS) {
         let compiler = PolicyCompiler::new(params.is_some());
         let of_params = of_params.map(|params| params.schema.clone());
         let mut compiler = compiler.with_schemas(resource.schema.clone(), of_params);

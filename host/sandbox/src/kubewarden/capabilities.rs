@@ -1,6 +1,9 @@
 //! What a policy may ask the host for, within the grants of its stage.
 
-use std::{collections::BTreeMap, time::SystemTime};
+use std::{
+    collections::BTreeMap,
+    time::{Instant, SystemTime},
+};
 
 use admittance_admission::HttpOrigin;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -81,10 +84,12 @@ async fn answer(
             Ok(host) => look_up(state, &host).await,
             Err(error) => Ok(Err(error)),
         },
-        (BINDING, "crypto", "v1/is_certificate_trusted") => match state.preparing {
-            true => Ok(Err(PREPARING.to_owned())),
-            false => Ok(certificates::is_trusted(payload, SystemTime::now())),
-        },
+        (BINDING, "cache" | "crypto", _) if state.preparing => Ok(Err(PREPARING.to_owned())),
+        (BINDING, "cache", "set") => Ok(state.cache.set(payload, Instant::now())),
+        (BINDING, "cache", "get") => Ok(state.cache.get(payload, Instant::now())),
+        (BINDING, "crypto", "v1/is_certificate_trusted") => {
+            Ok(certificates::is_trusted(payload, SystemTime::now()))
+        }
         _ => Err(denied(format!(
             "the policy called `{binding}/{namespace}/{operation}`, which this host does not have, and no stage can \
              grant it"

@@ -65,7 +65,7 @@ enum VerifyV2 {
     #[serde(rename = "SigstoreGithubActionsVerify")]
     Workflow(ByWorkflow),
     #[serde(rename = "SigstoreCertificateVerify")]
-    Certificate {},
+    Certificate(ByCertificate),
 }
 
 #[derive(Deserialize)]
@@ -106,6 +106,16 @@ struct ByWorkflow {
     image: String,
     owner: String,
     repo: Option<String>,
+    annotations: Option<BTreeMap<String, String>>,
+}
+
+/// Texts are lists of bytes.
+#[derive(Deserialize)]
+struct ByCertificate {
+    image: String,
+    certificate: Vec<u8>,
+    certificate_chain: Option<Vec<Vec<u8>>>,
+    require_rekor_bundle: bool,
     annotations: Option<BTreeMap<String, String>>,
 }
 
@@ -167,6 +177,25 @@ impl From<ByWorkflow> for Verification {
     }
 }
 
+impl TryFrom<ByCertificate> for Verification {
+    type Error = String;
+
+    fn try_from(by: ByCertificate) -> Result<Self, String> {
+        let text = |bytes: Vec<u8>| {
+            String::from_utf8(bytes).map_err(|_| "a certificate is not PEM, which is a text".to_owned())
+        };
+        let chain = by
+            .certificate_chain
+            .map(|chain| chain.into_iter().map(text).collect::<Result<_, _>>());
+        let signer = Signer::Certificate {
+            certificate: text(by.certificate)?,
+            chain: chain.transpose()?,
+            must_be_logged: by.require_rekor_bundle,
+        };
+        Ok(verification(by.image, [signer], by.annotations))
+    }
+}
+
 fn read(operation: Operation, payload: &[u8]) -> Result<Verification, String> {
     match operation {
         Operation::VerifyV1 => Ok(match parse(payload)? {
@@ -178,11 +207,7 @@ fn read(operation: Operation, payload: &[u8]) -> Result<Verification, String> {
             VerifyV2::Identities(by) => by.into(),
             VerifyV2::Prefixes(by) => by.into(),
             VerifyV2::Workflow(by) => by.into(),
-            VerifyV2::Certificate {} => {
-                return Err(
-                    "this host does not verify signatures of an image with a given certificate".to_owned(),
-                );
-            }
+            VerifyV2::Certificate(by) => by.try_into()?,
         }),
         Operation::Digest | Operation::Manifest | Operation::Configuration => {
             Ok((parse(payload)?, Signers::default()))
@@ -310,14 +335,25 @@ mod tests {
                 vec![identity(GITHUB, "https://github.com/o/r", true)],
                 BTreeMap::new(),
             ),
+            (
+                Operation::VerifyV2,
+                json!({"type": "SigstoreCertificateVerify", "image": "a", "certificate": b"c",
+                    "certificate_chain": [b"r"], "require_rekor_bundle": true, "annotations": null}),
+                vec![Signer::Certificate {
+                    certificate: "c".to_owned(),
+                    chain: Some(vec!["r".to_owned()]),
+                    must_be_logged: true,
+                }],
+                BTreeMap::new(),
+            ),
         ] {
             let (image, signers) = read(operation, payload.to_string().as_bytes()).unwrap();
             assert_eq!(image, "a");
             assert_eq!(signers, Signers { all, annotations }, "{payload}");
         }
-        let certificate = json!({"type": "SigstoreCertificateVerify", "image": "a", "certificate": [1],
+        let certificate = json!({"type": "SigstoreCertificateVerify", "image": "a", "certificate": [255],
             "require_rekor_bundle": true});
         let error = read(Operation::VerifyV2, certificate.to_string().as_bytes()).unwrap_err();
-        assert!(error.contains("given certificate"), "{error}");
+        assert!(error.contains("not PEM"), "{error}");
     }
 }

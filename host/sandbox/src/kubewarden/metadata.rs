@@ -168,7 +168,7 @@ impl Section {
             (ExecutionMode::Wasi, _) => Ok(Mode::Program),
             (ExecutionMode::Opa | ExecutionMode::Gatekeeper, _) => Err(Error::Policy(
                 "it is Rego that was compiled to WebAssembly (`executionMode: opa` or `gatekeeper`), which this host \
-                 does not run"
+                 does not run; use its source, in a `ConstraintTemplate` or as `rego` of a stage"
                     .to_owned(),
             )),
             (ExecutionMode::Unknown, _) => Err(Error::Policy(

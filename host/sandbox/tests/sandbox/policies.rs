@@ -589,6 +589,14 @@ async fn calls_of_the_host_are_answered_within_the_grants() {
         ["kubewarden", "crypto", "v1/is_certificate_trusted"],
         r#"{"cert":{"encoding":"Pem","data":[1]},"cert_chain":null,"not_after":null}"#,
     );
+    let certified = Policy::asking(
+        ["kubewarden", "oci", "v2/verify"],
+        r#"{"type":"SigstoreCertificateVerify","image":"ghcr.io/acme/a","certificate":[99],"certificate_chain":null,"require_rekor_bundle":true}"#,
+    );
+    let set = Policy::asking(
+        ["kubewarden", "cache", "set"],
+        r#"{"key":"a","value":[1],"ttl":60}"#,
+    );
     let unknown = Policy::asking(["kubewarden", "cache", "v1/set"], "{}");
     let look_up =
         |host: &str| Policy::asking(["kubewarden", "net", "v1/dns_lookup_host"], &format!("{host:?}"));
@@ -693,6 +701,19 @@ async fn calls_of_the_host_are_answered_within_the_grants() {
             Err((FailureKind::Error, "a certificate is not valid PEM")),
         ),
         (
+            certified,
+            &granted,
+            Err((
+                FailureKind::Error,
+                "not signed by [Certificate { certificate: \"c\", chain: None, must_be_logged: true }]",
+            )),
+        ),
+        (
+            set,
+            &config(),
+            Err((FailureKind::InvalidResponse, "missing field `accepted`")),
+        ),
+        (
             unknown,
             &granted,
             Err((FailureKind::CapabilityDenied, "kubewarden/cache/v1/set")),
@@ -710,6 +731,50 @@ async fn calls_of_the_host_are_answered_within_the_grants() {
             }
             (result, expected) => panic!("{result:?} instead of {expected:?}"),
         }
+    }
+}
+
+/// Asks the cache for a key, and answers what the host answers; keeps a verdict under the key before it returns.
+fn keeping(verdict: &str) -> Policy {
+    let set = serde_json::json!({"key": "a", "value": verdict.as_bytes(), "ttl": 600}).to_string();
+    let get = r#"{"key":"a"}"#;
+    let mut arguments = Vec::new();
+    let mut at = TEXT;
+    for text in ["kubewarden", "cache", "get", "set", get, &set] {
+        arguments.push(format!("(i32.const {at}) (i32.const {})", text.len()));
+        at += text.len();
+    }
+    let call = |operation: usize, payload: usize| {
+        let [binding, namespace] = [&arguments[0], &arguments[1]];
+        format!(
+            "(call $host_call {binding} {namespace} {} {})",
+            arguments[operation], arguments[payload]
+        )
+    };
+    Policy {
+        // A miss is shorter than a hit.
+        validate: format!(
+            "(drop {get})
+             (if (i32.gt_u (call $host_response_len) (i32.const 40))
+                (then (call $response (i32.const {SETTINGS}) (i32.const 2)) (return (i32.const 1))))
+             (if (i32.eqz {set}) (then unreachable))",
+            get = call(2, 4),
+            set = call(3, 5),
+        ),
+        text: ["kubewarden", "cache", "get", "set", get, &set].concat(),
+        ..Policy::default()
+    }
+}
+
+#[tokio::test]
+async fn a_policy_keeps_what_no_other_plugin_reads() {
+    let policy = keeping(r#"{"accepted":true,"message":"kept"}"#);
+    let (first, second) = (policy.load().await.unwrap(), policy.load().await.unwrap());
+    for plugin in [&first, &second] {
+        assert!(matches!(call(plugin).await.unwrap().verdict, Verdict::Allow));
+        // Found now, so that it answers `{"`, which is no verdict.
+        let failure = call(plugin).await.unwrap_err();
+        assert_eq!(failure.kind, FailureKind::InvalidResponse, "{failure}");
     }
 }
 

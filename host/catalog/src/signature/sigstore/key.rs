@@ -68,7 +68,7 @@ impl PublicKey {
         Self::from_der(DerPublicKey::new(block.contents().to_vec()))
     }
 
-    fn from_der(der: DerPublicKey) -> Result<Self, String> {
+    pub(super) fn from_der(der: DerPublicKey) -> Result<Self, String> {
         let kinds = "ECDSA on P-256 or P-384, Ed25519, or RSA of 2048 to 8192 bits";
         let refused = |error: &dyn fmt::Display| format!("it is not a key for {kinds}: {error}");
         let algorithm = KeyAlgorithm::from_spki(&der).map_err(|error| refused(&error))?;

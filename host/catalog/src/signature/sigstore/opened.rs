@@ -110,6 +110,14 @@ impl Signed<'_> {
         }
     }
 
+    /// What a bundle of it is verified with: of a statement, the artifact that it names.
+    pub(super) fn content<'b>(&'b self, artifact: &'b [u8]) -> &'b [u8] {
+        match self {
+            Self::Payload(payload) => payload,
+            Self::Artifact(_) | Self::Envelope(_) => artifact,
+        }
+    }
+
     /// Whether what is signed is the artifact.
     pub(super) fn is_over(&self, artifact: &[u8]) -> Result<(), Refusal> {
         let actual = Digest::of(artifact);

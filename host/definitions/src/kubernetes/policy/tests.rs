@@ -1,6 +1,8 @@
+use std::fs;
+
 use admittance_admission::{FailurePolicy, NamespaceSelector, Phase, Reinvocation};
 
-use crate::{HookDefinition, load_text};
+use crate::{ChainDefinition, HookDefinition, load, load_text};
 
 /// The fields of a policy's spec, one on each line from line 5.
 const POLICY: [(&str, &str); 3] = [
@@ -361,5 +363,123 @@ fn expressions_are_checked_with_the_schemas_of_kinds() {
     for versions in ["v2", "\"*\""] {
         let found = type_warnings(versions, "[]", "[ { expression: object.spec.sizes > 1 } ]");
         assert_eq!(found, Vec::<String>::new(), "{versions}");
+    }
+}
+
+/// A part of what an API server has at `/openapi/v3/apis/apps/v1`, and a schema that contains itself.
+const APPS: &str = r##"{
+  "openapi": "3.0.0",
+  "info": {"title": "Kubernetes", "version": "v1.36.0"},
+  "paths": {
+    "/apis/apps/v1/": {"get": {"operationId": "getAppsV1APIResources"}},
+    "/apis/apps/v1/deployments": {"get": {"x-kubernetes-action": "list",
+      "x-kubernetes-group-version-kind": {"group": "apps", "version": "v1", "kind": "Deployment"}}},
+    "/apis/apps/v1/namespaces/{namespace}/deployments": {"post": {"x-kubernetes-action": "post",
+      "x-kubernetes-group-version-kind": {"group": "apps", "version": "v1", "kind": "Deployment"}}},
+    "/apis/apps/v1/namespaces/{namespace}/deployments/{name}/scale": {"post": {"x-kubernetes-action": "post",
+      "x-kubernetes-group-version-kind": {"group": "autoscaling", "version": "v1", "kind": "Scale"}}}
+  },
+  "components": {"schemas": {
+    "io.k8s.api.apps.v1.Deployment": {"type": "object",
+      "x-kubernetes-group-version-kind": [{"group": "apps", "version": "v1", "kind": "Deployment"}],
+      "properties": {
+        "apiVersion": {"type": "string"}, "kind": {"type": "string"},
+        "metadata": {"allOf": [{"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}], "default": {}},
+        "spec": {"allOf": [{"$ref": "#/components/schemas/io.k8s.api.apps.v1.DeploymentSpec"}], "default": {}}}},
+    "io.k8s.api.apps.v1.DeploymentSpec": {"type": "object", "properties": {
+        "replicas": {"type": "integer", "format": "int32"},
+        "containers": {"type": "array", "items": {"$ref": "#/components/schemas/io.k8s.api.core.v1.Container", "default": {}}},
+        "maxSurge": {"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.util.intstr.IntOrString"},
+        "tree": {"$ref": "#/components/schemas/io.k8s.Tree"},
+        "lost": {"$ref": "#/components/schemas/io.k8s.Lost"}}},
+    "io.k8s.api.core.v1.Container": {"type": "object", "properties": {
+        "name": {"type": "string"},
+        "limits": {"type": "object", "additionalProperties": {"$ref": "#/components/schemas/io.k8s.Quantity"}}}},
+    "io.k8s.Quantity": {"oneOf": [{"type": "string"}, {"type": "number"}]},
+    "io.k8s.Tree": {"type": "object", "properties": {
+        "leaf": {"type": "boolean"}, "left": {"$ref": "#/components/schemas/io.k8s.Tree"}}},
+    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": {"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]}
+  }}
+}"##;
+
+#[test]
+fn expressions_are_checked_with_the_schemas_of_an_api_server() {
+    let policy = |expression: &str| {
+        format!(
+            r#"
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {{ name: deployments }}
+spec:
+  matchConstraints:
+    resourceRules:
+      - {{ operations: [CREATE], apiGroups: [apps], apiVersions: [v1], resources: [deployments, deployments/scale] }}
+  validations: [ {{ expression: {expression:?} }} ]
+"#
+        )
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    fs::write(path("apps-v1.json"), APPS).unwrap();
+    let warnings = |expression: &str| -> Vec<String> {
+        fs::write(path("policy.yaml"), policy(expression)).unwrap();
+        let chains = load(&[directory.path().to_owned()]).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        assert_eq!(chains.len(), 1);
+        let warnings = chains.iter().flat_map(ChainDefinition::warnings);
+        warnings.map(|warning| warning.to_string()).collect()
+    };
+    for right in [
+        "object.spec.replicas <= 5 && object.metadata.name != ''",
+        "object.spec.maxSurge == 1 || object.spec.maxSurge == '10%'",
+        "object.spec.containers.all(c, c.name == 'a' || quantity(c.limits.cpu).isLessThan(quantity('1')))",
+        "object.spec.tree.left.left.anything == 1 && object.spec.lost.found",
+    ] {
+        assert_eq!(warnings(right), Vec::<String>::new(), "{right}");
+    }
+    for (wrong, expected) in [
+        (
+            "object.spec.replica <= 5",
+            "undefined field 'replica': DeploymentSpec has no such field",
+        ),
+        ("object.spec.replicas == 'a'", "applied to '(int, string)'"),
+        (
+            "object.spec.containers.all(c, c.nam == 'a')",
+            "undefined field 'nam': Container has no such field",
+        ),
+        (
+            "object.spec.tree.leave == true",
+            "undefined field 'leave': Tree has no such field",
+        ),
+    ] {
+        let found = warnings(wrong);
+        let [warning] = found.as_slice() else {
+            panic!("{wrong}: {found:?}")
+        };
+        assert!(warning.contains("for apps/v1/Deployment: "), "{warning}");
+        assert!(warning.contains(expected), "{wrong}: {warning}");
+    }
+    // Two documents with a kind are as good as one.
+    fs::write(path("again.json"), APPS).unwrap();
+    assert_eq!(warnings("object.spec.replica <= 5").len(), 1);
+}
+
+#[test]
+fn documents_of_an_api_server_that_cannot_be_used() {
+    for (document, expected) in [
+        (
+            r#"{"swagger": "2.0"}"#,
+            "a.json:1:13: swagger: OpenAPI documents of version 2 are not read; save one of version 3",
+        ),
+        (
+            r#"{"openapi": "4.0.0"}"#,
+            "a.json:1:13: openapi: only OpenAPI documents of version 3 are read",
+        ),
+        (
+            r#"{"openapi": "3.0.0", "paths": {}}"#,
+            "a.json:1:1: the OpenAPI document has no schema of a kind",
+        ),
+    ] {
+        let mistakes = load_text("a.json", document).unwrap_err().to_string();
+        assert!(mistakes.starts_with(expected), "{mistakes}");
     }
 }

@@ -38,6 +38,7 @@ signatures:
         .map(|rule| match &rule.requirement {
             Requirement::Keys(keys) => format!("{} keys", keys.iter().count()),
             Requirement::Keyless(keyless) => keyless.issuer.to_string(),
+            Requirement::Certified(certified) => certified.certificate.to_string(),
             Requirement::Unsigned => "nothing".to_owned(),
         })
         .collect();

@@ -1,0 +1,202 @@
+//! Signatures by the owner of a certificate that is known, as from an authority of one's own.
+
+use admittance_catalog::{
+    Digest,
+    signature::{Certified, FoundSignature, Requirement, SigningCertificate},
+};
+use rcgen::ExtendedKeyUsagePurpose;
+
+use crate::{
+    artifacts::{COSIGN, payload},
+    authority::{Authority, Request, SIGNED_AT, Signed},
+    subject::{check_artifact, detached, fixture, manifest, outcome, text},
+};
+
+/// A certificate that has not ended, and one that has.
+const LONG: (i64, i64) = (-60, 3_000_000_000);
+const ENDED: (i64, i64) = (-60, 540);
+
+fn signed(authority: &Authority, validity: (i64, i64), logged_at: i64) -> Signed {
+    let payload = payload(&Digest::of(manifest()).to_string(), COSIGN);
+    let request = Request {
+        validity,
+        logged_at,
+        ..Request::default()
+    };
+    authority.sign(&payload, request)
+}
+
+fn required(signed: &Signed, log: Option<&Authority>, must_be_logged: bool) -> Requirement {
+    Requirement::Certified(Certified {
+        certificate: SigningCertificate::new(&signed.certificate, None).unwrap(),
+        trust_root: log.map(Authority::trust_root),
+        must_be_logged,
+    })
+}
+
+/// The signature without what the log says, and without its certificate.
+fn bare(signed: &Signed) -> FoundSignature {
+    let mut found = signed.found();
+    if let FoundSignature::SimpleSigning { certificate, log, .. } = &mut found {
+        (*certificate, *log) = (None, None);
+    }
+    found
+}
+
+#[test]
+fn who_signed_and_whether_a_log_says_so() {
+    let (ours, other) = (Authority::new(), Authority::new());
+    let good = signed(&ours, ENDED, SIGNED_AT);
+    let late = signed(&ours, ENDED, SIGNED_AT + 541);
+    let stranger = signed(&ours, ENDED, SIGNED_AT);
+    let elsewhere = Signed {
+        log: other.promise(&good.payload, &good.signature, &good.certificate, SIGNED_AT),
+        ..good.clone()
+    };
+    let of_another = Signed {
+        log: stranger.log.clone(),
+        ..good.clone()
+    };
+    let unlogged = "is not proven to be in a log of the trust root";
+    for (name, signer, found, log, must_be_logged, expected) in [
+        ("logged", &good, good.found(), Some(&ours), true, "by the key"),
+        ("in no log", &good, bare(&good), Some(&ours), false, "by the key"),
+        (
+            "in no log that is known",
+            &good,
+            good.found(),
+            None,
+            false,
+            "by the key",
+        ),
+        (
+            "in no log, as it must",
+            &good,
+            bare(&good),
+            Some(&ours),
+            true,
+            unlogged,
+        ),
+        ("no log is known", &good, good.found(), None, true, unlogged),
+        (
+            "after its end",
+            &late,
+            late.found(),
+            Some(&ours),
+            false,
+            "was made at",
+        ),
+        (
+            "after its end, unknown",
+            &late,
+            late.found(),
+            None,
+            false,
+            "by the key",
+        ),
+        (
+            "in another log",
+            &good,
+            elsewhere.found(),
+            Some(&ours),
+            false,
+            unlogged,
+        ),
+        (
+            "another's entry",
+            &good,
+            of_another.found(),
+            Some(&ours),
+            false,
+            unlogged,
+        ),
+        (
+            "by another",
+            &good,
+            stranger.found(),
+            Some(&ours),
+            false,
+            "was made by another key",
+        ),
+        (
+            "of bytes",
+            &good,
+            detached(fixture("p256.sig")),
+            None,
+            false,
+            "was made by another key",
+        ),
+    ] {
+        let required = required(signer, log, must_be_logged);
+        let found = outcome(check_artifact(&required, vec![found]));
+        assert!(found.starts_with(expected), "{name}: {found}");
+    }
+}
+
+#[test]
+fn what_certificates_are_for_and_who_issued_them() {
+    let (ours, other) = (Authority::new(), Authority::new());
+    let chain = |authority: &Authority| Some(vec![authority.certificate().to_owned()]);
+    let certificate = |request| ours.sign("", request).certificate;
+    let (long, ended) = (signed(&ours, LONG, SIGNED_AT), signed(&ours, ENDED, SIGNED_AT));
+    let server = certificate(Request {
+        usage: ExtendedKeyUsagePurpose::ServerAuth,
+        ..Request::default()
+    });
+    let early = certificate(Request {
+        validity: (2_000_000_000, 3_000_000_000),
+        ..Request::default()
+    });
+    for (name, certificate, chain, expected) in [
+        ("trusted", &long.certificate, None, ""),
+        ("issued", &long.certificate, chain(&ours), ""),
+        ("ended", &ended.certificate, None, ""),
+        (
+            "issued, and ended",
+            &ended.certificate,
+            chain(&ours),
+            "or it has expired",
+        ),
+        (
+            "issued by another",
+            &long.certificate,
+            chain(&other),
+            "no certificate of its chain issued it",
+        ),
+        (
+            "nobody issued it",
+            &long.certificate,
+            Some(Vec::new()),
+            "no certificate of its chain issued it",
+        ),
+        (
+            "no chain",
+            &long.certificate,
+            Some(vec!["text".to_owned()]),
+            "of its chain: it is not the PEM text",
+        ),
+        ("for servers", &server, None, "does not include code signing"),
+        (
+            "of an authority",
+            &ours.certificate().to_owned(),
+            None,
+            "does not include digital signatures",
+        ),
+        ("too early", &early, None, "it is not valid before"),
+        (
+            "a key",
+            &text("p256.pub"),
+            None,
+            "it is not the PEM text of a certificate",
+        ),
+    ] {
+        let said = match SigningCertificate::new(certificate, chain.as_deref()) {
+            Ok(_) => String::new(),
+            Err(error) => error.to_string(),
+        };
+        assert!(
+            said.contains(expected) && said.is_empty() == expected.is_empty(),
+            "{name}: {said}"
+        );
+    }
+}

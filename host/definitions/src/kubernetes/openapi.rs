@@ -1,0 +1,86 @@
+//! OpenAPI documents of an API server: the schemas of its kinds, with which policies are checked.
+
+use std::collections::HashMap;
+
+use admittance_admission::GroupVersionKind;
+use admittance_conditions::Components;
+use serde_json::{Map, Value as Json};
+
+use super::resource::{Resource, ResourceDocument};
+use crate::document::{Mistakes, Node};
+
+/// The fields by which such a document is known: that of version 3, and that of version 2, which is refused.
+pub(crate) const VERSION: &str = "openapi";
+pub(crate) const VERSION_2: &str = "swagger";
+
+/// In a schema and an operation: the kind that it is for.
+const KIND: &str = "x-kubernetes-group-version-kind";
+
+/// The kinds of the document that can be created, with their schemas.
+pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ResourceDocument> {
+    let mut fields = root.object(mistakes)?;
+    let fix = "save one of version 3, `kubectl get --raw /openapi/v3/apis/apps/v1`";
+    if let Some(version) = fields.optional(VERSION_2) {
+        version.wrong("OpenAPI documents of version 2 are not read", fix, mistakes);
+        return None;
+    }
+    let version = fields.required(VERSION, fix, mistakes)?;
+    if !version.text(mistakes)?.starts_with("3.") {
+        version.wrong("only OpenAPI documents of version 3 are read", fix, mistakes);
+        return None;
+    }
+    let document = root.json();
+    let none = Map::new();
+    let schemas = document.pointer("/components/schemas").and_then(Json::as_object);
+    let schemas = schemas.unwrap_or(&none);
+    let mut of_kinds = HashMap::new();
+    for schema in schemas.values() {
+        let kinds = schema.get(KIND).and_then(Json::as_array);
+        let kinds = kinds.into_iter().flatten().filter_map(kind);
+        of_kinds.extend(kinds.map(|kind| (kind, schema)));
+    }
+    let mut components = Components::new(schemas);
+    let paths = document.get("paths").and_then(Json::as_object);
+    let created = paths
+        .into_iter()
+        .flatten()
+        .filter_map(|(path, item)| created(path, item));
+    let resources: Vec<Resource> = created
+        .filter_map(|(kind, plural)| {
+            let schema = components.object(&kind.kind, of_kinds.get(&kind)?)?;
+            Some(Resource { kind, plural, schema })
+        })
+        .collect();
+    if resources.is_empty() {
+        root.wrong(
+            "the OpenAPI document has no schema of a kind that can be created",
+            fix,
+            mistakes,
+        );
+    }
+    let source = root.location();
+    Some(ResourceDocument {
+        name: source.file.clone(),
+        source,
+        resources,
+    })
+}
+
+/// The kind and the resource that are created at this path: not of an object, and not of a subresource.
+fn created(path: &str, item: &Json) -> Option<(GroupVersionKind, String)> {
+    let (before, plural) = path.rsplit_once('/')?;
+    if plural.contains('{') || before.contains("{name}") {
+        return None;
+    }
+    let kind = kind(item.get("post")?.get(KIND)?)?;
+    Some((kind, plural.to_owned()))
+}
+
+fn kind(value: &Json) -> Option<GroupVersionKind> {
+    let text = |name: &str| Some(value.get(name)?.as_str()?.to_owned());
+    Some(GroupVersionKind {
+        group: text("group")?,
+        version: text("version")?,
+        kind: text("kind")?,
+    })
+}

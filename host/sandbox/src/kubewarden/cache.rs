@@ -1,0 +1,158 @@
+//! What a policy keeps between calls, by Kubewarden's `cache`.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use serde::Deserialize;
+use serde_json::json;
+
+use super::capabilities::{Answer, parse};
+
+/// Keys with this beginning are refused, as by Kubewarden, which uses them itself.
+const RESERVED: &str = "kubewarden_internal_";
+
+/// The most entries, and the most bytes of their keys and values.
+const ENTRIES: usize = 1024;
+const BYTES: usize = 1 << 20;
+
+/// The longest time for which a value is kept.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
+/// Values that a policy keeps, each until its time is over. Lives as long as its plugin, which alone reads it.
+#[derive(Default)]
+pub(crate) struct Cache(Mutex<HashMap<String, Kept>>);
+
+struct Kept {
+    value: Vec<u8>,
+    until: Instant,
+}
+
+#[derive(Deserialize)]
+struct Set {
+    key: String,
+    value: Vec<u8>,
+    /// In seconds.
+    ttl: u64,
+}
+
+#[derive(Deserialize)]
+struct Get {
+    key: String,
+}
+
+impl Cache {
+    /// The answer to `cache/set`.
+    pub(super) fn set(&self, payload: &[u8], now: Instant) -> Answer {
+        let Set { key, value, ttl } = parse(payload)?;
+        let size = key.len().saturating_add(value.len());
+        let refused = if key.starts_with(RESERVED) {
+            Some(format!("keys that begin with `{RESERVED}` are reserved"))
+        } else if size > BYTES {
+            Some(format!("key and value have {size} bytes; the limit is {BYTES}"))
+        } else {
+            let until = now + Duration::from_secs(ttl).min(LONGEST);
+            self.keep(key, Kept { value, until }, now);
+            None
+        };
+        let code = u8::from(refused.is_some());
+        let answer = json!({"code": code, "message": refused.unwrap_or_else(|| "ok".to_owned())});
+        Ok(answer.to_string().into_bytes())
+    }
+
+    /// The answer to `cache/get`. That there is no value is no error.
+    pub(super) fn get(&self, payload: &[u8], now: Instant) -> Answer {
+        let Get { key } = parse(payload)?;
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let value = kept
+            .get(&key)
+            .filter(|kept| now < kept.until)
+            .map(|kept| &kept.value);
+        let answer = match value {
+            Some(value) => json!({"code": 0, "message": "hit", "value": value}),
+            None => json!({"code": 0, "message": "miss"}),
+        };
+        Ok(answer.to_string().into_bytes())
+    }
+
+    /// Keeps a value. If there are too many, those go that would not be kept for long.
+    fn keep(&self, key: String, value: Kept, now: Instant) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.insert(key, value);
+        let size = |kept: &HashMap<String, Kept>| -> usize {
+            kept.iter().map(|(key, kept)| key.len() + kept.value.len()).sum()
+        };
+        let is_full = |kept: &HashMap<String, Kept>| kept.len() > ENTRIES || size(kept) > BYTES;
+        if !is_full(&kept) {
+            return;
+        }
+        kept.retain(|_, kept| now < kept.until);
+        while is_full(&kept) {
+            let first = kept.iter().min_by_key(|(_, kept)| kept.until);
+            let Some(first) = first.map(|(key, _)| key.clone()) else {
+                return;
+            };
+            kept.remove(&first);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    fn set(cache: &Cache, key: &str, value: &[u8], ttl: u64, now: Instant) -> Value {
+        let payload = json!({"key": key, "value": value, "ttl": ttl}).to_string();
+        serde_json::from_slice(&cache.set(payload.as_bytes(), now).unwrap()).unwrap()
+    }
+
+    fn get(cache: &Cache, key: &str, now: Instant) -> Value {
+        let payload = json!({"key": key}).to_string();
+        serde_json::from_slice(&cache.get(payload.as_bytes(), now).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn values_are_kept_until_their_time_is_over() {
+        let (cache, now) = (Cache::default(), Instant::now());
+        let miss = json!({"code": 0, "message": "miss"});
+        assert_eq!(get(&cache, "a", now), miss);
+        assert_eq!(
+            set(&cache, "a", b"\x01\xff", 10, now),
+            json!({"code": 0, "message": "ok"})
+        );
+        let hit = json!({"code": 0, "message": "hit", "value": [1, 255]});
+        assert_eq!(get(&cache, "a", now), hit);
+        assert_eq!(get(&cache, "a", now + Duration::from_secs(9)), hit);
+        assert_eq!(get(&cache, "a", now + Duration::from_secs(10)), miss);
+        set(&cache, "now", b"1", 0, now);
+        assert_eq!(get(&cache, "now", now), miss);
+        set(&cache, "ever", b"1", u64::MAX, now);
+        assert_eq!(get(&cache, "ever", now + LONGEST), miss);
+        let refused = set(&cache, "kubewarden_internal_a", b"1", 10, now);
+        assert_eq!(refused["code"], 1);
+        assert_eq!(get(&cache, "kubewarden_internal_a", now), miss);
+        cache.set(b"{}", now).unwrap_err();
+        cache.get(b"{}", now).unwrap_err();
+    }
+
+    #[test]
+    fn it_has_limits() {
+        let (cache, now) = (Cache::default(), Instant::now());
+        let half = vec![7; BYTES / 2];
+        set(&cache, "long", &half, 20, now);
+        set(&cache, "short", &half, 10, now);
+        assert_eq!(get(&cache, "short", now)["message"], "miss");
+        assert_eq!(get(&cache, "long", now)["message"], "hit");
+        assert_eq!(set(&cache, "large", &vec![7; BYTES], 10, now)["code"], 1);
+        let cache = Cache::default();
+        for number in 0..=ENTRIES {
+            set(&cache, &number.to_string(), b"", 10 + number as u64, now);
+        }
+        assert_eq!(get(&cache, "0", now)["message"], "miss");
+        assert_eq!(get(&cache, "1", now)["message"], "hit");
+    }
+}

@@ -1,0 +1,59 @@
+//! The rule of the Kubewarden policy in `tests/policies` as a plugin: requires a label, and adds some.
+
+use std::collections::BTreeMap;
+
+use admittance_sdk::prelude::*;
+
+/// The settings, which are those of the policy.
+#[settings]
+#[derive(Debug)]
+pub struct Settings {
+    /// The label that every object must have.
+    pub required: Option<String>,
+    /// Labels that are added.
+    #[serde(default)]
+    pub add: BTreeMap<String, String>,
+}
+
+/// The plugin.
+#[derive(Debug)]
+pub struct Labels(Settings);
+
+#[view]
+struct Object {
+    metadata: Metadata,
+}
+
+#[view]
+struct Metadata {
+    labels: Option<BTreeMap<String, String>>,
+}
+
+#[plugin(mutates)]
+impl Plugin for Labels {
+    type Settings = Settings;
+
+    fn configure(settings: Settings) -> Result<Self, SettingsErrors> {
+        Ok(Self(settings))
+    }
+
+    fn admit(&self, request: &Request) -> Result<Response, Error> {
+        let Some(object) = request.object::<Object>()? else {
+            return Ok(Response::allow());
+        };
+        let labels = object.metadata.labels;
+        if let Some(required) = &self.0.required
+            && labels
+                .as_ref()
+                .is_none_or(|labels| !labels.contains_key(required))
+        {
+            return Ok(Response::deny(format!("the label `{required}` is missing")));
+        }
+        let mut patch = Patch::new();
+        patch.ensure_object(pointer!["metadata", "labels"], labels.is_some());
+        for (label, value) in &self.0.add {
+            patch.add(pointer!["metadata", "labels", label], value)?;
+        }
+        Ok(Response::patch(patch))
+    }
+}
