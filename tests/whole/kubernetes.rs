@@ -5,7 +5,8 @@
 //! admission webhooks check, with the status of each row here; there and in `documents`, Admittance reads
 //! webhook configurations of Kubernetes and is itself the caller of a webhook server in the test. `policies` runs
 //! policies of Kubewarden, in `resources` chains are resources of the cluster, and
-//! in `statuses` their leader writes what became of them. `events` looks at Events. `observed` looks at the spans of a
+//! in `statuses` their leader writes what became of them. `events` looks at Events, and `registrations` at the webhook
+//! configurations that the leader keeps. `observed` looks at the spans of a
 //! look-up.
 
 mod conformance;
@@ -17,6 +18,7 @@ mod http;
 mod observed;
 mod policies;
 mod recorded;
+mod registrations;
 mod resources;
 pub(crate) mod server;
 mod statuses;

@@ -17,6 +17,7 @@ pub use admittance_bcs::{
 };
 pub use admittance_cluster::{ClusterStatus, ClusterWatch, WatchState};
 pub use admittance_definitions::StoredDefinition;
+pub use admittance_fleet::WebhooksStatus;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +48,9 @@ pub struct DriverStatus {
     /// The connection to a Kubernetes API server; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterStatus>,
+    /// The webhook configurations that the leader of the replicas keeps; absent unless it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub webhook_configurations: Option<WebhooksStatus>,
     /// The driver's own certificates.
     pub certificates: Vec<CertificateStatus>,
 }

@@ -1,22 +1,17 @@
 //! `admittance certs`: a CA, and certificates that it signs.
 
-mod authority;
 mod report;
-mod subject;
 #[cfg(test)]
 mod tests;
 
 use std::{fmt::Display, fs, path::PathBuf};
 
+use admittance_fleet::certificates::{Authority, Client, Host, Service, Subject};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use clap::Args;
 use time::{Duration, OffsetDateTime};
 
-use self::{
-    authority::{Authority, Issued},
-    report::{Certificate, Entry, Files, Report},
-    subject::{Client, Host, Service, Subject},
-};
+use self::report::{Certificate, Entry, Files, Report};
 use crate::{
     files::{self, Draft, PUBLIC, SECRET},
     output::Output,
@@ -94,21 +89,6 @@ impl Arguments {
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
     let report = make(arguments, OffsetDateTime::now_utc())?;
     arguments.output.print(&report, Report::to_string)
-}
-
-/// A certificate for a service, as `--service` makes it, and the certificate of its own CA, whose key is
-/// discarded. Nothing is written to a file.
-pub(crate) fn for_service(
-    service: &Service,
-    days: u16,
-    now: OffsetDateTime,
-) -> Result<(String, Issued), String> {
-    let authority = Authority::new(now).map_err(not_made("the CA"))?;
-    let subject = Subject::Server(service.hosts().into());
-    let issued = authority
-        .issue(&subject, days, now)
-        .map_err(not_made("the certificate"))?;
-    Ok((authority.pem, issued))
 }
 
 /// Adds what cannot be made to an error.

@@ -26,6 +26,7 @@ use admittance::{
     definitions::{ChainDefinition, Definitions},
 };
 use admittance_definitions::{DefinitionSet, read_files};
+use admittance_fleet::configurations;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value as Json, json};
 use time::OffsetDateTime;
@@ -36,7 +37,6 @@ use self::{
     configuration::Configuration,
     manifest::Manifest,
     needs::Needs,
-    registration::Webhook,
     values::{Version, directory, label, name, quantity},
 };
 use crate::{
@@ -181,10 +181,7 @@ impl Installation {
 
     /// The labels of every object, also used to select the Pods.
     fn labels(&self) -> Json {
-        json!({
-            "app.kubernetes.io/name": "admittance",
-            "app.kubernetes.io/instance": self.name,
-        })
+        admittance_fleet::labels(&self.name)
     }
 
     /// An object in the namespace.
@@ -264,6 +261,14 @@ impl Prepared {
             return Err("--max-replicas is smaller than --replicas".into());
         }
         let (mut configuration, set) = input(installation)?;
+        if configuration.keeps_webhooks.is_some() {
+            installation.leave_webhooks_to_the_leader()?;
+        }
+        if configuration.makes_certificate() && installation.certs.is_some() {
+            return Err(
+                "--certs: without `listen.tls` in the configuration, the Pods make their certificate".into(),
+            );
+        }
         let definitions = set.definitions()?;
         let chains = chains(installation, &configuration, &definitions)?;
         let bundle = Bundle::of(&set, &definitions, installation.modules_in_image.as_deref())?;
@@ -278,11 +283,6 @@ impl Prepared {
             chains,
         })
     }
-
-    /// The webhooks to register.
-    fn webhooks(&self, installation: &Installation) -> Result<Vec<Webhook>, String> {
-        Webhook::of(&self.chains, installation, self.configuration.request_timeout)
-    }
 }
 
 /// The objects in the order in which they are applied, and notes for the user.
@@ -291,22 +291,33 @@ fn manifests(
     now: OffsetDateTime,
 ) -> crate::Result<(Vec<Manifest>, Vec<String>)> {
     let prepared = Prepared::new(installation)?;
-    let webhooks = prepared.webhooks(installation)?;
+    let configuration = &prepared.configuration;
     let certificates = match &installation.certs {
-        Some(directory) => Certificates::read(directory, installation, now)?,
-        None => Certificates::make(installation, now)?,
+        _ if configuration.makes_certificate() => None,
+        Some(directory) => Some(Certificates::read(directory, installation, now)?),
+        None => Some(Certificates::make(installation, now)?),
     };
     let mut manifests = match prepared.configuration.reads_resources {
         true => crds::manifests()?,
         false => Vec::new(),
     };
-    manifests.extend(objects::all(installation, &prepared, Some(&certificates)));
-    let configurations = registration::configurations(installation, &webhooks, &certificates.authority);
-    manifests.extend(configurations.into_iter().map(|object| Manifest {
+    manifests.extend(objects::all(installation, &prepared, certificates.as_ref()));
+    let webhooks = prepared.webhooks(installation)?;
+    let authority = certificates.as_ref().map(|made| made.authority.as_str());
+    let registrations = match configuration.keeps_webhooks {
+        Some(_) => Vec::new(),
+        None => configurations(
+            &installation.registration(),
+            &webhooks,
+            authority.unwrap_or_default(),
+        ),
+    };
+    manifests.extend(registrations.into_iter().map(|object| Manifest {
         comment: "Apply this when the Pods are ready: kubectl rollout status.",
         object,
     }));
-    let mut notes = vec![notes::of_certificate(installation, &certificates)];
+    let of_certificate = |made| notes::of_certificate(installation, made);
+    let mut notes: Vec<_> = certificates.as_ref().map(of_certificate).into_iter().collect();
     notes.extend(notes::of_manifests(&manifests));
     notes.extend(notes::notes(installation, &prepared, &webhooks));
     Ok((manifests, notes))

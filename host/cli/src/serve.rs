@@ -17,10 +17,10 @@ use admittance_bcs::{
 };
 use admittance_cluster::Cluster;
 use admittance_driver::{
-    AdminPort, Config, Connections, DefinitionPlace, Driver, FrontConfig, LogFormat, Shutdown, Stopped,
-    Traces,
+    AdminPort, Config, Connections, DefinitionPlace, Driver, FrontConfig, LogFormat, ReviewsConfig, Shutdown,
+    Stopped, Traces,
 };
-use admittance_fleet::ChainStore;
+use admittance_fleet::{ChainStore, Webhooks, certificates::Service};
 use admittance_net::{limits::raise_descriptor_limit, upstream::Server, workers::Workers};
 use admittance_outbound::Outbound;
 use clap::Args;
@@ -66,6 +66,9 @@ pub(crate) struct Arguments {
     /// driver only [default: a directory of its own in the user's state directory].
     #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_HISTORY")]
     history: Option<PathBuf>,
+    /// Register webhooks for this Service instead of dialect.kubernetes.webhookConfigurations.service.
+    #[arg(long, value_name = "NAME.NAMESPACE", env = "ADMITTANCE_SERVICE")]
+    service: Option<Service>,
     /// The level of log lines, or a filter (`info,admittance=debug`), instead of log.level.
     #[arg(long, value_name = "LEVEL", env = "ADMITTANCE_LOG")]
     log: Option<String>,
@@ -89,7 +92,7 @@ pub(crate) fn run(arguments: Arguments) -> crate::Result<ExitCode> {
         match &mut config.front {
             FrontConfig::Proxy { servers, .. } => *servers = listed,
             FrontConfig::Bcs(bcs) => bcs.servers = SchedulersConfig::Listed(listed),
-            FrontConfig::Reviews => {
+            FrontConfig::Reviews(_) => {
                 return Err(
                     "--upstream: the dialect `kubernetes` answers kube-apiserver and has no upstream".into(),
                 );
@@ -99,6 +102,17 @@ pub(crate) fn run(arguments: Arguments) -> crate::Result<ExitCode> {
                 return Err(error.into());
             }
         }
+    }
+    if let Some(service) = &arguments.service {
+        let FrontConfig::Reviews(ReviewsConfig {
+            webhooks: Some(webhooks),
+        }) = &mut config.front
+        else {
+            return Err("--service: dialect.kubernetes.webhookConfigurations is not configured".into());
+        };
+        let (name, namespace) = service.parts();
+        webhooks.registration.name = name.to_owned();
+        webhooks.registration.namespace = namespace.to_owned();
     }
     let level = config.log.level.as_str();
     let level = arguments.log.unwrap_or_else(|| level.to_owned());
@@ -131,16 +145,17 @@ fn read(path: &Path) -> crate::Result<Config> {
     Ok(Config::read(path)?)
 }
 
-async fn serve(config: Config, metrics: PrometheusHandle) -> crate::Result<ExitCode> {
+async fn serve(mut config: Config, metrics: PrometheusHandle) -> crate::Result<ExitCode> {
     let cluster = match &config.cluster {
         Some(config) => Some(Cluster::connect(config).await?),
         None => None,
     };
     let is_in_cluster = config.definitions.contains(&DefinitionPlace::Kubernetes);
-    let connections = Connections {
+    let mut connections = Connections {
         ensembles: Ensembles::open(&config.zookeeper),
         chains: cluster.as_ref().filter(|_| is_in_cluster).map(ChainStore::new),
         cluster,
+        webhooks: None,
     };
     let maintained = metrics.clone();
     process_metrics::describe();
@@ -157,6 +172,7 @@ async fn serve(config: Config, metrics: PrometheusHandle) -> crate::Result<ExitC
         Some(cluster) => warm(cluster, &host),
         None => warn_of_conditions(&host),
     }
+    connections.webhooks = webhooks(&mut config, &connections).await?;
     let driver = Driver::bind(config, connections, host, admin)
         .await?
         .workers(Workers::start()?);
@@ -173,6 +189,21 @@ async fn serve(config: Config, metrics: PrometheusHandle) -> crate::Result<ExitC
             ExitCode::FAILURE
         }
     })
+}
+
+/// The webhook configurations that the leader keeps, and the certificate of the port if it comes with them.
+async fn webhooks(config: &mut Config, connections: &Connections) -> crate::Result<Option<Webhooks>> {
+    let FrontConfig::Reviews(reviews) = &mut config.front else {
+        return Ok(None);
+    };
+    let Some((webhooks, cluster)) = reviews.webhooks.take().zip(connections.cluster.as_ref()) else {
+        return Ok(None);
+    };
+    let webhooks = Webhooks::open(cluster, webhooks, config.limits.request_timeout).await?;
+    if let Some(tls) = webhooks.tls() {
+        config.listen.tls = Some(tls);
+    }
+    Ok(Some(webhooks))
 }
 
 async fn build(config: &Config, connections: &Connections) -> crate::Result<Host> {

@@ -82,7 +82,14 @@ impl Cluster {
 
     /// The resources of a kind, to read and write; starts to watch them.
     pub fn resources(&self, kind: &ResourceKind) -> Resources {
-        Resources::new(self.0.connection.clone(), kind, &self.0.runtime)
+        Resources::new(self.0.connection.clone(), kind, None, &self.0.runtime)
+    }
+
+    /// The same for one resource only: the account needs rights to that one. `namespace` is empty for a resource of the
+    /// whole cluster.
+    pub fn resource(&self, kind: &ResourceKind, namespace: &str, name: &str) -> Resources {
+        let only = Some((namespace, name));
+        Resources::new(self.0.connection.clone(), kind, only, &self.0.runtime)
     }
 
     /// A candidate in the election by the Lease of this name, in the namespace of the account.

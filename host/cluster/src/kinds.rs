@@ -189,7 +189,7 @@ impl Kind {
         let permission = permission("`list` and `watch`", &resource.plural, &resource.group);
         let entry = |item: Item| (item.key(), item.into_stored(resource));
         let api = |client| Api::<Item>::all_with(client, resource);
-        follow(&self.connection, api, &self.view, entry, &permission).await;
+        follow(&self.connection, api, None, &self.view, entry, &permission).await;
     }
 
     /// The API for lookups in a namespace, or in all.

@@ -82,7 +82,7 @@ impl Namespaces {
             let (connection, view) = (self.connection.clone(), self.view.clone());
             AbortOnDropHandle::new(runtime.spawn(async move {
                 let permission = permission("`list` and `watch`", "namespaces", "");
-                follow(&connection, api, &view, entry, &permission).await;
+                follow(&connection, api, None, &view, entry, &permission).await;
             }))
         });
     }

@@ -153,7 +153,10 @@ struct Inner {
 impl ResourceKind {
     /// Group and version.
     pub fn api_version(&self) -> String {
-        format!("{}/{}", self.group, self.version)
+        match self.group {
+            "" => self.version.to_owned(),
+            group => format!("{group}/{}", self.version),
+        }
     }
 
     fn resource(&self) -> ApiResource {
@@ -189,8 +192,15 @@ impl Resource {
 }
 
 impl Resources {
-    pub(crate) fn new(connection: Connection, kind: &ResourceKind, runtime: &Handle) -> Self {
+    /// With `only`, those of this namespace and name.
+    pub(crate) fn new(
+        connection: Connection,
+        kind: &ResourceKind,
+        only: Option<(&str, &str)>,
+        runtime: &Handle,
+    ) -> Self {
         let resource = kind.resource();
+        let only = only.map(|(namespace, name)| (namespace.to_owned(), name.to_owned()));
         let view = Arc::new(View::new(resource.plural.clone()));
         view.health.starting();
         let watched = (connection.clone(), resource.clone(), view.clone());
@@ -204,8 +214,13 @@ impl Resources {
                 let name = metadata.name.unwrap_or_default();
                 (Key::new(metadata.namespace.as_deref(), &name), version)
             };
-            let api = |client: Client| Api::all_with(client, &resource);
-            follow(&connection, api, &view, entry, &permission).await;
+            let namespace = only.as_ref().map_or("", |(namespace, _)| namespace);
+            let api = |client: Client| match namespace {
+                "" => Api::all_with(client, &resource),
+                namespace => Api::namespaced_with(client, namespace, &resource),
+            };
+            let only = only.as_ref().map(|(_, name)| name.as_str());
+            follow(&connection, api, only, &view, entry, &permission).await;
         });
         Self(Arc::new(Inner {
             connection,

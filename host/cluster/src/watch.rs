@@ -102,10 +102,12 @@ impl Pace {
 }
 
 /// Fills the view and keeps it up to date, forever. `entry` extracts what is cached of an object, and only a change of
-/// that counts as one; `permission` is appended to a refusal.
+/// that counts as one; `permission` is appended to a refusal. With `only`, nothing but the object of this name is
+/// watched, as an account may be allowed to.
 pub(crate) async fn follow<K, V>(
     connection: &Connection,
     api: impl Fn(Client) -> Api<K>,
+    only: Option<&str>,
     view: &View<V>,
     entry: impl Fn(K) -> (Key, V),
     permission: &str,
@@ -117,10 +119,11 @@ pub(crate) async fn follow<K, V>(
     let client = connection.observed(health.clone());
     let mut pace = Pace::default();
     loop {
-        let mut events = pin!(watcher(
-            api(client.clone()),
-            watcher::Config::default().timeout(WATCH_SECONDS)
-        ));
+        let mut config = watcher::Config::default().timeout(WATCH_SECONDS);
+        if let Some(name) = only {
+            config = config.fields(&format!("metadata.name={name}"));
+        }
+        let mut events = pin!(watcher(api(client.clone()), config));
         loop {
             let event = tokio::select! {
                 biased;

@@ -23,6 +23,7 @@ use admittance_bcs::{
 use admittance_cluster::ClusterConfig;
 use admittance_definitions::Share;
 use admittance_dialect::Dialect;
+use admittance_fleet::WebhooksConfig;
 use admittance_net::{
     tls::{ClientTls, ServerTls},
     upstream::{Server, UpstreamConfig},
@@ -105,7 +106,14 @@ pub enum FrontConfig {
     /// A gateway in front of the drivers of BCS clusters.
     Gateway(GatewayConfig),
     /// A webhook server that answers AdmissionReviews of kube-apiserver.
-    Reviews,
+    Reviews(ReviewsConfig),
+}
+
+/// A webhook server.
+#[derive(Clone, Debug, Default)]
+pub struct ReviewsConfig {
+    /// The webhook configurations that its leader keeps, if it does.
+    pub webhooks: Option<WebhooksConfig>,
 }
 
 impl FrontConfig {
@@ -114,7 +122,7 @@ impl FrontConfig {
         match self {
             Self::Proxy { dialect, .. } => Some(dialect.clone()),
             Self::Bcs(bcs) => Some(Arc::new(bcs.dialect())),
-            Self::Gateway(_) | Self::Reviews => None,
+            Self::Gateway(_) | Self::Reviews(_) => None,
         }
     }
 
@@ -124,7 +132,7 @@ impl FrontConfig {
             Self::Proxy { upstream, .. } => Some(upstream),
             Self::Bcs(bcs) => Some(&bcs.upstream),
             Self::Gateway(gateway) => Some(&gateway.drivers),
-            Self::Reviews => None,
+            Self::Reviews(_) => None,
         }
     }
 
@@ -134,7 +142,7 @@ impl FrontConfig {
             Self::Proxy { .. } => ("rest", None),
             Self::Bcs(bcs) => ("bcs", Some(bcs.cluster.as_str().into())),
             // Its requests for Kubernetes clusters name their cluster.
-            Self::Gateway(_) | Self::Reviews => ("kubernetes", None),
+            Self::Gateway(_) | Self::Reviews(_) => ("kubernetes", None),
         };
         FrontEnd {
             dialect: Some(dialect.into()),
@@ -146,7 +154,7 @@ impl FrontConfig {
     /// The default limits.
     pub fn default_limits(&self) -> Limits {
         let mut limits = Limits::default();
-        if matches!(self, Self::Reviews) {
+        if matches!(self, Self::Reviews(_)) {
             // The time in which the Service of a Pod that ends is taken out of every node's routes.
             limits.shutdown_delay = Duration::from_secs(5);
         }

@@ -12,7 +12,7 @@ use admittance_bcs::{
     zookeeper::{Ensembles, NoEnsemble},
 };
 use admittance_cluster::{Cluster, Terms};
-use admittance_fleet::{ChainStore, Leader};
+use admittance_fleet::{ChainStore, Leader, Webhooks};
 use admittance_net::{listener::Stop, tls::ServerTls, workers::Workers};
 use futures_util::future::join_all;
 
@@ -55,6 +55,8 @@ pub struct Connections {
     pub cluster: Option<Cluster>,
     /// The chains among the resources of the cluster, if the host reads them.
     pub chains: Option<ChainStore>,
+    /// The webhook configurations that the leader keeps, if it does.
+    pub webhooks: Option<Webhooks>,
 }
 
 /// The driver with its ports bound. Requests that arrive before [`run`](Self::run) wait.
@@ -162,19 +164,24 @@ impl Driver {
         // Its port is bound: connections are answered from now on.
         let registrations = self.registrar.map(Registrar::register).unwrap_or_default();
         let is_stopping = Arc::new(AtomicBool::new(false));
-        let cluster = self.connections.cluster;
+        let Connections {
+            ensembles,
+            cluster,
+            chains,
+            webhooks,
+        } = self.connections;
         let leader = cluster
             .as_ref()
-            .zip(self.connections.chains)
-            .map(|(cluster, chains)| Leader::new(cluster, chains, Terms::default()));
+            .and_then(|cluster| Leader::new(cluster, chains, webhooks.clone(), Terms::default()));
         let observed = Arc::new(Observed {
             host: self.host,
             front: front.clone(),
             address: port.address,
             admin: admin.as_ref().map(AdminPort::address),
             tls: [port.tls, admin.as_ref().and_then(|admin| admin.tls.clone())],
-            ensembles: self.connections.ensembles,
+            ensembles,
             cluster,
+            webhooks,
             registrations,
             is_stopping: is_stopping.clone(),
         });
@@ -247,6 +254,11 @@ async fn follow(
             file.follow().await;
         }
     };
+    let webhooks = async {
+        if let Some(webhooks) = &observed.webhooks {
+            webhooks.follow().await;
+        }
+    };
     let leader = async {
         if let Some(leader) = leader {
             leader.follow(&observed.host).await;
@@ -260,6 +272,7 @@ async fn follow(
         observed.ensembles.update_metrics(),
         access,
         namespaces,
+        webhooks,
         leader,
     );
     std::future::pending().await

@@ -74,7 +74,7 @@ impl Front {
             FrontConfig::Gateway(config) => {
                 Self::Gateway(Gateway::new(config, ports, ensembles, host, bodies)?)
             }
-            FrontConfig::Reviews => Self::Reviews(
+            FrontConfig::Reviews(_) => Self::Reviews(
                 host.reviews()
                     .body_limit(limits.body)
                     .body_timeout(limits.body_timeout),

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::time::sleep;
 
 use crate::{
-    ChainStore,
+    ChainStore, Webhooks,
     chains::{Kind, file_of},
     metrics,
     status::{event, new_status},
@@ -19,18 +19,20 @@ use crate::{
 /// The Lease that the leader holds.
 const LEASE: &str = "admittance";
 /// Changes within this time are looked at together.
-const PAUSE: Duration = Duration::from_millis(200);
+pub(crate) const PAUSE: Duration = Duration::from_millis(200);
 /// The first and the longest pause after a failure.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
-const LAST_RETRY: Duration = Duration::from_secs(60);
+pub(crate) const LAST_RETRY: Duration = Duration::from_secs(60);
 /// How many statuses are written at a time.
 const WRITES: usize = 8;
 
-/// Writes the statuses of chains as resources while this replica is the leader. Lives as long as the driver.
+/// Writes the statuses of chains as resources, and keeps the webhook configurations, while this replica is the leader.
+/// Lives as long as the driver.
 #[derive(Debug)]
 pub struct Leader {
     election: Election,
-    chains: ChainStore,
+    chains: Option<ChainStore>,
+    webhooks: Option<Webhooks>,
     events: Events,
 }
 
@@ -45,13 +47,21 @@ struct Write {
 }
 
 impl Leader {
-    /// Of the replicas that read these chains of the cluster.
-    pub fn new(cluster: &Cluster, chains: ChainStore, terms: Terms) -> Self {
-        Self {
+    /// Of the replicas that read these chains of the cluster, or whose webhook configurations these are; `None` if there is
+    /// nothing to do.
+    pub fn new(
+        cluster: &Cluster,
+        chains: Option<ChainStore>,
+        webhooks: Option<Webhooks>,
+        terms: Terms,
+    ) -> Option<Self> {
+        let has_work = chains.is_some() || webhooks.is_some();
+        has_work.then(|| Self {
             election: cluster.election(LEASE, terms),
             chains,
+            webhooks,
             events: cluster.events(),
-        }
+        })
     }
 
     /// Takes part in the election, and does the leader's work whenever this replica is the leader. Never returns; drop it
@@ -67,31 +77,34 @@ impl Leader {
 
     async fn work(&self, host: &Host) {
         let mut is_leader = self.election.is_leader();
+        let statuses = async || match &self.chains {
+            Some(chains) => self.write_statuses(chains, host).await,
+            None => std::future::pending().await,
+        };
+        let webhooks = async || match &self.webhooks {
+            Some(webhooks) => webhooks.keep(host).await,
+            None => std::future::pending().await,
+        };
         loop {
             // The sender lives as long as this.
             let _ = is_leader.wait_for(|is_leader| *is_leader).await;
             tokio::select! {
-                () = self.write_statuses(host) => {}
+                ((), ()) = async { tokio::join!(statuses(), webhooks()) } => {}
                 _ = is_leader.wait_for(|is_leader| !*is_leader) => {}
             }
         }
     }
 
     /// Keeps the statuses up to date, forever.
-    async fn write_statuses(&self, host: &Host) {
+    async fn write_statuses(&self, chains: &ChainStore, host: &Host) {
         let mut changes = host.changes();
         let mut problems = HashMap::new();
         let mut retries = None;
         loop {
             changes.mark_unchanged();
-            let seen: Vec<_> = self
-                .chains
-                .0
-                .iter()
-                .map(|kind| kind.resources.changes())
-                .collect();
+            let seen: Vec<_> = chains.0.iter().map(|kind| kind.resources.changes()).collect();
             let mut is_done = true;
-            for kind in &*self.chains.0 {
+            for kind in &*chains.0 {
                 is_done &= self.write_changed(kind, host, &mut problems).await;
             }
             let retry = match is_done {
@@ -107,7 +120,7 @@ impl Leader {
                     None => std::future::pending().await,
                 }
             };
-            let changed = self.chains.0.iter().zip(seen);
+            let changed = chains.0.iter().zip(seen);
             let changed = changed.map(|(kind, seen)| Box::pin(kind.resources.changed_since(seen)));
             tokio::select! {
                 _ = changes.changed() => {}
@@ -202,7 +215,7 @@ fn new_statuses(host: &Host, kind: &Kind, resources: &[Resource]) -> Vec<Write> 
         .collect()
 }
 
-fn backoff() -> impl Iterator<Item = Duration> {
+pub(crate) fn backoff() -> impl Iterator<Item = Duration> {
     ExponentialBuilder::default()
         .with_min_delay(FIRST_RETRY)
         .with_max_delay(LAST_RETRY)

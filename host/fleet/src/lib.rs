@@ -1,16 +1,24 @@
-//! What the replicas of this program in a Kubernetes cluster share: definitions as resources of the cluster, and a leader
-//! that writes their statuses.
+//! What the replicas of this program in a Kubernetes cluster share: definitions as resources of the cluster, webhook
+//! configurations with their certificates, and a leader that writes statuses and keeps these.
 
 #![allow(
     missing_docs,
     reason = "internal to the program: names say what a docstring would repeat"
 )]
 
+pub mod certificates;
 mod chains;
 mod leader;
 mod metrics;
+mod registration;
 mod status;
+mod webhooks;
 
 pub use chains::ChainStore;
 pub use leader::Leader;
 pub use metrics::describe_metrics;
+pub use registration::{
+    IGNORE_LABEL, RegisteredChain, Registration, Webhook, configurations, excluded, excluded_namespaces,
+    labels,
+};
+pub use webhooks::{CertificateConfig, OwnCertificate, Webhooks, WebhooksConfig, WebhooksStatus};

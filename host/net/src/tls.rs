@@ -8,8 +8,9 @@ mod reload;
 mod server;
 
 use std::{
+    fmt,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use rustls::crypto::{CryptoProvider, ring};
@@ -65,9 +66,80 @@ pub struct Identity {
     pub key: PathBuf,
 }
 
+/// A certificate with its chain, and its key.
+type Loaded = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
 impl Identity {
-    fn load(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
+    fn load(&self) -> Result<Loaded, TlsError> {
         Ok((certificates(&self.certificate)?, private_key(&self.key)?))
+    }
+}
+
+/// A certificate with its chain, and its key, that are no files: as PEM. Cheap to clone; clones share them.
+#[derive(Clone)]
+pub struct SharedIdentity {
+    /// Where they come from, for messages.
+    source: Arc<Path>,
+    pem: Arc<Mutex<IdentityPem>>,
+}
+
+/// A certificate with its chain, and its key, as PEM.
+#[derive(Clone, PartialEq, Eq)]
+pub struct IdentityPem {
+    pub certificate: String,
+    pub key: String,
+}
+
+impl SharedIdentity {
+    pub fn new(source: impl Into<PathBuf>, pem: IdentityPem) -> Self {
+        Self {
+            source: source.into().into(),
+            pem: Arc::new(Mutex::new(pem)),
+        }
+    }
+
+    pub fn current(&self) -> IdentityPem {
+        self.lock().clone()
+    }
+
+    /// Replaces them; [reload](Reloading::reload) what uses them then.
+    pub fn replace(&self, pem: IdentityPem) {
+        *self.lock() = pem;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, IdentityPem> {
+        self.pem.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn load(&self) -> Result<Loaded, TlsError> {
+        let pem = self.current();
+        let of_source = |problem| TlsError::File {
+            path: self.source.to_path_buf(),
+            problem,
+        };
+        let certificates = certificates_in(pem.certificate.as_bytes()).map_err(of_source)?;
+        Ok((
+            certificates,
+            private_key_in(pem.key.as_bytes()).map_err(of_source)?,
+        ))
+    }
+}
+
+/// Without the key.
+impl fmt::Debug for SharedIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedIdentity")
+            .field("source", &self.source)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Without the key.
+impl fmt::Debug for IdentityPem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IdentityPem")
+            .field("certificate", &self.certificate)
+            .finish_non_exhaustive()
     }
 }
 
@@ -94,6 +166,33 @@ mod tests {
         std::fs::write(&identity.certificate, certificate.pem()).unwrap();
         std::fs::write(&identity.key, key.serialize_pem()).unwrap();
         identity
+    }
+
+    #[tokio::test]
+    async fn an_identity_without_files_is_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let read = |identity: &Identity| IdentityPem {
+            certificate: std::fs::read_to_string(&identity.certificate).unwrap(),
+            key: std::fs::read_to_string(&identity.key).unwrap(),
+        };
+        let [first, second] = ["a", "b"].map(|name| read(&identity(directory.path(), name)));
+        let shared = SharedIdentity::new("the Secret ns/tls", first.clone());
+        let tls = ServerTls::of_shared(shared.clone()).unwrap();
+        let before = tls.current();
+        shared.replace(second.clone());
+        tls.reload().await;
+        let after = tls.current();
+        assert!(!Arc::ptr_eq(&before, &after));
+
+        // What cannot be used changes nothing.
+        shared.replace(IdentityPem {
+            key: second.key,
+            ..first
+        });
+        tls.reload().await;
+        assert!(Arc::ptr_eq(&after, &tls.current()));
+        let problem = tls.status().unwrap().problem.unwrap();
+        assert!(problem.starts_with("the Secret ns/tls: "), "{problem}");
     }
 
     #[test]

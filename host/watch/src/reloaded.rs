@@ -85,21 +85,32 @@ impl<T: Send + Sync + 'static> Reloaded<T> {
         let mut watch = Watch::since(source.seen.clone(), WatchConfig::default());
         loop {
             watch.changed().await;
-            let load = source.load.clone();
-            let problem = match blocking(move || load()).await {
-                Ok(value) => {
-                    let value = Arc::new(value);
-                    self.0.current.send_replace(value.clone());
-                    report(Ok(&value));
-                    None
-                }
-                Err(problem) => {
-                    report(Err(&problem));
-                    Some(problem)
-                }
-            };
-            *source.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
+            self.load_from(source, &mut report).await;
         }
+    }
+
+    /// Loads it again now, for what is not only in files, and reports the new value, or why there is none.
+    pub async fn reload(&self, mut report: impl FnMut(Result<&T, &str>)) {
+        if let Some(source) = &self.0.source {
+            self.load_from(source, &mut report).await;
+        }
+    }
+
+    async fn load_from(&self, source: &Source<T>, report: &mut impl FnMut(Result<&T, &str>)) {
+        let load = source.load.clone();
+        let problem = match blocking(move || load()).await {
+            Ok(value) => {
+                let value = Arc::new(value);
+                self.0.current.send_replace(value.clone());
+                report(Ok(&value));
+                None
+            }
+            Err(problem) => {
+                report(Err(&problem));
+                Some(problem)
+            }
+        };
+        *source.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
     }
 }
 

@@ -118,12 +118,13 @@ async fn fragments_fit_where_they_belong() {
             let stage: String = block.text.lines().map(|line| format!("      {line}\n")).collect();
             load_text(&block.to_string(), &chain_with(&stage)).err()
         } else {
-            // A gateway has no upstream.
-            let is_gateway = block.text.contains("  gateway:");
+            // Gateways and webhook servers have no upstream.
+            let has_no_upstream = ["  gateway:", "  kubernetes:"];
+            let has_no_upstream = has_no_upstream.iter().any(|dialect| block.text.contains(dialect));
             let rest = LEAST
                 .lines()
                 .filter(|line| !keys.iter().any(|key| line.starts_with(key)))
-                .filter(|line| !(is_gateway && line.starts_with("upstream:")));
+                .filter(|line| !(has_no_upstream && line.starts_with("upstream:")));
             let whole: String = rest
                 .chain(block.text.lines())
                 .map(|line| format!("{line}\n"))

@@ -368,6 +368,13 @@ async fn keys_of_the_configuration_are_listed() {
         .into_iter()
         .map(str::to_owned);
     assert_eq!(listed.collect::<BTreeSet<_>>(), keys);
+    let webhooks = "dialect: { kubernetes: { webhookConfigurations: { ? } } }";
+    let mut keys: BTreeSet<String> = known(webhooks).into_iter().collect();
+    keys.remove("certificate");
+    let certificate = "dialect: { kubernetes: { webhookConfigurations: { certificate: { ? } } } }";
+    keys.extend(known(certificate).iter().map(|key| format!("certificate.{key}")));
+    let listed = page.first_column("The dialect kubernetes").into_iter();
+    assert_eq!(listed.map(str::to_owned).collect::<BTreeSet<_>>(), keys);
     let gateway = Page::read("docs/gateway.md");
     let listed = gateway.first_column("A complete configuration");
     for key in known("dialect: { gateway: { ? } }") {

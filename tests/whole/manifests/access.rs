@@ -217,3 +217,106 @@ async fn chains_that_are_resources_are_granted_and_registered() {
     let verbs = may(&printed(tokens, "").await, "ClusterRole", "admissionchains");
     assert!(verbs.as_array().unwrap().contains(&json!("delete")), "{verbs}");
 }
+
+/// The leader's account may change the webhook configurations of its own name, and the Secret that it makes.
+#[tokio::test]
+async fn a_leader_may_keep_its_own_webhooks() {
+    let directory = || {
+        let directory = tempfile::tempdir().unwrap();
+        write(&directory, "chains.yaml", chains());
+        directory
+    };
+    let own = "
+dialect: { kubernetes: { webhookConfigurations: { excludeNamespaces: [monitoring], timeoutSeconds: 5 } } }
+cluster: {}
+definitions: [chains.yaml]
+";
+    let is_registered = |printed: &Printed| {
+        let kinds = printed.kinds();
+        kinds.iter().any(|kind| kind.ends_with("WebhookConfiguration"))
+    };
+    let rules = |printed: &Printed, kind: &str, resource: &str| {
+        let rules = printed.object(kind, "")["rules"].as_array().unwrap().clone();
+        let rules = rules
+            .into_iter()
+            .filter(|rule| rule["resources"].as_array().unwrap().contains(&json!(resource)));
+        let rights = rules.map(|rule| (rule["resourceNames"].clone(), rule["verbs"].clone()));
+        rights.collect::<Vec<_>>()
+    };
+    let named = |name: &str| {
+        [
+            (json!([name]), json!(["get", "list", "watch", "update"])),
+            (Value::Null, json!(["create"])),
+        ]
+    };
+    let place = directory();
+    let config = write(&place, "admittance.yaml", own);
+    let config = config.display().to_string();
+    let flags = "--name hooks --namespace hooks-system";
+    let printed = Printed::in_directory(place, &format!("--config {config} {flags}")).await;
+    assert!(!is_registered(&printed));
+    for kind in ["mutating", "validating"] {
+        let resource = format!("{kind}webhookconfigurations");
+        assert_eq!(rules(&printed, "ClusterRole", &resource), named("hooks"));
+    }
+    assert_eq!(rules(&printed, "Role", "secrets"), named("hooks-tls"));
+    assert_eq!(rules(&printed, "Role", "leases").len(), 1);
+    // The Pods make the certificate.
+    assert!(!printed.kinds().contains(&"Secret"));
+    let pod = printed.pod();
+    let volumes = pod["volumes"].as_array().unwrap();
+    assert!(volumes.iter().all(|volume| volume["name"] != "tls"), "{pod}");
+    let service = json!([{"name": "ADMITTANCE_SERVICE", "value": "hooks.hooks-system"}]);
+    assert_eq!(pod["containers"][0]["env"], service);
+    let text = &printed.object("ConfigMap", "-config")["data"]["admittance.yaml"];
+    let path = write(&printed.directory, "of-pod.yaml", text.as_str().unwrap());
+    let pods = admittance_driver::Config::read(&path).unwrap();
+    let admittance_driver::FrontConfig::Reviews(reviews) = pods.front else {
+        panic!("{text}");
+    };
+    let webhooks = reviews.webhooks.unwrap();
+    assert_eq!(webhooks.registration.excluded_namespaces, ["monitoring"]);
+    assert_eq!(webhooks.registration.timeout, Some(5));
+    for flag in [
+        "--per-chain",
+        "--timeout 3",
+        "--certs certs",
+        "--exclude-namespace a",
+    ] {
+        let refused = run(&format!("--config {config} {flag}")).await;
+        let name = flag.split(' ').next().unwrap();
+        assert!(
+            refused.code == Some(2) && refused.stderr.contains(name),
+            "{}",
+            refused.stderr
+        );
+    }
+
+    // Those of others are mounted.
+    let place = directory();
+    let out = place.path().display().to_string();
+    let service = "admittance.admittance-system";
+    let made = Admittance::run(["certs", "--service", service, "--out", &out])
+        .await
+        .unwrap();
+    assert_eq!(made.code, Some(0), "{}", made.stderr);
+    let mounted = format!(
+        "
+listen: {{ tls: {{ certificate: {service}.pem, key: {service}.key }} }}
+dialect: {{ kubernetes: {{ webhookConfigurations: {{ caBundle: ca.pem }} }} }}
+cluster: {{}}
+definitions: [chains.yaml]
+"
+    );
+    let config = write(&place, "admittance.yaml", mounted);
+    let arguments = format!("--config {} --certs {out}", config.display());
+    let printed = Printed::in_directory(place, &arguments).await;
+    assert!(!is_registered(&printed));
+    assert_eq!(rules(&printed, "Role", "secrets"), []);
+    assert!(printed.object("Secret", "-tls")["data"]["ca.crt"].is_string());
+    let config = &printed.object("ConfigMap", "-config")["data"]["admittance.yaml"];
+    assert!(
+        config.as_str().unwrap().contains("caBundle: \"../tls/ca.crt\""),
+        "{config}"
+    );
+}

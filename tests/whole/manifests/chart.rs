@@ -35,10 +35,13 @@ impl Charts {
         self.0.path().join(name)
     }
 
-    /// Runs `kubernetes COMMAND` with the configuration, the certificates and these arguments.
+    /// Runs `kubernetes COMMAND` with the configuration, the certificates if there are any, and these arguments.
     async fn run(&self, command: &str, arguments: &str) -> Finished {
         let [config, certs] = ["admittance.yaml", "certs"].map(|name| self.path(name).display().to_string());
-        let words = ["kubernetes", command, "--config", &config, "--certs", &certs];
+        let mut words = vec!["kubernetes", command, "--config", &config];
+        if self.path("certs").exists() {
+            words.extend(["--certs", &certs]);
+        }
         Admittance::run(words.into_iter().chain(arguments.split_whitespace()))
             .await
             .unwrap()
@@ -128,8 +131,20 @@ cluster: {}
 definitions: [ pods.yaml, { kubernetes: {} } ]
 admin: { address: 127.0.0.1:9090, tokens: [ { name: ci, role: Admin, file: ci.token } ] }
 ";
+    let kept = "dialect: { kubernetes: { webhookConfigurations: {} } }
+cluster: {}
+definitions: [ pods.yaml ]
+";
+    let mounted = "listen:
+  tls: { certificate: certs/admittance.admittance-system.pem, key: certs/admittance.admittance-system.key }
+dialect: { kubernetes: { webhookConfigurations: { caBundle: certs/ca.pem } } }
+cluster: {}
+definitions: [ pods.yaml ]
+";
     for (config, flags) in [
         (CONFIG, ""),
+        (kept, ""),
+        (mounted, ""),
         (
             CONFIG,
             "--per-chain --failure-policy Ignore --timeout 7 --exclude-namespace cni --include-kube-system",
@@ -140,6 +155,10 @@ admin: { address: 127.0.0.1:9090, tokens: [ { name: ci, role: Admin, file: ci.to
         ),
     ] {
         let charts = Charts::new(&chains(), config).await;
+        if config == kept {
+            // The Pods make the certificate.
+            fs::remove_dir_all(charts.path("certs")).unwrap();
+        }
         let manifests = charts.run("manifests", flags).await;
         assert_eq!(manifests.code, Some(0), "{}", manifests.stderr);
         let mut expected = sorted(objects(&manifests.stdout));

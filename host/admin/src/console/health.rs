@@ -50,7 +50,7 @@ fn content(status: &DriverStatus, storage: &[StorageStatus], now: Moment) -> Mar
             (table("Definitions", status.table.stores.iter().map(store).collect()))
             (table("ZooKeeper", zookeeper(status)))
             @if let Some(cluster) = &status.cluster {
-                (table("Kubernetes", watches(cluster)))
+                (table("Kubernetes", watches(cluster).into_iter().chain(webhooks(status)).collect()))
             }
             @if let Some(gateway) = &status.gateway {
                 (table("Gateway", lines_of_gateway(gateway)))
@@ -224,6 +224,22 @@ fn watches(cluster: &ClusterStatus) -> Vec<Line> {
         }
     });
     lines.collect()
+}
+
+fn webhooks(status: &DriverStatus) -> Option<Line> {
+    let webhooks = status.webhook_configurations.as_ref()?;
+    let keeper = match webhooks.is_keeper {
+        true => "kept by this replica",
+        false => "kept by another replica",
+    };
+    Some(Line {
+        what: format!("webhook configurations {}", webhooks.name),
+        state: html! {
+            (keeper)
+            @if let Some(at) = webhooks.last_write { ", written " (moment(at)) }
+        },
+        problem: webhooks.problem.clone(),
+    })
 }
 
 fn lines_of_gateway(gateway: &GatewayStatus) -> Vec<Line> {

@@ -2,6 +2,7 @@
 
 use std::{fmt::Display, path::Path, time::Duration};
 
+use admittance_fleet::certificates;
 use admittance_net::tls::{self, Trust};
 use rustls::{
     client::{WebPkiServerVerifier, danger::ServerCertVerifier},
@@ -11,7 +12,7 @@ use rustls_pki_types::{ServerName, UnixTime};
 use time::{Date, OffsetDateTime};
 
 use super::Installation;
-use crate::{certs, files};
+use crate::files;
 
 /// Validated certificates, as PEM.
 #[derive(Debug)]
@@ -74,7 +75,8 @@ impl Certificates {
     pub(super) fn make(installation: &Installation, now: OffsetDateTime) -> crate::Result<Self> {
         let Installation { name, namespace, .. } = installation;
         let service = format!("{name}.{namespace}").parse()?;
-        let (authority, issued) = certs::for_service(&service, DAYS, now)?;
+        let made = certificates::for_service(&service, DAYS, now);
+        let (authority, issued) = made.map_err(|error| format!("the certificate cannot be made: {error}"))?;
         let pems = [authority, issued.certificate, issued.key].map(|text| Pem {
             name: "the new certificate".to_owned(),
             text,

@@ -10,6 +10,7 @@ mod values;
 
 use std::{collections::BTreeMap, fs, io, path::Path};
 
+use admittance_fleet::{configurations, excluded_namespaces};
 use serde_json::{Map, Value as Json, json};
 
 use self::{
@@ -23,7 +24,6 @@ use super::{
     deployment::{resources, scraping},
     manifest::Manifest,
     objects,
-    registration::{self, excluded_namespaces},
 };
 use crate::files::{self, PUBLIC};
 
@@ -51,8 +51,12 @@ pub(super) fn files(
     let mut add = |path: &str, text: String| files.insert(path.to_owned(), text.into_bytes());
     add("Chart.yaml", chart(installation));
     add("values.yaml", values.text()?);
-    add("values.schema.json", format!("{:#}\n", values::schema()));
-    add("templates/NOTES.txt", NOTES.to_owned());
+    add("values.schema.json", format!("{:#}\n", values.schema()));
+    let of_secret = values.tls.as_ref().map_or("", |_| SECRET_NOTES);
+    // Otherwise the leader would make them again.
+    let stop = values.webhooks.as_ref().map_or(STOP_NOTES, |_| "");
+    let notes = NOTES.replace("<secret>\n", of_secret).replace("<stop>\n", stop);
+    add("templates/NOTES.txt", notes);
     if prepared.configuration.reads_resources {
         let texts: String = crds::manifests()?.iter().map(Manifest::text).collect();
         add("crds/admittance.yaml", texts);
@@ -85,8 +89,10 @@ fn objects_as_templates(
     let mut manifests = objects::all(&release, prepared, None);
     // Helm creates the namespace. What is secret is not in a chart.
     manifests.retain(|manifest| !["Namespace", "Secret"].contains(&manifest.kind()));
-    let webhooks = prepared.webhooks(&release)?;
-    let registrations = registration::configurations(&release, &webhooks, "");
+    let registrations = match prepared.configuration.keeps_webhooks {
+        Some(_) => Vec::new(),
+        None => configurations(&release.registration(), &prepared.webhooks(&release)?, ""),
+    };
     manifests.extend(registrations.into_iter().map(Manifest::from));
     let modules = prepared.bundle.modules.iter().flat_map(|module| &module.files);
     let mut files: Files = modules
@@ -108,7 +114,9 @@ fn objects_as_templates(
         }
         file.push_str(&edit(manifest.object, values).text());
     }
-    templates.insert("certificate".to_owned(), of_cert_manager(&release).text());
+    if values.tls.is_some() {
+        templates.insert("certificate".to_owned(), of_cert_manager(&release).text());
+    }
     Ok((templates, files))
 }
 
@@ -132,7 +140,8 @@ fn values(installation: &Installation, prepared: &Prepared, certificates: Option
         true => Map::new(),
         false => object(scraping(&prepared.configuration)),
     };
-    let excluded = excluded_namespaces(installation);
+    let registration = installation.registration();
+    let excluded = excluded_namespaces(&registration);
     Values {
         image: Image {
             reference: installation.image.clone(),
@@ -164,24 +173,26 @@ fn values(installation: &Installation, prepared: &Prepared, certificates: Option
             enabled: installation.service_monitor,
             labels: Map::new(),
         },
-        webhooks: Webhooks {
+        webhooks: prepared.configuration.keeps_webhooks.is_none().then(|| Webhooks {
             failure_policy: installation
                 .failure_policy
                 .map(|policy| policy.as_str().to_owned())
                 .unwrap_or_default(),
             timeout_seconds: installation.timeout.map(u64::from),
             excluded_namespaces: excluded.into_iter().map(str::to_owned).collect(),
-        },
-        tls: Tls {
+        }),
+        tls: (!prepared.configuration.makes_certificate()).then(|| Tls {
             secret_name: String::new(),
-            ca_bundle: certificates
-                .map(|made| made.authority.clone())
-                .unwrap_or_default(),
+            ca_bundle: prepared.configuration.keeps_webhooks.is_none().then(|| {
+                certificates
+                    .map(|made| made.authority.clone())
+                    .unwrap_or_default()
+            }),
             cert_manager: CertManager {
                 enabled: false,
                 issuer_ref: Map::new(),
             },
-        },
+        }),
         global: None,
     }
 }
@@ -205,6 +216,9 @@ fn chart(installation: &Installation) -> String {
 }
 
 const NOTES: &str = include_str!("chart/NOTES.txt");
+const SECRET_NOTES: &str = include_str!("chart/NOTES.secret.txt");
+const STOP_NOTES: &str =
+    "  kubectl -n {{ .Release.Namespace }} scale deployment/{{ .Release.Name }} --replicas 0\n";
 
 /// Writes the files, and removes what an earlier chart in the directory had beside them.
 pub(super) fn write(directory: &Path, chart: &Files) -> crate::Result<()> {

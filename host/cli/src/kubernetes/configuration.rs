@@ -1,5 +1,10 @@
 //! The configuration of a Pod, made from the operator's.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "assigning to a field of a JSON object that was just made cannot fail"
+)]
+
 use std::{
     net::{Ipv4Addr, SocketAddr},
     path::Path,
@@ -8,12 +13,13 @@ use std::{
 
 use admittance_admin::AdminConfig;
 use admittance_definitions::document;
-use admittance_driver::{Config, DefinitionPlace, FrontConfig, Limits};
+use admittance_driver::{Config, DefinitionPlace, FrontConfig, Limits, ReviewsConfig};
+use admittance_fleet::{CertificateConfig, OwnCertificate, Registration, WebhooksConfig};
 use serde_json::{Map, Value as Json, json};
 
 use super::{
     files::{self, Files},
-    layout::{CACHE, CLIENT_CA_FILE, RELATIVE_CHAINS, RELATIVE_KUBECONFIG, STATE},
+    layout::{CA_FILE, CACHE, CLIENT_CA_FILE, RELATIVE_CHAINS, RELATIVE_KUBECONFIG, RELATIVE_TLS, STATE},
 };
 use crate::files::read;
 
@@ -37,10 +43,21 @@ pub(super) struct Configuration {
     pub(super) admin_port: u16,
     /// Whether chains are resources of the cluster.
     pub(super) reads_resources: bool,
+    /// Who makes the certificate, if the Pods keep the webhook configurations.
+    pub(super) keeps_webhooks: Option<Certified>,
     /// The longest time from a stop signal to the end.
     pub(super) shutdown: Duration,
     /// The timeout of all chains together.
     pub(super) request_timeout: Duration,
+}
+
+/// Where the certificate of Pods comes from that keep the webhook configurations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Certified {
+    /// They make it.
+    Own,
+    /// It is in the Secret that is mounted.
+    Mounted,
 }
 
 const WEBHOOK_PORT: u16 = 8443;
@@ -49,7 +66,7 @@ const ADMIN_PORT: u16 = 9090;
 impl Configuration {
     /// A minimal configuration.
     pub(super) fn new() -> Self {
-        let limits = FrontConfig::Reviews.default_limits();
+        let limits = FrontConfig::Reviews(ReviewsConfig::default()).default_limits();
         Self::of_pod(Map::new(), None, &limits, [WEBHOOK_PORT, ADMIN_PORT])
     }
 
@@ -57,7 +74,7 @@ impl Configuration {
     /// those of a Pod.
     pub(super) fn read(path: &Path) -> crate::Result<(Self, Config)> {
         let config = Config::read(path)?;
-        if !matches!(config.front, FrontConfig::Reviews) {
+        if !matches!(config.front, FrontConfig::Reviews(_)) {
             return Err(format!(
                 "{}: this is not the configuration of a webhook server; write `dialect: {{ kubernetes: {{}} }}`, \
                  without `upstream`",
@@ -91,6 +108,12 @@ impl Configuration {
         };
         if config.definitions.contains(&DefinitionPlace::Kubernetes) {
             configuration.read_resources();
+        }
+        if let FrontConfig::Reviews(ReviewsConfig {
+            webhooks: Some(webhooks),
+        }) = &config.front
+        {
+            configuration.keep_webhooks(webhooks)?;
         }
         Ok((configuration, config))
     }
@@ -155,6 +178,7 @@ impl Configuration {
             had_credentials,
             had_plugin_credentials,
             reads_resources: false,
+            keeps_webhooks: None,
             had_tracing_secrets: had_tracing_headers || had_tracing_key,
             webhook_port,
             admin_port,
@@ -189,6 +213,59 @@ impl Configuration {
         let definitions = json!([RELATIVE_CHAINS, {"kubernetes": {}}]);
         self.root.insert("definitions".into(), definitions);
         self.use_cluster();
+    }
+
+    /// Keeps the webhook configurations as the operator's file says; the Pod is told the name of its Service.
+    fn keep_webhooks(&mut self, webhooks: &WebhooksConfig) -> Result<(), &'static str> {
+        let Registration {
+            per_chain,
+            timeout,
+            failure_policy,
+            excluded_namespaces,
+            includes_kube_system,
+            ..
+        } = &webhooks.registration;
+        let mut section = json!({
+            "perChain": per_chain,
+            "excludeNamespaces": excluded_namespaces,
+            "includeKubeSystem": includes_kube_system,
+        });
+        if let Some(seconds) = timeout {
+            section["timeoutSeconds"] = (*seconds).into();
+        }
+        if let Some(policy) = failure_policy {
+            section["failurePolicy"] = policy.as_str().into();
+        }
+        let certified = match &webhooks.certificate {
+            CertificateConfig::Own(OwnCertificate { days, overlap }) => {
+                let overlap = humantime::format_duration(*overlap).to_string();
+                section["certificate"] = json!({"days": days, "overlap": overlap});
+                if self.has_own_admin_tls() {
+                    return Err(
+                        "admin: tokens need TLS, and without `listen.tls` the certificate of the webhooks is in no \
+                         file; write `admin.tls` with another one",
+                    );
+                }
+                if let Some(Json::Object(listen)) = self.root.get_mut("listen") {
+                    listen.remove("tls");
+                }
+                Certified::Own
+            }
+            CertificateConfig::Files(_) => {
+                section["caBundle"] = format!("{RELATIVE_TLS}/{CA_FILE}").into();
+                Certified::Mounted
+            }
+        };
+        let dialect = json!({"kubernetes": {"webhookConfigurations": section}});
+        self.root.insert("dialect".into(), dialect);
+        self.keeps_webhooks = Some(certified);
+        self.use_cluster();
+        Ok(())
+    }
+
+    /// Whether the Pods make their certificate.
+    pub(super) fn makes_certificate(&self) -> bool {
+        self.keeps_webhooks == Some(Certified::Own)
     }
 
     /// Whether spans are sent to a collector.

@@ -97,10 +97,14 @@ pub(super) fn container(installation: &Installation, configuration: &Configurati
     let mut mounts = vec![
         json!({"name": "config", "mountPath": CONFIG, "readOnly": true}),
         json!({"name": "chains", "mountPath": CHAINS, "readOnly": true}),
-        json!({"name": "tls", "mountPath": TLS, "readOnly": true}),
+    ];
+    if !configuration.makes_certificate() {
+        mounts.push(json!({"name": "tls", "mountPath": TLS, "readOnly": true}));
+    }
+    mounts.extend([
         json!({"name": "cache", "mountPath": CACHE}),
         json!({"name": "state", "mountPath": STATE}),
-    ];
+    ]);
     if !bundle.modules.is_empty() {
         mounts.push(json!({"name": "modules", "mountPath": MODULES, "readOnly": true}));
     }
@@ -132,8 +136,16 @@ pub(super) fn container(installation: &Installation, configuration: &Configurati
         "securityContext": restrictions(),
         "volumeMounts": mounts,
     });
+    let mut variables = Vec::new();
     if let Some(directory) = &bundle.stock_directory {
-        container["env"] = json!([{"name": ModuleReference::STOCK_DIRECTORY, "value": directory}]);
+        variables.push(json!({"name": ModuleReference::STOCK_DIRECTORY, "value": directory}));
+    }
+    if configuration.keeps_webhooks.is_some() {
+        let service = format!("{}.{}", installation.name, installation.namespace);
+        variables.push(json!({"name": "ADMITTANCE_SERVICE", "value": service}));
+    }
+    if !variables.is_empty() {
+        container["env"] = variables.into();
     }
     container
 }
@@ -168,10 +180,15 @@ fn volumes(installation: &Installation, configuration: &Configuration, bundle: &
     let mut volumes = vec![
         json!({"name": "config", "configMap": {"name": name("config")}}),
         json!({"name": "chains", "configMap": {"name": name("chains")}}),
-        json!({"name": "tls", "secret": {"secretName": name("tls"), "defaultMode": SECRET_MODE}}),
+    ];
+    if !configuration.makes_certificate() {
+        let secret = json!({"secretName": name("tls"), "defaultMode": SECRET_MODE});
+        volumes.push(json!({"name": "tls", "secret": secret}));
+    }
+    volumes.extend([
         json!({"name": "cache", "emptyDir": {}}),
         json!({"name": "state", "emptyDir": {}}),
-    ];
+    ]);
     if !configuration.admin_files.is_empty() {
         let secret = json!({"secretName": name("admin"), "defaultMode": SECRET_MODE});
         volumes.push(json!({"name": "admin", "secret": secret}));

@@ -35,6 +35,3 @@ pub(super) const CA_FILE: &str = "ca.crt";
 /// The ports' names.
 pub(super) const WEBHOOK_PORT: &str = "webhook";
 pub(super) const ADMIN_PORT: &str = "admin";
-
-/// Namespaces with this label are excluded.
-pub(super) const IGNORE_LABEL: &str = "admittance.dev/ignore";

@@ -3,13 +3,12 @@
 use std::path::Path;
 
 use admittance::{admission::FailurePolicy, definitions::ChainDefinition};
+use admittance_fleet::{IGNORE_LABEL, Webhook, excluded};
 
 use super::{
     Installation, Prepared,
     certificates::{Certificates, Server},
-    layout::IGNORE_LABEL,
     manifest::Manifest,
-    registration::{Webhook, excluded},
     values::Version,
 };
 
@@ -105,7 +104,9 @@ pub(super) fn notes(installation: &Installation, prepared: &Prepared, webhooks: 
          `admin.tokens` of a configuration (--config)",
     );
     note(
-        configuration.reads_resources && installation.resources.is_empty(),
+        configuration.reads_resources
+            && installation.resources.is_empty()
+            && configuration.keeps_webhooks.is_none(),
         "chains that are resources are called only for requests that the webhooks are registered for: name their files \
          with --resources, and generate the manifests again when their rules change",
     );

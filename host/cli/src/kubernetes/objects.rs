@@ -5,6 +5,7 @@
     reason = "assigning to a field of a JSON object that was just made cannot fail"
 )]
 
+use admittance_fleet::IGNORE_LABEL;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Map, Value as Json, json};
 
@@ -14,10 +15,7 @@ use super::{
     certificates::Certificates,
     configuration::Configuration,
     deployment::deployment,
-    layout::{
-        ADMIN_PORT, CA_FILE, CERTIFICATE_FILE, CLIENT_CA_FILE, CONFIG_FILE, IGNORE_LABEL, KEY_FILE,
-        WEBHOOK_PORT,
-    },
+    layout::{ADMIN_PORT, CA_FILE, CERTIFICATE_FILE, CLIENT_CA_FILE, CONFIG_FILE, KEY_FILE, WEBHOOK_PORT},
     manifest::Manifest,
     roles::roles,
     values::Version,

@@ -20,6 +20,9 @@ pub(super) fn roles(installation: &Installation, configuration: &Configuration, 
     if configuration.reads_resources {
         rules.extend(of_resources(configuration.has_admin_users()));
     }
+    if configuration.keeps_webhooks.is_some() {
+        rules.extend(of_webhooks(installation));
+    }
     if rules.is_empty() {
         return Vec::new();
     }
@@ -29,8 +32,8 @@ pub(super) fn roles(installation: &Installation, configuration: &Configuration, 
         cluster_role(installation, &name, rules.into()),
         cluster_role_binding(installation, &name, &name, account_subject(installation)),
     ];
-    if configuration.reads_resources {
-        objects.extend(own_namespace(installation));
+    if configuration.reads_resources || configuration.keeps_webhooks.is_some() {
+        objects.extend(own_namespace(installation, configuration));
     }
     objects
 }
@@ -51,14 +54,39 @@ fn of_resources(has_users: bool) -> Vec<Json> {
     ]
 }
 
-/// The Leases by which the Pods elect a leader and know one another.
-fn own_namespace(installation: &Installation) -> [Json; 2] {
+/// Keeping the webhook configurations of this name. Who may create one cannot be limited to a name.
+fn of_webhooks(installation: &Installation) -> [Json; 2] {
+    let group = "admissionregistration.k8s.io";
+    let resources = ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"];
+    [
+        json!({
+            "apiGroups": [group],
+            "resources": resources,
+            "resourceNames": [installation.name],
+            "verbs": ["get", "list", "watch", "update"],
+        }),
+        json!({"apiGroups": [group], "resources": resources, "verbs": ["create"]}),
+    ]
+}
+
+/// The Leases by which the Pods elect a leader and know one another, and the Secret with the certificate if they make it.
+fn own_namespace(installation: &Installation, configuration: &Configuration) -> [Json; 2] {
     let version = format!("{GROUP}/v1");
-    let rules = json!([{
+    let mut rules = vec![json!({
         "apiGroups": ["coordination.k8s.io"],
         "resources": ["leases"],
         "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"],
-    }]);
+    })];
+    if configuration.makes_certificate() {
+        rules.push(json!({
+            "apiGroups": [""],
+            "resources": ["secrets"],
+            "resourceNames": [installation.named("tls")],
+            "verbs": ["get", "list", "watch", "update"],
+        }));
+        rules.push(json!({"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]}));
+    }
+    let rules = Json::from(rules);
     let reference = json!({"apiGroup": GROUP, "kind": "Role", "name": installation.name});
     let subjects = json!([account_subject(installation)]);
     [

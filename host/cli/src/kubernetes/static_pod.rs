@@ -15,6 +15,7 @@ use std::{
 };
 
 use admittance_definitions::document::to_yaml;
+use admittance_fleet::configurations;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Value as Json, json};
 
@@ -24,7 +25,7 @@ use super::{
     deployment::{container, grace_period, pod_restrictions},
     layout::{CACHE, STATE},
     manifest::Manifest,
-    objects, registration,
+    objects,
     roles::{cluster_role, cluster_role_binding},
 };
 use crate::files::{self, PUBLIC, SECRET};
@@ -68,7 +69,8 @@ pub(super) fn files(
     );
     let webhooks = prepared.webhooks(installation)?;
     let mut plugins = Vec::new();
-    for mut object in registration::configurations(installation, &webhooks, &certificates.authority) {
+    let registration = installation.registration();
+    for mut object in configurations(&registration, &webhooks, &certificates.authority) {
         let (plugin, name) = match object["kind"].as_str() {
             Some("MutatingWebhookConfiguration") => ("MutatingAdmissionWebhook", "mutating"),
             _ => ("ValidatingAdmissionWebhook", "validating"),

@@ -285,6 +285,8 @@ struct Target {
     name: Option<String>,
     /// Whether it is the status of that.
     is_status: bool,
+    /// The field selector of a list or a watch, which is always of one object.
+    only: Option<String>,
 }
 
 impl Target {
@@ -297,6 +299,9 @@ impl Target {
             ["apis", "admittance.dev", "v1alpha1", rest @ ..] => ("admittance.dev/v1alpha1", rest),
             ["apis", "events.k8s.io", "v1", rest @ ..] => ("events.k8s.io/v1", rest),
             ["apis", "coordination.k8s.io", "v1", rest @ ..] => ("coordination.k8s.io/v1", rest),
+            ["apis", "admissionregistration.k8s.io", "v1", rest @ ..] => {
+                ("admissionregistration.k8s.io/v1", rest)
+            }
             _ => return None,
         };
         let (rest, is_status) = match rest {
@@ -323,6 +328,11 @@ impl Target {
             },
             "events.k8s.io/v1" => (*plural == "events").then_some("Event"),
             "coordination.k8s.io/v1" => (*plural == "leases").then_some("Lease"),
+            "admissionregistration.k8s.io/v1" => match *plural {
+                "mutatingwebhookconfigurations" => Some("MutatingWebhookConfiguration"),
+                "validatingwebhookconfigurations" => Some("ValidatingWebhookConfiguration"),
+                _ => None,
+            },
             _ => CORE
                 .iter()
                 .find(|(_, known, _, _)| known == plural)
@@ -335,11 +345,14 @@ impl Target {
             namespace: namespace.to_owned(),
             name: name.map(str::to_owned),
             is_status,
+            only: None,
         })
     }
 
-    fn is_place(&self, (plural, namespace, _): &Place) -> bool {
-        *plural == self.plural && (self.namespace.is_empty() || *namespace == self.namespace)
+    fn is_place(&self, (plural, namespace, name): &Place) -> bool {
+        *plural == self.plural
+            && (self.namespace.is_empty() || *namespace == self.namespace)
+            && self.only.as_ref().is_none_or(|only| only == name)
     }
 }
 
@@ -383,9 +396,11 @@ impl Shared {
         if !self.token.is_empty() && !has_token {
             return status(401, "Unauthorized", "Unauthorized");
         }
-        let Some(target) = target else {
+        let Some(mut target) = target else {
             return self.special(&path, &body);
         };
+        let selector = query.get("fieldSelector");
+        target.only = selector.and_then(|text| Some(text.strip_prefix("metadata.name%3D")?.to_owned()));
         self.held(verb, &target.plural).await;
         if self.data().absent.contains(&target.plural) {
             return not_served();

@@ -16,6 +16,7 @@ mod namespaces;
 mod outbound;
 mod ports;
 mod rest;
+mod reviews;
 mod signatures;
 mod tracing;
 mod upstream;

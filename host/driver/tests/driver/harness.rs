@@ -216,6 +216,7 @@ impl Setup {
             ensembles,
             cluster,
             chains: None,
+            webhooks: None,
         };
         let admin = AdminPort::open(&self.config, metrics).await.unwrap();
         let mut driver = Driver::bind(self.config, connections, host, admin).await.unwrap();

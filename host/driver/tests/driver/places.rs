@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use admittance_driver::FrontConfig;
+use admittance_driver::{FrontConfig, ReviewsConfig};
 use admittance_net::limits::raise_descriptor_limit;
 use axum::{Router, body::Body};
 use bytes::Bytes;
@@ -426,7 +426,7 @@ async fn thousands_of_idle_connections() {
 #[tokio::test]
 async fn other_ports_have_limits_too() {
     let mut setup = Setup::new(&[]).limits(|limits| limits.idle_timeout = SHORT);
-    setup.config.front = FrontConfig::Reviews;
+    setup.config.front = FrontConfig::Reviews(ReviewsConfig::default());
     let driver = setup.start().await;
     let admin = driver.admin;
     for (what, address, path, expected) in [

@@ -1,6 +1,6 @@
 use std::{
     fmt,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -88,13 +88,23 @@ impl<C> Material<C> {
         chain: &[CertificateDer<'_>],
         config: impl FnOnce() -> Result<C, rustls::Error>,
     ) -> Result<Self, TlsError> {
-        let path = &identity.certificate;
+        Ok(Self {
+            exposed_key: file::is_world_readable(&identity.key).then(|| identity.key.clone()),
+            ..Self::of_chain(&identity.certificate, chain, config)?
+        })
+    }
+
+    /// The same for one that comes from no file; `path` is its source, for messages.
+    pub(super) fn of_chain(
+        path: &Path,
+        chain: &[CertificateDer<'_>],
+        config: impl FnOnce() -> Result<C, rustls::Error>,
+    ) -> Result<Self, TlsError> {
         let validity = chain.first().map(Validity::read).transpose();
         let validity = validity.map_err(|error| TlsError::rejected(path, &error))?;
         let config = config().map_err(|error| TlsError::rejected(path, &error))?;
         Ok(Self {
             validity,
-            exposed_key: file::is_world_readable(&identity.key).then(|| identity.key.clone()),
             ..Self::from(config)
         })
     }
@@ -191,6 +201,14 @@ impl<C: Send + Sync + 'static> Reloading<C> {
         tokio::select! {
             () = reload => {}
             () = remind => {}
+        }
+    }
+
+    /// Reloads what does not come from files, after it changed.
+    pub async fn reload(&self) {
+        if let Some(usage) = self.usage {
+            let report = |loaded: Result<&_, &str>| self.report_reload(usage, loaded.map(drop));
+            self.material.reload(report).await;
         }
     }
 

@@ -4,12 +4,12 @@ use std::{
     sync::Arc,
 };
 
-use rustls::{ServerConfig, server::WebPkiClientVerifier};
+use rustls::{ConfigBuilder, ServerConfig, WantsVerifier, server::WebPkiClientVerifier};
 use rustls_pki_types::{CertificateDer, UnixTime};
 use tokio::sync::watch;
 
 use super::{
-    Identity, TlsError, Trust, provider,
+    Identity, SharedIdentity, TlsError, Trust, provider,
     reload::{Material, Reloading, Usage},
 };
 
@@ -27,6 +27,17 @@ impl ServerTls {
     /// refused.
     pub fn of_admin_files(identity: Identity, client_ca: Option<PathBuf>) -> Result<Self, TlsError> {
         Self::of_port(Usage::Admin, identity, client_ca)
+    }
+
+    /// TLS of the port for clients with this certificate. [Reload](Reloading::reload) it when that was replaced.
+    pub fn of_shared(identity: SharedIdentity) -> Result<Self, TlsError> {
+        Self::load(Usage::Listen, Vec::new(), move || {
+            let (chain, key) = identity.load()?;
+            let builder = builder()?.with_no_client_auth();
+            Material::of_chain(&identity.source, &chain.clone(), || {
+                Ok(with_protocols(builder.with_single_cert(chain, key)?))
+            })
+        })
     }
 
     fn of_port(usage: Usage, identity: Identity, client_ca: Option<PathBuf>) -> Result<Self, TlsError> {
@@ -57,9 +68,7 @@ fn load(
     client_ca: Option<&Path>,
 ) -> Result<Material<ServerConfig>, TlsError> {
     let (chain, key) = identity.load()?;
-    let builder = ServerConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()
-        .map_err(TlsError::Provider)?;
+    let builder = builder()?;
     let clients = match client_ca {
         None => None,
         Some(path) => {
@@ -78,12 +87,21 @@ fn load(
         Some(clients) => builder.with_client_cert_verifier(clients.clone()),
     };
     let mut material = Material::of_identity(identity, &chain.clone(), || {
-        let mut config = builder.with_single_cert(chain, key)?;
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(config)
+        Ok(with_protocols(builder.with_single_cert(chain, key)?))
     })?;
     material.clients = clients;
     Ok(material)
+}
+
+fn builder() -> Result<ConfigBuilder<ServerConfig, WantsVerifier>, TlsError> {
+    ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(TlsError::Provider)
+}
+
+fn with_protocols(mut config: ServerConfig) -> ServerConfig {
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config
 }
 
 /// The TLS state of one accepted connection: its configuration, and the client's certificate.

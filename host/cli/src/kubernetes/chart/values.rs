@@ -41,9 +41,13 @@ pub(super) struct Values {
     /// A ServiceMonitor, for the operator of Prometheus.
     pub(super) service_monitor: ServiceMonitor,
     /// The registration of the webhooks.
-    pub(super) webhooks: Webhooks,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Webhooks")]
+    pub(super) webhooks: Option<Webhooks>,
     /// The certificate of the webhooks. Give the authority of the Secret, or let cert-manager make both.
-    pub(super) tls: Tls,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Tls")]
+    pub(super) tls: Option<Tls>,
     /// Values of a parent chart; not used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) global: Option<Object>,
@@ -109,7 +113,9 @@ pub(super) struct Tls {
     /// it is empty, the name of the release and `-tls`.
     pub(super) secret_name: String,
     /// The authority, as PEM: `--set-file tls.caBundle=certs/ca.pem`.
-    pub(super) ca_bundle: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub(super) ca_bundle: Option<String>,
     /// Let cert-manager make the Secret, and renew the certificate and the authority in the webhook configurations.
     pub(super) cert_manager: CertManager,
 }
@@ -122,29 +128,48 @@ pub(super) struct CertManager {
     pub(super) issuer_ref: Object,
 }
 
-/// The schema of the values, which helm checks.
-pub(super) fn schema() -> Json {
-    // The version that every helm 3 and 4 reads.
-    let settings = SchemaSettings::draft07().with(|settings| settings.inline_subschemas = true);
-    let mut schema = settings.into_generator().into_root_schema_for::<Values>();
-    schema.remove("title");
-    // Every value has a default; helm reads those of the chart first.
-    let from_cert_manager = json!({"properties": {"tls": {"properties": {"certManager": {"properties": {
-        "enabled": {"const": true},
-        "issuerRef": {"required": ["name"]},
-    }}}}}});
-    let given =
-        json!({"properties": {"tls": {"properties": {"caBundle": {"pattern": "BEGIN CERTIFICATE"}}}}});
-    schema.insert("anyOf".into(), json!([given, from_cert_manager]));
-    schema.to_value()
-}
-
 impl Values {
+    /// The schema of the values of this chart, which helm checks.
+    pub(super) fn schema(&self) -> Json {
+        // The version that every helm 3 and 4 reads.
+        let settings = SchemaSettings::draft07().with(|settings| settings.inline_subschemas = true);
+        let mut schema = settings.into_generator().into_root_schema_for::<Values>();
+        schema.remove("title");
+        let mut leave_out = |object: &str, property: &str| {
+            if let Some(Json::Object(properties)) = schema.pointer_mut(&format!("{object}/properties")) {
+                properties.shift_remove(property);
+            }
+            if let Some(Json::Array(required)) = schema.pointer_mut(&format!("{object}/required")) {
+                required.retain(|name| name != property);
+            }
+        };
+        // What the leader of the Pods does, or learns from the Secret, is no value.
+        if self.webhooks.is_none() {
+            leave_out("", "webhooks");
+            leave_out("/properties/tls", "caBundle");
+        }
+        if self.tls.is_none() {
+            leave_out("", "tls");
+        }
+        if self.webhooks.is_none() {
+            return schema.to_value();
+        }
+        // Every value has a default; helm reads those of the chart first.
+        let from_cert_manager = json!({"properties": {"tls": {"properties": {"certManager": {"properties": {
+            "enabled": {"const": true},
+            "issuerRef": {"required": ["name"]},
+        }}}}}});
+        let given =
+            json!({"properties": {"tls": {"properties": {"caBundle": {"pattern": "BEGIN CERTIFICATE"}}}}});
+        schema.insert("anyOf".into(), json!([given, from_cert_manager]));
+        schema.to_value()
+    }
+
     /// The text of `values.yaml`: the values, with their descriptions in the schema as comments.
     pub(super) fn text(&self) -> crate::Result<String> {
         let values = serde_json::to_value(self)?;
         let mut text = String::new();
-        describe(&values, &schema(), 0, &mut text);
+        describe(&values, &self.schema(), 0, &mut text);
         Ok(text)
     }
 }

@@ -3,6 +3,7 @@
 use admittance::Moment;
 use admittance_admin::api::{
     CertificateStatus, ClusterWatch, DriverStatus, GatewayStatus, PeersStatus, ServerHealth, WatchState,
+    WebhooksStatus,
 };
 use anstyle::Style;
 
@@ -48,6 +49,9 @@ pub(super) fn text(status: &DriverStatus, now: Moment) -> String {
         for watch in [&cluster.namespaces].into_iter().chain(&cluster.kinds) {
             lines.watch(&cluster.server, watch, now);
         }
+    }
+    if let Some(webhooks) = &status.webhook_configurations {
+        lines.webhooks(webhooks);
     }
     for certificate in &status.certificates {
         lines.certificate(certificate, now);
@@ -157,6 +161,19 @@ impl Lines {
         let state = format!("{} for {age}, {objects}", watch.state);
         let what = format!("watch of {} at {server}", watch.kind);
         self.add(&what, style, &state, watch.problem.as_deref());
+    }
+
+    fn webhooks(&mut self, webhooks: &WebhooksStatus) {
+        let keeper = match webhooks.is_keeper {
+            true => "kept by this replica",
+            false => "kept by another replica",
+        };
+        let state = match webhooks.last_write {
+            Some(at) => format!("{keeper}, written at {}", human::clock(at)),
+            None => keeper.to_owned(),
+        };
+        let what = format!("webhook configurations {}", webhooks.name);
+        self.add(&what, GOOD, &state, webhooks.problem.as_deref());
     }
 
     fn certificate(&mut self, certificate: &CertificateStatus, now: Moment) {

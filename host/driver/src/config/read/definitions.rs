@@ -73,7 +73,7 @@ fn need_cluster(node: &Node<'_>, has_cluster: bool, mistakes: &mut Mistakes) {
 }
 
 /// A valid name of a Kubernetes namespace.
-fn namespace(text: &str) -> Result<String, String> {
+pub(super) fn namespace(text: &str) -> Result<String, String> {
     admittance_admission::is_dns_label(text)
         .then(|| text.to_owned())
         .ok_or_else(|| {

@@ -10,16 +10,16 @@ use admittance_dialect::Dialect;
 use super::{
     bcs::{self, BcsDialect},
     gateway::gateway,
-    rest, upstream,
+    rest, reviews, upstream,
     zookeeper::Ensembles,
 };
-use crate::config::{FrontConfig, ListenConfig};
+use crate::config::{FrontConfig, ListenConfig, ReviewsConfig};
 
 /// The content of `dialect`.
 enum DialectConfig {
     Proxy(ProxyDialect),
     Gateway(Box<GatewayConfig>),
-    Kubernetes,
+    Kubernetes(Box<ReviewsConfig>),
 }
 
 /// A dialect in front of an upstream.
@@ -50,10 +50,10 @@ pub(super) fn front(
         fields.refuse("registration", why, "remove it", mistakes);
     }
     match dialect {
-        Some(DialectConfig::Kubernetes) => {
+        Some(DialectConfig::Kubernetes(reviews)) => {
             let why = "the dialect `kubernetes` answers kube-apiserver and has no upstream";
             fields.refuse("upstream", why, "remove it", mistakes);
-            Some(FrontConfig::Reviews)
+            Some(FrontConfig::Reviews(*reviews))
         }
         Some(DialectConfig::Gateway(gateway)) => {
             let why = "a gateway finds drivers by their clusters";
@@ -175,8 +175,8 @@ fn dialect(
             Some(DialectConfig::Proxy(ProxyDialect::Rest(Arc::new(rest))))
         }
         [("kubernetes", node)] => {
-            node.object(mistakes)?.finish(mistakes);
-            Some(DialectConfig::Kubernetes)
+            let reviews = reviews::reviews(node, listen, has_cluster, mistakes)?;
+            Some(DialectConfig::Kubernetes(Box::new(reviews)))
         }
         [("gateway", node)] => {
             let gateway = gateway(node, listen, ensembles, mistakes)?;

@@ -19,6 +19,7 @@ mod console;
 mod decisions;
 mod modules;
 mod observability;
+mod reviews;
 mod signatures;
 
 fn read(text: &str) -> Result<Config, Vec<String>> {
@@ -73,7 +74,7 @@ fn the_least_that_is_needed() {
 #[test]
 fn a_webhook_server_has_no_upstream() {
     let config = read("dialect: { kubernetes: {} }").unwrap();
-    assert!(matches!(config.front, FrontConfig::Reviews));
+    assert!(matches!(config.front, FrontConfig::Reviews(_)));
     // kube-apiserver sends reviews until it has seen that the endpoint is gone.
     assert_eq!(config.limits.shutdown_delay, Duration::from_secs(5));
     for (limits, delay) in [("requestTimeout: 1s", 5), ("shutdownDelay: 0s", 0)] {

@@ -6,7 +6,7 @@ use rustls_pki_types::DnsName;
 
 /// `NAME.NAMESPACE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Service(String);
+pub struct Service(String);
 
 impl FromStr for Service {
     type Err = &'static str;
@@ -24,8 +24,18 @@ impl FromStr for Service {
 }
 
 impl Service {
+    /// Of these two DNS labels.
+    pub fn new(name: &str, namespace: &str) -> Self {
+        Self(format!("{name}.{namespace}"))
+    }
+
+    /// Name and namespace.
+    pub fn parts(&self) -> (&str, &str) {
+        self.0.split_once('.').unwrap_or((&self.0, ""))
+    }
+
     /// Its names in the BCS driver, in Kubernetes, and in cluster DNS.
-    pub(super) fn hosts(&self) -> [Host; 3] {
+    pub fn hosts(&self) -> [Host; 3] {
         let Self(name) = self;
         let names = [
             name.clone(),
@@ -34,11 +44,16 @@ impl Service {
         ];
         names.map(Host::Name)
     }
+
+    /// The server at these names.
+    pub fn subject(&self) -> Subject {
+        Subject::Server(self.hosts().into())
+    }
 }
 
 /// A DNS name, perhaps with a wildcard, or an IP address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Host {
+pub enum Host {
     Name(String),
     Address(IpAddr),
 }
@@ -74,7 +89,7 @@ fn is_dns_name(text: &str) -> bool {
 
 /// The name of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Client(pub(super) String);
+pub struct Client(pub String);
 
 impl FromStr for Client {
     type Err = &'static str;
@@ -93,25 +108,25 @@ pub(super) const LONGEST_COMMON_NAME: usize = 64;
 
 /// The subject of a certificate.
 #[derive(Clone, Debug)]
-pub(super) enum Subject {
+pub enum Subject {
     /// A server with these names; at least one.
     Server(Vec<Host>),
     Client(Client),
 }
 
 impl Subject {
-    pub(super) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         self.names().into_iter().next().unwrap_or_default()
     }
 
-    pub(super) fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> &'static str {
         match self {
             Self::Server(_) => "server",
             Self::Client(_) => "client",
         }
     }
 
-    pub(super) fn names(&self) -> Vec<String> {
+    pub fn names(&self) -> Vec<String> {
         match self {
             Self::Server(hosts) => hosts.iter().map(Host::to_string).collect(),
             Self::Client(Client(name)) => vec![name.clone()],
@@ -119,7 +134,7 @@ impl Subject {
     }
 
     /// The name of its files, without extension.
-    pub(super) fn file_name(&self) -> String {
+    pub fn file_name(&self) -> String {
         self.name().replace(|c| !is_plain(c), "_")
     }
 }

@@ -1,6 +1,6 @@
 //! Making certificates, without touching a file.
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::{collections::BTreeSet, fmt, net::IpAddr};
 
 use pem::{EncodeConfig, LineEnding, Pem};
 use rcgen::{
@@ -14,37 +14,61 @@ use x509_parser::{
     extensions::{GeneralName, ParsedExtension},
 };
 
-use super::subject::{Client, Host, LONGEST_COMMON_NAME, Subject};
+use super::{Client, Host, Service, Subject, subject::LONGEST_COMMON_NAME};
 
-const AUTHORITY_DAYS: i64 = 3650;
+/// How long a CA is valid whose key is kept.
+const AUTHORITY_DAYS: u16 = 3650;
 
 /// Certificates are backdated, for clients whose clock is slow.
 const CLOCK_SKEW: Duration = Duration::hours(1);
 
-/// A CA that can sign. Lives as long as one run.
-pub(super) struct Authority {
+/// A CA that can sign.
+pub struct Authority {
     /// The trust bundle: its certificate, and possibly others.
-    pub(super) pem: String,
+    pub pem: String,
     /// Its own certificate.
     der: CertificateDer<'static>,
-    pub(super) not_after: OffsetDateTime,
+    pub not_after: OffsetDateTime,
     issuer: Issuer<'static, KeyPair>,
 }
 
 /// A certificate and its key, as PEM.
-pub(crate) struct Issued {
-    pub(crate) certificate: String,
-    pub(crate) key: String,
-    pub(super) not_after: OffsetDateTime,
+pub struct Issued {
+    pub certificate: String,
+    pub key: String,
+    pub not_after: OffsetDateTime,
+}
+
+/// Without the key.
+impl fmt::Debug for Authority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Authority")
+            .field("not_after", &self.not_after)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Without the key.
+impl fmt::Debug for Issued {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Issued")
+            .field("not_after", &self.not_after)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Authority {
     /// A new CA, which signs certificates and no further CAs.
-    pub(super) fn new(now: OffsetDateTime) -> Result<Self, rcgen::Error> {
+    pub fn new(now: OffsetDateTime) -> Result<Self, rcgen::Error> {
+        Self::of_days(AUTHORITY_DAYS, now)
+    }
+
+    /// The same, with this validity.
+    fn of_days(days: u16, now: OffsetDateTime) -> Result<Self, rcgen::Error> {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::default();
         params.not_before = now - CLOCK_SKEW;
-        params.not_after = now + Duration::days(AUTHORITY_DAYS);
+        params.not_after = now + Duration::days(days.into());
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         // A unique name, so that two CAs are not confused.
@@ -63,7 +87,7 @@ impl Authority {
     }
 
     /// Loads an existing CA: the certificate that matches this key. The error says why there is none.
-    pub(super) fn from_pem(certificates: &str, key: &str, now: OffsetDateTime) -> Result<Self, String> {
+    pub fn from_pem(certificates: &str, key: &str, now: OffsetDateTime) -> Result<Self, String> {
         let (der, key) = pair(certificates, key)?;
         let not_after = not_after(&parse(&der)?)?;
         if not_after <= now {
@@ -83,7 +107,7 @@ impl Authority {
 
     /// A new CA that replaces an existing one, which stays trusted until it expires. The error says what is
     /// wrong with the existing one.
-    pub(super) fn succeeding(certificates: &str, key: &str, now: OffsetDateTime) -> Result<Self, String> {
+    pub fn succeeding(certificates: &str, key: &str, now: OffsetDateTime) -> Result<Self, String> {
         let (previous, _) = pair(certificates, key)?;
         let mut new = Self::new(now).map_err(|error| format!("its successor cannot be made: {error}"))?;
         if not_after(&parse(&previous)?)? > now {
@@ -93,37 +117,26 @@ impl Authority {
     }
 
     /// Its key, as PEM.
-    pub(super) fn key_pem(&self) -> String {
+    pub fn key_pem(&self) -> String {
         self.issuer.key().serialize_pem()
     }
 
     /// The expiry of an existing certificate that may stay in use for this subject; `None` if it must be
     /// replaced.
-    pub(super) fn good_until(
+    pub fn good_until(
         &self,
         certificate: &str,
         key: &str,
         subject: &Subject,
         now: OffsetDateTime,
     ) -> Option<OffsetDateTime> {
-        let der = CertificateDer::from_pem_slice(certificate.as_bytes()).ok()?;
-        let (leaf, authority) = (parse(&der).ok()?, parse(&self.der).ok()?);
-        let key = KeyPair::from_pem(key).ok()?;
-        let is_its_key = leaf.public_key().raw == key.subject_public_key_info();
-        let ends = not_after(&leaf).ok()?;
-        let begins = OffsetDateTime::from_unix_timestamp(leaf.validity().not_before.timestamp()).ok()?;
-        let has_time = (ends - now) * 3 >= ends - begins;
-        let is_good = is_its_key && has_time && is_signed(&leaf, &authority) && is_for(&leaf, subject);
-        is_good.then_some(ends)
+        let own = std::slice::from_ref(&self.der);
+        let validity = Validity::of(certificate, key, subject, own)?;
+        (!validity.is_due(now)).then_some(validity.ends)
     }
 
     /// Signs a certificate for a new key.
-    pub(super) fn issue(
-        &self,
-        subject: &Subject,
-        days: u16,
-        now: OffsetDateTime,
-    ) -> Result<Issued, rcgen::Error> {
+    pub fn issue(&self, subject: &Subject, days: u16, now: OffsetDateTime) -> Result<Issued, rcgen::Error> {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::default();
         params.not_before = now - CLOCK_SKEW;
@@ -155,6 +168,71 @@ impl Authority {
             not_after: params.not_after,
         })
     }
+}
+
+/// When a certificate is valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Validity {
+    pub begins: OffsetDateTime,
+    pub ends: OffsetDateTime,
+}
+
+impl Validity {
+    /// That of a certificate for this subject which one of these CAs signed, if this is its key.
+    pub fn of(
+        certificate: &str,
+        key: &str,
+        subject: &Subject,
+        authorities: &[CertificateDer<'_>],
+    ) -> Option<Self> {
+        let der = CertificateDer::from_pem_slice(certificate.as_bytes()).ok()?;
+        let leaf = parse(&der).ok()?;
+        let key = KeyPair::from_pem(key).ok()?;
+        let is_its_key = leaf.public_key().raw == key.subject_public_key_info();
+        let is_signed = authorities
+            .iter()
+            .any(|authority| parse(authority).is_ok_and(|authority| is_signed(&leaf, &authority)));
+        let validity = Self {
+            begins: OffsetDateTime::from_unix_timestamp(leaf.validity().not_before.timestamp()).ok()?,
+            ends: not_after(&leaf).ok()?,
+        };
+        (is_its_key && is_signed && is_for(&leaf, subject)).then_some(validity)
+    }
+
+    /// Whether less than a third of it is left.
+    pub fn is_due(&self, now: OffsetDateTime) -> bool {
+        (self.ends - now) * 3 < self.ends - self.begins
+    }
+}
+
+/// The CAs among these that have not expired, each once; as PEM.
+pub fn unexpired(authorities: &str, now: OffsetDateTime) -> String {
+    let mut kept: Vec<CertificateDer<'_>> = Vec::new();
+    for der in CertificateDer::pem_slice_iter(authorities.as_bytes()).flatten() {
+        let is_valid = parse(&der)
+            .and_then(|parsed| not_after(&parsed))
+            .is_ok_and(|ends| ends > now);
+        if is_valid && !kept.contains(&der) {
+            kept.push(der);
+        }
+    }
+    to_pem(&kept)
+}
+
+/// These certificates as PEM.
+pub fn to_pem(certificates: &[CertificateDer<'_>]) -> String {
+    certificates.iter().map(pem).collect()
+}
+
+/// A certificate for a service, and its CA, which is valid for as long and signs nothing else: its key is discarded.
+pub fn for_service(
+    service: &Service,
+    days: u16,
+    now: OffsetDateTime,
+) -> Result<(String, Issued), rcgen::Error> {
+    let authority = Authority::of_days(days, now)?;
+    let issued = authority.issue(&service.subject(), days, now)?;
+    Ok((authority.pem, issued))
 }
 
 fn parse<'a>(der: &'a CertificateDer<'_>) -> Result<X509Certificate<'a>, String> {

@@ -1,17 +1,13 @@
 use admittance::definitions::load_text;
-use clap::Parser;
 
-use super::*;
+use super::{exclusions::EXCLUSIONS, *};
 
-#[derive(Parser)]
-struct Command {
-    #[command(flatten)]
-    installation: Installation,
-}
-
-fn installation() -> Installation {
-    let line = "manifests --definitions chains.yaml --name hooks --namespace hooks-system";
-    Command::try_parse_from(line.split(' ')).unwrap().installation
+fn registration() -> Registration {
+    Registration {
+        name: "hooks".to_owned(),
+        namespace: "hooks-system".to_owned(),
+        ..Registration::default()
+    }
 }
 
 const LIMIT: Duration = Duration::from_secs(10);
@@ -32,17 +28,22 @@ fn chain(name: &str, phase: &str, rules: &str, stages: &[&str]) -> String {
 
 const PODS: &str = "{ operations: [CREATE], apiGroups: [\"\"], apiVersions: [v1], resources: [pods] }";
 
+/// The webhooks for a text of definitions.
+fn webhooks(text: &str, registration: &Registration) -> Vec<Webhook> {
+    let chains = load_text("chains.yaml", text).unwrap();
+    let chains: Vec<_> = chains.iter().map(RegisteredChain::from).collect();
+    Webhook::of(&chains, registration, LIMIT)
+}
+
 /// The configurations for a text of definitions.
-fn configured(text: &str, installation: &Installation) -> Result<Vec<Json>, String> {
-    let chains = load_text("chains.yaml", text).map_err(|error| error.to_string())?;
-    let webhooks = Webhook::of(&chains, installation, LIMIT)?;
-    Ok(configurations(installation, &webhooks, "the CA"))
+fn configured(text: &str, registration: &Registration) -> Vec<Json> {
+    configurations(registration, &webhooks(text, registration), "the CA")
 }
 
 /// The one webhook of a mutating chain.
 fn webhook(rules: &str, stages: &[&str]) -> Json {
     let text = chain("c", "Mutating", rules, stages);
-    let found = configured(&text, &installation()).unwrap();
+    let found = configured(&text, &registration());
     found[0]["webhooks"][0].clone()
 }
 
@@ -124,10 +125,12 @@ fn rules_are_those_of_the_chains() {
         "{ operations: [CREATE], kinds: [Pod] }",
         &["timeout: 1s"],
     );
-    let error = configured(&by_kind, &installation()).unwrap_err();
-    for part in ["chains.yaml:2:1", "the chain c", "list `resources`"] {
-        assert!(error.contains(part), "{part}: {error}");
+    let chains = load_text("chains.yaml", &by_kind).unwrap();
+    let problem = RegisteredChain::from(&chains[0]).problem().unwrap();
+    for part in ["the chain c", "list `resources`"] {
+        assert!(problem.contains(part), "{part}: {problem}");
     }
+    assert_eq!(configured(&by_kind, &registration()), [] as [Json; 0]);
 }
 
 #[test]
@@ -154,11 +157,11 @@ fn one_webhook_for_each_phase_or_chain() {
     ];
     let validate_each: &[Row<'_>] = &[("v.validate.hooks.hooks-system", "/validate/v", 1, "Ignore", 2)];
     for (per_chain, expected) in [(false, [mutate, validate]), (true, [mutate_each, validate_each])] {
-        let installation = Installation {
+        let registration = Registration {
             per_chain,
-            ..installation()
+            ..registration()
         };
-        let found = configured(&text, &installation).unwrap();
+        let found = configured(&text, &registration);
         let kinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
         assert_eq!(found.len(), 2);
         for ((configuration, kind), expected) in found.iter().zip(kinds).zip(expected) {
@@ -229,11 +232,10 @@ fn what_the_cluster_cannot_be_without_is_not_asked() {
         ),
     ] {
         let text = chain("c", "Mutating", rule, &["timeout: 1s"]);
-        let chains = load_text("chains.yaml", &text).unwrap();
-        let installation = installation();
-        let webhooks = Webhook::of(&chains, &installation, LIMIT).unwrap();
+        let registration = registration();
+        let webhooks = webhooks(&text, &registration);
         assert_eq!(webhooks[0].may_match_nodes(), nodes, "{rule}");
-        let document = webhooks[0].document(&installation, "the CA");
+        let document = webhooks[0].document(&registration, "the CA");
         let conditions = document.get("matchConditions").and_then(Json::as_array).cloned();
         let names: Vec<_> = conditions
             .iter()
@@ -241,9 +243,9 @@ fn what_the_cluster_cannot_be_without_is_not_asked() {
             .map(|condition| condition["name"].as_str().unwrap())
             .collect();
         assert_eq!(names, expected, "{rule}");
-        let old = Installation {
-            kubernetes_version: Some("1.27".parse().unwrap()),
-            ..installation
+        let old = Registration {
+            has_match_conditions: false,
+            ..registration
         };
         assert!(
             webhooks[0]
@@ -255,9 +257,11 @@ fn what_the_cluster_cannot_be_without_is_not_asked() {
 }
 
 /// The conditions are read by the API server; here by our own reader of the same language.
-#[test]
-fn the_conditions_say_what_they_are_called() {
-    use admittance::admission::{Deadline, GroupVersionKind, NoAuthorizer, Request};
+#[tokio::test]
+async fn the_conditions_say_what_they_are_called() {
+    use admittance::admission::{
+        Deadline, GroupVersionKind, GroupVersionResource, NoAuthorizer, Operation, Request,
+    };
     use admittance_conditions::{CelConditions, MatchCondition};
     let compile = |exclusion: &Exclusion| MatchCondition::compile(exclusion.name, exclusion.expression);
     let conditions: CelConditions = EXCLUSIONS.iter().map(compile).collect::<Result<_, _>>().unwrap();
@@ -283,11 +287,9 @@ fn the_conditions_say_what_they_are_called() {
             resource: resource.to_owned(),
         };
         let request = Request::new(Operation::Create, GroupVersionKind::default(), resource.clone());
-        let evaluation = async {
-            let deadline = Deadline::after(Duration::from_secs(60));
-            conditions.evaluate(&request, &NoAuthorizer, deadline).await
-        };
-        let first_false = crate::block_on(evaluation).unwrap().unwrap();
+        let deadline = Deadline::after(Duration::from_secs(60));
+        let evaluated = conditions.evaluate(&request, &NoAuthorizer, deadline).await;
+        let first_false = evaluated.unwrap();
         assert_eq!(first_false.as_deref(), excluded, "{resource}");
     }
 }
@@ -295,7 +297,7 @@ fn the_conditions_say_what_they_are_called() {
 #[test]
 fn namespaces_are_excluded_once_each() {
     let exclude = ["calico-system", "kube-system"].map(str::to_owned);
-    for (include_kube_system, exclude, names) in [
+    for (includes_kube_system, exclude, names) in [
         (
             false,
             &exclude[..],
@@ -308,10 +310,10 @@ fn namespaces_are_excluded_once_each() {
         ),
         (true, &[], &["hooks-system", "kube-node-lease"]),
     ] {
-        let selector = namespace_selector(&Installation {
-            exclude_namespace: exclude.to_vec(),
-            include_kube_system,
-            ..installation()
+        let selector = namespace_selector(&Registration {
+            excluded_namespaces: exclude.to_vec(),
+            includes_kube_system,
+            ..registration()
         });
         let expected = json!({"matchExpressions": [
             {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": names},

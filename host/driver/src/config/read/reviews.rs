@@ -1,0 +1,112 @@
+use std::time::Duration;
+
+use admittance_admission::is_dns_label;
+use admittance_definitions::{
+    Mistakes,
+    document::{Node, readers},
+};
+use admittance_fleet::{CertificateConfig, OwnCertificate, Registration, WebhooksConfig};
+
+use super::definitions::namespace;
+use crate::config::{ListenConfig, ReviewsConfig};
+
+/// The longest validity of a certificate, in days.
+const MOST_DAYS: u16 = 3650;
+
+pub(super) fn reviews(
+    node: &Node<'_>,
+    listen: &ListenConfig,
+    has_cluster: bool,
+    mistakes: &mut Mistakes,
+) -> Option<ReviewsConfig> {
+    let mut fields = node.object(mistakes)?;
+    let webhooks = fields.get_optional(
+        "webhookConfigurations",
+        |node, mistakes| webhooks(node, listen, has_cluster, mistakes),
+        mistakes,
+    );
+    fields.finish(mistakes);
+    Some(ReviewsConfig { webhooks })
+}
+
+fn webhooks(
+    node: &Node<'_>,
+    listen: &ListenConfig,
+    has_cluster: bool,
+    mistakes: &mut Mistakes,
+) -> Option<WebhooksConfig> {
+    if !has_cluster {
+        node.wrong(super::NO_CLUSTER, super::ADD_CLUSTER, mistakes);
+    }
+    let mut fields = node.object(mistakes)?;
+    let default = Registration::default();
+    let service = (default.name.clone(), default.namespace.clone());
+    let (name, home) = fields.get("service", service, readers::parse_with(service_of), mistakes);
+    let registration = Registration {
+        name,
+        namespace: home,
+        per_chain: fields.get("perChain", default.per_chain, Node::boolean, mistakes),
+        timeout: fields.get_optional("timeoutSeconds", readers::integer(1..=30), mistakes),
+        failure_policy: fields.get_optional("failurePolicy", Node::word, mistakes),
+        excluded_namespaces: fields.get_or_default(
+            "excludeNamespaces",
+            readers::list_of(readers::parse_with(namespace)),
+            mistakes,
+        ),
+        includes_kube_system: fields.get(
+            "includeKubeSystem",
+            default.includes_kube_system,
+            Node::boolean,
+            mistakes,
+        ),
+        has_match_conditions: default.has_match_conditions,
+    };
+    let certificate = match &listen.tls {
+        None => {
+            let why = "without `listen.tls`, the certificate and its authority are made in a Secret";
+            fields.refuse("caBundle", why, "remove it, or write `listen.tls`", mistakes);
+            let own = fields.get_or_default("certificate", own_certificate, mistakes);
+            Some(CertificateConfig::Own(own))
+        }
+        Some(_) => {
+            let why = "`listen.tls` names a certificate";
+            fields.refuse("certificate", why, "remove it, or remove `listen.tls`", mistakes);
+            let fix = "name the PEM file with the authorities of the certificate of `listen.tls`";
+            let read = readers::file_with(CertificateConfig::of_file);
+            fields.get_required("caBundle", fix, read, mistakes)
+        }
+    };
+    fields.finish(mistakes);
+    Some(WebhooksConfig {
+        registration,
+        certificate: certificate?,
+    })
+}
+
+fn own_certificate(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<OwnCertificate> {
+    let mut fields = node.object(mistakes)?;
+    let default = OwnCertificate::default();
+    let certificate = OwnCertificate {
+        days: fields.get("days", default.days, readers::integer(1..=MOST_DAYS), mistakes),
+        overlap: fields.get(
+            "overlap",
+            default.overlap,
+            readers::duration(Duration::ZERO..=super::HOUR),
+            mistakes,
+        ),
+    };
+    fields.finish(mistakes);
+    Some(certificate)
+}
+
+/// `NAME.NAMESPACE`.
+fn service_of(text: &str) -> Result<(String, String), String> {
+    match text.split_once('.') {
+        Some((name, namespace)) if is_dns_label(name) && is_dns_label(namespace) => {
+            Ok((name.to_owned(), namespace.to_owned()))
+        }
+        _ => Err(format!(
+            "{text:?} is not a Service: write NAME.NAMESPACE, such as admittance.admittance-system"
+        )),
+    }
+}

@@ -1,0 +1,124 @@
+use std::time::Duration;
+
+use admittance_admission::FailurePolicy;
+use admittance_fleet::{CertificateConfig, OwnCertificate, Registration, WebhooksConfig};
+
+use super::*;
+
+fn webhooks(directory: &TempDir, text: &str) -> Option<WebhooksConfig> {
+    let config = read_in(directory, text).unwrap();
+    match config.front {
+        FrontConfig::Reviews(reviews) => reviews.webhooks,
+        front => panic!("{front:?}"),
+    }
+}
+
+#[test]
+fn webhook_configurations_that_are_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    assert!(webhooks(&directory, "dialect: { kubernetes: {} }").is_none());
+    let least = "dialect: { kubernetes: { webhookConfigurations: {} } }\ncluster: {}";
+    let found = webhooks(&directory, least).unwrap();
+    assert_eq!(found.registration, Registration::default());
+    let CertificateConfig::Own(own) = found.certificate else {
+        panic!("{found:?}");
+    };
+    assert_eq!(own, OwnCertificate::default());
+
+    let all = "
+dialect:
+  kubernetes:
+    webhookConfigurations:
+      service: hooks.hooks-system
+      excludeNamespaces: [a, b]
+      includeKubeSystem: true
+      perChain: true
+      failurePolicy: Ignore
+      timeoutSeconds: 7
+      certificate: { days: 30, overlap: 5s }
+cluster: {}
+";
+    let found = webhooks(&directory, all).unwrap();
+    let expected = Registration {
+        name: "hooks".to_owned(),
+        namespace: "hooks-system".to_owned(),
+        per_chain: true,
+        timeout: Some(7),
+        failure_policy: Some(FailurePolicy::Ignore),
+        excluded_namespaces: vec!["a".to_owned(), "b".to_owned()],
+        includes_kube_system: true,
+        has_match_conditions: true,
+    };
+    assert_eq!(found.registration, expected);
+    let CertificateConfig::Own(own) = found.certificate else {
+        panic!("{found:?}");
+    };
+    let overlap = Duration::from_secs(5);
+    assert_eq!(own, OwnCertificate { days: 30, overlap });
+}
+
+#[test]
+fn their_mistakes() {
+    let directory = tempfile::tempdir().unwrap();
+    let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    std::fs::write(directory.path().join("a.pem"), cert.pem()).unwrap();
+    std::fs::write(directory.path().join("a.key"), signing_key.serialize_pem()).unwrap();
+    let tls = "listen: { tls: { certificate: a.pem, key: a.key } }\n";
+    // (the section, what else, the mistake)
+    for (section, more, expected) in [
+        ("{}", "", Some("no Kubernetes cluster is configured")),
+        (
+            "{ service: hooks }",
+            "cluster: {}",
+            Some("\"hooks\" is not a Service"),
+        ),
+        (
+            "{ service: a.b.c }",
+            "cluster: {}",
+            Some("\"a.b.c\" is not a Service"),
+        ),
+        (
+            "{ excludeNamespaces: [A] }",
+            "cluster: {}",
+            Some("\"A\" is not a valid namespace"),
+        ),
+        ("{ timeoutSeconds: 31 }", "cluster: {}", Some("timeoutSeconds")),
+        (
+            "{ certificate: { days: 0 } }",
+            "cluster: {}",
+            Some("certificate.days"),
+        ),
+        (
+            "{ certificate: { overlap: 2h } }",
+            "cluster: {}",
+            Some("certificate.overlap"),
+        ),
+        (
+            "{ caBundle: a.pem }",
+            "cluster: {}",
+            Some("caBundle: without `listen.tls`"),
+        ),
+        ("{}", &format!("{tls}cluster: {{}}"), Some("caBundle")),
+        (
+            "{ caBundle: a.pem, certificate: {} }",
+            &format!("{tls}cluster: {{}}"),
+            Some("certificate: `listen.tls` names a certificate"),
+        ),
+        (
+            "{ caBundle: a.key }",
+            &format!("{tls}cluster: {{}}"),
+            Some("it holds no certificate"),
+        ),
+        ("{ caBundle: a.pem }", &format!("{tls}cluster: {{}}"), None),
+    ] {
+        let text = format!("dialect: {{ kubernetes: {{ webhookConfigurations: {section} }} }}\n{more}");
+        match (read_in(&directory, &text), expected) {
+            (Ok(_), None) => {}
+            (Err(mistakes), Some(expected)) => {
+                let is_it = |mistake: &String| mistake.contains(expected);
+                assert!(mistakes.iter().any(is_it), "{section}: {mistakes:?}");
+            }
+            (read, expected) => panic!("{section}: {read:?}, not {expected:?}"),
+        }
+    }
+}

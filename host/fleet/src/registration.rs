@@ -1,0 +1,384 @@
+//! The webhook configurations that the chains need: what `kubernetes manifests` prints, and what the leader writes.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "assigning to a field of a JSON object that was just made cannot fail"
+)]
+
+mod exclusions;
+
+use std::{collections::BTreeSet, time::Duration};
+
+use admittance::{
+    admission::{
+        Chain, FailurePolicy, MatchPolicy, Matcher, Mode, Phase, Reinvocation, ResourcePattern, Rule, Scope,
+        SideEffects, StageSpec,
+    },
+    definitions::ChainDefinition,
+};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use serde_json::{Value as Json, json};
+
+use self::exclusions::{Exclusion, may_match};
+
+/// Namespaces with this label are excluded.
+pub const IGNORE_LABEL: &str = "admittance.dev/ignore";
+/// The namespace of the cluster's own components.
+const SYSTEM_NAMESPACE: &str = "kube-system";
+/// The namespace of node leases.
+const LEASE_NAMESPACE: &str = "kube-node-lease";
+
+/// How the API server calls this program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registration {
+    /// The Service, and the webhook configurations.
+    pub name: String,
+    /// The namespace of the Service.
+    pub namespace: String,
+    /// Whether there is a webhook for each chain, instead of one for each phase.
+    pub per_chain: bool,
+    /// In seconds. `None`: what the stages need.
+    pub timeout: Option<u8>,
+    /// `None`: that of the stages.
+    pub failure_policy: Option<FailurePolicy>,
+    /// Namespaces for which the webhooks are not called, beside those of the cluster and of this program.
+    pub excluded_namespaces: Vec<String>,
+    /// Whether the webhooks are called for `kube-system`.
+    pub includes_kube_system: bool,
+    /// Whether the API server supports match conditions.
+    pub has_match_conditions: bool,
+}
+
+impl Default for Registration {
+    fn default() -> Self {
+        Self {
+            name: "admittance".to_owned(),
+            namespace: "admittance-system".to_owned(),
+            per_chain: false,
+            timeout: None,
+            failure_policy: None,
+            excluded_namespaces: Vec::new(),
+            includes_kube_system: false,
+            has_match_conditions: true,
+        }
+    }
+}
+
+/// What the webhook of a chain depends on.
+#[derive(Debug)]
+pub struct RegisteredChain<'a> {
+    name: &'a str,
+    phase: Phase,
+    rules: &'a [Rule],
+    stages: Vec<&'a StageSpec>,
+}
+
+impl<'a> From<&'a ChainDefinition> for RegisteredChain<'a> {
+    fn from(chain: &'a ChainDefinition) -> Self {
+        Self {
+            name: &chain.name,
+            phase: chain.phase,
+            rules: &chain.rules,
+            stages: chain.stages.iter().map(|stage| &stage.spec).collect(),
+        }
+    }
+}
+
+impl<'a> From<&'a Chain> for RegisteredChain<'a> {
+    fn from(chain: &'a Chain) -> Self {
+        Self {
+            name: &chain.name,
+            phase: chain.phase,
+            rules: &chain.rules,
+            stages: chain.stages.iter().map(|stage| &stage.spec).collect(),
+        }
+    }
+}
+
+impl RegisteredChain<'_> {
+    /// What the chain handles that no webhook can be registered for.
+    pub fn problem(&self) -> Option<String> {
+        self.rules.iter().any(is_by_kind_alone).then(|| {
+            format!(
+                "the chain {} has a rule with only `kinds`, but the API server matches requests by resource; list \
+                 `resources` in it",
+                self.name
+            )
+        })
+    }
+}
+
+fn is_by_kind_alone(rule: &Rule) -> bool {
+    rule.kinds != Matcher::Any && rule.resources == [ResourcePattern::everything()]
+}
+
+/// One webhook.
+#[derive(Debug)]
+pub struct Webhook {
+    phase: Phase,
+    /// The chain that it is for, if it is for one only.
+    chain: Option<String>,
+    rules: Vec<Rule>,
+    timeout: u64,
+    pub failure_policy: FailurePolicy,
+    side_effects: SideEffects,
+    reinvocation: Reinvocation,
+    /// The excluded requests that its rules could match.
+    exclusions: Vec<&'static Exclusion>,
+}
+
+impl Webhook {
+    /// The webhooks for these chains, mutating ones first, without [what cannot be registered](RegisteredChain::problem).
+    /// `limit` is the timeout of all chains together.
+    pub fn of(chains: &[RegisteredChain<'_>], registration: &Registration, limit: Duration) -> Vec<Self> {
+        let mut webhooks = Vec::new();
+        for phase in [Phase::Mutating, Phase::Validating] {
+            // A chain without stages needs no webhook.
+            let chains: Vec<_> = chains
+                .iter()
+                .filter(|chain| chain.phase == phase && !chain.stages.is_empty())
+                .collect();
+            let size = if registration.per_chain {
+                1
+            } else {
+                chains.len().max(1)
+            };
+            let of_phase = chains
+                .chunks(size)
+                .map(|chains| Self::one(phase, chains, registration, limit))
+                // A webhook without rules would never be called.
+                .filter(|webhook| !webhook.rules.is_empty());
+            webhooks.extend(of_phase);
+        }
+        webhooks
+    }
+
+    fn one(
+        phase: Phase,
+        chains: &[&RegisteredChain<'_>],
+        registration: &Registration,
+        limit: Duration,
+    ) -> Self {
+        let mut rules: Vec<Rule> = Vec::new();
+        let registered = chains.iter().flat_map(|chain| chain.rules);
+        for rule in registered.filter(|rule| !is_by_kind_alone(rule)) {
+            // Kinds are checked by the chain, which matches its rules again.
+            let rule = Rule {
+                kinds: Matcher::Any,
+                ..rule.clone()
+            };
+            if !rules.contains(&rule) {
+                rules.push(rule);
+            }
+        }
+        let stages = || chains.iter().flat_map(|chain| chain.stages.iter().copied());
+        // A stage in audit mode refuses nothing.
+        let fails_closed =
+            stages().any(|stage| stage.mode == Mode::Enforce && stage.failure_policy == FailurePolicy::Fail);
+        let failure_policy = registration.failure_policy.unwrap_or(if fails_closed {
+            FailurePolicy::Fail
+        } else {
+            FailurePolicy::Ignore
+        });
+        let side_effects = if stages().all(|stage| stage.side_effects == SideEffects::None) {
+            SideEffects::None
+        } else {
+            // Stages with side effects are not called in a dry run.
+            SideEffects::NoneOnDryRun
+        };
+        let reinvocation = if stages().any(|stage| stage.reinvocation == Reinvocation::IfNeeded) {
+            Reinvocation::IfNeeded
+        } else {
+            Reinvocation::Never
+        };
+        let sum: Duration = stages().map(|stage| stage.timeout).sum();
+        let timeout = registration.timeout.map(u64::from);
+        let chain = chains.first().filter(|_| registration.per_chain);
+        Self {
+            phase,
+            chain: chain.map(|chain| chain.name.to_owned()),
+            timeout: timeout.unwrap_or_else(|| seconds(sum.min(limit))),
+            failure_policy,
+            side_effects,
+            reinvocation,
+            exclusions: Exclusion::of(&rules),
+            rules,
+        }
+    }
+
+    /// Whether a rule could match nodes.
+    pub fn may_match_nodes(&self) -> bool {
+        may_match(&self.rules, "", "nodes")
+    }
+
+    fn verb(&self) -> &'static str {
+        match self.phase {
+            Phase::Mutating => "mutate",
+            Phase::Validating => "validate",
+        }
+    }
+
+    /// The name that the API server shows to users.
+    fn name(&self, registration: &Registration) -> String {
+        let Registration { name, namespace, .. } = registration;
+        let verb = self.verb();
+        match &self.chain {
+            Some(chain) => format!("{chain}.{verb}.{name}.{namespace}"),
+            None => format!("{verb}.{name}.{namespace}"),
+        }
+    }
+
+    fn path(&self) -> String {
+        let verb = self.verb();
+        match &self.chain {
+            Some(chain) => format!("/{verb}/{chain}"),
+            None => format!("/{verb}"),
+        }
+    }
+
+    fn document(&self, registration: &Registration, ca: &str) -> Json {
+        let any_equivalent = self
+            .rules
+            .iter()
+            .any(|rule| rule.match_policy == MatchPolicy::Equivalent);
+        let match_policy = if any_equivalent {
+            MatchPolicy::Equivalent
+        } else {
+            MatchPolicy::Exact
+        };
+        let mut webhook = json!({
+            "name": self.name(registration),
+            "clientConfig": {
+                "service": {
+                    "namespace": registration.namespace,
+                    "name": registration.name,
+                    "path": self.path(),
+                    "port": 443,
+                },
+                "caBundle": BASE64_STANDARD.encode(ca),
+            },
+            "rules": self.rules.iter().map(rule).collect::<Vec<_>>(),
+            "matchPolicy": match_policy.as_str(),
+            "namespaceSelector": namespace_selector(registration),
+        });
+        if registration.has_match_conditions && !self.exclusions.is_empty() {
+            let conditions = self.exclusions.iter();
+            webhook["matchConditions"] = conditions
+                .map(|exclusion| json!({"name": exclusion.name, "expression": exclusion.expression}))
+                .collect();
+        }
+        webhook["failurePolicy"] = self.failure_policy.as_str().into();
+        webhook["sideEffects"] = self.side_effects.as_str().into();
+        webhook["timeoutSeconds"] = self.timeout.into();
+        webhook["admissionReviewVersions"] = json!(["v1", "v1beta1"]);
+        if self.phase == Phase::Mutating {
+            webhook["reinvocationPolicy"] = self.reinvocation.as_str().into();
+        }
+        webhook
+    }
+}
+
+/// The phases and the kinds of their webhook configurations.
+pub(crate) const PHASES: [(Phase, &str); 2] = [
+    (Phase::Mutating, "MutatingWebhookConfiguration"),
+    (Phase::Validating, "ValidatingWebhookConfiguration"),
+];
+
+/// The webhook configurations: at most one of each phase.
+pub fn configurations(registration: &Registration, webhooks: &[Webhook], ca: &str) -> Vec<Json> {
+    let of_phase = |(phase, kind)| {
+        let webhooks = documents(registration, webhooks, phase, ca);
+        (!webhooks.is_empty()).then(|| {
+            json!({
+                "apiVersion": "admissionregistration.k8s.io/v1",
+                "kind": kind,
+                "metadata": {"name": registration.name, "labels": labels(&registration.name)},
+                "webhooks": webhooks,
+            })
+        })
+    };
+    PHASES.into_iter().filter_map(of_phase).collect()
+}
+
+/// The webhooks of a phase, as they are in its configuration.
+pub(crate) fn documents(
+    registration: &Registration,
+    webhooks: &[Webhook],
+    phase: Phase,
+    ca: &str,
+) -> Vec<Json> {
+    let of_phase = webhooks.iter().filter(|webhook| webhook.phase == phase);
+    of_phase
+        .map(|webhook| webhook.document(registration, ca))
+        .collect()
+}
+
+/// The labels of every object of an installation.
+pub fn labels(name: &str) -> Json {
+    json!({
+        "app.kubernetes.io/name": "admittance",
+        "app.kubernetes.io/instance": name,
+    })
+}
+
+/// The webhook timeout that leaves the stages their time: the review is answered a quarter of a second before
+/// the API server gives up. Kubernetes allows 1 to 30 seconds.
+fn seconds(stages: Duration) -> u64 {
+    const MARGIN: Duration = Duration::from_millis(250);
+    let whole = stages.saturating_add(MARGIN);
+    let up = u64::from(whole.subsec_nanos() > 0);
+    whole.as_secs().saturating_add(up).clamp(1, 30)
+}
+
+/// The namespaces, beside that of the installation, that the webhooks are not called for.
+pub fn excluded_namespaces(registration: &Registration) -> Vec<&str> {
+    let system = (!registration.includes_kube_system).then_some(SYSTEM_NAMESPACE);
+    let given = registration.excluded_namespaces.iter().map(String::as_str);
+    let mut names = Vec::new();
+    for name in system.into_iter().chain([LEASE_NAMESPACE]).chain(given) {
+        if name != registration.namespace && !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// Excludes the namespaces that the cluster and Admittance itself depend on.
+fn namespace_selector(registration: &Registration) -> Json {
+    let mut names = excluded_namespaces(registration);
+    names.insert(0, &registration.namespace);
+    json!({"matchExpressions": [
+        {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": names},
+        {"key": IGNORE_LABEL, "operator": "DoesNotExist"},
+    ]})
+}
+
+fn rule(rule: &Rule) -> Json {
+    fn words<T>(matcher: &Matcher<T>, word: impl Fn(&T) -> String) -> Vec<String> {
+        match matcher {
+            Matcher::Any => vec!["*".to_owned()],
+            Matcher::Only(values) => values.iter().map(word).collect(),
+        }
+    }
+    json!({
+        "operations": words(&rule.operations, |operation| operation.as_str().to_owned()),
+        "apiGroups": words(&rule.api_groups, String::clone),
+        "apiVersions": words(&rule.api_versions, String::clone),
+        "resources": rule.resources.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "scope": match rule.scope {
+            Scope::Cluster => "Cluster",
+            Scope::Namespaced => "Namespaced",
+            Scope::Any => "*",
+        },
+    })
+}
+
+/// What is excluded from any of the webhooks, for messages; sorted.
+pub fn excluded(webhooks: &[Webhook]) -> Vec<&'static str> {
+    let exclusions = webhooks.iter().flat_map(|webhook| &webhook.exclusions);
+    let excluded: BTreeSet<_> = exclusions.map(|exclusion| exclusion.what).collect();
+    excluded.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,76 @@
+//! Requests that no webhook should see.
+
+use admittance::admission::{GroupVersionResource, Operation, Outline, Rule, Scope};
+
+/// Requests that are always excluded from webhooks.
+#[derive(Debug)]
+pub(super) struct Exclusion {
+    pub(super) name: &'static str,
+    /// The group and the resource, to check whether a rule could match them.
+    group: &'static str,
+    resource: &'static str,
+    pub(super) expression: &'static str,
+    /// What they are, for messages.
+    pub(super) what: &'static str,
+}
+
+/// Leases are used for leader election and node heartbeats; every API call, including a webhook's own, may
+/// need reviews of tokens and of access.
+pub(super) static EXCLUSIONS: [Exclusion; 3] = [
+    Exclusion {
+        name: "exclude-leases",
+        group: "coordination.k8s.io",
+        resource: "leases",
+        expression: "!(request.resource.group == 'coordination.k8s.io' && request.resource.resource == 'leases')",
+        what: "leases",
+    },
+    Exclusion {
+        name: "exclude-authentication",
+        group: "authentication.k8s.io",
+        resource: "tokenreviews",
+        expression: "request.resource.group != 'authentication.k8s.io'",
+        what: "reviews of tokens",
+    },
+    Exclusion {
+        name: "exclude-authorization",
+        group: "authorization.k8s.io",
+        resource: "subjectaccessreviews",
+        expression: "request.resource.group != 'authorization.k8s.io'",
+        what: "reviews of access",
+    },
+];
+
+impl Exclusion {
+    /// Those that these rules could match.
+    pub(super) fn of(rules: &[Rule]) -> Vec<&'static Self> {
+        let matched = EXCLUSIONS
+            .iter()
+            .filter(|exclusion| may_match(rules, exclusion.group, exclusion.resource));
+        matched.collect()
+    }
+}
+
+/// Whether one of these rules could match a resource.
+pub(super) fn may_match(rules: &[Rule], group: &str, resource: &str) -> bool {
+    let resource = GroupVersionResource {
+        group: group.to_owned(),
+        version: "v1".to_owned(),
+        resource: resource.to_owned(),
+    };
+    let in_namespaces = resource.resource == "leases";
+    rules.iter().any(|rule| {
+        let in_scope = match rule.scope {
+            Scope::Any => true,
+            Scope::Cluster => !in_namespaces,
+            Scope::Namespaced => in_namespaces,
+        };
+        in_scope
+            && Operation::ALL.into_iter().any(|operation| {
+                rule.may_match(&Outline {
+                    operation,
+                    resource: Some(&resource),
+                    kind: None,
+                })
+            })
+    })
+}

@@ -1,0 +1,350 @@
+//! The webhook configurations of the API server, which the leader keeps as the live chains need them.
+
+mod certificate;
+mod configuration;
+
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use admittance::{Host, Moment, admission::Phase};
+use admittance_cluster::{Cluster, ResourceError, Resources};
+use admittance_net::tls::{self, ServerTls, TlsError};
+use admittance_watch::Reloaded;
+use futures_util::future::select_all;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::time::{Instant, sleep};
+
+use self::{
+    certificate::{CertificateSecret, Contents},
+    configuration::{KINDS, write},
+};
+use crate::{
+    RegisteredChain, Registration, Webhook, certificates,
+    leader::{LAST_RETRY, PAUSE, backoff},
+    metrics,
+    registration::documents,
+};
+
+/// How often everything is compared without a reason, at least: certificates come to their end.
+const CHECK: Duration = Duration::from_secs(3600);
+
+/// How the leader keeps webhook configurations.
+#[derive(Clone, Debug)]
+pub struct WebhooksConfig {
+    pub registration: Registration,
+    pub certificate: CertificateConfig,
+}
+
+/// Where the certificate of the webhook server comes from.
+#[derive(Clone, Debug)]
+pub enum CertificateConfig {
+    /// This program makes it, in the Secret `NAME-tls` in the namespace of the Service.
+    Own(OwnCertificate),
+    /// From files, as the port says; these are its CAs, as PEM.
+    Files(Reloaded<String>),
+}
+
+impl CertificateConfig {
+    /// The certificate is from files, and this file has its CAs.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read, or holds no certificate.
+    pub fn of_file(authorities: &Path) -> Result<Self, TlsError> {
+        let path = authorities.to_owned();
+        // What else is in it is not published.
+        let load = move || tls::certificates(&path).map(|found| certificates::to_pem(&found));
+        Reloaded::load([authorities.to_owned()], load).map(Self::Files)
+    }
+}
+
+/// A certificate that this program makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnCertificate {
+    /// How many days it is valid. It is replaced when less than a third is left.
+    pub days: u16,
+    /// How long its CA is in the webhook configurations before it is served: the time in which every API server reads
+    /// them.
+    pub overlap: Duration,
+}
+
+impl Default for OwnCertificate {
+    fn default() -> Self {
+        Self {
+            days: 90,
+            overlap: Duration::from_secs(60),
+        }
+    }
+}
+
+/// The webhook configurations that the leader keeps.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WebhooksStatus {
+    /// Their name.
+    pub name: String,
+    /// Whether this replica keeps them now.
+    pub is_keeper: bool,
+    /// When this replica last wrote one of them, or the certificate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_write: Option<Moment>,
+    /// Why they, or the certificate, are not what the live chains need.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// The webhook configurations, and the certificate that they trust. Cheap to clone; lives as long as the driver.
+#[derive(Clone, Debug)]
+pub struct Webhooks(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    registration: Registration,
+    /// The timeout of all chains together.
+    limit: Duration,
+    trust: Trust,
+    configurations: [(Phase, Resources); 2],
+    status: Mutex<WebhooksStatus>,
+}
+
+/// The CAs that the API server shall trust.
+#[derive(Debug)]
+enum Trust {
+    Own(CertificateSecret),
+    Files(Reloaded<String>),
+}
+
+/// What the leader knows from before.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    /// What the Secret held.
+    certificate: Option<Contents>,
+    /// CAs, and since when all webhook configurations have them.
+    trusted: Option<(String, Instant)>,
+    /// What no webhook is registered for.
+    unregistered: Vec<String>,
+}
+
+/// Marks the replica that keeps the configurations.
+struct Keeper<'a>(&'a Inner);
+
+impl Drop for Keeper<'_> {
+    fn drop(&mut self) {
+        let mut status = self.0.status();
+        status.is_keeper = false;
+        status.problem = None;
+    }
+}
+
+impl Webhooks {
+    /// Waits for the certificate, if it is this program's own; makes it, if there is none. `limit` is the timeout of all
+    /// chains together.
+    ///
+    /// # Errors
+    ///
+    /// When the certificate cannot be used.
+    pub async fn open(cluster: &Cluster, config: WebhooksConfig, limit: Duration) -> Result<Self, TlsError> {
+        let WebhooksConfig {
+            registration,
+            certificate,
+        } = config;
+        let trust = match certificate {
+            CertificateConfig::Own(terms) => {
+                Trust::Own(CertificateSecret::open(cluster, &registration, terms).await?)
+            }
+            CertificateConfig::Files(bundle) => Trust::Files(bundle),
+        };
+        let name = registration.name.clone();
+        let configurations = KINDS.map(|(phase, kind)| (phase, cluster.resource(&kind, "", &name)));
+        Ok(Self(Arc::new(Inner {
+            registration,
+            limit,
+            trust,
+            configurations,
+            status: Mutex::new(WebhooksStatus {
+                name,
+                is_keeper: false,
+                last_write: None,
+                problem: None,
+            }),
+        })))
+    }
+
+    /// The certificate of the port, if it is this program's own.
+    pub fn tls(&self) -> Option<ServerTls> {
+        match &self.0.trust {
+            Trust::Own(secret) => Some(secret.tls()),
+            Trust::Files(_) => None,
+        }
+    }
+
+    pub fn status(&self) -> WebhooksStatus {
+        self.0.status().clone()
+    }
+
+    /// What every replica does: serves the certificate as it is in the Secret, or reads its CAs again. Never completes.
+    pub async fn follow(&self) {
+        match &self.0.trust {
+            Trust::Own(secret) => secret.follow().await,
+            Trust::Files(bundle) => {
+                bundle
+                    .follow(|loaded| match loaded {
+                        Ok(_) => tracing::info!("changed CAs of the webhook configurations were read"),
+                        Err(error) => tracing::warn!(
+                            error,
+                            "changed CAs of the webhook configurations cannot be read; the previous ones stay in use"
+                        ),
+                    })
+                    .await;
+            }
+        }
+    }
+
+    /// What the leader does: keeps the configurations and the certificate. Never completes; nothing is removed when it is
+    /// dropped.
+    pub(crate) async fn keep(&self, host: &Host) {
+        let inner = &*self.0;
+        inner.status().is_keeper = true;
+        let _keeper = Keeper(inner);
+        let mut changes = host.changes();
+        let mut bundle = match &inner.trust {
+            Trust::Files(bundle) => Some(bundle.subscribe()),
+            Trust::Own(_) => None,
+        };
+        let mut kept = Kept::default();
+        let mut retries = None;
+        loop {
+            changes.mark_unchanged();
+            if let Some(bundle) = &mut bundle {
+                bundle.mark_unchanged();
+            }
+            let seen: Vec<_> = inner.resources().map(Resources::changes).collect();
+            let written = inner.write(host, &mut kept).await;
+            let pause = match &written {
+                Ok(pause) => *pause,
+                // Another program wrote at the same time.
+                Err(ResourceError::Conflict(_)) => Duration::ZERO,
+                Err(_) => retries.get_or_insert_with(backoff).next().unwrap_or(LAST_RETRY),
+            };
+            if written.is_ok() {
+                retries = None;
+            }
+            inner.report(written.err());
+            let changed = inner.resources().zip(seen);
+            let changed = changed.map(|(resources, seen)| Box::pin(resources.changed_since(seen)));
+            let bundle_changed = async {
+                match &mut bundle {
+                    Some(bundle) => drop(bundle.changed().await),
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                _ = changes.changed() => {}
+                _ = select_all(changed) => {}
+                () = bundle_changed => {}
+                () = sleep(pause) => {}
+            }
+            sleep(PAUSE).await;
+        }
+    }
+}
+
+impl Inner {
+    fn status(&self) -> MutexGuard<'_, WebhooksStatus> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the leader watches.
+    fn resources(&self) -> impl Iterator<Item = &Resources> {
+        let secret = match &self.trust {
+            Trust::Own(secret) => Some(secret.resources()),
+            Trust::Files(_) => None,
+        };
+        let configurations = self.configurations.iter();
+        configurations.map(|(_, resources)| resources).chain(secret)
+    }
+
+    /// Notes a problem, and logs it when it is new.
+    fn report(&self, error: Option<ResourceError>) {
+        let error = error.filter(|error| !matches!(error, ResourceError::Conflict(_)));
+        let problem = error.map(|error| error.to_string());
+        let mut status = self.status();
+        if status.problem == problem {
+            return;
+        }
+        match &problem {
+            Some(problem) => tracing::warn!(
+                name = self.registration.name,
+                "the webhook configurations cannot be kept: {problem}"
+            ),
+            None => tracing::info!(
+                name = self.registration.name,
+                "the webhook configurations are what the chains need"
+            ),
+        }
+        status.problem = problem;
+    }
+
+    /// Notes a write of an object of this kind.
+    fn note(&self, kind: &'static str, result: &Result<(), ResourceError>) {
+        metrics::configuration_written(kind, result.is_ok());
+        if result.is_ok() {
+            self.status().last_write = Some(Moment::now());
+            tracing::info!(kind, name = self.registration.name, "written");
+        }
+    }
+
+    /// Writes what is not as the live chains need it. Returns after which time to look again.
+    async fn write(&self, host: &Host, kept: &mut Kept) -> Result<Duration, ResourceError> {
+        let (authorities, certificate) = match &self.trust {
+            Trust::Files(bundle) => (bundle.current().to_string(), Ok(false)),
+            Trust::Own(secret) => {
+                let renewed = secret.renew(kept, self).await;
+                // Without the Secret, what was in it last is still served.
+                match (renewed, &kept.certificate) {
+                    (Ok(is_pending), Some(known)) => (known.authorities.clone(), Ok(is_pending)),
+                    (Ok(_), None) => return Ok(Duration::ZERO),
+                    (Err(error), Some(known)) => (known.authorities.clone(), Err(error)),
+                    (Err(error), None) => return Err(error),
+                }
+            }
+        };
+        let webhooks = self.webhooks(host, kept);
+        let mut result = Ok(());
+        for (phase, resources) in &self.configurations {
+            let webhooks = documents(&self.registration, &webhooks, *phase, &authorities);
+            let (kind, written) = write(resources, *phase, &self.registration.name, &webhooks).await;
+            if let Some(written) = written {
+                self.note(kind, &written);
+                result = result.and(written);
+            }
+        }
+        result?;
+        let known = kept.trusted.as_ref().map(|(known, _)| known);
+        if known != Some(&authorities) {
+            kept.trusted = Some((authorities, Instant::now()));
+        }
+        match (&self.trust, certificate?) {
+            (Trust::Own(secret), true) => Ok(secret.remaining_overlap(kept)),
+            _ => Ok(CHECK),
+        }
+    }
+
+    /// The webhooks that the live chains need.
+    fn webhooks(&self, host: &Host, kept: &mut Kept) -> Vec<Webhook> {
+        let table = host.table();
+        let chains: Vec<_> = table.chains().map(RegisteredChain::from).collect();
+        let unregistered: Vec<_> = chains.iter().filter_map(RegisteredChain::problem).collect();
+        for problem in &unregistered {
+            if !kept.unregistered.contains(problem) {
+                tracing::warn!("no webhook is registered for a rule: {problem}");
+            }
+        }
+        kept.unregistered = unregistered;
+        Webhook::of(&chains, &self.registration, self.limit)
+    }
+}

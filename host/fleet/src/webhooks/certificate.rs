@@ -1,0 +1,365 @@
+//! The certificate of the webhook server in a Secret, which this program makes and replaces.
+//!
+//! Every certificate has a CA of its own, which is valid for as long and whose key nobody has. A new one is in the Secret as
+//! the next one while the API server still has to learn of its CA, and is served only after that. A CA stays trusted until it
+//! expires, as does the certificate that it signed: so no replica, however late, serves one that is not trusted.
+
+use std::time::Duration;
+
+use admittance_cluster::{Cluster, Resource, ResourceError, ResourceKind, Resources};
+use admittance_net::tls::{IdentityPem, ServerTls, SharedIdentity, TlsError, certificates_in};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use serde_json::{Map, Value, json};
+use time::OffsetDateTime;
+use tokio::time::{Instant, sleep};
+
+use super::{Inner, Kept, OwnCertificate};
+use crate::{
+    Registration,
+    certificates::{self, Service, Validity, unexpired},
+    leader::backoff,
+    registration::labels,
+};
+
+const SECRET: ResourceKind = ResourceKind {
+    group: "",
+    version: "v1",
+    kind: "Secret",
+    plural: "secrets",
+    is_namespaced: true,
+};
+
+/// The type of the Secret, and its keys.
+const TYPE: &str = "kubernetes.io/tls";
+const CERTIFICATE: &str = "tls.crt";
+const KEY: &str = "tls.key";
+const AUTHORITIES: &str = "ca.crt";
+const NEXT_CERTIFICATE: &str = "next.crt";
+const NEXT_KEY: &str = "next.key";
+
+/// What the Secret holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Contents {
+    served: IdentityPem,
+    /// What is served when the API server trusts its CA.
+    next: Option<IdentityPem>,
+    /// The CAs of both, and those of earlier certificates that have not expired, as PEM.
+    pub(super) authorities: String,
+}
+
+impl Contents {
+    /// `None` if it holds no certificate.
+    fn of(secret: &Resource) -> Option<Self> {
+        let data = secret.object.get("data")?;
+        let text = |key: &str| {
+            let bytes = BASE64_STANDARD.decode(data.get(key)?.as_str()?).ok()?;
+            String::from_utf8(bytes).ok()
+        };
+        let identity = |certificate: &str, key: &str| {
+            Some(IdentityPem {
+                certificate: text(certificate)?,
+                key: text(key)?,
+            })
+        };
+        Some(Self {
+            served: identity(CERTIFICATE, KEY)?,
+            next: identity(NEXT_CERTIFICATE, NEXT_KEY),
+            authorities: text(AUTHORITIES).unwrap_or_default(),
+        })
+    }
+
+    fn set(&self, object: &mut Map<String, Value>, registration: &Registration) {
+        let mut data = json!({
+            CERTIFICATE: BASE64_STANDARD.encode(&self.served.certificate),
+            KEY: BASE64_STANDARD.encode(&self.served.key),
+            AUTHORITIES: BASE64_STANDARD.encode(&self.authorities),
+        });
+        if let (Some(next), Some(data)) = (&self.next, data.as_object_mut()) {
+            data.insert(
+                NEXT_CERTIFICATE.to_owned(),
+                BASE64_STANDARD.encode(&next.certificate).into(),
+            );
+            data.insert(NEXT_KEY.to_owned(), BASE64_STANDARD.encode(&next.key).into());
+        }
+        object.insert("data".to_owned(), data);
+        object.entry("type").or_insert_with(|| TYPE.into());
+        let metadata = object.entry("metadata").or_insert_with(|| json!({}));
+        if let Some(metadata) = metadata.as_object_mut() {
+            metadata
+                .entry("labels")
+                .or_insert_with(|| labels(&registration.name));
+        }
+    }
+
+    /// The validity of a certificate that may be served.
+    fn validity(&self, identity: &IdentityPem, service: &Service, now: OffsetDateTime) -> Option<Validity> {
+        let authorities = certificates_in(self.authorities.as_bytes()).ok()?;
+        let IdentityPem { certificate, key } = identity;
+        let validity = Validity::of(certificate, key, &service.subject(), &authorities)?;
+        (validity.ends > now).then_some(validity)
+    }
+
+    fn is_usable(&self, service: &Service, now: OffsetDateTime) -> bool {
+        self.validity(&self.served, service, now).is_some()
+    }
+}
+
+/// What the Secret should hold, if it held this.
+struct Renewal<'a> {
+    service: &'a Service,
+    days: u16,
+    now: OffsetDateTime,
+    /// Whether the API server trusts the CAs.
+    is_trusted: bool,
+    /// Whether the certificate is to be replaced before its time.
+    is_early: bool,
+}
+
+impl Renewal<'_> {
+    fn of(&self, found: Option<&Contents>) -> Result<Contents, rcgen::Error> {
+        let Self { service, now, .. } = *self;
+        let Some(mut contents) = found.cloned() else {
+            return self.first(String::new());
+        };
+        contents.authorities = unexpired(&contents.authorities, now);
+        contents.next = contents
+            .next
+            .take()
+            .filter(|next| contents.validity(next, service, now).is_some());
+        match (
+            contents.validity(&contents.served, service, now),
+            contents.next.take(),
+        ) {
+            (Some(_), Some(next)) if !self.is_trusted => contents.next = Some(next),
+            (_, Some(next)) => contents.served = next,
+            (Some(validity), None) if self.is_early || validity.is_due(now) => {
+                let made = self.first(contents.authorities)?;
+                contents.authorities = made.authorities;
+                contents.next = Some(made.served);
+            }
+            (Some(_), None) => {}
+            (None, None) => return self.first(contents.authorities),
+        }
+        Ok(contents)
+    }
+
+    /// A new certificate, which is served at once.
+    fn first(&self, others: String) -> Result<Contents, rcgen::Error> {
+        let (authority, issued) = certificates::for_service(self.service, self.days, self.now)?;
+        Ok(Contents {
+            served: IdentityPem {
+                certificate: issued.certificate,
+                key: issued.key,
+            },
+            next: None,
+            authorities: unexpired(&(authority + &others), self.now),
+        })
+    }
+}
+
+/// The Secret, and what this replica serves of it. Lives as long as the driver.
+#[derive(Debug)]
+pub(super) struct CertificateSecret {
+    secret: Resources,
+    registration: Registration,
+    name: String,
+    service: Service,
+    terms: OwnCertificate,
+    identity: SharedIdentity,
+    tls: ServerTls,
+}
+
+impl CertificateSecret {
+    /// Waits until there is a certificate, and makes the first one: whichever replica is the first to create it.
+    pub(super) async fn open(
+        cluster: &Cluster,
+        registration: &Registration,
+        terms: OwnCertificate,
+    ) -> Result<Self, TlsError> {
+        let Registration { name, namespace, .. } = registration;
+        let secret_name = format!("{name}-tls");
+        let service = Service::new(name, namespace);
+        let secret = cluster.resource(&SECRET, namespace, &secret_name);
+        let place = format!("{namespace}/{secret_name}");
+        let mut pauses = None;
+        let contents = loop {
+            let found = first(&secret, registration, &secret_name, &service, terms).await;
+            let pauses = match found {
+                Ok(contents) => break contents,
+                Err(ResourceError::Conflict(_)) => continue,
+                Err(error) => pauses.get_or_insert_with(|| {
+                    tracing::warn!(
+                        secret = place,
+                        "waiting for the certificate of this server: {error}"
+                    );
+                    backoff()
+                }),
+            };
+            sleep(pauses.next().unwrap_or_default()).await;
+        };
+        let identity = SharedIdentity::new(format!("the Secret {place}"), contents.served);
+        Ok(Self {
+            tls: ServerTls::of_shared(identity.clone())?,
+            secret,
+            registration: registration.clone(),
+            name: secret_name,
+            service,
+            terms,
+            identity,
+        })
+    }
+
+    pub(super) fn tls(&self) -> ServerTls {
+        self.tls.clone()
+    }
+
+    pub(super) fn resources(&self) -> &Resources {
+        &self.secret
+    }
+
+    async fn get(&self) -> Result<Option<Resource>, ResourceError> {
+        self.secret.get(&self.registration.namespace, &self.name).await
+    }
+
+    /// Serves the certificate as it is in the Secret. Never completes.
+    pub(super) async fn follow(&self) {
+        let mut pauses = None;
+        loop {
+            let seen = self.secret.changes();
+            let pause = match self.get().await {
+                Ok(found) => {
+                    self.serve(found.as_ref()).await;
+                    pauses = None;
+                    None
+                }
+                // The watch says what is wrong.
+                Err(_) => pauses.get_or_insert_with(backoff).next(),
+            };
+            let retry = async {
+                match pause {
+                    Some(pause) => sleep(pause).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = self.secret.changed_since(seen) => {}
+                () = retry => {}
+            }
+        }
+    }
+
+    async fn serve(&self, found: Option<&Resource>) {
+        let now = OffsetDateTime::now_utc();
+        let usable = found
+            .and_then(Contents::of)
+            .filter(|contents| contents.is_usable(&self.service, now));
+        match usable {
+            Some(contents) if contents.served != self.identity.current() => {
+                self.identity.replace(contents.served);
+                self.tls.reload().await;
+            }
+            Some(_) => {}
+            None => tracing::warn!(
+                secret = self.name,
+                "the Secret holds no certificate for this server; the previous one is still served"
+            ),
+        }
+    }
+
+    /// Replaces the certificate when it is time, step by step, and repairs the Secret. Returns whether a certificate waits
+    /// to be served.
+    pub(super) async fn renew(&self, kept: &mut Kept, inner: &Inner) -> Result<bool, ResourceError> {
+        let now = OffsetDateTime::now_utc();
+        let resource = self.get().await?;
+        let found = resource.as_ref().and_then(Contents::of);
+        let usable = found
+            .clone()
+            .filter(|contents| contents.is_usable(&self.service, now));
+        // Without a usable one, what was there last is served until its successor is trusted.
+        let is_lost = usable.is_none() && kept.certificate.is_some();
+        let basis = usable.or_else(|| kept.certificate.clone());
+        let renewal = Renewal {
+            service: &self.service,
+            days: self.terms.days,
+            now,
+            is_trusted: basis.as_ref().is_some_and(|basis| self.is_trusted(basis, kept)),
+            is_early: is_lost,
+        };
+        let contents = renewal.of(basis.as_ref().or(found.as_ref())).map_err(not_made)?;
+        if found.as_ref() != Some(&contents) {
+            let set = |object: &mut Map<String, Value>| contents.set(object, &self.registration);
+            let written = match resource {
+                None => self.create(set).await,
+                Some(mut resource) => {
+                    set(&mut resource.object);
+                    self.secret.replace(&resource).await
+                }
+            };
+            inner.note(SECRET.kind, &written);
+            written?;
+        }
+        let is_pending = contents.next.is_some();
+        kept.certificate = Some(contents);
+        Ok(is_pending)
+    }
+
+    async fn create(&self, set: impl Fn(&mut Map<String, Value>)) -> Result<(), ResourceError> {
+        let namespace = &self.registration.namespace;
+        self.secret.create(namespace, &self.name, set).await
+    }
+
+    fn is_trusted(&self, contents: &Contents, kept: &Kept) -> bool {
+        let since = kept.trusted.as_ref();
+        let since = since.filter(|(authorities, _)| *authorities == contents.authorities);
+        since.is_some_and(|(_, since)| since.elapsed() >= self.terms.overlap)
+    }
+
+    /// The time until the next certificate may be served.
+    pub(super) fn remaining_overlap(&self, kept: &Kept) -> Duration {
+        let since = kept
+            .trusted
+            .as_ref()
+            .map_or_else(Instant::now, |(_, since)| *since);
+        (since + self.terms.overlap).saturating_duration_since(Instant::now())
+    }
+}
+
+/// What the Secret holds, after it was created or repaired if that was necessary.
+async fn first(
+    secret: &Resources,
+    registration: &Registration,
+    name: &str,
+    service: &Service,
+    terms: OwnCertificate,
+) -> Result<Contents, ResourceError> {
+    let now = OffsetDateTime::now_utc();
+    let found = secret.get(&registration.namespace, name).await?;
+    let held = found.as_ref().and_then(Contents::of);
+    if let Some(contents) = held.as_ref().filter(|held| held.is_usable(service, now)) {
+        return Ok(contents.clone());
+    }
+    let renewal = Renewal {
+        service,
+        days: terms.days,
+        now,
+        is_trusted: false,
+        is_early: false,
+    };
+    let contents = renewal.of(held.as_ref()).map_err(not_made)?;
+    let set = |object: &mut Map<String, Value>| contents.set(object, registration);
+    match found {
+        None => secret.create(&registration.namespace, name, set).await?,
+        Some(mut found) => {
+            set(&mut found.object);
+            secret.replace(&found).await?;
+        }
+    }
+    Ok(contents)
+}
+
+fn not_made(error: rcgen::Error) -> ResourceError {
+    ResourceError::Refused(format!("the certificate cannot be made: {error}"))
+}
+
+#[cfg(test)]
+mod tests;

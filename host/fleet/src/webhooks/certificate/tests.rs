@@ -1,0 +1,112 @@
+use time::Duration;
+
+use super::*;
+
+const DAYS: u16 = 90;
+
+fn service() -> Service {
+    Service::new("hooks", "hooks-system")
+}
+
+/// What follows this, after so many days.
+fn after(days: i64, found: Option<&Contents>, is_trusted: bool, is_early: bool) -> Contents {
+    let renewal = Renewal {
+        service: &service(),
+        days: DAYS,
+        now: OffsetDateTime::now_utc() + Duration::days(days),
+        is_trusted,
+        is_early,
+    };
+    renewal.of(found).unwrap()
+}
+
+fn count(contents: &Contents) -> usize {
+    certificates_in(contents.authorities.as_bytes()).unwrap().len()
+}
+
+#[test]
+fn a_certificate_is_replaced_step_by_step() {
+    let first = after(0, None, false, false);
+    assert!(first.is_usable(&service(), OffsetDateTime::now_utc()));
+    assert_eq!((first.next.as_ref(), count(&first)), (None, 1));
+    // For two thirds of its validity.
+    assert_eq!(after(59, Some(&first), true, false), first);
+
+    // Its successor is not served before the API server trusts it, and is not made again.
+    let announced = after(61, Some(&first), true, false);
+    assert_eq!((&announced.served, count(&announced)), (&first.served, 2));
+    let next = announced.next.clone().unwrap();
+    assert_eq!(after(62, Some(&announced), false, false), announced);
+    let replaced = after(62, Some(&announced), true, false);
+    assert_eq!((&replaced.served, &replaced.next), (&next, &None));
+    assert_eq!(replaced.authorities, announced.authorities);
+
+    // The CA of the first stays as long as replicas could serve that.
+    assert_eq!(after(89, Some(&replaced), true, false), replaced);
+    let alone = after(91, Some(&replaced), true, false);
+    assert_eq!((&alone.served, count(&alone)), (&next, 1));
+}
+
+#[test]
+fn what_cannot_be_served_is_replaced() {
+    let first = after(0, None, false, false);
+    let other = after(0, None, false, false);
+    let now = OffsetDateTime::now_utc();
+    // Its CA is not trusted; it has another's key; nobody renewed it.
+    let foreign = Contents {
+        authorities: other.authorities.clone(),
+        ..first.clone()
+    };
+    let mut mixed = first.clone();
+    mixed.served.key.clone_from(&other.served.key);
+    for (days, found) in [(0, &foreign), (0, &mixed), (91, &first)] {
+        let later = now + Duration::days(days);
+        assert!(!found.is_usable(&service(), later));
+        let made = after(days, Some(found), false, false);
+        assert!(made.is_usable(&service(), later));
+        assert!(made.served != found.served && made.next.is_none());
+    }
+    // What waits is taken instead.
+    let announced = after(61, Some(&first), true, false);
+    let next = announced.next.clone().unwrap();
+    assert_eq!(after(91, Some(&announced), false, false).served, next);
+    // A certificate for another service is none.
+    assert!(!first.is_usable(&Service::new("other", "hooks-system"), now));
+}
+
+#[test]
+fn a_lost_certificate_has_a_successor() {
+    let first = after(0, None, false, false);
+    let announced = after(1, Some(&first), true, true);
+    assert_eq!(announced.served, first.served);
+    assert!(announced.next.is_some());
+    let mut spoiled = announced.clone();
+    spoiled.next.as_mut().unwrap().key.clear();
+    let again = after(1, Some(&spoiled), false, true);
+    assert!(again.next.is_some() && again.next != announced.next);
+}
+
+#[test]
+fn the_secret_holds_all_of_it() {
+    let registration = Registration::default();
+    let first = after(0, None, false, false);
+    let announced = after(61, Some(&first), true, false);
+    let mut object = Map::new();
+    for contents in [&announced, &first] {
+        contents.set(&mut object, &registration);
+        assert_eq!(object["type"], "kubernetes.io/tls");
+        let resource = Resource {
+            namespace: "hooks-system".to_owned(),
+            name: "hooks-tls".to_owned(),
+            object: object.clone(),
+        };
+        assert_eq!(Contents::of(&resource).as_ref(), Some(contents));
+    }
+    object.insert("data".to_owned(), json!({"tls.crt": "***"}));
+    let resource = Resource {
+        namespace: String::new(),
+        name: String::new(),
+        object,
+    };
+    assert_eq!(Contents::of(&resource), None);
+}

@@ -1,0 +1,136 @@
+//! Writing a webhook configuration.
+
+use admittance::admission::Phase;
+use admittance_cluster::{Resource, ResourceError, ResourceKind, Resources};
+use serde_json::{Map, Value, json};
+
+use crate::registration::labels;
+
+const MUTATING: ResourceKind = ResourceKind {
+    group: "admissionregistration.k8s.io",
+    version: "v1",
+    kind: "MutatingWebhookConfiguration",
+    plural: "mutatingwebhookconfigurations",
+    is_namespaced: false,
+};
+
+const VALIDATING: ResourceKind = ResourceKind {
+    kind: "ValidatingWebhookConfiguration",
+    plural: "validatingwebhookconfigurations",
+    ..MUTATING
+};
+
+/// The kinds of webhook configurations.
+pub(super) const KINDS: [(Phase, ResourceKind); 2] =
+    [(Phase::Mutating, MUTATING), (Phase::Validating, VALIDATING)];
+
+/// Gives the configuration these webhooks and no others. Returns its kind, and the result of the write if one was needed.
+pub(super) async fn write(
+    resources: &Resources,
+    phase: Phase,
+    name: &str,
+    webhooks: &[Value],
+) -> (&'static str, Option<Result<(), ResourceError>>) {
+    let kind = match phase {
+        Phase::Mutating => MUTATING.kind,
+        Phase::Validating => VALIDATING.kind,
+    };
+    let written = match resources.get("", name).await {
+        Err(error) => Some(Err(error)),
+        Ok(None) if webhooks.is_empty() => None,
+        Ok(None) => Some(
+            resources
+                .create("", name, |object| set(object, name, webhooks))
+                .await,
+        ),
+        Ok(Some(found)) if has(&found, webhooks) => None,
+        Ok(Some(mut found)) => {
+            set(&mut found.object, name, webhooks);
+            Some(resources.replace(&found).await)
+        }
+    };
+    (kind, written)
+}
+
+fn set(object: &mut Map<String, Value>, name: &str, webhooks: &[Value]) {
+    object.insert("webhooks".to_owned(), webhooks.into());
+    let metadata = object.entry("metadata").or_insert_with(|| json!({}));
+    let own = metadata
+        .as_object_mut()
+        .map(|metadata| metadata.entry("labels").or_insert_with(|| json!({})));
+    if let (Some(Value::Object(own)), Value::Object(labels)) = (own, labels(name)) {
+        own.extend(labels);
+    }
+}
+
+/// Whether a configuration has exactly these webhooks. They have every field, except one that the API server adds.
+fn has(found: &Resource, webhooks: &[Value]) -> bool {
+    let there = found.object.get("webhooks").and_then(Value::as_array);
+    let there: Vec<_> = there.into_iter().flatten().map(without_default).collect();
+    there == webhooks
+}
+
+fn without_default(webhook: &Value) -> Value {
+    const SELECTOR: &str = "objectSelector";
+    let mut webhook = webhook.clone();
+    if let Some(fields) = webhook.as_object_mut()
+        && fields.get(SELECTOR) == Some(&json!({}))
+    {
+        fields.shift_remove(SELECTOR);
+    }
+    webhook
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(webhooks: Option<Value>) -> Resource {
+        let mut object = Map::new();
+        object.insert("metadata".to_owned(), json!({"name": "a", "labels": {"x": "y"}}));
+        object.extend(webhooks.map(|webhooks| ("webhooks".to_owned(), webhooks)));
+        Resource {
+            namespace: String::new(),
+            name: "a".to_owned(),
+            object,
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_found_again() {
+        let own = json!({"name": "w", "rules": [{"resources": ["pods"]}]});
+        // (webhooks of the object, those that it should have, whether it has them)
+        for (there, wanted, expected) in [
+            (None, vec![], true),
+            (Some(json!([])), vec![], true),
+            (None, vec![own.clone()], false),
+            (Some(json!([own])), vec![], false),
+            (Some(json!([own])), vec![own.clone()], true),
+            (
+                Some(json!([{"name": "w", "rules": [{"resources": ["pods"]}], "objectSelector": {}}])),
+                vec![own.clone()],
+                true,
+            ),
+            (
+                Some(
+                    json!([{"name": "w", "rules": [{"resources": ["pods"]}], "objectSelector": {"matchLabels": {"a": "b"}}}]),
+                ),
+                vec![own.clone()],
+                false,
+            ),
+            (Some(json!([own, {"name": "other"}])), vec![own.clone()], false),
+            (
+                Some(json!([{"name": "w", "rules": []}])),
+                vec![own.clone()],
+                false,
+            ),
+        ] {
+            let mut resource = found(there.clone());
+            assert_eq!(has(&resource, &wanted), expected, "{there:?}");
+            set(&mut resource.object, "hooks", &wanted);
+            assert!(has(&resource, &wanted), "{there:?}");
+            let labels = json!({"x": "y", "app.kubernetes.io/name": "admittance", "app.kubernetes.io/instance": "hooks"});
+            assert_eq!(resource.object["metadata"]["labels"], labels);
+        }
+    }
+}

@@ -1,0 +1,464 @@
+//! Webhook configurations that the leader keeps, and the certificate that they trust.
+
+use std::{
+    collections::BTreeSet,
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use admittance_tests::{Admittance, Serve};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper_util::rt::TokioIo;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, ServerName, pem::PemObject},
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::{
+    resources::{PLURAL, chain},
+    server::{POD, ReviewedResource, certificates},
+};
+use crate::{
+    scene::{store, write},
+    setting::{Setting, TOKEN, eventually},
+};
+
+const MUTATING: &str = "mutatingwebhookconfigurations";
+const VALIDATING: &str = "validatingwebhookconfigurations";
+const NAME: &str = "admittance";
+const NAMESPACE: &str = "admittance-system";
+const SECRET: &str = "admittance-tls";
+const HOST: &str = "admittance.admittance-system.svc";
+
+/// The leader keeps the configurations, and makes the certificate.
+const KEPT: &str = "
+dialect:
+  kubernetes:
+    webhookConfigurations: { excludeNamespaces: [monitoring], certificate: { overlap: 1s } }
+";
+const RESOURCES: &str = "definitions: [ { kubernetes: {} } ]";
+
+fn setting() -> Setting {
+    let setting = Setting::new();
+    setting
+        .server
+        .put("namespaces", json!({"metadata": {"name": NAMESPACE}}));
+    setting
+}
+
+/// A replica, with its own configuration.
+struct Replica {
+    directory: TempDir,
+    program: Admittance,
+}
+
+impl Replica {
+    async fn start(setting: &Setting, config: &str) -> Self {
+        Self::start_in(tempfile::tempdir().unwrap(), setting, config).await
+    }
+
+    async fn start_in(directory: TempDir, setting: &Setting, config: &str) -> Self {
+        let program = serve(&directory, setting, config).start().await.unwrap();
+        Self { directory, program }
+    }
+
+    fn address(&self) -> SocketAddr {
+        let url: http::Uri = self.program.tls_url("/").parse().unwrap();
+        SocketAddr::from(([127, 0, 0, 1], url.port_u16().unwrap()))
+    }
+
+    /// The message of the denial of this object, by an API server that trusts this bundle.
+    async fn message(&self, bundle: &str, resource: ReviewedResource<'_>) -> String {
+        let review = resource.review("u1").to_string();
+        let (stream, _) = connect(self.address(), bundle).await.unwrap();
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await.unwrap();
+        tokio::spawn(connection);
+        let request = http::Request::post("/validate")
+            .header("host", HOST)
+            .header("content-type", "application/json")
+            .body(Full::new(Bytes::from(review)))
+            .unwrap();
+        let reply = sender.send_request(request).await.unwrap().into_body();
+        let reply: Value = serde_json::from_slice(&reply.collect().await.unwrap().to_bytes()).unwrap();
+        reply["response"]["status"]["message"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    }
+
+    async fn kept(&self) -> Value {
+        self.program.status().await.unwrap()["webhookConfigurations"].clone()
+    }
+}
+
+fn serve(directory: &TempDir, setting: &Setting, config: &str) -> Serve {
+    let kubeconfig = setting.kubeconfig(&format!("{{token: {TOKEN}}}"));
+    let config = format!("{config}\ncluster: {{ kubeconfig: {} }}\n", kubeconfig.display());
+    let config = write(directory, "admittance.yaml", config);
+    Serve::new(config).unwrap().store(store())
+}
+
+/// A handshake as the API server does it, and the certificate that it got.
+async fn connect(
+    address: SocketAddr,
+    bundle: &str,
+) -> std::io::Result<(
+    TokioIo<tokio_rustls::client::TlsStream<TcpStream>>,
+    CertificateDer<'static>,
+)> {
+    let mut roots = RootCertStore::empty();
+    for authority in CertificateDer::pem_slice_iter(bundle.as_bytes()) {
+        roots.add(authority.unwrap()).unwrap();
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let stream = TcpStream::connect(address).await?;
+    let stream = TlsConnector::from(Arc::new(config))
+        .connect(ServerName::try_from(HOST).unwrap(), stream)
+        .await?;
+    let served = stream.get_ref().1.peer_certificates().unwrap()[0]
+        .clone()
+        .into_owned();
+    Ok((TokioIo::new(stream), served))
+}
+
+fn webhooks(setting: &Setting, plural: &str) -> Value {
+    let configuration = setting.server.object(plural, "", NAME).unwrap_or_default();
+    configuration["webhooks"].clone()
+}
+
+/// The authorities that the API server trusts, as PEM.
+fn bundle(setting: &Setting) -> String {
+    let encoded = webhooks(setting, VALIDATING)[0]["clientConfig"]["caBundle"].clone();
+    let decoded = BASE64_STANDARD
+        .decode(encoded.as_str().unwrap_or_default())
+        .unwrap();
+    String::from_utf8(decoded).unwrap()
+}
+
+fn authorities(bundle: &str) -> usize {
+    bundle.matches("BEGIN CERTIFICATE").count()
+}
+
+/// Waits until the validating webhook is registered for these resources and no others.
+async fn until_registered(setting: &Setting, resources: &[&str]) {
+    let resources: BTreeSet<_> = resources.iter().map(|name| json!([name]).to_string()).collect();
+    eventually(&format!("rules for {resources:?}"), async || {
+        let webhooks = webhooks(setting, VALIDATING);
+        let rules = webhooks[0]["rules"].as_array().into_iter().flatten();
+        let there: BTreeSet<_> = rules.map(|rule| rule["resources"].to_string()).collect();
+        there == resources
+    })
+    .await;
+}
+
+/// A chain for this resource.
+fn chain_of(name: &str, resource: &str, message: &str) -> Value {
+    let mut chain = chain(name, message);
+    chain["spec"]["rules"][0]["resources"] = json!([resource]);
+    chain
+}
+
+const SECRETS: ReviewedResource<'static> = ReviewedResource {
+    operation: "CREATE",
+    resource: "/v1/secrets",
+    kind: "Secret",
+};
+
+#[tokio::test]
+async fn configurations_are_what_the_live_chains_need() {
+    let setting = setting();
+    setting.server.put(PLURAL, chain("pods", "first"));
+    let foreign = json!({"metadata": {"name": "other"}, "webhooks": [{"name": "other.example.com"}]});
+    setting.server.put(VALIDATING, foreign);
+    let foreign = setting.server.object(VALIDATING, "", "other");
+    let replica = Replica::start(&setting, &[KEPT, RESOURCES].concat()).await;
+    until_registered(&setting, &["pods"]).await;
+    let registered = webhooks(&setting, VALIDATING);
+    assert_eq!(registered.as_array().unwrap().len(), 1);
+    assert_eq!(registered[0]["failurePolicy"], "Fail");
+    assert_eq!(registered[0]["timeoutSeconds"], 2);
+    let excluded = &registered[0]["namespaceSelector"]["matchExpressions"][0]["values"];
+    assert_eq!(
+        *excluded,
+        json!([NAMESPACE, "kube-system", "kube-node-lease", "monitoring"])
+    );
+    assert_eq!(setting.server.object(MUTATING, "", NAME), None);
+    assert!(replica.message(&bundle(&setting), POD).await.contains("first"));
+
+    // A rule is there only when the chain decides about its requests.
+    let mut ignored = chain_of("secrets", "secrets", "second");
+    ignored["spec"]["stages"][0]["failurePolicy"] = json!("Ignore");
+    setting.server.put(PLURAL, ignored);
+    until_registered(&setting, &["pods", "secrets"]).await;
+    assert!(
+        replica
+            .message(&bundle(&setting), SECRETS)
+            .await
+            .contains("second")
+    );
+
+    // What somebody else writes into it does not stay.
+    let kept = webhooks(&setting, VALIDATING);
+    let mut changed = setting.server.object(VALIDATING, "", NAME).unwrap();
+    changed["webhooks"][0]["failurePolicy"] = json!("Ignore");
+    changed["webhooks"]
+        .as_array_mut()
+        .unwrap()
+        .push(json!({"name": "more.example.com"}));
+    setting.server.put(VALIDATING, changed);
+    let restored = async || webhooks(&setting, VALIDATING) == kept;
+    eventually("the configuration as it was", restored).await;
+    setting.server.delete(VALIDATING, "", NAME);
+    eventually("the configuration that was deleted", restored).await;
+
+    let kept = replica.kept().await;
+    assert_eq!(
+        (&kept["isKeeper"], &kept["problem"]),
+        (&json!(true), &Value::Null)
+    );
+    assert!(kept["lastWrite"].is_string());
+    // The last chain leaves no webhook, and every write had a reason.
+    setting.server.delete(PLURAL, "", "secrets");
+    until_registered(&setting, &["pods"]).await;
+    setting.server.delete(PLURAL, "", "pods");
+    eventually("no webhook", async || webhooks(&setting, VALIDATING) == json!([])).await;
+    assert_eq!(setting.server.count("create", VALIDATING), 2);
+    assert_eq!(setting.server.count("replace", VALIDATING), 4);
+    assert_eq!(setting.server.object(VALIDATING, "", "other"), foreign);
+    let metrics = replica.program.metrics().await.unwrap();
+    let labels = [("kind", "ValidatingWebhookConfiguration"), ("result", "ok")];
+    let written = metrics.sum("admittance_webhook_configuration_writes_total", &labels);
+    assert_eq!(written, Some(6.0));
+
+    // Rights to these names are enough.
+    for verb in ["list", "watch"] {
+        let count = |part: &str| setting.server.count(verb, part);
+        let all = [VALIDATING, MUTATING, "secrets"].map(|plural| count(&format!("/{plural}?")));
+        assert!(all.iter().all(|count| *count > 0), "{verb}: {all:?}");
+        let named = [NAME, SECRET].map(|name| count(&format!("fieldSelector=metadata.name%3D{name}")));
+        // The name of the Secret begins with that of the configurations.
+        assert_eq!(named, [all.iter().sum(), all[2]], "{verb}");
+        assert_eq!(
+            count(&format!("/namespaces/{NAMESPACE}/secrets?")),
+            all[2],
+            "{verb}"
+        );
+    }
+}
+
+/// A Secret whose certificate has 10 of 90 days left, and its CA as PEM.
+fn ending() -> (Value, String) {
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+    let now = SystemTime::now();
+    let params = |names: &[&str]| {
+        let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names).unwrap();
+        params.not_before = (now - 80 * DAY).into();
+        params.not_after = (now + 10 * DAY).into();
+        params
+    };
+    let mut authority = params(&[]);
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let cluster_local = format!("{HOST}.cluster.local");
+    let mut leaf = params(&[HOST.trim_end_matches(".svc"), HOST, &cluster_local]);
+    leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let leaf = leaf.signed_by(&key, &authority).unwrap();
+    let secret = json!({
+        "metadata": {"namespace": NAMESPACE, "name": SECRET},
+        "type": "kubernetes.io/tls",
+        "data": {
+            "tls.crt": BASE64_STANDARD.encode(leaf.pem()),
+            "tls.key": BASE64_STANDARD.encode(key.serialize_pem()),
+            "ca.crt": BASE64_STANDARD.encode(authority.pem()),
+        },
+    });
+    (secret, authority.pem())
+}
+
+/// Calls these replicas, trusting what the API server was told before the last calls, until all of them serve another
+/// certificate than they did. No handshake fails.
+async fn until_replaced(setting: &Setting, replicas: &[&Replica]) {
+    eventually("a configuration", async || !bundle(setting).is_empty()).await;
+    let mut trusted = bundle(setting);
+    let mut before = Vec::new();
+    for replica in replicas {
+        before.push(connect(replica.address(), &trusted).await.unwrap().1);
+    }
+    eventually("another certificate", async || {
+        let told = bundle(setting);
+        let mut replaced = 0;
+        for (replica, before) in replicas.iter().zip(&before) {
+            match connect(replica.address(), &trusted).await {
+                Ok((_, served)) => replaced += usize::from(served != *before),
+                Err(error) => panic!("a handshake failed: {error}"),
+            }
+        }
+        trusted = told;
+        replaced == replicas.len()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_certificate_is_replaced_without_a_gap() {
+    let setting = setting();
+    setting.server.put(PLURAL, chain("pods", "first"));
+    let (secret, first) = ending();
+    setting.server.put("secrets", secret);
+    let config = [KEPT, RESOURCES].concat();
+    let mut leader = Replica::start(&setting, &config).await;
+    let other = Replica::start(&setting, &config).await;
+    until_replaced(&setting, &[&leader, &other]).await;
+
+    // The authority of the new one was told before, and the first is still trusted.
+    assert_eq!(authorities(&bundle(&setting)), 2);
+    assert!(connect(other.address(), &first).await.is_err());
+    let secret = setting.server.object("secrets", NAMESPACE, SECRET).unwrap();
+    assert_eq!(secret["data"].as_object().unwrap().len(), 3);
+    assert_eq!(setting.server.count("replace", SECRET), 2);
+
+    // A leader that stops removes nothing, and its successor goes on.
+    assert_eq!(leader.kept().await["isKeeper"], true);
+    leader.program.terminate().unwrap();
+    leader.program.ended().await.unwrap();
+    let kept = webhooks(&setting, VALIDATING);
+    assert_eq!(kept.as_array().unwrap().len(), 1);
+    eventually("another leader", async || other.kept().await["isKeeper"] == true).await;
+    setting
+        .server
+        .put(PLURAL, chain_of("secrets", "secrets", "second"));
+    until_registered(&setting, &["pods", "secrets"]).await;
+    assert!(other.message(&bundle(&setting), SECRETS).await.contains("second"));
+    assert_eq!(setting.server.count("replace", SECRET), 2);
+}
+
+#[tokio::test]
+async fn a_lost_secret_is_restored_and_replaced() {
+    let setting = setting();
+    setting.server.put(PLURAL, chain("pods", "first"));
+    let replica = Replica::start(&setting, &[KEPT, RESOURCES].concat()).await;
+    until_registered(&setting, &["pods"]).await;
+    let before = setting.server.object("secrets", NAMESPACE, SECRET).unwrap();
+    setting.server.delete("secrets", NAMESPACE, SECRET);
+    until_replaced(&setting, &[&replica]).await;
+    let after = setting.server.object("secrets", NAMESPACE, SECRET).unwrap();
+    assert_ne!(after["data"]["tls.crt"], before["data"]["tls.crt"]);
+    assert_eq!(authorities(&bundle(&setting)), 2);
+}
+
+#[tokio::test]
+async fn what_changed_without_the_api_server_is_written_later() {
+    let setting = setting();
+    let directory = tempfile::tempdir().unwrap();
+    let chains = |chains: &[Value]| {
+        chains
+            .iter()
+            .map(|chain| format!("---\n{chain}\n"))
+            .collect::<String>()
+    };
+    let pods = chain("pods", "first");
+    write(&directory, "chains.yaml", chains(std::slice::from_ref(&pods)));
+    let config = format!("{KEPT}definitions: [chains.yaml]");
+    let replica = Replica::start_in(directory, &setting, &config).await;
+    until_registered(&setting, &["pods"]).await;
+    let trusted = bundle(&setting);
+
+    setting.server.leave();
+    let both = chains(&[pods, chain_of("secrets", "secrets", "second")]);
+    write(&replica.directory, "chains.yaml", both);
+    let is_live = |status: &Value| status["revision"] == 2;
+    replica.program.until_status("the change", is_live).await.unwrap();
+    assert!(replica.message(&trusted, SECRETS).await.contains("second"));
+    let is_told = |status: &Value| status["webhookConfigurations"]["problem"].is_string();
+    replica
+        .program
+        .until_status("the problem", is_told)
+        .await
+        .unwrap();
+    setting.server.come_back();
+    until_registered(&setting, &["pods", "secrets"]).await;
+    assert_eq!(bundle(&setting), trusted);
+}
+
+#[tokio::test]
+async fn missing_rights_are_named() {
+    let setting = setting();
+    setting.server.put(PLURAL, chain("pods", "first"));
+    setting.server.forbid("get", "secrets");
+    setting.server.forbid("create", VALIDATING);
+    let directory = tempfile::tempdir().unwrap();
+    let config = [KEPT, RESOURCES].concat();
+    let mut program = serve(&directory, &setting, &config).spawn().unwrap();
+    let is_waiting = |line: &admittance_tests::LogLine| {
+        line.message()
+            .contains("waiting for the certificate of this server")
+            && line
+                .message()
+                .contains("give this program's account `get` on `secrets`")
+    };
+    program.until_logged("the wait", is_waiting).await.unwrap();
+    setting.server.allow("get", "secrets");
+    program.until_serving().await.unwrap();
+
+    // Only what cannot be written is missing.
+    let is_named = |status: &Value| {
+        let problem = status["webhookConfigurations"]["problem"]
+            .as_str()
+            .unwrap_or_default();
+        problem.contains("`create` on `validatingwebhookconfigurations`")
+    };
+    program.until_status("the problem", is_named).await.unwrap();
+    let failed = program.metrics().await.unwrap();
+    let labels = [("kind", "ValidatingWebhookConfiguration"), ("result", "failed")];
+    let failed = failed.sum("admittance_webhook_configuration_writes_total", &labels);
+    assert!(failed >= Some(1.0), "{failed:?}");
+    setting.server.allow("create", VALIDATING);
+    until_registered(&setting, &["pods"]).await;
+    let is_over = |status: &Value| status["webhookConfigurations"]["problem"].is_null();
+    program.until_status("no problem", is_over).await.unwrap();
+}
+
+#[tokio::test]
+async fn authorities_come_from_a_file() {
+    let setting = setting();
+    setting.server.put(PLURAL, chain("pods", "first"));
+    let directory = tempfile::tempdir().unwrap();
+    certificates(&directory, &["--host", HOST]).await;
+    let config = format!(
+        "
+dialect: {{ kubernetes: {{ webhookConfigurations: {{ service: hooks.hooks-system, caBundle: ca.pem }} }} }}
+listen: {{ tls: {{ certificate: localhost.pem, key: localhost.key }} }}
+{RESOURCES}"
+    );
+    let program = serve(&directory, &setting, &config)
+        .variable("ADMITTANCE_SERVICE", format!("{NAME}.{NAMESPACE}"))
+        .start()
+        .await
+        .unwrap();
+    let replica = Replica { directory, program };
+    until_registered(&setting, &["pods"]).await;
+    assert!(replica.message(&bundle(&setting), POD).await.contains("first"));
+    assert_eq!(setting.server.object("secrets", NAMESPACE, SECRET), None);
+    let out = replica.directory.path().to_str().unwrap();
+    let renewed = Admittance::run(["certs", "--out", out, "--new-ca"])
+        .await
+        .unwrap();
+    assert_eq!(renewed.code, Some(0), "{}", renewed.stderr);
+    eventually("both authorities", async || authorities(&bundle(&setting)) == 2).await;
+    assert!(replica.message(&bundle(&setting), POD).await.contains("first"));
+}
