@@ -267,7 +267,7 @@ impl Prepared {
         let definitions = set.definitions()?;
         let chains = chains(installation, &configuration, &definitions)?;
         let bundle = Bundle::of(&set, &definitions, installation.modules_in_image.as_deref())?;
-        let needs = Needs::of(&chains);
+        let needs = Needs::of(&chains, &configuration.namespaced);
         if needs.cluster() || configuration.uses_cluster() {
             configuration.use_cluster();
         }

@@ -136,7 +136,7 @@ async fn serve(config: Config, metrics: PrometheusHandle) -> crate::Result<ExitC
         Some(config) => Some(Cluster::connect(config).await?),
         None => None,
     };
-    let is_in_cluster = config.definitions.contains(&DefinitionPlace::Kubernetes);
+    let is_in_cluster = config.definitions.iter().any(DefinitionPlace::is_kubernetes);
     let connections = Connections {
         ensembles: Ensembles::open(&config.zookeeper),
         chains: cluster.as_ref().filter(|_| is_in_cluster).map(ChainStore::new),
@@ -220,9 +220,11 @@ fn with_definitions(
             let cluster = connections.cluster.as_ref().ok_or(NO_CLUSTER)?;
             builder.definition_store(CustomResourceStore::new(cluster, namespace.as_str()))
         }
-        DefinitionPlace::Kubernetes => {
+        DefinitionPlace::Kubernetes { namespaced } => {
             let chains = connections.chains.as_ref().ok_or(NO_CLUSTER)?;
-            builder.definition_store(chains.clone())
+            builder
+                .definition_store(chains.clone())
+                .namespaced_chains(namespaced.clone())
         }
     })
 }

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use crate::{
     ChainStore,
-    chains::{Kind, file_of},
+    chains::{Kind, definition_name, file_of},
     metrics,
     status::{event, new_status},
 };
@@ -39,6 +39,7 @@ struct Write {
     resources: Resources,
     /// Kind and name.
     id: String,
+    namespace: String,
     name: String,
     status: Value,
     event: Option<Event>,
@@ -164,11 +165,12 @@ async fn written(write: Write, events: Events) -> (String, Result<(), ResourceEr
     let Write {
         resources,
         id,
+        namespace,
         name,
         status,
         event,
     } = write;
-    let written = resources.apply_status("", &name, &status).await;
+    let written = resources.apply_status(&namespace, &name, &status).await;
     // The status says the same, so an event is not repeated.
     if let Some(event) = event.filter(|_| written.is_ok())
         && let Err(error) = events.publish(event).await
@@ -193,7 +195,12 @@ fn new_statuses(host: &Host, kind: &Kind, resources: &[Resource]) -> Vec<Write> 
             let status = new_status(&kind.kind, resource, &standing?, &status, now)?;
             Some(Write {
                 resources: kind.resources.clone(),
-                id: format!("{}/{}", kind.kind.kind, resource.name),
+                id: format!(
+                    "{}/{}",
+                    kind.kind.kind,
+                    definition_name(&resource.namespace, &resource.name)
+                ),
+                namespace: resource.namespace.clone(),
                 name: resource.name.clone(),
                 event: event(&kind.kind, resource, &status),
                 status,

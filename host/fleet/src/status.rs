@@ -6,7 +6,7 @@ use admittance::{
 use admittance_cluster::{Event, EventObject, Resource, ResourceKind};
 use serde_json::{Map, Value, json};
 
-use crate::chains::EXCEPTION;
+use crate::chains::{EXCEPTION, definition_name};
 
 /// The most mistakes that a status lists, and the longest text of a message.
 const MOST_MISTAKES: usize = 20;
@@ -184,7 +184,8 @@ fn live<'a>(kind: &ResourceKind, resource: &Resource, host: &'a Status) -> Optio
     }
     let phase = resource.object.get("spec").and_then(|spec| spec.get("phase"));
     let phase = phase.and_then(Value::as_str).unwrap_or("Mutating");
-    let is_it = |chain: &&ChainStatus| chain.name == resource.name && chain.phase.as_str() == phase;
+    let name = definition_name(&resource.namespace, &resource.name);
+    let is_it = |chain: &&ChainStatus| chain.name == name && chain.phase.as_str() == phase;
     host.chains.iter().find(is_it).map(Definition::Chain)
 }
 

@@ -47,6 +47,7 @@ mod journal;
 mod layer;
 mod live;
 mod metrics;
+mod namespaced;
 mod observer;
 mod plugins;
 mod recording;
@@ -78,6 +79,7 @@ pub use history::{
 pub use host::Host;
 pub use layer::{AdmissionLayer, AdmissionService, Passage, REQUEST_ID, request_uid};
 pub use metrics::{DURATION_BUCKETS, describe_metrics};
+pub use namespaced::{NamespacedChains, NamespacedWebhooks};
 pub use plugins::{Loaded, Progress};
 pub use recording::{
     InvalidRedaction, RecordedRequest, Recording, RecordingConfig, RecordingNote, Redaction,

@@ -10,6 +10,7 @@ use crate::{
 };
 
 pub(super) const PLURAL: &str = "admissionchains";
+const NAMESPACED: &str = "namespacedadmissionchains";
 const EXCEPTIONS: &str = "admissionexceptions";
 
 /// A chain that denies every Pod with this message.
@@ -175,4 +176,80 @@ async fn exceptions_are_resources() {
     let deleted = server.tell(&["delete", "AdmissionException/test"]).await;
     assert_eq!(deleted.code, Some(0), "{}{}", deleted.stdout, deleted.stderr);
     assert!(setting.server.object(EXCEPTIONS, "", "test").is_none());
+}
+
+/// The same in a namespace.
+fn in_namespace(mut chain: Value, namespace: &str) -> Value {
+    chain["kind"] = json!("NamespacedAdmissionChain");
+    chain["metadata"]["namespace"] = json!(namespace);
+    chain
+}
+
+#[tokio::test]
+async fn chains_of_a_namespace_stay_in_it() {
+    let setting = Setting::new();
+    // Rules for everything do not reach further.
+    let mut of_other = chain("all", "other");
+    of_other["spec"]["rules"] = json!([{"operations": ["*"], "resources": ["*/*"]}]);
+    setting.server.put(NAMESPACED, in_namespace(of_other, "other"));
+    let server = start(&setting).await;
+    assert_eq!(server.message().await, "");
+    setting
+        .server
+        .put(NAMESPACED, in_namespace(chain("pods", "first"), "test"));
+    server.until_revision(2).await;
+    assert!(server.message().await.contains("first"));
+
+    // Its name has a slash, wherever it is named.
+    let verdict = server.review("/validate/test/pods", &POD.review("p1")).await;
+    assert!(verdict.message().contains("first"), "{}", verdict.message());
+    for arguments in [
+        &["disable", "test/pods/deny", "--for", "1h", "--reason", "a test"][..],
+        &["enable", "test/pods/deny"],
+        &["get", "NamespacedAdmissionChain/test/pods"],
+    ] {
+        let told = server.tell(arguments).await;
+        assert_eq!(
+            told.code,
+            Some(0),
+            "{arguments:?}: {}{}",
+            told.stdout,
+            told.stderr
+        );
+    }
+
+    // What the operator did not allow is refused by name, and the rest is served.
+    let mut wanting = in_namespace(chain("pods", "second"), "test");
+    wanting["spec"]["stages"][0] = json!({"name": "calls", "webhook": {
+        "protocol": "AdmissionReview", "url": "https://elsewhere.example.com/",
+    }});
+    setting.server.put(NAMESPACED, wanting.clone());
+    let mut status = Value::Null;
+    eventually("the refusal", async || {
+        status = setting.server.object(NAMESPACED, "test", "pods").unwrap()["status"].clone();
+        status["observedGeneration"] == 2
+    })
+    .await;
+    assert_eq!(
+        status["conditions"][0]["type"], "Accepted",
+        "the first condition: {status}"
+    );
+    assert_eq!(status["conditions"][0]["status"], "False", "{status}");
+    let mistake = status["mistakes"][0].as_str().unwrap();
+    assert!(
+        mistake.contains("spec.stages[0].webhook")
+            && mistake.contains("https://elsewhere.example.com/")
+            && mistake.contains("`definitions[].kubernetes.namespaced.webhooks`"),
+        "{mistake}"
+    );
+    assert!(server.message().await.contains("first"), "its last version stays");
+    // The command line says the same.
+    let file = write(&server.directory, "new.json", wanting.to_string());
+    let applied = server.tell(&["apply", "-f", file.to_str().unwrap()]).await;
+    assert_eq!(applied.code, Some(1), "{}", applied.stdout);
+    assert!(
+        applied.stderr.contains("namespaced.webhooks"),
+        "{}",
+        applied.stderr
+    );
 }

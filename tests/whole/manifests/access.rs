@@ -211,6 +211,21 @@ async fn chains_that_are_resources_are_granted_and_registered() {
     );
     assert_eq!(with.pod()["automountServiceAccountToken"], true);
 
+    // The chains of namespaces may come later, with what they may use.
+    let directory = tempfile::tempdir().unwrap();
+    let namespaced = "{ namespaced: { modules: [\"oci://registry.example.com/**\"], allow: { cluster: [v1/ConfigMap] } } }";
+    let config = text("").replace(
+        "{ kubernetes: {} } ]",
+        &format!("{{ kubernetes: {namespaced} }} ]"),
+    );
+    let config = write(&directory, "admittance.yaml", config);
+    let with = Printed::in_directory(directory, &format!("--config {}", config.display())).await;
+    assert_eq!(may(&with, "ClusterRole", "configmaps"), read);
+    let config = with.object("ConfigMap", "-config")["data"]["admittance.yaml"]
+        .as_str()
+        .unwrap();
+    assert!(config.contains("oci://registry.example.com/**"), "{config}");
+
     // Who may change definitions through the admin API changes resources.
     let tokens =
         "admin: { address: 127.0.0.1:9090, tokens: [ { name: ci, role: Admin, file: ci.token } ] }\n";

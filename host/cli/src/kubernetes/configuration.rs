@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use admittance::NamespacedChains;
 use admittance_admin::AdminConfig;
 use admittance_definitions::document;
 use admittance_driver::{Config, DefinitionPlace, FrontConfig, Limits};
@@ -37,6 +38,8 @@ pub(super) struct Configuration {
     pub(super) admin_port: u16,
     /// Whether chains are resources of the cluster.
     pub(super) reads_resources: bool,
+    /// What those of namespaces may use.
+    pub(super) namespaced: NamespacedChains,
     /// The longest time from a stop signal to the end.
     pub(super) shutdown: Duration,
     /// The timeout of all chains together.
@@ -84,13 +87,24 @@ impl Configuration {
             port(config.admin.as_ref().map(AdminConfig::address), ADMIN_PORT),
         ];
         let root = root.as_object().cloned().unwrap_or_default();
+        let mut stores = root
+            .get("definitions")
+            .and_then(Json::as_array)
+            .into_iter()
+            .flatten();
+        let resources = stores.find(|store| store.get("kubernetes").is_some()).cloned();
         let mut configuration = Self {
             files,
             admin_files,
             ..Self::of_pod(root, client_ca, &config.limits, ports)
         };
-        if config.definitions.contains(&DefinitionPlace::Kubernetes) {
-            configuration.read_resources();
+        if let Some(resources) = resources {
+            configuration.read_resources(resources);
+        }
+        for place in &config.definitions {
+            if let DefinitionPlace::Kubernetes { namespaced } = place {
+                configuration.namespaced = namespaced.clone();
+            }
         }
         Ok((configuration, config))
     }
@@ -155,6 +169,7 @@ impl Configuration {
             had_credentials,
             had_plugin_credentials,
             reads_resources: false,
+            namespaced: NamespacedChains::default(),
             had_tracing_secrets: had_tracing_headers || had_tracing_key,
             webhook_port,
             admin_port,
@@ -183,10 +198,10 @@ impl Configuration {
         }
     }
 
-    /// Reads chains that are resources of the cluster too.
-    fn read_resources(&mut self) {
+    /// Reads chains that are resources of the cluster too, as this entry of `definitions` says.
+    fn read_resources(&mut self, resources: Json) {
         self.reads_resources = true;
-        let definitions = json!([RELATIVE_CHAINS, {"kubernetes": {}}]);
+        let definitions = json!([RELATIVE_CHAINS, resources]);
         self.root.insert("definitions".into(), definitions);
         self.use_cluster();
     }

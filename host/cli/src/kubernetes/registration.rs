@@ -122,10 +122,13 @@ impl Webhook {
                     ));
                 }
                 // Kinds are checked by the chain, which matches its rules again.
-                let rule = Rule {
+                let mut rule = Rule {
                     kinds: Matcher::Any,
                     ..rule.clone()
                 };
+                if chain.namespace.is_some() {
+                    rule.scope = Scope::Namespaced;
+                }
                 if !rules.contains(&rule) {
                     rules.push(rule);
                 }
@@ -187,7 +190,8 @@ impl Webhook {
         let Installation { name, namespace, .. } = installation;
         let verb = self.verb();
         match &self.chain {
-            Some(chain) => format!("{chain}.{verb}.{name}.{namespace}"),
+            // A chain of a namespace has a slash in its name.
+            Some(chain) => format!("{}.{verb}.{name}.{namespace}", chain.replace('/', ".")),
             None => format!("{verb}.{name}.{namespace}"),
         }
     }

@@ -196,6 +196,7 @@ impl TemplateDocument {
         }
         ChainDefinition {
             name: self.name.clone(),
+            namespace: None,
             phase: Phase::Validating,
             source: self.source.clone(),
             rules,

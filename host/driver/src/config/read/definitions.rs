@@ -1,6 +1,8 @@
+use admittance::{NamespacedChains, catalog::signature::SourcePattern};
 use admittance_definitions::{
     Mistakes,
     document::{Node, readers},
+    read_allow,
 };
 
 use super::zookeeper::{Ensembles, path};
@@ -18,7 +20,9 @@ pub(super) fn definitions(
             continue;
         };
         // Otherwise every definition would be read twice.
-        if place.as_file().is_none() && places.contains(&place) {
+        let is_same =
+            |other: &DefinitionPlace| *other == place || (other.is_kubernetes() && place.is_kubernetes());
+        if place.as_file().is_none() && places.iter().any(is_same) {
             entry.wrong("this store is listed twice", "remove it", mistakes);
         }
         places.push(place);
@@ -53,9 +57,11 @@ fn place(
             Some(DefinitionPlace::CustomResources { namespace })
         }
         [("kubernetes", node)] => {
-            node.object(mistakes)?.finish(mistakes);
+            let mut fields = node.object(mistakes)?;
+            let namespaced = fields.get_or_default("namespaced", namespaced, mistakes);
+            fields.finish(mistakes);
             need_cluster(node, has_cluster, mistakes);
-            Some(DefinitionPlace::Kubernetes)
+            Some(DefinitionPlace::Kubernetes { namespaced })
         }
         _ => {
             let fix = "write a path, `kubernetes: {}`, `zookeeper: {}` or `customResources: {}`";
@@ -63,6 +69,25 @@ fn place(
             None
         }
     }
+}
+
+/// What chains of namespaces may use.
+fn namespaced(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<NamespacedChains> {
+    let mut fields = node.object(mistakes)?;
+    let mut may_use = NamespacedChains::default();
+    let patterns =
+        |node: &Node<'_>, mistakes: &mut Mistakes| node.list_of(Node::parse::<SourcePattern>, mistakes);
+    may_use.modules = fields.get_or_default("modules", patterns, mistakes);
+    may_use.webhooks = fields.get_or_default("webhooks", Node::word, mistakes);
+    if let Some(allow) = fields.optional("allow") {
+        may_use.allow = read_allow(&allow, mistakes);
+        if !may_use.allow.environment.is_empty() {
+            let message = "chains give their plugins any environment variables";
+            allow.wrong(message, "remove `environment`", mistakes);
+        }
+    }
+    fields.finish(mistakes);
+    Some(may_use)
 }
 
 /// Resources are those of the cluster of the configuration.
