@@ -301,7 +301,13 @@ fn manifests(
         false => Vec::new(),
     };
     manifests.extend(objects::all(installation, &prepared, Some(&certificates)));
-    let configurations = registration::configurations(installation, &webhooks, &certificates.authority);
+    let mut configurations = registration::configurations(installation, &webhooks, &certificates.authority);
+    if prepared.configuration.reads_resources {
+        configurations.push(registration::of_definitions(
+            installation,
+            &certificates.authority,
+        ));
+    }
     manifests.extend(configurations.into_iter().map(|object| Manifest {
         comment: "Apply this when the Pods are ready: kubectl rollout status.",
         object,

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use admittance_admission::{is_dns_label, is_dns_subdomain};
+use admittance_admission::{Object, is_dns_label, is_dns_subdomain};
 use admittance_cluster::{Cluster, Resource, ResourceEdit, ResourceError, ResourceKind, Resources};
 use admittance_definitions::{DefinitionFile, DefinitionId, DefinitionStore, FileChange, StoreError};
 use async_trait::async_trait;
@@ -125,6 +125,25 @@ impl ChainStore {
             ]
             .into(),
         )
+    }
+
+    /// The definition in an object, as it is read once it is a resource; `None` if it is of another kind.
+    pub fn definition_of(&self, object: &Object) -> Option<DefinitionFile> {
+        let object = object.value().as_object()?;
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let (kind, version) = (text(object.get("kind")?)?, text(object.get("apiVersion")?)?);
+        let kind = self
+            .0
+            .iter()
+            .map(|known| &known.kind)
+            .find(|known| known.kind == kind)?;
+        let metadata = object.get("metadata")?;
+        let resource = Resource {
+            namespace: metadata.get("namespace").and_then(text).unwrap_or_default(),
+            name: metadata.get("name").and_then(text)?,
+            object: object.clone(),
+        };
+        (version == kind.api_version()).then(|| file_of(kind, &resource))
     }
 
     /// The kind, the namespace and the name of the resource at a path.

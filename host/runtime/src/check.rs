@@ -2,13 +2,16 @@
 
 use std::path::Path;
 
-use admittance_definitions::{DefinitionFile, DefinitionSet};
+use admittance_definitions::{DefinitionFile, DefinitionSet, StoreKind};
 
 use crate::{
     Error, Host, ModuleReference,
     namespaced::place_of,
     source::{blocking, modules_and_warnings},
 };
+
+/// The kind of definitions that name others.
+const EXCEPTION: &str = "AdmissionException";
 
 /// What is wrong with a definition. Each text has the field, the message and what to write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,8 +24,8 @@ pub struct Checked {
 }
 
 impl Host {
-    /// Checks a version of a definition, in place of the one that its store has now: its document, its conflicts with the
-    /// others as they were read last, what a chain of a namespace may use, and whether its module files exist. Nothing is
+    /// Checks a version of a definition, in place of the one that its store has now: its document, its conflicts with
+    /// files as they were read last, what a chain of a namespace may use, and whether its module files exist. Nothing is
     /// fetched, and no plugin is loaded.
     ///
     /// # Errors
@@ -31,8 +34,13 @@ impl Host {
     pub async fn check(&self, version: DefinitionFile) -> Result<Checked, Error> {
         let source = self.0.state.lock().await.source.clone();
         let path = version.path.clone();
-        let mut files: Vec<_> = source.stores.known_set().all().cloned().collect();
-        files.retain(|file| file.path != path);
+        // Entries of one store have names of their own, so others need not be read again; but an exception names stages of
+        // any of them.
+        let names_others = version.place.as_ref().is_some_and(|id| id.kind == EXCEPTION);
+        let is_read =
+            |file: &&DefinitionFile| file.path != path && (names_others || file.kind == StoreKind::Files);
+        let known = source.stores.known_set();
+        let mut files: Vec<_> = known.all().filter(is_read).cloned().collect();
         files.push(version);
         let usable = source.usable(DefinitionSet::of_files(files)).await?;
         blocking(move || {

@@ -35,6 +35,7 @@ mod body;
 mod builder;
 mod candidate;
 mod change;
+mod check;
 mod decisions;
 mod disabled;
 mod error;
@@ -66,6 +67,7 @@ pub use applies::{Applies, ChainApplies, StageApplies};
 pub use body::{BodyError, BodyLimits, encoding};
 pub use builder::HostBuilder;
 pub use change::{Application, Applied, AppliedDefinition, AppliedEffect, ChangeError};
+pub use check::Checked;
 pub use decisions::{
     ChainRates, DecisionDetail, DecisionFilter, DecisionList, DecisionLog, DecisionRecord, DecisionStream,
     DecisionVerdict, DecisionsConfig, Followed, LoggedDecision, ReplayError, StageRecord,

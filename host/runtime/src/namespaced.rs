@@ -2,7 +2,9 @@
 
 use admittance_admission::{ClusterKind, Grants, ImageGrant, WebhookTarget, words};
 use admittance_catalog::signature::{Source, SourcePattern};
-use admittance_definitions::{ChainDefinition, HookDefinition, Mistake, PluginRole, StageDefinition};
+use admittance_definitions::{
+    ChainDefinition, HookDefinition, Mistake, PluginDefinition, PluginRole, StageDefinition,
+};
 
 /// What the chains of namespaces in stores may use, besides expressions: whoever may write one decides about the requests
 /// of a namespace, and not about what this program reads and calls. Default: nothing.
@@ -92,13 +94,7 @@ impl NamespacedChains {
             }
         }
         for (role, plugin) in stage.plugins() {
-            let place = match (role, plugin.source.stock_name()) {
-                (PluginRole::Candidate, _) => ".candidate".to_owned(),
-                (PluginRole::Member(member), _) => format!(".group.plugins.{}", member.name),
-                // A policy in Rego, which names no module.
-                (PluginRole::Plugin, Some(name)) if name == "rego" => ".rego".to_owned(),
-                (PluginRole::Plugin, _) => ".plugin".to_owned(),
-            };
+            let place = place_of(role, plugin);
             // A source that cannot be determined is not allowed.
             let source = Source::of(&plugin.source).ok();
             let is_allowed =
@@ -141,6 +137,17 @@ impl NamespacedChains {
         });
         let images = images.map(|grant| (format!("the grant of images in `{grant}`"), "allow.images"));
         cluster.chain(http).chain(images).collect()
+    }
+}
+
+/// Where a plugin is in its stage.
+pub(crate) fn place_of(role: PluginRole<'_>, plugin: &PluginDefinition) -> String {
+    match (role, plugin.source.stock_name()) {
+        (PluginRole::Candidate, _) => ".candidate".to_owned(),
+        (PluginRole::Member(member), _) => format!(".group.plugins.{}", member.name),
+        // A policy in Rego, which names no module.
+        (PluginRole::Plugin, Some(name)) if name == "rego" => ".rego".to_owned(),
+        (PluginRole::Plugin, _) => ".plugin".to_owned(),
     }
 }
 

@@ -155,14 +155,37 @@ async fn chains_that_are_resources_are_granted_and_registered() {
     };
     let alone = printed("", "").await;
     assert!(alone.stderr.contains("--resources"), "{}", alone.stderr);
+    // Only what checks the resources themselves, and cannot lock anyone out.
     let is_registered = |kind: &&str| kind.ends_with("WebhookConfiguration");
-    assert!(!alone.kinds().iter().any(is_registered));
+    assert_eq!(alone.kinds().iter().filter(|kind| is_registered(kind)).count(), 1);
+    let own = alone.object("ValidatingWebhookConfiguration", "-definitions");
+    let webhook = &own["webhooks"][0];
+    assert_eq!(own["webhooks"].as_array().unwrap().len(), 1);
+    assert_eq!(webhook["failurePolicy"], "Ignore");
+    assert_eq!(webhook["clientConfig"]["service"]["path"], "/definitions");
+    assert_eq!(webhook["rules"][0]["operations"], json!(["CREATE", "UPDATE"]));
+    assert_eq!(
+        webhook["rules"][0]["resources"],
+        json!([
+            "admissionchains",
+            "namespacedadmissionchains",
+            "admissionexceptions"
+        ])
+    );
+    assert_eq!(
+        webhook["matchConditions"][0]["expression"],
+        "request.userInfo.username != 'system:serviceaccount:admittance-system:admittance'"
+    );
+    assert_eq!(
+        webhook["namespaceSelector"]["matchExpressions"][0]["values"],
+        json!(["admittance-system"])
+    );
     assert_eq!(alone.object("ConfigMap", "-chains")["data"], json!({}));
     assert_eq!(alone.kinds()[0], "CustomResourceDefinition");
 
     let with = printed("", "--resources RESOURCES").await;
     assert!(!with.stderr.contains("--resources"), "{}", with.stderr);
-    assert_eq!(with.kinds().iter().filter(|kind| is_registered(kind)).count(), 2);
+    assert_eq!(with.kinds().iter().filter(|kind| is_registered(kind)).count(), 3);
     assert_eq!(
         with.object("ConfigMap", "-chains")["data"],
         json!({}),

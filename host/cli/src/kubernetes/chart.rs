@@ -86,7 +86,10 @@ fn objects_as_templates(
     // Helm creates the namespace. What is secret is not in a chart.
     manifests.retain(|manifest| !["Namespace", "Secret"].contains(&manifest.kind()));
     let webhooks = prepared.webhooks(&release)?;
-    let registrations = registration::configurations(&release, &webhooks, "");
+    let mut registrations = registration::configurations(&release, &webhooks, "");
+    if prepared.configuration.reads_resources {
+        registrations.push(registration::of_definitions(&release, ""));
+    }
     manifests.extend(registrations.into_iter().map(Manifest::from));
     let modules = prepared.bundle.modules.iter().flat_map(|module| &module.files);
     let mut files: Files = modules

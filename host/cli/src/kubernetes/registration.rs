@@ -17,7 +17,7 @@ use admittance::{
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Value as Json, json};
 
-use super::{Installation, layout::IGNORE_LABEL, values::Version};
+use super::{Installation, layout::IGNORE_LABEL, roles::RESOURCES, values::Version};
 
 /// The namespace of the cluster's own components.
 const SYSTEM_NAMESPACE: &str = "kube-system";
@@ -268,6 +268,50 @@ pub(super) fn configurations(installation: &Installation, webhooks: &[Webhook], 
         })
     };
     phases.into_iter().filter_map(of_phase).collect()
+}
+
+/// The path at which definitions are checked.
+pub(super) const DEFINITIONS_PATH: &str = "/definitions";
+
+/// The webhook that checks definitions that are resources before they are stored. It is a configuration of its own and
+/// cannot lock anyone out: while no Pod answers, nothing is checked, and what the Pods write is not.
+pub(super) fn of_definitions(installation: &Installation, ca: &str) -> Json {
+    const SECONDS: u64 = 5;
+    let Installation { name, namespace, .. } = installation;
+    let mut webhook = json!({
+        "name": format!("definitions.{name}.{namespace}"),
+        "clientConfig": {
+            "service": {"namespace": namespace, "name": name, "path": DEFINITIONS_PATH, "port": 443},
+            "caBundle": BASE64_STANDARD.encode(ca),
+        },
+        "rules": [{
+            "operations": ["CREATE", "UPDATE"],
+            "apiGroups": ["admittance.dev"],
+            "apiVersions": ["*"],
+            "resources": RESOURCES,
+            "scope": "*",
+        }],
+        "matchPolicy": "Equivalent",
+        "namespaceSelector": {"matchExpressions": [
+            {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": [namespace]},
+        ]},
+        "failurePolicy": "Ignore",
+        "sideEffects": "None",
+        "timeoutSeconds": SECONDS,
+        "admissionReviewVersions": ["v1", "v1beta1"],
+    });
+    if installation.supports(Version::has_match_conditions) {
+        webhook["matchConditions"] = json!([{
+            "name": "exclude-own-account",
+            "expression": format!("request.userInfo.username != 'system:serviceaccount:{namespace}:{name}'"),
+        }]);
+    }
+    json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": format!("{name}-definitions"), "labels": installation.labels()},
+        "webhooks": [webhook],
+    })
 }
 
 /// The webhook timeout that leaves the stages their time: the review is answered a quarter of a second before

@@ -8,7 +8,7 @@ use super::{Installation, configuration::Configuration, needs::Needs};
 const GROUP: &str = "rbac.authorization.k8s.io";
 
 /// The resources of the group `admittance.dev`.
-const RESOURCES: [&str; 3] = [
+pub(super) const RESOURCES: [&str; 3] = [
     "admissionchains",
     "namespacedadmissionchains",
     "admissionexceptions",

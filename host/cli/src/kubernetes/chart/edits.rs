@@ -12,7 +12,7 @@ use super::{
     template::{Edit, Template},
     values::Values,
 };
-use crate::kubernetes::Installation;
+use crate::kubernetes::{Installation, registration::DEFINITIONS_PATH};
 
 /// The name of the Secret with the certificate.
 const SECRET: &str = ".Values.tls.secretName | default (printf \"%s-tls\" .Release.Name) | quote";
@@ -173,14 +173,18 @@ fn registration(template: &mut Template) {
         let or = |name: &str, field: &str| {
             Edit::Value(format!(".Values.webhooks.{name} | default {}", webhook[field]))
         };
+        let authority = webhook_at("clientConfig/caBundle");
+        template.edit(authority.as_str(), Edit::If(NO_CERT_MANAGER));
+        template.edit(authority, value(".Values.tls.caBundle | b64enc | quote"));
+        // The values are for the webhooks of chains.
+        if webhook["clientConfig"]["service"]["path"] == DEFINITIONS_PATH {
+            continue;
+        }
         template.edit(webhook_at("failurePolicy"), or("failurePolicy", "failurePolicy"));
         template.edit(
             webhook_at("timeoutSeconds"),
             or("timeoutSeconds", "timeoutSeconds"),
         );
-        let authority = webhook_at("clientConfig/caBundle");
-        template.edit(authority.as_str(), Edit::If(NO_CERT_MANAGER));
-        template.edit(authority, value(".Values.tls.caBundle | b64enc | quote"));
         let names = "namespaceSelector/matchExpressions/0/values";
         // Without those of the installation, which are the default of the value.
         template.object["webhooks"][index]["namespaceSelector"]["matchExpressions"][0]["values"] =
