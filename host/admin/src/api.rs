@@ -15,7 +15,7 @@ pub use admittance_bcs::{
     AccountsStatus, DiscoveryStatus, EnsembleStatus, GatewayCluster, GatewayStatus, KubernetesCluster, Peer,
     PeersStatus, RegisteredNode, ServerHealth, TokensStatus,
 };
-pub use admittance_cluster::{ClusterStatus, ClusterWatch, WatchState};
+pub use admittance_cluster::{ClusterStatus, ClusterWatch, LeaderStatus, WatchState};
 pub use admittance_definitions::StoredDefinition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -47,6 +47,9 @@ pub struct DriverStatus {
     /// The connection to a Kubernetes API server; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterStatus>,
+    /// The leader of the replicas in the cluster; absent unless definitions are resources of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leader: Option<LeaderStatus>,
     /// The driver's own certificates.
     pub certificates: Vec<CertificateStatus>,
 }

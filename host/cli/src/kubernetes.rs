@@ -264,6 +264,7 @@ impl Prepared {
             return Err("--max-replicas is smaller than --replicas".into());
         }
         let (mut configuration, set) = input(installation)?;
+        configuration.lead_by(&installation.name);
         let definitions = set.definitions()?;
         let chains = chains(installation, &configuration, &definitions)?;
         let bundle = Bundle::of(&set, &definitions, installation.modules_in_image.as_deref())?;

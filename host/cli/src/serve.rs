@@ -220,7 +220,7 @@ fn with_definitions(
             let cluster = connections.cluster.as_ref().ok_or(NO_CLUSTER)?;
             builder.definition_store(CustomResourceStore::new(cluster, namespace.as_str()))
         }
-        DefinitionPlace::Kubernetes { namespaced } => {
+        DefinitionPlace::Kubernetes { namespaced, .. } => {
             let chains = connections.chains.as_ref().ok_or(NO_CLUSTER)?;
             builder
                 .definition_store(chains.clone())

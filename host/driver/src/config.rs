@@ -172,12 +172,16 @@ pub enum DefinitionPlace {
     Kubernetes {
         /// What `namespacedadmissionchains` may use.
         namespaced: NamespacedChains,
+        /// The Lease that the leader of the replicas holds. Default: `admittance`.
+        lease: String,
     },
 }
 
 impl DefinitionPlace {
     /// Where bcs-mesos-driver has them, below `path`.
     pub const DEFAULT_PATH: &str = "/blueking/admissionwebhook";
+    /// The default of `lease`.
+    pub const DEFAULT_LEASE: &str = "admittance";
     /// Where bcs-mesos-driver has them, see `namespace`.
     pub const DEFAULT_NAMESPACE: &str = "bkbcs";
 

@@ -17,7 +17,7 @@ use admittance_net::{listener::Stop, tls::ServerTls, workers::Workers};
 use futures_util::future::join_all;
 
 use crate::{
-    config::{Config, FrontConfig, Limits},
+    config::{Config, DefinitionPlace, FrontConfig, Limits},
     front::Front,
     handler::FrontHandler,
     namespaces::{FileNamespaces, NamespacesConfig},
@@ -71,6 +71,8 @@ pub struct Driver {
     host: Host,
     limits: Limits,
     namespaces: Option<FileNamespaces>,
+    /// The Lease of the leader, if there is one.
+    lease: Option<String>,
 }
 
 impl Driver {
@@ -90,8 +92,13 @@ impl Driver {
             limits,
             namespaces,
             decision_sinks,
+            definitions,
             ..
         } = config;
+        let lease = definitions.into_iter().find_map(|place| match place {
+            DefinitionPlace::Kubernetes { lease, .. } => Some(lease),
+            _ => None,
+        });
         let upstream_timeout = front.upstream().map(|upstream| upstream.response_timeout);
         let port = Port::listen(listen, &limits, upstream_timeout).await?;
         let ports = Ports {
@@ -133,6 +140,7 @@ impl Driver {
                 NamespacesConfig::Listed(_) => None,
                 NamespacesConfig::File(file) => Some(file),
             },
+            lease,
         })
     }
 
@@ -166,7 +174,9 @@ impl Driver {
         let leader = cluster
             .as_ref()
             .zip(self.connections.chains)
-            .map(|(cluster, chains)| Leader::new(cluster, chains, Terms::default()));
+            .zip(self.lease)
+            .map(|((cluster, chains), lease)| Leader::new(cluster, chains, lease, Terms::default()))
+            .map(Arc::new);
         let observed = Arc::new(Observed {
             host: self.host,
             front: front.clone(),
@@ -175,11 +185,12 @@ impl Driver {
             tls: [port.tls, admin.as_ref().and_then(|admin| admin.tls.clone())],
             ensembles: self.connections.ensembles,
             cluster,
+            leader: leader.clone(),
             registrations,
             is_stopping: is_stopping.clone(),
         });
         let access = admin.as_ref().map(|admin| admin.access.clone());
-        let background = follow(&observed, access, self.namespaces, leader.as_ref());
+        let background = follow(&observed, access, self.namespaces, leader.as_deref());
         // The admin port stays open longer, to show the progress of the shutdown.
         if let Some(admin) = &admin {
             admin.start(observed.clone(), self.sinks.database());

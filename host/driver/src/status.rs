@@ -12,6 +12,7 @@ use admittance::{Host, Moment};
 use admittance_admin::api::{CertificateStatus, DriverStatus, ListenerStatus};
 use admittance_bcs::{Registrations, zookeeper::Ensembles};
 use admittance_cluster::Cluster;
+use admittance_fleet::Leader;
 use admittance_net::{
     tls::{self, ServerTls},
     upstream::Upstream,
@@ -31,6 +32,7 @@ pub(crate) struct Observed {
     pub(crate) tls: [Option<ServerTls>; 2],
     pub(crate) ensembles: Ensembles,
     pub(crate) cluster: Option<Cluster>,
+    pub(crate) leader: Option<Arc<Leader>>,
     pub(crate) registrations: Registrations,
     pub(crate) is_stopping: Arc<AtomicBool>,
 }
@@ -66,6 +68,7 @@ impl Observed {
                 _ => None,
             },
             cluster: self.cluster.as_ref().map(Cluster::status),
+            leader: self.leader.as_deref().map(Leader::status),
             certificates: own.chain(self.front.tls_status()).map(certificate).collect(),
         }
     }

@@ -380,6 +380,8 @@ async fn keys_of_the_configuration_are_listed() {
         );
     }
     let kubernetes = Page::read("docs/kubernetes.md");
+    let keys = known("{ cluster: {}, definitions: [ { kubernetes: { ? } } ] }");
+    assert_eq!(keys, ["lease", "namespaced"]);
     let listed = kubernetes.first_column("Chains of a namespace");
     for (prefix, text) in [
         (

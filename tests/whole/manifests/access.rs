@@ -249,6 +249,13 @@ async fn chains_that_are_resources_are_granted_and_registered() {
         .unwrap();
     assert!(config.contains("oci://registry.example.com/**"), "{config}");
 
+    // Another installation has a leader of its own.
+    let other = printed("", "--name other").await;
+    let config = other.object("ConfigMap", "-config")["data"]["admittance.yaml"]
+        .as_str()
+        .unwrap();
+    assert!(config.contains("kubernetes:\n      lease: other\n"), "{config}");
+
     // Who may change definitions through the admin API changes resources.
     let tokens =
         "admin: { address: 127.0.0.1:9090, tokens: [ { name: ci, role: Admin, file: ci.token } ] }\n";

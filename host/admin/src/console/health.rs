@@ -14,8 +14,8 @@ use super::{
 use crate::{
     Api,
     api::{
-        CertificateStatus, ClusterStatus, DriverStatus, GatewayStatus, ListenerStatus, ServerHealth,
-        WatchState,
+        CertificateStatus, ClusterStatus, DriverStatus, GatewayStatus, LeaderStatus, ListenerStatus,
+        ServerHealth, WatchState,
     },
 };
 
@@ -50,7 +50,7 @@ fn content(status: &DriverStatus, storage: &[StorageStatus], now: Moment) -> Mar
             (table("Definitions", status.table.stores.iter().map(store).collect()))
             (table("ZooKeeper", zookeeper(status)))
             @if let Some(cluster) = &status.cluster {
-                (table("Kubernetes", watches(cluster)))
+                (table("Kubernetes", watches(cluster).into_iter().chain(status.leader.as_ref().map(leader)).collect()))
             }
             @if let Some(gateway) = &status.gateway {
                 (table("Gateway", lines_of_gateway(gateway)))
@@ -224,6 +224,19 @@ fn watches(cluster: &ClusterStatus) -> Vec<Line> {
         }
     });
     lines.collect()
+}
+
+fn leader(leader: &LeaderStatus) -> Line {
+    Line {
+        what: format!("leader of the replicas, by the lease {}", leader.lease),
+        state: html! {
+            @match &leader.holder {
+                Some(holder) => { (holder) @if leader.is_self { " (this replica)" } },
+                None => (badge(Tone::Warn, "not known")),
+            }
+        },
+        problem: None,
+    }
 }
 
 fn lines_of_gateway(gateway: &GatewayStatus) -> Vec<Line> {

@@ -102,7 +102,7 @@ impl Configuration {
             configuration.read_resources(resources);
         }
         for place in &config.definitions {
-            if let DefinitionPlace::Kubernetes { namespaced } = place {
+            if let DefinitionPlace::Kubernetes { namespaced, .. } = place {
                 configuration.namespaced = namespaced.clone();
             }
         }
@@ -204,6 +204,16 @@ impl Configuration {
         let definitions = json!([RELATIVE_CHAINS, resources]);
         self.root.insert("definitions".into(), definitions);
         self.use_cluster();
+    }
+
+    /// Unless it names a Lease, two installations in one namespace must not share that of the leader.
+    pub(super) fn lead_by(&mut self, name: &str) {
+        let places = self.root.get_mut("definitions").and_then(Json::as_array_mut);
+        let mut places = places.into_iter().flatten();
+        let place = places.find_map(|place| place.get_mut("kubernetes")?.as_object_mut());
+        if let Some(place) = place.filter(|_| name != DefinitionPlace::DEFAULT_LEASE) {
+            place.entry("lease").or_insert_with(|| name.into());
+        }
     }
 
     /// Whether spans are sent to a collector.

@@ -154,6 +154,17 @@ fn status() -> Json {
                 "format": "int64",
                 "description": "The revision of the leader's table with which this version went live.",
             },
+            "recent": {
+                "type": "object",
+                "description": "The calls of the stages in the minutes before `at`, on the leader alone. Written every ten minutes at most, or with another change.",
+                "properties": {
+                    "at": {"type": "string", "format": "date-time"},
+                    "seconds": {"type": "integer", "format": "int64"},
+                    "calls": {"type": "integer", "format": "int64"},
+                    "denied": {"type": "integer", "format": "int64"},
+                    "failed": {"type": "integer", "format": "int64"},
+                },
+            },
             "modules": {
                 "type": "array",
                 "description": "The modules of the live stages.",
