@@ -15,7 +15,7 @@ pub use admittance_bcs::{
     AccountsStatus, DiscoveryStatus, EnsembleStatus, GatewayCluster, GatewayStatus, KubernetesCluster, Peer,
     PeersStatus, RegisteredNode, ServerHealth, TokensStatus,
 };
-pub use admittance_cluster::{ClusterStatus, ClusterWatch, WatchState};
+pub use admittance_cluster::{ClusterStatus, ClusterWatch, LeaderStatus, WatchState};
 pub use admittance_definitions::StoredDefinition;
 pub use admittance_fleet::WebhooksStatus;
 use schemars::JsonSchema;
@@ -51,6 +51,9 @@ pub struct DriverStatus {
     /// The webhook configurations that the leader of the replicas keeps; absent unless it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub webhook_configurations: Option<WebhooksStatus>,
+    /// The leader of the replicas in the cluster; absent unless definitions are resources of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leader: Option<LeaderStatus>,
     /// The driver's own certificates.
     pub certificates: Vec<CertificateStatus>,
 }

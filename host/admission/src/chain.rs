@@ -10,6 +10,9 @@ pub struct Chain {
     pub name: Arc<str>,
     /// When its stages are called, and whether they may change the object.
     pub phase: Phase,
+    /// The only namespace whose requests it applies to: those for resources in it, not for the namespace itself. `None`
+    /// for requests of all namespaces and of none.
+    pub namespace: Option<Arc<str>>,
     /// The chain applies to requests that match any of these; without rules, to none.
     pub rules: Vec<Rule>,
     /// Called in this order; concurrently in the phase [`Validating`](Phase::Validating).
@@ -22,6 +25,7 @@ impl Chain {
         Self {
             name: name.into(),
             phase: Phase::Mutating,
+            namespace: None,
             rules,
             stages,
         }
@@ -29,7 +33,14 @@ impl Chain {
 
     /// Whether the chain applies to this request.
     pub fn matches(&self, request: &Request) -> bool {
-        self.rules.iter().any(|rule| rule.matches(request))
+        self.is_for_namespace_of(request) && self.rules.iter().any(|rule| rule.matches(request))
+    }
+
+    /// Whether the request is within the chain's namespace, if it has one.
+    pub(crate) fn is_for_namespace_of(&self, request: &Request) -> bool {
+        self.namespace.as_deref().is_none_or(|namespace| {
+            !request.is_cluster_wide() && request.namespace.as_deref() == Some(namespace)
+        })
     }
 
     /// Whether it may apply to a request of which only this is known.
@@ -99,6 +110,42 @@ impl Selection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{GroupVersionKind, GroupVersionResource, Operation};
+
+    #[test]
+    fn a_chain_of_a_namespace_applies_only_to_what_is_in_it() {
+        let chain = Chain {
+            namespace: Some("shop".into()),
+            ..Chain::new("shop/all", vec![Rule::for_operations(Operation::ALL)], Vec::new())
+        };
+        for (resource, subresource, namespace, expected) in [
+            ("pods", None, Some("shop"), true),
+            ("pods", Some("exec"), Some("shop"), true),
+            ("pods", None, Some("shop-2"), false),
+            ("pods", None, None, false),
+            ("nodes", None, None, false),
+            // kube-apiserver sends the name of a namespace as its namespace too.
+            ("namespaces", None, Some("shop"), false),
+            ("namespaces", Some("finalize"), Some("shop"), false),
+            ("namespaces", None, None, false),
+        ] {
+            let resource = GroupVersionResource {
+                version: "v1".to_owned(),
+                resource: resource.to_owned(),
+                ..GroupVersionResource::default()
+            };
+            let mut request = Request::new(Operation::Update, GroupVersionKind::default(), resource);
+            request.subresource = subresource.map(str::to_owned);
+            request.namespace = namespace.map(str::to_owned);
+            assert_eq!(chain.matches(&request), expected, "{request:?}");
+            assert_eq!(chain.mismatch(&request).is_none(), expected, "{request:?}");
+            let everywhere = Chain {
+                namespace: None,
+                ..chain.clone()
+            };
+            assert!(everywhere.matches(&request));
+        }
+    }
 
     #[test]
     fn selections_as_text_and_back() {

@@ -1,4 +1,7 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use crate::{ClusterKind, HttpGrant, ImageGrant};
 
@@ -7,6 +10,8 @@ use crate::{ClusterKind, HttpGrant, ImageGrant};
 pub struct Grants {
     /// Kinds of the control plane that the plugin may read; those of access reviews let it ask what users may do.
     pub cluster: BTreeSet<ClusterKind>,
+    /// The only namespace of which the plugin may read objects; `None`: all, and objects in none.
+    pub namespace: Option<Arc<str>>,
     /// Requests that the plugin may send.
     pub http: Vec<HttpGrant>,
     /// Images in registries that the plugin may read.

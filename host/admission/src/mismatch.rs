@@ -18,6 +18,18 @@ pub struct Mismatch {
 impl Chain {
     /// Why the chain does not apply to this request; `None` if it does.
     pub fn mismatch(&self, request: &Request) -> Option<Mismatch> {
+        if let Some(namespace) = self
+            .namespace
+            .as_deref()
+            .filter(|_| !self.is_for_namespace_of(request))
+        {
+            return Some(Mismatch {
+                part: Some(RulePart::Scope),
+                owner: "chain",
+                request: requested(request),
+                wanted: format!("it is for resources in the namespace {namespace}"),
+            });
+        }
         Mismatch::of("chain", &self.rules, request)
     }
 }

@@ -82,6 +82,11 @@ impl Request {
         }
     }
 
+    /// Whether it is for a resource in no namespace, or for a namespace itself.
+    pub fn is_cluster_wide(&self) -> bool {
+        self.namespace.is_none() || (self.resource.group.is_empty() && self.resource.resource == "namespaces")
+    }
+
     /// A request that is described by its objects, of which there must be one; what else is not given is guessed. With
     /// both objects it is an UPDATE, with an old object alone a DELETE, and else a CREATE. The resource is that of the
     /// kind unless it is named: `pods`, `pods/status`. The namespace is for an object that does not name one.

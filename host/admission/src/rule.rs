@@ -316,8 +316,7 @@ impl Rule {
     fn matches_scope(&self, request: &Request) -> bool {
         // kube-apiserver: a Namespace is a cluster-wide resource although its requests carry its own
         // name as their namespace.
-        let cluster_wide = request.namespace.is_none()
-            || (request.resource.group.is_empty() && request.resource.resource == "namespaces");
+        let cluster_wide = request.is_cluster_wide();
         match self.scope {
             Scope::Any => true,
             Scope::Cluster => cluster_wide,

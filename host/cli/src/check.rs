@@ -174,7 +174,7 @@ fn unread_store(place: &DefinitionPlace) -> Option<String> {
         DefinitionPlace::File(_) => None,
         DefinitionPlace::ZooKeeper { path } => Some(format!("zookeeper:{path}")),
         DefinitionPlace::CustomResources { namespace } => Some(format!("customresources:{namespace}")),
-        DefinitionPlace::Kubernetes => Some("kubernetes".to_owned()),
+        DefinitionPlace::Kubernetes { .. } => Some("kubernetes".to_owned()),
     }
 }
 

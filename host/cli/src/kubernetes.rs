@@ -26,7 +26,6 @@ use admittance::{
     definitions::{ChainDefinition, Definitions},
 };
 use admittance_definitions::{DefinitionSet, read_files};
-use admittance_fleet::configurations;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value as Json, json};
 use time::OffsetDateTime;
@@ -269,10 +268,11 @@ impl Prepared {
                 "--certs: without `listen.tls` in the configuration, the Pods make their certificate".into(),
             );
         }
+        configuration.lead_by(&installation.name);
         let definitions = set.definitions()?;
         let chains = chains(installation, &configuration, &definitions)?;
         let bundle = Bundle::of(&set, &definitions, installation.modules_in_image.as_deref())?;
-        let needs = Needs::of(&chains);
+        let needs = Needs::of(&chains, &configuration.namespaced);
         if needs.cluster() || configuration.uses_cluster() {
             configuration.use_cluster();
         }
@@ -302,16 +302,9 @@ fn manifests(
         false => Vec::new(),
     };
     manifests.extend(objects::all(installation, &prepared, certificates.as_ref()));
-    let webhooks = prepared.webhooks(installation)?;
     let authority = certificates.as_ref().map(|made| made.authority.as_str());
-    let registrations = match configuration.keeps_webhooks {
-        Some(_) => Vec::new(),
-        None => configurations(
-            &installation.registration(),
-            &webhooks,
-            authority.unwrap_or_default(),
-        ),
-    };
+    let webhooks = prepared.webhooks(installation)?;
+    let registrations = prepared.registrations(installation, &webhooks, authority.unwrap_or_default());
     manifests.extend(registrations.into_iter().map(|object| Manifest {
         comment: "Apply this when the Pods are ready: kubectl rollout status.",
         object,

@@ -268,6 +268,7 @@ fn merged(mut all: Grants, more: &Grants) -> Grants {
         http,
         images,
         environment,
+        namespace: _,
     } = more.clone();
     all.cluster.extend(cluster);
     all.http.extend(http);

@@ -150,7 +150,7 @@ async fn serve(mut config: Config, metrics: PrometheusHandle) -> crate::Result<E
         Some(config) => Some(Cluster::connect(config).await?),
         None => None,
     };
-    let is_in_cluster = config.definitions.contains(&DefinitionPlace::Kubernetes);
+    let is_in_cluster = config.definitions.iter().any(DefinitionPlace::is_kubernetes);
     let mut connections = Connections {
         ensembles: Ensembles::open(&config.zookeeper),
         chains: cluster.as_ref().filter(|_| is_in_cluster).map(ChainStore::new),
@@ -199,7 +199,9 @@ async fn webhooks(config: &mut Config, connections: &Connections) -> crate::Resu
     let Some((webhooks, cluster)) = reviews.webhooks.take().zip(connections.cluster.as_ref()) else {
         return Ok(None);
     };
-    let webhooks = Webhooks::open(cluster, webhooks, config.limits.request_timeout).await?;
+    let checks_definitions = connections.chains.is_some();
+    let limit = config.limits.request_timeout;
+    let webhooks = Webhooks::open(cluster, webhooks, limit, checks_definitions).await?;
     if let Some(tls) = webhooks.tls() {
         config.listen.tls = Some(tls);
     }
@@ -251,9 +253,11 @@ fn with_definitions(
             let cluster = connections.cluster.as_ref().ok_or(NO_CLUSTER)?;
             builder.definition_store(CustomResourceStore::new(cluster, namespace.as_str()))
         }
-        DefinitionPlace::Kubernetes => {
+        DefinitionPlace::Kubernetes { namespaced, .. } => {
             let chains = connections.chains.as_ref().ok_or(NO_CLUSTER)?;
-            builder.definition_store(chains.clone())
+            builder
+                .definition_store(chains.clone())
+                .namespaced_chains(namespaced.clone())
         }
     })
 }

@@ -93,8 +93,8 @@ impl Cluster {
     }
 
     /// A candidate in the election by the Lease of this name, in the namespace of the account.
-    pub fn election(&self, name: &'static str, terms: Terms) -> Election {
-        Election::new(self.0.connection.clone(), name, terms)
+    pub fn election(&self, name: impl Into<String>, terms: Terms) -> Election {
+        Election::new(self.0.connection.clone(), name.into(), terms)
     }
 
     /// Writes events.

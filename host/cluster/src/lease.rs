@@ -1,7 +1,7 @@
 //! The election of one program among several by a Lease, in the way of client-go, so without comparing clocks: a Lease has
 //! expired when nobody renewed it for its duration, as seen from here.
 
-use std::time::Duration;
+use std::{sync::PoisonError, time::Duration};
 
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
@@ -12,6 +12,8 @@ use kube::{
     Api,
     api::{ObjectMeta, PostParams},
 };
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tokio::{
     sync::{Mutex, watch},
     time::{Instant, sleep_until},
@@ -45,16 +47,32 @@ impl Default for Terms {
     }
 }
 
+/// The leader of the replicas of a program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LeaderStatus {
+    /// The name of the Lease that the leader holds.
+    pub lease: String,
+    /// The identity of the leader: the name of its Pod, and a random suffix; absent if it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<String>,
+    /// Whether this replica is the leader.
+    #[serde(rename = "self")]
+    pub is_self: bool,
+}
+
 /// A candidate. Lives as long as the program.
 #[derive(Debug)]
 pub struct Election {
     connection: Connection,
     api: Api<Lease>,
-    name: &'static str,
+    name: String,
     /// Different from that of every other candidate.
     identity: String,
     terms: Terms,
     is_leader: watch::Sender<bool>,
+    /// The identity of the leader, as it was seen last.
+    holder: std::sync::Mutex<Option<String>>,
     lease: Mutex<Option<Seen>>,
 }
 
@@ -66,10 +84,10 @@ struct Seen {
 }
 
 impl Election {
-    pub(crate) fn new(connection: Connection, name: &'static str, terms: Terms) -> Self {
+    pub(crate) fn new(connection: Connection, name: String, terms: Terms) -> Self {
         let host = rustix::system::uname();
         let suffix = uuid::Uuid::new_v4().simple();
-        metrics::leader(name, false);
+        metrics::leader(&name, false);
         Self {
             api: Api::default_namespaced(connection.client()),
             connection,
@@ -77,6 +95,7 @@ impl Election {
             identity: format!("{}_{suffix}", host.nodename().to_string_lossy()),
             terms,
             is_leader: watch::Sender::new(false),
+            holder: std::sync::Mutex::default(),
             lease: Mutex::new(None),
         }
     }
@@ -84,6 +103,20 @@ impl Election {
     /// Whether this program is the leader now.
     pub fn is_leader(&self) -> watch::Receiver<bool> {
         self.is_leader.subscribe()
+    }
+
+    /// The Lease, and who is known to hold it.
+    pub fn status(&self) -> LeaderStatus {
+        let is_self = *self.is_leader.borrow();
+        let holder = self.holder.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        LeaderStatus {
+            lease: self.name.clone(),
+            holder: match is_self {
+                true => Some(self.identity.clone()),
+                false => holder.filter(|holder| !holder.is_empty()),
+            },
+            is_self,
+        }
     }
 
     /// Takes part. Never returns; drop it to stop, and then [resign](Self::resign).
@@ -99,6 +132,9 @@ impl Election {
                 Ok(is_leader) => {
                     end = is_leader.then(|| start + self.terms.duration * 2 / 3);
                     has_failed = false;
+                    let spec = lease.as_ref().and_then(|seen| seen.lease.spec.as_ref());
+                    let holder = spec.and_then(|spec| spec.holder_identity.clone());
+                    *self.holder.lock().unwrap_or_else(PoisonError::into_inner) = holder;
                 }
                 Err(error) => {
                     if !std::mem::replace(&mut has_failed, true) {
@@ -107,7 +143,7 @@ impl Election {
                             "leases",
                             "coordination.k8s.io",
                         ));
-                        tracing::warn!(lease = self.name, "cannot take part in the election: {reason}");
+                        tracing::warn!(lease = %self.name, "cannot take part in the election: {reason}");
                     }
                     // What was written by another is read first.
                     if matches!(error, RequestError::Conflict(_) | RequestError::NotFound(_)) {
@@ -126,14 +162,16 @@ impl Election {
     async fn attempt(&self, seen: &mut Option<Seen>, until: Instant) -> Result<bool, RequestError> {
         let is_leader = *self.is_leader.borrow();
         if seen.is_none() || !is_leader {
-            let found = self.connection.ask(Verb::Get, until, self.api.get_opt(self.name));
+            let found = self
+                .connection
+                .ask(Verb::Get, until, self.api.get_opt(&self.name));
             see(seen, found.await?);
         }
         let written = match seen {
             None => {
                 let lease = Lease {
                     metadata: ObjectMeta {
-                        name: Some(self.name.to_owned()),
+                        name: Some(self.name.clone()),
                         ..ObjectMeta::default()
                     },
                     spec: Some(self.renewed(None)),
@@ -164,7 +202,7 @@ impl Election {
         if !self.is_leader.send_replace(false) {
             return;
         }
-        metrics::leader(self.name, false);
+        metrics::leader(&self.name, false);
         let Some(Seen { mut lease, .. }) = seen else {
             return;
         };
@@ -175,7 +213,7 @@ impl Election {
         // Otherwise it expires.
         if let Err(error) = self.replace(&lease, Instant::now() + REQUEST_LIMIT).await {
             tracing::warn!(
-                lease = self.name,
+                lease = %self.name,
                 "the lease cannot be released: {}",
                 error.sentence()
             );
@@ -184,7 +222,7 @@ impl Election {
 
     async fn replace(&self, lease: &Lease, until: Instant) -> Result<Lease, RequestError> {
         let params = PostParams::default();
-        let replace = self.api.replace(self.name, &params, lease);
+        let replace = self.api.replace(&self.name, &params, lease);
         self.connection.ask(Verb::Replace, until, replace).await
     }
 
@@ -216,8 +254,8 @@ impl Election {
         if self.is_leader.send_replace(is_leader) == is_leader {
             return;
         }
-        metrics::leader(self.name, is_leader);
-        let (lease, identity) = (self.name, &self.identity);
+        metrics::leader(&self.name, is_leader);
+        let (lease, identity) = (&self.name, &self.identity);
         match is_leader {
             true => tracing::info!(lease, identity, "this replica is the leader"),
             false => tracing::warn!(lease, identity, "this replica is no longer the leader"),

@@ -35,7 +35,7 @@ pub use config::{ClusterConfig, ClusterSource, ConfigError};
 pub use events::{Event, EventObject, Events};
 pub use forward::ForwardError;
 pub use health::{ClusterWatch, STALE_LIMIT, WatchState};
-pub use lease::{Election, Terms};
+pub use lease::{Election, LeaderStatus, Terms};
 pub use manifests::Manifests;
 pub use metrics::describe_metrics;
 pub use resources::{Resource, ResourceEdit, ResourceError, ResourceKind, Resources};

@@ -50,6 +50,6 @@ pub(crate) fn watch_up(kind: &str, is_up: bool) {
     gauge!(WATCH_UP, "kind" => kind.to_owned()).set(f64::from(u8::from(is_up)));
 }
 
-pub(crate) fn leader(lease: &'static str, is_leader: bool) {
-    gauge!(LEADER, "lease" => lease).set(f64::from(u8::from(is_leader)));
+pub(crate) fn leader(lease: &str, is_leader: bool) {
+    gauge!(LEADER, "lease" => lease.to_owned()).set(f64::from(u8::from(is_leader)));
 }

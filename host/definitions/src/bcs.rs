@@ -107,6 +107,7 @@ fn read_definition<'a>(
     let chain = match (name, &subject, stages) {
         (Some(name), Some((subject, _)), Some(stages)) => Some(ChainDefinition {
             name,
+            namespace: None,
             phase: Phase::Mutating,
             source,
             rules: vec![Rule {

@@ -137,6 +137,11 @@ impl Chains {
         }
     }
 
+    /// The chains of this file that are whole by themselves: not those of policies with bindings.
+    pub(crate) fn of_file(&self, file: &str) -> impl Iterator<Item = &ChainDefinition> {
+        self.chains.iter().filter(move |chain| chain.source.file == file)
+    }
+
     /// Removes the chains of this file.
     pub(crate) fn forget(&mut self, file: &str) {
         self.chains.retain(|chain| chain.source.file != file);
@@ -254,7 +259,7 @@ impl Chains {
                 }
                 return;
             }
-            Form::Native => native::read(root, mistakes),
+            Form::Native { is_namespaced } => native::read(root, is_namespaced, mistakes),
             Form::Kubernetes(phase, version) => kubernetes::read(root, phase, version, mistakes),
             Form::Kubewarden(policy) => kubewarden::read(root, policy, mistakes),
             Form::SidecarSet => sidecar_set::read(root, mistakes),

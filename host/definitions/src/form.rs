@@ -18,7 +18,7 @@ const RESOURCES: &str = "apiextensions.k8s.io/v1";
 const TEMPLATES: &str = "templates.gatekeeper.sh/";
 const OPENKRUISE: &str = "apps.kruise.io/v1beta1";
 const OPENKRUISE_ALPHA: &str = "apps.kruise.io/v1alpha1";
-const KNOWN: &str = "write an AdmissionChain or AdmissionException (admittance.dev/v1alpha1), a MutatingWebhookConfiguration, \
+const KNOWN: &str = "write an AdmissionChain, NamespacedAdmissionChain or AdmissionException (admittance.dev/v1alpha1), a MutatingWebhookConfiguration, \
                      ValidatingWebhookConfiguration, MutatingAdmissionPolicy, ValidatingAdmissionPolicy or a binding of \
                      these (admissionregistration.k8s.io/v1), a CustomResourceDefinition (apiextensions.k8s.io/v1), a ClusterAdmissionPolicy, AdmissionPolicy, \
                      ClusterAdmissionPolicyGroup or AdmissionPolicyGroup (policies.kubewarden.io/v1), a ConstraintTemplate, \
@@ -85,7 +85,10 @@ fn listed<'v>(kind: &str, version: &'v str) -> Option<(Option<Form>, &'v str)> {
 /// The form of a definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    Native,
+    /// A chain, perhaps of a namespace.
+    Native {
+        is_namespaced: bool,
+    },
     /// An exception for stages.
     Exception,
     Kubernetes(Phase, Version),
@@ -109,7 +112,8 @@ impl Form {
     /// The kind of a definition that does not say it itself, an item of a list of its kind.
     pub(crate) fn kind(self) -> &'static str {
         match self {
-            Self::Native => "AdmissionChain",
+            Self::Native { is_namespaced: false } => "AdmissionChain",
+            Self::Native { is_namespaced: true } => "NamespacedAdmissionChain",
             Self::Exception => "AdmissionException",
             Self::Kubernetes(Phase::Mutating, _) => "MutatingWebhookConfiguration",
             Self::Kubernetes(Phase::Validating, _) => "ValidatingWebhookConfiguration",
@@ -198,7 +202,13 @@ impl<'a> Head<'a> {
 
     fn form(&self, mistakes: &mut Mistakes) -> Option<Form> {
         let (known, versions) = match (self.kind, self.version) {
-            ("AdmissionChain", version) => ((version == NATIVE).then_some(Form::Native), NATIVE),
+            (kind @ ("AdmissionChain" | "NamespacedAdmissionChain"), version) => {
+                let is_namespaced = kind == "NamespacedAdmissionChain";
+                (
+                    (version == NATIVE).then_some(Form::Native { is_namespaced }),
+                    NATIVE,
+                )
+            }
             ("AdmissionException", version) => ((version == NATIVE).then_some(Form::Exception), NATIVE),
             ("AdmissionWebhookConfiguration", version) => (
                 (version == BCS_RESOURCE).then_some(Form::BcsResource),

@@ -20,7 +20,7 @@ use crate::{
 pub struct DefinitionId {
     /// The kind as written in the file: `AdmissionChain`.
     pub kind: String,
-    /// `metadata.name`; of BCS definitions `{namespace}/{name}`.
+    /// `metadata.name`; of what is in a namespace `{namespace}/{name}`.
     pub name: String,
 }
 
@@ -76,8 +76,7 @@ impl DefinitionId {
         let mut metadata = metadata?.object_of_any_case(mistakes)?;
         let name = metadata.optional("name")?.text(mistakes)?;
         let is_namespaced = match form {
-            Form::Native
-            | Form::Exception
+            Form::Exception
             | Form::Kubernetes(..)
             | Form::Policy(_)
             | Form::Binding(_)
@@ -85,6 +84,7 @@ impl DefinitionId {
             | Form::Resource
             | Form::OpenApi
             | Form::SidecarSet => false,
+            Form::Native { is_namespaced } => is_namespaced,
             Form::Kubewarden(policy) => policy.is_namespaced,
             Form::Bcs | Form::BcsResource => true,
         };

@@ -90,7 +90,7 @@ pub fn import(files: &[DefinitionFile], target: &Path) -> Result<Import, Mistake
             .collect();
         let stays = |entry: &&mut Entry<'_>| {
             entry.result == ImportResult::Invalid
-                || matches!(entry.definition.form, Form::Native | Form::Gatekeeper(_))
+                || matches!(entry.definition.form, Form::Native { .. } | Form::Gatekeeper(_))
         };
         if parts.iter().any(stays) {
             continue;
@@ -185,7 +185,7 @@ impl<'a> Entry<'a> {
                 ImportResult::Invalid,
                 mistakes.iter().map(ToString::to_string).collect(),
             ),
-            None if matches!(definition.form, Form::Native | Form::Exception) => (
+            None if matches!(definition.form, Form::Native { .. } | Form::Exception) => (
                 ImportResult::LeftOut,
                 vec!["it is in the native form already".to_owned()],
             ),

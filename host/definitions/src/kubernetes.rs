@@ -64,6 +64,7 @@ pub(crate) fn read(
     fields.finish(mistakes);
     Some(ChainDefinition {
         name: name?,
+        namespace: None,
         phase,
         source: root.location(),
         rules: stages.iter().flat_map(|stage| stage.spec.rules.clone()).collect(),

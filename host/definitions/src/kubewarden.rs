@@ -93,6 +93,7 @@ pub(crate) fn read(root: &Node<'_>, policy: Policy, mistakes: &mut Mistakes) -> 
     let rules = stage.spec.rules.clone();
     Some(ChainDefinition {
         name,
+        namespace: None,
         phase,
         source: root.location(),
         // Without rules it is never called; without rules here it would always be.

@@ -19,9 +19,11 @@ use crate::{Location, Mistake, Share};
 #[non_exhaustive]
 pub struct ChainDefinition {
     /// Unique among the chains of its phase that were loaded together. A native chain, a webhook configuration and a
-    /// policy of Kubernetes have their `metadata.name`, a BCS definition `{namespace}/{name}`, and a policy of Kubewarden
-    /// the name of its webhook there.
+    /// policy of Kubernetes have their `metadata.name`, a native chain of a namespace and a BCS definition
+    /// `{namespace}/{name}`, and a policy of Kubewarden the name of its webhook there.
     pub name: String,
+    /// The namespace of a `NamespacedAdmissionChain`, which is for nothing else.
+    pub namespace: Option<String>,
     /// When its stages are called, and whether they may change the object. Default `Mutating`.
     pub phase: Phase,
     /// Where the document begins.
@@ -45,6 +47,7 @@ impl ChainDefinition {
     pub fn new(name: impl Into<String>, rules: Vec<Rule>, stages: Vec<StageDefinition>) -> Self {
         let name = name.into();
         Self {
+            namespace: None,
             phase: Phase::default(),
             source: Location::of_file(format!("chain {name}")),
             name,
@@ -123,6 +126,20 @@ impl StageDefinition {
             .map(|member| (PluginRole::Member(member), &member.plugin));
         let candidate = self.candidate.iter();
         let candidate = candidate.map(|candidate| (PluginRole::Candidate, &candidate.plugin));
+        plugin.into_iter().chain(members).chain(candidate)
+    }
+
+    pub(crate) fn plugins_mut(&mut self) -> impl Iterator<Item = &mut PluginDefinition> {
+        let (plugin, members) = match &mut self.hook {
+            HookDefinition::Plugin(plugin) => (Some(plugin), &mut [][..]),
+            HookDefinition::Group(group) => (None, group.members.as_mut_slice()),
+            HookDefinition::Webhook(_) | HookDefinition::Cel(_) | HookDefinition::Mutators(_) => {
+                (None, &mut [][..])
+            }
+        };
+        let members = members.iter_mut().map(|member| &mut member.plugin);
+        let candidate = self.candidate.iter_mut();
+        let candidate = candidate.map(|candidate| &mut candidate.plugin);
         plugin.into_iter().chain(members).chain(candidate)
     }
 }

@@ -26,6 +26,19 @@ pub(crate) fn subdomain(text: &str) -> Result<String, String> {
     }
 }
 
+/// A DNS-1123 label, as the name of a namespace is: at most 63 characters.
+pub(crate) fn label(text: &str) -> Result<String, String> {
+    if is_dns_label(text) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!(
+            "{text} is not a valid namespace: use lower-case letters, digits and `-`, beginning and ending with a letter \
+             or digit, 63 characters at most",
+            text = quoted(text)
+        ))
+    }
+}
+
 /// An identifier of CEL: the name of a variable, or of a member of a group.
 pub(crate) fn identifier(text: &str) -> Result<String, String> {
     let mut characters = text.chars();

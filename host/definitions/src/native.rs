@@ -1,4 +1,4 @@
-//! The native form: `AdmissionChain`.
+//! The native form: `AdmissionChain` and `NamespacedAdmissionChain`.
 
 use std::{collections::HashMap, ops::RangeInclusive, sync::Arc, time::Duration};
 
@@ -21,11 +21,14 @@ pub(crate) mod write;
 pub(crate) const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(30);
 
 /// A chain, as far as it could be read; missing parts were reported.
-pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ChainDefinition> {
+pub(crate) fn read(root: &Node<'_>, is_namespaced: bool, mistakes: &mut Mistakes) -> Option<ChainDefinition> {
     let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "kind"]);
     let fix = "name the chain: `metadata: { name: ... }`";
-    let name = |node: &Node<'_>, mistakes: &mut Mistakes| read_name(node, "name the chain", mistakes);
+    let name = |node: &Node<'_>, mistakes: &mut Mistakes| match is_namespaced {
+        true => read_names(node, mistakes),
+        false => read_name(node, "name the chain", mistakes).map(|name| (name, None)),
+    };
     let name = fields.get_required("metadata", fix, name, mistakes);
     let fix = "write the chain's rules and stages";
     let spec = fields.get_required("spec", fix, Node::object, mistakes);
@@ -42,15 +45,22 @@ pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ChainDefi
         let mut seen = HashMap::new();
         let stages = node.filled_list(fix, mistakes).unwrap_or_default();
         let read = |stage| read_stage(stage, phase, match_policy, &mut seen, mistakes);
-        stages.iter().filter_map(read).collect()
+        stages.iter().filter_map(read).collect::<Vec<_>>()
     });
     spec.finish(mistakes);
+    let (name, namespace) = name?;
+    let mut stages = stages?;
+    if let Some(namespace) = &namespace {
+        let plugins = stages.iter_mut().flat_map(StageDefinition::plugins_mut);
+        plugins.for_each(|plugin| plugin.allow.namespace = Some(namespace.as_str().into()));
+    }
     Some(ChainDefinition {
-        name: name?,
+        name,
+        namespace,
         phase,
         source: root.location(),
         rules: rules?,
-        stages: stages?,
+        stages,
         warnings: Vec::new(),
         idle: Vec::new(),
     })
@@ -64,6 +74,20 @@ pub(crate) fn read_name(metadata: &Node<'_>, fix: &str, mistakes: &mut Mistakes)
     fields.ignore(&["labels", "annotations"]);
     fields.finish(mistakes);
     name
+}
+
+/// The name of a chain of a namespace, `{namespace}/{name}`, and the namespace.
+fn read_names(metadata: &Node<'_>, mistakes: &mut Mistakes) -> Option<(String, Option<String>)> {
+    let mut fields = metadata.object(mistakes)?;
+    let read = readers::parse_with(names::subdomain);
+    let name = fields.get_required("name", "name the chain", read, mistakes);
+    let read = readers::parse_with(names::label);
+    let fix = "name the namespace whose resources it is for";
+    let namespace = fields.get_required("namespace", fix, read, mistakes);
+    fields.ignore(&["labels", "annotations"]);
+    fields.finish(mistakes);
+    let namespace = namespace?;
+    Some((format!("{namespace}/{}", name?), Some(namespace)))
 }
 
 fn read_stage(

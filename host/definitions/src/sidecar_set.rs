@@ -81,6 +81,7 @@ pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ChainDefi
     Some(ChainDefinition {
         // As that of OpenKruise's webhook begins, so that it has its place among others.
         name: format!("kruise-sidecarset-{name}"),
+        namespace: None,
         phase: Phase::Mutating,
         source: root.location(),
         rules: vec![Rule {

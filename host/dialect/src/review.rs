@@ -22,9 +22,18 @@ pub struct Review {
     pub request: Request,
 }
 
-/// The resources for which kube-apiserver calls no webhook, by group: the configuration of admission itself,
-/// which must stay repairable whatever the hooks do, and reviews that are answered and not stored.
-const NEVER_HOOKED: [(&str, &[&str]); 3] = [
+/// The resources for which no hook is called, by group: the configuration of admission itself, which must stay repairable
+/// whatever the hooks do, and reviews that are answered and not stored. But for its own group, it is the list of
+/// kube-apiserver 1.37; older servers do call webhooks for some of these.
+const NEVER_HOOKED: [(&str, &[&str]); 4] = [
+    (
+        "admittance.dev",
+        &[
+            "admissionchains",
+            "namespacedadmissionchains",
+            "admissionexceptions",
+        ],
+    ),
     (
         "admissionregistration.k8s.io",
         &[
@@ -49,8 +58,7 @@ const NEVER_HOOKED: [(&str, &[&str]); 3] = [
 ];
 
 impl Review {
-    /// Whether the request must not be sent to any hook, and is allowed unchanged. The list is
-    /// that of kube-apiserver 1.37; older servers do call webhooks for some of these.
+    /// Whether the request must not be sent to any hook, and is allowed unchanged.
     pub fn is_never_hooked(&self) -> bool {
         is_never_hooked(&self.request.resource)
     }

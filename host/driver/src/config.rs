@@ -10,7 +10,7 @@ use std::{
 };
 
 use admittance::{
-    AdmissionLayer, DecisionsConfig, OnBadDefinition, SandboxConfig, admission::FrontEnd,
+    AdmissionLayer, DecisionsConfig, NamespacedChains, OnBadDefinition, SandboxConfig, admission::FrontEnd,
     catalog::CatalogConfig,
 };
 use admittance_admin::{AdminConfig, SinksConfig};
@@ -176,21 +176,33 @@ pub enum DefinitionPlace {
         /// The namespace of new ones. Default: `bkbcs`.
         namespace: String,
     },
-    /// Resources of the Kubernetes cluster: `admissionchains.admittance.dev`.
-    Kubernetes,
+    /// Resources of the Kubernetes cluster: `admissionchains.admittance.dev` and those beside it.
+    Kubernetes {
+        /// What `namespacedadmissionchains` may use.
+        namespaced: NamespacedChains,
+        /// The Lease that the leader of the replicas holds. Default: `admittance`.
+        lease: String,
+    },
 }
 
 impl DefinitionPlace {
     /// Where bcs-mesos-driver has them, below `path`.
     pub const DEFAULT_PATH: &str = "/blueking/admissionwebhook";
+    /// The default of `lease`.
+    pub const DEFAULT_LEASE: &str = "admittance";
     /// Where bcs-mesos-driver has them, see `namespace`.
     pub const DEFAULT_NAMESPACE: &str = "bkbcs";
+
+    /// Whether these are resources of the group `admittance.dev`.
+    pub fn is_kubernetes(&self) -> bool {
+        matches!(self, Self::Kubernetes { .. })
+    }
 
     /// The path, if it is a file or directory.
     pub fn as_file(&self) -> Option<&Path> {
         match self {
             Self::File(path) => Some(path),
-            Self::ZooKeeper { .. } | Self::CustomResources { .. } | Self::Kubernetes => None,
+            Self::ZooKeeper { .. } | Self::CustomResources { .. } | Self::Kubernetes { .. } => None,
         }
     }
 }

@@ -17,7 +17,7 @@ use admittance_net::{listener::Stop, tls::ServerTls, workers::Workers};
 use futures_util::future::join_all;
 
 use crate::{
-    config::{Config, FrontConfig, Limits},
+    config::{Config, DefinitionPlace, FrontConfig, Limits},
     front::Front,
     handler::FrontHandler,
     namespaces::{FileNamespaces, NamespacesConfig},
@@ -73,6 +73,8 @@ pub struct Driver {
     host: Host,
     limits: Limits,
     namespaces: Option<FileNamespaces>,
+    /// The Lease of the leader, if there is one.
+    lease: String,
 }
 
 impl Driver {
@@ -92,8 +94,16 @@ impl Driver {
             limits,
             namespaces,
             decision_sinks,
+            definitions,
             ..
         } = config;
+        let lease = definitions.into_iter().find_map(|place| match place {
+            DefinitionPlace::Kubernetes { lease, .. } => Some(lease),
+            _ => None,
+        });
+        // Two installations do not keep the same webhook configurations.
+        let of_webhooks = || Some(connections.webhooks.as_ref()?.status().name);
+        let lease = lease.or_else(of_webhooks).unwrap_or_default();
         let upstream_timeout = front.upstream().map(|upstream| upstream.response_timeout);
         let port = Port::listen(listen, &limits, upstream_timeout).await?;
         let ports = Ports {
@@ -135,6 +145,7 @@ impl Driver {
                 NamespacesConfig::Listed(_) => None,
                 NamespacesConfig::File(file) => Some(file),
             },
+            lease,
         })
     }
 
@@ -172,7 +183,8 @@ impl Driver {
         } = self.connections;
         let leader = cluster
             .as_ref()
-            .and_then(|cluster| Leader::new(cluster, chains, webhooks.clone(), Terms::default()));
+            .and_then(|cluster| Leader::new(cluster, chains, webhooks.clone(), self.lease, Terms::default()))
+            .map(Arc::new);
         let observed = Arc::new(Observed {
             host: self.host,
             front: front.clone(),
@@ -182,11 +194,12 @@ impl Driver {
             ensembles,
             cluster,
             webhooks,
+            leader: leader.clone(),
             registrations,
             is_stopping: is_stopping.clone(),
         });
         let access = admin.as_ref().map(|admin| admin.access.clone());
-        let background = follow(&observed, access, self.namespaces, leader.as_ref());
+        let background = follow(&observed, access, self.namespaces, leader.as_deref());
         // The admin port stays open longer, to show the progress of the shutdown.
         if let Some(admin) = &admin {
             admin.start(observed.clone(), self.sinks.database());

@@ -74,11 +74,16 @@ impl Front {
             FrontConfig::Gateway(config) => {
                 Self::Gateway(Gateway::new(config, ports, ensembles, host, bodies)?)
             }
-            FrontConfig::Reviews(_) => Self::Reviews(
-                host.reviews()
+            FrontConfig::Reviews(_) => {
+                let reviews = host
+                    .reviews()
                     .body_limit(limits.body)
-                    .body_timeout(limits.body_timeout),
-            ),
+                    .body_timeout(limits.body_timeout);
+                Self::Reviews(match connections.chains.clone() {
+                    Some(chains) => reviews.definitions(move |object| chains.definition_of(object)),
+                    None => reviews,
+                })
+            }
         })
     }
 

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use admittance_admission::is_dns_subdomain;
+use admittance_admission::{Object, is_dns_label, is_dns_subdomain};
 use admittance_cluster::{Cluster, Resource, ResourceEdit, ResourceError, ResourceKind, Resources};
 use admittance_definitions::{DefinitionFile, DefinitionId, DefinitionStore, FileChange, StoreError};
 use async_trait::async_trait;
@@ -23,6 +23,13 @@ pub(crate) const CHAIN: ResourceKind = ResourceKind {
     is_namespaced: false,
 };
 
+const NAMESPACED_CHAIN: ResourceKind = ResourceKind {
+    kind: "NamespacedAdmissionChain",
+    plural: "namespacedadmissionchains",
+    is_namespaced: true,
+    ..CHAIN
+};
+
 pub(crate) const EXCEPTION: ResourceKind = ResourceKind {
     kind: "AdmissionException",
     plural: "admissionexceptions",
@@ -32,15 +39,15 @@ pub(crate) const EXCEPTION: ResourceKind = ResourceKind {
 const SCHEME: &str = "kubernetes";
 
 /// The fields of `metadata` that belong to the definition; the others are the API server's.
-const OWN_METADATA: [&str; 3] = ["name", "labels", "annotations"];
+const OWN_METADATA: [&str; 4] = ["name", "namespace", "labels", "annotations"];
 
 /// The annotation in which kubectl keeps what it applied last: the definition once more.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The resources `admissionchains` and `admissionexceptions` of `admittance.dev` of a cluster. Cheap to clone; its watches
-/// end with the last clone.
+/// The resources `admissionchains`, `namespacedadmissionchains` and `admissionexceptions` of `admittance.dev` of a cluster.
+/// Cheap to clone; its watches end with the last clone.
 ///
-/// Each is one definition, in the form of a file, and its kind and name are those of the resource. The resource's version
+/// Each is one definition, in the form of a file, and its kind, namespace and name are those of the resource. The resource's version
 /// guards every write. There is no transaction over several resources, so one change is made at a time.
 #[derive(Clone, Debug)]
 pub struct ChainStore(pub(crate) Arc<[Kind]>);
@@ -110,19 +117,56 @@ impl ChainStore {
             is_known: AtomicBool::new(false),
             seen: AtomicU64::new(0),
         };
-        Self([kind(CHAIN, false), kind(EXCEPTION, true)].into())
+        Self(
+            [
+                kind(CHAIN, false),
+                kind(NAMESPACED_CHAIN, true),
+                kind(EXCEPTION, true),
+            ]
+            .into(),
+        )
     }
 
-    /// The kind and the name of the resource at a path.
-    fn place<'p>(&self, path: &'p Path) -> Option<(&Kind, &'p str)> {
+    /// The definition in an object, as it is read once it is a resource; `None` if it is of another kind.
+    pub fn definition_of(&self, object: &Object) -> Option<DefinitionFile> {
+        let object = object.value().as_object()?;
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let (kind, version) = (text(object.get("kind")?)?, text(object.get("apiVersion")?)?);
+        let kind = self
+            .0
+            .iter()
+            .map(|known| &known.kind)
+            .find(|known| known.kind == kind)?;
+        let metadata = object.get("metadata")?;
+        let resource = Resource {
+            namespace: metadata.get("namespace").and_then(text).unwrap_or_default(),
+            name: metadata.get("name").and_then(text)?,
+            object: object.clone(),
+        };
+        (version == kind.api_version()).then(|| file_of(kind, &resource))
+    }
+
+    /// The kind, the namespace and the name of the resource at a path.
+    fn place<'p>(&self, path: &'p Path) -> Option<(&Kind, &'p str, &'p str)> {
         let place = path.to_str()?.strip_prefix(SCHEME)?.strip_prefix(':')?;
         let (kind, name) = place.split_once('/')?;
+        self.named(kind, name)
+    }
+
+    /// The kind, and the namespace and name of a resource of it that has this name as a definition.
+    fn named<'n>(&self, kind: &str, name: &'n str) -> Option<(&Kind, &'n str, &'n str)> {
         let kind = self.0.iter().find(|known| known.kind.kind == kind)?;
-        is_dns_subdomain(name).then_some((kind, name))
+        let (namespace, name) = match kind.kind.is_namespaced {
+            true => name
+                .split_once('/')
+                .filter(|(namespace, _)| is_dns_label(namespace))?,
+            false => ("", name),
+        };
+        is_dns_subdomain(name).then_some((kind, namespace, name))
     }
 
     async fn write(&self, change: &FileChange) -> Result<(), StoreError> {
-        let (kind, name) = self.place(&change.path).ok_or_else(|| {
+        let (kind, namespace, name) = self.place(&change.path).ok_or_else(|| {
             self.refused(format!(
                 "{} is not a resource of this store",
                 change.path.display()
@@ -130,7 +174,7 @@ impl ChainStore {
         })?;
         let after = change.after.as_deref();
         let after = after
-            .map(|text| self.to_be_written(&kind.kind, name, text))
+            .map(|text| self.to_be_written(&kind.kind, namespace, name, text))
             .transpose()?;
         let is = |found: Option<&Resource>, text: Option<&str>| match (found, text) {
             (Some(found), Some(text)) => {
@@ -141,7 +185,7 @@ impl ChainStore {
         };
         let set = after.map(|after| move |object: &mut Map<String, Value>| set(object, &after));
         let edit = ResourceEdit {
-            namespace: "",
+            namespace,
             name,
             is_before: &|found| is(found, change.before.as_deref()),
             is_after: &|found| is(found, change.after.as_deref()),
@@ -167,6 +211,7 @@ impl ChainStore {
     fn to_be_written(
         &self,
         kind: &ResourceKind,
+        namespace: &str,
         name: &str,
         text: &str,
     ) -> Result<Map<String, Value>, StoreError> {
@@ -178,8 +223,15 @@ impl ChainStore {
             let first = definition.get(*keys.next()?)?;
             keys.try_fold(first, |value, key| value.get(*key))?.as_str()
         };
-        if text(&["kind"]) != Some(kind.kind) || text(&["metadata", "name"]) != Some(name) {
-            return Err(self.refused(format!("the definition is not {}/{name}", kind.kind)));
+        let is_it = text(&["kind"]) == Some(kind.kind)
+            && text(&["metadata", "name"]) == Some(name)
+            && text(&["metadata", "namespace"]).unwrap_or_default() == namespace;
+        if !is_it {
+            let id = DefinitionId {
+                kind: kind.kind.to_owned(),
+                name: definition_name(namespace, name),
+            };
+            return Err(self.refused(format!("the definition is not {id}")));
         }
         Ok(definition)
     }
@@ -218,8 +270,8 @@ impl DefinitionStore for ChainStore {
     }
 
     fn place_for(&self, id: &DefinitionId) -> Option<PathBuf> {
-        let kind = self.0.iter().find(|known| known.kind.kind == id.kind)?;
-        is_dns_subdomain(&id.name).then(|| path_of(&kind.kind, &id.name))
+        let (kind, ..) = self.named(&id.kind, &id.name)?;
+        Some(path_of(&kind.kind, &id.name))
     }
 
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
@@ -247,7 +299,15 @@ impl DefinitionStore for ChainStore {
     }
 }
 
-/// `kubernetes:AdmissionChain/pods`.
+/// The name of a resource as a definition: `pods`, or `shop/pods` in a namespace.
+pub(crate) fn definition_name(namespace: &str, name: &str) -> String {
+    match namespace {
+        "" => name.to_owned(),
+        _ => format!("{namespace}/{name}"),
+    }
+}
+
+/// `kubernetes:AdmissionChain/pods`, `kubernetes:NamespacedAdmissionChain/shop/pods`.
 fn path_of(kind: &ResourceKind, name: &str) -> PathBuf {
     PathBuf::from(format!("{SCHEME}:{}/{name}", kind.kind))
 }
@@ -255,10 +315,10 @@ fn path_of(kind: &ResourceKind, name: &str) -> PathBuf {
 pub(crate) fn file_of(kind: &ResourceKind, resource: &Resource) -> DefinitionFile {
     let id = DefinitionId {
         kind: kind.kind.to_owned(),
-        name: resource.name.clone(),
+        name: definition_name(&resource.namespace, &resource.name),
     };
     let text = definition(kind, resource).to_string();
-    DefinitionFile::entry(path_of(kind, &resource.name), text, id)
+    DefinitionFile::entry(path_of(kind, &id.name), text, id)
 }
 
 /// The resource without what the API server adds.

@@ -2,27 +2,29 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use admittance::{Host, Moment, definitions::DefinitionFile};
-use admittance_cluster::{Cluster, Election, Event, Events, Resource, ResourceError, Resources, Terms};
+use admittance::{Host, Moment, Status, definitions::DefinitionFile};
+use admittance_cluster::{
+    Cluster, Election, Event, Events, LeaderStatus, Resource, ResourceError, Resources, Terms,
+};
 use backon::{BackoffBuilder, ExponentialBuilder};
 use futures_util::{StreamExt, future::select_all, stream};
 use serde_json::Value;
-use tokio::time::sleep;
+use tokio::time::{Instant, interval_at, sleep};
 
 use crate::{
     ChainStore, Webhooks,
-    chains::{Kind, file_of},
+    chains::{Kind, definition_name, file_of},
     metrics,
     status::{event, new_status},
 };
 
-/// The Lease that the leader holds.
-const LEASE: &str = "admittance";
 /// Changes within this time are looked at together.
 pub(crate) const PAUSE: Duration = Duration::from_millis(200);
 /// The first and the longest pause after a failure.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 pub(crate) const LAST_RETRY: Duration = Duration::from_secs(60);
+/// How often counts of calls are written. They are of the last five to ten minutes.
+const COUNTS: Duration = Duration::from_secs(600);
 /// How many statuses are written at a time.
 const WRITES: usize = 8;
 
@@ -36,11 +38,20 @@ pub struct Leader {
     events: Events,
 }
 
+/// One look at all resources.
+pub(crate) struct Pass {
+    /// Of this replica.
+    pub(crate) status: Status,
+    /// Whether new counts of calls are reason enough to write a status.
+    pub(crate) counts: bool,
+}
+
 /// What is written of a resource.
 struct Write {
     resources: Resources,
     /// Kind and name.
     id: String,
+    namespace: String,
     name: String,
     status: Value,
     event: Option<Event>,
@@ -48,16 +59,17 @@ struct Write {
 
 impl Leader {
     /// Of the replicas that read these chains of the cluster, or whose webhook configurations these are; `None` if there is
-    /// nothing to do.
+    /// nothing to do. The leader holds the Lease of this name.
     pub fn new(
         cluster: &Cluster,
         chains: Option<ChainStore>,
         webhooks: Option<Webhooks>,
+        lease: impl Into<String>,
         terms: Terms,
     ) -> Option<Self> {
         let has_work = chains.is_some() || webhooks.is_some();
         has_work.then(|| Self {
-            election: cluster.election(LEASE, terms),
+            election: cluster.election(lease, terms),
             chains,
             webhooks,
             events: cluster.events(),
@@ -68,6 +80,11 @@ impl Leader {
     /// to stop, and then [resign](Self::resign).
     pub async fn follow(&self, host: &Host) {
         tokio::join!(self.election.take_part(), self.work(host));
+    }
+
+    /// Who leads.
+    pub fn status(&self) -> LeaderStatus {
+        self.election.status()
     }
 
     /// Lets another replica become the leader at once.
@@ -100,12 +117,18 @@ impl Leader {
         let mut changes = host.changes();
         let mut problems = HashMap::new();
         let mut retries = None;
+        let mut is_time_for_counts = false;
+        let mut counts = interval_at(Instant::now() + COUNTS, COUNTS);
         loop {
             changes.mark_unchanged();
             let seen: Vec<_> = chains.0.iter().map(|kind| kind.resources.changes()).collect();
             let mut is_done = true;
+            let pass = Pass {
+                status: host.status(),
+                counts: std::mem::take(&mut is_time_for_counts),
+            };
             for kind in &*chains.0 {
-                is_done &= self.write_changed(kind, host, &mut problems).await;
+                is_done &= self.write_changed(kind, host, &pass, &mut problems).await;
             }
             let retry = match is_done {
                 true => {
@@ -126,6 +149,7 @@ impl Leader {
                 _ = changes.changed() => {}
                 _ = select_all(changed) => {}
                 () = retry => {}
+                _ = counts.tick() => is_time_for_counts = true,
             }
             sleep(PAUSE).await;
         }
@@ -133,7 +157,13 @@ impl Leader {
 
     /// Writes the statuses of a kind that differ from those in the cluster. Returns whether there was no failure; each is
     /// logged when it is not among the `problems` of before.
-    async fn write_changed(&self, kind: &Kind, host: &Host, problems: &mut HashMap<String, String>) -> bool {
+    async fn write_changed(
+        &self,
+        kind: &Kind,
+        host: &Host,
+        pass: &Pass,
+        problems: &mut HashMap<String, String>,
+    ) -> bool {
         let resources = match kind.list().await {
             Ok(resources) => resources,
             Err(error) => {
@@ -145,7 +175,7 @@ impl Leader {
                 return false;
             }
         };
-        let writes = new_statuses(host, kind, &resources)
+        let writes = new_statuses(host, pass, kind, &resources)
             .into_iter()
             .map(|write| written(write, self.events.clone()));
         let written: Vec<_> = stream::iter(writes).buffer_unordered(WRITES).collect().await;
@@ -177,11 +207,12 @@ async fn written(write: Write, events: Events) -> (String, Result<(), ResourceEr
     let Write {
         resources,
         id,
+        namespace,
         name,
         status,
         event,
     } = write;
-    let written = resources.apply_status("", &name, &status).await;
+    let written = resources.apply_status(&namespace, &name, &status).await;
     // The status says the same, so an event is not repeated.
     if let Some(event) = event.filter(|_| written.is_ok())
         && let Err(error) = events.publish(event).await
@@ -192,21 +223,26 @@ async fn written(write: Write, events: Events) -> (String, Result<(), ResourceEr
 }
 
 /// The statuses to be written.
-fn new_statuses(host: &Host, kind: &Kind, resources: &[Resource]) -> Vec<Write> {
+fn new_statuses(host: &Host, pass: &Pass, kind: &Kind, resources: &[Resource]) -> Vec<Write> {
     let files: Vec<DefinitionFile> = resources
         .iter()
         .map(|resource| file_of(&kind.kind, resource))
         .collect();
     let standings = host.standings(&files);
-    let (status, now) = (host.status(), Moment::now());
+    let now = Moment::now();
     resources
         .iter()
         .zip(standings)
         .filter_map(|(resource, standing)| {
-            let status = new_status(&kind.kind, resource, &standing?, &status, now)?;
+            let status = new_status(&kind.kind, resource, &standing?, pass, now)?;
             Some(Write {
                 resources: kind.resources.clone(),
-                id: format!("{}/{}", kind.kind.kind, resource.name),
+                id: format!(
+                    "{}/{}",
+                    kind.kind.kind,
+                    definition_name(&resource.namespace, &resource.name)
+                ),
+                namespace: resource.namespace.clone(),
                 name: resource.name.clone(),
                 event: event(&kind.kind, resource, &status),
                 status,

@@ -18,7 +18,7 @@ pub use chains::ChainStore;
 pub use leader::Leader;
 pub use metrics::describe_metrics;
 pub use registration::{
-    IGNORE_LABEL, RegisteredChain, Registration, Webhook, configurations, excluded, excluded_namespaces,
-    labels,
+    DEFINITIONS_PATH, IGNORE_LABEL, RESOURCES, RegisteredChain, Registration, Webhook, configurations,
+    excluded, excluded_namespaces, labels, of_definitions,
 };
 pub use webhooks::{CertificateConfig, OwnCertificate, Webhooks, WebhooksConfig, WebhooksStatus};

@@ -69,6 +69,8 @@ impl Default for Registration {
 pub struct RegisteredChain<'a> {
     name: &'a str,
     phase: Phase,
+    /// The chain handles nothing outside of this namespace.
+    namespace: Option<&'a str>,
     rules: &'a [Rule],
     stages: Vec<&'a StageSpec>,
 }
@@ -78,6 +80,7 @@ impl<'a> From<&'a ChainDefinition> for RegisteredChain<'a> {
         Self {
             name: &chain.name,
             phase: chain.phase,
+            namespace: chain.namespace.as_deref(),
             rules: &chain.rules,
             stages: chain.stages.iter().map(|stage| &stage.spec).collect(),
         }
@@ -89,6 +92,7 @@ impl<'a> From<&'a Chain> for RegisteredChain<'a> {
         Self {
             name: &chain.name,
             phase: chain.phase,
+            namespace: chain.namespace.as_deref(),
             rules: &chain.rules,
             stages: chain.stages.iter().map(|stage| &stage.spec).collect(),
         }
@@ -160,13 +164,18 @@ impl Webhook {
         limit: Duration,
     ) -> Self {
         let mut rules: Vec<Rule> = Vec::new();
-        let registered = chains.iter().flat_map(|chain| chain.rules);
-        for rule in registered.filter(|rule| !is_by_kind_alone(rule)) {
+        let registered = chains
+            .iter()
+            .flat_map(|chain| chain.rules.iter().map(|rule| (rule, chain.namespace.is_some())));
+        for (rule, is_namespaced) in registered.filter(|(rule, _)| !is_by_kind_alone(rule)) {
             // Kinds are checked by the chain, which matches its rules again.
-            let rule = Rule {
+            let mut rule = Rule {
                 kinds: Matcher::Any,
                 ..rule.clone()
             };
+            if is_namespaced {
+                rule.scope = Scope::Namespaced;
+            }
             if !rules.contains(&rule) {
                 rules.push(rule);
             }
@@ -223,7 +232,8 @@ impl Webhook {
         let Registration { name, namespace, .. } = registration;
         let verb = self.verb();
         match &self.chain {
-            Some(chain) => format!("{chain}.{verb}.{name}.{namespace}"),
+            // A chain of a namespace has a slash in its name.
+            Some(chain) => format!("{}.{verb}.{name}.{namespace}", chain.replace('/', ".")),
             None => format!("{verb}.{name}.{namespace}"),
         }
     }
@@ -311,6 +321,63 @@ pub(crate) fn documents(
     of_phase
         .map(|webhook| webhook.document(registration, ca))
         .collect()
+}
+
+/// The path at which definitions are checked.
+pub const DEFINITIONS_PATH: &str = "/definitions";
+
+/// The resources of the group `admittance.dev`.
+pub const RESOURCES: [&str; 3] = [
+    "admissionchains",
+    "namespacedadmissionchains",
+    "admissionexceptions",
+];
+
+/// The webhook configuration that checks definitions that are resources before they are stored, if it is not one of the
+/// webhooks that the leader keeps.
+pub fn of_definitions(registration: &Registration, ca: &str) -> Json {
+    json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": format!("{}-definitions", registration.name), "labels": labels(&registration.name)},
+        "webhooks": [check_of_definitions(registration, ca)],
+    })
+}
+
+/// The webhook for definitions. It cannot lock anyone out: while no Pod answers, nothing is checked, and what the Pods
+/// write is not.
+pub(crate) fn check_of_definitions(registration: &Registration, ca: &str) -> Json {
+    const SECONDS: u64 = 5;
+    let Registration { name, namespace, .. } = registration;
+    let mut webhook = json!({
+        "name": format!("definitions.{name}.{namespace}"),
+        "clientConfig": {
+            "service": {"namespace": namespace, "name": name, "path": DEFINITIONS_PATH, "port": 443},
+            "caBundle": BASE64_STANDARD.encode(ca),
+        },
+        "rules": [{
+            "operations": ["CREATE", "UPDATE"],
+            "apiGroups": ["admittance.dev"],
+            "apiVersions": ["*"],
+            "resources": RESOURCES,
+            "scope": "*",
+        }],
+        "matchPolicy": "Equivalent",
+        "namespaceSelector": {"matchExpressions": [
+            {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": [namespace]},
+        ]},
+        "failurePolicy": "Ignore",
+        "sideEffects": "None",
+        "timeoutSeconds": SECONDS,
+        "admissionReviewVersions": ["v1", "v1beta1"],
+    });
+    if registration.has_match_conditions {
+        webhook["matchConditions"] = json!([{
+            "name": "exclude-own-account",
+            "expression": format!("request.userInfo.username != 'system:serviceaccount:{namespace}:{name}'"),
+        }]);
+    }
+    webhook
 }
 
 /// The labels of every object of an installation.

@@ -6,14 +6,18 @@ use admittance::{
 use admittance_cluster::{Event, EventObject, Resource, ResourceKind};
 use serde_json::{Map, Value, json};
 
-use crate::chains::EXCEPTION;
+use crate::{
+    chains::{EXCEPTION, definition_name},
+    leader::Pass,
+};
 
 /// The most mistakes that a status lists, and the longest text of a message.
 const MOST_MISTAKES: usize = 20;
 const LONGEST_MESSAGE: usize = 1024;
 
-/// The fields of a status that tell when something happened. What differs in nothing else is not written.
+/// The fields of a status that tell when something happened, and how often. What differs in nothing else is not written.
 const REVISION: &str = "revision";
+const RECENT: &str = "recent";
 const LAST_TRANSITION: &str = "lastTransitionTime";
 
 /// A condition of a resource, without its type.
@@ -49,15 +53,15 @@ enum Definition<'a> {
     Exception(&'a ExceptionStatus),
 }
 
-/// The status that the resource should have, if it differs from the one that it has. `host` is the status of the replica
-/// that writes it.
+/// The status that the resource should have, if it differs from the one that it has.
 pub(crate) fn new_status(
     kind: &ResourceKind,
     resource: &Resource,
     standing: &Standing,
-    host: &Status,
+    pass: &Pass,
     now: Moment,
 ) -> Option<Value> {
+    let host = &pass.status;
     let before = resource.object.get("status").unwrap_or(&Value::Null);
     let generation = resource.object.get("metadata")?.get("generation").cloned()?;
     let live = live(kind, resource, host);
@@ -118,6 +122,7 @@ pub(crate) fn new_status(
         if let Some(Definition::Chain(chain)) = live.filter(|_| is_live) {
             let modules = chain.stages.iter().flat_map(modules);
             fields.insert("modules".to_owned(), modules.collect());
+            fields.extend(recent(chain, now).map(|recent| (RECENT.to_owned(), recent)));
         }
         if !mistakes.is_empty() {
             let mistakes = mistakes.iter().take(MOST_MISTAKES);
@@ -127,7 +132,33 @@ pub(crate) fn new_status(
             );
         }
     }
-    (comparable(&status) != comparable(before)).then_some(status)
+    let differs = comparable(&status) != comparable(before);
+    let has_news = pass.counts && counts(&status) != counts(before);
+    (differs || has_news).then_some(status)
+}
+
+/// The calls of a chain's stages in the last minutes, on this replica; `None` without any.
+fn recent(chain: &ChainStatus, now: Moment) -> Option<Value> {
+    let mut sum = [0; 3];
+    let mut seconds = 0;
+    for stage in &chain.stages {
+        let calls = &stage.calls.recent;
+        let all = calls.allowed + calls.changed + calls.denied + calls.failed;
+        for (sum, count) in sum.iter_mut().zip([all, calls.denied, calls.failed]) {
+            *sum += count;
+        }
+        seconds = seconds.max(calls.seconds);
+    }
+    let [calls, denied, failed] = sum;
+    (calls > 0).then(|| {
+        json!({"at": now.to_string(), "seconds": seconds, "calls": calls, "denied": denied, "failed": failed})
+    })
+}
+
+/// The counts in a status.
+fn counts(status: &Value) -> [Option<&Value>; 3] {
+    let recent = status.get(RECENT);
+    ["calls", "denied", "failed"].map(|count| recent.and_then(|recent| recent.get(count)))
 }
 
 /// The event for a new status: the version in the resource is live, or it was refused.
@@ -184,7 +215,8 @@ fn live<'a>(kind: &ResourceKind, resource: &Resource, host: &'a Status) -> Optio
     }
     let phase = resource.object.get("spec").and_then(|spec| spec.get("phase"));
     let phase = phase.and_then(Value::as_str).unwrap_or("Mutating");
-    let is_it = |chain: &&ChainStatus| chain.name == resource.name && chain.phase.as_str() == phase;
+    let name = definition_name(&resource.namespace, &resource.name);
+    let is_it = |chain: &&ChainStatus| chain.name == name && chain.phase.as_str() == phase;
     host.chains.iter().find(is_it).map(Definition::Chain)
 }
 
@@ -347,6 +379,7 @@ fn comparable(status: &Value) -> Value {
             .and_then(|fields: &mut Map<String, Value>| fields.shift_remove(field))
     };
     without(&mut status, REVISION);
+    without(&mut status, RECENT);
     if let Some(Value::Array(conditions)) = status.get_mut("conditions") {
         for condition in conditions {
             without(condition, LAST_TRANSITION);

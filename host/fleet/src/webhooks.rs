@@ -26,7 +26,7 @@ use crate::{
     RegisteredChain, Registration, Webhook, certificates,
     leader::{LAST_RETRY, PAUSE, backoff},
     metrics,
-    registration::documents,
+    registration::{check_of_definitions, documents},
 };
 
 /// How often everything is compared without a reason, at least: certificates come to their end.
@@ -104,6 +104,8 @@ pub struct Webhooks(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     registration: Registration,
+    /// Whether definitions are resources, and checked before they are stored.
+    checks_definitions: bool,
     /// The timeout of all chains together.
     limit: Duration,
     trust: Trust,
@@ -142,12 +144,17 @@ impl Drop for Keeper<'_> {
 
 impl Webhooks {
     /// Waits for the certificate, if it is this program's own; makes it, if there is none. `limit` is the timeout of all
-    /// chains together.
+    /// chains together; `checks_definitions` says whether definitions are resources.
     ///
     /// # Errors
     ///
     /// When the certificate cannot be used.
-    pub async fn open(cluster: &Cluster, config: WebhooksConfig, limit: Duration) -> Result<Self, TlsError> {
+    pub async fn open(
+        cluster: &Cluster,
+        config: WebhooksConfig,
+        limit: Duration,
+        checks_definitions: bool,
+    ) -> Result<Self, TlsError> {
         let WebhooksConfig {
             registration,
             certificate,
@@ -162,6 +169,7 @@ impl Webhooks {
         let configurations = KINDS.map(|(phase, kind)| (phase, cluster.resource(&kind, "", &name)));
         Ok(Self(Arc::new(Inner {
             registration,
+            checks_definitions,
             limit,
             trust,
             configurations,
@@ -316,7 +324,10 @@ impl Inner {
         let webhooks = self.webhooks(host, kept);
         let mut result = Ok(());
         for (phase, resources) in &self.configurations {
-            let webhooks = documents(&self.registration, &webhooks, *phase, &authorities);
+            let mut webhooks = documents(&self.registration, &webhooks, *phase, &authorities);
+            if self.checks_definitions && *phase == Phase::Validating {
+                webhooks.push(check_of_definitions(&self.registration, &authorities));
+            }
             let (kind, written) = write(resources, *phase, &self.registration.name, &webhooks).await;
             if let Some(written) = written {
                 self.note(kind, &written);

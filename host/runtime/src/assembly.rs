@@ -263,6 +263,7 @@ impl Assembler {
             }
             let mut chain = Chain::new(name, definition.rules, stages);
             chain.phase = definition.phase;
+            chain.namespace = definition.namespace.map(Into::into);
             assembled.chains.push(AssembledChain::new(Arc::new(chain), known));
         }
         if errors.is_empty() {

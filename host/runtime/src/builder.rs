@@ -14,7 +14,7 @@ use admittance_webhook::{Resolve, WebhookClients};
 use tokio::sync::{OnceCell, Semaphore};
 
 use crate::{
-    DecisionsConfig, Error, Host, Progress,
+    DecisionsConfig, Error, Host, NamespacedChains, Progress,
     assembly::{Assembler, WORKERS},
     decisions::DecisionLog,
     history::History,
@@ -38,6 +38,7 @@ pub struct HostBuilder {
     stores_before: Option<usize>,
     stores: Vec<Arc<dyn DefinitionStore>>,
     on_bad: OnBadDefinition,
+    namespaced: NamespacedChains,
     starts_without_modules: bool,
     read: Vec<ChainDefinition>,
     chains: Vec<Chain>,
@@ -62,6 +63,7 @@ impl Default for HostBuilder {
             stores_before: None,
             stores: Vec::new(),
             on_bad: OnBadDefinition::default(),
+            namespaced: NamespacedChains::default(),
             starts_without_modules: false,
             read: Vec::new(),
             chains: Vec::new(),
@@ -110,6 +112,12 @@ impl HostBuilder {
     /// [`Host::status`] reports it. Default: its last valid version stays in force.
     pub fn on_bad_definition(mut self, on_bad: OnBadDefinition) -> Self {
         self.on_bad = on_bad;
+        self
+    }
+
+    /// What chains of a namespace in a store may use; those in files may use everything. Default: only expressions.
+    pub fn namespaced_chains(mut self, may_use: NamespacedChains) -> Self {
+        self.namespaced = may_use;
         self
     }
 
@@ -273,6 +281,7 @@ impl HostBuilder {
             version: 0,
             refreshed: Vec::new(),
             on_bad: self.on_bad,
+            namespaced: Arc::new(self.namespaced),
             starts_without_modules: self.starts_without_modules,
             in_force: Arc::default(),
             live_modules: Arc::default(),

@@ -459,8 +459,12 @@ async fn complete_change(stores: &Stores, history: &mut History) -> Result<(), E
 pub(crate) async fn rebuilt(source: &Source, entry: &Entry) -> Result<BuiltTable, Error> {
     let modules = modules_of(entry);
     let definitions = DefinitionSet::of_files(source.stores.definitions_of(entry));
+    // What was allowed then may not be now.
+    let usable = source.usable(definitions).await?;
     // A stage that was live without its module is live without it again.
-    source.make_of(definitions, modules, MayFail::All).await
+    let mut built = source.make_of(usable.served(), modules, MayFail::All).await?;
+    built.bad.splice(0..0, usable.bad);
+    Ok(built)
 }
 
 /// The modules of this revision.

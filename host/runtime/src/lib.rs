@@ -35,6 +35,7 @@ mod body;
 mod builder;
 mod candidate;
 mod change;
+mod check;
 mod decisions;
 mod disabled;
 mod error;
@@ -47,6 +48,7 @@ mod journal;
 mod layer;
 mod live;
 mod metrics;
+mod namespaced;
 mod observer;
 mod plugins;
 mod recording;
@@ -65,6 +67,7 @@ pub use applies::{Applies, ChainApplies, StageApplies};
 pub use body::{BodyError, BodyLimits, encoding};
 pub use builder::HostBuilder;
 pub use change::{Application, Applied, AppliedDefinition, AppliedEffect, ChangeError};
+pub use check::Checked;
 pub use decisions::{
     ChainRates, DecisionDetail, DecisionFilter, DecisionList, DecisionLog, DecisionRecord, DecisionStream,
     DecisionVerdict, DecisionsConfig, Followed, LoggedDecision, ReplayError, StageRecord,
@@ -78,6 +81,7 @@ pub use history::{
 pub use host::Host;
 pub use layer::{AdmissionLayer, AdmissionService, Passage, REQUEST_ID, request_uid};
 pub use metrics::{DURATION_BUCKETS, describe_metrics};
+pub use namespaced::{NamespacedChains, NamespacedWebhooks};
 pub use plugins::{Loaded, Progress};
 pub use recording::{
     InvalidRedaction, RecordedRequest, Recording, RecordingConfig, RecordingNote, Redaction,

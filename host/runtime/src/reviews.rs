@@ -1,5 +1,6 @@
 use std::{
     convert::Infallible,
+    fmt,
     future::Future,
     pin::Pin,
     sync::Arc,
@@ -7,7 +8,10 @@ use std::{
     time::Duration,
 };
 
-use admittance_admission::{Decision, FrontEnd, Phase, Selection, TraceContext, Uid};
+use admittance_admission::{
+    Decision, Denial, FrontEnd, Object, Operation, Outcome, Phase, Refusal, Selection, TraceContext, Uid,
+};
+use admittance_definitions::DefinitionFile;
 use admittance_dialect::{End, Review, ReviewAddress, read_review, status_reply, write_review};
 use bytes::Bytes;
 use http::{
@@ -16,11 +20,12 @@ use http::{
     request::Parts,
 };
 use http_body::Body;
+use tokio::time::timeout;
 use tower_service::Service;
 use tracing::Instrument;
 
 use crate::{
-    Host, Passage, REQUEST_ID, Table,
+    Checked, Host, Passage, REQUEST_ID, Table,
     body::BodyLimits,
     trace::{request_span, trace_context},
 };
@@ -36,10 +41,23 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct ReviewService(Arc<ReviewState>);
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct ReviewState {
     host: Host,
     limits: BodyLimits,
+    definitions: Option<Arc<DefinitionReader>>,
+}
+
+/// Makes a definition of an object that a store of the host keeps; `None` of other objects.
+type DefinitionReader = dyn Fn(&Object) -> Option<DefinitionFile> + Send + Sync;
+
+impl fmt::Debug for ReviewState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReviewState")
+            .field("host", &self.host)
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Host {
@@ -49,6 +67,7 @@ impl Host {
         ReviewService(Arc::new(ReviewState {
             host: self.clone(),
             limits: BodyLimits::default(),
+            definitions: None,
         }))
     }
 }
@@ -65,6 +84,18 @@ impl ReviewService {
     pub fn body_timeout(self, timeout: Duration) -> Self {
         let mut state = Arc::unwrap_or_clone(self.0);
         state.limits.time = timeout;
+        Self(Arc::new(state))
+    }
+
+    /// Also answers reviews of definitions that the API server is about to store, at `/definitions`: those with mistakes
+    /// are denied. `read` makes a definition of an object, as the store will read it; `None` of other objects, which are
+    /// allowed.
+    pub fn definitions(
+        self,
+        read: impl Fn(&Object) -> Option<DefinitionFile> + Send + Sync + 'static,
+    ) -> Self {
+        let mut state = Arc::unwrap_or_clone(self.0);
+        state.definitions = Some(Arc::new(read));
         Self(Arc::new(state))
     }
 
@@ -127,7 +158,15 @@ impl ReviewService {
                 .insert(ALLOW, HeaderValue::from_static("POST"));
             return Err(response);
         }
-        known(&state.host.table(), &address.selection)?;
+        match (&address.selection, &state.definitions) {
+            (Some(selection), _) => known(&state.host.table(), selection)?,
+            (None, Some(_)) => {}
+            (None, None) => {
+                let message =
+                    "no definitions are resources of the cluster: add `kubernetes: {}` to `definitions`";
+                return Err(rejected(StatusCode::NOT_FOUND, message));
+            }
+        }
         content_type(head)?;
         let body = state
             .limits
@@ -139,23 +178,81 @@ impl ReviewService {
         review.request.front = head.extensions.get::<Arc<FrontEnd>>().cloned();
         let span = request_span(&review.request.uid, trace.as_ref());
         review.request.trace = trace;
+        let patience = address.timeout.map_or(Duration::MAX, within);
+        let Some(selection) = address.selection else {
+            return Ok(state.check(review, patience).instrument(span).await);
+        };
         // Taken after the body has arrived, so that a slow body does not keep an old table alive.
         let table = state.host.table();
-        known(&table, &address.selection)?;
-        Ok(judge(&table, review, &address).instrument(span).await)
+        known(&table, &selection)?;
+        Ok(judge(&table, review, &selection, patience).instrument(span).await)
+    }
+}
+
+impl ReviewState {
+    /// Checks the definition in a review. What cannot be checked in time is allowed: a mistake in it is found when it is
+    /// read, and a definition must be repairable whatever happens here.
+    async fn check(&self, review: Review, patience: Duration) -> Response<Bytes> {
+        let Review { version, request } = review;
+        let allowed = |warnings| {
+            let mut outcome = Outcome::new(request.uid.clone(), Decision::Allowed);
+            outcome.warnings = warnings;
+            let body = write_review(version, &request.uid, Some(&outcome));
+            reply(&request.uid, body, Passage::Allowed)
+        };
+        let read = |object: &Option<Object>| self.definitions.as_ref()?(object.as_ref()?);
+        let is_write = matches!(request.operation, Operation::Create | Operation::Update);
+        let version_of = read(&request.object).filter(|_| is_write && request.subresource.is_none());
+        let Some(definition) = version_of else {
+            return allowed(Vec::new());
+        };
+        let checked = match timeout(patience, self.host.check(definition)).await {
+            Ok(Ok(checked)) => checked,
+            Ok(Err(error)) => return allowed(vec![format!("it was not checked: {error}")]),
+            Err(_) => return allowed(vec!["it was not checked: there was not enough time".to_owned()]),
+        };
+        // Labels, annotations and finalizers of a bad one can be changed, and it can be deleted.
+        let spec = |object: &Option<Object>| object.as_ref()?.value().get("spec").cloned();
+        let is_same =
+            request.operation == Operation::Update && spec(&request.object) == spec(&request.old_object);
+        let Checked {
+            mistakes,
+            mut warnings,
+        } = checked;
+        if mistakes.is_empty() || is_same {
+            warnings.splice(0..0, mistakes);
+            return allowed(warnings);
+        }
+        let mut denial = Denial::new(422, "Invalid", mistakes.join("\n"));
+        denial.is_whole = true;
+        for mistake in &mistakes {
+            let field = mistake.split_once(": ").filter(|(field, _)| !field.contains(' '));
+            denial.add_cause(
+                field.map(|(field, _)| field),
+                field.map_or(mistake.as_str(), |(_, rest)| rest),
+            );
+        }
+        let refusal = Refusal::Denied {
+            chain: "definitions".into(),
+            stage: "check".into(),
+            denial,
+        };
+        tracing::info!(end = "refused", "the request ends here: {refusal}");
+        let outcome = Outcome::new(request.uid.clone(), Decision::Refused(refusal));
+        let body = write_review(version, &request.uid, Some(&outcome));
+        reply(&request.uid, body, Passage::Ended("refused"))
     }
 }
 
 /// Evaluates a review with the chains.
-async fn judge(table: &Table, review: Review, address: &ReviewAddress) -> Response<Bytes> {
+async fn judge(table: &Table, review: Review, selection: &Selection, patience: Duration) -> Response<Bytes> {
     let uid = review.request.uid.clone();
     let version = review.version;
     if review.is_never_hooked() {
         let body = write_review(version, &uid, None);
         return reply(&uid, body, Passage::Untouched);
     }
-    let patience = address.timeout.map_or(Duration::MAX, within);
-    let outcome = table.admit_by(review.request, &address.selection, patience).await;
+    let outcome = table.admit_by(review.request, selection, patience).await;
     let passage = match &outcome.decision {
         Decision::Refused(refusal) => {
             tracing::info!(end = "refused", "the request ends here: {refusal}");

@@ -18,7 +18,7 @@ use admittance_watch::Fingerprint;
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    Error, Moment, RevisionFile, RevisionModule, StageError,
+    Error, Moment, NamespacedChains, RevisionFile, RevisionModule, StageError,
     assembly::{Assembled, AssembledChain, Assembler, MayFail, Modules, address},
     exceptions::LiveException,
     history::Entry,
@@ -51,6 +51,8 @@ pub(crate) struct Source {
     pub(crate) refreshed: Vec<(ModuleReference, Duration)>,
     /// How to treat an invalid entry of a store.
     pub(crate) on_bad: OnBadDefinition,
+    /// What chains of namespaces may use.
+    pub(crate) namespaced: Arc<NamespacedChains>,
     /// Whether to start without the modules that cannot be fetched.
     pub(crate) starts_without_modules: bool,
     /// The inputs of the live table.
@@ -127,7 +129,8 @@ impl Source {
     /// These definitions without those that cannot be used.
     pub(crate) async fn usable(&self, set: DefinitionSet) -> Result<Usable, Error> {
         let (in_force, on_bad) = (self.in_force.clone(), self.on_bad);
-        blocking(move || set.usable(&in_force, on_bad)).await
+        let namespaced = self.namespaced.clone();
+        blocking(move || set.usable_if(&in_force, on_bad, &|chain| namespaced.mistakes(chain))).await
     }
 
     /// From now on this revision is live.

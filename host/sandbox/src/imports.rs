@@ -283,6 +283,29 @@ impl CallState {
         Ok(self.reader().map(|reader| (reader, kind)))
     }
 
+    /// The namespace of which objects are read, if the stage grants that: a plugin that may read only one lists that.
+    fn granted_namespace(
+        &self,
+        kind: &ClusterKind,
+        namespace: Option<String>,
+        is_list: bool,
+    ) -> wasmtime::Result<Option<String>> {
+        let Some(own) = self.grants.namespace.as_deref() else {
+            return Ok(namespace);
+        };
+        match namespace {
+            None if is_list => Ok(Some(own.to_owned())),
+            Some(namespace) if namespace == own => Ok(Some(namespace)),
+            other => {
+                let place =
+                    other.map_or_else(|| "no namespace".to_owned(), |other| format!("namespace {other}"));
+                Err(denied(format!(
+                    "the plugin reads `{kind}` in {place}; its chain may read only what is in the namespace {own}"
+                )))
+            }
+        }
+    }
+
     fn reader(&self) -> Result<Arc<dyn ClusterReader>, cluster::Error> {
         let reader = self.sandbox.config.cluster.clone();
         reader.ok_or_else(|| cluster::Error::Unavailable(NO_CLUSTER.to_owned()))
@@ -421,6 +444,7 @@ impl cluster::Host for CallState {
             Ok(granted) => granted,
             Err(error) => return Ok(Err(error)),
         };
+        let namespace = self.granted_namespace(&kind, namespace, false)?;
         let answer = reader.get(&kind, namespace.as_deref(), &name, self.deadline);
         let answer = ask(self.deadline, answer).await;
         if let (Some(tape), Ok(found)) = (&self.tape, &answer) {
@@ -442,7 +466,7 @@ impl cluster::Host for CallState {
             Err(error) => return Ok(Err(error)),
         };
         let mut query = ClusterQuery::default();
-        query.namespace = namespace;
+        query.namespace = self.granted_namespace(&kind, namespace, true)?;
         query.label_selector = label_selector;
         Ok(
             match list_of(self.tape.as_ref(), &*reader, &kind, &query, self.deadline).await {
@@ -465,7 +489,7 @@ impl cluster::Host for CallState {
             Err(why) => return Ok(Err(cluster::Error::Refused(why))),
         };
         let mut query = ClusterQuery::default();
-        query.namespace = request.namespace;
+        query.namespace = self.granted_namespace(&kind, request.namespace, true)?;
         query.label_selector = request.label_selector;
         query.fields = fields;
         query.limit = Some(NonZeroU32::new(request.limit).map_or(PAGE_MAX, |limit| limit.min(PAGE_MAX)));

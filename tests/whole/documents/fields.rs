@@ -240,7 +240,9 @@ async fn the_schema_of_chains_has_the_fields_that_are_read() {
         .map(|(prefix, text)| (*prefix, text.as_str()))
         .collect();
     let read = known_in(&places, |text| {
-        let text = format!("{{ apiVersion: admittance.dev/v1alpha1, kind: AdmissionChain, {text} }}");
+        // It has one field more than an `AdmissionChain`.
+        let text =
+            format!("{{ apiVersion: admittance.dev/v1alpha1, kind: NamespacedAdmissionChain, {text} }}");
         known(&load_text("a.yaml", &text).unwrap_err())
     });
     let mut schema = schema_of("chain").await;
@@ -383,6 +385,27 @@ async fn keys_of_the_configuration_are_listed() {
             listed.iter().any(is_listed),
             "the key {key} of a gateway is listed"
         );
+    }
+    let kubernetes = Page::read("docs/kubernetes.md");
+    let keys = known("{ cluster: {}, definitions: [ { kubernetes: { ? } } ] }");
+    assert_eq!(keys, ["lease", "namespaced"]);
+    let listed = kubernetes.first_column("Chains of a namespace");
+    for (prefix, text) in [
+        (
+            "",
+            "cluster: {}, definitions: [ { kubernetes: { namespaced: { ? } } } ]",
+        ),
+        (
+            "allow.",
+            "cluster: {}, definitions: [ { kubernetes: { namespaced: { allow: { ? } } } } ]",
+        ),
+    ] {
+        // Environment variables need no permission, and `allow` is listed by what is in it.
+        let known = known(&format!("{{ {text} }}")).into_iter();
+        for key in known.filter(|key| !["allow", "environment"].contains(&key.as_str())) {
+            let key = format!("{prefix}{key}");
+            assert!(listed.contains(&key.as_str()), "{key} is listed");
+        }
     }
     let listed: BTreeSet<&str> = gateway.first_column("Token server").into_iter().collect();
     for key in known("dialect: { gateway: { tokens: { endpoint: { ? } } } }") {

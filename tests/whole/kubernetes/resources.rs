@@ -3,13 +3,14 @@
 use admittance_tests::{Admittance, Finished};
 use serde_json::{Value, json};
 
-use super::server::{POD, Server, certificates};
+use super::server::{POD, ReviewedResource, Server, certificates};
 use crate::{
     scene::write,
     setting::{Setting, TOKEN, eventually},
 };
 
 pub(super) const PLURAL: &str = "admissionchains";
+const NAMESPACED: &str = "namespacedadmissionchains";
 const EXCEPTIONS: &str = "admissionexceptions";
 
 /// A chain that denies every Pod with this message.
@@ -175,4 +176,220 @@ async fn exceptions_are_resources() {
     let deleted = server.tell(&["delete", "AdmissionException/test"]).await;
     assert_eq!(deleted.code, Some(0), "{}{}", deleted.stdout, deleted.stderr);
     assert!(setting.server.object(EXCEPTIONS, "", "test").is_none());
+}
+
+/// The same in a namespace.
+fn in_namespace(mut chain: Value, namespace: &str) -> Value {
+    chain["kind"] = json!("NamespacedAdmissionChain");
+    chain["metadata"]["namespace"] = json!(namespace);
+    chain
+}
+
+#[tokio::test]
+async fn chains_of_a_namespace_stay_in_it() {
+    let setting = Setting::new();
+    // Rules for everything do not reach further.
+    let mut of_other = chain("all", "other");
+    of_other["spec"]["rules"] = json!([{"operations": ["*"], "resources": ["*/*"]}]);
+    setting.server.put(NAMESPACED, in_namespace(of_other, "other"));
+    let server = start(&setting).await;
+    assert_eq!(server.message().await, "");
+    setting
+        .server
+        .put(NAMESPACED, in_namespace(chain("pods", "first"), "test"));
+    server.until_revision(2).await;
+    assert!(server.message().await.contains("first"));
+
+    // Its name has a slash, wherever it is named.
+    let verdict = server.review("/validate/test/pods", &POD.review("p1")).await;
+    assert!(verdict.message().contains("first"), "{}", verdict.message());
+    for arguments in [
+        &["disable", "test/pods/deny", "--for", "1h", "--reason", "a test"][..],
+        &["enable", "test/pods/deny"],
+        &["get", "NamespacedAdmissionChain/test/pods"],
+    ] {
+        let told = server.tell(arguments).await;
+        assert_eq!(
+            told.code,
+            Some(0),
+            "{arguments:?}: {}{}",
+            told.stdout,
+            told.stderr
+        );
+    }
+
+    // What the operator did not allow is refused by name, and the rest is served.
+    let mut wanting = in_namespace(chain("pods", "second"), "test");
+    wanting["spec"]["stages"][0] = json!({"name": "calls", "webhook": {
+        "protocol": "AdmissionReview", "url": "https://elsewhere.example.com/",
+    }});
+    setting.server.put(NAMESPACED, wanting.clone());
+    let mut status = Value::Null;
+    eventually("the refusal", async || {
+        status = setting.server.object(NAMESPACED, "test", "pods").unwrap()["status"].clone();
+        status["observedGeneration"] == 2
+    })
+    .await;
+    assert_eq!(
+        status["conditions"][0]["type"], "Accepted",
+        "the first condition: {status}"
+    );
+    assert_eq!(status["conditions"][0]["status"], "False", "{status}");
+    let mistake = status["mistakes"][0].as_str().unwrap();
+    assert!(
+        mistake.contains("spec.stages[0].webhook")
+            && mistake.contains("https://elsewhere.example.com/")
+            && mistake.contains("`definitions[].kubernetes.namespaced.webhooks`"),
+        "{mistake}"
+    );
+    assert!(server.message().await.contains("first"), "its last version stays");
+    // The command line says the same of another version.
+    wanting["spec"]["stages"][0]["name"] = json!("other");
+    let file = write(&server.directory, "new.json", wanting.to_string());
+    let applied = server.tell(&["apply", "-f", file.to_str().unwrap()]).await;
+    assert_eq!(applied.code, Some(2), "{}", applied.stdout);
+    assert!(
+        applied.stderr.contains("namespaced.webhooks"),
+        "{}",
+        applied.stderr
+    );
+}
+
+/// A review of a definition that is about to be stored.
+fn review_of(operation: &str, plural: &str, object: &Value, old: Value) -> Value {
+    let kind = object["kind"].as_str().unwrap();
+    let resource = format!("admittance.dev/v1alpha1/{plural}");
+    let subject = ReviewedResource {
+        operation,
+        resource: &resource,
+        kind,
+    };
+    let mut review = subject.review("d1");
+    // As an API server adds.
+    let mut object = object.clone();
+    object["metadata"]["uid"] = json!("u");
+    object["metadata"]["generation"] = json!(1);
+    object["metadata"]["managedFields"] = json!([]);
+    review["request"]["name"] = object["metadata"]["name"].clone();
+    review["request"]["namespace"] = object["metadata"]["namespace"].clone();
+    if review["request"]["namespace"].is_null() {
+        review["request"]["namespace"] = json!("");
+    }
+    review["request"]["object"] = object;
+    review["request"]["oldObject"] = old;
+    review["request"]["dryRun"] = json!(true);
+    review
+}
+
+#[tokio::test]
+async fn definitions_are_checked_before_they_are_stored() {
+    let setting = Setting::new();
+    // A chain that denies everything does not stand in the way of a repair.
+    let mut all = chain("all", "never");
+    all["spec"]["rules"] = json!([{"operations": ["*"], "resources": ["*/*"]}]);
+    setting.server.put(PLURAL, all);
+    let server = start(&setting).await;
+    let good = chain("pods", "first");
+    let create = |object: &Value| {
+        let plural = match object["kind"].as_str().unwrap() {
+            "AdmissionChain" => PLURAL,
+            "NamespacedAdmissionChain" => NAMESPACED,
+            _ => EXCEPTIONS,
+        };
+        review_of("CREATE", plural, object, Value::Null)
+    };
+    for path in ["/definitions?timeout=10s", "/validate", "/admit"] {
+        let verdict = server.review(path, &create(&good)).await;
+        assert!(verdict.is_allowed(), "{path}: {}", verdict.message());
+    }
+
+    // Every mistake, with its field and what to write.
+    let mut bad = good.clone();
+    bad["spec"]["stages"][0]["cel"]["validations"][0]["expression"] = json!("object.");
+    bad["spec"]["stages"][0]["failurePolicy"] = json!("fial");
+    let verdict = server.review("/definitions", &create(&bad)).await;
+    let message = verdict.message().to_owned();
+    assert!(!verdict.is_allowed());
+    assert!(
+        message.contains("spec.stages[0].failurePolicy: \"fial\" is not a valid failure policy")
+            && message.contains("spec.stages[0].cel.validations[0].expression: ")
+            && !message.contains("kubernetes:"),
+        "{message}"
+    );
+    assert_eq!(verdict.code(), 422);
+    assert_eq!(
+        verdict.response["status"]["details"]["causes"]
+            .as_array()
+            .unwrap()
+            .len(),
+        message.lines().count()
+    );
+
+    // A module that is no source, or not there; what is on servers is not asked for.
+    let with_source = |source: &str| {
+        let mut chain = good.clone();
+        chain["spec"]["stages"][0] = json!({"name": "a", "plugin": {"source": source}});
+        chain
+    };
+    for (source, expected) in [
+        ("http://example.com/a.wasm", "spec.stages[0].plugin.source: "),
+        ("file:a.wasm", "the path \"a.wasm\" is relative"),
+        ("file:/nowhere/a.wasm", "there is no file /nowhere/a.wasm"),
+        ("oci://127.0.0.1:1/a:1", ""),
+    ] {
+        let verdict = server.review("/definitions", &create(&with_source(source))).await;
+        assert_eq!(verdict.is_allowed(), expected.is_empty(), "{source}");
+        if !expected.is_empty() {
+            assert!(verdict.message().contains(expected), "{}", verdict.message());
+        }
+    }
+
+    // Conflicts with others, what chains of a namespace may not use, and exceptions.
+    let calls = json!({"name": "calls", "webhook": {
+        "protocol": "AdmissionReview", "url": "https://elsewhere.example.com/",
+    }});
+    let mut of_namespace = in_namespace(good.clone(), "test");
+    assert!(
+        server
+            .review("/definitions", &create(&of_namespace))
+            .await
+            .is_allowed()
+    );
+    of_namespace["spec"]["stages"][0] = calls;
+    let verdict = server.review("/definitions", &create(&of_namespace)).await;
+    assert!(
+        verdict.message().contains("namespaced.webhooks"),
+        "{}",
+        verdict.message()
+    );
+    let exception = json!({
+        "apiVersion": "admittance.dev/v1alpha1",
+        "kind": "AdmissionException",
+        "metadata": {"name": "test"},
+        "spec": {"owner": "a", "reason": "b", "expires": "2027-02-30", "stages": ["all/deny"], "namespaces": ["test"]},
+    });
+    let verdict = server.review("/definitions", &create(&exception)).await;
+    assert!(
+        verdict.message().contains("spec.expires: "),
+        "{}",
+        verdict.message()
+    );
+
+    // A bad one that is there can be labelled, and repaired, but not be replaced by another bad one.
+    let mut labelled = bad.clone();
+    labelled["metadata"]["labels"] = json!({"team": "a"});
+    let mut other = bad.clone();
+    other["spec"]["stages"][0]["failurePolicy"] = json!("other");
+    for (object, is_allowed) in [(&labelled, true), (&good, true), (&other, false)] {
+        let review = review_of("UPDATE", PLURAL, object, bad.clone());
+        let verdict = server.review("/definitions", &review).await;
+        assert_eq!(verdict.is_allowed(), is_allowed, "{}", verdict.message());
+    }
+    // What is none of its business is allowed.
+    assert!(
+        server
+            .review("/definitions", &POD.review("p1"))
+            .await
+            .is_allowed()
+    );
 }

@@ -155,14 +155,37 @@ async fn chains_that_are_resources_are_granted_and_registered() {
     };
     let alone = printed("", "").await;
     assert!(alone.stderr.contains("--resources"), "{}", alone.stderr);
+    // Only what checks the resources themselves, and cannot lock anyone out.
     let is_registered = |kind: &&str| kind.ends_with("WebhookConfiguration");
-    assert!(!alone.kinds().iter().any(is_registered));
+    assert_eq!(alone.kinds().iter().filter(|kind| is_registered(kind)).count(), 1);
+    let own = alone.object("ValidatingWebhookConfiguration", "-definitions");
+    let webhook = &own["webhooks"][0];
+    assert_eq!(own["webhooks"].as_array().unwrap().len(), 1);
+    assert_eq!(webhook["failurePolicy"], "Ignore");
+    assert_eq!(webhook["clientConfig"]["service"]["path"], "/definitions");
+    assert_eq!(webhook["rules"][0]["operations"], json!(["CREATE", "UPDATE"]));
+    assert_eq!(
+        webhook["rules"][0]["resources"],
+        json!([
+            "admissionchains",
+            "namespacedadmissionchains",
+            "admissionexceptions"
+        ])
+    );
+    assert_eq!(
+        webhook["matchConditions"][0]["expression"],
+        "request.userInfo.username != 'system:serviceaccount:admittance-system:admittance'"
+    );
+    assert_eq!(
+        webhook["namespaceSelector"]["matchExpressions"][0]["values"],
+        json!(["admittance-system"])
+    );
     assert_eq!(alone.object("ConfigMap", "-chains")["data"], json!({}));
     assert_eq!(alone.kinds()[0], "CustomResourceDefinition");
 
     let with = printed("", "--resources RESOURCES").await;
     assert!(!with.stderr.contains("--resources"), "{}", with.stderr);
-    assert_eq!(with.kinds().iter().filter(|kind| is_registered(kind)).count(), 2);
+    assert_eq!(with.kinds().iter().filter(|kind| is_registered(kind)).count(), 3);
     assert_eq!(
         with.object("ConfigMap", "-chains")["data"],
         json!({}),
@@ -210,6 +233,28 @@ async fn chains_that_are_resources_are_granted_and_registered() {
         with.object("ServiceAccount", "")["metadata"]["name"]
     );
     assert_eq!(with.pod()["automountServiceAccountToken"], true);
+
+    // The chains of namespaces may come later, with what they may use.
+    let directory = tempfile::tempdir().unwrap();
+    let namespaced = "{ namespaced: { modules: [\"oci://registry.example.com/**\"], allow: { cluster: [v1/ConfigMap] } } }";
+    let config = text("").replace(
+        "{ kubernetes: {} } ]",
+        &format!("{{ kubernetes: {namespaced} }} ]"),
+    );
+    let config = write(&directory, "admittance.yaml", config);
+    let with = Printed::in_directory(directory, &format!("--config {}", config.display())).await;
+    assert_eq!(may(&with, "ClusterRole", "configmaps"), read);
+    let config = with.object("ConfigMap", "-config")["data"]["admittance.yaml"]
+        .as_str()
+        .unwrap();
+    assert!(config.contains("oci://registry.example.com/**"), "{config}");
+
+    // Another installation has a leader of its own.
+    let other = printed("", "--name other").await;
+    let config = other.object("ConfigMap", "-config")["data"]["admittance.yaml"]
+        .as_str()
+        .unwrap();
+    assert!(config.contains("kubernetes:\n      lease: other\n"), "{config}");
 
     // Who may change definitions through the admin API changes resources.
     let tokens =

@@ -14,8 +14,8 @@ use super::{
 use crate::{
     Api,
     api::{
-        CertificateStatus, ClusterStatus, DriverStatus, GatewayStatus, ListenerStatus, ServerHealth,
-        WatchState,
+        CertificateStatus, ClusterStatus, DriverStatus, GatewayStatus, LeaderStatus, ListenerStatus,
+        ServerHealth, WatchState,
     },
 };
 
@@ -50,7 +50,7 @@ fn content(status: &DriverStatus, storage: &[StorageStatus], now: Moment) -> Mar
             (table("Definitions", status.table.stores.iter().map(store).collect()))
             (table("ZooKeeper", zookeeper(status)))
             @if let Some(cluster) = &status.cluster {
-                (table("Kubernetes", watches(cluster).into_iter().chain(webhooks(status)).collect()))
+                (table("Kubernetes", kubernetes(status, cluster)))
             }
             @if let Some(gateway) = &status.gateway {
                 (table("Gateway", lines_of_gateway(gateway)))
@@ -226,6 +226,13 @@ fn watches(cluster: &ClusterStatus) -> Vec<Line> {
     lines.collect()
 }
 
+fn kubernetes(status: &DriverStatus, cluster: &ClusterStatus) -> Vec<Line> {
+    let mut lines = watches(cluster);
+    lines.extend(status.leader.as_ref().map(leader));
+    lines.extend(webhooks(status));
+    lines
+}
+
 fn webhooks(status: &DriverStatus) -> Option<Line> {
     let webhooks = status.webhook_configurations.as_ref()?;
     let keeper = match webhooks.is_keeper {
@@ -240,6 +247,19 @@ fn webhooks(status: &DriverStatus) -> Option<Line> {
         },
         problem: webhooks.problem.clone(),
     })
+}
+
+fn leader(leader: &LeaderStatus) -> Line {
+    Line {
+        what: format!("leader of the replicas, by the lease {}", leader.lease),
+        state: html! {
+            @match &leader.holder {
+                Some(holder) => { (holder) @if leader.is_self { " (this replica)" } },
+                None => (badge(Tone::Warn, "not known")),
+            }
+        },
+        problem: None,
+    }
 }
 
 fn lines_of_gateway(gateway: &GatewayStatus) -> Vec<Line> {

@@ -10,7 +10,7 @@ mod values;
 
 use std::{collections::BTreeMap, fs, io, path::Path};
 
-use admittance_fleet::{configurations, excluded_namespaces};
+use admittance_fleet::excluded_namespaces;
 use serde_json::{Map, Value as Json, json};
 
 use self::{
@@ -89,10 +89,7 @@ fn objects_as_templates(
     let mut manifests = objects::all(&release, prepared, None);
     // Helm creates the namespace. What is secret is not in a chart.
     manifests.retain(|manifest| !["Namespace", "Secret"].contains(&manifest.kind()));
-    let registrations = match prepared.configuration.keeps_webhooks {
-        Some(_) => Vec::new(),
-        None => configurations(&release.registration(), &prepared.webhooks(&release)?, ""),
-    };
+    let registrations = prepared.registrations(&release, &prepared.webhooks(&release)?, "");
     manifests.extend(registrations.into_iter().map(Manifest::from));
     let modules = prepared.bundle.modules.iter().flat_map(|module| &module.files);
     let mut files: Files = modules

@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use admittance::NamespacedChains;
 use admittance_admin::AdminConfig;
 use admittance_definitions::document;
 use admittance_driver::{Config, DefinitionPlace, FrontConfig, Limits, ReviewsConfig};
@@ -45,6 +46,8 @@ pub(super) struct Configuration {
     pub(super) reads_resources: bool,
     /// Who makes the certificate, if the Pods keep the webhook configurations.
     pub(super) keeps_webhooks: Option<Certified>,
+    /// What those of namespaces may use.
+    pub(super) namespaced: NamespacedChains,
     /// The longest time from a stop signal to the end.
     pub(super) shutdown: Duration,
     /// The timeout of all chains together.
@@ -101,13 +104,24 @@ impl Configuration {
             port(config.admin.as_ref().map(AdminConfig::address), ADMIN_PORT),
         ];
         let root = root.as_object().cloned().unwrap_or_default();
+        let mut stores = root
+            .get("definitions")
+            .and_then(Json::as_array)
+            .into_iter()
+            .flatten();
+        let resources = stores.find(|store| store.get("kubernetes").is_some()).cloned();
         let mut configuration = Self {
             files,
             admin_files,
             ..Self::of_pod(root, client_ca, &config.limits, ports)
         };
-        if config.definitions.contains(&DefinitionPlace::Kubernetes) {
-            configuration.read_resources();
+        if let Some(resources) = resources {
+            configuration.read_resources(resources);
+        }
+        for place in &config.definitions {
+            if let DefinitionPlace::Kubernetes { namespaced, .. } = place {
+                configuration.namespaced = namespaced.clone();
+            }
         }
         if let FrontConfig::Reviews(ReviewsConfig {
             webhooks: Some(webhooks),
@@ -179,6 +193,7 @@ impl Configuration {
             had_plugin_credentials,
             reads_resources: false,
             keeps_webhooks: None,
+            namespaced: NamespacedChains::default(),
             had_tracing_secrets: had_tracing_headers || had_tracing_key,
             webhook_port,
             admin_port,
@@ -207,12 +222,22 @@ impl Configuration {
         }
     }
 
-    /// Reads chains that are resources of the cluster too.
-    fn read_resources(&mut self) {
+    /// Reads chains that are resources of the cluster too, as this entry of `definitions` says.
+    fn read_resources(&mut self, resources: Json) {
         self.reads_resources = true;
-        let definitions = json!([RELATIVE_CHAINS, {"kubernetes": {}}]);
+        let definitions = json!([RELATIVE_CHAINS, resources]);
         self.root.insert("definitions".into(), definitions);
         self.use_cluster();
+    }
+
+    /// Unless it names a Lease, two installations in one namespace must not share that of the leader.
+    pub(super) fn lead_by(&mut self, name: &str) {
+        let places = self.root.get_mut("definitions").and_then(Json::as_array_mut);
+        let mut places = places.into_iter().flatten();
+        let place = places.find_map(|place| place.get_mut("kubernetes")?.as_object_mut());
+        if let Some(place) = place.filter(|_| name != DefinitionPlace::DEFAULT_LEASE) {
+            place.entry("lease").or_insert_with(|| name.into());
+        }
     }
 
     /// Keeps the webhook configurations as the operator's file says; the Pod is told the name of its Service.

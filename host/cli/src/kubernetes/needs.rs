@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use admittance::{
-    ModuleReference,
+    ModuleReference, NamespacedChains, NamespacedWebhooks,
     admission::{ClusterKind, GroupVersionKind, GroupVersionResource, NamespaceSelector},
     definitions::{ChainDefinition, HookDefinition},
 };
@@ -21,9 +21,17 @@ pub(super) struct Needs {
 }
 
 impl Needs {
-    pub(super) fn of(chains: &[ChainDefinition]) -> Self {
+    /// Of these chains, and of those that tenants may write.
+    pub(super) fn of(chains: &[ChainDefinition], namespaced: &NamespacedChains) -> Self {
         let namespace = || ClusterKind::new("v1", "Namespace");
-        let mut needs = Self::default();
+        let mut needs = Self {
+            calls_out: !namespaced.modules.is_empty()
+                || namespaced.webhooks != NamespacedWebhooks::None
+                || !namespaced.allow.http.is_empty()
+                || !namespaced.allow.images.is_empty(),
+            ..Self::default()
+        };
+        needs.read(&namespaced.allow.cluster);
         for stage in chains.iter().flat_map(|chain| &chain.stages) {
             if let Some(NamespaceSelector::Labels(selector)) = &stage.spec.namespace_selector
                 && !selector.is_empty()
@@ -48,19 +56,23 @@ impl Needs {
                 needs.kinds.insert(namespace());
             }
             for (_, plugin) in stage.plugins() {
-                for kind in &plugin.allow.cluster {
-                    if kind.is_access_review() {
-                        needs.authorizer = true;
-                    } else {
-                        needs.kinds.insert(kind.clone());
-                    }
-                }
+                needs.read(&plugin.allow.cluster);
                 let is_fetched = !matches!(plugin.source, ModuleReference::File(_));
                 needs.calls_out |=
                     is_fetched || !plugin.allow.http.is_empty() || !plugin.allow.images.is_empty();
             }
         }
         needs
+    }
+
+    fn read(&mut self, granted: &BTreeSet<ClusterKind>) {
+        for kind in granted {
+            if kind.is_access_review() {
+                self.authorizer = true;
+            } else {
+                self.kinds.insert(kind.clone());
+            }
+        }
     }
 
     /// Whether the API server is used.

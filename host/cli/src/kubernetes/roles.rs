@@ -1,18 +1,12 @@
 //! What the Pods may do in the cluster.
 
+use admittance_fleet::RESOURCES;
 use serde_json::{Value as Json, json};
 
 use super::{Installation, configuration::Configuration, needs::Needs};
 
 /// The API group of roles and bindings.
 const GROUP: &str = "rbac.authorization.k8s.io";
-
-/// The resources of the group `admittance.dev`.
-const RESOURCES: [&str; 3] = [
-    "admissionchains",
-    "namespacedadmissionchains",
-    "admissionexceptions",
-];
 
 /// Roles and their bindings; empty if the Pods ask nothing of the cluster.
 pub(super) fn roles(installation: &Installation, configuration: &Configuration, needs: &Needs) -> Vec<Json> {

@@ -323,6 +323,7 @@ impl Target {
             }
             "admittance.dev/v1alpha1" => match *plural {
                 "admissionchains" => Some("AdmissionChain"),
+                "namespacedadmissionchains" => Some("NamespacedAdmissionChain"),
                 "admissionexceptions" => Some("AdmissionException"),
                 _ => None,
             },

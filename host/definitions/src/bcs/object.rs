@@ -181,7 +181,7 @@ impl StoredDefinition {
                 resource.insert("spec".to_owned(), Json::Object(spec));
                 Some(format!("{:#}\n", Json::Object(resource)))
             }
-            Form::Native
+            Form::Native { .. }
             | Form::Exception
             | Form::Kubernetes(..)
             | Form::Policy(_)
@@ -221,7 +221,7 @@ fn object(form: Form, root: &Node<'_>) -> Option<BcsObject> {
             }
             spec
         }
-        Form::Native
+        Form::Native { .. }
         | Form::Exception
         | Form::Kubernetes(..)
         | Form::Policy(_)

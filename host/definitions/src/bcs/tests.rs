@@ -78,6 +78,7 @@ fn what_bcs_documents_and_prints() {
         let chains = load_text("f.json", &text.replace("xxxxxxxxx", &certificates::bundle())).unwrap();
         let expected = ChainDefinition {
             name: "defaultGroup/webhook-test".into(),
+            namespace: None,
             phase: Phase::Mutating,
             source: Location {
                 file: "f.json".into(),

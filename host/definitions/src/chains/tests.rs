@@ -202,7 +202,7 @@ fn lists_of_definitions() {
 
 #[test]
 fn documents_that_are_no_definition() {
-    let known = "write an AdmissionChain or AdmissionException (admittance.dev/v1alpha1), a MutatingWebhookConfiguration, ValidatingWebhookConfiguration, MutatingAdmissionPolicy, ValidatingAdmissionPolicy or a binding of these (admissionregistration.k8s.io/v1), a CustomResourceDefinition (apiextensions.k8s.io/v1), a ClusterAdmissionPolicy, AdmissionPolicy, ClusterAdmissionPolicyGroup or AdmissionPolicyGroup (policies.kubewarden.io/v1), a ConstraintTemplate, a constraint, a Config, a SyncSet, an ExpansionTemplate or a mutator of Gatekeeper, a SidecarSet (apps.kruise.io/v1beta1), an admissionwebhook (v4) or an AdmissionWebhookConfiguration (bkbcs.tencent.com/v2)";
+    let known = "write an AdmissionChain, NamespacedAdmissionChain or AdmissionException (admittance.dev/v1alpha1), a MutatingWebhookConfiguration, ValidatingWebhookConfiguration, MutatingAdmissionPolicy, ValidatingAdmissionPolicy or a binding of these (admissionregistration.k8s.io/v1), a CustomResourceDefinition (apiextensions.k8s.io/v1), a ClusterAdmissionPolicy, AdmissionPolicy, ClusterAdmissionPolicyGroup or AdmissionPolicyGroup (policies.kubewarden.io/v1), a ConstraintTemplate, a constraint, a Config, a SyncSet, an ExpansionTemplate or a mutator of Gatekeeper, a SidecarSet (apps.kruise.io/v1beta1), an admissionwebhook (v4) or an AdmissionWebhookConfiguration (bkbcs.tencent.com/v2)";
     let table = [
         ("a: 1", format!("f:1:1: kind: missing; {known}")),
         ("[]", "f:1:1: a list where an object is expected; write `field: value`".to_owned()),

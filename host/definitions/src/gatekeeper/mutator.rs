@@ -328,6 +328,7 @@ pub(crate) fn chain(
     stage.location = source.clone();
     Some(ChainDefinition {
         name: CHAIN.to_owned(),
+        namespace: None,
         phase: Phase::Mutating,
         source,
         // Without rules it would be called for every request.

@@ -210,6 +210,7 @@ impl TemplateDocument {
         }
         ChainDefinition {
             name: self.name.clone(),
+            namespace: None,
             phase: Phase::Validating,
             source: self.source.clone(),
             rules,

@@ -270,6 +270,7 @@ impl PolicyDocument {
         bindings.sort_by(|one, other| one.name.cmp(&other.name));
         ChainDefinition {
             name: self.name.clone(),
+            namespace: None,
             phase: self.phase,
             source: self.source.clone(),
             rules: self.constraints.rules.clone(),

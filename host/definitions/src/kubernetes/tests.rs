@@ -194,6 +194,7 @@ webhooks:
     defaults.reinvocation = Reinvocation::Never;
     let expected = ChainDefinition {
         name: "injector".into(),
+        namespace: None,
         phase: Phase::Mutating,
         source: location(1, 1),
         rules: vec![create, update],

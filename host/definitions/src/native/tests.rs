@@ -100,6 +100,7 @@ spec:
     images.mode = Mode::Enforce;
     let expected = ChainDefinition {
         name: "pods".into(),
+        namespace: None,
         phase: Phase::Mutating,
         source: location(2, 1),
         rules: vec![Rule {
@@ -139,6 +140,7 @@ spec:
                         ],
                         images: vec!["ghcr.io/acme".parse().unwrap()],
                         environment: [("ZONE".into(), "a".into())].into(),
+                        ..Grants::default()
                     },
                     memory: Some(64 << 20),
                     refresh: None,

@@ -10,7 +10,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{DefinitionSet, definitions};
-use crate::{DefinitionFile, DefinitionId, StoreKind, chains::Chains, document::Mistakes};
+use crate::{
+    ChainDefinition, DefinitionFile, DefinitionId, StoreKind,
+    chains::Chains,
+    document::{Mistake, Mistakes},
+};
 
 /// How to treat an invalid entry of a store: a text that is not a definition, a mistake in it, a second
 /// definition of one name or for one operation and kind. The other definitions are served either way.
@@ -106,6 +110,17 @@ impl DefinitionSet {
     /// in force stays, or else the one with the first path, so that all who read the store agree.
     #[must_use]
     pub fn usable(&self, in_force: &[DefinitionFile], on_bad: OnBadDefinition) -> Usable {
+        self.usable_if(in_force, on_bad, &|_| Vec::new())
+    }
+
+    /// The same; an entry also cannot be used if its chain has any of these mistakes.
+    #[must_use]
+    pub fn usable_if(
+        &self,
+        in_force: &[DefinitionFile],
+        on_bad: OnBadDefinition,
+        mistakes_of: &dyn Fn(&ChainDefinition) -> Vec<Mistake>,
+    ) -> Usable {
         let is_file = |file: &DefinitionFile| file.kind == StoreKind::Files;
         let (mut files, mut entries): (Vec<_>, Vec<_>) = self.all().cloned().partition(is_file);
         let mut chains = Chains::default();
@@ -118,7 +133,7 @@ impl DefinitionSet {
         entries.sort_by_cached_key(|entry| (standing(entry, in_force), entry.path.clone()));
         let (mut unusable, mut bad) = (Vec::new(), Vec::new());
         for entry in entries {
-            match take(&entry, &mut chains) {
+            match take(&entry, &mut chains, mistakes_of) {
                 Ok(()) => files.push(entry),
                 Err(mistakes) => {
                     bad.push(BadDefinition {
@@ -135,7 +150,7 @@ impl DefinitionSet {
         if on_bad == OnBadDefinition::KeepLast {
             for bad in &mut bad {
                 let last = in_force.iter().find(|file| file.path == bad.path);
-                if let Some(last) = last.filter(|last| take(last, &mut chains).is_ok()) {
+                if let Some(last) = last.filter(|last| take(last, &mut chains, mistakes_of).is_ok()) {
                     kept.push(last.clone());
                     bad.served = Served::LastVersion;
                 }
@@ -222,12 +237,18 @@ fn standing(file: &DefinitionFile, in_force: &[DefinitionFile]) -> u8 {
 }
 
 /// Adds a definition; has no effect if there is a mistake in it.
-fn take(entry: &DefinitionFile, chains: &mut Chains) -> Result<(), Mistakes> {
+fn take(
+    entry: &DefinitionFile,
+    chains: &mut Chains,
+    mistakes_of: &dyn Fn(&ChainDefinition) -> Vec<Mistake>,
+) -> Result<(), Mistakes> {
     let mut mistakes = Mistakes::new();
     let documents = entry.documents(&mut mistakes);
     chains.read_all(&documents, &mut mistakes);
+    let file = entry.path.display().to_string();
+    mistakes.extend(chains.of_file(&file).flat_map(mistakes_of));
     if !mistakes.is_empty() {
-        chains.forget(&entry.path.display().to_string());
+        chains.forget(&file);
     }
     mistakes.into_result(())
 }

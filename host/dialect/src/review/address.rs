@@ -9,8 +9,8 @@ use percent_encoding::percent_decode_str;
 /// The chains of a call, and the caller's timeout. Lives as long as the call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReviewAddress {
-    /// The chains.
-    pub selection: Selection,
+    /// The chains; `None` if it is about a definition, which is checked before the API server stores it.
+    pub selection: Option<Selection>,
     /// The caller's timeout, if given.
     pub timeout: Option<Duration>,
 }
@@ -20,7 +20,7 @@ pub struct ReviewAddress {
 pub enum AddressError {
     /// Another path.
     #[error(
-        "{0:?} is not a path for reviews: use /mutate, /validate or /admit, or a chain's own /mutate/{{chain}} or /validate/{{chain}}"
+        "{0:?} is not a path for reviews: use /mutate, /validate or /admit, a chain's own /mutate/{{chain}} or /validate/{{chain}}, or /definitions for definitions"
     )]
     Path(String),
     /// The query's `timeout` is not a valid duration.
@@ -30,7 +30,8 @@ pub enum AddressError {
 
 impl ReviewAddress {
     /// Read the address of a call: `/admit` for every chain, `/mutate` and `/validate` for those of a
-    /// phase, `/mutate/{chain}` and `/validate/{chain}` for one. kube-apiserver adds `?timeout=5s`.
+    /// phase, `/mutate/{chain}` and `/validate/{chain}` for one, and `/definitions` for definitions. kube-apiserver adds
+    /// `?timeout=5s`.
     ///
     /// # Errors
     ///
@@ -47,11 +48,12 @@ impl ReviewAddress {
             }
         };
         let selection = match (root, chain) {
-            ("admit", None) => Selection::All,
-            ("mutate", None) => Selection::Phase(Phase::Mutating),
-            ("validate", None) => Selection::Phase(Phase::Validating),
-            ("mutate", Some(chain)) => Selection::Chain(Phase::Mutating, chain),
-            ("validate", Some(chain)) => Selection::Chain(Phase::Validating, chain),
+            ("admit", None) => Some(Selection::All),
+            ("mutate", None) => Some(Selection::Phase(Phase::Mutating)),
+            ("validate", None) => Some(Selection::Phase(Phase::Validating)),
+            ("mutate", Some(chain)) => Some(Selection::Chain(Phase::Mutating, chain)),
+            ("validate", Some(chain)) => Some(Selection::Chain(Phase::Validating, chain)),
+            ("definitions", None) => None,
             _ => return Err(unknown()),
         };
         let query = uri.query().unwrap_or_default().as_bytes();
@@ -72,16 +74,20 @@ mod tests {
     #[test]
     #[rustfmt::skip]
     fn addresses() {
-        let chain = |phase, name: &str| Some(Selection::Chain(phase, name.to_owned()));
+        let all = Some(Some(Selection::All));
+        let phase = |phase| Some(Some(Selection::Phase(phase)));
+        let chain = |phase, name: &str| Some(Some(Selection::Chain(phase, name.to_owned())));
         for (uri, selection, timeout) in [
-            ("/admit", Some(Selection::All), None),
-            ("/admit?timeout=10s", Some(Selection::All), Some(10_000)),
-            ("/mutate?timeout=1m30s", Some(Selection::Phase(Phase::Mutating)), Some(90_000)),
-            ("/mutate/?x=y", Some(Selection::Phase(Phase::Mutating)), None),
-            ("/validate", Some(Selection::Phase(Phase::Validating)), None),
+            ("/admit", all.clone(), None),
+            ("/admit?timeout=10s", all, Some(10_000)),
+            ("/mutate?timeout=1m30s", phase(Phase::Mutating), Some(90_000)),
+            ("/mutate/?x=y", phase(Phase::Mutating), None),
+            ("/validate", phase(Phase::Validating), None),
             ("/mutate/pods", chain(Phase::Mutating, "pods"), None),
             ("/validate/a.b%2Fc?timeout=500ms", chain(Phase::Validating, "a.b/c"), Some(500)),
             ("/mutate/bcs/web", chain(Phase::Mutating, "bcs/web"), None),
+            ("/definitions?timeout=5s", Some(None), Some(5_000)),
+            ("/definitions/pods", None, None),
             ("/", None, None),
             ("/admit/pods", None, None),
             ("/Mutate", None, None),

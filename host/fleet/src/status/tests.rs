@@ -3,8 +3,8 @@ use admittance::definitions::BadDefinition;
 use super::*;
 use crate::chains::CHAIN;
 
-fn host(stages: &Value) -> Status {
-    serde_json::from_value(json!({
+fn host(stages: &Value) -> Pass {
+    let status = serde_json::from_value(json!({
         "version": "0.1.0", "revision": 7, "liveSince": "2026-01-01T00:00:00Z", "origin": {"type": "files"},
         "building": false, "tables": 1, "plugins": 0, "history": {"revisions": 1},
         "chains": [
@@ -12,7 +12,11 @@ fn host(stages: &Value) -> Status {
             {"name": "pods", "phase": "Mutating", "stages": stages},
         ],
     }))
-    .unwrap()
+    .unwrap();
+    Pass {
+        status,
+        counts: false,
+    }
 }
 
 fn stage(name: &str, hook: &Value) -> Value {
@@ -230,7 +234,7 @@ fn what_stays_as_it_was() {
         (&json!(3), &json!(7))
     );
     // Later revisions change nothing of this chain.
-    host.revision = 8;
+    host.status.revision = 8;
     let written = resource(Some(first.clone()));
     assert_eq!(
         new_status(&CHAIN, &written, &Standing::Live, &host, Moment::now()),
@@ -264,12 +268,15 @@ fn what_became_of_an_exception() {
         (false, json!(["there is no stage pods/x"]), ("True", "Live")),
         (true, json!([]), ("False", "Expired")),
     ] {
-        let mut host = serde_json::to_value(host(&json!([]))).unwrap();
+        let mut host = serde_json::to_value(host(&json!([])).status).unwrap();
         host["exceptions"] = json!([{
             "name": "pods", "owner": "o", "reason": "r", "expires": "2026-01-01T00:00:00Z", "expired": expired,
             "stages": [], "unknown": unknown,
         }]);
-        let host: Status = serde_json::from_value(host).unwrap();
+        let host = Pass {
+            status: serde_json::from_value(host).unwrap(),
+            counts: false,
+        };
         let status = new_status(&EXCEPTION, &resource(None), &Standing::Live, &host, Moment::now()).unwrap();
         let expected = [("Accepted", "True", "Valid"), ("Live", expected.0, expected.1)];
         assert_eq!(conditions(&status), expected);
@@ -279,6 +286,43 @@ fn what_became_of_an_exception() {
             Some(&unknown).filter(|unknown| *unknown != &json!([]))
         );
     }
+}
+
+#[test]
+fn counts_are_written_when_it_is_time() {
+    let called = |allowed: u64| {
+        let mut stages = [
+            stage("a", &json!({"type": "native"})),
+            stage("b", &json!({"type": "native"})),
+        ];
+        stages[0]["calls"]["recent"] =
+            json!({"seconds": 300, "allowed": allowed, "changed": 1, "denied": 2, "failed": 0});
+        stages[1]["calls"]["recent"] =
+            json!({"seconds": 290, "allowed": 0, "changed": 0, "denied": 0, "failed": 4});
+        json!(stages)
+    };
+    let write = |stages: &Value, counts: bool, before: Option<Value>| {
+        let mut pass = host(stages);
+        pass.counts = counts;
+        new_status(&CHAIN, &resource(before), &Standing::Live, &pass, Moment::now())
+    };
+    // Nothing was called yet.
+    assert_eq!(write(&json!([]), true, None).unwrap().get(RECENT), None);
+    let first = write(&called(10), false, None).unwrap();
+    let counted = |status: &Value| {
+        let mut recent = status[RECENT].clone();
+        recent.as_object_mut().unwrap().shift_remove("at").unwrap();
+        recent
+    };
+    assert_eq!(
+        counted(&first),
+        json!({"seconds": 300, "calls": 17, "denied": 2, "failed": 4})
+    );
+    // They alone are no reason to write, until it is time; and not if they are the same.
+    assert_eq!(write(&called(11), false, Some(first.clone())), None);
+    assert_eq!(write(&called(10), true, Some(first.clone())), None);
+    let second = write(&called(11), true, Some(first)).unwrap();
+    assert_eq!(counted(&second)["calls"], 18);
 }
 
 #[test]

@@ -25,6 +25,7 @@ use serde_json::{Value, json};
 use crate::setting::Setting;
 
 const PLURAL: &str = "admissionchains";
+const NAMESPACED: &str = "namespacedadmissionchains";
 const EXCEPTIONS: &str = "admissionexceptions";
 
 /// A timeout that is generous even on a busy machine.
@@ -197,6 +198,64 @@ async fn exceptions_are_written_and_read() {
     setting.server.remove_kind(EXCEPTIONS);
     let lost = store.read().await;
     assert!(matches!(lost, Err(StoreError::Refused { .. })), "{lost:?}");
+}
+
+#[tokio::test]
+async fn chains_of_namespaces_are_written_and_read() {
+    let setting = Setting::new();
+    let store = store(&setting).await;
+    let in_namespace = |namespace: &str, stage: &str| {
+        let mut chain = chain("pods", stage);
+        chain["kind"] = json!("NamespacedAdmissionChain");
+        chain["metadata"]["namespace"] = json!(namespace);
+        chain
+    };
+    // Those of one name in several namespaces are different ones.
+    setting.server.put(NAMESPACED, in_namespace("bakery", "first"));
+    setting.server.put(PLURAL, chain("pods", "first"));
+    let path = store
+        .place_for(&id("NamespacedAdmissionChain", "shop/pods"))
+        .unwrap();
+    assert_eq!(path, Path::new("kubernetes:NamespacedAdmissionChain/shop/pods"));
+    assert!(store.owns(&path));
+    let first = in_namespace("shop", "first");
+    store.commit(&[change(&path, None, Some(&first))]).await.unwrap();
+    assert_eq!(
+        setting.server.object(NAMESPACED, "shop", "pods").unwrap()["spec"],
+        first["spec"]
+    );
+    let files = store.read().await.unwrap();
+    let chains = DefinitionSet::of_files(files).chains().unwrap();
+    let names: Vec<_> = chains
+        .iter()
+        .map(|chain| (chain.name.as_str(), chain.namespace.as_deref()))
+        .collect();
+    assert_eq!(
+        names,
+        [
+            ("bakery/pods", Some("bakery")),
+            ("pods", None),
+            ("shop/pods", Some("shop")),
+        ]
+    );
+    let second = in_namespace("shop", "second");
+    store
+        .commit(&[change(&path, Some(&first), Some(&second))])
+        .await
+        .unwrap();
+    // A text is only written where it belongs.
+    let elsewhere = change(&path, Some(&second), Some(&in_namespace("bakery", "second")));
+    let error = store.commit(&[elsewhere]).await.unwrap_err().to_string();
+    assert!(
+        error.contains("not NamespacedAdmissionChain/shop/pods"),
+        "{error}"
+    );
+    store.commit(&[change(&path, Some(&second), None)]).await.unwrap();
+    assert_eq!(read(&store).await.len(), 2);
+    for name in ["pods", "Shop/pods", "shop/Pods", "shop/a/b", "a.b/pods"] {
+        let place = store.place_for(&id("NamespacedAdmissionChain", name));
+        assert_eq!(place, None, "{name}");
+    }
 }
 
 #[tokio::test]

@@ -90,13 +90,20 @@ async fn message(
     grant: &ClusterKind,
     user: &str,
 ) -> Result<String, String> {
-    let config = PluginConfig {
-        grants: Grants {
-            cluster: [grant.clone()].into(),
-            ..Grants::default()
-        },
-        ..config()
+    let grants = Grants {
+        cluster: [grant.clone()].into(),
+        ..Grants::default()
     };
+    message_with(sandbox, guest, grants, user).await
+}
+
+async fn message_with(
+    sandbox: &Sandbox,
+    guest: &Guest,
+    grants: Grants,
+    user: &str,
+) -> Result<String, String> {
+    let config = PluginConfig { grants, ..config() };
     let plugin = load_with(sandbox, guest, "{}", &config).await.unwrap();
     let mut request = request();
     request.user.username = user.to_owned();
@@ -146,6 +153,22 @@ fn lists(limit: u32, field: &str) -> Guest {
         .with_data(TEXT, b"v1Nodelhere")
         .with_data(list, &element)
         .with_data(field_at, field.as_bytes())
+}
+
+#[tokio::test]
+async fn a_plugin_of_a_namespace_lists_that_namespace() {
+    let reader = Arc::new(Reader::default());
+    let cluster: Arc<dyn ClusterReader> = reader.clone();
+    let sandbox = sandbox_with(|config| config.cluster = Some(cluster));
+    let grants = Grants {
+        cluster: [ClusterKind::new("v1", "Node")].into(),
+        namespace: Some("shop".into()),
+        ..Grants::default()
+    };
+    let answer = message_with(&sandbox, &lists(7, ""), grants, "").await;
+    assert!(answer.is_ok(), "{answer:?}");
+    let received = reader.received.lock().unwrap().clone();
+    assert_eq!(received, ["v1/Node Some(\"shop\") \"l\" Some(7) Some(\"here\")"]);
 }
 
 #[tokio::test]

@@ -12,6 +12,8 @@ use super::{
     template::{Edit, Template},
     values::Values,
 };
+use admittance_fleet::DEFINITIONS_PATH;
+
 use crate::kubernetes::Installation;
 
 /// The name of the Secret with the certificate.
@@ -173,14 +175,18 @@ fn registration(template: &mut Template) {
         let or = |name: &str, field: &str| {
             Edit::Value(format!(".Values.webhooks.{name} | default {}", webhook[field]))
         };
+        let authority = webhook_at("clientConfig/caBundle");
+        template.edit(authority.as_str(), Edit::If(NO_CERT_MANAGER));
+        template.edit(authority, value(".Values.tls.caBundle | b64enc | quote"));
+        // The values are for the webhooks of chains.
+        if webhook["clientConfig"]["service"]["path"] == DEFINITIONS_PATH {
+            continue;
+        }
         template.edit(webhook_at("failurePolicy"), or("failurePolicy", "failurePolicy"));
         template.edit(
             webhook_at("timeoutSeconds"),
             or("timeoutSeconds", "timeoutSeconds"),
         );
-        let authority = webhook_at("clientConfig/caBundle");
-        template.edit(authority.as_str(), Edit::If(NO_CERT_MANAGER));
-        template.edit(authority, value(".Values.tls.caBundle | b64enc | quote"));
         let names = "namespaceSelector/matchExpressions/0/values";
         // Without those of the installation, which are the default of the value.
         template.object["webhooks"][index]["namespaceSelector"]["matchExpressions"][0]["values"] =

@@ -50,6 +50,17 @@ pub(super) fn text(status: &DriverStatus, now: Moment) -> String {
             lines.watch(&cluster.server, watch, now);
         }
     }
+    if let Some(leader) = &status.leader {
+        let holder = leader.holder.as_deref().unwrap_or("not known");
+        let own = if leader.is_self { " (this replica)" } else { "" };
+        let style = if leader.holder.is_some() { GOOD } else { WARN };
+        lines.add(
+            &format!("leader, lease {}", leader.lease),
+            style,
+            &format!("{holder}{own}"),
+            None,
+        );
+    }
     if let Some(webhooks) = &status.webhook_configurations {
         lines.webhooks(webhooks);
     }

@@ -1,7 +1,7 @@
 use admittance_admin::api::{
     AccountsStatus, CertificateStatus, ClusterStatus, ClusterWatch, DiscoveryStatus, EnsembleStatus,
-    GatewayCluster, GatewayStatus, KubernetesCluster, Peer, PeersStatus, RegisteredNode, ServerHealth,
-    TokensStatus, WatchState, WebhooksStatus,
+    GatewayCluster, GatewayStatus, KubernetesCluster, LeaderStatus, Peer, PeersStatus, RegisteredNode,
+    ServerHealth, TokensStatus, WatchState, WebhooksStatus,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
@@ -54,6 +54,7 @@ fn status(stages: Vec<StageStatus>) -> DriverStatus {
         gateway: None,
         cluster: None,
         webhook_configurations: None,
+        leader: None,
         certificates: Vec::new(),
     }
 }
@@ -325,6 +326,11 @@ fn each_dependency_has_a_line() {
         last_write: Some(at(1000)),
         problem: Some("refused".to_owned()),
     });
+    status.leader = Some(LeaderStatus {
+        lease: "admittance".to_owned(),
+        holder: Some("web-1_x".to_owned()),
+        is_self: true,
+    });
     status.certificates = ["listen", "admin"]
         .into_iter()
         .zip([1060, 90_000])
@@ -355,6 +361,7 @@ other gateways below /bcs/gateways: 1 gateway, 1 tunnel to this one
 gateway https://10.0.0.6:8443: has no tunnel from this one; refused
 watch of v1/Namespace at https://api: watching for 1m0s, 3 objects
 watch of v1/Node at https://api: down for 1m0s, 3 objects; refused
+leader, lease admittance: web-1_x (this replica)
 webhook configurations hooks: kept by this replica, written at 1970-01-01T00:16:40Z; refused
 certificate of listen: expired at 1970-01-01T00:17:40Z
 certificate of admin: valid until 1970-01-02T01:00:00Z

@@ -199,7 +199,10 @@ fn merge(object: &mut Value, patch: &Value) {
 
 /// Whether resources of this kind have a status of their own.
 pub(super) fn has_status(plural: &str) -> bool {
-    matches!(plural, "admissionchains" | "admissionexceptions")
+    matches!(
+        plural,
+        "admissionchains" | "namespacedadmissionchains" | "admissionexceptions"
+    )
 }
 
 /// The generation of an object: it grows with every change but those of metadata and status.

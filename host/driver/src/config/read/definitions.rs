@@ -1,6 +1,8 @@
+use admittance::{NamespacedChains, catalog::signature::SourcePattern};
 use admittance_definitions::{
     Mistakes,
     document::{Node, readers},
+    read_allow,
 };
 
 use super::zookeeper::{Ensembles, path};
@@ -18,7 +20,9 @@ pub(super) fn definitions(
             continue;
         };
         // Otherwise every definition would be read twice.
-        if place.as_file().is_none() && places.contains(&place) {
+        let is_same =
+            |other: &DefinitionPlace| *other == place || (other.is_kubernetes() && place.is_kubernetes());
+        if place.as_file().is_none() && places.iter().any(is_same) {
             entry.wrong("this store is listed twice", "remove it", mistakes);
         }
         places.push(place);
@@ -53,9 +57,13 @@ fn place(
             Some(DefinitionPlace::CustomResources { namespace })
         }
         [("kubernetes", node)] => {
-            node.object(mistakes)?.finish(mistakes);
+            let mut fields = node.object(mistakes)?;
+            let namespaced = fields.get_or_default("namespaced", namespaced, mistakes);
+            let default = DefinitionPlace::DEFAULT_LEASE.to_owned();
+            let lease = fields.get("lease", default, readers::parse_with(lease), mistakes);
+            fields.finish(mistakes);
             need_cluster(node, has_cluster, mistakes);
-            Some(DefinitionPlace::Kubernetes)
+            Some(DefinitionPlace::Kubernetes { namespaced, lease })
         }
         _ => {
             let fix = "write a path, `kubernetes: {}`, `zookeeper: {}` or `customResources: {}`";
@@ -65,11 +73,41 @@ fn place(
     }
 }
 
+/// What chains of namespaces may use.
+fn namespaced(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<NamespacedChains> {
+    let mut fields = node.object(mistakes)?;
+    let mut may_use = NamespacedChains::default();
+    let patterns =
+        |node: &Node<'_>, mistakes: &mut Mistakes| node.list_of(Node::parse::<SourcePattern>, mistakes);
+    may_use.modules = fields.get_or_default("modules", patterns, mistakes);
+    may_use.webhooks = fields.get_or_default("webhooks", Node::word, mistakes);
+    if let Some(allow) = fields.optional("allow") {
+        may_use.allow = read_allow(&allow, mistakes);
+        if !may_use.allow.environment.is_empty() {
+            let message = "chains give their plugins any environment variables";
+            allow.wrong(message, "remove `environment`", mistakes);
+        }
+    }
+    fields.finish(mistakes);
+    Some(may_use)
+}
+
 /// Resources are those of the cluster of the configuration.
 fn need_cluster(node: &Node<'_>, has_cluster: bool, mistakes: &mut Mistakes) {
     if !has_cluster {
         node.wrong(super::NO_CLUSTER, super::ADD_CLUSTER, mistakes);
     }
+}
+
+/// A valid name of a Lease.
+fn lease(text: &str) -> Result<String, String> {
+    admittance_admission::is_dns_subdomain(text)
+        .then(|| text.to_owned())
+        .ok_or_else(|| {
+            format!(
+                "{text:?} is not a valid name: write lower case letters, digits, - and ., such as admittance"
+            )
+        })
 }
 
 /// A valid name of a Kubernetes namespace.

@@ -1,0 +1,396 @@
+//! The rules are evaluated by this program's own CEL, as an API server would.
+
+use std::{collections::BTreeSet, fs, path::Path, time::Duration};
+
+use admittance::admission::{
+    Deadline, GroupVersionKind, GroupVersionResource, NoAuthorizer, Object, Operation, Request,
+};
+use admittance_conditions::{CelConditions, ObjectSchema, PolicyCompiler};
+use admittance_definitions::{
+    CHAIN_SCHEMA, DefinitionFile, DefinitionSet, Mistakes,
+    document::{self},
+};
+use serde_json::{Map, Value as Json, json};
+
+use super::{super::structural, *};
+use crate::schema;
+
+const VALIDATIONS: &str = "x-kubernetes-validations";
+
+/// The cost that an API server allows for one rule, and for all rules of a definition.
+const RULE_COST: u64 = 10_000_000;
+const TOTAL_COST: u64 = 100_000_000;
+
+/// The schemas of `spec`, by the kind of the definition.
+fn spec_schema(kind: &str) -> Json {
+    let (text, add): (_, fn(&mut Json)) = match kind {
+        "AdmissionException" => (schema::EXCEPTION, of_exceptions),
+        _ => (CHAIN_SCHEMA, of_chains),
+    };
+    let root: Json = serde_json::from_str(text).unwrap();
+    let mut spec = structural(&root["properties"]["spec"], &root);
+    add(&mut spec);
+    spec
+}
+
+fn compiler(schema: &Json) -> PolicyCompiler {
+    let object = json!({"type": "object", "properties": {"self": schema}});
+    PolicyCompiler::new(false).with_schemas(ObjectSchema::new("Place", &object).unwrap(), None)
+}
+
+/// The messages of the rules of this place that do not hold.
+async fn violated_here(schema: &Json, value: &Json) -> Vec<String> {
+    let mut violated = Vec::new();
+    for rule in schema[VALIDATIONS].as_array().into_iter().flatten() {
+        let text = rule["rule"].as_str().unwrap().replace("self", "object.self");
+        let condition = compiler(schema)
+            .condition("rule", &text)
+            .unwrap_or_else(|error| panic!("{text}: {error}"));
+        let kind = GroupVersionKind::default();
+        let mut request = Request::new(Operation::Create, kind, GroupVersionResource::default());
+        request.object = Object::from_value(json!({"self": value}));
+        let conditions = CelConditions::from_iter([condition]);
+        let deadline = Deadline::after(Duration::from_secs(60));
+        let result = conditions.evaluate(&request, &NoAuthorizer, deadline).await;
+        // A rule that fails is violated, as in an API server.
+        if !matches!(result, Ok(None)) {
+            violated.push(rule["message"].as_str().unwrap().to_owned());
+        }
+    }
+    violated
+}
+
+/// The messages of all rules that do not hold in this value or in what it contains.
+async fn violated(schema: &Json, value: &Json) -> Vec<String> {
+    let mut found = violated_here(schema, value).await;
+    let mut inner: Vec<(&Json, &Json)> = Vec::new();
+    for (name, value) in value.as_object().into_iter().flatten() {
+        let schema = schema["properties"]
+            .get(name)
+            .or_else(|| schema.get("additionalProperties"));
+        inner.extend(schema.map(|schema| (schema, value)));
+    }
+    inner.extend(
+        value
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|value| (&schema["items"], value)),
+    );
+    for (schema, value) in inner {
+        found.extend(Box::pin(violated(schema, value)).await);
+    }
+    found
+}
+
+/// Whether the reader of definitions finds a mistake in it as a resource.
+fn is_refused(document: &Json) -> bool {
+    let file = DefinitionFile::entry("kubernetes:test", document.to_string(), None);
+    DefinitionSet::of_files(vec![file]).definitions().is_err()
+}
+
+fn document(kind: &str, spec: Json) -> Json {
+    json!({
+        "apiVersion": "admittance.dev/v1alpha1",
+        "kind": kind,
+        "metadata": {"name": "test"},
+        "spec": spec,
+    })
+}
+
+fn chain(phase: &str, stage: Json) -> Json {
+    let rules = json!([{"operations": ["CREATE"], "resources": ["pods"]}]);
+    document(
+        "AdmissionChain",
+        json!({"phase": phase, "rules": rules, "stages": [stage]}),
+    )
+}
+
+fn chain_for(rule: Json) -> Json {
+    let mut chain = chain("Validating", json!({"name": "a", "cel": valid_cel()}));
+    chain["spec"]["rules"] = json!([rule]);
+    chain
+}
+
+fn exception(field: &str, value: Json) -> Json {
+    let mut exception = document(
+        "AdmissionException",
+        json!({
+            "owner": "a@example.com", "reason": "a test", "expires": "2999-01-31",
+            "stages": ["pods/a"], "namespaces": ["test"],
+        }),
+    );
+    let spec = exception["spec"].as_object_mut().unwrap();
+    spec.remove(field);
+    if !value.is_null() {
+        spec.insert(field.to_owned(), value);
+    }
+    exception
+}
+
+fn valid_cel() -> Json {
+    json!({"validations": [{"expression": "true"}]})
+}
+
+/// Definitions with one mistake each, which both find.
+fn bad() -> Vec<Json> {
+    let cel = |cel: Json| chain("Mutating", json!({"name": "a", "cel": cel}));
+    let plugin = |plugin: Json| chain("Mutating", json!({"name": "a", "plugin": plugin}));
+    let webhook = |webhook: Json| chain("Mutating", json!({"name": "a", "webhook": webhook}));
+    let rego = |rego: Json| chain("Mutating", json!({"name": "a", "rego": rego}));
+    let stage = |stage: Json| chain("Mutating", stage);
+    let mutation = json!({"patchType": "JSONPatch", "jsonPatch": {"expression": "[]"}});
+    let oci = "oci://registry.example.com/a:1";
+    let pinned = format!("sha256:{}", "0".repeat(64));
+    vec![
+        chain(
+            "Validating",
+            json!({"name": "a", "cel": valid_cel(), "reinvocationPolicy": "IfNeeded"}),
+        ),
+        chain(
+            "Validating",
+            json!({"name": "a", "cel": {"mutations": [mutation]}}),
+        ),
+        stage(json!({"name": "a"})),
+        stage(json!({"name": "a", "cel": valid_cel(), "plugin": {"source": oci}})),
+        stage(json!({"name": "a", "cel": valid_cel(), "candidate": {"source": oci}})),
+        stage(json!({"name": "a", "cel": valid_cel(), "timeout": "31s"})),
+        stage(json!({"name": "a", "cel": valid_cel(), "timeout": "0ms"})),
+        stage(
+            json!({"name": "a", "group": {"expression": "p()", "message": "m", "plugins": {
+                "p": {"source": oci, "timeout": "1m"},
+            }}}),
+        ),
+        plugin(json!({"source": "file:a.wasm"})),
+        plugin(json!({"source": oci, "digest": pinned, "refresh": "1m"})),
+        plugin(json!({"source": "file:/a.wasm", "refresh": "1m"})),
+        plugin(json!({"source": "stock:image-policy", "refresh": "1m"})),
+        plugin(json!({"source": format!("oci://registry.example.com/a@{pinned}"), "refresh": "1m"})),
+        rego(json!({"entrypoint": "data.a.deny"})),
+        rego(json!({"entrypoint": "data.a.deny", "text": "package a", "file": "/a.rego"})),
+        rego(json!({"entrypoint": "data.a.deny", "file": "a.rego"})),
+        webhook(json!({"protocol": "AdmissionReview"})),
+        webhook(json!({"protocol": "BcsResource", "url": "https://a.example.com", "versions": ["v1"]})),
+        webhook(json!({"protocol": "AdmissionReview", "service": {"name": "a", "namespace": "b"}})),
+        webhook(json!({"protocol": "AdmissionReview", "url": "http://a.example.com"})),
+        cel(json!({"validations": [{"expression": "true"}], "mutations": [mutation]})),
+        cel(json!({"validations": []})),
+        cel(json!({"variables": []})),
+        cel(json!({"mutations": [{"patchType": "ApplyConfiguration", "jsonPatch": {"expression": "[]"}}]})),
+        cel(json!({"mutations": [{"patchType": "JSONPatch"}]})),
+        chain_for(json!({"operations": ["CREATE"]})),
+        chain_for(json!({"operations": ["*", "CREATE"], "resources": ["pods"]})),
+        chain_for(json!({"operations": ["CREATE"], "resources": ["pods"], "apiGroups": ["", "*"]})),
+        chain_for(json!({"operations": ["CREATE"], "resources": ["pods"], "apiVersions": ["*", "v1"]})),
+        chain_for(json!({"operations": ["CREATE"], "kinds": ["Pod", "*"]})),
+        chain_for(json!({"operations": ["CREATE"], "resources": ["pods", "*/*"]})),
+        chain_for(json!({"operations": ["CREATE"], "resources": ["pods", "*"]})),
+        exception("namespaces", Json::Null),
+        exception("owner", json!(" ")),
+        exception("reason", json!("\t")),
+        exception("expires", json!("2027-02-30")),
+        exception("expires", json!("2027-01-31T25:00:00Z")),
+        exception(
+            "rules",
+            json!([{"operations": ["CREATE"], "resources": ["*", "pods"]}]),
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn bad_definitions_are_refused_by_a_rule_and_by_the_reader() {
+    let mut seen = BTreeSet::new();
+    for document in bad() {
+        let schema = spec_schema(document["kind"].as_str().unwrap());
+        let messages = violated(&schema, &document["spec"]).await;
+        assert_eq!(messages.len(), 1, "{document:#}\n{messages:?}");
+        assert!(is_refused(&document), "the reader accepts {document:#}");
+        seen.extend(messages);
+    }
+    // Every rule was violated once.
+    for kind in ["AdmissionChain", "AdmissionException"] {
+        each_place(&spec_schema(kind), 1, &mut |schema, _| {
+            for rule in schema[VALIDATIONS].as_array().into_iter().flatten() {
+                let message = rule["message"].as_str().unwrap();
+                assert!(seen.contains(message), "nothing violates: {message}");
+            }
+        });
+    }
+}
+
+/// The chains and exceptions of the documentation.
+fn documented() -> Vec<Json> {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let mut texts = Vec::new();
+    for entry in fs::read_dir(&docs).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "md") {
+            let page = fs::read_to_string(&path).unwrap();
+            let blocks = page.split("```yaml\n").skip(1);
+            texts.extend(blocks.map(|block| block.split("```").next().unwrap().to_owned()));
+        }
+    }
+    let mut documents = Vec::new();
+    for text in texts
+        .iter()
+        .filter(|text| text.contains("apiVersion: admittance.dev/"))
+    {
+        let read = document::read_text("page", text, &mut Mistakes::new());
+        documents.extend(read.iter().map(|document| document.root().json()));
+    }
+    documents.retain(|document| {
+        let kind = document["kind"].as_str().unwrap_or_default();
+        kind.ends_with("AdmissionChain") || kind == "AdmissionException"
+    });
+    documents
+}
+
+#[tokio::test]
+async fn documented_definitions_violate_nothing() {
+    let documents = documented();
+    assert!(documents.len() > 15, "{}", documents.len());
+    for mut document in documents {
+        // Those in files have paths relative to their directory.
+        for stage in document["spec"]["stages"].as_array_mut().into_iter().flatten() {
+            absolute(stage);
+        }
+        let schema = spec_schema(document["kind"].as_str().unwrap());
+        let messages = violated(&schema, &document["spec"]).await;
+        assert_eq!(messages, [""; 0], "{document:#}");
+    }
+}
+
+/// Makes the paths in a stage absolute.
+fn absolute(value: &mut Json) {
+    match value {
+        Json::Object(fields) => {
+            for (name, value) in fields {
+                match (name.as_str(), value.as_str()) {
+                    ("source", Some(source)) => *value = source.replace("file:", "file:/").into(),
+                    ("file", Some(file)) => *value = format!("/{file}").into(),
+                    _ => absolute(value),
+                }
+            }
+        }
+        Json::Array(items) => items.iter_mut().for_each(absolute),
+        _ => {}
+    }
+}
+
+/// Calls this with every place of the schema, and the most values that there may be in it: `u64::MAX` for any number.
+fn each_place<'s>(schema: &'s Json, count: u64, act: &mut dyn FnMut(&'s Json, u64)) {
+    act(schema, count);
+    let most = |keyword: &str| schema[keyword].as_u64().unwrap_or(u64::MAX);
+    for property in schema["properties"].as_object().into_iter().flat_map(Map::values) {
+        each_place(property, count, act);
+    }
+    if let Some(items) = schema.get("items") {
+        each_place(items, count.saturating_mul(most("maxItems")), act);
+    }
+    if let Some(values) = schema.get("additionalProperties") {
+        each_place(values, count.saturating_mul(most("maxProperties")), act);
+    }
+}
+
+/// An upper bound of the cost of a rule for one value: each of its words, for each item of the lists that it goes through,
+/// and a tenth of the length of each text that it reads.
+fn cost(rule: &str, schema: &Json) -> u64 {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let words: Vec<&str> = rule
+        .split(|c| !is_word(c))
+        .filter(|word| !word.is_empty())
+        .collect();
+    let count = rule.split_whitespace().count().max(words.len()) as u64;
+    let goes_through = [".all(", ".exists", " in "]
+        .iter()
+        .any(|part| rule.contains(part));
+    let (mut items, mut texts) = (1, 0);
+    for word in &words {
+        let Some(field) = schema["properties"].get(word) else {
+            continue;
+        };
+        let bound = |schema: &Json, keyword: &str| {
+            let bound = schema[keyword].as_u64();
+            bound.unwrap_or_else(|| panic!("{word} has no {keyword}, and a rule goes through it: {rule}"))
+        };
+        match field["type"].as_str() {
+            Some("array") if goes_through => {
+                items = items.max(bound(field, "maxItems"));
+                let of_items = &field["items"];
+                // Those of enumerations are short, and objects have fields of their own.
+                if of_items["type"] == "string" && of_items.get("enum").is_none() {
+                    texts += bound(of_items, "maxLength") / 10 + 1;
+                }
+            }
+            Some("string") if field.get("enum").is_none() && !rule.contains(&format!("has(self.{word})")) => {
+                texts += bound(field, "maxLength") / 10 + 1;
+            }
+            _ => {}
+        }
+    }
+    items * (count + texts)
+}
+
+#[test]
+fn rules_are_within_the_limits_of_api_servers() {
+    for kind in ["AdmissionChain", "AdmissionException"] {
+        let schema = spec_schema(kind);
+        let mut total = 0;
+        each_place(&schema, 1, &mut |schema, count| {
+            for rule in schema[VALIDATIONS].as_array().into_iter().flatten() {
+                let rule = rule["rule"].as_str().unwrap();
+                let cost = cost(rule, schema).saturating_mul(count);
+                assert!(cost <= RULE_COST, "{kind}: {cost} for {count} times {rule}");
+                total += cost;
+            }
+        });
+        assert!(total <= TOTAL_COST, "{kind}: {total}");
+    }
+}
+
+#[test]
+fn every_place_exists_and_every_choice_of_fields_has_a_rule() {
+    for (kind, additions) in [("AdmissionChain", CHAIN), ("AdmissionException", EXCEPTION)] {
+        let schema = spec_schema(kind);
+        for place in additions.iter().flat_map(|addition| addition.places) {
+            assert!(schema.pointer(place).is_some(), "{kind}: {place}");
+        }
+    }
+    // Where the schema of files says which of the fields there must be, that of resources has a rule.
+    fn compare(of_files: &Json, root: &Json, of_resources: &Json, place: &str) {
+        let of_files = Json::Object(super::super::resolved(of_files, root));
+        let chooses = ["oneOf", "anyOf"].iter().any(|keyword| {
+            let alternatives = of_files[*keyword].as_array().into_iter().flatten();
+            alternatives.clone().count() > 0
+                && alternatives.clone().all(|alternative| {
+                    alternative
+                        .as_object()
+                        .is_some_and(|fields| fields.keys().eq(["required"]))
+                })
+        });
+        assert!(
+            !chooses || of_resources.get(VALIDATIONS).is_some(),
+            "{place} has no rule"
+        );
+        for (name, property) in of_resources["properties"].as_object().into_iter().flatten() {
+            compare(
+                &of_files["properties"][name],
+                root,
+                property,
+                &format!("{place}.{name}"),
+            );
+        }
+        for inner in ["items", "additionalProperties"] {
+            if let Some(schema) = of_resources.get(inner) {
+                compare(&of_files[inner], root, schema, &format!("{place}[]"));
+            }
+        }
+    }
+    for (kind, text) in [
+        ("AdmissionChain", CHAIN_SCHEMA),
+        ("AdmissionException", schema::EXCEPTION),
+    ] {
+        let root: Json = serde_json::from_str(text).unwrap();
+        compare(&root["properties"]["spec"], &root, &spec_schema(kind), kind);
+    }
+}
