@@ -116,7 +116,7 @@ async fn a_stage_needs_no_module() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     let page = Page::read("docs/definitions.md").yaml();
-    let chain = page.iter().find(|text| text.contains("cel:")).unwrap();
+    let chain = page.iter().find(|text| text.contains("mutations:")).unwrap();
     fs::write(at.join("chain.yaml"), chain).unwrap();
     let host = Host::builder()
         .definitions(at.join("chain.yaml"))

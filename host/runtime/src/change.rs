@@ -350,8 +350,10 @@ async fn plan(source: &Source, edit: Arc<Edit>) -> Result<Plan, ChangeError> {
     let change = blocking(move || edit(&set, &stores)).await??;
     let usable = source.usable(change.set.clone()).await?;
     let paths: Vec<PathBuf> = change.files.iter().map(|file| file.path.clone()).collect();
+    // What is stored already is not written again, and may be bad too.
+    let is_applied = |id: &DefinitionId| change.effects.iter().any(|(applied, _)| applied == id);
     let mut own = usable.bad.clone();
-    own.retain(|bad| paths.contains(&bad.path));
+    own.retain(|bad| paths.contains(&bad.path) || bad.id.as_ref().is_some_and(is_applied));
     if !own.is_empty() {
         return Err(Error::BadDefinitions(own).into());
     }

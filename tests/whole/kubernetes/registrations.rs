@@ -134,9 +134,13 @@ async fn connect(
     Ok((TokioIo::new(stream), served))
 }
 
+/// The webhooks of chains.
 fn webhooks(setting: &Setting, plural: &str) -> Value {
-    let configuration = setting.server.object(plural, "", NAME).unwrap_or_default();
-    configuration["webhooks"].clone()
+    let mut configuration = setting.server.object(plural, "", NAME).unwrap_or_default();
+    if let Some(all) = configuration["webhooks"].as_array_mut() {
+        all.retain(|webhook| webhook["clientConfig"]["service"]["path"] != DEFINITIONS);
+    }
+    configuration["webhooks"].take()
 }
 
 /// The authorities that the API server trusts, as PEM.
@@ -171,6 +175,9 @@ fn chain_of(name: &str, resource: &str, message: &str) -> Value {
     chain
 }
 
+/// The path at which definitions are checked.
+const DEFINITIONS: &str = "/definitions";
+
 const SECRETS: ReviewedResource<'static> = ReviewedResource {
     operation: "CREATE",
     resource: "/v1/secrets",
@@ -196,6 +203,14 @@ async fn configurations_are_what_the_live_chains_need() {
         json!([NAMESPACE, "kube-system", "kube-node-lease", "monitoring"])
     );
     assert_eq!(setting.server.object(MUTATING, "", NAME), None);
+    // Definitions are resources here, and are checked before they are stored.
+    let all = setting.server.object(VALIDATING, "", NAME).unwrap()["webhooks"].take();
+    assert_eq!(all[1]["clientConfig"]["service"]["path"], DEFINITIONS);
+    assert_eq!(
+        all[1]["clientConfig"]["caBundle"],
+        registered[0]["clientConfig"]["caBundle"]
+    );
+    assert_eq!(all[1]["failurePolicy"], "Ignore");
     assert!(replica.message(&bundle(&setting), POD).await.contains("first"));
 
     // A rule is there only when the chain decides about its requests.

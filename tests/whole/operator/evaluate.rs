@@ -184,10 +184,10 @@ async fn what_cannot_be_evaluated_is_explained() {
 async fn limits_hold_in_evaluations() {
     let setup = Setup::with(&chain("one.wasm", "")).await;
     let object = application("shop", "web", "nginx:1");
-    for (behaviour, failure) in [
-        ("loops-forever", "timeout"),
-        ("grows-memory", "memory"),
-        ("traps", "trap"),
+    for (behaviour, timeout, failure) in [
+        ("loops-forever", "200ms", "timeout"),
+        ("grows-memory", "20s", "memory"),
+        ("traps", "20s", "trap"),
     ] {
         let text = format!(
             "apiVersion: admittance.dev/v1alpha1
@@ -195,7 +195,7 @@ kind: AdmissionChain
 metadata: {{ name: bad }}
 spec:
   rules: [{{ operations: [CREATE], kinds: [application] }}]
-  stages: [{{ name: bad, timeout: 200ms, plugin: {{ source: \"{}\", settings: {{ behaviour: {behaviour} }} }} }}]
+  stages: [{{ name: bad, timeout: {timeout}, plugin: {{ source: \"{}\", settings: {{ behaviour: {behaviour} }} }} }}]
 ",
             source("guest-misbehaves")
         );
