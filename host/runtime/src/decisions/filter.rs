@@ -45,14 +45,13 @@ impl DecisionFilter {
     /// Whether a decision in memory is one of them.
     pub(super) fn includes(&self, kept: &Kept) -> bool {
         let Some(packed) = kept.read() else { return false };
-        let rows = || kept.rows(&packed);
         self.selects(
             kept.unpacked.at,
             packed.verdict,
             packed.namespace,
             packed.user,
             |wanted| {
-                rows().iter().any(|row| {
+                kept.rows(&packed).iter().any(|row| {
                     wanted(Row {
                         chain: &row.chain,
                         stage: &row.stage,
