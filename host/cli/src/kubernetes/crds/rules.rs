@@ -27,6 +27,15 @@ use Keywords::{Items, Key, Length, Rules, Set};
 
 const LIST_TYPE: &str = "x-kubernetes-list-type";
 
+/// What a rule is matched by, as lists.
+const MATCHERS: &[&str] = &[
+    "/properties/rules/items/properties/operations",
+    "/properties/rules/items/properties/apiGroups",
+    "/properties/rules/items/properties/apiVersions",
+    "/properties/rules/items/properties/resources",
+    "/properties/rules/items/properties/kinds",
+];
+
 /// The plugins of a stage.
 const PLUGINS: &[&str] = &[
     "/properties/stages/items/properties/plugin",
@@ -248,12 +257,11 @@ const CHAIN: &[Addition] = &[
         keywords: Items(16, 0),
     },
     Addition {
+        places: MATCHERS,
+        keywords: Items(64, 253),
+    },
+    Addition {
         places: &[
-            "/properties/rules/items/properties/operations",
-            "/properties/rules/items/properties/apiGroups",
-            "/properties/rules/items/properties/apiVersions",
-            "/properties/rules/items/properties/resources",
-            "/properties/rules/items/properties/kinds",
             "/properties/stages/items/properties/rules/items/properties/operations",
             "/properties/stages/items/properties/rules/items/properties/apiGroups",
             "/properties/stages/items/properties/rules/items/properties/apiVersions",
@@ -306,13 +314,7 @@ const EXCEPTION: &[Addition] = &[
         keywords: Items(32, 0),
     },
     Addition {
-        places: &[
-            "/properties/rules/items/properties/operations",
-            "/properties/rules/items/properties/apiGroups",
-            "/properties/rules/items/properties/apiVersions",
-            "/properties/rules/items/properties/resources",
-            "/properties/rules/items/properties/kinds",
-        ],
+        places: MATCHERS,
         keywords: Items(64, 253),
     },
     Addition {
