@@ -141,7 +141,7 @@ impl Request {
 }
 
 /// The original kind and resource of a request, before the control plane converted the object.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Requested {
     /// The type of the object that the client sent.
     pub kind: GroupVersionKind,

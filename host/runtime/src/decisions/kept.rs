@@ -40,11 +40,10 @@ pub(super) struct Packed<'a> {
     pub(super) uid: &'a str,
     #[serde(with = "operation")]
     operation: Operation,
-    kind: [&'a str; 3],
-    resource: [&'a str; 3],
+    kind: Cow<'a, GroupVersionKind>,
+    resource: Cow<'a, GroupVersionResource>,
     subresource: Option<&'a str>,
-    /// Kind, resource and subresource.
-    requested: Option<([&'a str; 3], [&'a str; 3], Option<&'a str>)>,
+    requested: Option<Cow<'a, Requested>>,
     name: &'a str,
     pub(super) namespace: Option<&'a str>,
     pub(super) user: &'a str,
@@ -174,13 +173,10 @@ impl<'a> Packed<'a> {
         Self {
             uid: request.uid.as_str(),
             operation: request.operation,
-            kind: kind(&request.kind),
-            resource: resource(&request.resource),
+            kind: Cow::Borrowed(&request.kind),
+            resource: Cow::Borrowed(&request.resource),
             subresource: request.subresource.as_deref(),
-            requested: request.requested.as_deref().map(|requested| {
-                let subresource = requested.subresource.as_deref();
-                (kind(&requested.kind), resource(&requested.resource), subresource)
-            }),
+            requested: request.requested.as_deref().map(Cow::Borrowed),
             name: &request.name,
             namespace: request.namespace.as_deref(),
             user: &user.username,
@@ -209,20 +205,14 @@ impl<'a> Packed<'a> {
     /// Whether a text is in what [`DecisionFilter::text`](super::DecisionFilter::text) names, apart from the message.
     pub(super) fn contains(&self, text: &str) -> bool {
         let texts = [self.uid, self.name, self.user, self.namespace.unwrap_or_default()];
-        texts.iter().any(|part| part.contains(text)) || kind_of(self.kind).to_string().contains(text)
+        texts.iter().any(|part| part.contains(text)) || self.kind.to_string().contains(text)
     }
 
     fn request(&self) -> Request {
-        let mut request = Request::new(self.operation, kind_of(self.kind), resource_of(self.resource));
+        let mut request = Request::new(self.operation, (*self.kind).clone(), (*self.resource).clone());
         request.uid = Uid::from(self.uid.to_owned());
         request.subresource = self.subresource.map(str::to_owned);
-        request.requested = self.requested.map(|(kind, resource, subresource)| {
-            Box::new(Requested {
-                kind: kind_of(kind),
-                resource: resource_of(resource),
-                subresource: subresource.map(str::to_owned),
-            })
-        });
+        request.requested = self.requested.as_deref().cloned().map(Box::new);
         request.name = self.name.to_owned();
         request.namespace = self.namespace.map(str::to_owned);
         request.user = UserInfo {
@@ -374,30 +364,6 @@ fn without_objects(outcome: &Outcome, is_secret: bool) -> Outcome {
         }
     }
     kept
-}
-
-fn kind(kind: &GroupVersionKind) -> [&str; 3] {
-    [&kind.group, &kind.version, &kind.kind]
-}
-
-fn kind_of([group, version, kind]: [&str; 3]) -> GroupVersionKind {
-    GroupVersionKind {
-        group: group.to_owned(),
-        version: version.to_owned(),
-        kind: kind.to_owned(),
-    }
-}
-
-fn resource(resource: &GroupVersionResource) -> [&str; 3] {
-    [&resource.group, &resource.version, &resource.resource]
-}
-
-fn resource_of([group, version, resource]: [&str; 3]) -> GroupVersionResource {
-    GroupVersionResource {
-        group: group.to_owned(),
-        version: version.to_owned(),
-        resource: resource.to_owned(),
-    }
 }
 
 fn texts(texts: &[String]) -> Vec<&str> {
