@@ -36,6 +36,9 @@ pub(crate) const EXCEPTION: ResourceKind = ResourceKind {
     ..CHAIN
 };
 
+/// The resources that are definitions.
+pub const RESOURCES: [&str; 3] = [CHAIN.plural, NAMESPACED_CHAIN.plural, EXCEPTION.plural];
+
 const SCHEME: &str = "kubernetes";
 
 /// The fields of `metadata` that belong to the definition; the others are the API server's.

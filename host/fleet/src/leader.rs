@@ -137,18 +137,12 @@ impl Leader {
                 }
                 false => retries.get_or_insert_with(backoff).next(),
             };
-            let retry = async {
-                match retry {
-                    Some(pause) => sleep(pause).await,
-                    None => std::future::pending().await,
-                }
-            };
             let changed = chains.0.iter().zip(seen);
             let changed = changed.map(|(kind, seen)| Box::pin(kind.resources.changed_since(seen)));
             tokio::select! {
                 _ = changes.changed() => {}
                 _ = select_all(changed) => {}
-                () = retry => {}
+                () = after(retry) => {}
                 _ = counts.tick() => is_time_for_counts = true,
             }
             sleep(PAUSE).await;
@@ -249,6 +243,14 @@ fn new_statuses(host: &Host, pass: &Pass, kind: &Kind, resources: &[Resource]) -
             })
         })
         .collect()
+}
+
+/// Waits this long; forever without a retry.
+pub(crate) async fn after(retry: Option<Duration>) {
+    match retry {
+        Some(pause) => sleep(pause).await,
+        None => std::future::pending().await,
+    }
 }
 
 pub(crate) fn backoff() -> impl Iterator<Item = Duration> {

@@ -14,11 +14,11 @@ mod registration;
 mod status;
 mod webhooks;
 
-pub use chains::ChainStore;
+pub use chains::{ChainStore, RESOURCES};
 pub use leader::Leader;
 pub use metrics::describe_metrics;
 pub use registration::{
-    DEFINITIONS_PATH, IGNORE_LABEL, RESOURCES, RegisteredChain, Registration, Webhook, configurations,
-    excluded, excluded_namespaces, labels, of_definitions,
+    DEFINITIONS_PATH, IGNORE_LABEL, RegisteredChain, Registration, Webhook, configurations, excluded,
+    excluded_namespaces, labels, of_definitions,
 };
 pub use webhooks::{CertificateConfig, OwnCertificate, Webhooks, WebhooksConfig, WebhooksStatus};

@@ -20,6 +20,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Value as Json, json};
 
 use self::exclusions::{Exclusion, may_match};
+use crate::RESOURCES;
 
 /// Namespaces with this label are excluded.
 pub const IGNORE_LABEL: &str = "admittance.dev/ignore";
@@ -325,13 +326,6 @@ pub(crate) fn documents(
 
 /// The path at which definitions are checked.
 pub const DEFINITIONS_PATH: &str = "/definitions";
-
-/// The resources of the group `admittance.dev`.
-pub const RESOURCES: [&str; 3] = [
-    "admissionchains",
-    "namespacedadmissionchains",
-    "admissionexceptions",
-];
 
 /// The webhook configuration that checks definitions that are resources before they are stored, if it is not one of the
 /// webhooks that the leader keeps.

@@ -17,7 +17,7 @@ use super::{Inner, Kept, OwnCertificate};
 use crate::{
     Registration,
     certificates::{self, Service, Validity, unexpired},
-    leader::backoff,
+    leader::{after, backoff},
     registration::labels,
 };
 
@@ -235,15 +235,9 @@ impl CertificateSecret {
                 // The watch says what is wrong.
                 Err(_) => pauses.get_or_insert_with(backoff).next(),
             };
-            let retry = async {
-                match pause {
-                    Some(pause) => sleep(pause).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 () = self.secret.changed_since(seen) => {}
-                () = retry => {}
+                () = after(pause) => {}
             }
         }
     }
