@@ -164,7 +164,7 @@ fn what_certificates_are_for_and_who_issued_them() {
             "no certificate of its chain issued it",
         ),
         (
-            "nobody issued it",
+            "an empty chain",
             &long.certificate,
             Some(Vec::new()),
             "no certificate of its chain issued it",
