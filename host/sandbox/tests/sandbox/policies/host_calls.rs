@@ -1,0 +1,342 @@
+//! What waPC policies call of the host: the cluster, registries, the cache, the log.
+
+use std::sync::Arc;
+
+use admittance_admission::{
+    Access, AccessAttributes, ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Deadline,
+    Digest, FailureKind, Grants, HttpGrant, HttpOrigin, ImageError, ImageManifest, ImageReader, OciReference,
+    Signers, UserInfo, Verdict,
+};
+use admittance_sandbox::{PluginConfig, SandboxConfig};
+use async_trait::async_trait;
+use serde_json::value::RawValue;
+
+use super::{Policy, SETTINGS, TEXT};
+use crate::harness::{call, config, log_lines, sandbox_with};
+
+/// A control plane with one object, whose answers are those of a policy.
+#[derive(Debug)]
+struct Objects;
+
+#[async_trait]
+impl ClusterReader for Objects {
+    async fn get(
+        &self,
+        kind: &ClusterKind,
+        namespace: Option<&str>,
+        name: &str,
+        _deadline: Deadline,
+    ) -> Result<Option<String>, ClusterError> {
+        let message = format!("{kind} {namespace:?} {name}");
+        Ok((name != "none").then(|| format!(r#"{{"accepted":false,"message":{message:?}}}"#)))
+    }
+
+    async fn list(
+        &self,
+        kind: &ClusterKind,
+        query: &ClusterQuery,
+        _deadline: Deadline,
+    ) -> Result<ClusterPage, ClusterError> {
+        Err(ClusterError::Refused(format!(
+            "{kind} {:?} {}",
+            query.namespace, query.label_selector
+        )))
+    }
+
+    async fn access(
+        &self,
+        user: &UserInfo,
+        action: &AccessAttributes,
+        _deadline: Deadline,
+    ) -> Result<Access, ClusterError> {
+        let AccessAttributes::Resource { verb, resource, .. } = action else {
+            panic!("{action:?}");
+        };
+        Err(ClusterError::Refused(format!(
+            "{} {:?} {verb} {resource}",
+            user.username, user.groups
+        )))
+    }
+}
+
+/// A registry in which every image has a manifest, and none is signed.
+#[derive(Debug)]
+struct Manifests;
+
+#[async_trait]
+impl ImageReader for Manifests {
+    async fn manifest(&self, image: &OciReference) -> Result<ImageManifest, ImageError> {
+        let text = format!(r#"{{"accepted":false,"message":"manifest of {image}"}}"#);
+        Ok(ImageManifest {
+            digest: Digest::of(&text),
+            json: RawValue::from_string(text).unwrap().into(),
+        })
+    }
+
+    async fn configuration(
+        &self,
+        image: &OciReference,
+    ) -> Result<(ImageManifest, Arc<RawValue>), ImageError> {
+        let configuration = RawValue::from_string("{}".to_owned()).unwrap();
+        Ok((self.manifest(image).await?, configuration.into()))
+    }
+
+    async fn signed(&self, image: &OciReference, signers: &Signers) -> Result<Digest, ImageError> {
+        Err(ImageError(format!("{image} is not signed by {:?}", signers.all)))
+    }
+}
+
+#[tokio::test]
+async fn calls_of_the_host_are_answered_within_the_grants() {
+    let sandbox = sandbox_with(|config: &mut SandboxConfig| {
+        config.cluster = Some(Arc::new(Objects));
+        config.images = Some(Arc::new(Manifests));
+    });
+    let granted = PluginConfig {
+        grants: Grants {
+            cluster: [ClusterKind::new("v1", "Pod"), ClusterKind::any_access()].into(),
+            images: vec!["ghcr.io/acme".parse().unwrap()],
+            http: vec![HttpGrant::from(
+                "https://localhost:8443".parse::<HttpOrigin>().unwrap(),
+            )],
+            ..Grants::default()
+        },
+        ..config()
+    };
+    let get = |kind: &str, name: &str| {
+        let payload = format!(
+            r#"{{"api_version":"v1","kind":"{kind}","name":"{name}","namespace":"n","disable_cache":false}}"#
+        );
+        Policy::asking(["kubewarden", "kubernetes", "get_resource"], &payload)
+    };
+    let list = Policy::asking(
+        ["kubewarden", "kubernetes", "list_resources_by_namespace"],
+        r#"{"api_version":"v1","kind":"Pod","namespace":"n","label_selector":"a=b"}"#,
+    );
+    let can_i = Policy::asking(
+        ["kubewarden", "kubernetes", "can_i"],
+        r#"{"subject_access_review":{"user":"ann","groups":["dev"],"resource_attributes":{"verb":"create","resource":"pods"}},"disable_cache":false}"#,
+    );
+    let image = |operation: &str, image: &str| {
+        Policy::asking(["kubewarden", "oci", operation], &format!("{image:?}"))
+    };
+    let verify = |image: &str| {
+        let payload = format!(r#"{{"type":"SigstorePubKeyVerify","image":{image:?},"pub_keys":["k"]}}"#);
+        Policy::asking(["kubewarden", "oci", "v2/verify"], &payload)
+    };
+    let certificate = Policy::asking(
+        ["kubewarden", "crypto", "v1/is_certificate_trusted"],
+        r#"{"cert":{"encoding":"Pem","data":[1]},"cert_chain":null,"not_after":null}"#,
+    );
+    let certified = Policy::asking(
+        ["kubewarden", "oci", "v2/verify"],
+        r#"{"type":"SigstoreCertificateVerify","image":"ghcr.io/acme/a","certificate":[99],"certificate_chain":null,"require_rekor_bundle":true}"#,
+    );
+    let set = Policy::asking(
+        ["kubewarden", "cache", "set"],
+        r#"{"key":"a","value":[1],"ttl":60}"#,
+    );
+    let unknown = Policy::asking(["kubewarden", "cache", "v1/set"], "{}");
+    let look_up =
+        |host: &str| Policy::asking(["kubewarden", "net", "v1/dns_lookup_host"], &format!("{host:?}"));
+    let unreadable = Policy::asking(["kubewarden", "kubernetes", "get_resource"], "{}");
+    for (policy, config, expected) in [
+        (get("Pod", "a"), &granted, Ok(r#"v1/Pod Some("n") a"#)),
+        (
+            get("Pod", "none"),
+            &granted,
+            Err((FailureKind::Error, "`none` does not exist")),
+        ),
+        (
+            get("Pod", "a"),
+            &config(),
+            Err((FailureKind::CapabilityDenied, "add `v1/Pod` to `allow.cluster`")),
+        ),
+        (
+            get("Node", "a"),
+            &granted,
+            Err((FailureKind::CapabilityDenied, "`v1/Node`")),
+        ),
+        (
+            list,
+            &granted,
+            Err((FailureKind::Error, r#"refused: v1/Pod Some("n") a=b"#)),
+        ),
+        (
+            can_i.clone(),
+            &granted,
+            Err((FailureKind::Error, r#"refused: ann ["dev"] create pods"#)),
+        ),
+        (
+            can_i,
+            &config(),
+            Err((
+                FailureKind::CapabilityDenied,
+                "add `authorization.k8s.io/v1/SubjectAccessReview` to `allow.cluster`",
+            )),
+        ),
+        (
+            unreadable,
+            &granted,
+            Err((FailureKind::Error, "the request cannot be read")),
+        ),
+        // No verdict, but its text is in the message.
+        (
+            look_up("localhost"),
+            &granted,
+            Err((FailureKind::InvalidResponse, "missing field `accepted`")),
+        ),
+        (
+            look_up("example.com"),
+            &granted,
+            Err((
+                FailureKind::CapabilityDenied,
+                "add `https://example.com` to `allow.http`",
+            )),
+        ),
+        // Its manifest is a verdict.
+        (
+            image("v1/oci_manifest", "ghcr.io/acme/a:1"),
+            &granted,
+            Ok("manifest of ghcr.io/acme/a:1"),
+        ),
+        // No verdicts, but well-formed.
+        (
+            image("v1/manifest_digest", "ghcr.io/acme/a:1"),
+            &granted,
+            Err((FailureKind::InvalidResponse, "missing field `accepted`")),
+        ),
+        (
+            image("v1/oci_manifest_config", "ghcr.io/acme/a:1"),
+            &granted,
+            Err((FailureKind::InvalidResponse, "missing field `accepted`")),
+        ),
+        (
+            verify("ghcr.io/acme/a"),
+            &granted,
+            Err((FailureKind::Error, "ghcr.io/acme/a is not signed by [Key(\"k\")]")),
+        ),
+        (
+            image("v1/oci_manifest", "a b"),
+            &granted,
+            Err((FailureKind::Error, "`a b` is not the name of an image")),
+        ),
+        (
+            verify("nginx"),
+            &granted,
+            Err((
+                FailureKind::CapabilityDenied,
+                "reads the image `docker.io/library/nginx` without permission; add `docker.io` to `allow.images`",
+            )),
+        ),
+        (
+            image("v1/oci_manifest", "ghcr.io/acme/a:1"),
+            &config(),
+            Err((FailureKind::CapabilityDenied, "add `ghcr.io` to `allow.images`")),
+        ),
+        (
+            certificate,
+            &config(),
+            Err((FailureKind::Error, "a certificate is not valid PEM")),
+        ),
+        (
+            certified,
+            &granted,
+            Err((
+                FailureKind::Error,
+                "not signed by [Certificate { certificate: \"c\", chain: None, must_be_logged: true }]",
+            )),
+        ),
+        (
+            set,
+            &config(),
+            Err((FailureKind::InvalidResponse, "missing field `accepted`")),
+        ),
+        (
+            unknown,
+            &granted,
+            Err((FailureKind::CapabilityDenied, "kubewarden/cache/v1/set")),
+        ),
+    ] {
+        let plugin = policy.load_with(&sandbox, "{}", config).await.unwrap();
+        match (call(&plugin).await, expected) {
+            (Ok(response), Ok(message)) => assert!(
+                matches!(&response.verdict, Verdict::Deny(denial) if denial.message == message),
+                "{response:?}"
+            ),
+            (Err(failure), Err((kind, says))) => {
+                assert_eq!(failure.kind, kind, "{failure}");
+                assert!(failure.message.contains(says), "{failure}");
+            }
+            (result, expected) => panic!("{result:?} instead of {expected:?}"),
+        }
+    }
+}
+
+/// Asks the cache for a key, and answers what the host answers; keeps a verdict under the key before it returns.
+fn keeping(verdict: &str) -> Policy {
+    let set = serde_json::json!({"key": "a", "value": verdict.as_bytes(), "ttl": 600}).to_string();
+    let get = r#"{"key":"a"}"#;
+    let mut arguments = Vec::new();
+    let mut at = TEXT;
+    for text in ["kubewarden", "cache", "get", "set", get, &set] {
+        arguments.push(format!("(i32.const {at}) (i32.const {})", text.len()));
+        at += text.len();
+    }
+    let call = |operation: usize, payload: usize| {
+        let [binding, namespace] = [&arguments[0], &arguments[1]];
+        format!(
+            "(call $host_call {binding} {namespace} {} {})",
+            arguments[operation], arguments[payload]
+        )
+    };
+    Policy {
+        // A miss is shorter than a hit.
+        validate: format!(
+            "(drop {get})
+             (if (i32.gt_u (call $host_response_len) (i32.const 40))
+                (then (call $response (i32.const {SETTINGS}) (i32.const 2)) (return (i32.const 1))))
+             (if (i32.eqz {set}) (then unreachable))",
+            get = call(2, 4),
+            set = call(3, 5),
+        ),
+        text: ["kubewarden", "cache", "get", "set", get, &set].concat(),
+        ..Policy::default()
+    }
+}
+
+#[tokio::test]
+async fn a_policy_keeps_what_no_other_plugin_reads() {
+    let policy = keeping(r#"{"accepted":true,"message":"kept"}"#);
+    let (first, second) = (policy.load().await.unwrap(), policy.load().await.unwrap());
+    for plugin in [&first, &second] {
+        assert!(matches!(call(plugin).await.unwrap().verdict, Verdict::Allow));
+        // Found now, so that it answers `{"`, which is no verdict.
+        let failure = call(plugin).await.unwrap_err();
+        assert_eq!(failure.kind, FailureKind::InvalidResponse, "{failure}");
+    }
+}
+
+#[tokio::test]
+async fn the_log_of_a_policy_is_that_of_the_plugin() {
+    let event = r#"{"level":"warning","message":"policy-log-line","policy":"p","line":7}"#;
+    let policy = Policy::asking(["kubewarden", "tracing", "log"], event);
+    // Its answer is empty, and no verdict.
+    let failure = policy.answer().await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::InvalidResponse);
+    let lines = log_lines();
+    let line = lines
+        .iter()
+        .find(|line| line.contains("policy-log-line"))
+        .unwrap();
+    assert!(
+        line.contains("WARN") && line.contains("plugin=\"guest\"") && line.contains(r#""policy":"p""#),
+        "{line}"
+    );
+    let console = Policy {
+        text: "console-line".to_owned(),
+        ..Policy::running("(call $console (i32.const 16384) (i32.const 12))")
+    };
+    console.answer().await.unwrap();
+    assert!(log_lines().iter().any(|line| line.contains("console-line")));
+}

@@ -1,0 +1,114 @@
+//! WASI policies.
+
+use admittance_admission::{FailureKind, Verdict};
+use admittance_sandbox::Configured;
+
+use super::{ANSWER, MESSAGE, METADATA, SETTINGS, TEXT, escaped, load_module};
+use crate::harness::{call, config, request, sandbox};
+
+/// A WASI policy that writes this text to standard output; `validate-settings` has another length than `validate`.
+fn program(code: &str, answer: &str) -> Vec<u8> {
+    let metadata = METADATA.replace("kubewarden-wapc", "wasi");
+    let settings = r#"{"valid":true}"#;
+    let text = format!(
+        r#"(module (@custom "io.kubewarden.metadata" "{metadata}")
+            (import "wasi_snapshot_preview1" "args_sizes_get" (func $sizes (param i32 i32) (result i32)))
+            (import "wasi_snapshot_preview1" "fd_read" (func $read (param i32 i32 i32 i32) (result i32)))
+            (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
+            (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+            (import "host" "call" (func $call (param i32 i32 i32 i32 i32 i32 i32 i32) (result i32)))
+            (memory (export "memory") 4)
+            (data (i32.const {ANSWER}) "{answer}") (data (i32.const {SETTINGS}) "{settings}")
+            (data (i32.const {TEXT}) "kubewardentracinglog{{}}kubernetesget_resource")
+            (func $say (param $at i32) (param $length i32)
+                (i32.store (i32.const 0) (local.get $at)) (i32.store (i32.const 4) (local.get $length))
+                (drop (call $write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 8))))
+            ;; Reads all of standard input, and leaves its length at 20.
+            (func $input
+                (i32.store (i32.const 0) (i32.const {MESSAGE})) (i32.store (i32.const 4) (i32.const 65536))
+                (drop (call $read (i32.const 0) (i32.const 0) (i32.const 1) (i32.const 20))))
+            (func (export "_start")
+                (drop (call $sizes (i32.const 12) (i32.const 16)))
+                ;; `policy.wasm`, `validate` and two zeros.
+                (if (i32.ne (i32.load (i32.const 16)) (i32.const 21))
+                    (then (call $say (i32.const {SETTINGS}) (i32.const {settings_length})) (return)))
+                (call $input)
+                (if (i32.eqz (i32.load (i32.const 20))) (then unreachable))
+                {code}
+                (call $say (i32.const {ANSWER}) (i32.const {answer_length}))
+                (call $exit (i32.const 0))))"#,
+        metadata = escaped(&metadata),
+        answer = escaped(answer),
+        answer_length = answer.len(),
+        settings = escaped(settings),
+        settings_length = settings.len(),
+    );
+    wat::parse_str(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+#[tokio::test]
+async fn a_wasi_policy_is_run_for_each_call() {
+    let denial = r#"{"accepted":false,"message":"no"}"#;
+    let plugin = load_module(sandbox(), program("", denial), "{}", &config())
+        .await
+        .unwrap();
+    assert!(matches!(plugin.configured(), Configured::PerCall { .. }));
+    let response = call(&plugin).await.unwrap();
+    assert!(
+        matches!(&response.verdict, Verdict::Deny(denial) if denial.code() == 400 && denial.message == "no")
+    );
+    // The answer of the host is the rest of standard input: nothing, of a line for the log.
+    let log = format!(
+        "(if (call $call (i32.const {TEXT}) (i32.const 10) (i32.const {}) (i32.const 7) (i32.const {})
+            (i32.const 3) (i32.const {}) (i32.const 2)) (then unreachable))
+         (call $input) (if (i32.load (i32.const 20)) (then unreachable))",
+        TEXT + 10,
+        TEXT + 17,
+        TEXT + 20
+    );
+    for (code, kind) in [
+        (log.as_str(), None),
+        ("unreachable", Some(FailureKind::Trap)),
+        ("(call $exit (i32.const 1))", Some(FailureKind::Trap)),
+        (
+            "(loop $again (call $say (i32.const 0) (i32.const 65536)) (br $again))",
+            Some(FailureKind::OutputTooLarge),
+        ),
+    ] {
+        let plugin = load_module(sandbox(), program(code, denial), "{}", &config())
+            .await
+            .unwrap();
+        assert_eq!(
+            call(&plugin).await.err().map(|failure| failure.kind),
+            kind,
+            "{code}"
+        );
+    }
+    let inspection = sandbox().inspect(program("", denial)).await.unwrap();
+    assert_eq!(inspection.interface, "kubewarden:wasi");
+    assert!(request().object.is_some());
+}
+
+#[tokio::test]
+async fn answers_that_a_wasi_policy_does_not_read_are_limited() {
+    // A request that is a long string, which the error repeats. No answer is read.
+    let code = format!(
+        "(memory.fill (i32.const {MESSAGE}) (i32.const 97) (i32.const 65536))
+         (i32.store8 (i32.const {MESSAGE}) (i32.const 34)) (i32.store8 (i32.const {}) (i32.const 34))
+         (loop $again
+            (drop (call $call (i32.const {TEXT}) (i32.const 10) (i32.const {}) (i32.const 10) (i32.const {})
+                (i32.const 12) (i32.const {MESSAGE}) (i32.const 65536)))
+            (br $again))",
+        MESSAGE + 65_535,
+        TEXT + 22,
+        TEXT + 32
+    );
+    let mut config = config();
+    config.limits.memory = 512 << 10;
+    let plugin = load_module(sandbox(), program(&code, ""), "{}", &config)
+        .await
+        .unwrap();
+    let failure = call(&plugin).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Memory, "{failure}");
+    assert!(failure.message.contains("standard input unread"), "{failure}");
+}
