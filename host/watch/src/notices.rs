@@ -1,5 +1,6 @@
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
+    ffi::{OsStr, OsString},
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::{
@@ -43,6 +44,8 @@ pub(crate) struct Notifier {
 struct Watched {
     /// Files, and directories whose files are watched.
     paths: HashSet<PathBuf>,
+    /// The last parts of these paths.
+    names: HashSet<OsString>,
     /// Which files in directories are watched.
     extensions: Extensions,
 }
@@ -65,10 +68,17 @@ impl Notifier {
         !written.is_empty()
     }
 
-    fn opened(&self, mut paths: Vec<PathBuf>) {
+    /// Notes which of these files are watched, and returns whether any is.
+    fn opened(&self, mut paths: Vec<PathBuf>) -> bool {
         {
             let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
             paths.retain(|path| {
+                // A log in a watched directory is written to all the time.
+                if !counts(path, watched.extensions)
+                    && !path.file_name().is_some_and(|name| watched.names.contains(name))
+                {
+                    return false;
+                }
                 let directory = path.parent().and_then(|directory| directory.canonicalize().ok());
                 let is_watched = |directory: PathBuf| {
                     let file = directory.join(path.file_name().unwrap_or_default());
@@ -78,8 +88,10 @@ impl Notifier {
                 directory.is_some_and(is_watched)
             });
         }
+        let is_any = !paths.is_empty();
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         written.extend(paths.into_iter().map(|path| (path, Instant::now())));
+        is_any
     }
 
     /// Sets the watched files and directories.
@@ -96,7 +108,9 @@ impl Notifier {
                 now.insert(directory.join(path.file_name().unwrap_or_default()));
             }
         }
+        let names = now.iter().filter_map(|path| path.file_name());
         let watched = Watched {
+            names: names.map(OsStr::to_owned).collect(),
             paths: now,
             extensions,
         };
@@ -134,8 +148,9 @@ impl notify::EventHandler for Handler {
                 self.0.ring(false);
             }
             EventKind::Modify(ModifyKind::Data(_)) => {
-                self.0.opened(event.paths);
-                self.0.ring(false);
+                if self.0.opened(event.paths) {
+                    self.0.ring(false);
+                }
             }
             EventKind::Modify(ModifyKind::Name(_)) | EventKind::Remove(_) => {
                 self.0.closed(&event.paths);
@@ -246,7 +261,6 @@ mod tests {
             ),
             (EventKind::Create(CreateKind::File), Some(false)),
             (EventKind::Create(CreateKind::Folder), Some(false)),
-            (EventKind::Modify(ModifyKind::Data(DataChange::Any)), Some(false)),
             (EventKind::Modify(ModifyKind::Name(RenameMode::To)), Some(true)),
             (EventKind::Remove(RemoveKind::Folder), Some(true)),
             (EventKind::Other, Some(false)),
@@ -258,6 +272,29 @@ mod tests {
         let notifier = Arc::new(Notifier::default());
         Handler(notifier.clone()).handle_event(Err(notify::Error::generic("lost")));
         assert_eq!(was_told(&notifier).await, Some(false));
+    }
+
+    #[tokio::test]
+    async fn other_files_in_a_directory_are_written_to_without_a_look() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        let watched = [root.join("rules.txt"), root.join("chains")];
+        std::fs::create_dir(root.join("chains")).unwrap();
+        for (file, expected) in [
+            ("rules.txt", Some(false)),
+            ("program.log", None),
+            ("chains/pods.yaml", Some(false)),
+            ("chains/program.log", None),
+            // The name of a watched file, in another directory.
+            ("chains/rules.txt", None),
+        ] {
+            let notifier = Arc::new(Notifier::default());
+            notifier.watches(&watched, &["yaml"]);
+            let kind = EventKind::Modify(ModifyKind::Data(DataChange::Any));
+            let event = Event::new(kind).add_path(root.join(file));
+            Handler(notifier.clone()).handle_event(Ok(event));
+            assert_eq!(was_told(&notifier).await, expected, "{file}");
+        }
     }
 
     /// Whether the notifier signalled, and whether a change was complete.
