@@ -187,6 +187,9 @@ where
             line = format!("{value}\n");
         }
         // Outside of strings, the only harmful character in JSON is the end of the line.
+        if line.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\n')) {
+            return writer.write_str(&line);
+        }
         for char in line.chars() {
             if char == '\n' || !is_harmful(char) {
                 writer.write_char(char)?;
