@@ -1,0 +1,16 @@
+//! Audits: what chains say of the objects that exist.
+
+mod auditor;
+mod finding;
+mod ledger;
+mod reader;
+mod reports;
+mod schedule;
+mod watch;
+mod writer;
+
+pub use auditor::{Auditor, Judged};
+pub use finding::{Finding, Judgement, Verdict};
+pub use reader::{Discovered, Pages, Reader, Resource};
+pub use reports::ReportApi;
+pub use schedule::{AuditConfig, AuditPass, AuditStatus, Audits};
