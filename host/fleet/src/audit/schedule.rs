@@ -232,6 +232,18 @@ async fn changed(host: &Host, before: &(u64, Vec<(bool, Mode)>)) {
     }
 }
 
+impl Audited {
+    /// Has a resource listed again that could not be listed.
+    fn list_later(&mut self, number: u16) {
+        let sender = self.sender.clone();
+        self.watches.spawn(async move {
+            sleep(LAST_RETRY).await;
+            // Without a receiver, the leader has resigned.
+            let _ = sender.send((number, Change::Expired)).await;
+        });
+    }
+}
+
 impl Inner {
     fn status(&self) -> MutexGuard<'_, AuditStatus> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
@@ -278,7 +290,8 @@ impl Inner {
         };
         let of_before: Vec<_> = self.status().problems.keys().cloned().collect();
         let mut failed: BTreeSet<_> = [AUDIT, REPORTS].map(str::to_owned).into();
-        let mut is_complete = discovered.unknown.is_empty();
+        let knows_all = discovered.unknown.is_empty();
+        let mut is_complete = knows_all;
         for (group, error) in discovered.unknown {
             self.report(&group, Some(error.to_string()));
             failed.insert(group);
@@ -302,14 +315,17 @@ impl Inner {
                     self.report(&name, Some(error.to_string()));
                     failed.insert(name);
                     is_complete = false;
+                    audited.list_later(number);
                 }
             }
         }
         for what in of_before.iter().filter(|what| !failed.contains(*what)) {
             self.report(what, None);
         }
-        let numbers: Vec<_> = audited.resources.keys().copied().collect();
-        work.ledger.keep_only(&numbers);
+        if knows_all {
+            let numbers: Vec<_> = audited.resources.keys().copied().collect();
+            work.ledger.keep_only(&numbers);
+        }
         if is_complete && let Some(writer) = &mut work.writer {
             let compared = writer.compare(&work.reader, &mut work.ledger).await;
             self.report(REPORTS, compared.err().map(|error| error.to_string()));
@@ -477,10 +493,12 @@ impl Inner {
                 return true;
             }
             Change::Expired => {
-                tracing::info!(resource = resource.name(), "the watch expired; listing again");
+                tracing::debug!(resource = resource.name(), "listing again");
                 work.ledger.begin(&resource.name());
-                // If it cannot be listed now, the next audit does.
                 let listed = self.list(audited, work, number).await;
+                if listed.is_err() {
+                    audited.list_later(number);
+                }
                 let problem = listed.err().map(|error| error.to_string());
                 self.report(&resource.name(), problem);
                 return true;
