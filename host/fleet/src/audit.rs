@@ -6,6 +6,7 @@ mod ledger;
 mod reader;
 mod reports;
 mod schedule;
+mod status;
 mod watch;
 mod writer;
 
@@ -13,4 +14,5 @@ pub use auditor::{Auditor, Judged};
 pub use finding::{Finding, Judgement, Verdict};
 pub use reader::{Discovered, Pages, Reader, Resource};
 pub use reports::ReportApi;
-pub use schedule::{AuditConfig, AuditPass, AuditStatus, Audits};
+pub use schedule::Audits;
+pub use status::{AuditConfig, AuditPass, AuditStatus};
