@@ -6,9 +6,10 @@
 //! webhook configurations of Kubernetes and is itself the caller of a webhook server in the test. `policies` runs
 //! policies of Kubewarden, in `resources` chains are resources of the cluster, and
 //! in `statuses` their leader writes what became of them. `events` looks at Events, and `registrations` at the webhook
-//! configurations that the leader keeps. `observed` looks at the spans of a
+//! configurations that the leader keeps, and in `audits` it audits what exists. `observed` looks at the spans of a
 //! look-up.
 
+mod audits;
 mod conformance;
 mod deadlines;
 mod documents;

@@ -17,7 +17,10 @@ pub use admittance_bcs::{
 };
 pub use admittance_cluster::{ClusterStatus, ClusterWatch, LeaderStatus, WatchState};
 pub use admittance_definitions::StoredDefinition;
-pub use admittance_fleet::WebhooksStatus;
+pub use admittance_fleet::{
+    WebhooksStatus,
+    audit::{AuditPass, AuditStatus},
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -51,7 +54,10 @@ pub struct DriverStatus {
     /// The webhook configurations that the leader of the replicas keeps; absent unless it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub webhook_configurations: Option<WebhooksStatus>,
-    /// The leader of the replicas in the cluster; absent unless definitions are resources of it.
+    /// The audits of what the cluster has; absent unless they are configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audit: Option<AuditStatus>,
+    /// The leader of the replicas in the cluster; absent unless there is something for it to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leader: Option<LeaderStatus>,
     /// The driver's own certificates.

@@ -1,25 +1,18 @@
 //! `admittance audit`: what chains say of the objects that a cluster has.
 
-mod finding;
-mod policy_report;
 mod report;
-mod resources;
 
 use std::{io::IsTerminal, path::PathBuf, process::ExitCode, sync::Arc, thread};
 
 use admittance::{HostBuilder, Table, definitions::ChainDefinition};
-use admittance_admission::{Object, Operation, Request, UserInfo};
+use admittance_admission::UserInfo;
 use admittance_cluster::Cluster;
 use admittance_driver::{Config, LogFormat};
+use admittance_fleet::audit::{Auditor, Discovered, Pages, Reader, Resource};
 use clap::Args;
 use indicatif::ProgressBar;
-use tokio::sync::mpsc;
 
-use self::{
-    finding::{Finding, Judgement},
-    report::{Format, Report},
-    resources::{OPERATIONS, Pages, Reader, Resource},
-};
+use self::report::{Format, Report};
 use crate::{
     arguments::definitions_or_configured, cluster::ClusterArguments, host, logging, progress, replay,
 };
@@ -108,21 +101,30 @@ async fn audit(arguments: &Arguments) -> crate::Result<Report> {
     if !arguments.against.is_empty() {
         tables.push(build(&arguments.against).await?);
     }
-    let mut reader = Reader::new(&cluster, arguments.rate);
+    let reader = Reader::new(cluster, arguments.rate);
     let all: Vec<&Table> = tables.iter().map(|table| &**table).collect();
-    let resources = arguments.selected(reader.discover(&all).await?)?;
+    let Discovered {
+        resources, unknown, ..
+    } = reader.discover(&all).await?;
+    for (group, error) in unknown {
+        tracing::warn!("{group} is not audited: {error}");
+    }
+    let resources = arguments.selected(resources)?;
 
-    let auditor = Auditor::new(arguments, tables);
+    let auditor = arguments.auditor(tables);
     let mut report = Report::new(auditor.compares());
     let shown = spinner();
     for resource in resources {
         shown.set_message(resource.name());
         let mut pages = Pages::of(&resource, arguments.namespace.as_deref(), arguments.page);
         loop {
-            match pages.next(&mut reader).await {
+            match pages.next(&reader).await {
                 Ok(Some(objects)) => {
                     shown.inc(objects.len() as u64);
-                    auditor.audit(&resource, objects, &mut report).await;
+                    let objects = objects.into_iter();
+                    let requests = objects.map(|object| resource.request(object)).collect();
+                    let add = |judged| report.add(&resource, judged);
+                    auditor.audit(&resource, requests, add).await;
                 }
                 Ok(None) => break,
                 // The others are audited.
@@ -171,6 +173,14 @@ async fn table(
 }
 
 impl Arguments {
+    fn auditor(&self, tables: Vec<Arc<Table>>) -> Auditor {
+        let mut user = UserInfo::default();
+        user.username = self.user.clone();
+        user.groups = self.group.clone();
+        let processors = || thread::available_parallelism().map_or(1, usize::from);
+        Auditor::new(tables, user, self.jobs.unwrap_or_else(processors))
+    }
+
     /// The resources that are audited, of those that a chain is for.
     fn selected(&self, resources: Vec<Resource>) -> crate::Result<Vec<Resource>> {
         for name in &self.resource {
@@ -190,95 +200,4 @@ impl Arguments {
         };
         Ok(resources.into_iter().filter(is_selected).collect())
     }
-}
-
-/// Runs objects through the chains. Lives as long as the audit.
-struct Auditor {
-    user: UserInfo,
-    jobs: usize,
-    /// The chains, and those with which they are compared.
-    tables: Arc<[Arc<Table>]>,
-}
-
-impl Auditor {
-    fn new(arguments: &Arguments, tables: Vec<Arc<Table>>) -> Self {
-        let mut user = UserInfo::default();
-        user.username = arguments.user.clone();
-        user.groups = arguments.group.clone();
-        let processors = || thread::available_parallelism().map_or(1, usize::from);
-        Self {
-            user,
-            jobs: arguments.jobs.unwrap_or_else(processors).max(1),
-            tables: tables.into(),
-        }
-    }
-
-    fn compares(&self) -> bool {
-        self.tables.len() > 1
-    }
-
-    /// Audits a page of objects, several at a time.
-    async fn audit(&self, resource: &Resource, objects: Vec<Object>, report: &mut Report) {
-        let (sender, mut findings) = mpsc::channel(self.jobs);
-        let share = objects.len().div_ceil(self.jobs).max(1);
-        for objects in objects.chunks(share) {
-            let (objects, tables, sender) = (objects.to_vec(), self.tables.clone(), sender.clone());
-            let (resource, user) = (resource.clone(), self.user.clone());
-            tokio::spawn(async move {
-                for object in objects {
-                    let found = judge(&tables, &resource, &object, &user).await;
-                    if sender.send(found).await.is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-        drop(sender);
-        while let Some(found) = findings.recv().await {
-            report.add(resource, found);
-        }
-    }
-}
-
-/// What the chains say of an object. An empty list: no chain is for it.
-async fn judge(tables: &[Arc<Table>], resource: &Resource, object: &Object, user: &UserInfo) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = Vec::new();
-    for operation in OPERATIONS {
-        let mut request = Request::new(operation, resource.kind.clone(), resource.resource.clone())
-            .with_object(object.clone());
-        request.user = user.clone();
-        if operation == Operation::Update {
-            request.old_object = Some(object.clone());
-        }
-        let mut judgements = Vec::with_capacity(tables.len());
-        let mut is_matched = false;
-        for table in tables {
-            let outcome = table.admit(request.clone()).await;
-            is_matched |= !outcome.trace.is_empty();
-            judgements.push(Judgement::of(&outcome));
-        }
-        if !is_matched {
-            continue;
-        }
-        // With chains to compare, the objects are judged by the chains that would come.
-        let (before, judgement) = match (judgements.pop(), judgements.pop()) {
-            (Some(after), before) => (before, after),
-            (None, _) => continue,
-        };
-        let finding = Finding {
-            resource: resource.name(),
-            api_version: resource.api_version(),
-            kind: resource.kind.kind.clone(),
-            namespace: request.namespace.clone(),
-            name: request.name.clone(),
-            operation: operation.as_str(),
-            judgement,
-            before,
-        };
-        let same = |known: &Finding| known.judgement == finding.judgement && known.before == finding.before;
-        if !findings.iter().any(same) {
-            findings.push(finding);
-        }
-    }
-    findings
 }

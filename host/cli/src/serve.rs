@@ -106,6 +106,7 @@ pub(crate) fn run(arguments: Arguments) -> crate::Result<ExitCode> {
     if let Some(service) = &arguments.service {
         let FrontConfig::Reviews(ReviewsConfig {
             webhooks: Some(webhooks),
+            ..
         }) = &mut config.front
         else {
             return Err("--service: dialect.kubernetes.webhookConfigurations is not configured".into());

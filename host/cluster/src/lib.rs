@@ -10,6 +10,7 @@
     reason = "internal to the program: names say what a docstring would repeat"
 )]
 
+mod answer;
 mod authorize;
 mod cache;
 mod cluster;
@@ -30,6 +31,7 @@ mod roles;
 mod selector;
 mod watch;
 
+pub use answer::{Answer, AnswerError};
 pub use cluster::{Cluster, ClusterStatus};
 pub use config::{ClusterConfig, ClusterSource, ConfigError};
 pub use events::{Event, EventObject, Events};

@@ -23,7 +23,7 @@ use admittance_bcs::{
 use admittance_cluster::ClusterConfig;
 use admittance_definitions::Share;
 use admittance_dialect::Dialect;
-use admittance_fleet::WebhooksConfig;
+use admittance_fleet::{WebhooksConfig, audit::AuditConfig};
 use admittance_net::{
     tls::{ClientTls, ServerTls},
     upstream::{Server, UpstreamConfig},
@@ -114,6 +114,8 @@ pub enum FrontConfig {
 pub struct ReviewsConfig {
     /// The webhook configurations that its leader keeps, if it does.
     pub webhooks: Option<WebhooksConfig>,
+    /// How its leader audits what the cluster has, if it does.
+    pub audit: Option<AuditConfig>,
 }
 
 impl FrontConfig {

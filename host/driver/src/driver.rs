@@ -12,12 +12,12 @@ use admittance_bcs::{
     zookeeper::{Ensembles, NoEnsemble},
 };
 use admittance_cluster::{Cluster, Terms};
-use admittance_fleet::{ChainStore, Leader, Webhooks};
+use admittance_fleet::{ChainStore, Leader, Webhooks, audit::Audits};
 use admittance_net::{listener::Stop, tls::ServerTls, workers::Workers};
 use futures_util::future::join_all;
 
 use crate::{
-    config::{Config, DefinitionPlace, FrontConfig, Limits},
+    config::{Config, DefinitionPlace, FrontConfig, Limits, ReviewsConfig},
     front::Front,
     handler::FrontHandler,
     namespaces::{FileNamespaces, NamespacesConfig},
@@ -75,6 +75,8 @@ pub struct Driver {
     namespaces: Option<FileNamespaces>,
     /// The Lease of the leader, if there is one.
     lease: String,
+    /// What the leader audits.
+    audits: Option<Audits>,
 }
 
 impl Driver {
@@ -103,7 +105,20 @@ impl Driver {
         });
         // Two installations do not keep the same webhook configurations.
         let of_webhooks = || Some(connections.webhooks.as_ref()?.status().name);
-        let lease = lease.or_else(of_webhooks).unwrap_or_default();
+        let lease = lease.or_else(of_webhooks);
+        let lease = lease.unwrap_or_else(|| DefinitionPlace::DEFAULT_LEASE.to_owned());
+        let audits = match (&front, &connections.cluster) {
+            (
+                FrontConfig::Reviews(ReviewsConfig {
+                    audit: Some(audit), ..
+                }),
+                Some(cluster),
+            ) => {
+                let webhooks = connections.webhooks.as_ref();
+                Some(Audits::new(cluster, audit.clone(), &lease, webhooks))
+            }
+            _ => None,
+        };
         let upstream_timeout = front.upstream().map(|upstream| upstream.response_timeout);
         let port = Port::listen(listen, &limits, upstream_timeout).await?;
         let ports = Ports {
@@ -146,6 +161,7 @@ impl Driver {
                 NamespacesConfig::File(file) => Some(file),
             },
             lease,
+            audits,
         })
     }
 
@@ -183,7 +199,17 @@ impl Driver {
         } = self.connections;
         let leader = cluster
             .as_ref()
-            .and_then(|cluster| Leader::new(cluster, chains, webhooks.clone(), self.lease, Terms::default()))
+            .and_then(|cluster| {
+                let audits = self.audits.clone();
+                Leader::new(
+                    cluster,
+                    chains,
+                    webhooks.clone(),
+                    audits,
+                    self.lease,
+                    Terms::default(),
+                )
+            })
             .map(Arc::new);
         let observed = Arc::new(Observed {
             host: self.host,
@@ -194,6 +220,7 @@ impl Driver {
             ensembles,
             cluster,
             webhooks,
+            audits: self.audits,
             leader: leader.clone(),
             registrations,
             is_stopping: is_stopping.clone(),

@@ -13,7 +13,7 @@ use admittance_admin::api::{CertificateStatus, DriverStatus, ListenerStatus};
 use admittance_bcs::{Registrations, zookeeper::Ensembles};
 use admittance_cluster::Cluster;
 use admittance_fleet::Leader;
-use admittance_fleet::Webhooks;
+use admittance_fleet::{Webhooks, audit::Audits};
 use admittance_net::{
     tls::{self, ServerTls},
     upstream::Upstream,
@@ -34,6 +34,7 @@ pub(crate) struct Observed {
     pub(crate) ensembles: Ensembles,
     pub(crate) cluster: Option<Cluster>,
     pub(crate) webhooks: Option<Webhooks>,
+    pub(crate) audits: Option<Audits>,
     pub(crate) leader: Option<Arc<Leader>>,
     pub(crate) registrations: Registrations,
     pub(crate) is_stopping: Arc<AtomicBool>,
@@ -71,6 +72,7 @@ impl Observed {
             },
             cluster: self.cluster.as_ref().map(Cluster::status),
             webhook_configurations: self.webhooks.as_ref().map(Webhooks::status),
+            audit: self.audits.as_ref().map(Audits::status),
             leader: self.leader.as_deref().map(Leader::status),
             certificates: own.chain(self.front.tls_status()).map(certificate).collect(),
         }

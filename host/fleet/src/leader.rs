@@ -13,6 +13,7 @@ use tokio::time::{Instant, interval_at, sleep};
 
 use crate::{
     ChainStore, Webhooks,
+    audit::Audits,
     chains::{Kind, definition_name, file_of},
     metrics,
     status::{event, new_status},
@@ -28,13 +29,14 @@ const COUNTS: Duration = Duration::from_secs(600);
 /// How many statuses are written at a time.
 const WRITES: usize = 8;
 
-/// Writes the statuses of chains as resources, and keeps the webhook configurations, while this replica is the leader.
+/// Writes the statuses of chains as resources, keeps the webhook configurations, and audits what exists, while this replica is the leader.
 /// Lives as long as the driver.
 #[derive(Debug)]
 pub struct Leader {
     election: Election,
     chains: Option<ChainStore>,
     webhooks: Option<Webhooks>,
+    audits: Option<Audits>,
     events: Events,
 }
 
@@ -58,20 +60,22 @@ struct Write {
 }
 
 impl Leader {
-    /// Of the replicas that read these chains of the cluster, or whose webhook configurations these are; `None` if there is
-    /// nothing to do. The leader holds the Lease of this name.
+    /// Of the replicas that read these chains of the cluster, or whose webhook configurations and audits these are; `None` if
+    /// there is nothing to do. The leader holds the Lease of this name.
     pub fn new(
         cluster: &Cluster,
         chains: Option<ChainStore>,
         webhooks: Option<Webhooks>,
+        audits: Option<Audits>,
         lease: impl Into<String>,
         terms: Terms,
     ) -> Option<Self> {
-        let has_work = chains.is_some() || webhooks.is_some();
+        let has_work = chains.is_some() || webhooks.is_some() || audits.is_some();
         has_work.then(|| Self {
             election: cluster.election(lease, terms),
             chains,
             webhooks,
+            audits,
             events: cluster.events(),
         })
     }
@@ -102,11 +106,16 @@ impl Leader {
             Some(webhooks) => webhooks.keep(host).await,
             None => std::future::pending().await,
         };
+        let audits = async || match &self.audits {
+            // The types of nested futures are limited in depth.
+            Some(audits) => Box::pin(audits.keep(host)).await,
+            None => std::future::pending().await,
+        };
         loop {
             // The sender lives as long as this.
             let _ = is_leader.wait_for(|is_leader| *is_leader).await;
             tokio::select! {
-                ((), ()) = async { tokio::join!(statuses(), webhooks()) } => {}
+                ((), (), ()) = async { tokio::join!(statuses(), webhooks(), audits()) } => {}
                 _ = is_leader.wait_for(|is_leader| !*is_leader) => {}
             }
         }

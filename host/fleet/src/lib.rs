@@ -1,11 +1,12 @@
 //! What the replicas of this program in a Kubernetes cluster share: definitions as resources of the cluster, webhook
-//! configurations with their certificates, and a leader that writes statuses and keeps these.
+//! configurations with their certificates, audits of what exists, and a leader that writes statuses, keeps these and audits.
 
 #![allow(
     missing_docs,
     reason = "internal to the program: names say what a docstring would repeat"
 )]
 
+pub mod audit;
 pub mod certificates;
 mod chains;
 mod leader;

@@ -1,9 +1,16 @@
 //! The metrics of this crate, through the `metrics` facade.
 
-use std::time::SystemTime;
+use std::{collections::BTreeMap, time::SystemTime};
 
 use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 
+use crate::audit::Verdict;
+
+const AUDITS: &str = "admittance_audits_total";
+const AUDIT_LAST_RUN: &str = "admittance_audit_last_run_timestamp_seconds";
+const AUDIT_LAST_DURATION: &str = "admittance_audit_last_run_duration_seconds";
+const AUDITED_OBJECTS: &str = "admittance_audit_objects";
+const REPORT_WRITES: &str = "admittance_audit_report_writes_total";
 const STATUS_WRITES: &str = "admittance_status_writes_total";
 const WEBHOOK_WRITES: &str = "admittance_webhook_configuration_writes_total";
 const WEBHOOK_LAST_WRITE: &str = "admittance_webhook_configuration_last_write_timestamp_seconds";
@@ -19,11 +26,59 @@ pub fn describe_metrics() {
         "Webhook configurations, and Secrets with their certificate, that were written by this replica as the leader, by \
          kind: MutatingWebhookConfiguration, ValidatingWebhookConfiguration, Secret; and result: ok, failed"
     );
+    describe_counter!(
+        AUDITS,
+        "Audits of all objects by this replica as the leader, by result: ok, incomplete (something could not be listed)"
+    );
+    describe_gauge!(
+        AUDIT_LAST_RUN,
+        Unit::Seconds,
+        "When this replica last ended an audit of all objects, in seconds since 1970"
+    );
+    describe_gauge!(
+        AUDIT_LAST_DURATION,
+        Unit::Seconds,
+        "How long the last audit of all objects took"
+    );
+    describe_gauge!(
+        AUDITED_OBJECTS,
+        "Objects that this replica audits as the leader, by verdict"
+    );
+    describe_counter!(
+        REPORT_WRITES,
+        "Reports of audits that were written or removed by this replica as the leader, by result: ok, failed"
+    );
     describe_gauge!(
         WEBHOOK_LAST_WRITE,
         Unit::Seconds,
         "When this replica last wrote its webhook configuration or Secret, in seconds since 1970, by kind"
     );
+}
+
+/// Notes that all objects were audited.
+pub(crate) fn audit_ended(is_complete: bool, seconds: f64) {
+    let result = if is_complete { "ok" } else { "incomplete" };
+    counter!(AUDITS, "result" => result).increment(1);
+    gauge!(AUDIT_LAST_RUN).set(now());
+    gauge!(AUDIT_LAST_DURATION).set(seconds);
+}
+
+/// Shows how many objects have each verdict.
+pub(crate) fn audited(verdicts: &BTreeMap<Verdict, u64>) {
+    for verdict in Verdict::ALL {
+        let count = verdicts.get(&verdict).copied().unwrap_or_default();
+        // More objects than a float counts exactly are in no cluster.
+        gauge!(AUDITED_OBJECTS, "verdict" => verdict.as_str()).set(count as f64);
+    }
+}
+
+pub(crate) fn report_written(is_ok: bool) {
+    counter!(REPORT_WRITES, "result" => result(is_ok)).increment(1);
+}
+
+fn now() -> f64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.unwrap_or_default().as_secs_f64()
 }
 
 pub(crate) fn status_written(is_ok: bool) {
@@ -33,8 +88,7 @@ pub(crate) fn status_written(is_ok: bool) {
 pub(crate) fn configuration_written(kind: &'static str, is_ok: bool) {
     counter!(WEBHOOK_WRITES, "kind" => kind, "result" => result(is_ok)).increment(1);
     if is_ok {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        gauge!(WEBHOOK_LAST_WRITE, "kind" => kind).set(now.unwrap_or_default().as_secs_f64());
+        gauge!(WEBHOOK_LAST_WRITE, "kind" => kind).set(now());
     }
 }
 

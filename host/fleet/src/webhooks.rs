@@ -26,7 +26,7 @@ use crate::{
     RegisteredChain, Registration, Webhook, certificates,
     leader::{LAST_RETRY, PAUSE, backoff},
     metrics,
-    registration::{check_of_definitions, documents},
+    registration::{check_of_definitions, documents, excluded_namespaces},
 };
 
 /// How often everything is compared without a reason, at least: certificates come to their end.
@@ -188,6 +188,17 @@ impl Webhooks {
             Trust::Own(secret) => Some(secret.tls()),
             Trust::Files(_) => None,
         }
+    }
+
+    /// The namespaces that the webhooks are not called for, the installation's own among them.
+    pub(crate) fn excluded_namespaces(&self) -> Vec<String> {
+        let registration = &self.0.registration;
+        let mut names: Vec<_> = excluded_namespaces(registration)
+            .into_iter()
+            .map(str::to_owned)
+            .collect();
+        names.push(registration.namespace.clone());
+        names
     }
 
     pub fn status(&self) -> WebhooksStatus {

@@ -156,7 +156,7 @@ pub enum EvaluateError {
 
 /// What evaluations use apart from the live table. Lives as long as the host.
 pub(crate) struct Evaluator {
-    assembler: Arc<Assembler>,
+    pub(crate) assembler: Arc<Assembler>,
     turns: Semaphore,
     /// What the last evaluations loaded, the newest first.
     kept: Mutex<VecDeque<Kept>>,

@@ -423,8 +423,8 @@ fn table(source: &Source, built: BuiltTable, revision: u64, slot: OwnedSemaphore
         namespaces: source.namespaces.clone(),
         authorizer: source.authorizer.clone(),
         request_timeout: source.request_timeout,
-        observer: source.observer.clone(),
-        slot: Arc::new(slot),
+        observer: Some(source.observer.clone()),
+        slot: Some(Arc::new(slot)),
     }
 }
 

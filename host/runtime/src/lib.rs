@@ -31,6 +31,7 @@
 
 mod applies;
 mod assembly;
+mod audit;
 mod body;
 mod builder;
 mod candidate;

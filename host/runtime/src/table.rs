@@ -28,10 +28,11 @@ pub struct Table {
     pub(crate) namespaces: Arc<dyn NamespaceSource>,
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) request_timeout: Duration,
-    pub(crate) observer: Arc<Observer>,
+    /// Who is told of outcomes; `None` for a table with which objects are audited.
+    pub(crate) observer: Option<Arc<Observer>>,
     /// A slot for tables in memory, released with the last request that uses this table, or one that differs from it only
-    /// in the stages that are disabled.
-    pub(crate) slot: Arc<OwnedSemaphorePermit>,
+    /// in the stages that are disabled; `None` for a table that serves no requests.
+    pub(crate) slot: Option<Arc<OwnedSemaphorePermit>>,
 }
 
 impl Table {
@@ -102,13 +103,10 @@ impl Table {
     pub async fn admit_by(&self, mut request: Request, selection: &Selection, timeout: Duration) -> Outcome {
         let started = Instant::now();
         let matching = self.matching(&request, selection);
-        let is_matched = !matching.is_empty();
-        let recorders = match is_matched {
-            true => self.observer.recorders.due(&mut request),
-            false => Vec::new(),
-        };
+        let observer = self.observer.as_ref().filter(|_| !matching.is_empty());
+        let recorders = observer.map(|observer| observer.recorders.due(&mut request));
         let (request, outcome) = self.evaluate(request, &matching, timeout).await;
-        if is_matched {
+        if let Some((observer, recorders)) = observer.zip(recorders) {
             let observed = Observed {
                 request,
                 selection,
@@ -117,7 +115,7 @@ impl Table {
                 at: Moment::now(),
                 revision: self.revision,
             };
-            self.observer.observe(self, observed, recorders);
+            observer.observe(self, observed, recorders);
         }
         outcome
     }

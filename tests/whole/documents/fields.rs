@@ -375,6 +375,8 @@ async fn keys_of_the_configuration_are_listed() {
     keys.remove("certificate");
     let certificate = "dialect: { kubernetes: { webhookConfigurations: { certificate: { ? } } } }";
     keys.extend(known(certificate).iter().map(|key| format!("certificate.{key}")));
+    let audit = known("dialect: { kubernetes: { audit: { ? } } }");
+    keys.extend(audit.iter().map(|key| format!("audit.{key}")));
     let listed = page.first_column("The dialect kubernetes").into_iter();
     assert_eq!(listed.map(str::to_owned).collect::<BTreeSet<_>>(), keys);
     let gateway = Page::read("docs/gateway.md");

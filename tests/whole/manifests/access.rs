@@ -365,3 +365,48 @@ definitions: [chains.yaml]
         "{config}"
     );
 }
+
+#[tokio::test]
+async fn the_leader_may_list_what_it_audits() {
+    let directory = tempfile::tempdir().unwrap();
+    write(&directory, "chains.yaml", chains());
+    let printed = async |audit: &str| {
+        let place = tempfile::tempdir().unwrap();
+        let text = format!(
+            "dialect: {{ kubernetes: {{ audit: {audit} }} }}\ncluster: {{}}\ndefinitions: [{}/chains.yaml]\n",
+            directory.path().display()
+        );
+        let config = write(&place, "admittance.yaml", text);
+        let config = config.display().to_string();
+        Printed::in_directory(place, &format!("--config {config}")).await
+    };
+    let rules = |printed: &Printed| {
+        let rules = printed.object("ClusterRole", "")["rules"]
+            .as_array()
+            .unwrap()
+            .clone();
+        let rules = rules.into_iter().map(|rule| {
+            let of = |field: &str| rule[field][0].as_str().unwrap().to_owned();
+            (of("apiGroups"), of("resources"))
+        });
+        rules.collect::<Vec<_>>()
+    };
+    let pair = |(group, resource): (&str, &str)| (group.to_owned(), resource.to_owned());
+    let with = printed("{ every: 2h }").await;
+    let expected = [
+        ("", "namespaces"),
+        ("", "pods"),
+        ("apps", "deployments"),
+        ("openreports.io", "reports"),
+        ("wgpolicyk8s.io", "policyreports"),
+    ];
+    assert_eq!(rules(&with), expected.map(pair));
+    assert_eq!(with.object("Role", "")["rules"][0]["resources"][0], "leases");
+    let config = &with.object("ConfigMap", "-config")["data"]["admittance.yaml"];
+    let config = config.as_str().unwrap();
+    assert!(config.contains("audit:") && config.contains("2h"), "{config}");
+
+    let named = printed("{ resources: [cronjobs.batch, jobs], reports: false }").await;
+    let expected = [("", "namespaces"), ("*", "jobs"), ("batch", "cronjobs")];
+    assert_eq!(rules(&named), expected.map(pair));
+}

@@ -14,8 +14,8 @@ use super::{
 use crate::{
     Api,
     api::{
-        CertificateStatus, ClusterStatus, DriverStatus, GatewayStatus, LeaderStatus, ListenerStatus,
-        ServerHealth, WatchState,
+        AuditStatus, CertificateStatus, ClusterStatus, DriverStatus, GatewayStatus, LeaderStatus,
+        ListenerStatus, ServerHealth, WatchState,
     },
 };
 
@@ -230,6 +230,7 @@ fn kubernetes(status: &DriverStatus, cluster: &ClusterStatus) -> Vec<Line> {
     let mut lines = watches(cluster);
     lines.extend(status.leader.as_ref().map(leader));
     lines.extend(webhooks(status));
+    lines.extend(status.audit.as_ref().map(audit));
     lines
 }
 
@@ -247,6 +248,24 @@ fn webhooks(status: &DriverStatus) -> Option<Line> {
         },
         problem: webhooks.problem.clone(),
     })
+}
+
+fn audit(audit: &AuditStatus) -> Line {
+    let objects = audit.objects.iter().filter(|(_, count)| **count > 0);
+    let problems = audit.problems.iter();
+    let problems: Vec<_> = problems.map(|(what, why)| format!("{what}: {why}")).collect();
+    Line {
+        what: "audit of what the cluster has".to_owned(),
+        state: html! {
+            @if !audit.is_auditor { "by another replica" }
+            @if audit.running { "running " }
+            @if let Some(last) = &audit.last {
+                "ended " (moment(last.at))
+                @for (verdict, count) in objects { ", " (count) " " (verdict) }
+            }
+        },
+        problem: (!problems.is_empty()).then(|| problems.join("; ")),
+    }
 }
 
 fn leader(leader: &LeaderStatus) -> Line {

@@ -3,15 +3,11 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use admittance_definitions::document::to_yaml;
+use admittance_fleet::audit::{Finding, Judged, ReportApi, Resource, Verdict};
 use anstyle::Style;
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use super::{
-    finding::{Finding, Verdict},
-    policy_report,
-    resources::Resource,
-};
 use crate::{
     human,
     junit::{self, Suite},
@@ -63,7 +59,8 @@ impl Report {
     }
 
     /// Adds what was found of one object.
-    pub(super) fn add(&mut self, resource: &Resource, found: Vec<Finding>) {
+    pub(super) fn add(&mut self, resource: &Resource, judged: Judged) {
+        let found = judged.findings;
         let Some(worst) = found.iter().min_by_key(|finding| finding.judgement.verdict) else {
             return;
         };
@@ -97,12 +94,19 @@ impl Report {
             Format::Yaml => to_yaml(&self.json()),
             Format::Junit => self.junit(),
             Format::Sarif => serde_json::to_string_pretty(&self.sarif())? + "\n",
-            Format::Reports => policy_report::documents(&self.findings, &self.verdicts)
-                .iter()
-                .map(to_yaml)
-                .collect(),
+            Format::Reports => self.reports(),
         };
         Ok(write(&text)?)
+    }
+
+    fn reports(&self) -> String {
+        let documents = self.verdicts.iter().map(|(namespace, verdicts)| {
+            let findings = self.findings.iter();
+            let of_namespace = findings.filter(|finding| finding.namespace == *namespace);
+            let verdicts = verdicts.iter().map(|(verdict, count)| (*verdict, *count));
+            ReportApi::OpenReports.document("admittance-audit", namespace.as_deref(), of_namespace, verdicts)
+        });
+        documents.map(|document| to_yaml(&document)).collect()
     }
 
     /// How many objects have this verdict.

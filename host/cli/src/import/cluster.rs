@@ -4,7 +4,7 @@ use admittance_cluster::Cluster;
 use admittance_definitions::DefinitionFile;
 use serde_json::{Value as Json, json};
 
-use crate::cluster::{self, ClusterArguments};
+use crate::cluster::ClusterArguments;
 
 /// A kind of policies: the versions of its API, the newest first, its plural and its name.
 type Kind = (&'static [&'static str], &'static str, &'static str);
@@ -147,7 +147,7 @@ async fn constraints(cluster: &Cluster, templates: &[Json]) -> crate::Result<Vec
 
 /// The objects at a path; `None` if the API server has no such kind.
 async fn list(cluster: &Cluster, path: &str) -> crate::Result<Option<Vec<Json>>> {
-    let Some(body) = cluster::get(cluster, path).await?.found(path)? else {
+    let Some(body) = cluster.read(path).await?.found(path)? else {
         return Ok(None);
     };
     let mut answer: Json = serde_json::from_slice(&body).unwrap_or_default();

@@ -15,7 +15,7 @@ use admittance::NamespacedChains;
 use admittance_admin::AdminConfig;
 use admittance_definitions::document;
 use admittance_driver::{Config, DefinitionPlace, FrontConfig, Limits, ReviewsConfig};
-use admittance_fleet::{CertificateConfig, OwnCertificate, Registration, WebhooksConfig};
+use admittance_fleet::{CertificateConfig, OwnCertificate, Registration, WebhooksConfig, audit::AuditConfig};
 use serde_json::{Map, Value as Json, json};
 
 use super::{
@@ -46,6 +46,8 @@ pub(super) struct Configuration {
     pub(super) reads_resources: bool,
     /// Who makes the certificate, if the Pods keep the webhook configurations.
     pub(super) keeps_webhooks: Option<Certified>,
+    /// How the leader audits, if it does.
+    pub(super) audit: Option<AuditConfig>,
     /// What those of namespaces may use.
     pub(super) namespaced: NamespacedChains,
     /// The longest time from a stop signal to the end.
@@ -103,6 +105,7 @@ impl Configuration {
             port(Some(config.listen.address), WEBHOOK_PORT),
             port(config.admin.as_ref().map(AdminConfig::address), ADMIN_PORT),
         ];
+        let audit = root.pointer("/dialect/kubernetes/audit").cloned();
         let root = root.as_object().cloned().unwrap_or_default();
         let mut stores = root
             .get("definitions")
@@ -125,9 +128,15 @@ impl Configuration {
         }
         if let FrontConfig::Reviews(ReviewsConfig {
             webhooks: Some(webhooks),
+            ..
         }) = &config.front
         {
             configuration.keep_webhooks(webhooks)?;
+        }
+        if let (FrontConfig::Reviews(reviews), Some(section)) = (&config.front, audit) {
+            configuration.audit.clone_from(&reviews.audit);
+            configuration.root["dialect"]["kubernetes"]["audit"] = section;
+            configuration.use_cluster();
         }
         Ok((configuration, config))
     }
@@ -193,6 +202,7 @@ impl Configuration {
             had_plugin_credentials,
             reads_resources: false,
             keeps_webhooks: None,
+            audit: None,
             namespaced: NamespacedChains::default(),
             had_tracing_secrets: had_tracing_headers || had_tracing_key,
             webhook_port,

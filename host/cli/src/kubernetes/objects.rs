@@ -34,7 +34,7 @@ pub(super) fn all(
         ..
     } = prepared;
     let mut objects = vec![namespace(installation), service_account(installation)];
-    objects.extend(roles(installation, configuration, needs));
+    objects.extend(roles(installation, prepared));
     objects.extend(certificates.map(|certificates| secret(installation, certificates)));
     objects.extend(admin(installation, configuration));
     let mut manifests: Vec<Manifest> = objects.into_iter().map(Manifest::from).collect();

@@ -1,21 +1,31 @@
 //! What the Pods may do in the cluster.
 
-use admittance_fleet::RESOURCES;
+use std::collections::BTreeSet;
+
+use admittance::{
+    admission::{Matcher, Operation},
+    definitions::ChainDefinition,
+};
+use admittance_fleet::{RESOURCES, audit::AuditConfig};
 use serde_json::{Value as Json, json};
 
-use super::{Installation, configuration::Configuration, needs::Needs};
+use super::{Installation, Prepared, configuration::Configuration};
 
 /// The API group of roles and bindings.
 const GROUP: &str = "rbac.authorization.k8s.io";
 
 /// Roles and their bindings; empty if the Pods ask nothing of the cluster.
-pub(super) fn roles(installation: &Installation, configuration: &Configuration, needs: &Needs) -> Vec<Json> {
-    let mut rules = needs.rules();
+pub(super) fn roles(installation: &Installation, prepared: &Prepared) -> Vec<Json> {
+    let configuration = &prepared.configuration;
+    let mut rules = prepared.needs.rules();
     if configuration.reads_resources {
         rules.extend(of_resources(configuration.has_admin_users()));
     }
     if configuration.keeps_webhooks.is_some() {
         rules.extend(of_webhooks(installation));
+    }
+    if let Some(audit) = &configuration.audit {
+        rules.extend(of_audits(audit, &prepared.chains));
     }
     if rules.is_empty() {
         return Vec::new();
@@ -26,7 +36,10 @@ pub(super) fn roles(installation: &Installation, configuration: &Configuration, 
         cluster_role(installation, &name, rules.into()),
         cluster_role_binding(installation, &name, &name, account_subject(installation)),
     ];
-    if configuration.reads_resources || configuration.keeps_webhooks.is_some() {
+    let has_leader = configuration.reads_resources
+        || configuration.keeps_webhooks.is_some()
+        || configuration.audit.is_some();
+    if has_leader {
         objects.extend(own_namespace(installation, configuration));
     }
     objects
@@ -46,6 +59,61 @@ fn of_resources(has_users: bool) -> Vec<Json> {
         // An Event is in the namespace of what it is about, and in `default` for what is in none.
         json!({"apiGroups": ["", "events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]}),
     ]
+}
+
+/// Reading what the leader audits, and keeping its reports. Without a list of resources, this is what the chains are for.
+fn of_audits(audit: &AuditConfig, chains: &[ChainDefinition]) -> Vec<Json> {
+    let mut audited: BTreeSet<(String, String)> = audit
+        .resources
+        .iter()
+        .map(|name| match name.split_once('.') {
+            Some((resource, group)) => (group.to_owned(), resource.to_owned()),
+            None => ("*".to_owned(), name.clone()),
+        })
+        .collect();
+    let rules = chains.iter().flat_map(|chain| &chain.rules);
+    for rule in rules.filter(|_| audit.resources.is_empty()) {
+        let is_audited = match &rule.operations {
+            Matcher::Any => true,
+            Matcher::Only(operations) => operations
+                .iter()
+                .any(|operation| matches!(operation, Operation::Create | Operation::Update)),
+        };
+        if !is_audited {
+            continue;
+        }
+        let groups = match &rule.api_groups {
+            Matcher::Any => vec!["*".to_owned()],
+            Matcher::Only(groups) => groups.clone(),
+        };
+        for pattern in &rule.resources {
+            let pattern = pattern.to_string();
+            let resource = match pattern.split_once('/') {
+                None => &pattern,
+                Some(("*", "*")) => "*",
+                // Subresources are not objects.
+                Some(_) => continue,
+            };
+            audited.extend(groups.iter().map(|group| (group.clone(), resource.to_owned())));
+        }
+    }
+    // The labels of namespaces say which are left out.
+    audited.insert((String::new(), "namespaces".to_owned()));
+    let read = audited.into_iter().map(|(group, resource)| {
+        let verbs = ["get", "list", "watch"];
+        json!({"apiGroups": [group], "resources": [resource], "verbs": verbs})
+    });
+    let mut rules: Vec<_> = read.collect();
+    if audit.writes_reports {
+        for (group, resources) in [
+            ("openreports.io", ["reports", "clusterreports"]),
+            ("wgpolicyk8s.io", ["policyreports", "clusterpolicyreports"]),
+        ] {
+            let verbs = ["get", "list", "create", "patch", "delete"];
+            rules.push(json!({"apiGroups": [group], "resources": resources, "verbs": verbs}));
+        }
+    }
+    rules
 }
 
 /// Keeping the webhook configurations of this name. Who may create one cannot be limited to a name.

@@ -91,6 +91,18 @@ const CORE: [(&str, &str, bool, &[&str]); 4] = [
     ("Secret", "secrets", true, &["get"]),
 ];
 
+/// Kind, plural and version of reports.
+const REPORTS: [(&str, &str, &str); 4] = [
+    ("Report", "reports", "openreports.io/v1alpha1"),
+    ("ClusterReport", "clusterreports", "openreports.io/v1alpha1"),
+    ("PolicyReport", "policyreports", "wgpolicyk8s.io/v1alpha2"),
+    (
+        "ClusterPolicyReport",
+        "clusterpolicyreports",
+        "wgpolicyk8s.io/v1alpha2",
+    ),
+];
+
 impl ApiServer {
     pub(crate) fn start(tls: ServerConfig, token: &'static str) -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -297,6 +309,8 @@ impl Target {
             ["apis", "apps", "v1", rest @ ..] => ("apps/v1", rest),
             ["apis", "bkbcs.tencent.com", "v2", rest @ ..] => ("bkbcs.tencent.com/v2", rest),
             ["apis", "admittance.dev", "v1alpha1", rest @ ..] => ("admittance.dev/v1alpha1", rest),
+            ["apis", "openreports.io", "v1alpha1", rest @ ..] => ("openreports.io/v1alpha1", rest),
+            ["apis", "wgpolicyk8s.io", "v1alpha2", rest @ ..] => ("wgpolicyk8s.io/v1alpha2", rest),
             ["apis", "events.k8s.io", "v1", rest @ ..] => ("events.k8s.io/v1", rest),
             ["apis", "coordination.k8s.io", "v1", rest @ ..] => ("coordination.k8s.io/v1", rest),
             ["apis", "admissionregistration.k8s.io", "v1", rest @ ..] => {
@@ -327,6 +341,10 @@ impl Target {
                 "admissionexceptions" => Some("AdmissionException"),
                 _ => None,
             },
+            "openreports.io/v1alpha1" | "wgpolicyk8s.io/v1alpha2" => REPORTS
+                .iter()
+                .find(|(_, known, version)| known == plural && *version == api_version)
+                .map(|(kind, ..)| *kind),
             "events.k8s.io/v1" => (*plural == "events").then_some("Event"),
             "coordination.k8s.io/v1" => (*plural == "leases").then_some("Lease"),
             "admissionregistration.k8s.io/v1" => match *plural {
@@ -465,8 +483,37 @@ impl Shared {
                            "verbs": ["get", "list", "watch"]}),
                 ],
             ),
+            "/apis" => json(200, &self.groups()),
+            "/apis/openreports.io/v1alpha1" | "/apis/wgpolicyk8s.io/v1alpha2" => {
+                let version = path.trim_start_matches("/apis/");
+                let kinds = REPORTS.iter().filter(|(_, _, known)| *known == version);
+                let kinds = kinds.map(|(kind, plural, _)| {
+                    json!({"name": plural, "singularName": "", "namespaced": !plural.starts_with("cluster"),
+                           "kind": kind, "verbs": ["get", "list", "watch", "patch", "delete"]})
+                });
+                list(version, kinds.collect())
+            }
             _ => not_served(),
         }
+    }
+
+    /// The groups beside the core, without those whose kinds are removed.
+    fn groups(&self) -> Value {
+        let absent = &self.data().absent;
+        let group = |name: &str, version: &str| {
+            let version = json!({"groupVersion": format!("{name}/{version}"), "version": version});
+            json!({"name": name, "versions": [version], "preferredVersion": version})
+        };
+        let mut groups = vec![group("apps", "v1")];
+        for (plural, name, version) in [
+            ("reports", "openreports.io", "v1alpha1"),
+            ("policyreports", "wgpolicyk8s.io", "v1alpha2"),
+        ] {
+            if !absent.contains(plural) {
+                groups.push(group(name, version));
+            }
+        }
+        json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
     }
 
     /// Answers a review as the test configured, and records it.
@@ -507,13 +554,13 @@ impl Shared {
             .objects
             .iter()
             .filter(|(place, object)| target.is_place(place) && is_wanted(object))
-            // The items of a list carry no type.
-            .map(|(_, object)| shown(object, is_partial))
             .collect();
         let limit = query
             .get("limit")
             .map_or(usize::MAX, |limit| limit.parse().unwrap());
-        let page: Vec<_> = all.iter().skip(first).take(limit.min(data.page)).collect();
+        // The items of a list carry no type.
+        let page = all.iter().skip(first).take(limit.min(data.page));
+        let page: Vec<_> = page.map(|(_, object)| shown(object, is_partial)).collect();
         let next = first + page.len();
         let token = if next < all.len() {
             next.to_string()

@@ -2,8 +2,8 @@
 
 use admittance::Moment;
 use admittance_admin::api::{
-    CertificateStatus, ClusterWatch, DriverStatus, GatewayStatus, PeersStatus, ServerHealth, WatchState,
-    WebhooksStatus,
+    AuditStatus, CertificateStatus, ClusterWatch, DriverStatus, GatewayStatus, PeersStatus, ServerHealth,
+    WatchState, WebhooksStatus,
 };
 use anstyle::Style;
 
@@ -63,6 +63,9 @@ pub(super) fn text(status: &DriverStatus, now: Moment) -> String {
     }
     if let Some(webhooks) = &status.webhook_configurations {
         lines.webhooks(webhooks);
+    }
+    if let Some(audit) = &status.audit {
+        lines.audit(audit);
     }
     for certificate in &status.certificates {
         lines.certificate(certificate, now);
@@ -185,6 +188,29 @@ impl Lines {
         };
         let what = format!("webhook configurations {}", webhooks.name);
         self.add(&what, GOOD, &state, webhooks.problem.as_deref());
+    }
+
+    fn audit(&mut self, audit: &AuditStatus) {
+        let state = match (audit.is_auditor, &audit.last) {
+            (false, _) => "by another replica".to_owned(),
+            (true, None) => "running".to_owned(),
+            (true, Some(last)) => {
+                let objects = audit.objects.iter().filter(|(_, count)| **count > 0);
+                let objects: Vec<_> = objects
+                    .map(|(verdict, count)| format!("{count} {verdict}"))
+                    .collect();
+                let running = if audit.running { ", running again" } else { "" };
+                format!(
+                    "at {}, objects: {}{running}",
+                    human::clock(last.at),
+                    objects.join(", ")
+                )
+            }
+        };
+        let problems = audit.problems.iter();
+        let problems: Vec<_> = problems.map(|(what, why)| format!("{what}: {why}")).collect();
+        let problem = (!problems.is_empty()).then(|| problems.join("; "));
+        self.add("audit", GOOD, &state, problem.as_deref());
     }
 
     fn certificate(&mut self, certificate: &CertificateStatus, now: Moment) {

@@ -1,7 +1,7 @@
 use admittance_admin::api::{
-    AccountsStatus, CertificateStatus, ClusterStatus, ClusterWatch, DiscoveryStatus, EnsembleStatus,
-    GatewayCluster, GatewayStatus, KubernetesCluster, LeaderStatus, Peer, PeersStatus, RegisteredNode,
-    ServerHealth, TokensStatus, WatchState, WebhooksStatus,
+    AccountsStatus, AuditPass, AuditStatus, CertificateStatus, ClusterStatus, ClusterWatch, DiscoveryStatus,
+    EnsembleStatus, GatewayCluster, GatewayStatus, KubernetesCluster, LeaderStatus, Peer, PeersStatus,
+    RegisteredNode, ServerHealth, TokensStatus, WatchState, WebhooksStatus,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
@@ -54,6 +54,7 @@ fn status(stages: Vec<StageStatus>) -> DriverStatus {
         gateway: None,
         cluster: None,
         webhook_configurations: None,
+        audit: None,
         leader: None,
         certificates: Vec::new(),
     }
@@ -326,6 +327,23 @@ fn each_dependency_has_a_line() {
         last_write: Some(at(1000)),
         problem: Some("refused".to_owned()),
     });
+    status.audit = Some(AuditStatus {
+        is_auditor: true,
+        last: Some(AuditPass {
+            at: at(1000),
+            seconds: 1.5,
+            revision: 3,
+            listed: 12,
+        }),
+        objects: [
+            ("allowed".to_owned(), 9),
+            ("denied".to_owned(), 2),
+            ("failed".to_owned(), 0),
+        ]
+        .into(),
+        problems: [("secrets".to_owned(), "forbidden".to_owned())].into(),
+        ..AuditStatus::default()
+    });
     status.leader = Some(LeaderStatus {
         lease: "admittance".to_owned(),
         holder: Some("web-1_x".to_owned()),
@@ -363,6 +381,7 @@ watch of v1/Namespace at https://api: watching for 1m0s, 3 objects
 watch of v1/Node at https://api: down for 1m0s, 3 objects; refused
 leader, lease admittance: web-1_x (this replica)
 webhook configurations hooks: kept by this replica, written at 1970-01-01T00:16:40Z; refused
+audit: at 1970-01-01T00:16:40Z, objects: 9 allowed, 2 denied; secrets: forbidden
 certificate of listen: expired at 1970-01-01T00:17:40Z
 certificate of admin: valid until 1970-01-02T01:00:00Z
 ";

@@ -120,7 +120,8 @@ impl Shared {
         })
     }
 
-    /// What this program sends: a whole status by server-side apply, with one field manager, and merge patches of events.
+    /// What this program sends: a whole status or report by server-side apply, with one field manager, and merge patches of
+    /// events.
     pub(super) fn patch(&self, target: &Target, head: &Parts, body: &Bytes) -> Reply {
         let query = head.uri.query().unwrap_or_default();
         let form = head.headers[CONTENT_TYPE].to_str().unwrap();
@@ -128,11 +129,15 @@ impl Shared {
         if target.plural == "events" && form == "application/merge-patch+json" {
             return self.merge(target, &patch);
         }
-        if !target.is_status || !has_status(&target.plural) {
+        let is_report = target.plural.ends_with("reports");
+        if !is_report && (!target.is_status || !has_status(&target.plural)) {
             return super::not_served();
         }
         if form != "application/apply-patch+yaml" || !query.contains("fieldManager=admittance") {
             return status(415, "UnsupportedMediaType", "only server-side apply is supported");
+        }
+        if is_report {
+            return self.apply(target, patch);
         }
         self.write("patch", |data| {
             let place = target.place();
@@ -144,6 +149,29 @@ impl Shared {
             if object != data.objects[&place] {
                 data.put(&target.plural, object);
             }
+            json(200, &typed(&data.objects[&place], target, false))
+        })
+    }
+
+    /// Server-side apply of a whole object by its only manager.
+    fn apply(&self, target: &Target, object: Value) -> Reply {
+        self.write("patch", |data| {
+            let place = target.place();
+            let home = ("namespaces".to_owned(), String::new(), place.1.clone());
+            if !place.1.is_empty() && !data.objects.contains_key(&home) {
+                return status(404, "NotFound", &format!("namespaces \"{}\" not found", place.1));
+            }
+            for (field, expected) in [("name", &place.2), ("namespace", &place.1)] {
+                let named = object["metadata"][field].as_str().unwrap_or_default();
+                if named != expected {
+                    return status(
+                        400,
+                        "BadRequest",
+                        &format!("metadata.{field}: not that of the path"),
+                    );
+                }
+            }
+            data.put(&target.plural, object);
             json(200, &typed(&data.objects[&place], target, false))
         })
     }

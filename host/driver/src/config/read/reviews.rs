@@ -1,17 +1,20 @@
-use std::time::Duration;
+use std::{ops::RangeInclusive, time::Duration};
 
 use admittance_admission::is_dns_label;
 use admittance_definitions::{
     Mistakes,
     document::{Node, readers},
 };
-use admittance_fleet::{CertificateConfig, OwnCertificate, Registration, WebhooksConfig};
+use admittance_fleet::{CertificateConfig, OwnCertificate, Registration, WebhooksConfig, audit::AuditConfig};
 
 use super::definitions::namespace;
 use crate::config::{ListenConfig, ReviewsConfig};
 
 /// The longest validity of a certificate, in days.
 const MOST_DAYS: u16 = 3650;
+
+/// How often everything is audited.
+const EVERY: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(7 * 24 * 3600);
 
 pub(super) fn reviews(
     node: &Node<'_>,
@@ -25,8 +28,36 @@ pub(super) fn reviews(
         |node, mistakes| webhooks(node, listen, has_cluster, mistakes),
         mistakes,
     );
+    let audit = fields.get_optional(
+        "audit",
+        |node, mistakes| audit(node, has_cluster, mistakes),
+        mistakes,
+    );
     fields.finish(mistakes);
-    Some(ReviewsConfig { webhooks })
+    Some(ReviewsConfig { webhooks, audit })
+}
+
+fn audit(node: &Node<'_>, has_cluster: bool, mistakes: &mut Mistakes) -> Option<AuditConfig> {
+    if !has_cluster {
+        node.wrong(super::NO_CLUSTER, super::ADD_CLUSTER, mistakes);
+    }
+    let mut fields = node.object(mistakes)?;
+    let default = AuditConfig::default();
+    let config = AuditConfig {
+        every: fields.get("every", default.every, readers::duration(EVERY), mistakes),
+        rate: fields.get("rate", default.rate, readers::integer(1..=1000), mistakes),
+        page: fields.get("page", default.page, readers::integer(1..=10_000), mistakes),
+        resources: fields.get_or_default("resources", readers::list_of(readers::text), mistakes),
+        excluded_namespaces: fields.get_or_default(
+            "excludeNamespaces",
+            readers::list_of(readers::parse_with(namespace)),
+            mistakes,
+        ),
+        calls_webhooks: fields.get("callWebhooks", default.calls_webhooks, Node::boolean, mistakes),
+        writes_reports: fields.get("reports", default.writes_reports, Node::boolean, mistakes),
+    };
+    fields.finish(mistakes);
+    Some(config)
 }
 
 fn webhooks(

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use admittance_admission::FailurePolicy;
-use admittance_fleet::{CertificateConfig, OwnCertificate, Registration, WebhooksConfig};
+use admittance_fleet::{CertificateConfig, OwnCertificate, Registration, WebhooksConfig, audit::AuditConfig};
 
 use super::*;
 
@@ -10,6 +10,45 @@ fn webhooks(directory: &TempDir, text: &str) -> Option<WebhooksConfig> {
     match config.front {
         FrontConfig::Reviews(reviews) => reviews.webhooks,
         front => panic!("{front:?}"),
+    }
+}
+
+#[test]
+fn audits_by_the_leader() {
+    let directory = tempfile::tempdir().unwrap();
+    let audit = |text: &str| match read_in(&directory, text).unwrap().front {
+        FrontConfig::Reviews(reviews) => reviews.audit,
+        front => panic!("{front:?}"),
+    };
+    assert_eq!(audit("dialect: { kubernetes: {} }"), None);
+    let least = "dialect: { kubernetes: { audit: {} } }\ncluster: {}";
+    assert_eq!(audit(least), Some(AuditConfig::default()));
+    let all = "
+dialect:
+  kubernetes:
+    audit: { every: 2d, rate: 5, page: 100, resources: [deployments.apps], excludeNamespaces: [a], callWebhooks: true, reports: false }
+cluster: {}
+";
+    let expected = AuditConfig {
+        every: Duration::from_secs(2 * 24 * 3600),
+        rate: 5,
+        page: 100,
+        resources: vec!["deployments.apps".to_owned()],
+        excluded_namespaces: vec!["a".to_owned()],
+        calls_webhooks: true,
+        writes_reports: false,
+    };
+    assert_eq!(audit(all), Some(expected));
+    for (section, more, expected) in [
+        ("{}", "", "audit: no Kubernetes cluster is configured"),
+        ("{ every: 8d }", "cluster: {}", "audit.every"),
+        ("{ rate: 0 }", "cluster: {}", "audit.rate"),
+        ("{ resources: pods }", "cluster: {}", "audit.resources"),
+    ] {
+        let text = format!("dialect: {{ kubernetes: {{ audit: {section} }} }}\n{more}");
+        let mistakes = read_in(&directory, &text).unwrap_err();
+        let is_it = |mistake: &String| mistake.contains(expected);
+        assert!(mistakes.iter().any(is_it), "{section}: {mistakes:?}");
     }
 }
 

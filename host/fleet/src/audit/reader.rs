@@ -3,30 +3,36 @@
 use std::time::Duration;
 
 use admittance::Table;
-use admittance_admission::{GroupVersionKind, GroupVersionResource, Object, Operation, Outline};
-use admittance_cluster::Cluster;
+use admittance_admission::{
+    GroupVersionKind, GroupVersionResource, Object, ObjectError, Operation, Outline, Request,
+};
+use admittance_cluster::{Answer, AnswerError, Cluster};
 use bytes::Bytes;
-use http::StatusCode;
+use futures_util::Stream;
+use http::{Method, StatusCode};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
-use tokio::time::{Interval, MissedTickBehavior};
+use tokio::{
+    sync::Mutex,
+    time::{Interval, MissedTickBehavior},
+};
 
-use crate::cluster::{self, Answer};
+use super::reports::ReportApi;
 
 /// The operations as which objects are audited.
 pub(super) const OPERATIONS: [Operation; 2] = [Operation::Create, Operation::Update];
 
 /// A kind of objects that some chain may be for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Resource {
-    pub(super) kind: GroupVersionKind,
-    pub(super) resource: GroupVersionResource,
-    pub(super) is_namespaced: bool,
+pub struct Resource {
+    pub kind: GroupVersionKind,
+    pub resource: GroupVersionResource,
+    pub is_namespaced: bool,
 }
 
 impl Resource {
     /// As kubectl names it: `pods`, `deployments.apps`.
-    pub(super) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         let GroupVersionResource { group, resource, .. } = &self.resource;
         match group.as_str() {
             "" => resource.clone(),
@@ -35,7 +41,7 @@ impl Resource {
     }
 
     /// `v1`, `apps/v1`.
-    pub(super) fn api_version(&self) -> String {
+    pub fn api_version(&self) -> String {
         let GroupVersionKind { group, version, .. } = &self.kind;
         match group.as_str() {
             "" => version.clone(),
@@ -44,8 +50,43 @@ impl Resource {
     }
 
     /// Whether a name of the command line is for it: `pods`, `deployments` or `deployments.apps`.
-    pub(super) fn is_called(&self, name: &str) -> bool {
+    pub fn is_called(&self, name: &str) -> bool {
         name.eq_ignore_ascii_case(&self.resource.resource) || name.eq_ignore_ascii_case(&self.name())
+    }
+
+    /// The path of its objects, of one namespace or of all.
+    pub(super) fn path(&self, namespace: Option<&str>) -> String {
+        let prefix = match self.resource.group.as_str() {
+            "" => "api",
+            _ => "apis",
+        };
+        let (version, plural) = (self.api_version(), &self.resource.resource);
+        match namespace {
+            Some(namespace) => format!("/{prefix}/{version}/namespaces/{namespace}/{plural}"),
+            None => format!("/{prefix}/{version}/{plural}"),
+        }
+    }
+
+    /// Such an object, as the API server sends it: the items of lists of built-in kinds do not say what they are.
+    pub(super) fn object(&self, item: &RawValue) -> Result<Object, ObjectError> {
+        let object = Object::parse(item.get())?;
+        if object.head().kind.is_some() {
+            return Ok(object);
+        }
+        let (api_version, kind) = (self.api_version(), &self.kind.kind);
+        let rest = item.get().trim_start().strip_prefix('{').unwrap_or_default();
+        let comma = match rest.trim_start().starts_with('}') {
+            true => "",
+            false => ",",
+        };
+        Object::parse(format!(
+            r#"{{"apiVersion":"{api_version}","kind":"{kind}"{comma}{rest}"#
+        ))
+    }
+
+    /// The request that creates this object.
+    pub fn request(&self, object: Object) -> Request {
+        Request::new(Operation::Create, self.kind.clone(), self.resource.clone()).with_object(object)
     }
 
     fn is_for(&self, tables: &[&Table]) -> bool {
@@ -98,37 +139,80 @@ struct ApiResource {
 }
 
 /// The requests of an audit to the API server, at most so many per second.
-pub(super) struct Reader<'a> {
-    cluster: &'a Cluster,
-    pace: Interval,
+#[derive(Debug)]
+pub struct Reader {
+    cluster: Cluster,
+    pace: Mutex<Interval>,
 }
 
-impl<'a> Reader<'a> {
-    pub(super) fn new(cluster: &'a Cluster, per_second: u32) -> Self {
+/// What the API server has for an audit.
+#[derive(Debug)]
+pub struct Discovered {
+    /// The resources that a chain may be for.
+    pub resources: Vec<Resource>,
+    /// The groups whose resources are not known, and why.
+    pub unknown: Vec<(String, AnswerError)>,
+    /// The kinds of reports that it has.
+    pub reports: Option<ReportApi>,
+}
+
+impl Reader {
+    pub fn new(cluster: Cluster, per_second: u32) -> Self {
         let mut pace = tokio::time::interval(Duration::from_secs(1) / per_second.max(1));
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { cluster, pace }
+        Self {
+            cluster,
+            pace: Mutex::new(pace),
+        }
     }
 
-    async fn get(&mut self, path: &str) -> crate::Result<Answer> {
-        self.pace.tick().await;
-        cluster::get(self.cluster, path).await
+    async fn turn(&self) {
+        self.pace.lock().await.tick().await;
     }
 
-    async fn get_as<T: DeserializeOwned>(&mut self, path: &str) -> crate::Result<T> {
+    pub(super) async fn get(&self, path: &str) -> Result<Answer, AnswerError> {
+        self.send(Method::GET, path, None).await
+    }
+
+    pub(super) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<(&'static str, Bytes)>,
+    ) -> Result<Answer, AnswerError> {
+        self.turn().await;
+        self.cluster.send(method, path, body).await
+    }
+
+    pub(super) async fn lines(
+        &self,
+        path: &str,
+    ) -> Result<impl Stream<Item = Result<String, AnswerError>> + Send + Unpin + use<>, AnswerError> {
+        self.turn().await;
+        self.cluster.lines(path).await
+    }
+
+    async fn get_as<T: DeserializeOwned>(&self, path: &str) -> Result<T, AnswerError> {
         let answer = self.get(path).await?;
         if !answer.status.is_success() {
             return Err(answer.error(path));
         }
-        serde_json::from_slice(&answer.body)
-            .map_err(|error| format!("{path}: the API server answered something else: {error}").into())
+        serde_json::from_slice(&answer.body).map_err(|error| content(path, &error))
     }
 
     /// The resources that a chain of these tables may be for, each in one version: the preferred one of its group if
     /// a chain is for it.
-    pub(super) async fn discover(&mut self, tables: &[&Table]) -> crate::Result<Vec<Resource>> {
+    ///
+    /// # Errors
+    ///
+    /// When the API server does not list its groups.
+    pub async fn discover(&self, tables: &[&Table]) -> Result<Discovered, AnswerError> {
         let core: ResourceList = self.get_as("/api/v1").await?;
-        let mut found = wanted(core, tables);
+        let mut found = Discovered {
+            resources: wanted(core, tables),
+            unknown: Vec::new(),
+            reports: None,
+        };
         let Groups { groups } = self.get_as("/apis").await?;
         for Group {
             mut versions,
@@ -138,13 +222,14 @@ impl<'a> Reader<'a> {
             versions.sort_by_key(|version| Some(version) != preferred_version.as_ref());
             let mut of_group: Vec<Resource> = Vec::new();
             for GroupVersion { group_version } in versions {
+                let reports = ReportApi::of(&group_version);
+                found.reports = reports.max(found.reports);
                 // A group whose own API server is down does not prevent the audit of the others.
-                let listed: crate::Result<ResourceList> =
-                    self.get_as(&format!("/apis/{group_version}")).await;
+                let listed: Result<ResourceList, _> = self.get_as(&format!("/apis/{group_version}")).await;
                 let listed = match listed {
                     Ok(listed) => listed,
                     Err(error) => {
-                        tracing::warn!("{group_version} is not audited: {error}");
+                        found.unknown.push((group_version, error));
                         continue;
                     }
                 };
@@ -155,9 +240,16 @@ impl<'a> Reader<'a> {
                     }
                 }
             }
-            found.extend(of_group);
+            found.resources.extend(of_group);
         }
         Ok(found)
+    }
+}
+
+pub(super) fn content(path: &str, reason: &impl ToString) -> AnswerError {
+    AnswerError::Content {
+        path: path.to_owned(),
+        reason: reason.to_string(),
     }
 }
 
@@ -203,43 +295,43 @@ struct Page<'a> {
 struct PageMetadata {
     #[serde(rename = "continue")]
     next: String,
+    resource_version: String,
 }
 
 /// The objects of one resource, a page at a time.
-pub(super) struct Pages {
+#[derive(Debug)]
+pub struct Pages {
     path: String,
     resource: Resource,
     size: u32,
     /// The token of the next page; `None` after the last one.
     next: Option<String>,
+    version: Option<String>,
 }
 
 impl Pages {
     /// Pages of at most `size` objects, of one namespace or of all.
-    pub(super) fn of(resource: &Resource, namespace: Option<&str>, size: u32) -> Self {
-        let GroupVersionResource {
-            group,
-            resource: plural,
-            ..
-        } = &resource.resource;
-        let prefix = match group.as_str() {
-            "" => format!("/api/{}", resource.api_version()),
-            _ => format!("/apis/{}", resource.api_version()),
-        };
-        let path = match namespace {
-            Some(namespace) => format!("{prefix}/namespaces/{namespace}/{plural}"),
-            None => format!("{prefix}/{plural}"),
-        };
+    pub fn of(resource: &Resource, namespace: Option<&str>, size: u32) -> Self {
         Self {
-            path,
+            path: resource.path(namespace),
             resource: resource.clone(),
             size,
             next: Some(String::new()),
+            version: None,
         }
     }
 
+    /// The version of the list at its beginning: a watch from there sees every later change.
+    pub(super) fn into_version(self) -> Option<String> {
+        self.version.filter(|version| !version.is_empty())
+    }
+
     /// The next page; `None` after the last one.
-    pub(super) async fn next(&mut self, reader: &mut Reader<'_>) -> crate::Result<Option<Vec<Object>>> {
+    ///
+    /// # Errors
+    ///
+    /// When the API server does not answer with a page.
+    pub async fn next(&mut self, reader: &Reader) -> Result<Option<Vec<Object>>, AnswerError> {
         let Some(token) = self.next.take() else {
             return Ok(None);
         };
@@ -248,20 +340,24 @@ impl Pages {
             // The resource was removed in the meantime.
             return Ok(None);
         };
-        let wrong = |error| format!("{}: the API server did not answer a list: {error}", self.path);
-        let page: Page<'_> = serde_json::from_slice(&body).map_err(wrong)?;
+        let page: Page<'_> = serde_json::from_slice(&body).map_err(|error| content(&self.path, &error))?;
         self.next = Some(page.metadata.next).filter(|token| !token.is_empty());
-        let items = page.items.unwrap_or_default();
-        items
-            .into_iter()
-            .map(|item| self.object(item))
-            .collect::<Result<_, _>>()
-            .map(Some)
+        self.version.get_or_insert(page.metadata.resource_version);
+        let items = page.items.unwrap_or_default().into_iter();
+        let objects = items.map(|item| self.resource.object(item));
+        let objects: Result<_, _> = objects.collect();
+        objects.map(Some).map_err(|error| content(&self.path, &error))
     }
 
-    /// A page. If the list has become too old to be continued as it was, it is continued as it is now.
-    async fn page(&self, token: &str, reader: &mut Reader<'_>) -> crate::Result<Answer> {
-        let answer = reader.get(&self.query(token)).await?;
+    /// A page, smaller if it is too large for the memory. If the list has become too old to be continued as it was, it is
+    /// continued as it is now.
+    async fn page(&mut self, token: &str, reader: &Reader) -> Result<Answer, AnswerError> {
+        let answer = loop {
+            match reader.get(&self.query(token)).await {
+                Err(AnswerError::TooLarge { .. }) if self.size > 1 => self.size /= 2,
+                answer => break answer?,
+            }
+        };
         if answer.status != StatusCode::GONE || token.is_empty() {
             return Ok(answer);
         }
@@ -270,31 +366,18 @@ impl Pages {
     }
 
     fn query(&self, token: &str) -> String {
-        let mut query = url::form_urlencoded::Serializer::new(String::new());
-        query.append_pair("limit", &self.size.to_string());
-        if !token.is_empty() {
-            query.append_pair("continue", token);
-        }
-        format!("{}?{}", self.path, query.finish())
+        format!("{}?{}", self.path, page_query(self.size, token))
     }
+}
 
-    /// The items of built-in kinds do not say what they are.
-    fn object(&self, item: &RawValue) -> crate::Result<Object> {
-        let wrong = |error| format!("{}: an item is not an object: {error}", self.path);
-        let object = Object::parse(item.get()).map_err(wrong)?;
-        if object.head().kind.is_some() {
-            return Ok(object);
-        }
-        let (api_version, kind) = (self.resource.api_version(), &self.resource.kind.kind);
-        let rest = item.get().trim_start().strip_prefix('{').unwrap_or_default();
-        let comma = if rest.trim_start().starts_with('}') {
-            ""
-        } else {
-            ","
-        };
-        let text = format!(r#"{{"apiVersion":"{api_version}","kind":"{kind}"{comma}{rest}"#);
-        Ok(Object::parse(text).map_err(wrong)?)
+/// The query for the page of this token, or for the first one.
+pub(super) fn page_query(size: u32, token: &str) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    query.append_pair("limit", &size.to_string());
+    if !token.is_empty() {
+        query.append_pair("continue", token);
     }
+    query.finish()
 }
 
 /// With 410, the API server names a token that continues the list in its present state.

@@ -3,12 +3,10 @@
 use admittance_admission::{Decision, FailurePolicy, Mode, Outcome, Patch, Refusal, StageResult, TraceRow};
 use serde::Serialize;
 
-use crate::human;
-
 /// The verdict on an object, the worst first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Verdict {
+pub enum Verdict {
     /// It would be denied.
     Denied,
     /// It would be refused, because a stage failed.
@@ -24,7 +22,7 @@ pub(super) enum Verdict {
 }
 
 impl Verdict {
-    pub(super) const ALL: [Self; 6] = [
+    pub const ALL: [Self; 6] = [
         Self::Denied,
         Self::Failed,
         Self::WouldBeDenied,
@@ -34,7 +32,7 @@ impl Verdict {
     ];
 
     /// The word of reports.
-    pub(super) fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Denied => "denied",
             Self::Failed => "failed",
@@ -46,7 +44,7 @@ impl Verdict {
     }
 
     /// Whether the object would be refused.
-    pub(super) fn is_refusal(self) -> bool {
+    pub fn is_refusal(self) -> bool {
         matches!(self, Self::Denied | Self::Failed)
     }
 }
@@ -54,16 +52,16 @@ impl Verdict {
 /// What the chains say of one object.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Judgement {
-    pub(super) verdict: Verdict,
+pub struct Judgement {
+    pub verdict: Verdict,
     /// `chain/stage`: the stage that decided it, or the first that changed the object.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) stage: Option<String>,
+    pub stage: Option<String>,
     #[serde(skip_serializing_if = "String::is_empty")]
-    pub(super) message: String,
+    pub message: String,
     /// What would be changed.
     #[serde(skip_serializing_if = "Patch::is_empty")]
-    pub(super) patch: Patch,
+    pub patch: Patch,
 }
 
 impl Judgement {
@@ -114,7 +112,10 @@ impl Judgement {
             ..judgement(
                 Verdict::Changed,
                 outcome.trace.iter().find(is_change),
-                format!("a patch of {}", human::count(outcome.patch.len(), "operation")),
+                match outcome.patch.len() {
+                    1 => "a patch of 1 operation".to_owned(),
+                    count => format!("a patch of {count} operations"),
+                },
             )
         }
     }
@@ -132,31 +133,34 @@ fn message_of(refusal: &Refusal) -> String {
 /// An object of which the chains say something.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Finding {
+pub struct Finding {
     /// `pods`, `deployments.apps`.
-    pub(super) resource: String,
-    pub(super) api_version: String,
-    pub(super) kind: String,
+    pub resource: String,
+    pub api_version: String,
+    pub kind: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) namespace: Option<String>,
-    pub(super) name: String,
+    pub namespace: Option<String>,
+    pub name: String,
     /// `CREATE` or `UPDATE`.
-    pub(super) operation: &'static str,
+    pub operation: &'static str,
     #[serde(flatten)]
-    pub(super) judgement: Judgement,
+    pub judgement: Judgement,
     /// What the chains before say of it, if chains are compared.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) before: Option<Judgement>,
+    pub before: Option<Judgement>,
 }
 
 impl Finding {
     /// `shop/web`, or `web`.
-    pub(super) fn object(&self) -> String {
-        human::object(self.namespace.as_deref(), &self.name)
+    pub fn object(&self) -> String {
+        match &self.namespace {
+            Some(namespace) => format!("{namespace}/{}", self.name),
+            None => self.name.clone(),
+        }
     }
 
     /// Whether the object is refused, and was not before.
-    pub(super) fn is_new_refusal(&self) -> bool {
+    pub fn is_new_refusal(&self) -> bool {
         let was_refused = self
             .before
             .as_ref()

@@ -1,0 +1,184 @@
+//! Requests to the API server whose answers are read as they are.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt, TryStreamExt};
+use http::{
+    HeaderMap, HeaderValue, Method, Request, StatusCode,
+    header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER},
+};
+use http_body_util::{BodyDataStream, BodyExt, LengthLimitError, Limited};
+use serde_json::Value as Json;
+use tokio_util::{
+    codec::{FramedRead, LinesCodec},
+    io::StreamReader,
+};
+
+use crate::{Cluster, ForwardError};
+
+/// The largest answer.
+const LIMIT: usize = 32 << 20;
+
+/// How often an overloaded API server is asked, at most.
+const ATTEMPTS: u32 = 6;
+
+/// The pause if the API server names none, and the longest that it may name.
+const PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// An answer of the API server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub body: Bytes,
+}
+
+/// Why there is no answer, or not the expected one.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AnswerError {
+    #[error(transparent)]
+    NotSent(#[from] ForwardError),
+    #[error("{0:?} is no path of the API server")]
+    Path(String),
+    #[error("{path}: the answer is larger than {} MiB", LIMIT >> 20)]
+    TooLarge { path: String },
+    #[error("{path}: the answer broke off: {reason}")]
+    Incomplete { path: String, reason: String },
+    #[error("{path}: the API server answered {status}: {message}")]
+    Status {
+        path: String,
+        status: StatusCode,
+        message: String,
+    },
+    #[error("{path}: the API server answered something else: {reason}")]
+    Content { path: String, reason: String },
+}
+
+impl Cluster {
+    /// Sends a GET. While the API server is overloaded, it is sent again after the time that the answer names.
+    ///
+    /// # Errors
+    ///
+    /// When there is no answer. An error status is an answer.
+    pub async fn read(&self, path: &str) -> Result<Answer, AnswerError> {
+        self.send(Method::GET, path, None).await
+    }
+
+    /// Sends a request, with a body of this type, that may be sent more than once: while the API server is overloaded, it
+    /// is.
+    ///
+    /// # Errors
+    ///
+    /// When there is no answer. An error status is an answer.
+    pub async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<(&'static str, Bytes)>,
+    ) -> Result<Answer, AnswerError> {
+        let mut request = Request::new(Bytes::new());
+        *request.method_mut() = method;
+        *request.uri_mut() = path.parse().map_err(|_| AnswerError::Path(path.to_owned()))?;
+        if let Some((form, body)) = body {
+            let form = HeaderValue::from_static(form);
+            request.headers_mut().insert(CONTENT_TYPE, form);
+            *request.body_mut() = body;
+        }
+        let json = HeaderValue::from_static("application/json");
+        request.headers_mut().insert(ACCEPT, json);
+        let mut attempt = 1;
+        loop {
+            let response = self.forward(request.clone()).await?;
+            let status = response.status();
+            let is_overloaded = matches!(
+                status,
+                StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+            );
+            if is_overloaded && attempt < ATTEMPTS {
+                tokio::time::sleep(pause(response.headers())).await;
+                attempt += 1;
+                continue;
+            }
+            let body = Limited::new(response.into_body(), LIMIT).collect().await;
+            let body = body.map_err(|error| match error.is::<LengthLimitError>() {
+                true => AnswerError::TooLarge {
+                    path: path.to_owned(),
+                },
+                false => AnswerError::Incomplete {
+                    path: path.to_owned(),
+                    reason: error.to_string(),
+                },
+            })?;
+            return Ok(Answer {
+                status,
+                body: body.to_bytes(),
+            });
+        }
+    }
+
+    /// Sends a GET, and reads the lines of the answer as they come.
+    ///
+    /// # Errors
+    ///
+    /// When the API server does not answer, or with an error status; later, when the answer breaks off.
+    pub async fn lines(
+        &self,
+        path: &str,
+    ) -> Result<impl Stream<Item = Result<String, AnswerError>> + Send + Unpin + use<>, AnswerError> {
+        let request = Request::get(path).body(Bytes::new());
+        let request = request.map_err(|_| AnswerError::Path(path.to_owned()))?;
+        let response = self.forward(request).await?;
+        let path = path.to_owned();
+        if !response.status().is_success() {
+            let status = response.status();
+            let body = Limited::new(response.into_body(), LIMIT).collect().await;
+            let body = body.map(|body| body.to_bytes()).unwrap_or_default();
+            return Err(Answer { status, body }.error(&path));
+        }
+        let body = BodyDataStream::new(response.into_body()).map_err(std::io::Error::other);
+        let lines = FramedRead::new(
+            StreamReader::new(Box::pin(body)),
+            LinesCodec::new_with_max_length(LIMIT),
+        );
+        Ok(lines.map(move |line| {
+            line.map_err(|error| AnswerError::Incomplete {
+                path: path.clone(),
+                reason: error.to_string(),
+            })
+        }))
+    }
+}
+
+fn pause(headers: &HeaderMap) -> Duration {
+    let seconds = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+    let seconds = seconds.and_then(|text| text.trim().parse().ok());
+    seconds.map_or(PAUSE, Duration::from_secs).min(LONGEST_PAUSE)
+}
+
+impl Answer {
+    /// The body of a successful answer; `None` if nothing was found.
+    ///
+    /// # Errors
+    ///
+    /// When the answer has another error status.
+    pub fn found(self, path: &str) -> Result<Option<Bytes>, AnswerError> {
+        match self.status {
+            StatusCode::NOT_FOUND => Ok(None),
+            status if status.is_success() => Ok(Some(self.body)),
+            _ => Err(self.error(path)),
+        }
+    }
+
+    /// The error for an answer that is not successful.
+    pub fn error(&self, path: &str) -> AnswerError {
+        let answer: Json = serde_json::from_slice(&self.body).unwrap_or_default();
+        let message = answer.get("message").and_then(Json::as_str).unwrap_or_default();
+        AnswerError::Status {
+            path: path.to_owned(),
+            status: self.status,
+            message: message.to_owned(),
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! Audits: what chains say of the objects that exist.
+
+mod auditor;
+mod finding;
+mod ledger;
+mod reader;
+mod reports;
+mod schedule;
+mod status;
+mod watch;
+mod writer;
+
+pub use auditor::{Auditor, Judged};
+pub use finding::{Finding, Judgement, Verdict};
+pub use reader::{Discovered, Pages, Reader, Resource};
+pub use reports::ReportApi;
+pub use schedule::Audits;
+pub use status::{AuditConfig, AuditPass, AuditStatus};

@@ -1,0 +1,122 @@
+//! Objects that exist, as requests through chains.
+
+use std::sync::Arc;
+
+use admittance::Table;
+use admittance_admission::{Operation, Request, UserInfo};
+use tokio::{sync::mpsc, task::JoinSet};
+
+use super::{
+    finding::{Finding, Judgement},
+    reader::{OPERATIONS, Resource},
+};
+
+/// Runs objects through chains. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Auditor {
+    user: Arc<UserInfo>,
+    jobs: usize,
+    /// The chains, and those with which they are compared.
+    tables: Arc<[Arc<Table>]>,
+}
+
+/// What chains say of one object.
+#[derive(Debug)]
+pub struct Judged {
+    pub namespace: Option<String>,
+    pub name: String,
+    /// Empty if no chain is for it.
+    pub findings: Vec<Finding>,
+}
+
+impl Auditor {
+    /// Of objects that this user creates and updates, so many at a time. With two tables, each object is judged by the
+    /// second, and compared with the first.
+    pub fn new(tables: Vec<Arc<Table>>, user: UserInfo, jobs: usize) -> Self {
+        Self {
+            user: Arc::new(user),
+            jobs: jobs.max(1),
+            tables: tables.into(),
+        }
+    }
+
+    pub fn compares(&self) -> bool {
+        self.tables.len() > 1
+    }
+
+    /// Audits objects of a resource, several at a time, in no order. If it is dropped, it stops.
+    pub async fn audit(&self, resource: &Resource, requests: Vec<Request>, mut take: impl FnMut(Judged)) {
+        let (sender, mut judged) = mpsc::channel(self.jobs);
+        let mut tasks = JoinSet::new();
+        let share = requests.len().div_ceil(self.jobs).max(1);
+        let mut requests = requests.into_iter();
+        loop {
+            let requests: Vec<_> = requests.by_ref().take(share).collect();
+            if requests.is_empty() {
+                break;
+            }
+            let (auditor, resource, sender) = (self.clone(), resource.clone(), sender.clone());
+            tasks.spawn(async move {
+                for request in requests {
+                    let found = auditor.judge(&resource, &request).await;
+                    if sender.send(found).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        while let Some(found) = judged.recv().await {
+            take(found);
+        }
+    }
+
+    /// Judges one object.
+    pub async fn judge(&self, resource: &Resource, object: &Request) -> Judged {
+        let mut findings: Vec<Finding> = Vec::new();
+        for operation in OPERATIONS {
+            let mut request = object.clone();
+            request.operation = operation;
+            request.user = (*self.user).clone();
+            request.dry_run = true;
+            if operation == Operation::Update {
+                request.old_object = request.object.clone();
+            }
+            let mut judgements = Vec::with_capacity(self.tables.len());
+            let mut is_matched = false;
+            for table in &*self.tables {
+                let outcome = table.admit(request.clone()).await;
+                is_matched |= !outcome.trace.is_empty();
+                judgements.push(Judgement::of(&outcome));
+            }
+            if !is_matched {
+                continue;
+            }
+            // With chains to compare, the objects are judged by the chains that would come.
+            let (before, judgement) = match (judgements.pop(), judgements.pop()) {
+                (Some(after), before) => (before, after),
+                (None, _) => continue,
+            };
+            let finding = Finding {
+                resource: resource.name(),
+                api_version: resource.api_version(),
+                kind: request.kind.kind,
+                namespace: request.namespace,
+                name: request.name,
+                operation: operation.as_str(),
+                judgement,
+                before,
+            };
+            let same =
+                |known: &Finding| known.judgement == finding.judgement && known.before == finding.before;
+            if !findings.iter().any(same) {
+                findings.push(finding);
+            }
+        }
+        Judged {
+            namespace: object.namespace.clone(),
+            name: object.name.clone(),
+            findings,
+        }
+    }
+}

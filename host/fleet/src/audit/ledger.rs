@@ -1,0 +1,280 @@
+//! What the last audit found, kept up to date.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    hash::{DefaultHasher, Hash, Hasher},
+};
+
+use admittance_admission::Patch;
+
+use super::{
+    auditor::Judged,
+    finding::{Finding, Verdict},
+    reports::RESULTS,
+};
+
+/// The limit of findings in memory. Further objects are only counted.
+const FINDINGS: usize = 50_000;
+
+/// The verdicts on all objects, and the findings on those that do not pass as they are, by namespace. Objects without a
+/// namespace are at `None`.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    shards: BTreeMap<Option<String>, Shard>,
+    /// The names of resources; objects have their position.
+    resources: Vec<String>,
+    /// The number of the list that is being read.
+    round: u32,
+    findings: usize,
+}
+
+/// A namespace.
+#[derive(Debug, Default)]
+pub(super) struct Shard {
+    /// By a hash of resource and name.
+    objects: HashMap<u64, Seen>,
+    /// By resource and name.
+    findings: BTreeMap<(u16, String), Vec<Finding>>,
+    /// Whether its report may be another one now.
+    is_changed: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    verdict: Verdict,
+    resource: u16,
+    /// The list that had it last.
+    round: u32,
+}
+
+impl Ledger {
+    /// Begins a list of this resource. Returns the number by which its objects are entered.
+    pub(super) fn begin(&mut self, resource: &str) -> u16 {
+        self.round += 1;
+        let known = self.resources.iter().position(|known| known == resource);
+        let position = known.unwrap_or_else(|| {
+            self.resources.push(resource.to_owned());
+            self.resources.len() - 1
+        });
+        // An API server has a few hundred.
+        u16::try_from(position).unwrap_or(u16::MAX)
+    }
+
+    /// Removes the objects of this resource that the list did not have.
+    pub(super) fn end(&mut self, resource: u16) {
+        let round = self.round;
+        self.retain(|seen| seen.resource != resource || seen.round == round);
+    }
+
+    /// Removes the objects of all other resources.
+    pub(super) fn keep_only(&mut self, resources: &[u16]) {
+        self.retain(|seen| resources.contains(&seen.resource));
+    }
+
+    fn retain(&mut self, is_kept: impl Fn(&Seen) -> bool) {
+        for shard in self.shards.values_mut() {
+            let before = shard.objects.len();
+            shard.objects.retain(|_, seen| is_kept(seen));
+            if shard.objects.len() == before {
+                continue;
+            }
+            shard.is_changed = true;
+            let objects = &shard.objects;
+            shard.findings.retain(|(resource, name), findings| {
+                let is_kept = objects.contains_key(&key(*resource, name));
+                if !is_kept {
+                    self.findings -= findings.len();
+                }
+                is_kept
+            });
+        }
+    }
+
+    /// Enters what is said of an object now.
+    pub(super) fn enter(&mut self, resource: u16, judged: Judged) {
+        let Judged {
+            namespace,
+            name,
+            findings,
+        } = judged;
+        let Some(verdict) = findings.iter().map(|finding| finding.judgement.verdict).min() else {
+            return self.remove(resource, namespace, &name);
+        };
+        let shard = self.shards.entry(namespace).or_default();
+        let seen = Seen {
+            verdict,
+            resource,
+            round: self.round,
+        };
+        let before = shard.objects.insert(key(resource, &name), seen);
+        shard.is_changed |= before.is_none_or(|before| before.verdict != verdict);
+        let mut findings: Vec<_> = findings
+            .into_iter()
+            .filter(|finding| finding.judgement.verdict != Verdict::Allowed)
+            .collect();
+        for finding in &mut findings {
+            // It is in no report.
+            finding.judgement.patch = Patch::default();
+        }
+        let place = (resource, name);
+        let old = shard.findings.remove(&place).unwrap_or_default();
+        self.findings -= old.len();
+        shard.is_changed |= old != findings;
+        let has_room = shard.findings.len() < RESULTS && self.findings + findings.len() <= FINDINGS;
+        if !findings.is_empty() && has_room {
+            self.findings += findings.len();
+            shard.findings.insert(place, findings);
+        }
+    }
+
+    /// Removes an object.
+    pub(super) fn remove(&mut self, resource: u16, namespace: Option<String>, name: &str) {
+        let Some(shard) = self.shards.get_mut(&namespace) else {
+            return;
+        };
+        shard.is_changed |= shard.objects.remove(&key(resource, name)).is_some();
+        if let Some(findings) = shard.findings.remove(&(resource, name.to_owned())) {
+            self.findings -= findings.len();
+        }
+    }
+
+    /// How many objects have each verdict.
+    pub(super) fn verdicts(&self) -> BTreeMap<Verdict, u64> {
+        let mut verdicts: BTreeMap<_, _> = Verdict::ALL.map(|verdict| (verdict, 0)).into();
+        for (verdict, count) in self.shards.values().flat_map(Shard::verdicts) {
+            *verdicts.entry(verdict).or_default() += count;
+        }
+        verdicts
+    }
+
+    /// The namespaces whose reports may be other ones than the last time that they were taken.
+    pub(super) fn take_changed(&mut self) -> Vec<Option<String>> {
+        let shards = self.shards.iter_mut();
+        let changed = shards.filter_map(|(namespace, shard)| {
+            std::mem::take(&mut shard.is_changed).then(|| namespace.clone())
+        });
+        let changed = changed.collect();
+        self.shards.retain(|_, shard| !shard.objects.is_empty());
+        changed
+    }
+
+    /// Marks a namespace whose report is not in the cluster.
+    pub(super) fn changed(&mut self, namespace: &Option<String>) {
+        if let Some(shard) = self.shards.get_mut(namespace) {
+            shard.is_changed = true;
+        }
+    }
+
+    /// The namespaces that have findings.
+    pub(super) fn has_findings(&self, namespace: &Option<String>) -> bool {
+        let shard = self.shards.get(namespace);
+        shard.is_some_and(|shard| !shard.findings.is_empty())
+    }
+
+    pub(super) fn shard(&self, namespace: &Option<String>) -> Option<&Shard> {
+        self.shards.get(namespace)
+    }
+}
+
+impl Shard {
+    pub(super) fn findings(&self) -> impl Iterator<Item = &Finding> {
+        self.findings.values().flatten()
+    }
+
+    pub(super) fn verdicts(&self) -> BTreeMap<Verdict, u64> {
+        let mut verdicts = BTreeMap::new();
+        for seen in self.objects.values() {
+            *verdicts.entry(seen.verdict).or_default() += 1;
+        }
+        verdicts
+    }
+}
+
+fn key(resource: u16, name: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (resource, name).hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::finding::Judgement;
+
+    fn judged(namespace: &str, name: &str, verdict: Verdict) -> Judged {
+        let finding = Finding {
+            resource: "pods".to_owned(),
+            api_version: "v1".to_owned(),
+            kind: "Pod".to_owned(),
+            namespace: Some(namespace.to_owned()),
+            name: name.to_owned(),
+            operation: "CREATE",
+            judgement: Judgement {
+                verdict,
+                stage: Some("chain/stage".to_owned()),
+                message: verdict.as_str().to_owned(),
+                patch: Patch::default(),
+            },
+            before: None,
+        };
+        Judged {
+            namespace: finding.namespace.clone(),
+            name: name.to_owned(),
+            findings: vec![finding],
+        }
+    }
+
+    fn counts(ledger: &Ledger) -> [u64; 3] {
+        let verdicts = ledger.verdicts();
+        [Verdict::Denied, Verdict::Changed, Verdict::Allowed].map(|verdict| verdicts[&verdict])
+    }
+
+    #[test]
+    fn only_what_changes_is_reported_again() {
+        let mut ledger = Ledger::default();
+        let pods = ledger.begin("pods");
+        for (namespace, name, verdict) in [
+            ("a", "bad", Verdict::Denied),
+            ("a", "good", Verdict::Allowed),
+            ("b", "changed", Verdict::Changed),
+        ] {
+            ledger.enter(pods, judged(namespace, name, verdict));
+        }
+        ledger.end(pods);
+        assert_eq!(counts(&ledger), [1, 1, 1]);
+        let [a, b] = ["a", "b"].map(|name| Some(name.to_owned()));
+        assert_eq!(ledger.take_changed(), [a.clone(), b.clone()]);
+
+        // The same again, from a watch.
+        ledger.enter(pods, judged("a", "bad", Verdict::Denied));
+        assert!(ledger.take_changed().is_empty());
+        ledger.enter(pods, judged("a", "bad", Verdict::Allowed));
+        assert_eq!(ledger.take_changed(), std::slice::from_ref(&a));
+        assert!(!ledger.has_findings(&a) && ledger.has_findings(&b));
+        assert_eq!(counts(&ledger), [0, 1, 2]);
+
+        // The next list lacks an object; those of other resources stay.
+        let jobs = ledger.begin("jobs");
+        ledger.enter(jobs, judged("a", "bad", Verdict::Denied));
+        ledger.end(jobs);
+        let pods = ledger.begin("pods");
+        ledger.enter(pods, judged("a", "good", Verdict::Allowed));
+        ledger.end(pods);
+        assert_eq!(counts(&ledger), [1, 0, 1]);
+        assert_eq!(ledger.take_changed(), [a, b]);
+        ledger.keep_only(&[pods]);
+        assert_eq!((counts(&ledger), ledger.findings), ([0, 0, 1], 0));
+    }
+
+    #[test]
+    fn findings_are_bounded() {
+        let mut ledger = Ledger::default();
+        let pods = ledger.begin("pods");
+        for number in 0..RESULTS + 5 {
+            ledger.enter(pods, judged("a", &number.to_string(), Verdict::Denied));
+        }
+        let shard = ledger.shard(&Some("a".to_owned())).unwrap();
+        assert_eq!(shard.findings().count(), RESULTS);
+        assert_eq!(counts(&ledger)[0], RESULTS as u64 + 5);
+    }
+}

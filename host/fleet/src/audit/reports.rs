@@ -1,0 +1,151 @@
+//! Findings as reports: resources of OpenReports, or of its predecessor, for each namespace and for the cluster.
+
+use serde_json::{Value, json};
+
+use super::finding::{Finding, Verdict};
+
+/// The limit of results in one report: etcd keeps objects of up to 1.5 MiB.
+pub(super) const RESULTS: usize = 1000;
+
+/// The longest message in a report, in bytes.
+const MESSAGE: usize = 500;
+
+/// The label of every report that this program wrote.
+pub(super) const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "admittance");
+
+/// A kind of reports, the preferred one last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ReportApi {
+    /// `wgpolicyk8s.io/v1alpha2`.
+    PolicyReport,
+    /// `openreports.io/v1alpha1`.
+    OpenReports,
+}
+
+impl ReportApi {
+    /// The kinds of this group and version, if they are reports.
+    pub(super) fn of(api_version: &str) -> Option<Self> {
+        let mut known = [Self::PolicyReport, Self::OpenReports].into_iter();
+        known.find(|api| api.api_version() == api_version)
+    }
+
+    pub fn api_version(self) -> &'static str {
+        match self {
+            Self::PolicyReport => "wgpolicyk8s.io/v1alpha2",
+            Self::OpenReports => "openreports.io/v1alpha1",
+        }
+    }
+
+    /// The name of the resources, with and without a namespace.
+    fn plural(self, is_namespaced: bool) -> &'static str {
+        match (self, is_namespaced) {
+            (Self::PolicyReport, true) => "policyreports",
+            (Self::PolicyReport, false) => "clusterpolicyreports",
+            (Self::OpenReports, true) => "reports",
+            (Self::OpenReports, false) => "clusterreports",
+        }
+    }
+
+    fn kind(self, is_namespaced: bool) -> &'static str {
+        match (self, is_namespaced) {
+            (Self::PolicyReport, true) => "PolicyReport",
+            (Self::PolicyReport, false) => "ClusterPolicyReport",
+            (Self::OpenReports, true) => "Report",
+            (Self::OpenReports, false) => "ClusterReport",
+        }
+    }
+
+    /// The path of all reports of namespaces, or of all others.
+    pub(super) fn path(self, is_namespaced: bool) -> String {
+        format!("/apis/{}/{}", self.api_version(), self.plural(is_namespaced))
+    }
+
+    /// The path of a report.
+    pub(super) fn path_of(self, namespace: Option<&str>, name: &str) -> String {
+        match namespace {
+            None => format!("{}/{name}", self.path(false)),
+            Some(namespace) => format!(
+                "/apis/{}/namespaces/{namespace}/{}/{name}",
+                self.api_version(),
+                self.plural(true)
+            ),
+        }
+    }
+
+    /// The report of this name on a namespace, or on objects without one. `verdicts` are those on all of its objects; not
+    /// all `findings` need be there.
+    pub fn document<'a>(
+        self,
+        name: &str,
+        namespace: Option<&str>,
+        findings: impl IntoIterator<Item = &'a Finding>,
+        verdicts: impl IntoIterator<Item = (Verdict, u64)>,
+    ) -> Value {
+        let results: Vec<_> = findings.into_iter().take(RESULTS).map(result).collect();
+        let mut summary = json!({"pass": 0, "fail": 0, "warn": 0, "error": 0, "skip": 0});
+        for (verdict, count) in verdicts {
+            if let Some(sum) = summary.get_mut(word(verdict)) {
+                *sum = (sum.as_u64().unwrap_or_default() + count).into();
+            }
+        }
+        let mut metadata = json!({"name": name, "labels": {MANAGED_BY.0: MANAGED_BY.1}});
+        if let (Some(namespace), Some(metadata)) = (namespace, metadata.as_object_mut()) {
+            metadata.insert("namespace".to_owned(), namespace.into());
+        }
+        let mut document = json!({
+            "apiVersion": self.api_version(),
+            "kind": self.kind(namespace.is_some()),
+            "metadata": metadata,
+        });
+        if let Some(document) = document.as_object_mut() {
+            if self == Self::OpenReports {
+                document.insert("source".to_owned(), "admittance".into());
+            }
+            document.insert("summary".to_owned(), summary);
+            document.insert("results".to_owned(), results.into());
+        }
+        document
+    }
+}
+
+fn result(finding: &Finding) -> Value {
+    let judgement = &finding.judgement;
+    let (policy, rule) = judgement
+        .stage
+        .as_deref()
+        .and_then(|stage| stage.rsplit_once('/'))
+        .unwrap_or_default();
+    let mut resource = json!({
+        "apiVersion": finding.api_version,
+        "kind": finding.kind,
+        "name": finding.name,
+    });
+    if let (Some(namespace), Some(resource)) = (&finding.namespace, resource.as_object_mut()) {
+        resource.insert("namespace".to_owned(), namespace.as_str().into());
+    }
+    json!({
+        "source": "admittance",
+        "policy": policy,
+        "rule": rule,
+        "result": word(judgement.verdict),
+        "message": shortened(&judgement.message),
+        "resources": [resource],
+        "properties": {"operation": finding.operation, "verdict": judgement.verdict},
+    })
+}
+
+fn shortened(message: &str) -> &str {
+    message
+        .get(..message.floor_char_boundary(MESSAGE))
+        .unwrap_or(message)
+}
+
+/// The results of OpenReports.
+fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Denied => "fail",
+        Verdict::Failed => "error",
+        Verdict::WouldBeDenied | Verdict::FailureIgnored | Verdict::Changed => "warn",
+        Verdict::Allowed => "pass",
+    }
+}

@@ -1,0 +1,439 @@
+//! The audits of the leader: all objects at regular times, and every object that changes between them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use admittance::{Host, Moment};
+use admittance_admission::{Mode, NamespaceSource, Object, UserInfo};
+use admittance_cluster::{AnswerError, Cluster};
+use tokio::{
+    sync::mpsc,
+    task::JoinSet,
+    time::{Instant, sleep, sleep_until},
+};
+
+use super::{
+    auditor::Auditor,
+    ledger::Ledger,
+    reader::{Pages, Reader, Resource},
+    status::{AuditConfig, AuditPass, AuditStatus},
+    watch::{self, Change},
+    writer::Writer,
+};
+use crate::{
+    IGNORE_LABEL, Webhooks,
+    leader::{LAST_RETRY, backoff},
+    metrics,
+};
+
+/// After a change of chains, the next audit begins when there was no other for this time.
+const QUIET: Duration = Duration::from_secs(5);
+/// Reports are written this long after what they say has changed.
+const DEBOUNCE: Duration = Duration::from_secs(2);
+/// The names of problems that are not those of a resource or a group.
+const AUDIT: &str = "audit";
+const REPORTS: &str = "reports";
+/// How many changes of objects wait to be audited. The API server keeps further ones.
+const WAITING: usize = 64;
+
+/// The audits of the leader. Cheap to clone; lives as long as the driver.
+#[derive(Clone, Debug)]
+pub struct Audits(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    config: AuditConfig,
+    cluster: Cluster,
+    /// The name of the reports.
+    name: String,
+    status: Mutex<AuditStatus>,
+}
+
+/// Marks the replica that audits.
+struct Leading<'a>(&'a Inner);
+
+impl Drop for Leading<'_> {
+    fn drop(&mut self) {
+        *self.0.status() = AuditStatus::default();
+        metrics::audited(&BTreeMap::new());
+    }
+}
+
+/// What the leader knows as long as it is one.
+struct Work {
+    reader: Arc<Reader>,
+    ledger: Ledger,
+    writer: Option<Writer>,
+}
+
+/// What is audited with one version of the chains.
+struct Audited {
+    auditor: Auditor,
+    resources: HashMap<u16, Resource>,
+    /// Whether each namespace is left out, as far as it is known.
+    excluded: HashMap<String, bool>,
+    /// The watches of resources.
+    watches: JoinSet<()>,
+    sender: mpsc::Sender<(u16, Change)>,
+}
+
+impl Audits {
+    /// Of the objects of this cluster. `name` is that of the installation; `webhooks` are those that it keeps.
+    pub fn new(cluster: &Cluster, mut config: AuditConfig, name: &str, webhooks: Option<&Webhooks>) -> Self {
+        let excluded = webhooks.into_iter().flat_map(Webhooks::excluded_namespaces);
+        config.excluded_namespaces.extend(excluded);
+        Self(Arc::new(Inner {
+            config,
+            cluster: cluster.clone(),
+            name: format!("{name}-audit"),
+            status: Mutex::default(),
+        }))
+    }
+
+    pub fn status(&self) -> AuditStatus {
+        self.0.status().clone()
+    }
+
+    /// What the leader does: audits all objects, and then what changes. Never completes; drop it to stop.
+    pub(crate) async fn keep(&self, host: &Host) {
+        let inner = &*self.0;
+        inner.status().is_auditor = true;
+        let _leading = Leading(inner);
+        let mut work = Work {
+            reader: Arc::new(Reader::new(inner.cluster.clone(), inner.config.rate)),
+            ledger: Ledger::default(),
+            writer: None,
+        };
+        let mut retries = None;
+        loop {
+            let (begun, chains) = (Instant::now(), chains(host));
+            inner.status().running = true;
+            let (sender, changes) = mpsc::channel(WAITING);
+            let audited = inner.audit(host, &mut work, sender).await;
+            inner.status().running = false;
+            let next = match &audited {
+                Ok(_) => {
+                    retries = None;
+                    begun + inner.config.every
+                }
+                Err(_) => Instant::now() + retries.get_or_insert_with(backoff).next().unwrap_or(LAST_RETRY),
+            };
+            inner.report(AUDIT, audited.as_ref().err().cloned());
+            let following = async {
+                match audited {
+                    Ok(audited) => inner.follow(audited, &mut work, changes).await,
+                    Err(_) => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = following => {}
+                () = sleep_until(next) => {}
+                () = changed(host, &chains) => {}
+            }
+        }
+    }
+}
+
+/// What an audit depends on: the revision of the live chains, and which stages are disabled.
+fn chains(host: &Host) -> (u64, Vec<(bool, Mode)>) {
+    let table = host.table();
+    let stages = table.chains().flat_map(|chain| &chain.stages);
+    let stages = stages.map(|stage| (stage.spec.is_disabled, stage.spec.mode));
+    (table.revision(), stages.collect())
+}
+
+/// Waits until other chains are live than these, and have been for a while.
+async fn changed(host: &Host, before: &(u64, Vec<(bool, Mode)>)) {
+    let mut changes = host.changes();
+    while chains(host) == *before {
+        // The sender lives as long as the host.
+        let _ = changes.changed().await;
+    }
+    loop {
+        changes.mark_unchanged();
+        tokio::select! {
+            () = sleep(QUIET) => return,
+            _ = changes.changed() => {}
+        }
+    }
+}
+
+impl Audited {
+    /// Has a resource listed again that could not be listed.
+    fn list_later(&mut self, number: u16) {
+        let sender = self.sender.clone();
+        self.watches.spawn(async move {
+            sleep(LAST_RETRY).await;
+            // Without a receiver, the leader has resigned.
+            let _ = sender.send((number, Change::Expired)).await;
+        });
+    }
+}
+
+impl Inner {
+    fn status(&self) -> MutexGuard<'_, AuditStatus> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a problem with this, or that there is none, and logs it when it is new.
+    fn report(&self, what: &str, problem: Option<String>) {
+        let mut status = self.status();
+        if status.problems.get(what) == problem.as_ref() {
+            return;
+        }
+        match problem {
+            Some(problem) => {
+                tracing::warn!(what, "the audit is not complete: {problem}");
+                status.problems.insert(what.to_owned(), problem);
+            }
+            None => {
+                tracing::info!(what, "the audit is complete again");
+                status.problems.remove(what);
+            }
+        }
+    }
+
+    /// Audits all objects, and begins to watch them.
+    async fn audit(
+        &self,
+        host: &Host,
+        work: &mut Work,
+        sender: mpsc::Sender<(u16, Change)>,
+    ) -> Result<Audited, String> {
+        let begun = Instant::now();
+        let table = host.audit_table(self.config.calls_webhooks).await;
+        let table = table.map_err(|error| error.to_string())?;
+        let revision = table.revision();
+        let jobs = thread::available_parallelism().map_or(1, usize::from).div_ceil(2);
+        let discovered = work.reader.discover(&[&*table]).await;
+        let discovered = discovered.map_err(|error| error.to_string())?;
+        let mut audited = Audited {
+            auditor: Auditor::new(vec![table], UserInfo::default(), jobs),
+            resources: HashMap::new(),
+            excluded: HashMap::new(),
+            watches: JoinSet::new(),
+            sender,
+        };
+        let of_before: Vec<_> = self.status().problems.keys().cloned().collect();
+        let mut failed: BTreeSet<_> = [AUDIT, REPORTS].map(str::to_owned).into();
+        let knows_all = discovered.unknown.is_empty();
+        let mut is_complete = knows_all;
+        for (group, error) in discovered.unknown {
+            self.report(&group, Some(error.to_string()));
+            failed.insert(group);
+        }
+        let reports = discovered.reports.filter(|_| self.config.writes_reports);
+        if work.writer.as_ref().map(|writer| writer.api) != reports {
+            work.writer = reports.map(|api| Writer::new(api, self.name.clone()));
+        }
+        self.status().reports = reports.map(|api| api.api_version().to_owned());
+        let mut listed = 0;
+        for resource in discovered.resources {
+            if !self.is_audited(&resource) {
+                continue;
+            }
+            let name = resource.name();
+            let number = work.ledger.begin(&name);
+            audited.resources.insert(number, resource);
+            match self.list(&mut audited, work, number).await {
+                Ok(count) => listed += count,
+                Err(error) => {
+                    self.report(&name, Some(error.to_string()));
+                    failed.insert(name);
+                    is_complete = false;
+                    audited.list_later(number);
+                }
+            }
+        }
+        for what in of_before.iter().filter(|what| !failed.contains(*what)) {
+            self.report(what, None);
+        }
+        if knows_all {
+            let numbers: Vec<_> = audited.resources.keys().copied().collect();
+            work.ledger.keep_only(&numbers);
+        }
+        if is_complete && let Some(writer) = &mut work.writer {
+            let compared = writer.compare(&work.reader, &mut work.ledger).await;
+            self.report(REPORTS, compared.err().map(|error| error.to_string()));
+        }
+        self.passed(&work.ledger, revision, listed, begun, is_complete);
+        Ok(audited)
+    }
+
+    /// Notes that all objects were audited.
+    fn passed(&self, ledger: &Ledger, revision: u64, listed: u64, begun: Instant, is_complete: bool) {
+        let seconds = begun.elapsed().as_secs_f64();
+        metrics::audit_ended(is_complete, seconds);
+        self.count(ledger);
+        let verdicts = ledger.verdicts();
+        let objects: u64 = verdicts.values().sum();
+        let refused = verdicts.iter().filter(|(verdict, _)| verdict.is_refusal());
+        let refused: u64 = refused.map(|(_, count)| count).sum();
+        tracing::info!(
+            revision,
+            listed,
+            objects,
+            refused,
+            seconds,
+            is_complete,
+            "audited"
+        );
+        self.status().last = Some(AuditPass {
+            at: Moment::now(),
+            seconds,
+            revision,
+            listed,
+        });
+    }
+
+    fn count(&self, ledger: &Ledger) {
+        let verdicts = ledger.verdicts();
+        metrics::audited(&verdicts);
+        let verdicts = verdicts.into_iter();
+        let verdicts = verdicts.map(|(verdict, count)| (verdict.as_str().to_owned(), count));
+        self.status().objects = verdicts.collect();
+    }
+
+    /// Events end by themselves, and reports are made by audits.
+    fn is_audited(&self, resource: &Resource) -> bool {
+        let names = &self.config.resources;
+        let is_left_out = matches!(
+            &*resource.resource.group,
+            "events.k8s.io" | "openreports.io" | "wgpolicyk8s.io"
+        ) || resource.name() == "events";
+        !is_left_out && (names.is_empty() || names.iter().any(|name| resource.is_called(name)))
+    }
+
+    /// Lists and audits the objects of a resource, and watches them from then on. Returns how many there are.
+    async fn list(&self, audited: &mut Audited, work: &mut Work, number: u16) -> Result<u64, AnswerError> {
+        let Some(resource) = audited.resources.get(&number).cloned() else {
+            return Ok(0);
+        };
+        let mut pages = Pages::of(&resource, None, self.config.page);
+        let mut listed = 0;
+        while let Some(page) = pages.next(&work.reader).await? {
+            listed += page.len() as u64;
+            let mut requests = Vec::with_capacity(page.len());
+            for object in page {
+                if !self.is_excluded(&resource, &object, &mut audited.excluded).await {
+                    requests.push(resource.request(object));
+                }
+            }
+            let enter = |judged| work.ledger.enter(number, judged);
+            audited.auditor.audit(&resource, requests, enter).await;
+        }
+        work.ledger.end(number);
+        if let Some(version) = pages.into_version() {
+            let (reader, sender) = (work.reader.clone(), audited.sender.clone());
+            let following = watch::follow(reader, resource, number, version, sender);
+            audited.watches.spawn(following);
+        }
+        Ok(listed)
+    }
+
+    /// Whether the namespace of an object is left out.
+    async fn is_excluded(
+        &self,
+        resource: &Resource,
+        object: &Object,
+        known: &mut HashMap<String, bool>,
+    ) -> bool {
+        let head = object.head();
+        let namespace = match resource.name().as_str() {
+            "namespaces" => head.name.as_ref(),
+            _ => head.namespace.as_ref(),
+        };
+        let Some(namespace) = namespace else {
+            return false;
+        };
+        if let Some(is_excluded) = known.get(namespace) {
+            return *is_excluded;
+        }
+        let is_excluded = self.config.excluded_namespaces.contains(namespace)
+            || match self.cluster.labels(namespace).await {
+                Ok(labels) => labels.contains_key(IGNORE_LABEL),
+                // The next audit asks again.
+                Err(_) => false,
+            };
+        known.insert(namespace.clone(), is_excluded);
+        is_excluded
+    }
+
+    /// Writes the reports, audits what changes, and writes its reports again. Never completes.
+    async fn follow(
+        &self,
+        mut audited: Audited,
+        work: &mut Work,
+        mut changes: mpsc::Receiver<(u16, Change)>,
+    ) {
+        let mut due = Some(Instant::now());
+        loop {
+            let is_due = async {
+                match due {
+                    Some(due) => sleep_until(due).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                Some((number, change)) = changes.recv() => {
+                    if self.take(&mut audited, work, number, change).await {
+                        due.get_or_insert_with(|| Instant::now() + DEBOUNCE);
+                    }
+                }
+                () = is_due => {
+                    self.count(&work.ledger);
+                    due = None;
+                    if let Some(writer) = &mut work.writer {
+                        let written = writer.write(&work.reader, &mut work.ledger).await;
+                        if written.is_err() {
+                            due = Some(Instant::now() + LAST_RETRY);
+                        }
+                        self.report(REPORTS, written.err().map(|error| error.to_string()));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Audits a change. Returns whether reports may be other ones now.
+    async fn take(&self, audited: &mut Audited, work: &mut Work, number: u16, change: Change) -> bool {
+        let Some(resource) = audited.resources.get(&number).cloned() else {
+            return false;
+        };
+        match change {
+            Change::Works => self.report(&resource.name(), None),
+            Change::Fails(error) => self.report(&resource.name(), Some(error.to_string())),
+            Change::Gone(object) => {
+                let head = object.head();
+                let name = head.name.clone().unwrap_or_default();
+                work.ledger.remove(number, head.namespace.clone(), &name);
+                return true;
+            }
+            Change::Present(object) => {
+                if self.is_excluded(&resource, &object, &mut audited.excluded).await {
+                    return false;
+                }
+                let request = resource.request(object);
+                let judged = audited.auditor.judge(&resource, &request).await;
+                work.ledger.enter(number, judged);
+                return true;
+            }
+            Change::Expired => {
+                tracing::debug!(resource = resource.name(), "listing again");
+                work.ledger.begin(&resource.name());
+                let listed = self.list(audited, work, number).await;
+                if listed.is_err() {
+                    audited.list_later(number);
+                }
+                let problem = listed.err().map(|error| error.to_string());
+                self.report(&resource.name(), problem);
+                return true;
+            }
+        }
+        false
+    }
+}

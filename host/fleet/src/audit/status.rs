@@ -1,0 +1,76 @@
+//! How the leader audits, and what is told of it.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use admittance::Moment;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How the leader audits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditConfig {
+    /// The time from the beginning of an audit to that of the next one.
+    pub every: Duration,
+    /// How many requests per second are sent to the API server, at most.
+    pub rate: u32,
+    /// How many objects are listed at a time.
+    pub page: u32,
+    /// The resources that are audited, such as `pods` or `deployments.apps`; empty: every one that a chain is for.
+    pub resources: Vec<String>,
+    /// Namespaces that are not audited, beside those that the webhooks are not called for.
+    pub excluded_namespaces: Vec<String>,
+    pub calls_webhooks: bool,
+    /// Whether reports are written, if the cluster has a kind of them.
+    pub writes_reports: bool,
+}
+
+impl Default for AuditConfig {
+    fn default() -> Self {
+        Self {
+            every: Duration::from_secs(3600),
+            rate: 20,
+            page: 500,
+            resources: Vec::new(),
+            excluded_namespaces: Vec::new(),
+            calls_webhooks: false,
+            writes_reports: true,
+        }
+    }
+}
+
+/// The audits of the leader.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AuditStatus {
+    /// Whether this replica audits now. The rest is only known to it.
+    pub is_auditor: bool,
+    /// Whether it is listing all objects.
+    pub running: bool,
+    /// The last list of all objects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<AuditPass>,
+    /// How many objects have each verdict now: `denied`, `failed`, `would-be-denied`, `failure-ignored`, `changed` and
+    /// `allowed`.
+    #[serde(default)]
+    pub objects: BTreeMap<String, u64>,
+    /// The kind of reports that are written: `openreports.io/v1alpha1` or `wgpolicyk8s.io/v1alpha2`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reports: Option<String>,
+    /// What is not as it should be: resources that cannot be listed or watched, and reports that cannot be written.
+    #[serde(default)]
+    pub problems: BTreeMap<String, String>,
+}
+
+/// One audit of all objects.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AuditPass {
+    /// When it ended.
+    pub at: Moment,
+    /// How long it took.
+    pub seconds: f64,
+    /// The revision of the chains.
+    pub revision: u64,
+    /// How many objects were listed.
+    pub listed: u64,
+}

@@ -1,0 +1,139 @@
+//! The changes of audited objects.
+
+use std::{sync::Arc, time::Duration};
+
+use admittance_admission::Object;
+use admittance_cluster::AnswerError;
+use futures_util::StreamExt;
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::{
+    sync::mpsc::Sender,
+    time::{Instant, sleep, timeout},
+};
+
+use super::reader::{Reader, Resource, content};
+use crate::leader::backoff;
+
+/// A watch is renewed after this many seconds.
+const SECONDS: u64 = 240;
+/// How long after that it has ended at the latest.
+const GRACE: Duration = Duration::from_secs(30);
+/// The shortest time between two lists, and between two watches that end by themselves.
+const SHORTEST: Duration = Duration::from_secs(1);
+/// The shortest time between two lists of a resource.
+const BETWEEN_LISTS: Duration = Duration::from_secs(10);
+
+/// What happened to an object, or to the watch.
+#[derive(Debug)]
+pub(super) enum Change {
+    Present(Object),
+    Gone(Object),
+    /// The watch works.
+    Works,
+    /// It does not, and is tried again.
+    Fails(AnswerError),
+    /// The API server has forgotten what happened since, or the objects could not be listed: they must be listed again. This
+    /// is the last one.
+    Expired,
+}
+
+#[derive(Deserialize)]
+struct Event<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Told {
+    metadata: Metadata,
+    code: u16,
+    message: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Metadata {
+    resource_version: String,
+}
+
+/// Follows the objects of a resource from this version on. `number` is told with each change. Ends when it expires.
+pub(super) async fn follow(
+    reader: Arc<Reader>,
+    resource: Resource,
+    number: u16,
+    mut version: String,
+    changes: Sender<(u16, Change)>,
+) {
+    let started = Instant::now();
+    let mut pauses = None;
+    loop {
+        let begun = Instant::now();
+        let result = once(&reader, &resource, number, &mut version, &changes).await;
+        let pause = match result {
+            Ok(true) => {
+                pauses = None;
+                SHORTEST.saturating_sub(begun.elapsed())
+            }
+            Ok(false) => {
+                sleep(BETWEEN_LISTS.saturating_sub(started.elapsed())).await;
+                let _ = changes.send((number, Change::Expired)).await;
+                return;
+            }
+            Err(error) => {
+                if changes.send((number, Change::Fails(error))).await.is_err() {
+                    return;
+                }
+                pauses.get_or_insert_with(backoff).next().unwrap_or(SHORTEST)
+            }
+        };
+        sleep(pause).await;
+    }
+}
+
+/// One watch, to its end. Returns whether another one can continue it.
+async fn once(
+    reader: &Reader,
+    resource: &Resource,
+    number: u16,
+    version: &mut String,
+    changes: &Sender<(u16, Change)>,
+) -> Result<bool, AnswerError> {
+    let path = resource.path(None);
+    let query = format!(
+        "{path}?watch=true&allowWatchBookmarks=true&timeoutSeconds={SECONDS}&resourceVersion={version}"
+    );
+    let mut lines = match reader.lines(&query).await {
+        Err(AnswerError::Status { status, .. }) if status == StatusCode::GONE => return Ok(false),
+        lines => lines?,
+    };
+    let wrong = |error: &dyn ToString| content(&path, &error.to_string());
+    if changes.send((number, Change::Works)).await.is_err() {
+        return Ok(true);
+    }
+    let limit = Duration::from_secs(SECONDS) + GRACE;
+    while let Ok(Some(line)) = timeout(limit, lines.next()).await {
+        let line = line?;
+        let Event { kind, object } = serde_json::from_str(&line).map_err(|error| wrong(&error))?;
+        let told: Told = serde_json::from_str(object.get()).map_err(|error| wrong(&error))?;
+        let parsed = || resource.object(object).map_err(|error| wrong(&error));
+        let change = match kind {
+            "ADDED" | "MODIFIED" => Some(Change::Present(parsed()?)),
+            "DELETED" => Some(Change::Gone(parsed()?)),
+            "ERROR" if told.code == StatusCode::GONE => return Ok(false),
+            "ERROR" => return Err(wrong(&told.message)),
+            _ => None,
+        };
+        *version = told.metadata.resource_version;
+        if let Some(change) = change
+            && changes.send((number, change)).await.is_err()
+        {
+            return Ok(true);
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,175 @@
+//! The reports of the leader in the cluster.
+
+use std::{
+    collections::{HashMap, HashSet},
+    hash::{DefaultHasher, Hash, Hasher},
+};
+
+use admittance_cluster::AnswerError;
+use bytes::Bytes;
+use http::{Method, StatusCode};
+use serde::Deserialize;
+
+use super::{
+    ledger::Ledger,
+    reader::{Reader, content, page_query},
+    reports::{MANAGED_BY, ReportApi},
+};
+use crate::metrics;
+
+const APPLY: &str = "application/apply-patch+yaml";
+/// How many reports are listed at a time.
+const PAGE: u32 = 100;
+
+/// Writes the reports of this name. Lives as long as this replica is the leader and there is this kind of reports.
+#[derive(Debug)]
+pub(super) struct Writer {
+    pub(super) api: ReportApi,
+    name: String,
+    /// A hash of each report in the cluster.
+    written: HashMap<Option<String>, u64>,
+}
+
+#[derive(Deserialize)]
+struct Reports {
+    #[serde(default)]
+    metadata: ListMetadata,
+    items: Vec<Report>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ListMetadata {
+    #[serde(rename = "continue")]
+    next: String,
+}
+
+#[derive(Deserialize)]
+struct Report {
+    metadata: Metadata,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    name: String,
+    namespace: Option<String>,
+}
+
+impl Writer {
+    pub(super) fn new(api: ReportApi, name: String) -> Self {
+        Self {
+            api,
+            name,
+            written: HashMap::new(),
+        }
+    }
+
+    /// Writes the reports that have changed, and removes those without findings. Returns the first error; what was not
+    /// written is written the next time.
+    pub(super) async fn write(&mut self, reader: &Reader, ledger: &mut Ledger) -> Result<(), AnswerError> {
+        let mut result = Ok(());
+        for namespace in ledger.take_changed() {
+            if let Err(error) = self.write_one(reader, ledger, &namespace).await {
+                ledger.changed(&namespace);
+                result = result.and(Err(error));
+            }
+        }
+        result
+    }
+
+    async fn write_one(
+        &mut self,
+        reader: &Reader,
+        ledger: &Ledger,
+        namespace: &Option<String>,
+    ) -> Result<(), AnswerError> {
+        let shard = ledger.shard(namespace).filter(|_| ledger.has_findings(namespace));
+        let Some(shard) = shard else {
+            return match self.written.contains_key(namespace) {
+                true => self.remove(reader, namespace).await,
+                false => Ok(()),
+            };
+        };
+        let place = namespace.as_deref();
+        let document = self
+            .api
+            .document(&self.name, place, shard.findings(), shard.verdicts())
+            .to_string();
+        let hash = hash(&document);
+        if self.written.get(namespace) == Some(&hash) {
+            return Ok(());
+        }
+        let path = self.api.path_of(place, &self.name);
+        let query = format!("{path}?fieldManager=admittance&force=true");
+        let sent = reader.send(Method::PATCH, &query, Some((APPLY, Bytes::from(document))));
+        let written = match sent.await {
+            // The namespace was deleted.
+            Ok(answer) if answer.status == StatusCode::NOT_FOUND => return Ok(()),
+            Ok(answer) if answer.status.is_success() => Ok(()),
+            Ok(answer) => Err(answer.error(&path)),
+            Err(error) => Err(error),
+        };
+        metrics::report_written(written.is_ok());
+        written?;
+        self.written.insert(namespace.clone(), hash);
+        Ok(())
+    }
+
+    async fn remove(&mut self, reader: &Reader, namespace: &Option<String>) -> Result<(), AnswerError> {
+        let path = self.api.path_of(namespace.as_deref(), &self.name);
+        let removed = match reader.send(Method::DELETE, &path, None).await {
+            Ok(answer) => answer.found(&path).map(drop),
+            Err(error) => Err(error),
+        };
+        metrics::report_written(removed.is_ok());
+        removed?;
+        self.written.remove(namespace);
+        Ok(())
+    }
+
+    /// Compares with what is in the cluster: removes reports on namespaces that have no findings, such as those of a leader
+    /// before this one, and has missing ones written again.
+    pub(super) async fn compare(&mut self, reader: &Reader, ledger: &mut Ledger) -> Result<(), AnswerError> {
+        let mut there = HashSet::new();
+        for is_namespaced in [true, false] {
+            let path = self.api.path(is_namespaced);
+            let (label, value) = MANAGED_BY;
+            let mut token = String::new();
+            loop {
+                let page = page_query(PAGE, &token);
+                let query = format!("{path}?labelSelector={label}%3D{value}&{page}");
+                let Some(body) = reader.get(&query).await?.found(&path)? else {
+                    break;
+                };
+                let page: Reports = serde_json::from_slice(&body).map_err(|error| content(&path, &error))?;
+                let own = page.items.into_iter().map(|report| report.metadata);
+                let own = own.filter(|metadata| metadata.name == self.name);
+                let places = own.map(|metadata| metadata.namespace.filter(|_| is_namespaced));
+                there.extend(places);
+                token = page.metadata.next;
+                if token.is_empty() {
+                    break;
+                }
+            }
+        }
+        self.written.retain(|namespace, _| {
+            let is_there = there.contains(namespace);
+            if !is_there {
+                ledger.changed(namespace);
+            }
+            is_there
+        });
+        for namespace in there {
+            if !ledger.has_findings(&namespace) {
+                self.remove(reader, &namespace).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn hash(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,314 @@
+//! What exists is audited by the leader, and its reports are kept.
+
+use std::time::Duration;
+
+use admittance_tests::Admittance;
+use serde_json::{Value, json};
+
+use super::{
+    resources::PLURAL,
+    server::{Server, certificates},
+};
+use crate::setting::{Setting, TOKEN, eventually};
+
+const NAME: &str = "admittance-audit";
+
+/// Every Pod needs a label, and this is what is said of one without it.
+fn chain(message: &str) -> Value {
+    json!({
+        "apiVersion": "admittance.dev/v1alpha1",
+        "kind": "AdmissionChain",
+        "metadata": {"name": "teams"},
+        "spec": {
+            "phase": "Validating",
+            "rules": [{"operations": ["CREATE", "UPDATE"], "resources": ["pods", "nodes"]}],
+            "stages": [{"name": "team", "cel": {"validations": [
+                {"expression": "object.metadata.?labels[?'team'].hasValue()", "message": message},
+            ]}}],
+        },
+    })
+}
+
+fn pod(namespace: &str, name: &str, labels: &Value) -> Value {
+    json!({"metadata": {"namespace": namespace, "name": name, "labels": labels}, "spec": {"containers": []}})
+}
+
+/// A cluster with six Pods, listed two at a time.
+fn setting() -> Setting {
+    let setting = Setting::new();
+    let server = &setting.server;
+    server.page(2);
+    for (name, labels) in [
+        ("shop", json!({})),
+        ("web", json!({})),
+        ("left-out", json!({})),
+        ("ignored", json!({"admittance.dev/ignore": "true"})),
+    ] {
+        server.put(
+            "namespaces",
+            json!({"metadata": {"name": name, "labels": labels}}),
+        );
+    }
+    for (namespace, name, labels) in [
+        ("shop", "bad", json!({})),
+        ("shop", "good", json!({"team": "a"})),
+        ("shop", "worse", json!({})),
+        ("web", "good", json!({"team": "a"})),
+        ("left-out", "bad", json!({})),
+        ("ignored", "bad", json!({})),
+    ] {
+        server.put("pods", pod(namespace, name, &labels));
+    }
+    server.put(PLURAL, chain("no team"));
+    setting
+}
+
+async fn start(setting: &Setting) -> Server {
+    start_with(setting, "rate: 1000, page: 2, excludeNamespaces: [left-out]").await
+}
+
+/// With these keys of the audit.
+async fn start_with(setting: &Setting, audit: &str) -> Server {
+    let directory = tempfile::tempdir().unwrap();
+    certificates(&directory, &[]).await;
+    let kubeconfig = setting.kubeconfig(&format!("{{token: {TOKEN}}}"));
+    let config = format!(
+        "
+dialect: {{ kubernetes: {{ audit: {{ {audit} }} }} }}
+listen: {{ tls: {{ certificate: localhost.pem, key: localhost.key }} }}
+cluster: {{ kubeconfig: {} }}
+definitions: [ {{ kubernetes: {{}} }} ]
+",
+        kubeconfig.display()
+    );
+    Server::start_in(directory, &config, "").await
+}
+
+/// The objects that a report is about, and what it says of each.
+fn results(report: &Value) -> Vec<(&str, &str)> {
+    let results = report["results"].as_array().into_iter().flatten();
+    results
+        .map(|result| {
+            let name = result["resources"][0]["name"].as_str().unwrap();
+            (name, result["message"].as_str().unwrap())
+        })
+        .collect()
+}
+
+/// Waits for a report with these results; none at all without them.
+async fn until_reported(
+    setting: &Setting,
+    plural: &str,
+    namespace: &str,
+    expected: &[(&str, &str)],
+) -> Value {
+    let mut report = None;
+    eventually(&format!("{plural} in {namespace}: {expected:?}"), async || {
+        report = setting.server.object(plural, namespace, NAME);
+        match &report {
+            Some(report) => !expected.is_empty() && results(report) == expected,
+            None => expected.is_empty(),
+        }
+    })
+    .await;
+    report.unwrap_or_default()
+}
+
+async fn audit(program: &Admittance) -> Value {
+    program.status().await.unwrap()["audit"].take()
+}
+
+#[tokio::test]
+async fn reports_follow_objects_chains_and_leaders() {
+    let setting = setting();
+    let mut first = start(&setting).await;
+    let report = until_reported(
+        &setting,
+        "reports",
+        "shop",
+        &[("bad", "no team"), ("worse", "no team")],
+    )
+    .await;
+    assert_eq!(report["apiVersion"], "openreports.io/v1alpha1");
+    assert_eq!(
+        report["metadata"]["labels"],
+        json!({"app.kubernetes.io/managed-by": "admittance"})
+    );
+    assert_eq!(
+        report["summary"],
+        json!({"pass": 1, "fail": 2, "warn": 0, "error": 0, "skip": 0})
+    );
+    let result = &report["results"][0];
+    assert_eq!(
+        (&result["policy"], &result["rule"], &result["result"]),
+        (&json!("teams"), &json!("team"), &json!("fail"))
+    );
+    assert_eq!(
+        setting.server.objects("reports").len(),
+        1,
+        "only what fails is reported"
+    );
+    let second = start(&setting).await;
+    let status = audit(&first.program).await;
+    assert_eq!(status["objects"]["denied"], 2, "{status}");
+    assert_eq!(
+        (
+            &status["objects"]["allowed"],
+            &status["last"]["listed"],
+            &status["reports"]
+        ),
+        (&json!(2), &json!(6), &json!("openreports.io/v1alpha1"))
+    );
+    assert_eq!(status["problems"], json!({}));
+    let metrics = first.program.metrics().await.unwrap();
+    assert_eq!(
+        metrics.sum("admittance_audits_total", &[("result", "ok")]),
+        Some(1.0)
+    );
+    assert_eq!(
+        metrics.sum("admittance_audit_objects", &[("verdict", "denied")]),
+        Some(2.0)
+    );
+    // An audit is no traffic.
+    let calls = &first.program.status().await.unwrap()["chains"][0]["stages"][0]["calls"];
+    assert_eq!(calls["total"], 0);
+
+    // Objects that change, come and go.
+    setting
+        .server
+        .put("pods", pod("shop", "bad", &json!({"team": "b"})));
+    setting.server.put("pods", pod("web", "new", &json!({})));
+    until_reported(&setting, "reports", "shop", &[("worse", "no team")]).await;
+    until_reported(&setting, "reports", "web", &[("new", "no team")]).await;
+    setting.server.delete("pods", "shop", "worse");
+    until_reported(&setting, "reports", "shop", &[]).await;
+    // Changes that the API server has forgotten.
+    setting.server.forget();
+    setting.server.put("nodes", json!({"metadata": {"name": "n1"}}));
+    until_reported(&setting, "clusterreports", "", &[("n1", "no team")]).await;
+    assert_eq!(audit(&first.program).await["objects"]["denied"], 2);
+
+    // Other chains.
+    setting.server.put(PLURAL, chain("name a team"));
+    until_reported(&setting, "reports", "web", &[("new", "name a team")]).await;
+    until_reported(&setting, "clusterreports", "", &[("n1", "name a team")]).await;
+
+    // Another leader: it removes what the one before left, and nothing of others.
+    assert_eq!(audit(&second.program).await["isAuditor"], false);
+    let labels = json!({"app.kubernetes.io/managed-by": "admittance"});
+    let report = |name: &str, labels: &Value| json!({"metadata": {"namespace": "shop", "name": name, "labels": labels}});
+    setting.server.put("reports", report(NAME, &labels));
+    setting.server.put("reports", report("of-others", &json!({})));
+    setting
+        .server
+        .put("reports", report("of-another-installation", &labels));
+    first.program.terminate().unwrap();
+    first.program.ended().await.unwrap();
+    until_reported(&setting, "reports", "shop", &[]).await;
+    assert_eq!(setting.server.objects("reports").len(), 3);
+    setting
+        .server
+        .put("pods", pod("web", "new", &json!({"team": "c"})));
+    until_reported(&setting, "reports", "web", &[]).await;
+    assert_eq!(audit(&second.program).await["isAuditor"], true);
+}
+
+#[tokio::test]
+async fn what_an_audit_lacks_is_told() {
+    let setting = setting();
+    setting.server.remove_kind("reports");
+    setting.server.forbid("list", "nodes");
+    let mut server = start(&setting).await;
+    let report = until_reported(
+        &setting,
+        "policyreports",
+        "shop",
+        &[("bad", "no team"), ("worse", "no team")],
+    )
+    .await;
+    assert_eq!(report["kind"], "PolicyReport");
+    let refused = |line: &admittance_tests::LogLine| {
+        line.message().contains("the audit is not complete")
+            && line.message().contains("cannot list resource \"nodes\"")
+    };
+    server.program.until_logged("the refusal", refused).await.unwrap();
+    let status = audit(&server.program).await;
+    assert!(
+        status["problems"]["nodes"].as_str().unwrap().contains("403"),
+        "{status}"
+    );
+    let metrics = server.program.metrics().await.unwrap();
+    let incomplete = metrics.sum("admittance_audits_total", &[("result", "incomplete")]);
+    assert_eq!(incomplete, Some(1.0));
+    let shown = server.tell(&["status"]).await;
+    assert!(
+        shown.stdout.contains("objects: 2 allowed, 2 denied"),
+        "{}",
+        shown.stdout
+    );
+
+    // Reports that cannot be written are, later.
+    setting.server.forbid("patch", "policyreports");
+    setting.server.put("pods", pod("web", "new", &json!({})));
+    let refused =
+        |line: &admittance_tests::LogLine| line.message().contains("cannot patch resource \"policyreports\"");
+    server.program.until_logged("the refusal", refused).await.unwrap();
+    // Without the API server, it goes on later.
+    setting.server.leave();
+    setting.server.allow("patch", "policyreports");
+    setting.server.come_back();
+    setting
+        .server
+        .put("pods", pod("shop", "bad", &json!({"team": "a"})));
+    setting.server.put(PLURAL, chain("again"));
+    until_reported(&setting, "policyreports", "shop", &[("worse", "again")]).await;
+    until_reported(&setting, "policyreports", "web", &[("new", "again")]).await;
+}
+
+/// Not a part of the tests: how long an audit takes, and how much memory. `cargo test --release --test whole -- --ignored
+/// --nocapture twenty_thousand_objects`.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a measurement"]
+async fn twenty_thousand_objects() {
+    const OBJECTS: usize = 20_000;
+    let setting = Setting::new();
+    for namespace in 0..20 {
+        let name = format!("n{namespace}");
+        setting
+            .server
+            .put("namespaces", json!({"metadata": {"name": name}}));
+    }
+    let container = |number: usize| {
+        let variables =
+            (0..20).map(|variable| json!({"name": format!("V{variable}"), "value": "some value"}));
+        json!({"name": format!("c{number}"), "image": "registry.example.com/team/app:1.2.3",
+               "env": variables.collect::<Vec<_>>()})
+    };
+    for number in 0..OBJECTS {
+        let labels = match number % 10 {
+            0 => json!({}),
+            _ => json!({"team": "a"}),
+        };
+        let mut pod = pod(&format!("n{}", number % 20), &format!("pod-{number}"), &labels);
+        pod["spec"]["containers"] = json!([container(0), container(1)]);
+        setting.server.put("pods", pod);
+    }
+    setting.server.put(PLURAL, chain("no team"));
+    let server = start_with(&setting, "rate: 1000").await;
+    let before = server.program.resident_memory().unwrap();
+    let mut most = before;
+    let mut last = Value::Null;
+    while last.is_null() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        most = most.max(server.program.resident_memory().unwrap());
+        last = audit(&server.program).await["last"].take();
+    }
+    let mib = |bytes: u64| bytes >> 20;
+    println!(
+        "{OBJECTS} objects: {} s, {} MiB of memory before and {} MiB at most",
+        last["seconds"],
+        mib(before),
+        mib(most)
+    );
+    assert_eq!(last["listed"], OBJECTS);
+}
