@@ -4,8 +4,9 @@
 //! test how it answers as a server. `conformance` contains the list of what kube-apiserver's own tests of
 //! admission webhooks check, with the status of each row here; there and in `documents`, Admittance reads
 //! webhook configurations of Kubernetes and is itself the caller of a webhook server in the test. `policies` runs
-//! policies of Kubewarden, in `resources` chains are resources of the cluster, and
-//! in `statuses` their leader writes what became of them. `events` looks at Events, and `registrations` at the webhook
+//! policies of Kubewarden, in `resources` chains are resources of the cluster, in
+//! `systems` policies of other systems are, and in `statuses` their leader writes what became of them. `events` looks at
+//! Events, and `registrations` at the webhook
 //! configurations that the leader keeps. `observed` looks at the spans of a
 //! look-up.
 
@@ -23,3 +24,4 @@ mod resources;
 pub(crate) mod server;
 mod statuses;
 mod stopping;
+mod systems;

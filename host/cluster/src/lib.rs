@@ -15,6 +15,7 @@ mod cache;
 mod cluster;
 mod config;
 mod connection;
+mod discovery;
 mod events;
 mod forward;
 mod health;
@@ -32,6 +33,7 @@ mod watch;
 
 pub use cluster::{Cluster, ClusterStatus};
 pub use config::{ClusterConfig, ClusterSource, ConfigError};
+pub use discovery::ServedKind;
 pub use events::{Event, EventObject, Events};
 pub use forward::ForwardError;
 pub use health::{ClusterWatch, STALE_LIMIT, WatchState};

@@ -23,7 +23,7 @@ use admittance_bcs::{
 use admittance_cluster::ClusterConfig;
 use admittance_definitions::Share;
 use admittance_dialect::Dialect;
-use admittance_fleet::WebhooksConfig;
+use admittance_fleet::{PolicySystem, WebhooksConfig};
 use admittance_net::{
     tls::{ClientTls, ServerTls},
     upstream::{Server, UpstreamConfig},
@@ -182,6 +182,8 @@ pub enum DefinitionPlace {
         namespaced: NamespacedChains,
         /// The Lease that the leader of the replicas holds. Default: `admittance`.
         lease: String,
+        /// The systems whose policies are read too.
+        policies: Vec<PolicySystem>,
     },
 }
 

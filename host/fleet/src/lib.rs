@@ -10,6 +10,7 @@ pub mod certificates;
 mod chains;
 mod leader;
 mod metrics;
+mod policies;
 mod registration;
 mod status;
 mod webhooks;
@@ -17,6 +18,7 @@ mod webhooks;
 pub use chains::{ChainStore, RESOURCES};
 pub use leader::Leader;
 pub use metrics::describe_metrics;
+pub use policies::{PolicyGroup, PolicyStore, PolicySystem};
 pub use registration::{
     DEFINITIONS_PATH, IGNORE_LABEL, RegisteredChain, Registration, Webhook, configurations, excluded,
     excluded_namespaces, labels, of_definitions,
