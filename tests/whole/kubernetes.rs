@@ -4,7 +4,7 @@
 //! test how it answers as a server. `conformance` contains the list of what kube-apiserver's own tests of
 //! admission webhooks check, with the status of each row here; there and in `documents`, Admittance reads
 //! webhook configurations of Kubernetes and is itself the caller of a webhook server in the test. `policies` runs
-//! policies of Kubewarden, in `resources` chains are resources of the cluster, in
+//! policies of Kubewarden, in `resources` chains are resources of the cluster (in `many`, thousands of them), in
 //! `systems` policies of other systems are, and in `statuses` their leader writes what became of them. `events` looks at
 //! Events, and `registrations` at the webhook
 //! configurations that the leader keeps. `observed` looks at the spans of a
@@ -16,6 +16,7 @@ mod documents;
 mod events;
 mod hooks;
 mod http;
+mod many;
 mod observed;
 mod policies;
 mod recorded;
