@@ -21,6 +21,7 @@ mod installation;
 mod mutating;
 mod operations;
 mod refusals;
+mod resources;
 mod selectors;
 mod updates;
 
@@ -113,6 +114,10 @@ pub(crate) const SCENARIOS: &[Scenario] = scenarios! {
     ;
     installation:
         what_is_printed_injects_and_refuses,
+    ;
+    resources:
+        chains_are_written_with_kubectl,
+        policies_of_gatekeeper_are_read,
     ;
     gateway:
         a_cluster_is_used_directly,

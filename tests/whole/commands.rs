@@ -124,6 +124,46 @@ async fn check_names_every_mistake_of_every_file() {
     );
 }
 
+/// Files that are given are held to what chains of a namespace may use in the cluster, and those of the configuration not.
+#[tokio::test]
+async fn check_limits_chains_of_namespaces() {
+    let directory = tempfile::tempdir().unwrap();
+    let chain = |name: &str| {
+        format!(
+            "apiVersion: admittance.dev/v1alpha1
+kind: NamespacedAdmissionChain
+metadata: {{ name: {name}, namespace: shop }}
+spec:
+  rules: [ {{ operations: [CREATE], resources: [pods] }} ]
+  stages: [ {{ name: calls, webhook: {{ protocol: AdmissionReview, url: https://hooks.example.com/ }} }} ]
+"
+        )
+    };
+    let given = write(&directory, "given.yaml", chain("given"));
+    write(&directory, "own.yaml", chain("own"));
+    let check = async |namespaced: &str| {
+        let config = format!(
+            "dialect: {{ kubernetes: {{}} }}\ncluster: {{}}\n\
+             definitions: [ own.yaml, {{ kubernetes: {{ namespaced: {namespaced} }} }} ]\n"
+        );
+        let config = write(&directory, "admittance.yaml", config);
+        let (given, config) = (given.as_os_str(), config.as_os_str());
+        admittance([OsStr::new("check"), given, OsStr::new("--config"), config]).await
+    };
+    let refused = check("{}").await;
+    assert_eq!(refused.code, Some(1), "{}{}", refused.stdout, refused.stderr);
+    for words in [
+        "given.yaml:6:",
+        "the webhook at https://hooks.example.com/",
+        "namespaced.webhooks",
+        "1 mistake",
+    ] {
+        assert!(refused.stdout.contains(words), "{words} in:\n{}", refused.stdout);
+    }
+    let allowed = check("{ webhooks: Any }").await;
+    assert_eq!(allowed.code, Some(0), "{}{}", allowed.stdout, allowed.stderr);
+}
+
 #[tokio::test]
 async fn check_loads_plugins_and_gives_them_their_settings() {
     let directory = tempfile::tempdir().unwrap();

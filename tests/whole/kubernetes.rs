@@ -4,9 +4,10 @@
 //! test how it answers as a server. `conformance` contains the list of what kube-apiserver's own tests of
 //! admission webhooks check, with the status of each row here; there and in `documents`, Admittance reads
 //! webhook configurations of Kubernetes and is itself the caller of a webhook server in the test. `policies` runs
-//! policies of Kubewarden, in `resources` chains are resources of the cluster, and
-//! in `statuses` their leader writes what became of them. `events` looks at Events, and `registrations` at the webhook
-//! configurations that the leader keeps, and in `audits` it audits what exists. `observed` looks at the spans of a
+//! policies of Kubewarden, in `resources` chains are resources of the cluster (in `many`, thousands of them), in
+//! `systems` policies of other systems are, and in `statuses` their leader writes what became of them. `events` looks at
+//! Events, `registrations` at the webhook configurations that the leader keeps, and in `audits` it audits what exists.
+//! `observed` looks at the spans of a
 //! look-up.
 
 mod audits;
@@ -16,6 +17,7 @@ mod documents;
 mod events;
 mod hooks;
 mod http;
+mod many;
 mod observed;
 mod policies;
 mod recorded;
@@ -24,3 +26,4 @@ mod resources;
 pub(crate) mod server;
 mod statuses;
 mod stopping;
+mod systems;

@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
     /// A configuration of `serve`: it is checked too, with the definitions that it names. Its settings of
-    /// modules and signatures apply.
+    /// modules and signatures apply, and what it allows to chains of namespaces in the cluster.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Check only the documents; load no plugins.
@@ -186,6 +186,9 @@ fn documents(arguments: &Arguments) -> Result<(Definitions, Option<Config>), Mis
     paths.extend(of_config.map(Path::to_owned));
     let definitions = Definitions::load(&paths)?;
     let mut mistakes = Mistakes::new();
+    if let Some(config) = &config {
+        mistakes.extend(not_allowed(config, &definitions));
+    }
     if unread_stores(config.as_ref()).is_empty() {
         let exceptions = definitions.exceptions.iter();
         mistakes.extend(exceptions.flat_map(|exception| exception.unknown(&definitions.chains)));
@@ -201,6 +204,24 @@ fn documents(arguments: &Arguments) -> Result<(Definitions, Option<Config>), Mis
         }
     }
     mistakes.into_result((definitions, config))
+}
+
+/// What chains of namespaces use although this configuration does not allow it to those in the cluster. Files of the
+/// configuration itself are the operator's.
+fn not_allowed(config: &Config, definitions: &Definitions) -> Vec<Mistake> {
+    let namespaced = config.definitions.iter().find_map(|place| match place {
+        DefinitionPlace::Kubernetes { namespaced, .. } => Some(namespaced),
+        _ => None,
+    });
+    let is_given = |chain: &&ChainDefinition| {
+        let mut of_config = config.definition_files();
+        !of_config.any(|place| Path::new(&chain.source.file).starts_with(place))
+    };
+    let chains = definitions.chains.iter().filter(is_given);
+    let mistakes = namespaced
+        .into_iter()
+        .flat_map(|namespaced| chains.clone().flat_map(|chain| namespaced.mistakes(chain)));
+    mistakes.collect()
 }
 
 impl Report {

@@ -20,7 +20,7 @@ use admittance_driver::{
     AdminPort, Config, Connections, DefinitionPlace, Driver, FrontConfig, LogFormat, ReviewsConfig, Shutdown,
     Stopped, Traces,
 };
-use admittance_fleet::{ChainStore, Webhooks, certificates::Service};
+use admittance_fleet::{ChainStore, PolicyStore, Webhooks, certificates::Service};
 use admittance_net::{limits::raise_descriptor_limit, upstream::Server, workers::Workers};
 use admittance_outbound::Outbound;
 use clap::Args;
@@ -254,11 +254,17 @@ fn with_definitions(
             let cluster = connections.cluster.as_ref().ok_or(NO_CLUSTER)?;
             builder.definition_store(CustomResourceStore::new(cluster, namespace.as_str()))
         }
-        DefinitionPlace::Kubernetes { namespaced, .. } => {
+        DefinitionPlace::Kubernetes {
+            namespaced, policies, ..
+        } => {
             let chains = connections.chains.as_ref().ok_or(NO_CLUSTER)?;
-            builder
+            let builder = builder
                 .definition_store(chains.clone())
-                .namespaced_chains(namespaced.clone())
+                .namespaced_chains(namespaced.clone());
+            match (&connections.cluster, policies.as_slice()) {
+                (None, _) | (_, []) => builder,
+                (Some(cluster), policies) => builder.definition_store(PolicyStore::new(cluster, policies)),
+            }
         }
     })
 }

@@ -82,14 +82,22 @@ impl Cluster {
 
     /// The resources of a kind, to read and write; starts to watch them.
     pub fn resources(&self, kind: &ResourceKind) -> Resources {
-        Resources::new(self.0.connection.clone(), kind, None, &self.0.runtime)
+        self.resources_of(&kind.served())
     }
 
     /// The same for one resource only: the account needs rights to that one. `namespace` is empty for a resource of the
     /// whole cluster.
     pub fn resource(&self, kind: &ResourceKind, namespace: &str, name: &str) -> Resources {
         let only = Some((namespace, name));
-        Resources::new(self.0.connection.clone(), kind, only, &self.0.runtime)
+        Resources::new(self.0.connection.clone(), &kind.served(), only, &self.0.runtime)
+    }
+
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.0.connection
+    }
+
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.0.runtime
     }
 
     /// A candidate in the election by the Lease of this name, in the namespace of the account.

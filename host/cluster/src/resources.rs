@@ -19,6 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::{
     cache::Key,
     connection::Connection,
+    discovery::ServedKind,
     forward::create_namespace,
     item::Item,
     metrics::Verb,
@@ -159,13 +160,16 @@ impl ResourceKind {
         }
     }
 
-    fn resource(&self) -> ApiResource {
-        ApiResource {
-            group: self.group.to_owned(),
-            version: self.version.to_owned(),
-            api_version: self.api_version(),
-            kind: self.kind.to_owned(),
-            plural: self.plural.to_owned(),
+    pub(crate) fn served(&self) -> ServedKind {
+        ServedKind {
+            resource: ApiResource {
+                group: self.group.to_owned(),
+                version: self.version.to_owned(),
+                api_version: self.api_version(),
+                kind: self.kind.to_owned(),
+                plural: self.plural.to_owned(),
+            },
+            is_namespaced: self.is_namespaced,
         }
     }
 }
@@ -195,11 +199,11 @@ impl Resources {
     /// With `only`, those of this namespace and name.
     pub(crate) fn new(
         connection: Connection,
-        kind: &ResourceKind,
+        kind: &ServedKind,
         only: Option<(&str, &str)>,
         runtime: &Handle,
     ) -> Self {
-        let resource = kind.resource();
+        let resource = kind.resource.clone();
         let only = only.map(|(namespace, name)| (namespace.to_owned(), name.to_owned()));
         let view = Arc::new(View::new(resource.plural.clone()));
         view.health.starting();
@@ -485,7 +489,7 @@ impl Resources {
             Err(failure) => {
                 let ApiResource { plural, group, .. } = &self.0.resource;
                 let needed = permission("`patch`", &format!("{plural}/status"), group);
-                Err(error(failure, &needed))
+                Err(ResourceError::of(failure, &needed))
             }
         }
     }
@@ -544,18 +548,20 @@ impl Resources {
 
     fn error(&self, verb: &str, failure: RequestError) -> ResourceError {
         let ApiResource { plural, group, .. } = &self.0.resource;
-        error(failure, &permission(&format!("`{verb}`"), plural, group))
+        ResourceError::of(failure, &permission(&format!("`{verb}`"), plural, group))
     }
 }
 
-/// `needed` is what the account needs.
-fn error(failure: RequestError, needed: &str) -> ResourceError {
-    let message = failure.advice(needed);
-    match failure {
-        RequestError::NotFound(_) => ResourceError::NotFound(message),
-        RequestError::Conflict(_) => ResourceError::Conflict(message),
-        RequestError::Forbidden(_) | RequestError::Refused(_) => ResourceError::Refused(message),
-        RequestError::Unavailable(_) | RequestError::Timeout => ResourceError::Unavailable(message),
+impl ResourceError {
+    /// `needed` is what the account needs.
+    pub(crate) fn of(failure: RequestError, needed: &str) -> Self {
+        let message = failure.advice(needed);
+        match failure {
+            RequestError::NotFound(_) => Self::NotFound(message),
+            RequestError::Conflict(_) => Self::Conflict(message),
+            RequestError::Forbidden(_) | RequestError::Refused(_) => Self::Refused(message),
+            RequestError::Unavailable(_) | RequestError::Timeout => Self::Unavailable(message),
+        }
     }
 }
 

@@ -142,6 +142,30 @@ impl Chains {
         self.chains.iter().filter(move |chain| chain.source.file == file)
     }
 
+    /// What is wrong between definitions: those that need another one which is not there, or which they do not fit.
+    pub(crate) fn unbound(&self) -> Mistakes {
+        let mut mistakes = Mistakes::new();
+        for binding in &self.bindings {
+            binding.check(&self.policies, &mut mistakes);
+        }
+        for constraint in &self.constraints {
+            constraint.check(&self.templates, &mut mistakes);
+        }
+        for template in &self.templates {
+            template.chain(self.surroundings(), &mut mistakes);
+        }
+        mistakes
+    }
+
+    fn surroundings(&self) -> Surroundings<'_> {
+        Surroundings {
+            constraints: &self.constraints,
+            syncs: &self.syncs,
+            expansions: &self.expansions,
+            mutators: &self.mutators,
+        }
+    }
+
     /// Removes the chains of this file.
     pub(crate) fn forget(&mut self, file: &str) {
         self.chains.retain(|chain| chain.source.file != file);
@@ -177,19 +201,15 @@ impl Chains {
         }
         let of_policies = self.policies.iter();
         let of_policies = of_policies.map(|policy| policy.chain(&self.bindings, &self.resources));
-        self.chains.extend(of_policies);
+        let of_policies: Vec<_> = of_policies.collect();
         for constraint in &self.constraints {
             constraint.check(&self.templates, mistakes);
         }
-        for template in &self.templates {
-            let others = Surroundings {
-                constraints: &self.constraints,
-                syncs: &self.syncs,
-                expansions: &self.expansions,
-                mutators: &self.mutators,
-            };
-            self.chains.push(template.chain(others, mistakes));
-        }
+        let of_templates = self.templates.iter();
+        let of_templates = of_templates.map(|template| template.chain(self.surroundings(), mistakes));
+        let of_templates: Vec<_> = of_templates.collect();
+        self.chains.extend(of_policies);
+        self.chains.extend(of_templates);
         let of_mutators = gatekeeper::chain_of_mutators(&self.mutators, &self.syncs, &self.expansions);
         self.chains.extend(of_mutators);
         self.chains

@@ -23,7 +23,7 @@ use admittance_bcs::{
 use admittance_cluster::ClusterConfig;
 use admittance_definitions::Share;
 use admittance_dialect::Dialect;
-use admittance_fleet::{WebhooksConfig, audit::AuditConfig};
+use admittance_fleet::{PolicySystem, WebhooksConfig, audit::AuditConfig};
 use admittance_net::{
     tls::{ClientTls, ServerTls},
     upstream::{Server, UpstreamConfig},
@@ -184,6 +184,8 @@ pub enum DefinitionPlace {
         namespaced: NamespacedChains,
         /// The Lease that the leader of the replicas holds. Default: `admittance`.
         lease: String,
+        /// The systems whose policies are read too.
+        policies: Vec<PolicySystem>,
     },
 }
 

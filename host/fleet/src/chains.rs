@@ -12,7 +12,7 @@ use admittance_admission::{Object, is_dns_label, is_dns_subdomain};
 use admittance_cluster::{Cluster, Resource, ResourceEdit, ResourceError, ResourceKind, Resources};
 use admittance_definitions::{DefinitionFile, DefinitionId, DefinitionStore, FileChange, StoreError};
 use async_trait::async_trait;
-use futures_util::future::select_all;
+use futures_util::future::{join_all, select_all};
 use serde_json::{Map, Value};
 
 pub(crate) const CHAIN: ResourceKind = ResourceKind {
@@ -39,7 +39,7 @@ pub(crate) const EXCEPTION: ResourceKind = ResourceKind {
 /// The resources that are definitions.
 pub const RESOURCES: [&str; 3] = [CHAIN.plural, NAMESPACED_CHAIN.plural, EXCEPTION.plural];
 
-const SCHEME: &str = "kubernetes";
+pub(crate) const SCHEME: &str = "kubernetes";
 
 /// The fields of `metadata` that belong to the definition; the others are the API server's.
 const OWN_METADATA: [&str; 4] = ["name", "namespace", "labels", "annotations"];
@@ -180,9 +180,8 @@ impl ChainStore {
             .map(|text| self.to_be_written(&kind.kind, namespace, name, text))
             .transpose()?;
         let is = |found: Option<&Resource>, text: Option<&str>| match (found, text) {
-            (Some(found), Some(text)) => {
-                serde_json::from_str(text).is_ok_and(|text: Value| text == definition(&kind.kind, found))
-            }
+            (Some(found), Some(text)) => serde_json::from_str(text)
+                .is_ok_and(|text: Value| text == definition(&kind.kind.api_version(), kind.kind.kind, found)),
             (None, None) => true,
             _ => false,
         };
@@ -279,8 +278,9 @@ impl DefinitionStore for ChainStore {
 
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
         let mut files = Vec::new();
-        for kind in &*self.0 {
-            let resources = kind.read().await.map_err(|error| self.error(kind, &error))?;
+        // All of them even if one cannot be read: `changed` compares each with what was read last.
+        for (kind, read) in self.0.iter().zip(join_all(self.0.iter().map(Kind::read)).await) {
+            let resources = read.map_err(|error| self.error(kind, &error))?;
             files.extend(resources.iter().map(|resource| file_of(&kind.kind, resource)));
         }
         files.sort_by(|one, other| one.path.cmp(&other.path));
@@ -320,15 +320,15 @@ pub(crate) fn file_of(kind: &ResourceKind, resource: &Resource) -> DefinitionFil
         kind: kind.kind.to_owned(),
         name: definition_name(&resource.namespace, &resource.name),
     };
-    let text = definition(kind, resource).to_string();
+    let text = definition(&kind.api_version(), kind.kind, resource).to_string();
     DefinitionFile::entry(path_of(kind, &id.name), text, id)
 }
 
 /// The resource without what the API server adds.
-fn definition(kind: &ResourceKind, resource: &Resource) -> Value {
+pub(crate) fn definition(api_version: &str, kind: &str, resource: &Resource) -> Value {
     let mut definition = Map::new();
-    definition.insert("apiVersion".to_owned(), kind.api_version().into());
-    definition.insert("kind".to_owned(), kind.kind.into());
+    definition.insert("apiVersion".to_owned(), api_version.into());
+    definition.insert("kind".to_owned(), kind.into());
     let metadata = resource.object.get("metadata").and_then(Value::as_object);
     let mut own = Map::new();
     for field in OWN_METADATA {

@@ -11,6 +11,7 @@ pub mod certificates;
 mod chains;
 mod leader;
 mod metrics;
+mod policies;
 mod registration;
 mod status;
 mod webhooks;
@@ -18,6 +19,7 @@ mod webhooks;
 pub use chains::{ChainStore, RESOURCES};
 pub use leader::Leader;
 pub use metrics::describe_metrics;
+pub use policies::{PolicyGroup, PolicyStore, PolicySystem};
 pub use registration::{
     DEFINITIONS_PATH, IGNORE_LABEL, RegisteredChain, Registration, Webhook, configurations, excluded,
     excluded_namespaces, labels, of_definitions,

@@ -8,10 +8,13 @@ use std::{
 
 use admittance_tests::{Admittance, Client, Serve, Upstream, Versions, replace, repository};
 use http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::measure::Table;
+use crate::{
+    measure::Table,
+    setting::{Setting, TOKEN},
+};
 
 const CONFIG: &str = "
 dialect: { bcs: { cluster: BCS-MESOS-10001 } }
@@ -146,21 +149,24 @@ spec: {{ parameters: {{ cpu: \"{number}\" }} }}
     }
 }
 
-/// A chain for one kind of objects, of a module with these settings.
+/// A chain for one kind of objects, of a module with these settings, as a document of a file.
 fn chain(number: u32, kind: &str, module: &Path, settings: u32) -> String {
-    format!(
-        "---
-apiVersion: admittance.dev/v1alpha1
-kind: AdmissionChain
-metadata: {{ name: chain-{number} }}
-spec:
-  rules: [{{ operations: [CREATE], kinds: [{kind}] }}]
-  stages:
-    - name: stage
-      plugin: {{ source: \"file:{}\", settings: {{ name: \"{settings}\" }} }}
-",
-        module.display()
-    )
+    format!("---\n{}\n", resource(number, kind, module, settings))
+}
+
+/// The same as an object.
+fn resource(number: u32, kind: &str, module: &Path, settings: u32) -> Value {
+    let source = format!("file:{}", module.display());
+    let plugin = json!({"source": source, "settings": {"name": settings.to_string()}});
+    json!({
+        "apiVersion": "admittance.dev/v1alpha1",
+        "kind": "AdmissionChain",
+        "metadata": {"name": format!("chain-{number}")},
+        "spec": {
+            "rules": [{"operations": ["CREATE"], "kinds": [kind]}],
+            "stages": [{"name": "stage", "plugin": plugin}],
+        },
+    })
 }
 
 pub(crate) async fn measure(rounds: u32, plugins: u32) {
@@ -185,6 +191,7 @@ pub(crate) async fn measure(rounds: u32, plugins: u32) {
     starts(&mut table, 3, &name, &Scene::of_constraints().await).await;
     changes(&mut table, rounds).await;
     many_chains(&mut table, rounds).await;
+    many_resources(&mut table, rounds).await;
     table.print();
 }
 
@@ -252,4 +259,41 @@ async fn many_chains(table: &mut Table, rounds: u32) {
     table.note(format!(
         "resident memory with {CHAINS} chains, after these changes: {resident} MB"
     ));
+}
+
+/// Starts and changes with many chains that are resources of an API server, which keeps them in memory. The plugins of
+/// half of them have settings of their own.
+async fn many_resources(table: &mut Table, rounds: u32) {
+    const PLURAL: &str = "admissionchains";
+    let setting = Setting::new();
+    let kubeconfig = setting.kubeconfig(&format!("{{token: {TOKEN}}}"));
+    let scene = Scene::new().await;
+    let config = CONFIG.replace("[definitions]", "[ { kubernetes: {} } ]");
+    let config = format!("{config}cluster: {{ kubeconfig: {} }}\n", kubeconfig.display());
+    fs::write(scene.path("admittance.yaml"), config).unwrap();
+    for version in [1, 2] {
+        scene.put(version, version);
+    }
+    let first = |version| resource(1, "application", &scene.module(version), 1);
+    setting.server.put(PLURAL, first(1));
+    for number in 2..=CHAINS {
+        let settings = if number % 2 == 0 { 2 } else { number };
+        let chain = resource(number, "service", &scene.module(2), settings);
+        setting.server.put(PLURAL, chain);
+    }
+    let what = format!("{CHAINS} chains as resources");
+    starts(table, rounds, &what, &scene).await;
+    let (program, _) = scene.measure_start().await;
+    let mut times = Vec::new();
+    for round in 0..=rounds {
+        let version = 2 - round % 2;
+        let started = Instant::now();
+        setting.server.put(PLURAL, first(version));
+        scene.until_answered(&program, version).await;
+        times.push(started.elapsed());
+    }
+    // The first is to a module that was not seen before.
+    times.remove(0);
+    let name = format!("a change of one of {what}, to a module whose compiled form is in the store");
+    table.add(&name, None, times);
 }

@@ -12,6 +12,9 @@
     reason = "a benchmark that cannot run should stop"
 )]
 
+#[expect(dead_code, reason = "another crate's tests use the rest of it")]
+#[path = "../../../host/cluster/tests/cluster/api_server.rs"]
+mod api_server;
 mod decisions;
 mod generator;
 mod loading;
@@ -21,6 +24,9 @@ mod native;
 mod objects;
 mod proxy;
 mod reviews;
+#[expect(dead_code, reason = "another crate's tests use the rest of it")]
+#[path = "../../../host/cluster/tests/cluster/setting.rs"]
+mod setting;
 mod throughput;
 mod webhook;
 

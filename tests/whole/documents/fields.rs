@@ -390,7 +390,7 @@ async fn keys_of_the_configuration_are_listed() {
     }
     let kubernetes = Page::read("docs/kubernetes.md");
     let keys = known("{ cluster: {}, definitions: [ { kubernetes: { ? } } ] }");
-    assert_eq!(keys, ["lease", "namespaced"]);
+    assert_eq!(keys, ["lease", "namespaced", "policies"]);
     let listed = kubernetes.first_column("Chains of a namespace");
     for (prefix, text) in [
         (

@@ -33,6 +33,15 @@ pub(super) async fn start(setting: &Setting) -> Server {
 
 /// With these additions to its configuration.
 pub(super) async fn start_with(setting: &Setting, additions: &str) -> Server {
+    start_reading(
+        setting,
+        &format!("definitions: [ {{ kubernetes: {{}} }} ]\n{additions}"),
+    )
+    .await
+}
+
+/// With these definitions, and further additions.
+pub(super) async fn start_reading(setting: &Setting, definitions: &str) -> Server {
     let directory = tempfile::tempdir().unwrap();
     certificates(&directory, &[]).await;
     let kubeconfig = setting.kubeconfig(&format!("{{token: {TOKEN}}}"));
@@ -41,8 +50,7 @@ pub(super) async fn start_with(setting: &Setting, additions: &str) -> Server {
 dialect: {{ kubernetes: {{}} }}
 listen: {{ tls: {{ certificate: localhost.pem, key: localhost.key }} }}
 cluster: {{ kubeconfig: {} }}
-definitions: [ {{ kubernetes: {{}} }} ]
-{additions}
+{definitions}
 ",
         kubeconfig.display()
     );
@@ -50,7 +58,7 @@ definitions: [ {{ kubernetes: {{}} }} ]
 }
 
 impl Server {
-    async fn message(&self) -> String {
+    pub(super) async fn message(&self) -> String {
         let verdict = self.review("/validate", &POD.review("p1")).await;
         if verdict.is_allowed() {
             String::new()

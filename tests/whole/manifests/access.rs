@@ -249,6 +249,29 @@ async fn chains_that_are_resources_are_granted_and_registered() {
         .unwrap();
     assert!(config.contains("oci://registry.example.com/**"), "{config}");
 
+    // Policies of other systems are only read, and only those that are configured.
+    assert!(!with.object("ClusterRole", "").to_string().contains("gatekeeper"));
+    let directory = tempfile::tempdir().unwrap();
+    let policies = "{ kubernetes: { policies: [Kubernetes, Gatekeeper, Kubewarden] } } ]";
+    let config = write(
+        &directory,
+        "admittance.yaml",
+        text("").replace("{ kubernetes: {} } ]", policies),
+    );
+    let with = Printed::in_directory(directory, &format!("--config {}", config.display())).await;
+    for resource in [
+        "validatingadmissionpolicybindings",
+        "*",
+        "assignimage",
+        "admissionpolicygroups",
+    ] {
+        assert_eq!(
+            may(&with, "ClusterRole", resource),
+            json!(["list", "watch"]),
+            "{resource}"
+        );
+    }
+
     // Another installation has a leader of its own.
     let other = printed("", "--name other").await;
     let config = other.object("ConfigMap", "-config")["data"]["admittance.yaml"]

@@ -15,7 +15,9 @@ use admittance::NamespacedChains;
 use admittance_admin::AdminConfig;
 use admittance_definitions::document;
 use admittance_driver::{Config, DefinitionPlace, FrontConfig, Limits, ReviewsConfig};
-use admittance_fleet::{CertificateConfig, OwnCertificate, Registration, WebhooksConfig, audit::AuditConfig};
+use admittance_fleet::{
+    CertificateConfig, OwnCertificate, PolicySystem, Registration, WebhooksConfig, audit::AuditConfig,
+};
 use serde_json::{Map, Value as Json, json};
 
 use super::{
@@ -50,6 +52,8 @@ pub(super) struct Configuration {
     pub(super) audit: Option<AuditConfig>,
     /// What those of namespaces may use.
     pub(super) namespaced: NamespacedChains,
+    /// The systems whose policies are read from the cluster.
+    pub(super) policies: Vec<PolicySystem>,
     /// The longest time from a stop signal to the end.
     pub(super) shutdown: Duration,
     /// The timeout of all chains together.
@@ -122,8 +126,12 @@ impl Configuration {
             configuration.read_resources(resources);
         }
         for place in &config.definitions {
-            if let DefinitionPlace::Kubernetes { namespaced, .. } = place {
+            if let DefinitionPlace::Kubernetes {
+                namespaced, policies, ..
+            } = place
+            {
                 configuration.namespaced = namespaced.clone();
+                configuration.policies.clone_from(policies);
             }
         }
         if let FrontConfig::Reviews(ReviewsConfig {
@@ -204,6 +212,7 @@ impl Configuration {
             keeps_webhooks: None,
             audit: None,
             namespaced: NamespacedChains::default(),
+            policies: Vec::new(),
             had_tracing_secrets: had_tracing_headers || had_tracing_key,
             webhook_port,
             admin_port,

@@ -20,6 +20,11 @@ pub(super) fn roles(installation: &Installation, prepared: &Prepared) -> Vec<Jso
     let mut rules = prepared.needs.rules();
     if configuration.reads_resources {
         rules.extend(of_resources(configuration.has_admin_users()));
+        let groups = configuration.policies.iter().flat_map(|system| system.groups());
+        rules.extend(groups.map(|group| {
+            let verbs = ["list", "watch"];
+            json!({"apiGroups": [group.name], "resources": group.resources, "verbs": verbs})
+        }));
     }
     if configuration.keeps_webhooks.is_some() {
         rules.extend(of_webhooks(installation));

@@ -66,11 +66,22 @@ struct Data {
     page: usize,
     /// Plurals of kinds that are not served.
     absent: BTreeSet<String>,
+    /// Kinds that a test defined.
+    kinds: Vec<DefinedKind>,
     /// An action before the next write of this verb, such as a concurrent write.
     before: BTreeMap<String, Vec<Event>>,
     /// The status of every review.
     access: Value,
     reviews: Vec<Value>,
+}
+
+/// A kind that a test defined.
+#[derive(Clone)]
+struct DefinedKind {
+    api_version: String,
+    plural: String,
+    kind: String,
+    is_namespaced: bool,
 }
 
 /// What a test lets happen.
@@ -302,9 +313,15 @@ struct Target {
 }
 
 impl Target {
-    fn of(path: &str) -> Option<Self> {
+    fn of(path: &str, defined: &[DefinedKind]) -> Option<Self> {
         let parts: Vec<_> = path.trim_matches('/').split('/').collect();
+        let of_defined = defined.iter().find_map(|kind| {
+            let rest = path.strip_prefix("/apis/")?.strip_prefix(&kind.api_version)?;
+            let is_it = rest.split('/').any(|part| part == kind.plural);
+            is_it.then_some(kind)
+        });
         let (api_version, rest) = match parts.as_slice() {
+            [_, _, _, rest @ ..] if let Some(kind) = of_defined => (kind.api_version.as_str(), rest),
             ["api", "v1", rest @ ..] => ("v1", rest),
             ["apis", "apps", "v1", rest @ ..] => ("apps/v1", rest),
             ["apis", "bkbcs.tencent.com", "v2", rest @ ..] => ("bkbcs.tencent.com/v2", rest),
@@ -331,6 +348,7 @@ impl Target {
             _ => return None,
         };
         let kind = match api_version {
+            _ if let Some(kind) = of_defined => Some(kind.kind.as_str()),
             "apps/v1" => (*plural == "deployments").then_some("Deployment"),
             "bkbcs.tencent.com/v2" => {
                 (*plural == "admissionwebhookconfigurations").then_some("AdmissionWebhookConfiguration")
@@ -395,7 +413,7 @@ impl Shared {
             .filter_map(|pair| pair.split_once('='))
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .collect();
-        let target = Target::of(&path);
+        let target = Target::of(&path, &self.data().kinds);
         let verb = match (&head.method, &target) {
             (&Method::POST, _) => "create",
             (&Method::PUT, _) => "replace",
@@ -493,7 +511,23 @@ impl Shared {
                 });
                 list(version, kinds.collect())
             }
-            _ => not_served(),
+            _ => {
+                let data = self.data();
+                let kinds = data.kinds.iter().filter(|kind| {
+                    path.strip_prefix("/apis/") == Some(&*kind.api_version)
+                        && !data.absent.contains(&kind.plural)
+                });
+                let kinds: Vec<_> = kinds
+                    .map(|kind| {
+                        json!({"name": kind.plural, "singularName": "", "namespaced": kind.is_namespaced,
+                               "kind": kind.kind, "verbs": ["get", "list", "watch"]})
+                    })
+                    .collect();
+                match kinds.is_empty() {
+                    true => not_served(),
+                    false => list(path.trim_start_matches("/apis/"), kinds),
+                }
+            }
         }
     }
 

@@ -1,6 +1,7 @@
-use std::path::Path;
+use std::{fmt::Write as _, path::Path};
 
 use super::*;
+use crate::document;
 
 fn chain(name: &str) -> String {
     format!(
@@ -150,4 +151,148 @@ fn definitions_of_a_chain() {
         let found: Vec<_> = found.iter().map(|stored| stored.id.to_string()).collect();
         assert_eq!(found, expected, "{id}");
     }
+}
+
+/// What is read from a store, which is JSON, with the kinds and names as paths.
+fn entries(documents: &[String]) -> Vec<DefinitionFile> {
+    let entry = |text: &String| {
+        let stored = of("f", text).documents();
+        let path = stored.first().map(|stored| stored.id.to_string());
+        let documents = document::read_text("f", text, &mut Mistakes::new());
+        let json = documents.first().map(|document| document.root().json());
+        DefinitionFile::entry(path.unwrap(), json.unwrap().to_string(), None)
+    };
+    documents.iter().map(entry).collect()
+}
+
+/// What became of them: the chains with their stages, and what is bad.
+fn sorted(now: &[DefinitionFile], before: &[DefinitionFile], on_bad: OnBadDefinition) -> String {
+    let usable = DefinitionSet::of_files(now.to_vec()).usable(before, on_bad);
+    let mut text = String::new();
+    for chain in usable.served().chains().unwrap() {
+        let stages: Vec<_> = chain.stages.iter().map(|stage| &*stage.spec.name).collect();
+        writeln!(text, "{}: {}", chain.name, stages.join(" ")).unwrap();
+    }
+    for bad in usable.bad {
+        let reason = bad.reasons.first().unwrap().split(": ").last().unwrap();
+        writeln!(text, "{} {:?} {reason}", bad.path.display(), bad.served).unwrap();
+    }
+    text
+}
+
+/// A chain as an entry, which is in no directory.
+fn absolute(name: &str) -> String {
+    chain(name).replace("file:s.wasm", "file:/s.wasm")
+}
+
+fn policy(name: &str) -> String {
+    format!(
+        "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {{ name: {name} }}\nspec:\n  \
+         matchConstraints: {{ resourceRules: [ {{ apiGroups: [''], apiVersions: [v1], operations: [CREATE], \
+         resources: [pods] }} ] }}\n  validations: [ {{ expression: 'true' }} ]\n"
+    )
+}
+
+fn binding(name: &str, policy: &str) -> String {
+    format!(
+        "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicyBinding\nmetadata: {{ name: {name} }}\n\
+         spec: {{ policyName: {policy}, validationActions: [Deny] }}\n"
+    )
+}
+
+fn template(parameters: &str) -> String {
+    format!(
+        "apiVersion: templates.gatekeeper.sh/v1\nkind: ConstraintTemplate\nmetadata: {{ name: few }}\nspec:\n  crd:\n    spec:\n      \
+         names: {{ kind: Few }}\n      validation: {{ openAPIV3Schema: {{ type: object, properties: {parameters} }} }}\n  \
+         targets: [ {{ target: admission.k8s.gatekeeper.sh, code: [ {{ engine: K8sNativeValidation, source: {{ \
+         validations: [ {{ expression: 'true' }} ] }} }} ] }} ]\n"
+    )
+}
+
+fn constraint(name: &str, most: &str) -> String {
+    format!(
+        "apiVersion: constraints.gatekeeper.sh/v1beta1\nkind: Few\nmetadata: {{ name: {name} }}\nspec: {{ parameters: {{ most: {most} }} }}\n"
+    )
+}
+
+#[test]
+fn entries_that_need_another_are_set_aside_without_it() {
+    let keep = OnBadDefinition::KeepLast;
+    let both = entries(&[binding("b", "p"), policy("p")]);
+    assert_eq!(sorted(&both, &[], keep), "p: b\n");
+
+    // Others are not held back, and the last version of the binding stays if its policy is there.
+    let stray = entries(&[
+        binding("a", "gone"),
+        binding("b", "gone"),
+        policy("p"),
+        absolute("pods"),
+    ]);
+    let gone = "ValidatingAdmissionPolicyBinding/a Nothing there is no ValidatingAdmissionPolicy \"gone\"; \
+                add its document, or correct the name\n";
+    let expected = format!(
+        "pods: s\np: b\n{gone}{}",
+        gone.replace("/a Nothing", "/b LastVersion")
+    );
+    assert_eq!(sorted(&stray, &both, keep), expected);
+    let expected = format!("pods: s\np: \n{gone}{}", gone.replace("/a", "/b"));
+    assert_eq!(sorted(&stray, &both, OnBadDefinition::ServeRest), expected);
+
+    // Without its policy, neither version of the binding can be used.
+    let stray = entries(&[binding("b", "gone")]);
+    assert_eq!(sorted(&stray, &both, keep), gone.replace("/a", "/b"));
+
+    // The same for a constraint, also if it does not fit its template.
+    let number = "{ most: { type: integer } }";
+    let both = entries(&[template(number), constraint("one", "1"), constraint("two", "2")]);
+    assert_eq!(sorted(&both, &[], keep), "few: one two\n");
+    let now = entries(&[
+        template(number),
+        constraint("one", "'1'"),
+        constraint("three", "many"),
+        constraint("two", "3"),
+    ]);
+    let found = sorted(&now, &both, keep);
+    assert!(found.starts_with("few: one two\nFew/one LastVersion "), "{found}");
+    assert!(found.contains("\nFew/three Nothing "), "{found}");
+    let now = entries(&[constraint("one", "1")]);
+    let found = sorted(&now, &both, keep);
+    assert!(
+        found.starts_with("Few/one Nothing there is no ConstraintTemplate"),
+        "{found}"
+    );
+    assert_eq!(sorted(&entries(&[template(number)]), &both, keep), "few: \n");
+}
+
+/// A template whose module cannot be made takes its constraints with it, and nothing else.
+#[test]
+fn what_needs_a_definition_that_is_set_aside() {
+    let number = "{ most: { type: integer } }";
+    let all = entries(&[template(number), constraint("one", "1"), absolute("pods")]);
+    let mut usable = DefinitionSet::of_files(all.clone()).usable(&[], OnBadDefinition::KeepLast);
+    let path = Path::new("ConstraintTemplate/few");
+    usable.set_aside(
+        path,
+        vec!["it does not compile".to_owned()],
+        false,
+        (&[], OnBadDefinition::KeepLast),
+    );
+    let bad: Vec<_> = usable
+        .bad
+        .iter()
+        .map(|bad| bad.path.display().to_string())
+        .collect();
+    assert_eq!(bad, ["ConstraintTemplate/few", "Few/one"]);
+    let chains = usable.served().chains().unwrap();
+    assert_eq!(chains.len(), 1, "{chains:?}");
+    // Its last version keeps them.
+    let mut usable = DefinitionSet::of_files(all.clone()).usable(&all, OnBadDefinition::KeepLast);
+    usable.set_aside(
+        path,
+        vec!["it does not compile".to_owned()],
+        false,
+        (&all, OnBadDefinition::KeepLast),
+    );
+    assert_eq!(usable.bad.len(), 1);
+    assert_eq!(usable.served().chains().unwrap().len(), 2);
 }

@@ -1,6 +1,7 @@
 //! Definitions that cannot be used, and what is served in their place.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     path::{Path, PathBuf},
 };
@@ -121,8 +122,7 @@ impl DefinitionSet {
         on_bad: OnBadDefinition,
         mistakes_of: &dyn Fn(&ChainDefinition) -> Vec<Mistake>,
     ) -> Usable {
-        let is_file = |file: &DefinitionFile| file.kind == StoreKind::Files;
-        let (mut files, mut entries): (Vec<_>, Vec<_>) = self.all().cloned().partition(is_file);
+        let (files, mut entries): (Vec<_>, Vec<_>) = self.all().cloned().partition(is_file);
         let mut chains = Chains::default();
         // Entries must not conflict with files.
         if !entries.is_empty() {
@@ -131,37 +131,111 @@ impl DefinitionSet {
             }
         }
         entries.sort_by_cached_key(|entry| (standing(entry, in_force), entry.path.clone()));
-        let (mut unusable, mut bad) = (Vec::new(), Vec::new());
+        let mut sorting = Sorting {
+            chains,
+            files,
+            unusable: Vec::new(),
+            bad: Vec::new(),
+            kept: Vec::new(),
+        };
+        let has_entries = !entries.is_empty();
         for entry in entries {
-            match take(&entry, &mut chains, mistakes_of) {
-                Ok(()) => files.push(entry),
-                Err(mistakes) => {
-                    bad.push(BadDefinition {
-                        id: id_of(&entry),
-                        reasons: mistakes.iter().map(ToString::to_string).collect(),
-                        ..BadDefinition::new(&entry.path, Served::Nothing, false)
-                    });
-                    unusable.push(entry);
-                }
+            match take(&entry, &mut sorting.chains, mistakes_of) {
+                Ok(()) => sorting.files.push(entry),
+                Err(mistakes) => sorting.reject(entry, texts(&mistakes)),
             }
         }
-        bad.sort_by(|a, b| a.path.cmp(&b.path));
-        let mut kept = Vec::new();
+        sorting.bad.sort_by(|a, b| a.path.cmp(&b.path));
         if on_bad == OnBadDefinition::KeepLast {
-            for bad in &mut bad {
+            for bad in &mut sorting.bad {
                 let last = in_force.iter().find(|file| file.path == bad.path);
-                if let Some(last) = last.filter(|last| take(last, &mut chains, mistakes_of).is_ok()) {
-                    kept.push(last.clone());
+                if let Some(last) = last.filter(|last| take(last, &mut sorting.chains, mistakes_of).is_ok()) {
+                    sorting.kept.push(last.clone());
                     bad.served = Served::LastVersion;
                 }
             }
         }
+        if has_entries {
+            sorting.reject_unbound(in_force, on_bad, mistakes_of);
+        }
+        let Sorting {
+            files,
+            unusable,
+            bad,
+            kept,
+            ..
+        } = sorting;
         Usable {
             set: Self::of_files(files).with_unusable(unusable),
             bad,
             kept,
             held: Vec::new(),
         }
+    }
+}
+
+/// The definitions, as far as they are sorted into those that can be used and those that cannot.
+struct Sorting {
+    /// Of the files and of what is kept.
+    chains: Chains,
+    files: Vec<DefinitionFile>,
+    unusable: Vec<DefinitionFile>,
+    bad: Vec<BadDefinition>,
+    kept: Vec<DefinitionFile>,
+}
+
+impl Sorting {
+    fn reject(&mut self, entry: DefinitionFile, reasons: Vec<String>) {
+        self.bad.push(BadDefinition {
+            id: id_of(&entry),
+            reasons,
+            ..BadDefinition::new(&entry.path, Served::Nothing, false)
+        });
+        self.unusable.push(entry);
+    }
+
+    /// Rejects the entries that need another definition, such as a binding its policy, which is not there or does not fit.
+    /// Only now all others are known, since either may come first.
+    fn reject_unbound(
+        &mut self,
+        in_force: &[DefinitionFile],
+        on_bad: OnBadDefinition,
+        mistakes_of: &dyn Fn(&ChainDefinition) -> Vec<Mistake>,
+    ) {
+        loop {
+            let mut is_done = true;
+            for (path, reasons) in by_file(&self.chains.unbound()) {
+                let at = |files: &[DefinitionFile]| {
+                    files.iter().position(|file| file.path == path && !is_file(file))
+                };
+                let was_kept = at(&self.kept);
+                if let Some(index) = was_kept {
+                    self.kept.remove(index);
+                } else if let Some(index) = at(&self.files) {
+                    let entry = self.files.remove(index);
+                    self.reject(entry, reasons);
+                } else {
+                    // A file, whose mistakes stay.
+                    continue;
+                }
+                is_done = false;
+                self.chains.forget(&path.display().to_string());
+                let Some(bad) = self.bad.iter_mut().find(|bad| bad.path == path) else {
+                    continue;
+                };
+                bad.served = Served::Nothing;
+                let last = in_force.iter().find(|file| file.path == path);
+                let last = last.filter(|_| on_bad == OnBadDefinition::KeepLast && was_kept.is_none());
+                if let Some(last) = last.filter(|last| take(last, &mut self.chains, mistakes_of).is_ok()) {
+                    self.kept.push(last.clone());
+                    bad.served = Served::LastVersion;
+                }
+            }
+            if is_done {
+                break;
+            }
+        }
+        self.bad.sort_by(|a, b| a.path.cmp(&b.path));
     }
 }
 
@@ -224,6 +298,19 @@ impl Usable {
             },
             is_transient,
         });
+        // What needs this definition, such as a constraint its template.
+        let unbound = self.served().definitions().err().unwrap_or_default();
+        let unbound = by_file(&unbound)
+            .into_iter()
+            .find(|(path, _)| self.is_served_entry(path));
+        if let Some((path, reasons)) = unbound {
+            self.set_aside(&path, reasons, is_transient, (in_force, on_bad));
+        }
+    }
+
+    fn is_served_entry(&self, path: &Path) -> bool {
+        let mut served = self.set.files().iter().chain(&self.kept);
+        served.any(|file| file.path == path && !is_file(file))
     }
 }
 
@@ -234,6 +321,24 @@ fn standing(file: &DefinitionFile, in_force: &[DefinitionFile]) -> u8 {
         Some(_) => 1,
         None => 2,
     }
+}
+
+fn is_file(file: &DefinitionFile) -> bool {
+    file.kind == StoreKind::Files
+}
+
+fn texts(mistakes: &Mistakes) -> Vec<String> {
+    mistakes.iter().map(ToString::to_string).collect()
+}
+
+/// The mistakes of each file, as texts.
+fn by_file(mistakes: &Mistakes) -> BTreeMap<PathBuf, Vec<String>> {
+    let mut files: BTreeMap<PathBuf, Vec<String>> = BTreeMap::new();
+    for mistake in mistakes {
+        let of_file = files.entry(PathBuf::from(&mistake.location.file)).or_default();
+        of_file.push(mistake.to_string());
+    }
+    files
 }
 
 /// Adds a definition; has no effect if there is a mistake in it.

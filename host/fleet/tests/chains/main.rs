@@ -7,6 +7,7 @@
 #[expect(dead_code, reason = "another crate's tests use the rest of it")]
 #[path = "../../../cluster/tests/cluster/api_server.rs"]
 mod api_server;
+mod policies;
 #[expect(dead_code, reason = "another crate's tests use the rest of it")]
 #[path = "../../../cluster/tests/cluster/setting.rs"]
 mod setting;

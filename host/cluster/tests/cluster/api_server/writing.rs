@@ -4,9 +4,20 @@ use bytes::Bytes;
 use http::{header::CONTENT_TYPE, request::Parts};
 use serde_json::Value;
 
-use super::{ApiServer, Data, Place, Reply, Shared, Target, json, status, typed};
+use super::{ApiServer, Data, DefinedKind, Place, Reply, Shared, Target, json, status, typed};
 
 impl ApiServer {
+    /// Serves this kind too, as if its CustomResourceDefinition were applied.
+    pub(crate) fn define_kind(&self, api_version: &str, plural: &str, kind: &str, is_namespaced: bool) {
+        let kind = DefinedKind {
+            api_version: api_version.to_owned(),
+            plural: plural.to_owned(),
+            kind: kind.to_owned(),
+            is_namespaced,
+        };
+        self.change(|data| data.kinds.push(kind));
+    }
+
     /// Serves this kind no longer, as if its CustomResourceDefinition were not there.
     pub(crate) fn remove_kind(&self, plural: &str) {
         self.change(|data| data.absent.insert(plural.into()));

@@ -4,6 +4,7 @@ use admittance_definitions::{
     document::{Node, readers},
     read_allow,
 };
+use admittance_fleet::PolicySystem;
 
 use super::zookeeper::{Ensembles, path};
 use crate::config::DefinitionPlace;
@@ -61,9 +62,14 @@ fn place(
             let namespaced = fields.get_or_default("namespaced", namespaced, mistakes);
             let default = DefinitionPlace::DEFAULT_LEASE.to_owned();
             let lease = fields.get("lease", default, readers::parse_with(lease), mistakes);
+            let policies = fields.get_or_default("policies", policies, mistakes);
             fields.finish(mistakes);
             need_cluster(node, has_cluster, mistakes);
-            Some(DefinitionPlace::Kubernetes { namespaced, lease })
+            Some(DefinitionPlace::Kubernetes {
+                namespaced,
+                lease,
+                policies,
+            })
         }
         _ => {
             let fix = "write a path, `kubernetes: {}`, `zookeeper: {}` or `customResources: {}`";
@@ -71,6 +77,12 @@ fn place(
             None
         }
     }
+}
+
+/// The systems whose policies are read.
+fn policies(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<PolicySystem>> {
+    let fix = "list Kubernetes, Gatekeeper or Kubewarden, or remove it";
+    node.different_words(fix, "the system is listed twice", mistakes)
 }
 
 /// What chains of namespaces may use.

@@ -1,0 +1,116 @@
+//! The kinds that an API server has.
+
+use std::time::Duration;
+
+use kube::core::{ApiResource, GroupVersionKind};
+use tokio::time::Instant;
+
+use crate::{
+    cluster::Cluster,
+    connection::Connection,
+    metrics::Verb,
+    request_error::RequestError,
+    resources::{ResourceError, Resources},
+};
+
+/// The timeout of a request.
+const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+
+/// A kind that an API server has, whose resources can be listed and watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServedKind {
+    pub(crate) resource: ApiResource,
+    pub(crate) is_namespaced: bool,
+}
+
+impl ServedKind {
+    /// `ConstraintTemplate`.
+    pub fn kind(&self) -> &str {
+        &self.resource.kind
+    }
+
+    /// Plural and group: `constrainttemplates.templates.gatekeeper.sh`.
+    pub fn name(&self) -> String {
+        format!("{}.{}", self.resource.plural, self.resource.group)
+    }
+
+    /// Group and version.
+    pub fn api_version(&self) -> &str {
+        &self.resource.api_version
+    }
+}
+
+impl Cluster {
+    /// The kinds of these plurals in a group, or all with `*`: each in the first of these versions that has it. None if the
+    /// API server does not have the group.
+    ///
+    /// # Errors
+    ///
+    /// When the API server does not answer.
+    pub async fn discover(
+        &self,
+        group: &str,
+        versions: &[&str],
+        plurals: &[&str],
+    ) -> Result<Vec<ServedKind>, ResourceError> {
+        let mut found: Vec<ServedKind> = Vec::new();
+        for version in versions {
+            let is_wanted = |plural: &str| {
+                (plurals.contains(&plural) || plurals.contains(&"*"))
+                    && !found.iter().any(|kind| kind.resource.plural == plural)
+            };
+            let of_version = of_version(self.connection(), group, version, is_wanted).await;
+            match of_version {
+                Ok(kinds) => found.extend(kinds),
+                Err(RequestError::NotFound(_)) => continue,
+                Err(failure) => {
+                    let advice = "allow this program's account to read the API server's discovery";
+                    return Err(ResourceError::of(failure, advice));
+                }
+            }
+            let is_found = |plural: &&str| match *plural {
+                "*" => !found.is_empty(),
+                plural => found.iter().any(|kind| kind.resource.plural == plural),
+            };
+            if plurals.iter().all(is_found) {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// The resources of a kind, to read; starts to watch them.
+    pub fn resources_of(&self, kind: &ServedKind) -> Resources {
+        Resources::new(self.connection().clone(), kind, None, self.runtime())
+    }
+}
+
+async fn of_version(
+    connection: &Connection,
+    group: &str,
+    version: &str,
+    is_wanted: impl Fn(&str) -> bool,
+) -> Result<Vec<ServedKind>, RequestError> {
+    let api_version = format!("{group}/{version}");
+    let until = Instant::now() + REQUEST_LIMIT;
+    let client = connection.client();
+    let listed = client.list_api_group_resources(&api_version);
+    let listed = connection.ask(Verb::Discover, until, listed).await?;
+    let can_follow = |verbs: &[String]| {
+        ["list", "watch"]
+            .iter()
+            .all(|verb| verbs.iter().any(|has| has == verb))
+    };
+    // Subresources have a slash in their names.
+    let kinds = listed.resources.into_iter().filter(|resource| {
+        !resource.name.contains('/') && can_follow(&resource.verbs) && is_wanted(&resource.name)
+    });
+    let kinds = kinds.map(|resource| ServedKind {
+        is_namespaced: resource.namespaced,
+        resource: ApiResource::from_gvk_with_plural(
+            &GroupVersionKind::gvk(group, version, &resource.kind),
+            &resource.name,
+        ),
+    });
+    Ok(kinds.collect())
+}

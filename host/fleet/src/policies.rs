@@ -1,0 +1,277 @@
+//! Policies of other systems as resources of a Kubernetes cluster.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use admittance_admission::words;
+use admittance_cluster::{Cluster, Resource, ResourceError, Resources, ServedKind};
+use admittance_definitions::{DefinitionFile, DefinitionId, DefinitionStore, FileChange, StoreError};
+use async_trait::async_trait;
+use futures_util::future::{join_all, select_all, try_join_all};
+use tokio::time::sleep;
+
+use crate::chains::{SCHEME, definition, definition_name};
+
+/// How often the API server is asked which kinds it has: Gatekeeper's templates make new ones.
+const LOOK: Duration = Duration::from_secs(5);
+/// The same while it does not answer.
+const RETRY: Duration = Duration::from_secs(1);
+/// A kind is gone if the API server has not had it for this long: one that just started may not know all kinds yet.
+const CONFIRM: Duration = Duration::from_secs(3);
+
+/// A system whose policies are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PolicySystem {
+    /// The admission policies of Kubernetes in CEL, and their bindings.
+    Kubernetes,
+    /// Gatekeeper's templates, constraints, mutators, and what belongs to them.
+    Gatekeeper,
+    /// Kubewarden's policies and groups of them.
+    Kubewarden,
+}
+
+words!(PolicySystem, "system": Kubernetes = "Kubernetes", Gatekeeper = "Gatekeeper", Kubewarden = "Kubewarden");
+
+/// An API group of a system.
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyGroup {
+    pub name: &'static str,
+    /// The versions that can be read, the first choice first.
+    versions: &'static [&'static str],
+    /// The plurals of the kinds that are read; `*` for all.
+    pub resources: &'static [&'static str],
+}
+
+impl PolicySystem {
+    /// What is read.
+    pub fn groups(self) -> &'static [PolicyGroup] {
+        match self {
+            Self::Kubernetes => &[PolicyGroup {
+                name: "admissionregistration.k8s.io",
+                versions: &["v1", "v1beta1"],
+                resources: &[
+                    "validatingadmissionpolicies",
+                    "validatingadmissionpolicybindings",
+                    "mutatingadmissionpolicies",
+                    "mutatingadmissionpolicybindings",
+                ],
+            }],
+            Self::Gatekeeper => &[
+                PolicyGroup {
+                    name: "templates.gatekeeper.sh",
+                    versions: &["v1", "v1beta1", "v1alpha1"],
+                    resources: &["constrainttemplates"],
+                },
+                // A kind for each template.
+                PolicyGroup {
+                    name: "constraints.gatekeeper.sh",
+                    versions: &["v1beta1"],
+                    resources: &["*"],
+                },
+                PolicyGroup {
+                    name: "mutations.gatekeeper.sh",
+                    versions: &["v1", "v1beta1", "v1alpha1"],
+                    resources: &["assign", "assignimage", "assignmetadata", "modifyset"],
+                },
+                PolicyGroup {
+                    name: "expansion.gatekeeper.sh",
+                    versions: &["v1beta1", "v1alpha1"],
+                    resources: &["expansiontemplate"],
+                },
+                PolicyGroup {
+                    name: "config.gatekeeper.sh",
+                    versions: &["v1alpha1"],
+                    resources: &["configs"],
+                },
+                PolicyGroup {
+                    name: "syncset.gatekeeper.sh",
+                    versions: &["v1alpha1"],
+                    resources: &["syncsets"],
+                },
+            ],
+            Self::Kubewarden => &[PolicyGroup {
+                name: "policies.kubewarden.io",
+                versions: &["v1"],
+                resources: &[
+                    "clusteradmissionpolicies",
+                    "admissionpolicies",
+                    "clusteradmissionpolicygroups",
+                    "admissionpolicygroups",
+                ],
+            }],
+        }
+    }
+}
+
+/// The policies of other systems in a cluster, which are only read. Its watches end with it.
+///
+/// Which kinds there are is decided by the API server, which is asked again and again: a kind that it does not have has no
+/// policies.
+#[derive(Debug)]
+pub struct PolicyStore {
+    cluster: Cluster,
+    groups: Vec<PolicyGroup>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The kinds that the API server had when it was last asked; `None` if it did not answer.
+    served: Option<Vec<ServedKind>>,
+    watched: Arc<[Watched]>,
+}
+
+#[derive(Clone, Debug)]
+struct Watched {
+    kind: ServedKind,
+    resources: Resources,
+}
+
+impl PolicyStore {
+    /// The policies of these systems. Asks nothing yet: the API server may be unavailable.
+    pub fn new(cluster: &Cluster, systems: &[PolicySystem]) -> Self {
+        Self {
+            cluster: cluster.clone(),
+            groups: systems
+                .iter()
+                .flat_map(|system| system.groups())
+                .copied()
+                .collect(),
+            state: Mutex::default(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn served(&self) -> Result<Vec<ServedKind>, ResourceError> {
+        let groups = self.groups.iter();
+        let groups = groups.map(|group| self.cluster.discover(group.name, group.versions, group.resources));
+        Ok(try_join_all(groups).await?.concat())
+    }
+
+    /// Asks which kinds there are, and watches them.
+    async fn watched(&self) -> Result<Arc<[Watched]>, ResourceError> {
+        let before = self.state().watched.clone();
+        let has_lost = |served: &Result<Vec<ServedKind>, _>| {
+            let Ok(served) = served else { return false };
+            let is_there = |watched: &Watched| served.iter().any(|kind| kind.name() == watched.kind.name());
+            !before.iter().all(is_there)
+        };
+        let mut served = self.served().await;
+        if has_lost(&served) {
+            sleep(CONFIRM).await;
+            served = self.served().await;
+        }
+        let mut state = self.state();
+        state.served = served.as_ref().ok().cloned();
+        let watched = served?.into_iter().map(|kind| {
+            let known = state.watched.iter().find(|watched| watched.kind == kind);
+            known.cloned().unwrap_or_else(|| Watched {
+                resources: self.cluster.resources_of(&kind),
+                kind,
+            })
+        });
+        let watched: Arc<[Watched]> = watched.collect();
+        state.watched = watched.clone();
+        Ok(watched)
+    }
+
+    fn error(&self, error: &ResourceError) -> StoreError {
+        let store = self.location();
+        let reason = error.to_string();
+        match error {
+            ResourceError::Unavailable(_) | ResourceError::Unknown(_) => {
+                StoreError::Unreachable { store, reason }
+            }
+            _ => StoreError::Refused { store, reason },
+        }
+    }
+}
+
+#[async_trait]
+impl DefinitionStore for PolicyStore {
+    fn location(&self) -> String {
+        format!("{SCHEME}:policies")
+    }
+
+    fn owns(&self, path: &Path) -> bool {
+        let place = path
+            .to_str()
+            .and_then(|path| path.strip_prefix(SCHEME)?.strip_prefix(':'));
+        let kind = place.and_then(|place| Some(place.split_once('/')?.0));
+        let group = kind.and_then(|kind| Some(kind.split_once('.')?.1));
+        group.is_some_and(|group| self.groups.iter().any(|known| known.name == group))
+    }
+
+    fn place_for(&self, _: &DefinitionId) -> Option<PathBuf> {
+        None
+    }
+
+    async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
+        let watched = self.watched().await.map_err(|error| self.error(&error))?;
+        let mut files = Vec::new();
+        // All of them even if one cannot be read: `changed` compares each with what was read last.
+        let reads = join_all(watched.iter().map(|watched| watched.resources.read())).await;
+        for (watched, read) in watched.iter().zip(reads) {
+            let resources = read.map_err(|error| self.error(&error))?;
+            files.extend(resources.iter().map(|resource| file_of(&watched.kind, resource)));
+        }
+        files.sort_by(|one, other| one.path.cmp(&other.path));
+        Ok(files)
+    }
+
+    async fn commit(&self, changes: &[FileChange]) -> Result<(), StoreError> {
+        match changes.first() {
+            None => Ok(()),
+            Some(change) => Err(StoreError::Refused {
+                store: self.location(),
+                reason: format!("{} is only read; change it with kubectl", change.path.display()),
+            }),
+        }
+    }
+
+    async fn changed(&self) {
+        let (watched, served) = {
+            let state = self.state();
+            (state.watched.clone(), state.served.clone())
+        };
+        let pause = if served.is_some() { LOOK } else { RETRY };
+        let kinds = async {
+            while self.served().await.ok() == served {
+                sleep(pause).await;
+            }
+        };
+        let resources = async {
+            match watched.is_empty() {
+                true => std::future::pending().await,
+                false => {
+                    let changed = watched
+                        .iter()
+                        .map(|watched| Box::pin(watched.resources.changed()));
+                    select_all(changed).await;
+                }
+            }
+        };
+        tokio::select! {
+            () = kinds => {}
+            () = resources => {}
+        }
+    }
+}
+
+/// `kubernetes:validatingadmissionpolicies.admissionregistration.k8s.io/owners`, as kubectl names it.
+fn file_of(kind: &ServedKind, resource: &Resource) -> DefinitionFile {
+    let name = definition_name(&resource.namespace, &resource.name);
+    let path = format!("{SCHEME}:{}/{name}", kind.name());
+    let text = definition(kind.api_version(), kind.kind(), resource).to_string();
+    let id = DefinitionId {
+        kind: kind.kind().to_owned(),
+        name,
+    };
+    DefinitionFile::entry(path, text, id)
+}

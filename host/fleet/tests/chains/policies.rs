@@ -1,0 +1,242 @@
+//! Policies of other systems, of an API server that keeps them in memory.
+
+use std::{collections::BTreeSet, path::Path};
+
+use admittance_definitions::{
+    DefinitionFile, DefinitionSet, DefinitionStore, FileChange, OnBadDefinition, StoreError,
+};
+use admittance_fleet::{PolicyStore, PolicySystem};
+use serde_json::{Value, json};
+
+use crate::{NEVER, id, setting::Setting};
+
+const ALL: [PolicySystem; 3] = [
+    PolicySystem::Kubernetes,
+    PolicySystem::Gatekeeper,
+    PolicySystem::Kubewarden,
+];
+const KUBERNETES: &str = "admissionregistration.k8s.io";
+const TEMPLATES: &str = "templates.gatekeeper.sh/v1";
+const CONSTRAINTS: &str = "constraints.gatekeeper.sh/v1beta1";
+
+async fn store(setting: &Setting, systems: &[PolicySystem]) -> PolicyStore {
+    PolicyStore::new(&setting.cluster().await, systems)
+}
+
+fn rules() -> Value {
+    json!([{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}])
+}
+
+fn put(setting: &Setting, plural: &str, namespace: &str, spec: Value) {
+    let mut object = json!({"metadata": {"name": "p"}, "spec": spec, "status": {"observedGeneration": 1}});
+    if !namespace.is_empty() {
+        object["metadata"]["namespace"] = json!(namespace);
+    }
+    setting.server.put(plural, object);
+}
+
+fn put_policy(setting: &Setting) {
+    let validations = json!([{"expression": "true"}]);
+    let spec = json!({"matchConstraints": {"resourceRules": rules()}, "validations": validations});
+    put(setting, "validatingadmissionpolicies", "", spec);
+}
+
+fn put_binding(setting: &Setting) {
+    let spec = json!({"policyName": "p", "validationActions": ["Deny"]});
+    put(setting, "validatingadmissionpolicybindings", "", spec);
+}
+
+fn define_kubernetes(setting: &Setting, version: &str) {
+    let version = format!("{KUBERNETES}/{version}");
+    for (plural, kind) in [
+        ("validatingadmissionpolicies", "ValidatingAdmissionPolicy"),
+        (
+            "validatingadmissionpolicybindings",
+            "ValidatingAdmissionPolicyBinding",
+        ),
+    ] {
+        setting.server.define_kind(&version, plural, kind, false);
+    }
+}
+
+fn define_template(setting: &Setting) {
+    setting
+        .server
+        .define_kind(TEMPLATES, "constrainttemplates", "ConstraintTemplate", false);
+    let code = json!({"engine": "K8sNativeValidation", "source": {"validations": [{"expression": "true"}]}});
+    let template = json!({
+        "crd": {"spec": {"names": {"kind": "Few"}}},
+        "targets": [{"target": "admission.k8s.gatekeeper.sh", "code": [code]}],
+    });
+    let object = json!({"metadata": {"name": "few"}, "spec": template, "status": {"created": true}});
+    setting.server.put("constrainttemplates", object);
+}
+
+/// Chain and stages of each.
+fn chains(files: Vec<DefinitionFile>) -> Vec<(String, usize)> {
+    let chains = DefinitionSet::of_files(files).chains().unwrap();
+    chains
+        .into_iter()
+        .map(|chain| (chain.name, chain.stages.len()))
+        .collect()
+}
+
+/// Reads until it is as expected.
+async fn until(store: &PolicyStore, expected: &[(&str, usize)]) {
+    let expected: Vec<_> = expected
+        .iter()
+        .map(|(name, stages)| ((*name).to_owned(), *stages))
+        .collect();
+    let wait = async {
+        while store.read().await.map(chains).ok().as_ref() != Some(&expected) {
+            store.changed().await;
+        }
+    };
+    tokio::time::timeout(NEVER, wait).await.unwrap();
+}
+
+#[tokio::test]
+async fn policies_are_read_and_not_written() {
+    let setting = Setting::new();
+    let store = store(&setting, &ALL).await;
+    assert_eq!(
+        store.read().await.unwrap(),
+        [],
+        "the API server has none of the kinds"
+    );
+    // Kubernetes 1.28 has them as v1beta1.
+    define_kubernetes(&setting, "v1beta1");
+    put_policy(&setting);
+    put_binding(&setting);
+    setting.server.define_kind(
+        "policies.kubewarden.io/v1",
+        "admissionpolicies",
+        "AdmissionPolicy",
+        true,
+    );
+    let spec = json!({"module": "registry://example.com/p:1", "rules": rules(), "mutating": false});
+    put(&setting, "admissionpolicies", "shop", spec);
+    let gatekeeper = json!({
+        "location": "metadata.labels.owner", "parameters": {"assign": {"value": "a"}},
+    });
+    // The one kind is in a later version than the other.
+    setting.server.define_kind(
+        "mutations.gatekeeper.sh/v1",
+        "assignmetadata",
+        "AssignMetadata",
+        false,
+    );
+    setting.server.define_kind(
+        "mutations.gatekeeper.sh/v1alpha1",
+        "assignimage",
+        "AssignImage",
+        false,
+    );
+    put(&setting, "assignmetadata", "", gatekeeper);
+    let pods = json!([{"groups": [""], "versions": ["v1"], "kinds": ["Pod"]}]);
+    let image = json!({
+        "applyTo": pods, "location": "spec.containers[name: *].image",
+        "parameters": {"assignDomain": "mirror.example.com"},
+    });
+    put(&setting, "assignimage", "", image);
+
+    let files = store.read().await.unwrap();
+    let paths: Vec<_> = files.iter().map(|file| file.path.display().to_string()).collect();
+    assert_eq!(
+        paths,
+        [
+            "kubernetes:admissionpolicies.policies.kubewarden.io/shop/p",
+            "kubernetes:assignimage.mutations.gatekeeper.sh/p",
+            "kubernetes:assignmetadata.mutations.gatekeeper.sh/p",
+            "kubernetes:validatingadmissionpolicies.admissionregistration.k8s.io/p",
+            "kubernetes:validatingadmissionpolicybindings.admissionregistration.k8s.io/p",
+        ]
+    );
+    let names = chains(files.clone());
+    let expected = [("gatekeeper-mutation", 1), ("namespaced-shop-p", 1), ("p", 1)];
+    assert_eq!(names, expected.map(|(name, stages)| (name.to_owned(), stages)));
+    for file in &files {
+        assert!(store.owns(&file.path), "{}", file.path.display());
+        assert!(!file.text.contains("observedGeneration"), "{}", file.text);
+        let change = FileChange::new(&file.path, Some(file.text.clone()), None);
+        let error = store.commit(&[change]).await.unwrap_err().to_string();
+        assert!(error.contains("is only read; change it with kubectl"), "{error}");
+    }
+    assert_eq!(store.place_for(&id("ValidatingAdmissionPolicy", "new")), None);
+    for path in [
+        "kubernetes:AdmissionChain/p",
+        "validatingadmissionpolicies.yaml",
+        "kubernetes:pods/p",
+    ] {
+        assert!(!store.owns(Path::new(path)), "{path}");
+    }
+
+    // A binding without its policy is set aside, and the rest is served.
+    setting.server.delete("validatingadmissionpolicies", "", "p");
+    let set = DefinitionSet::of_files(store.read().await.unwrap());
+    let usable = set.usable(&files, OnBadDefinition::KeepLast);
+    let bad: Vec<_> = usable
+        .bad
+        .iter()
+        .map(|bad| bad.path.display().to_string())
+        .collect();
+    assert_eq!(
+        bad,
+        ["kubernetes:validatingadmissionpolicybindings.admissionregistration.k8s.io/p"]
+    );
+    assert_eq!(usable.served().chains().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn kinds_come_and_go() {
+    let setting = Setting::new();
+    let store = store(&setting, &[PolicySystem::Gatekeeper, PolicySystem::Kubernetes]).await;
+    until(&store, &[]).await;
+    define_template(&setting);
+    until(&store, &[("few", 0)]).await;
+    // Gatekeeper defines the kind of the template's constraints.
+    setting.server.define_kind(CONSTRAINTS, "few", "Few", false);
+    put(&setting, "few", "", json!({}));
+    until(&store, &[("few", 1)]).await;
+    // It is followed from then on.
+    setting.server.put("few", json!({"metadata": {"name": "q"}}));
+    until(&store, &[("few", 2)]).await;
+    setting.server.delete("constrainttemplates", "", "few");
+    setting.server.remove_kind("few");
+    until(&store, &[]).await;
+
+    define_kubernetes(&setting, "v1");
+    put_policy(&setting);
+    until(&store, &[("p", 0)]).await;
+    put_binding(&setting);
+    until(&store, &[("p", 1)]).await;
+    let watched: BTreeSet<_> = ["few", "constrainttemplates", "validatingadmissionpolicies"]
+        .into_iter()
+        .filter(|plural| setting.server.count("watch", plural) > 0)
+        .collect();
+    assert_eq!(watched.len(), 3, "{watched:?}");
+}
+
+#[tokio::test]
+async fn a_lost_api_server_has_not_lost_its_policies() {
+    let setting = Setting::new();
+    define_kubernetes(&setting, "v1");
+    put_policy(&setting);
+    let store = store(&setting, &[PolicySystem::Kubernetes]).await;
+    until(&store, &[("p", 0)]).await;
+    setting.server.leave();
+    tokio::time::timeout(NEVER, store.changed()).await.unwrap();
+    let lost = store.read().await;
+    assert!(matches!(lost, Err(StoreError::Unreachable { .. })), "{lost:?}");
+    setting.server.come_back();
+    until(&store, &[("p", 0)]).await;
+    // What is forbidden is named, with the right that is missing.
+    setting.server.forbid("list", "validatingadmissionpolicies");
+    let error = store.read().await.unwrap_err().to_string();
+    assert!(
+        error.contains("kubernetes:policies") && error.contains("`list` on `validatingadmissionpolicies`"),
+        "{error}"
+    );
+    setting.server.allow("list", "validatingadmissionpolicies");
+    until(&store, &[("p", 0)]).await;
+}

@@ -1,0 +1,243 @@
+//! Chains as resources, what the leader writes of them, and policies of another system beside them.
+
+use std::{fs, sync::Arc};
+
+use admittance_tests::Admittance;
+use serde_json::{Value, json};
+
+use crate::{
+    cluster::{Cluster, User},
+    process::until,
+    registration::Registration,
+    scene::{GOOD_IMAGE, Scene, chain, pod, validating},
+};
+
+/// The Service of the webhook configurations. Nothing listens there, so these let everything pass.
+const SERVICE: &str = "hooks";
+
+/// A chain that denies Pods of the image `bad` with this message.
+fn denying(scene: &Scene, message: &str) -> Value {
+    // kubectl 1.20 does not show the message of the default reason.
+    let expression = "object.spec.containers.all(c, c.image != 'bad')";
+    let rule = json!({"expression": expression, "message": message, "reason": "Forbidden"});
+    let stage = json!({"name": "images", "cel": {"validations": [rule]}});
+    // Without `apiGroups`: this API server, compiled with a later version of Go, takes `""` for null.
+    let rules = json!([{"operations": ["CREATE"], "resources": ["pods"]}]);
+    validating(chain(&scene.namespace, rules, json!([stage])))
+}
+
+/// A server that reads chains and Gatekeeper's policies from the cluster, with the rights that the manifests give.
+async fn reading(cluster: Arc<Cluster>) -> Scene {
+    let kubectl = cluster.kubectl().unwrap();
+    let apply = async |documents: &str| {
+        // kubectl 1.20 does not know all fields of a schema, which the API server drops.
+        let arguments = ["apply", "--validate=false", "-f", "-"];
+        kubectl.run_with(&arguments, documents).await.unwrap().succeeds();
+    };
+    let crds = Admittance::run(["kubernetes", "crds"]).await.unwrap();
+    assert_eq!(crds.code, Some(0), "{}", crds.stderr);
+    apply(&crds.stdout).await;
+
+    let directory = tempfile::tempdir().unwrap();
+    let mut dialect = json!({"kubernetes": {"webhookConfigurations": {
+        "service": format!("{SERVICE}.default"), "failurePolicy": "Ignore",
+    }}});
+    let definitions = json!([{"kubernetes": {"policies": ["Gatekeeper"]}}]);
+    let config = json!({"dialect": dialect, "cluster": {}, "definitions": definitions});
+    let path = directory.path().join("admittance.yaml");
+    fs::write(&path, config.to_string()).unwrap();
+    let config = path.to_str().unwrap();
+    let place = ["--name", SERVICE, "--namespace", "default"];
+    let arguments = [
+        "kubernetes",
+        "manifests",
+        "--kubernetes-version=1.20",
+        "--config",
+        config,
+    ];
+    let printed = Admittance::run([&arguments[..], &place[..]].concat())
+        .await
+        .unwrap();
+    assert_eq!(printed.code, Some(0), "{}", printed.stderr);
+    let documents = printed.stdout.split("\n---\n");
+    let roles: Vec<_> = documents
+        .filter(|document| document.contains("\nkind: Role\n") || document.contains("\nkind: ClusterRole\n"))
+        .collect();
+    assert_eq!(roles.len(), 2, "{}", printed.stdout);
+    apply(&roles.join("\n---\n")).await;
+    for (kind, name) in [
+        ("Role", SERVICE.to_owned()),
+        ("ClusterRole", format!("default-{SERVICE}")),
+    ] {
+        let group = "rbac.authorization.k8s.io";
+        let binding = json!({
+            "apiVersion": format!("{group}/v1"),
+            "kind": format!("{kind}Binding"),
+            "metadata": {"name": SERVICE, "namespace": "default"},
+            "roleRef": {"apiGroup": group, "kind": kind, "name": name},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": User::Admittance.name()}],
+        });
+        apply(&binding.to_string()).await;
+    }
+    // The server of the scene has a certificate in files.
+    dialect["kubernetes"]["webhookConfigurations"]["caBundle"] = json!("certs/ca.pem");
+    let kubeconfig = cluster.kubeconfig(User::Admittance);
+    let more = json!({"cluster": {"kubeconfig": kubeconfig}, "definitions": definitions});
+    Scene::with_dialect(cluster, dialect, more, &[]).await
+}
+
+/// The status of a chain, once this condition is true.
+async fn until_true(scene: &Scene, name: &str, condition: &str) -> Value {
+    until(&format!("{condition} of {name}"), async || {
+        let status = scene.get(&format!("admissionchain {name}")).await["status"].clone();
+        let conditions = status["conditions"].as_array()?;
+        let is_it = |found: &&Value| found["type"] == condition && found["status"] == "True";
+        conditions.iter().find(is_it)?;
+        Some(status)
+    })
+    .await
+}
+
+async fn until_refused(scene: &Scene, words: &str) {
+    until(words, async || {
+        let arguments = ["create", "--dry-run=server", "-f", "-"];
+        let said = scene.with(&arguments, &pod("bad", "bad")).await;
+        said.stderr.contains(words).then_some(())
+    })
+    .await;
+}
+
+pub(crate) async fn chains_are_written_with_kubectl(cluster: Arc<Cluster>) {
+    let scene = reading(Arc::clone(&cluster)).await;
+    let name = scene.namespace.clone();
+    let (group, resources) = ("admittance.dev", ["admissionchains"]);
+    let definitions = json!([{
+        "operations": ["CREATE", "UPDATE"], "apiGroups": [group], "apiVersions": ["*"], "resources": resources,
+    }]);
+    let checking = Registration::validating("/definitions")
+        .named("-definitions")
+        .rules(definitions);
+    scene.register(&checking).await;
+    scene.register(&Registration::validating("/validate")).await;
+
+    // It is live, which its status says.
+    scene.apply(&denying(&scene, "by a chain")).await.succeeds();
+    until_true(&scene, &name, "Live").await;
+    until_refused(&scene, "by a chain").await;
+    scene.create(&pod("good", GOOD_IMAGE)).await.succeeds();
+    let listed = scene.run("get admissionchains").await.succeeds();
+    assert!(listed.stdout.contains("ACCEPTED"), "{}", listed.stdout);
+
+    // A bad one is refused, without being stored.
+    let mut bad = denying(&scene, "never said");
+    bad["spec"]["stages"][0]["cel"]["validations"][0]["expression"] = json!("object.");
+    scene
+        .with(&["apply", "--dry-run=server", "-f", "-"], &bad)
+        .await
+        .fails_with(&["spec.stages[0].cel.validations[0].expression"]);
+
+    // The leader keeps the webhook configuration, whose rules are those of the chain.
+    let rules = async || {
+        let said = scene
+            .run(&format!(
+                "get validatingwebhookconfiguration {SERVICE} --output=json"
+            ))
+            .await;
+        let webhooks = said.succeeded.then(|| said.json()["webhooks"].clone())?;
+        let webhooks = webhooks.as_array()?.clone();
+        let rules = webhooks
+            .iter()
+            .flat_map(|webhook| webhook["rules"].as_array().cloned().unwrap_or_default());
+        Some(rules.filter(|rule| rule["resources"] == json!(["pods"])).count())
+    };
+    until("the rule of the chain", async || {
+        (rules().await? == 1).then_some(())
+    })
+    .await;
+    scene
+        .run(&format!("delete admissionchain {name}"))
+        .await
+        .succeeds();
+    until("the end of the rule", async || {
+        (rules().await? == 0).then_some(())
+    })
+    .await;
+    scene.create(&pod("free", "bad")).await.succeeds();
+}
+
+pub(crate) async fn policies_of_gatekeeper_are_read(cluster: Arc<Cluster>) {
+    let scene = reading(Arc::clone(&cluster)).await;
+    scene.register(&Registration::validating("/validate")).await;
+    let crd = |group: &str, version: &str, plural: &str, kind: &str| {
+        let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("{plural}.{group}")},
+            "spec": {
+                "group": group,
+                "names": {"kind": kind, "plural": plural, "singular": plural},
+                "scope": "Cluster",
+                "versions": [{
+                    "name": version, "served": true, "storage": true, "schema": {"openAPIV3Schema": schema},
+                }],
+            },
+        })
+    };
+    let apply = async |object: Value| {
+        // Its kind is known a moment after its CustomResourceDefinition.
+        until("what is applied", async || {
+            scene.apply(&object).await.succeeded.then_some(())
+        })
+        .await;
+    };
+    let (templates, constraints) = ("templates.gatekeeper.sh", "constraints.gatekeeper.sh");
+    apply(crd(templates, "v1", "constrainttemplates", "ConstraintTemplate")).await;
+    let validations = json!([{
+        "expression": "object.spec.containers.all(c, c.image != 'bad')", "message": "by a constraint",
+    }]);
+    apply(json!({
+        "apiVersion": format!("{templates}/v1"),
+        "kind": "ConstraintTemplate",
+        "metadata": {"name": "images"},
+        "spec": {
+            "crd": {"spec": {"names": {"kind": "Images"}}},
+            "targets": [{
+                "target": "admission.k8s.gatekeeper.sh",
+                "code": [{"engine": "K8sNativeValidation", "source": {"validations": validations}}],
+            }],
+        },
+    }))
+    .await;
+    // Gatekeeper does this for a template.
+    apply(crd(constraints, "v1beta1", "images", "Images")).await;
+    let constraint = json!({
+        "apiVersion": format!("{constraints}/v1beta1"),
+        "kind": "Images",
+        "metadata": {"name": "not-bad"},
+        "spec": {"match": {"kinds": [{"apiGroups": [""], "kinds": ["Pod"]}]}},
+    });
+    apply(constraint).await;
+    until_refused(&scene, "[not-bad] by a constraint").await;
+    scene.create(&pod("good", GOOD_IMAGE)).await.succeeds();
+
+    // With their CustomResourceDefinitions, they are gone.
+    for name in [
+        format!("images.{constraints}"),
+        format!("constrainttemplates.{templates}"),
+    ] {
+        scene
+            .run(&format!("delete customresourcedefinition {name}"))
+            .await
+            .succeeds();
+    }
+    until("the end of the constraint", async || {
+        let arguments = ["create", "--dry-run=server", "-f", "-"];
+        scene
+            .with(&arguments, &pod("bad", "bad"))
+            .await
+            .succeeded
+            .then_some(())
+    })
+    .await;
+}

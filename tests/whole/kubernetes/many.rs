@@ -1,0 +1,78 @@
+//! Thousands of chains as resources of the cluster.
+
+use std::time::Duration;
+
+use admittance_tests::{Admittance, LogLine};
+use serde_json::{Value, json};
+
+use super::resources::{PLURAL, chain, start_with};
+use crate::{scene::source, setting::Setting};
+
+/// How many chains there are, and how many of these have a plugin with settings of their own.
+const CHAINS: usize = 2000;
+const EVERY: usize = 100;
+
+/// A timeout that is generous even on a busy machine.
+const NEVER: Duration = Duration::from_secs(300);
+
+fn name(number: usize) -> String {
+    format!("chain-{number:04}")
+}
+
+/// One of them, with a registry or a message.
+fn numbered(number: usize, text: &str) -> Value {
+    let mut chain = chain(&name(number), text);
+    if number.is_multiple_of(EVERY) {
+        chain["spec"]["stages"][0] = json!({
+            "name": "images",
+            "plugin": {"source": source("image-policy"), "settings": {"allowedRegistries": [format!("{text}.example.com")]}},
+        });
+    }
+    chain
+}
+
+/// How many plugins were compiled or loaded from the store.
+fn loaded(program: &Admittance) -> usize {
+    let is_loaded = |line: &&LogLine| line.message().starts_with("plugin loaded");
+    program.log().iter().filter(is_loaded).count()
+}
+
+/// Waits until so many statuses were written.
+async fn until_written(setting: &Setting, expected: usize) {
+    let written = || setting.server.count("patch", "/status");
+    let wait = async {
+        while written() != expected {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let result = tokio::time::timeout(NEVER, wait).await;
+    assert!(result.is_ok(), "{} instead of {expected}", written());
+}
+
+#[tokio::test]
+async fn a_change_touches_only_what_changed() {
+    let setting = Setting::new();
+    for number in 1..=CHAINS {
+        setting.server.put(PLURAL, numbered(number, &name(number)));
+    }
+    let server = start_with(&setting, "log: { level: debug }").await;
+    assert_eq!(loaded(&server.program), CHAINS / EVERY);
+    until_written(&setting, CHAINS).await;
+
+    // (the chain that changes, how many plugins are loaded for it)
+    for (revision, (number, plugins)) in (2..).zip([(1, 0), (EVERY, 1), (CHAINS, 1)]) {
+        let before = loaded(&server.program);
+        setting
+            .server
+            .put(PLURAL, numbered(number, &format!("changed-{number}")));
+        server.until_revision(revision).await;
+        assert_eq!(loaded(&server.program), before + plugins, "{number}");
+        until_written(&setting, CHAINS + revision as usize - 1).await;
+        let path = format!("{}/status", name(number));
+        assert_eq!(
+            setting.server.count("patch", &path),
+            2,
+            "its status was written once more"
+        );
+    }
+}

@@ -1,0 +1,175 @@
+//! Policies of other systems that are resources of the cluster.
+
+use serde_json::{Value, json};
+
+use super::{
+    resources::{PLURAL, chain, start_reading},
+    server::Server,
+};
+use crate::setting::{Setting, eventually};
+
+const POLICIES: &str = "validatingadmissionpolicies";
+const BINDINGS: &str = "validatingadmissionpolicybindings";
+const TEMPLATES: &str = "constrainttemplates";
+const DEFINITIONS: &str =
+    "definitions: [ { kubernetes: { policies: [Kubernetes, Gatekeeper, Kubewarden] } } ]";
+
+/// A policy that denies every Pod with this message.
+fn policy(message: &str) -> Value {
+    json!({
+        "metadata": {"name": "pods"},
+        "spec": {
+            "matchConstraints": {"resourceRules": [
+                {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]},
+            ]},
+            "validations": [{"expression": "false", "message": message}],
+        },
+    })
+}
+
+fn binding(name: &str, policy: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"policyName": policy, "validationActions": ["Deny"]}})
+}
+
+fn define_policies(setting: &Setting) {
+    let version = "admissionregistration.k8s.io/v1";
+    setting
+        .server
+        .define_kind(version, POLICIES, "ValidatingAdmissionPolicy", false);
+    setting
+        .server
+        .define_kind(version, BINDINGS, "ValidatingAdmissionPolicyBinding", false);
+}
+
+/// A template in CEL, of constraints that deny every Pod with their message.
+fn template() -> Value {
+    let validations =
+        json!([{"expression": "false", "messageExpression": "string(variables.params.message)"}]);
+    let message = json!({"type": "object", "properties": {"message": {"type": "string"}}});
+    json!({
+        "metadata": {"name": "never"},
+        "spec": {
+            "crd": {"spec": {"names": {"kind": "Never"}, "validation": {"openAPIV3Schema": message}}},
+            "targets": [{
+                "target": "admission.k8s.gatekeeper.sh",
+                "code": [{"engine": "K8sNativeValidation", "source": {"validations": validations}}],
+            }],
+        },
+    })
+}
+
+fn constraint(message: Value) -> Value {
+    json!({
+        "metadata": {"name": "never"},
+        "spec": {
+            "match": {"kinds": [{"apiGroups": [""], "kinds": ["Pod"]}]},
+            "parameters": {"message": message},
+        },
+    })
+}
+
+async fn until_message(server: &Server, expected: &str) {
+    let what = format!("the message {expected:?}");
+    eventually(&what, async || server.message().await.contains(expected)).await;
+}
+
+async fn until_bad(server: &Server, path: &str) {
+    let is_reported = |status: &Value| status["problem"]["badDefinitions"].to_string().contains(path);
+    server
+        .program
+        .until_status("the bad policy", is_reported)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn policies_of_the_cluster_are_read() {
+    let setting = Setting::new();
+    define_policies(&setting);
+    setting.server.put(POLICIES, policy("by a policy"));
+    setting.server.put(BINDINGS, binding("all", "pods"));
+    setting.server.put(BINDINGS, binding("stray", "gone"));
+    let server = start_reading(&setting, DEFINITIONS).await;
+    assert!(server.message().await.contains("by a policy"));
+    // The one without its policy is reported, and holds nothing back.
+    until_bad(
+        &server,
+        "validatingadmissionpolicybindings.admissionregistration.k8s.io/stray",
+    )
+    .await;
+    setting.server.put(POLICIES, policy("by another"));
+    until_message(&server, "by another").await;
+    // A bad version is named, and the last valid one stays in force; chains go live beside it.
+    let has_chain = |status: &Value| {
+        let chains = status["chains"].as_array();
+        chains.is_some_and(|chains| chains.iter().any(|chain| chain["name"] == "zother"))
+    };
+    let mut bad = policy("never said");
+    bad["spec"]["validations"][0]["expression"] = json!("object.");
+    setting.server.put(POLICIES, bad);
+    setting.server.put(PLURAL, chain("zother", "by a chain"));
+    until_bad(
+        &server,
+        "validatingadmissionpolicies.admissionregistration.k8s.io/pods",
+    )
+    .await;
+    server.program.until_status("the chain", has_chain).await.unwrap();
+    assert!(server.message().await.contains("by another"));
+
+    // They are in no way written: their statuses and the policies themselves are those of another system.
+    let name = "ValidatingAdmissionPolicyBinding/stray";
+    let told = server.tell(&["delete", name]).await;
+    assert!(
+        told.stderr.contains("change it with kubectl"),
+        "{}{}",
+        told.stdout,
+        told.stderr
+    );
+    let listed = server.tell(&["get"]).await;
+    assert!(
+        listed.stdout.contains("ValidatingAdmissionPolicy/pods"),
+        "{}",
+        listed.stdout
+    );
+    for (plural, name) in [(POLICIES, "pods"), (BINDINGS, "all"), (BINDINGS, "stray")] {
+        let there = setting.server.object(plural, "", name).unwrap();
+        assert_eq!(there.get("status"), None);
+    }
+
+    // A policy that is deleted denies nothing any more, while the others stay.
+    setting.server.delete(BINDINGS, "", "all");
+    until_message(&server, "by a chain").await;
+}
+
+#[tokio::test]
+async fn kinds_of_constraints_come_and_go() {
+    let setting = Setting::new();
+    let server = start_reading(&setting, DEFINITIONS).await;
+    assert_eq!(server.message().await, "");
+    // Gatekeeper is installed.
+    setting.server.define_kind(
+        "templates.gatekeeper.sh/v1",
+        TEMPLATES,
+        "ConstraintTemplate",
+        false,
+    );
+    setting.server.put(TEMPLATES, template());
+    setting
+        .server
+        .define_kind("constraints.gatekeeper.sh/v1beta1", "never", "Never", false);
+    setting.server.put("never", constraint(json!("first")));
+    until_message(&server, "[never] first").await;
+    // What does not fit the template is reported, and the last version stays.
+    setting.server.put("never", constraint(json!(1)));
+    until_bad(&server, "never.constraints.gatekeeper.sh/never").await;
+    assert!(server.message().await.contains("first"));
+    setting.server.put("never", constraint(json!("second")));
+    until_message(&server, "second").await;
+    // Its template is deleted, and with it the kind.
+    setting.server.delete(TEMPLATES, "", "never");
+    setting.server.remove_kind("never");
+    eventually("the end of the constraint", async || {
+        server.message().await.is_empty()
+    })
+    .await;
+}
