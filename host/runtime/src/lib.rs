@@ -54,6 +54,7 @@ mod plugins;
 mod recording;
 mod reload;
 mod reviews;
+mod rollout;
 mod smallest_first;
 mod source;
 mod standing;
@@ -87,6 +88,7 @@ pub use recording::{
     InvalidRedaction, RecordedRequest, Recording, RecordingConfig, RecordingNote, Redaction,
 };
 pub use reviews::ReviewService;
+pub use rollout::{RolloutAction, RolloutState, RolloutStatus, Steered};
 pub use standing::Standing;
 pub use status::{
     AnswerSample, BadDefinitionStatus, CallStatus, CandidateReport, CandidateStatus, ChainStatus,
