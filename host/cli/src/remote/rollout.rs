@@ -125,22 +125,22 @@ mod tests {
         for (rollout, expected) in [
             (
                 rollout("progressing", json!({"next": "1970-01-01T00:10:00Z"})),
-                "the candidate of Mutating:pods/images decides 25% of the requests, by namespace: progressing for 1m, 100% \
-                 in 9m (40 decided, 1 failed, 2 of 30 compared refused)\n",
+                "the candidate of Mutating:pods/images decides 25% of the requests, by namespace: progressing for 1m0s, 100% \
+                 in 9m0s (40 decided, 1 failed, 2 of 30 compared refused)\n",
             ),
             (
                 rollout("paused", json!({"reason": "paused by ops"})),
-                "the candidate of Mutating:pods/images decides 25% of the requests, by namespace: paused for 1m; paused by \
+                "the candidate of Mutating:pods/images decides 25% of the requests, by namespace: paused for 1m0s; paused by \
                  ops (40 decided, 1 failed, 2 of 30 compared refused)\n",
             ),
             (
                 rollout("aborted", json!({"share": "0%", "reason": "it\nfailed"})),
-                "the plugin of Mutating:pods/images decides all requests: aborted for 1m; it failed (40 decided, 1 failed, 2 \
+                "the plugin of Mutating:pods/images decides all requests: aborted for 1m0s; it failed (40 decided, 1 failed, 2 \
                  of 30 compared refused)\n",
             ),
             (
                 rollout("completed", json!({"share": "100%"})),
-                "the candidate of Mutating:pods/images decides 100% of the requests, by namespace: completed for 1m; \
+                "the candidate of Mutating:pods/images decides 100% of the requests, by namespace: completed for 1m0s; \
                  `promote` makes it the plugin (40 decided, 1 failed, 2 of 30 compared refused)\n",
             ),
         ] {
