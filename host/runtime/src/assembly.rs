@@ -27,8 +27,8 @@ use crate::{
     DisabledStage, Error, RevisionModule, StageError, StageErrorCause,
     candidate::{Shadowed, Subject, Trial, Trials},
     disabled::Stages,
-    plugins::{self, LiveModules, Loaded, LoadedPlugin, Order, Plugins, Preparation, stage_name},
-    rollout::{Progress, Rollout},
+    plugins::{LiveModules, Loaded, LoadedPlugin, Order, Plugins, Preparation, Progress, stage_name},
+    rollout::{Rollout, RolloutProgress},
     smallest_first::SmallestFirst,
     statistics::{StageStatistics, Statistics},
     status::HookStatus,
@@ -116,7 +116,7 @@ pub(crate) struct AssembledStage {
     /// Its hook, if that is a plugin with a candidate.
     pub(crate) shadowed: Option<Arc<Shadowed>>,
     /// How far the roll-out of the candidate is, if it has one.
-    pub(crate) progress: Option<Arc<Progress>>,
+    pub(crate) progress: Option<Arc<RolloutProgress>>,
     /// How it is disabled, if it is.
     pub(crate) disabled: Option<Arc<DisabledStage>>,
 }
@@ -192,7 +192,7 @@ pub(crate) struct Assembler {
     pub(crate) authorizer: Arc<dyn Authorizer>,
     /// For mutators that select namespaces.
     pub(crate) namespaces: Arc<dyn NamespaceSource>,
-    pub(crate) progress: Arc<dyn Fn(plugins::Progress) + Send + Sync>,
+    pub(crate) progress: Arc<dyn Fn(Progress) + Send + Sync>,
     /// Created when the first plugin needs it: a host without plugins reserves no pool.
     pub(crate) started: OnceCell<Sandbox>,
     /// The plugins of the live tables.
@@ -377,7 +377,7 @@ impl Assembler {
         if wanted.is_empty() {
             return Ok(result);
         }
-        (self.progress)(plugins::Progress::Started {
+        (self.progress)(Progress::Started {
             plugins: wanted.len(),
         });
         let sandbox = self
@@ -404,9 +404,9 @@ impl Assembler {
                 (assembler.progress)(match &loaded {
                     Ok(LoadedPlugin {
                         plugin, is_new: true, ..
-                    }) => plugins::Progress::Loaded(plugin.clone()),
-                    Ok(_) => plugins::Progress::Kept,
-                    Err(_) => plugins::Progress::Failed,
+                    }) => Progress::Loaded(plugin.clone()),
+                    Ok(_) => Progress::Kept,
+                    Err(_) => Progress::Failed,
                 });
                 (position, order, loaded)
             });

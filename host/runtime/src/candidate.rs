@@ -24,7 +24,7 @@ use tracing::{Instrument, Span};
 
 use crate::{
     Moment, metrics,
-    rollout::{Progress, Rollout},
+    rollout::{Rollout, RolloutProgress},
     status::{AnswerSample, CandidateReport, CandidateStatus, DifferenceSample, PluginStatus},
     trace::request_span,
 };
@@ -342,7 +342,7 @@ impl Trial {
     }
 
     /// With how far its roll-out is.
-    pub(crate) fn status(&self, progress: Option<&Progress>) -> CandidateStatus {
+    pub(crate) fn status(&self, progress: Option<&RolloutProgress>) -> CandidateStatus {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         CandidateStatus {
             plugin: self.candidate.clone(),
@@ -360,7 +360,7 @@ impl Trial {
         }
     }
 
-    pub(crate) fn report(&self, progress: Option<&Progress>) -> CandidateReport {
+    pub(crate) fn report(&self, progress: Option<&RolloutProgress>) -> CandidateReport {
         let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
         CandidateReport {
             stage: self.subject.stage.clone(),

@@ -88,7 +88,7 @@ pub use recording::{
     InvalidRedaction, RecordedRequest, Recording, RecordingConfig, RecordingNote, Redaction,
 };
 pub use reviews::ReviewService;
-pub use rollout::{RolloutAction, RolloutState, RolloutStatus, Steered};
+pub use rollout::{RolloutAction, RolloutProgress, RolloutState, RolloutStatus, Steered};
 pub use standing::Standing;
 pub use status::{
     AnswerSample, BadDefinitionStatus, CallStatus, CandidateReport, CandidateStatus, ChainStatus,

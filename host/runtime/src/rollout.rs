@@ -14,10 +14,8 @@ use admittance_definitions::{RolloutKey, StageId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::{
-    progress::{Progress, Rollouts},
-    tally::Rollout,
-};
+pub use self::progress::RolloutProgress;
+pub(crate) use self::{progress::Rollouts, tally::Rollout};
 use crate::{DisableError, Host, Moment, disabled::the_one};
 
 /// The roll-out of a candidate.
@@ -131,11 +129,27 @@ impl Host {
         })
     }
 
+    /// How far the roll-outs of the live table are.
+    pub fn rollouts(&self) -> Vec<RolloutProgress> {
+        self.0.disabled.lock().rollouts().list()
+    }
+
+    /// Goes where another replica is with its roll-outs, as far as the live table has the same. This one stays where it is
+    /// if it was there later, and where it is aborted, until the other one begins anew.
+    pub async fn follow_rollouts(&self, theirs: Vec<RolloutProgress>) {
+        self.change_rollouts(|rollouts| rollouts.follow(theirs)).await;
+    }
+
     /// Begins the steps whose time has come, and ends the roll-outs that have reached a limit.
     pub(crate) async fn move_rollouts(&self) {
+        self.change_rollouts(Rollouts::advance).await;
+    }
+
+    /// `change` returns whether any roll-out changed.
+    async fn change_rollouts(&self, change: impl FnOnce(&mut Rollouts) -> bool) {
         {
             let mut stages = self.0.disabled.lock();
-            if !stages.change_rollouts(Rollouts::advance) {
+            if !stages.change_rollouts(change) {
                 return;
             }
             self.show_disabled(&stages);

@@ -10,7 +10,7 @@ use admittance_watch::file;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{Entry, HistoryError};
-use crate::{DisabledStage, rollout::Progress};
+use crate::{DisabledStage, RolloutProgress};
 
 /// Revisions on disk, a file for each. One program has the directory at a time, by a lock that the
 /// system takes back when the program ends, however it ends.
@@ -105,7 +105,7 @@ impl HistoryDirectory {
     }
 
     /// How far roll-outs are, as it was last written.
-    pub(crate) fn rollouts(&self) -> Result<Vec<Progress>, HistoryError> {
+    pub(crate) fn rollouts(&self) -> Result<Vec<RolloutProgress>, HistoryError> {
         self.list(ROLLOUTS)
     }
 
@@ -124,7 +124,7 @@ impl HistoryDirectory {
     }
 
     /// Writes how far roll-outs are atomically.
-    pub(crate) fn write_rollouts(&self, rollouts: &[Progress]) -> Result<(), HistoryError> {
+    pub(crate) fn write_rollouts(&self, rollouts: &[RolloutProgress]) -> Result<(), HistoryError> {
         self.replace(self.path.join(ROLLOUTS), &rollouts)
     }
 

@@ -10,26 +10,31 @@ use tokio::time::Instant;
 use super::{Rollout, RolloutAction, RolloutState, RolloutStatus};
 use crate::{Moment, disabled::is_stage, metrics};
 
-/// How far a roll-out is.
+/// How far a roll-out is, for other replicas and for later.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Progress {
-    /// As in commands.
-    stage: String,
-    /// That of the [`Rollout`].
-    subject: Digest,
-    /// The index of its share.
-    step: usize,
-    state: RolloutState,
-    since: Moment,
-    reason: Option<String>,
+#[non_exhaustive]
+pub struct RolloutProgress {
+    /// Phase, chain and stage: `Mutating:pods/images`.
+    pub stage: String,
+    /// The digest of what is rolled out: module, settings, and the definition of the roll-out.
+    pub subject: Digest,
+    /// The index of its share in the steps.
+    pub step: usize,
+    /// Whether it goes on by itself.
+    pub state: RolloutState,
+    /// The beginning of this step, or of this state if that is later.
+    pub since: Moment,
+    /// Why it was aborted, or who paused it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// The roll-outs of the live table. Lives as long as the host.
 #[derive(Debug, Default)]
 pub(crate) struct Rollouts {
     /// Those from before a restart, until there is a table.
-    kept: Vec<Progress>,
+    kept: Vec<RolloutProgress>,
     live: Vec<Live>,
 }
 
@@ -37,13 +42,15 @@ pub(crate) struct Rollouts {
 #[derive(Debug)]
 struct Live {
     rollout: Arc<Rollout>,
-    progress: Arc<Progress>,
+    progress: Arc<RolloutProgress>,
     /// When the step ends, by the clock that only goes forward.
     end: Option<Instant>,
+    /// Whether it began in this program, and nothing happened since.
+    is_new: bool,
 }
 
 impl Rollouts {
-    pub(crate) fn new(kept: Vec<Progress>) -> Self {
+    pub(crate) fn new(kept: Vec<RolloutProgress>) -> Self {
         Self {
             kept,
             live: Vec::new(),
@@ -56,8 +63,9 @@ impl Rollouts {
         let mut before = std::mem::take(&mut self.live);
         let mut is_changed = false;
         for rollout in rollouts {
-            let is_same =
-                |progress: &Progress| progress.stage == rollout.stage && progress.subject == rollout.subject;
+            let is_same = |progress: &RolloutProgress| {
+                progress.stage == rollout.stage && progress.subject == rollout.subject
+            };
             let known = before.extract_if(.., |known| is_same(&known.progress)).next();
             let kept = self.kept.extract_if(.., |kept| is_same(kept)).next();
             self.live.push(match (known, kept) {
@@ -84,7 +92,7 @@ impl Rollouts {
     }
 
     /// How far the roll-out of this stage is.
-    pub(crate) fn of(&self, phase: Phase, chain: &str, stage: &str) -> Option<Arc<Progress>> {
+    pub(crate) fn of(&self, phase: Phase, chain: &str, stage: &str) -> Option<Arc<RolloutProgress>> {
         let mut live = self.live.iter();
         let live = live.find(|live| is_stage(&live.progress.stage, phase, chain, stage))?;
         Some(live.progress.clone())
@@ -94,7 +102,7 @@ impl Rollouts {
         self.live.iter().map(|live| live.progress.stage.clone()).collect()
     }
 
-    pub(crate) fn list(&self) -> Vec<Progress> {
+    pub(crate) fn list(&self) -> Vec<RolloutProgress> {
         self.live.iter().map(|live| (*live.progress).clone()).collect()
     }
 
@@ -124,6 +132,25 @@ impl Rollouts {
                 continue;
             }
             is_changed = true;
+        }
+        is_changed
+    }
+
+    /// Goes where another replica is with the same roll-outs. Returns whether any is elsewhere now.
+    pub(super) fn follow(&mut self, theirs: Vec<RolloutProgress>) -> bool {
+        let mut is_changed = false;
+        for theirs in theirs {
+            let is_same = |live: &&mut Live| {
+                live.progress.stage == theirs.stage && live.progress.subject == theirs.subject
+            };
+            let Some(live) = self.live.iter_mut().find(is_same) else {
+                continue;
+            };
+            if live.yields_to(&theirs) {
+                live.rollout.restart();
+                *live = Live::kept(live.rollout.clone(), theirs);
+                is_changed = true;
+            }
         }
         is_changed
     }
@@ -158,7 +185,7 @@ impl Rollouts {
 
 impl Live {
     fn begin(rollout: Arc<Rollout>) -> Self {
-        let progress = Progress {
+        let progress = RolloutProgress {
             stage: rollout.stage.clone(),
             subject: rollout.subject,
             step: 0,
@@ -170,27 +197,41 @@ impl Live {
             rollout,
             progress: Arc::new(progress),
             end: None,
+            is_new: true,
         };
         new.enter(0, RolloutState::Progressing, None);
+        new.is_new = true;
         new
     }
 
     /// As it was before a restart. A step whose time ended meanwhile is not passed over: the next one begins now.
-    fn kept(rollout: Arc<Rollout>, progress: Progress) -> Self {
+    fn kept(rollout: Arc<Rollout>, progress: RolloutProgress) -> Self {
         let next = progress.next(&rollout);
         let rest = next.map(|next| next.0.duration_since(Moment::now().0).unwrap_or_default());
         let live = Self {
             rollout,
             progress: Arc::new(progress),
             end: rest.map(|rest| Instant::now() + rest),
+            is_new: false,
         };
         live.show();
         live
     }
 
+    /// Whether another replica knows better.
+    fn yields_to(&self, theirs: &RolloutProgress) -> bool {
+        let is_later = theirs.since > self.progress.since;
+        match self.progress.state {
+            _ if self.is_new => true,
+            // A limit that is reached here may not be reached there: only a new beginning counts.
+            RolloutState::Aborted => is_later && (theirs.state == RolloutState::Aborted || theirs.step == 0),
+            _ => is_later,
+        }
+    }
+
     /// Begins the next step; completes the last one.
     fn next(&mut self) {
-        let Progress { step, state, .. } = *self.progress;
+        let RolloutProgress { step, state, .. } = *self.progress;
         let reason = self.progress.reason.clone();
         match step + 1 < self.rollout.definition.shares.len() {
             true => self.enter(step + 1, state, reason),
@@ -202,7 +243,7 @@ impl Live {
         if state != RolloutState::Aborted {
             self.rollout.restart();
         }
-        self.progress = Arc::new(Progress {
+        self.progress = Arc::new(RolloutProgress {
             step,
             state,
             since: Moment::now(),
@@ -211,12 +252,13 @@ impl Live {
         });
         let lasts = (state == RolloutState::Progressing).then_some(self.rollout.definition.pause);
         self.end = lasts.map(|pause| Instant::now() + pause);
+        self.is_new = false;
         self.show();
     }
 
     /// In the log and the metrics.
     fn show(&self) {
-        let Progress {
+        let RolloutProgress {
             stage, state, reason, ..
         } = &*self.progress;
         let share = self.progress.share(&self.rollout);
@@ -239,7 +281,7 @@ impl Live {
     }
 }
 
-impl Progress {
+impl RolloutProgress {
     /// The share of the requests that the candidate decides; `None` for none.
     pub(crate) fn share(&self, rollout: &Rollout) -> Option<Share> {
         let shares = &rollout.definition.shares;

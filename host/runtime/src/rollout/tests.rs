@@ -266,3 +266,50 @@ async fn requests_of_one_pause_are_judged() {
     assert!(rollouts.advance());
     assert_eq!(shown(&rollouts, &rollout).0, Aborted);
 }
+
+#[tokio::test(start_paused = true)]
+async fn replicas_follow_the_leader() {
+    let rollout = three();
+    let is_at = |rollouts: &Rollouts| {
+        let (state, share, _) = shown(rollouts, &rollout);
+        (state, share)
+    };
+    let mut leader = live(&rollout);
+    leader.steer(STAGE, Next, None).unwrap();
+    leader.steer(STAGE, Pause, Some("ops")).unwrap();
+    // One that has just begun.
+    let mut other = live(&rollout);
+    assert!(other.follow(leader.list()));
+    assert_eq!(shown(&other, &rollout), shown(&leader, &rollout));
+    assert!(!other.follow(leader.list()), "nothing is left to follow");
+    assert_eq!(other.next_end(), None);
+    // What a user does later counts, there and here.
+    leader.steer(STAGE, Resume, None).unwrap();
+    assert!(other.follow(leader.list()));
+    assert!(other.next_end().is_some());
+    let before = leader.list();
+    other.steer(STAGE, Next, None).unwrap();
+    assert!(!other.follow(before));
+    assert_eq!(is_at(&other), (Progressing, "100%".to_owned()));
+
+    // A limit that is reached here holds here, until the leader begins anew.
+    for _ in 0..5 {
+        rollout.decided(true);
+    }
+    assert!(other.advance());
+    leader.steer(STAGE, Next, None).unwrap();
+    assert!(!other.follow(leader.list()));
+    assert_eq!(is_at(&other).0, Aborted);
+    leader.steer(STAGE, Abort, None).unwrap();
+    leader.steer(STAGE, Resume, None).unwrap();
+    assert!(other.follow(leader.list()));
+    assert_eq!(is_at(&other), (Progressing, "10%".to_owned()));
+    leader.steer(STAGE, Abort, None).unwrap();
+    assert!(other.follow(leader.list()));
+    assert_eq!(is_at(&other).0, Aborted);
+
+    // Another candidate is another roll-out.
+    let mut another = Rollouts::default();
+    another.adopt([super::tests::rollout("two", "{ percent: 20 }")].into_iter());
+    assert!(!another.follow(leader.list()));
+}
