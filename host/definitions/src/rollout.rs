@@ -157,17 +157,17 @@ pub(crate) fn read(node: &Node<'_>, stage: &Node<'_>, mistakes: &mut Mistakes) -
 
 /// `percent`, and then `steps`.
 fn read_shares(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Vec<Share>> {
-    if !fields.has("percent") && !fields.has("steps") {
+    let (percent, steps) = (fields.optional("percent"), fields.optional("steps"));
+    if percent.is_none() && steps.is_none() {
         let fix = "write `percent: 10`, or `steps: [10, 25, 50, 100]`";
         fields
             .node()
             .wrong("the candidate gets no share of the requests", fix, mistakes);
         return None;
     }
-    let first = fields.get_optional("percent", read_percent, mistakes);
+    let first = percent.and_then(|percent| read_percent(&percent, mistakes));
     let mut shares = Vec::from_iter(first);
     let fix = "list percentages, `[25, 50, 100]`";
-    let steps = fields.optional("steps");
     let steps = steps.and_then(|steps| steps.filled_list(fix, mistakes));
     for step in steps.unwrap_or_default() {
         let Some(share) = read_percent(&step, mistakes) else {

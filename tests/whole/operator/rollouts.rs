@@ -116,7 +116,7 @@ async fn a_roll_out_is_steered_and_kept_over_a_restart() {
         ),
     ] {
         let refused = setup.tell(["rollout", action, stage]).await;
-        assert_eq!(refused.code, Some(1));
+        assert_eq!(refused.code, Some(2));
         assert!(refused.stderr.contains(reason), "{}", refused.stderr);
     }
 
