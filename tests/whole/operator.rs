@@ -8,6 +8,7 @@ mod modules;
     reason = "it is that of the catalog's own tests, and not all of it is wanted here"
 )]
 pub(crate) mod registry;
+mod rollouts;
 mod setup;
 mod steering;
 mod trials;

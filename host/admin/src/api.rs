@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 pub use self::decisions::{
     DecisionDetails, DecisionReplay, DecisionReplays, Difference, RateList, ReplayRequest,
 };
-use admittance::{CandidateReport, Moment, Revision, Status, StorageStatus};
+use admittance::{CandidateReport, Moment, Revision, RolloutAction, Status, StorageStatus};
 pub use admittance_bcs::{
     AccountsStatus, DiscoveryStatus, EnsembleStatus, GatewayCluster, GatewayStatus, KubernetesCluster, Peer,
     PeersStatus, RegisteredNode, ServerHealth, TokensStatus,
@@ -161,6 +161,17 @@ pub struct DisableRequest {
 pub struct EnableRequest {
     /// The stage: `pods/images`, or `Mutating:pods/images` if both phases have a chain of that name.
     pub stage: String,
+}
+
+/// `POST /v1/stages/rollout`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RolloutRequest {
+    /// The stage: `pods/images`, or `Mutating:pods/images` if both phases have a chain of that name.
+    pub stage: String,
+    /// `next` begins the next step now, `pause` stays at the share, `resume` goes on by itself, after an abort from the
+    /// first step, and with `abort` the plugin decides all requests again.
+    pub action: RolloutAction,
 }
 
 /// The body of every error reply.

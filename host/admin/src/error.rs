@@ -83,7 +83,10 @@ impl From<DisableError> for ApiError {
     fn from(error: DisableError) -> Self {
         let text = error.to_string();
         match error {
-            DisableError::Unknown { .. } | DisableError::NotDisabled { .. } => Self::NotFound(text),
+            DisableError::Unknown { .. }
+            | DisableError::NotDisabled { .. }
+            | DisableError::NoRollout { .. } => Self::NotFound(text),
+            DisableError::Rollout { .. } => Self::Conflict(text),
             _ => Self::Malformed(text),
         }
     }

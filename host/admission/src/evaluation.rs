@@ -9,7 +9,7 @@ use crate::{
     Mode, NamespaceSource, Object, Outcome, Patch, Phase, Refusal, Reinvocation, Request, SkipReason, Stage,
     StageResult, TraceRow,
     expansion::Generated,
-    log::logged,
+    log::noted,
     offload::offload,
     spans::ChainSpan,
     turn::{Notes, Step, Turn},
@@ -322,6 +322,7 @@ impl Evaluation {
             start: Duration::ZERO,
             duration: Duration::ZERO,
             log: Vec::new(),
+            by_candidate: false,
         });
         self.trace.len() - 1
     }
@@ -333,6 +334,7 @@ impl Evaluation {
             row.start = done.timing.start;
             row.duration = done.timing.duration;
             row.log = done.timing.log;
+            row.by_candidate = done.timing.by_candidate;
         }
     }
 
@@ -451,22 +453,24 @@ fn stages<'a>(chains: &[&'a Chain], phase: Phase) -> Vec<(&'a Chain, &'a Stage)>
     stages
 }
 
-/// When a stage's turn was, and what was logged during it.
+/// When a stage's turn was, and what was noted during it.
 struct Timing {
     /// Since the request entered the chains.
     start: Duration,
     duration: Duration,
     log: Vec<LogLine>,
+    by_candidate: bool,
 }
 
 /// A stage's turn, and when it was.
 async fn timed(turn: Turn<'_>, phase: Phase, stage: &Stage) -> (Step, Timing) {
     let started = Instant::now();
-    let (step, log) = logged(turn.take(phase, stage)).await;
+    let (step, log, by_candidate) = noted(turn.take(phase, stage)).await;
     let timing = Timing {
         start: started - turn.began,
         duration: started.elapsed(),
         log,
+        by_candidate,
     };
     (step, timing)
 }

@@ -43,16 +43,19 @@ pub struct LogLine {
     pub message: String,
 }
 
-/// The lines of one call.
+/// What one call leaves in the row of its stage.
 #[derive(Debug, Default)]
-struct Lines {
+struct Notes {
     lines: Vec<LogLine>,
+    /// The bytes of their texts.
     bytes: usize,
+    by_candidate: bool,
 }
 
 tokio::task_local! {
-    /// The lines of the stage that is called in this task. A task of its own, such as that of a candidate, has none.
-    static CURRENT: RefCell<Lines>;
+    /// The notes of the stage that is called in this task. A task of its own, such as a comparison with a candidate, has
+    /// none.
+    static CURRENT: RefCell<Notes>;
 }
 
 impl LogLine {
@@ -60,8 +63,8 @@ impl LogLine {
     /// the line is dropped.
     pub fn keep(self) {
         // An error means that no stage is called.
-        let _ = CURRENT.try_with(|lines| {
-            let mut kept = lines.borrow_mut();
+        let _ = CURRENT.try_with(|notes| {
+            let mut kept = notes.borrow_mut();
             let size = self.context.len() + self.message.len();
             if kept.lines.len() < LINES && kept.bytes + size <= BYTES {
                 kept.bytes += size;
@@ -71,11 +74,18 @@ impl LogLine {
     }
 }
 
-/// The output of a call, and the lines that were logged during it.
-pub(crate) async fn logged<F: Future>(call: F) -> (F::Output, Vec<LogLine>) {
+/// Notes in the row of the stage that is called in this task that its candidate decides the request. Outside of such a
+/// call, nothing happens.
+pub fn decided_by_candidate() {
+    let _ = CURRENT.try_with(|notes| notes.borrow_mut().by_candidate = true);
+}
+
+/// The output of a call, the lines that were logged during it, and whether the stage's candidate decides.
+pub(crate) async fn noted<F: Future>(call: F) -> (F::Output, Vec<LogLine>, bool) {
     let call = async {
         let output = call.await;
-        (output, CURRENT.with(RefCell::take).lines)
+        let notes = CURRENT.with(RefCell::take);
+        (output, notes.lines, notes.by_candidate)
     };
     CURRENT.scope(RefCell::default(), call).await
 }
@@ -101,16 +111,31 @@ mod tests {
             tokio::spawn(async { line("elsewhere").keep() }).await.unwrap();
             line(name).keep();
         };
-        let (((), one), ((), other)) = tokio::join!(logged(call("a")), logged(call("b")));
+        let (((), one, _), ((), other, _)) = tokio::join!(noted(call("a")), noted(call("b")));
         assert_eq!(one, [line("a"), line("a")]);
         assert_eq!(other, [line("b"), line("b")]);
     }
 
     #[tokio::test]
+    async fn a_call_is_by_the_candidate_if_it_says_so() {
+        decided_by_candidate();
+        let ((), _, plugin) =
+            noted(async { tokio::spawn(async { decided_by_candidate() }).await.unwrap() }).await;
+        // What is noted stays when the call is given up.
+        let call = async {
+            decided_by_candidate();
+            std::future::pending::<()>().await;
+        };
+        let timeout = tokio::time::timeout(std::time::Duration::ZERO, call);
+        let (_, _, candidate) = noted(timeout).await;
+        assert!(!plugin && candidate);
+    }
+
+    #[tokio::test]
     async fn lines_are_bounded() {
-        let ((), many) = logged(async { (0..2 * LINES).for_each(|_| line("a").keep()) }).await;
+        let ((), many, _) = noted(async { (0..2 * LINES).for_each(|_| line("a").keep()) }).await;
         assert_eq!(many.len(), LINES);
-        let ((), long) = logged(async { (0..3).for_each(|_| line(&"a".repeat(BYTES / 2)).keep()) }).await;
+        let ((), long, _) = noted(async { (0..3).for_each(|_| line(&"a".repeat(BYTES / 2)).keep()) }).await;
         assert_eq!(long.len(), 2);
     }
 }

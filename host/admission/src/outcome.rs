@@ -219,6 +219,8 @@ pub struct TraceRow {
     pub duration: Duration,
     /// What its plugin logged.
     pub log: Vec<LogLine>,
+    /// Whether the stage's candidate was called in place of its plugin.
+    pub by_candidate: bool,
 }
 
 impl TraceRow {
@@ -240,6 +242,7 @@ impl TraceRow {
             start: Duration::ZERO,
             duration: Duration::ZERO,
             log: Vec::new(),
+            by_candidate: false,
         }
     }
 

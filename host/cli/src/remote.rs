@@ -13,6 +13,7 @@ mod events;
 mod explain;
 mod history;
 mod record;
+mod rollout;
 mod status;
 
 use clap::Args;
@@ -32,6 +33,7 @@ pub(crate) use self::{
     explain::ExplainArguments,
     history::{DiffArguments, HistoryArguments},
     record::RecordArguments,
+    rollout::RolloutArguments,
     status::StatusArguments,
 };
 use self::{

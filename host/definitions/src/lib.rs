@@ -45,6 +45,7 @@ mod native;
 mod plugin;
 mod redact;
 mod rego;
+mod rollout;
 mod rules;
 mod selectors;
 mod set;
@@ -70,6 +71,7 @@ pub use model::{
 };
 pub use plugin::{module_location, read_allow, setting_location};
 pub use redact::without_granted_values;
+pub use rollout::{RolloutDefinition, RolloutKey, RolloutLimit};
 pub use set::{BadDefinition, DefinitionSet, OnBadDefinition, Served, StoredDefinition, Usable};
 pub use share::{InvalidShare, Share};
 pub use store::{DefinitionFile, DefinitionStore, FileStore, StoreError, StoreKind, read_files};

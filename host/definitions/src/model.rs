@@ -12,7 +12,7 @@ use admittance_conditions::{Binding, GroupExpression, Policy, PolicyHook};
 use rustls_pki_types::CertificateDer;
 use serde_json::Value as Json;
 
-use crate::{Location, Mistake, Share};
+use crate::{Location, Mistake, RolloutDefinition, Share};
 
 /// A chain as a document defines it, whatever the form of the document.
 #[derive(Clone, Debug, PartialEq)]
@@ -267,15 +267,18 @@ impl PluginDefinition {
     }
 }
 
-/// A plugin that is compared with a stage's plugin: it is called, but its verdict has no effect.
+/// A plugin that is compared with a stage's plugin: it is called, but its verdict has no effect, except for the requests
+/// of its roll-out.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct CandidateDefinition {
     /// The plugin. Settings, grants and memory limit are those of the stage's plugin where the document
     /// says nothing else; digest and `refresh` are its own.
     pub plugin: PluginDefinition,
-    /// The share of the stage's calls that it is called for too. Default all.
+    /// The share of the stage's calls for which both are called. Default all.
     pub share: Share,
+    /// The requests that it decides. Default none.
+    pub rollout: Option<RolloutDefinition>,
 }
 
 impl CandidateDefinition {
@@ -284,6 +287,7 @@ impl CandidateDefinition {
         Self {
             plugin,
             share: Share::default(),
+            rollout: None,
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     InvalidShare, Location, Share,
     document::{self, Fields, Mistakes, Node, quoted, readers},
     model::{CandidateDefinition, HookDefinition, PluginDefinition, WebhookDefinition},
-    native, rego,
+    native, rego, rollout,
 };
 
 /// The range of a plugin's memory limit: 1 MiB to the 32-bit address space.
@@ -77,9 +77,13 @@ pub(crate) fn read_candidate(
 ) -> Option<CandidateDefinition> {
     let node = fields.optional("candidate")?;
     if fields.has("plugin") {
+        let stage = fields.node().clone();
         let mut fields = node.object(mistakes)?;
         let written = Written::read(&mut fields, mistakes);
         let share = fields.get("share", Share::default(), read_share, mistakes);
+        let rollout = fields
+            .optional("rollout")
+            .and_then(|rollout| rollout::read(&rollout, &stage, mistakes));
         fields.finish(mistakes);
         let Some(HookDefinition::Plugin(beside)) = hook else {
             return None;
@@ -88,7 +92,11 @@ pub(crate) fn read_candidate(
             source: written.source.clone()?,
             ..written.with_defaults(beside)
         };
-        return Some(CandidateDefinition { plugin, share });
+        return Some(CandidateDefinition {
+            plugin,
+            share,
+            rollout,
+        });
     }
     let message = "a candidate is compared with a plugin, and the stage has none";
     node.wrong(message, "remove it, or write `plugin` beside it", mistakes);

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use admittance::{Host, Moment, Status, definitions::DefinitionFile};
+use admittance::{Host, Moment, RolloutProgress, Status, definitions::DefinitionFile};
 use admittance_cluster::{
     Cluster, Election, Event, Events, LeaderStatus, Resource, ResourceError, Resources, Terms,
 };
@@ -16,7 +16,7 @@ use crate::{
     audit::Audits,
     chains::{Kind, definition_name, file_of},
     metrics,
-    status::{event, new_status},
+    status::{event, new_status, rollouts},
 };
 
 /// Changes within this time are looked at together.
@@ -46,6 +46,8 @@ pub(crate) struct Pass {
     pub(crate) status: Status,
     /// Whether new counts of calls are reason enough to write a status.
     pub(crate) counts: bool,
+    /// How far this replica is with roll-outs.
+    pub(crate) rollouts: Vec<RolloutProgress>,
 }
 
 /// What is written of a resource.
@@ -83,7 +85,11 @@ impl Leader {
     /// Takes part in the election, and does the leader's work whenever this replica is the leader. Never returns; drop it
     /// to stop, and then [resign](Self::resign).
     pub async fn follow(&self, host: &Host) {
-        tokio::join!(self.election.take_part(), self.work(host));
+        tokio::join!(
+            self.election.take_part(),
+            self.work(host),
+            self.follow_rollouts(host)
+        );
     }
 
     /// Who leads.
@@ -121,6 +127,33 @@ impl Leader {
         }
     }
 
+    /// Goes where the leader is with roll-outs, forever.
+    async fn follow_rollouts(&self, host: &Host) {
+        let Some(chains) = &self.chains else { return };
+        let mut changes = host.changes();
+        loop {
+            changes.mark_unchanged();
+            let seen: Vec<_> = chains.0.iter().map(|kind| kind.resources.changes()).collect();
+            for kind in &*chains.0 {
+                if host.rollouts().is_empty() {
+                    break;
+                }
+                // An error is told by whoever writes statuses, and what comes after it is a change.
+                if let Ok(resources) = kind.list().await {
+                    host.follow_rollouts(resources.iter().flat_map(rollouts).collect())
+                        .await;
+                }
+            }
+            let changed = chains.0.iter().zip(seen);
+            let changed = changed.map(|(kind, seen)| Box::pin(kind.resources.changed_since(seen)));
+            tokio::select! {
+                _ = changes.changed() => {}
+                _ = select_all(changed) => {}
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
     /// Keeps the statuses up to date, forever.
     async fn write_statuses(&self, chains: &ChainStore, host: &Host) {
         let mut changes = host.changes();
@@ -132,12 +165,13 @@ impl Leader {
             changes.mark_unchanged();
             let seen: Vec<_> = chains.0.iter().map(|kind| kind.resources.changes()).collect();
             let mut is_done = true;
-            let pass = Pass {
+            let mut pass = Pass {
                 status: host.status(),
                 counts: std::mem::take(&mut is_time_for_counts),
+                rollouts: Vec::new(),
             };
             for kind in &*chains.0 {
-                is_done &= self.write_changed(kind, host, &pass, &mut problems).await;
+                is_done &= self.write_changed(kind, host, &mut pass, &mut problems).await;
             }
             let retry = match is_done {
                 true => {
@@ -164,7 +198,7 @@ impl Leader {
         &self,
         kind: &Kind,
         host: &Host,
-        pass: &Pass,
+        pass: &mut Pass,
         problems: &mut HashMap<String, String>,
     ) -> bool {
         let resources = match kind.list().await {
@@ -178,6 +212,10 @@ impl Leader {
                 return false;
             }
         };
+        // What an earlier leader left, before it is replaced.
+        host.follow_rollouts(resources.iter().flat_map(rollouts).collect())
+            .await;
+        pass.rollouts = host.rollouts();
         let writes = new_statuses(host, pass, kind, &resources)
             .into_iter()
             .map(|write| written(write, self.events.clone()));

@@ -1,9 +1,11 @@
 //! The status of a definition as a resource: what became of it.
 
 use admittance::{
-    ChainStatus, ExceptionStatus, HookStatus, Moment, Served, StageStatus, Standing, Status, admission::Mode,
+    ChainStatus, ExceptionStatus, HookStatus, Moment, RolloutProgress, RolloutState, Served, StageStatus,
+    Standing, Status, admission::Mode,
 };
 use admittance_cluster::{Event, EventObject, Resource, ResourceKind};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -19,6 +21,9 @@ const LONGEST_MESSAGE: usize = 1024;
 const REVISION: &str = "revision";
 const RECENT: &str = "recent";
 const LAST_TRANSITION: &str = "lastTransitionTime";
+
+/// How far the roll-outs of the leader are. The other replicas follow them.
+const ROLLOUTS: &str = "rollouts";
 
 /// A condition of a resource, without its type.
 struct Condition {
@@ -124,6 +129,9 @@ pub(crate) fn new_status(
             fields.insert("modules".to_owned(), modules.collect());
             fields.extend(recent(chain, now).map(|recent| (RECENT.to_owned(), recent)));
         }
+        let known = before.get(ROLLOUTS).filter(|_| !is_live).cloned();
+        let now = || rollouts_of(resource, &pass.rollouts);
+        fields.extend(known.or_else(now).map(|rollouts| (ROLLOUTS.to_owned(), rollouts)));
         if !mistakes.is_empty() {
             let mistakes = mistakes.iter().take(MOST_MISTAKES);
             fields.insert(
@@ -135,6 +143,36 @@ pub(crate) fn new_status(
     let differs = comparable(&status) != comparable(before);
     let has_news = pass.counts && counts(&status) != counts(before);
     (differs || has_news).then_some(status)
+}
+
+/// How far the roll-outs in the status of a chain are.
+pub(crate) fn rollouts(resource: &Resource) -> Vec<RolloutProgress> {
+    let rollouts = resource
+        .object
+        .get("status")
+        .and_then(|status| status.get(ROLLOUTS));
+    let rollouts = rollouts.and_then(|rollouts| Vec::<RolloutProgress>::deserialize(rollouts).ok());
+    let mut rollouts = rollouts.unwrap_or_default();
+    rollouts.retain(|rollout| is_of(resource, rollout));
+    rollouts
+}
+
+/// Those of a chain; `None` without any.
+fn rollouts_of(resource: &Resource, rollouts: &[RolloutProgress]) -> Option<Value> {
+    let own: Vec<_> = rollouts
+        .iter()
+        .filter(|rollout| is_of(resource, rollout))
+        .collect();
+    serde_json::to_value(&own).ok().filter(|_| !own.is_empty())
+}
+
+/// Whether it is a roll-out of a stage of this chain.
+fn is_of(resource: &Resource, rollout: &RolloutProgress) -> bool {
+    let name = definition_name(&resource.namespace, &resource.name);
+    let stage = rollout.stage.split_once(':').map(|(_, stage)| stage);
+    let stage = stage.and_then(|stage| stage.strip_prefix(&name)?.strip_prefix('/'));
+    // The names of stages have no `/`, those of chains in namespaces do.
+    stage.is_some_and(|stage| !stage.contains('/'))
 }
 
 /// The calls of a chain's stages in the last minutes, on this replica; `None` without any.
@@ -179,7 +217,9 @@ pub(crate) fn event(kind: &ResourceKind, resource: &Resource, status: &Value) ->
         let note = format!("generation {generation} is live since revision {revision}");
         (false, "Live", "GoLive", note)
     } else {
-        return None;
+        let (before, now) = (rollouts(resource), status.get(ROLLOUTS)?);
+        let now = Vec::<RolloutProgress>::deserialize(now).ok()?;
+        rolled_out(&now.into_iter().find(|rollout| !before.contains(rollout))?)?
     };
     Some(Event {
         regarding: EventObject {
@@ -195,6 +235,23 @@ pub(crate) fn event(kind: &ResourceKind, resource: &Resource, status: &Value) ->
         action,
         note,
     })
+}
+
+/// The event for a roll-out that has come so far.
+fn rolled_out(rollout: &RolloutProgress) -> Option<(bool, &'static str, &'static str, String)> {
+    let RolloutProgress { stage, reason, .. } = rollout;
+    let reason = reason.as_deref().unwrap_or_default();
+    match rollout.state {
+        RolloutState::Aborted => {
+            let note = format!("the plugin of {stage} decides all requests again: {reason}");
+            Some((true, "RolloutAborted", "Abort", note))
+        }
+        RolloutState::Completed => {
+            let note = format!("the roll-out of the candidate of {stage} is completed: it can be promoted");
+            Some((false, "RolloutCompleted", "RollOut", note))
+        }
+        _ => None,
+    }
 }
 
 /// Whether a status has this condition.

@@ -28,6 +28,7 @@ use crate::{
     candidate::{Shadowed, Subject, Trial, Trials},
     disabled::Stages,
     plugins::{LiveModules, Loaded, LoadedPlugin, Order, Plugins, Preparation, Progress, stage_name},
+    rollout::{Rollout, RolloutProgress},
     smallest_first::SmallestFirst,
     statistics::{StageStatistics, Statistics},
     status::HookStatus,
@@ -62,7 +63,7 @@ impl Assembled {
 pub(crate) struct AssembledChain {
     /// As it is defined.
     pub(crate) defined: Arc<Chain>,
-    /// The same with the stages that are disabled.
+    /// The same with the stages that are disabled, and the shares of candidates.
     pub(crate) chain: Arc<Chain>,
     pub(crate) stages: Vec<AssembledStage>,
 }
@@ -76,13 +77,16 @@ impl AssembledChain {
         }
     }
 
-    /// The same with these stages disabled, and no others.
+    /// The same with these stages disabled, and no others, and with the current shares of candidates.
     pub(crate) fn with_disabled(&self, disabled: &Stages) -> Self {
         let mut stages = self.stages.clone();
+        let (phase, chain) = (self.defined.phase, &self.defined.name);
         for (stage, known) in self.defined.stages.iter().zip(&mut stages) {
-            known.disabled = disabled.of(self.defined.phase, &self.defined.name, &stage.spec.name);
+            known.disabled = disabled.of(phase, chain, &stage.spec.name);
+            known.progress = disabled.rollouts().of(phase, chain, &stage.spec.name);
         }
-        if stages.iter().all(|stage| stage.disabled.is_none()) {
+        let is_as_defined = |stage: &AssembledStage| stage.disabled.is_none() && stage.progress.is_none();
+        if stages.iter().all(is_as_defined) {
             return Self::new(self.defined.clone(), stages);
         }
         let mut chain = Chain::clone(&self.defined);
@@ -91,6 +95,9 @@ impl AssembledChain {
                 Some(disabled) if disabled.audit => stage.spec.mode = Mode::Audit,
                 Some(_) => stage.spec.is_disabled = true,
                 None => {}
+            }
+            if let Some(hook) = known.deciding() {
+                stage.hook = Arc::new(hook);
             }
         }
         Self {
@@ -106,9 +113,29 @@ impl AssembledChain {
 pub(crate) struct AssembledStage {
     pub(crate) hook: HookStatus,
     pub(crate) statistics: Arc<StageStatistics>,
-    pub(crate) trial: Option<Arc<Trial>>,
+    /// Its hook, if that is a plugin with a candidate.
+    pub(crate) shadowed: Option<Arc<Shadowed>>,
+    /// How far the roll-out of the candidate is, if it has one.
+    pub(crate) progress: Option<Arc<RolloutProgress>>,
     /// How it is disabled, if it is.
     pub(crate) disabled: Option<Arc<DisabledStage>>,
+}
+
+impl AssembledStage {
+    /// The candidate, compared with the plugin.
+    pub(crate) fn trial(&self) -> Option<&Trial> {
+        self.shadowed.as_ref().map(|shadowed| &*shadowed.trial)
+    }
+
+    pub(crate) fn rollout(&self) -> Option<&Arc<Rollout>> {
+        self.trial()?.rollout.as_ref()
+    }
+
+    /// The hook with the share of its candidate.
+    fn deciding(&self) -> Option<Shadowed> {
+        let share = self.progress.as_ref()?.share(self.rollout()?)?;
+        Some(self.shadowed.as_ref()?.deciding(share))
+    }
 }
 
 /// How the references of definitions are resolved to modules.
@@ -248,7 +275,8 @@ impl Assembler {
                         known.push(AssembledStage {
                             statistics: self.statistics.of(&address, &built.identity),
                             hook: built.status,
-                            trial: built.trial,
+                            shadowed: built.shadowed,
+                            progress: None,
                             disabled: None,
                         });
                         stages.push(Stage {
@@ -280,7 +308,8 @@ impl Assembler {
             statistics: self
                 .statistics
                 .of(&address(chain.phase, &chain.name, &stage.spec.name), "native"),
-            trial: None,
+            shadowed: None,
+            progress: None,
             disabled: None,
         };
         let stages = chain.stages.iter().map(known).collect();
@@ -313,18 +342,24 @@ impl Assembler {
             plugin: plugin.identity(),
             candidate: candidate.identity(),
             share: definition.share,
+            rollout: definition.rollout.clone().map(|rollout| {
+                let subject = candidate.content(&rollout.to_json().to_string());
+                (rollout, subject)
+            }),
         };
         let trial = self
             .trials
             .of(subject, plugin.status.clone(), candidate.status.clone());
+        let shadowed = Arc::new(Shadowed {
+            plugin: plugin.plugin.clone(),
+            candidate: candidate.plugin.clone(),
+            timeout: stage.spec.timeout,
+            trial,
+            decides: None,
+        });
         BuiltStage {
-            hook: Arc::new(Shadowed {
-                plugin: plugin.plugin.clone(),
-                candidate: candidate.plugin.clone(),
-                timeout: stage.spec.timeout,
-                trial: trial.clone(),
-            }),
-            trial: Some(trial),
+            hook: shadowed.clone(),
+            shadowed: Some(shadowed),
             ..BuiltStage::plugin(plugin)
         }
     }
@@ -394,7 +429,7 @@ impl Assembler {
                 expressions: definition.policy.summary(),
             },
             hook: definition.hook(self.authorizer.clone(), self.sandbox.cluster.clone()),
-            trial: None,
+            shadowed: None,
         }
     }
 
@@ -404,7 +439,7 @@ impl Assembler {
             identity: names.join(" "),
             hook: Arc::new(Mutators::new(Arc::clone(mutators), self.namespaces.clone())),
             status: HookStatus::Mutators { mutators: names },
-            trial: None,
+            shadowed: None,
         }
     }
 
@@ -418,7 +453,7 @@ impl Assembler {
             hook: Arc::new(hook),
             identity: url.clone(),
             status: HookStatus::Webhook { url },
-            trial: None,
+            shadowed: None,
         })
     }
 }
@@ -429,7 +464,8 @@ struct BuiltStage {
     status: HookStatus,
     /// The key of its statistics: another key starts new ones.
     identity: String,
-    trial: Option<Arc<Trial>>,
+    /// The hook, if it is a plugin with a candidate.
+    shadowed: Option<Arc<Shadowed>>,
 }
 
 impl BuiltStage {
@@ -441,7 +477,7 @@ impl BuiltStage {
             },
             hook: Arc::new(unavailable),
             identity: String::new(),
-            trial: None,
+            shadowed: None,
         }
     }
 
@@ -466,7 +502,7 @@ impl BuiltStage {
                 plugins: statuses,
             },
             identity,
-            trial: None,
+            shadowed: None,
         }
     }
 
@@ -475,7 +511,7 @@ impl BuiltStage {
             hook: loaded.plugin.clone(),
             status: HookStatus::Plugin(loaded.status.clone()),
             identity: loaded.status.digest.clone(),
-            trial: None,
+            shadowed: None,
         }
     }
 }

@@ -1,5 +1,5 @@
 //! A candidate: a new version of a plugin that is called in the background with the same requests, without
-//! any effect on them.
+//! any effect on them, or decides a share of them while the plugin is called in the background.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -14,15 +14,17 @@ use std::{
 
 use ::metrics::{Counter, counter};
 use admittance_admission::{
-    Deadline, Effect, Failure, FailureKind, Hook, Object, Patch, Request, Response, async_trait,
+    Deadline, Digest, Effect, Failure, FailureKind, Hook, Object, Patch, Request, Response, async_trait,
+    decided_by_candidate,
 };
-use admittance_definitions::Share;
+use admittance_definitions::{RolloutDefinition, Share};
 use futures_util::FutureExt;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tracing::{Instrument, Span};
 
 use crate::{
     Moment, metrics,
+    rollout::{Rollout, RolloutProgress},
     status::{AnswerSample, CandidateReport, CandidateStatus, DifferenceSample, PluginStatus},
     trace::request_span,
 };
@@ -37,13 +39,16 @@ const PATCH_SIZE: usize = 16 << 10;
 /// plugins.
 const AT_ONCE: usize = 8;
 
-/// A plugin and its candidate as one hook: the plugin answers, and the candidate is called afterwards.
+/// A plugin and its candidate as one hook: one of them answers, and the other one is called afterwards.
+#[derive(Clone)]
 pub(crate) struct Shadowed {
     pub(crate) plugin: Arc<dyn Hook>,
     pub(crate) candidate: Arc<dyn Hook>,
-    /// The timeout of one call of the candidate.
+    /// The timeout of one call in the background.
     pub(crate) timeout: Duration,
     pub(crate) trial: Arc<Trial>,
+    /// The share of the requests that the candidate answers.
+    pub(crate) decides: Option<Share>,
 }
 
 /// The statistics of a candidate. Lives as long as a table has the candidate with the same plugin.
@@ -54,6 +59,8 @@ pub(crate) struct Trial {
     candidate: PluginStatus,
     share: Share,
     since: Moment,
+    /// The roll-out of the candidate, if it has one.
+    pub(crate) rollout: Option<Arc<Rollout>>,
     slots: Arc<Semaphore>,
     calls: AtomicU64,
     same: AtomicU64,
@@ -64,7 +71,7 @@ pub(crate) struct Trial {
     samples: Mutex<VecDeque<DifferenceSample>>,
 }
 
-/// The identity of a trial: another plugin, candidate or share is another trial.
+/// The identity of a trial: another plugin, candidate, share or roll-out is another trial.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Subject {
     /// The stage, in the format of `promote`.
@@ -74,26 +81,37 @@ pub(crate) struct Subject {
     /// The candidate's module, settings and grants.
     pub(crate) candidate: String,
     pub(crate) share: Share,
+    /// The roll-out, with the digest of what it is of.
+    pub(crate) rollout: Option<(RolloutDefinition, Digest)>,
 }
 
 /// The trials of the live tables. Lives as long as the host.
 #[derive(Debug, Default)]
-pub(crate) struct Trials(Mutex<HashMap<Subject, Weak<Trial>>>);
+pub(crate) struct Trials {
+    trials: Mutex<HashMap<Subject, Weak<Trial>>>,
+    /// Told when a roll-out reaches a limit.
+    pub(crate) limits: Arc<Notify>,
+}
 
 impl Trials {
     /// The trial of this subject: the existing one, or a new one.
     pub(crate) fn of(&self, subject: Subject, plugin: PluginStatus, candidate: PluginStatus) -> Arc<Trial> {
-        let mut trials = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut trials = self.trials.lock().unwrap_or_else(PoisonError::into_inner);
         trials.retain(|_, trial| trial.strong_count() > 0);
         if let Some(trial) = trials.get(&subject).and_then(Weak::upgrade) {
             return trial;
         }
+        let rollout = subject.rollout.clone().map(|(definition, digest)| {
+            let limits = self.limits.clone();
+            Arc::new(Rollout::new(&subject.stage, digest, definition, limits))
+        });
         let trial = Arc::new(Trial {
             share: subject.share,
             subject: subject.clone(),
             plugin,
             candidate,
             since: Moment::now(),
+            rollout,
             slots: Arc::new(Semaphore::new(AT_ONCE)),
             calls: AtomicU64::new(0),
             same: AtomicU64::new(0),
@@ -110,18 +128,41 @@ impl Trials {
 #[async_trait]
 impl Hook for Shadowed {
     async fn admit(&self, request: &Request, deadline: Deadline) -> Result<Response, Failure> {
-        let answer = self.plugin.admit(request, deadline).await;
+        let by_candidate = self.is_for_candidate(request);
+        let hook = if by_candidate {
+            decided_by_candidate();
+            &self.candidate
+        } else {
+            &self.plugin
+        };
+        let answer = hook.admit(request, deadline).await;
         let turn = self.trial.calls.fetch_add(1, Ordering::Relaxed);
         if self.trial.share.is_due(turn) {
-            self.compare(request, &answer);
+            self.compare(request, &answer, by_candidate);
         }
         answer
     }
 }
 
 impl Shadowed {
-    /// Calls the candidate with the same request, in the background.
-    fn compare(&self, request: &Request, answer: &Result<Response, Failure>) {
+    /// The same with a candidate that answers this share of the requests.
+    pub(crate) fn deciding(&self, share: Share) -> Self {
+        Self {
+            decides: Some(share),
+            ..self.clone()
+        }
+    }
+
+    /// Whether the candidate answers this request.
+    fn is_for_candidate(&self, request: &Request) -> bool {
+        match (self.decides, &self.trial.rollout) {
+            (Some(share), Some(rollout)) => rollout.includes(request, share),
+            _ => false,
+        }
+    }
+
+    /// Calls the other one with the same request, in the background.
+    fn compare(&self, request: &Request, answer: &Result<Response, Failure>, by_candidate: bool) {
         let Ok(slot) = self.trial.slots.clone().try_acquire_owned() else {
             self.trial.passed_over.fetch_add(1, Ordering::Relaxed);
             self.trial.counter("passed-over").increment(1);
@@ -129,11 +170,16 @@ impl Shadowed {
         };
         let (request, answer) = (request.clone(), answer.clone());
         let (uid, trace) = (request.uid.clone(), request.trace.clone());
-        let (candidate, trial, timeout) = (self.candidate.clone(), self.trial.clone(), self.timeout);
+        let other = if by_candidate {
+            &self.plugin
+        } else {
+            &self.candidate
+        };
+        let (other, trial, timeout) = (other.clone(), self.trial.clone(), self.timeout);
         let work = async move {
             let deadline = Deadline::after(timeout);
-            let call = AssertUnwindSafe(candidate.admit(&request, deadline)).catch_unwind();
-            let theirs = match tokio::time::timeout_at(deadline.instant(), call).await {
+            let call = AssertUnwindSafe(other.admit(&request, deadline)).catch_unwind();
+            let other = match tokio::time::timeout_at(deadline.instant(), call).await {
                 Ok(Ok(answer)) => answer,
                 Ok(Err(_)) => Err(Failure::new(FailureKind::Trap, "it panicked")),
                 Err(_) => Err(Failure::new(
@@ -141,10 +187,13 @@ impl Shadowed {
                     format!("no verdict within the stage's timeout of {timeout:?}"),
                 )),
             };
-            trial
-                .clone()
-                .record(request, answer, theirs, Deadline::after(timeout))
-                .await;
+            let (ours, theirs) = if by_candidate {
+                (other, answer)
+            } else {
+                (answer, other)
+            };
+            let deadline = Deadline::after(timeout);
+            trial.record(request, ours, theirs, by_candidate, deadline).await;
             drop(slot);
         };
         // Not within the span of the request, which ends before.
@@ -221,10 +270,17 @@ impl Trial {
         request: Request,
         ours: Result<Response, Failure>,
         theirs: Result<Response, Failure>,
+        by_candidate: bool,
         deadline: Deadline,
     ) {
         let ours = Answer::of(&request, ours, deadline).await;
         let theirs = Answer::of(&request, theirs, deadline).await;
+        if let Some(rollout) = self.rollout.as_ref().filter(|_| by_candidate)
+            && let Ok(effect) = &ours.effect
+        {
+            let denies = |effect: &Effect| matches!(effect, Effect::Deny(_));
+            rollout.compared(theirs.effect.as_ref().is_ok_and(denies) && !denies(effect));
+        }
         let trial = self.clone();
         let span = Span::current();
         let compare = move || span.in_scope(|| trial.compare(&request, &ours, &theirs));
@@ -285,7 +341,8 @@ impl Trial {
         counter!(metrics::CANDIDATES, "stage" => self.subject.stage.clone(), "result" => result)
     }
 
-    pub(crate) fn status(&self) -> CandidateStatus {
+    /// With how far its roll-out is.
+    pub(crate) fn status(&self, progress: Option<&RolloutProgress>) -> CandidateStatus {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         CandidateStatus {
             plugin: self.candidate.clone(),
@@ -295,15 +352,20 @@ impl Trial {
             different: count(&self.different),
             failed: count(&self.failed),
             passed_over: count(&self.passed_over),
+            rollout: self
+                .rollout
+                .as_ref()
+                .zip(progress)
+                .map(|(rollout, progress)| progress.status(rollout)),
         }
     }
 
-    pub(crate) fn report(&self) -> CandidateReport {
+    pub(crate) fn report(&self, progress: Option<&RolloutProgress>) -> CandidateReport {
         let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
         CandidateReport {
             stage: self.subject.stage.clone(),
             plugin: self.plugin.clone(),
-            candidate: self.status(),
+            candidate: self.status(progress),
             samples: samples.iter().cloned().collect(),
         }
     }

@@ -19,12 +19,14 @@ use admittance_definitions::StageId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::{
-    sync::watch,
+    sync::{Notify, watch},
     time::{Instant, sleep_until},
 };
 
-pub(crate) use self::stages::{DisabledStages, Stages};
-use crate::{Host, Moment, Table, assembly::address, exceptions, host::Inner, metrics};
+pub(crate) use self::stages::{DisabledStages, Stages, is_stage};
+use crate::{
+    Host, Moment, RolloutAction, RolloutState, Table, assembly::address, exceptions, host::Inner, metrics,
+};
 
 /// A stage that an operator has disabled for a time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -74,7 +76,7 @@ pub struct Switched {
     pub not_kept: Option<String>,
 }
 
-/// Why a stage cannot be disabled or enabled.
+/// Why a stage cannot be disabled or enabled, or the roll-out of its candidate not be steered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DisableError {
@@ -101,6 +103,24 @@ pub enum DisableError {
         id: StageId,
         /// The stages that are disabled.
         disabled: Vec<String>,
+    },
+    /// The live table has no roll-out of this stage.
+    #[error("there is no roll-out of a candidate of {id}; the roll-outs are of: {}", list(.rollouts))]
+    NoRollout {
+        /// The requested name.
+        id: StageId,
+        /// The stages with roll-outs.
+        rollouts: Vec<String>,
+    },
+    /// The state of a roll-out does not allow this.
+    #[error("the roll-out of the candidate of {stage} is {state}, which leaves nothing to {action}")]
+    Rollout {
+        /// The stage.
+        stage: String,
+        /// The state.
+        state: RolloutState,
+        /// What was requested.
+        action: RolloutAction,
     },
     /// The duration is too short or too long.
     #[error("a stage is disabled for 1s to 24h, not for {0:?}")]
@@ -227,8 +247,8 @@ impl Host {
         self.0.changes.send_replace(());
     }
 
-    /// Goes live with the live table in which these stages are disabled, and no others.
-    fn show_disabled(&self, stages: &Stages) {
+    /// Goes live with the live table in which these stages are disabled, and no others, and candidates have their shares.
+    pub(crate) fn show_disabled(&self, stages: &Stages) {
         let table = self.table().with_disabled(stages);
         metrics::stages_live(&table.chains);
         self.0.table.store(Arc::new(table));
@@ -236,8 +256,13 @@ impl Host {
     }
 }
 
-/// Enables stages when their time ends, and logs exceptions that expire. Returns when the host is dropped.
-pub(crate) async fn follow_ends(host: Weak<Inner>, mut ends: watch::Receiver<Option<Instant>>) {
+/// Enables stages when their time ends, logs exceptions that expire, and moves roll-outs on, or back when one reaches a
+/// limit. Returns when the host is dropped.
+pub(crate) async fn follow_ends(
+    host: Weak<Inner>,
+    mut ends: watch::Receiver<Option<Instant>>,
+    limits: Arc<Notify>,
+) {
     loop {
         let end = *ends.borrow_and_update();
         let pause = async {
@@ -248,10 +273,15 @@ pub(crate) async fn follow_ends(host: Weak<Inner>, mut ends: watch::Receiver<Opt
         };
         tokio::select! {
             changed = ends.changed() => if changed.is_err() { return },
+            () = limits.notified() => {
+                let Some(inner) = host.upgrade() else { return };
+                Host(inner).move_rollouts().await;
+            }
             () = pause => {
                 let Some(inner) = host.upgrade() else { return };
                 let host = Host(inner);
                 host.enable_ended().await;
+                host.move_rollouts().await;
                 host.log_expired();
             }
         }
@@ -269,7 +299,7 @@ fn addresses(table: &Table) -> Vec<String> {
 }
 
 /// The name among these that is meant. Names of BCS may contain a `/`, so the whole is compared.
-fn the_one(
+pub(crate) fn the_one(
     id: &StageId,
     names: Vec<String>,
     none: impl FnOnce(StageId, Vec<String>) -> DisableError,

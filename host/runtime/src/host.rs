@@ -24,6 +24,7 @@ use crate::{
     live::{self, Live, TableProblem, TableSlots},
     metrics,
     observer::Observer,
+    rollout::Rollouts,
     source::{BuiltTable, Purpose, Source},
     status::{CandidateReport, Status, StorageStatus},
     stores::Stores,
@@ -120,7 +121,10 @@ impl Host {
             revisions: history.entries(),
         };
         let disabled = Arc::new(DisabledStages::open(history.directory()));
-        let table = table(&source, built, revision, slot).with_disabled(&disabled.lock());
+        let table = table(&source, built, revision, slot);
+        let adopt = |rollouts: &mut Rollouts| rollouts.adopt(table.rollouts());
+        let has_new_rollouts = disabled.lock().change_rollouts(adopt);
+        let table = table.with_disabled(&disabled.lock());
         metrics::stages_live(&table.chains);
         let now = Moment::now();
         exceptions::changed(&[], &table.exceptions, now);
@@ -144,7 +148,12 @@ impl Host {
             slots,
             disabled,
         }));
-        tokio::spawn(follow_ends(Arc::downgrade(&host.0), ends));
+        let limits = host.0.assembler.trials.limits.clone();
+        tokio::spawn(follow_ends(Arc::downgrade(&host.0), ends, limits));
+        if has_new_rollouts {
+            // A failure is logged.
+            let _ = host.0.disabled.keep_rollouts().await;
+        }
         host.prune(&*host.0.state.lock().await);
         Ok(host)
     }
@@ -200,8 +209,7 @@ impl Host {
         let table = self.table();
         let stages = table.chains.iter().flat_map(|chain| &chain.stages);
         stages
-            .filter_map(|stage| stage.trial.as_ref())
-            .map(|trial| trial.report())
+            .filter_map(|stage| Some(stage.trial()?.report(stage.progress.as_deref())))
             .collect()
     }
 
@@ -284,6 +292,11 @@ impl Host {
         let table = table(source, built, number, slot);
         let table = {
             let mut disabled = self.0.disabled.lock();
+            if disabled.change_rollouts(|rollouts| rollouts.adopt(table.rollouts())) {
+                let disabled = self.0.disabled.clone();
+                // A failure is logged.
+                tokio::spawn(async move { disabled.keep_rollouts().await });
+            }
             let now = Moment::now();
             disabled.watch_exceptions(&table.exceptions, now);
             let table = Arc::new(table.with_disabled(&disabled));

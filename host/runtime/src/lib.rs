@@ -55,6 +55,7 @@ mod plugins;
 mod recording;
 mod reload;
 mod reviews;
+mod rollout;
 mod smallest_first;
 mod source;
 mod standing;
@@ -88,6 +89,7 @@ pub use recording::{
     InvalidRedaction, RecordedRequest, Recording, RecordingConfig, RecordingNote, Redaction,
 };
 pub use reviews::ReviewService;
+pub use rollout::{RolloutAction, RolloutProgress, RolloutState, RolloutStatus, Steered};
 pub use standing::Standing;
 pub use status::{
     AnswerSample, BadDefinitionStatus, CallStatus, CandidateReport, CandidateStatus, ChainStatus,

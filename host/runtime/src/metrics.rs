@@ -5,6 +5,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use admittance_admission::{
     FailureKind, FailurePolicy, Mode, NamespaceSelector, Outcome, Phase, Stage, StageResult, TraceRow,
 };
+use admittance_definitions::Share;
 use metrics::{
     Counter, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
 };
@@ -19,6 +20,9 @@ const REVISION: &str = "admittance_table_revision";
 const CURRENT: &str = "admittance_table_current";
 const BAD_DEFINITION: &str = "admittance_bad_definition";
 pub(crate) const CANDIDATES: &str = "admittance_candidate_calls_total";
+const ROLLOUT_SHARE: &str = "admittance_rollout_share";
+const ROLLOUT_ABORTED: &str = "admittance_rollout_aborted";
+const ROLLOUT_REQUESTS: &str = "admittance_rollout_requests_total";
 const WRITE_FAILURES: &str = "admittance_write_failures_total";
 const STAGE_FAILURES: &str = "admittance_stage_failures_total";
 const STAGE_DISABLED: &str = "admittance_stage_disabled";
@@ -78,6 +82,20 @@ pub fn describe_metrics() {
         CANDIDATES,
         "Calls of candidates alongside their plugins, by stage and result: same, different, failed (no verdict where the plugin gave one), passed-over (too many were waiting)"
     );
+    describe_gauge!(
+        ROLLOUT_SHARE,
+        "The share of a stage's requests that its candidate decides (stage), 0 to 1; 0 after an abort, and when the \
+         roll-out is removed"
+    );
+    describe_gauge!(
+        ROLLOUT_ABORTED,
+        "1 for a roll-out that was aborted (stage), so that the plugin decides all requests; 0 otherwise"
+    );
+    describe_counter!(
+        ROLLOUT_REQUESTS,
+        "Requests that a candidate decided, by stage and result: decided, failed (it gave no verdict), refused (it \
+         denied one that the plugin does not deny; counted in decided too)"
+    );
     describe_histogram!(
         REQUEST_DURATION,
         Unit::Seconds,
@@ -122,7 +140,7 @@ pub(crate) fn stages_live(chains: &[AssembledChain]) {
                     .absolute(0);
                 }
             }
-            if let Some(trial) = &known.trial {
+            if let Some(trial) = known.trial() {
                 trial.begin_metrics();
             }
         }
@@ -195,6 +213,25 @@ pub(crate) fn bad_definition(path: &Path, is_bad: bool) {
 /// Sets whether a stage is disabled.
 pub(crate) fn stage_disabled(stage: &str, is_disabled: bool) {
     gauge!(STAGE_DISABLED, "stage" => stage.to_owned()).set(if is_disabled { 1.0 } else { 0.0 });
+}
+
+/// Sets the share of a candidate, and whether its roll-out was aborted.
+pub(crate) fn rollout(stage: &str, share: Option<Share>, is_aborted: bool) {
+    let share = share.map_or(0.0, |share| f64::from(share.parts_of_ten_thousand()) / 1e4);
+    gauge!(ROLLOUT_SHARE, "stage" => stage.to_owned()).set(share);
+    gauge!(ROLLOUT_ABORTED, "stage" => stage.to_owned()).set(if is_aborted { 1.0 } else { 0.0 });
+    for result in ["decided", "failed", "refused"] {
+        rollout_requests(stage, result).absolute(0);
+    }
+}
+
+/// Counts a request that a candidate decided.
+pub(crate) fn rollout_request(stage: &str, result: &'static str) {
+    rollout_requests(stage, result).increment(1);
+}
+
+fn rollout_requests(stage: &str, result: &'static str) -> Counter {
+    counter!(ROLLOUT_REQUESTS, "stage" => stage.to_owned(), "result" => result)
 }
 
 /// Sets when an exception expires, after 1970-01-01.

@@ -85,6 +85,12 @@ impl Loaded {
         format!("{} {} {:?}", self.status.digest, self.settings, self.config)
     }
 
+    /// The digest of its module and its settings, and of this text.
+    pub(crate) fn content(&self, with: &str) -> Digest {
+        let parts = [&self.status.digest, &self.settings, with];
+        Digest::of_parts(parts.map(str::as_bytes))
+    }
+
     pub(crate) fn module(&self, stage: &str, is_candidate: bool) -> RevisionModule {
         RevisionModule {
             stage: stage.to_owned(),

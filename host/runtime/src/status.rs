@@ -7,7 +7,7 @@ use admittance_definitions::{BadDefinition, Served, StoreKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{DisabledStage, Moment, Origin};
+use crate::{DisabledStage, Moment, Origin, RolloutStatus};
 
 /// The status of the live table at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -389,6 +389,9 @@ pub struct CandidateStatus {
     pub failed: u64,
     /// Calls that were skipped because too many were waiting.
     pub passed_over: u64,
+    /// The requests that it decides; absent if it decides none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<RolloutStatus>,
 }
 
 /// A candidate, and samples of differences.

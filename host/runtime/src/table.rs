@@ -2,7 +2,7 @@ use std::{sync::Arc, time::Duration};
 
 use admittance_admission::{
     Authorizer, Chain, ChainIndex, Deadline, Evaluation, NamespaceSource, Outcome, Outline, Phase, Request,
-    Selection, Surroundings,
+    Selection, StageResult, Surroundings,
 };
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
@@ -13,6 +13,7 @@ use crate::{
     exceptions::LiveException,
     observer::{Observed, Observer},
     plugins::Loaded,
+    rollout::Rollout,
     status::{ChainStatus, ExceptionStatus, StageStatus},
 };
 
@@ -56,7 +57,13 @@ impl Table {
         Some(&*self.known(phase, name)?.chain)
     }
 
-    /// The same table with these stages disabled, and no others. They share everything that is large.
+    /// The roll-outs of its candidates.
+    pub(crate) fn rollouts(&self) -> impl Iterator<Item = Arc<Rollout>> {
+        let stages = self.chains.iter().flat_map(|chain| &chain.stages);
+        stages.filter_map(|stage| stage.rollout().cloned())
+    }
+
+    /// The same table with these stages disabled, and no others, and the current shares of candidates. They share everything that is large.
     pub(crate) fn with_disabled(&self, disabled: &Stages) -> Self {
         let chains = self.chains.iter().map(|chain| chain.with_disabled(disabled));
         Self {
@@ -154,6 +161,11 @@ impl Table {
             });
             if let Some(stage) = stage {
                 stage.statistics.record(row);
+                if row.by_candidate
+                    && let Some(rollout) = stage.rollout()
+                {
+                    rollout.decided(matches!(row.result, StageResult::Failed { .. }));
+                }
             }
         }
     }
@@ -185,7 +197,7 @@ fn chain_status(known: &AssembledChain) -> ChainStatus {
                     state,
                     calls,
                     last_failure,
-                    candidate: known.trial.as_ref().map(|trial| trial.status()),
+                    candidate: known.trial().map(|trial| trial.status(known.progress.as_deref())),
                     disabled: known.disabled.as_deref().cloned(),
                 }
             })

@@ -164,6 +164,14 @@ async fn the_schema_of_chains_has_the_fields_that_are_read() {
             stage("plugin: {}, candidate: { ? } } ] }"),
         ),
         (
+            "spec.stages.candidate.rollout.",
+            stage("plugin: {}, candidate: { rollout: { ? } } } ] }"),
+        ),
+        (
+            "spec.stages.candidate.rollout.abortOn.",
+            stage("plugin: {}, candidate: { rollout: { abortOn: { ? } } } } ] }"),
+        ),
+        (
             "spec.stages.candidate.allow.",
             stage("plugin: {}, candidate: { allow: { ? } } } ] }"),
         ),
@@ -480,6 +488,23 @@ fn fields_of_definitions_are_listed() {
                 "spec: { stages: [ { plugin: {}, candidate: { ? } } ] } }",
                 &[],
             )],
+        ),
+        (
+            "Roll-out",
+            &[
+                (
+                    "",
+                    NATIVE,
+                    "spec: { stages: [ { plugin: {}, candidate: { rollout: { ? } } } ] } }",
+                    &["abortOn"],
+                ),
+                (
+                    "abortOn.",
+                    NATIVE,
+                    "spec: { stages: [ { plugin: {}, candidate: { rollout: { abortOn: { ? } } } } ] } }",
+                    &[],
+                ),
+            ],
         ),
         (
             "Webhook",

@@ -5,9 +5,12 @@ use serde_json::{Value, json};
 
 use super::{
     resources::{PLURAL, chain, start},
-    server::POD,
+    server::{POD, Server},
 };
-use crate::setting::{Setting, eventually};
+use crate::{
+    scene::source,
+    setting::{Setting, eventually},
+};
 
 const LEADER: (&str, &[(&str, &str)]) = ("admittance_cluster_leader", &[("lease", "admittance")]);
 
@@ -128,6 +131,53 @@ async fn one_replica_writes() {
     setting.server.put(PLURAL, chain("pods", "third"));
     until(&setting, "pods", 3, ("Live", "True", "Live")).await;
     assert_eq!(setting.server.count("patch", "pods/status"), 3);
+}
+
+/// Each replica is where the leader is, and so is one that starts without a history.
+#[tokio::test]
+async fn replicas_follow_the_leader_in_a_roll_out() {
+    let setting = Setting::new();
+    let mut rolled_out = chain("pods", "first");
+    let plugin = json!({"source": source("guest-misbehaves"), "settings": {"behaviour": "well-behaved"}});
+    let mut candidate = plugin.clone();
+    candidate["settings"]["behaviour"] = json!("traps");
+    candidate["rollout"] = json!({"steps": [1, 50, 100], "pause": "1h"});
+    rolled_out["spec"]["stages"] = json!([{"name": "images", "plugin": plugin, "candidate": candidate}]);
+    setting.server.put(PLURAL, rolled_out);
+    let mut first = start(&setting).await;
+    until(&setting, "pods", 1, ("Live", "True", "Live")).await;
+    let second = start(&setting).await;
+    let steer = async |server: &Server, action: &str| {
+        let steered = server.tell(&["rollout", action, "pods/images"]).await;
+        assert_eq!(steered.code, Some(0), "{}", steered.stderr);
+    };
+    let until_at = async |server: &Server, state: &str, share: &str| {
+        let is_there = |status: &Value| {
+            let rollout = &status["chains"][0]["stages"][0]["candidate"]["rollout"];
+            rollout["state"] == state && rollout["share"] == share
+        };
+        server.program.until_status(share, is_there).await.unwrap();
+    };
+    steer(&first, "next").await;
+    until_at(&second, "progressing", "50%").await;
+    steer(&first, "pause").await;
+    until_at(&second, "paused", "50%").await;
+    let status = setting.server.object(PLURAL, "", "pods").unwrap()["status"].clone();
+    let rollout = &status["rollouts"][0];
+    assert_eq!(
+        (&rollout["stage"], &rollout["step"], &rollout["state"]),
+        (&json!("Validating:pods/images"), &json!(1), &json!("paused")),
+        "{status}"
+    );
+
+    // The next leader goes on from there.
+    first.program.terminate().unwrap();
+    first.program.ended().await.unwrap();
+    eventually("another leader", async || leads(&second.program).await).await;
+    let third = start(&setting).await;
+    until_at(&third, "paused", "50%").await;
+    steer(&second, "abort").await;
+    until_at(&third, "aborted", "0%").await;
 }
 
 #[tokio::test]

@@ -46,15 +46,9 @@ impl Setup {
             }
         }
         let config = config.replace("definitions: [chains.yaml]", "definitions: [chains/]");
-        let config = write(&directory, "admittance.yaml", config);
+        write(&directory, "admittance.yaml", config);
         let upstream = Upstream::start().await.unwrap();
-        let program = Serve::new(config)
-            .unwrap()
-            .upstream(&upstream.url())
-            .store(store())
-            .start()
-            .await
-            .unwrap();
+        let program = serve(&directory, &upstream).start().await.unwrap();
         Self {
             directory,
             program,
@@ -62,6 +56,12 @@ impl Setup {
             upstream,
             client: Client::new().unwrap(),
         }
+    }
+
+    /// Kills the driver and starts it again, with the same history.
+    pub(super) async fn restart(&mut self) {
+        self.program.kill().await.unwrap();
+        self.program = serve(&self.directory, &self.upstream).start().await.unwrap();
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
@@ -116,6 +116,15 @@ impl Setup {
             .await
             .unwrap()
     }
+}
+
+fn serve(directory: &TempDir, upstream: &Upstream) -> Serve {
+    let config = directory.path().join("admittance.yaml");
+    Serve::new(config)
+        .unwrap()
+        .upstream(&upstream.url())
+        .store(store())
+        .history(directory.path().join("history"))
 }
 
 /// A chain of one stage with the plugin in this file; `more` are additional fields of the stage.

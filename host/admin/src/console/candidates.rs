@@ -1,12 +1,15 @@
-//! Candidates of a chain: how often they agree with their plugins, the differences, and the promotion.
+//! Candidates of a chain: how often they agree with their plugins, the differences, the promotion, and the roll-out.
 
-use admittance::{AnswerSample, Application, Applied, CandidateReport, ChainStatus, DifferenceSample};
+use admittance::{
+    AnswerSample, Application, Applied, CandidateReport, ChainStatus, DifferenceSample, RolloutAction,
+    RolloutState, RolloutStatus,
+};
 use admittance_definitions::StageId;
 use axum::{
     Router,
     extract::{Query, State},
     response::{IntoResponse, Redirect, Response},
-    routing::get,
+    routing::{get, post},
 };
 use maud::{Markup, html};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -19,11 +22,14 @@ use super::{
     layout::{Section, form_key, page, refusal},
     parts::{Tone, badge, moment},
     session::Session,
+    switch::back,
 };
-use crate::{Api, error::ApiError, v1::changes};
+use crate::{Api, error::ApiError, v1::changes, v1::stages};
 
 pub(super) fn router() -> Router<Api> {
-    Router::new().route("/promote", get(preview).post(promote))
+    Router::new()
+        .route("/promote", get(preview).post(promote))
+        .route("/rollout", post(steer))
 }
 
 /// The candidates of this chain; nothing without any.
@@ -43,6 +49,7 @@ pub(super) fn section(session: &Session, chain: &ChainStatus, candidates: &[Cand
                     dt { "Since" }
                     dd { (moment(report.candidate.since)) ", for " (report.candidate.share) " of the calls" }
                 }
+                @if let Some(status) = &report.candidate.rollout { (rollout(session, &report.stage, status)) }
                 (statistics(report))
                 @if session.may_change() {
                     p.actions { a.button.primary href={ "/promote?stage=" (utf8_percent_encode(&report.stage, NON_ALPHANUMERIC)) } { "Promote…" } }
@@ -58,6 +65,53 @@ pub(super) fn section(session: &Session, chain: &ChainStatus, candidates: &[Cand
 
 fn stage_of(address: &str) -> &str {
     address.rsplit_once('/').map_or(address, |(_, stage)| stage)
+}
+
+/// The share that the candidate decides, and the buttons that change it.
+fn rollout(session: &Session, stage: &str, rollout: &RolloutStatus) -> Markup {
+    use {RolloutAction::*, RolloutState::*};
+    let (tone, actions): (_, &[RolloutAction]) = match rollout.state {
+        Progressing => (Tone::Change, &[Next, Pause, Abort]),
+        Paused => (Tone::Warn, &[Next, Resume, Abort]),
+        Aborted => (Tone::Bad, &[Resume]),
+        Completed => (Tone::Good, &[Abort]),
+    };
+    html! {
+        h3 { "Roll-out " (badge(tone, rollout.state.as_str())) }
+        @if let Some(reason) = &rollout.reason { p.notice.warn { (reason) } }
+        p {
+            "The candidate decides " strong { (rollout.share) } " of the requests, by " (rollout.by) ", since "
+            (moment(rollout.since)) ". Steps: " (rollout.steps.join(", ")) "."
+            @if let Some(next) = rollout.next { " This step ends " (moment(next)) "." }
+        }
+        div.scroll { table.data {
+            thead { tr {
+                th.number scope="col" { "Decided" } th.number scope="col" { "Failed" }
+                th.number scope="col" { "Compared" } th.number scope="col" { "Refused" }
+            } }
+            tbody { tr {
+                (number("Decided", rollout.decided, None)) (number("Failed", rollout.failed, Some(Tone::Bad)))
+                (number("Compared", rollout.compared, None)) (number("Refused", rollout.refused, Some(Tone::Bad)))
+            } }
+        } }
+        p.hint { "In this step, at most during the last pause. Refused are requests that the plugin does not deny." }
+        @if session.may_change() {
+            form method="post" action="/rollout" {
+                (form_key(session))
+                input type="hidden" name="stage" value=(stage);
+                p.actions { @for action in actions { button type="submit" name="action" value=(action) { (label(*action)) } } }
+            }
+        }
+    }
+}
+
+fn label(action: RolloutAction) -> &'static str {
+    match action {
+        RolloutAction::Next => "Begin the next step",
+        RolloutAction::Pause => "Pause",
+        RolloutAction::Resume => "Resume",
+        RolloutAction::Abort => "Abort",
+    }
 }
 
 fn statistics(report: &CandidateReport) -> Markup {
@@ -194,6 +248,20 @@ async fn promote(
             );
             Redirect::to(&next).into_response()
         }
+        Err(error) => refusal(&session, Section::Chains, &error),
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct Steering {
+    stage: StageId,
+    action: RolloutAction,
+}
+
+async fn steer(State(api): State<Api>, Change { session, fields }: Change<Steering>) -> Response {
+    let by = changes::by(Some(session.caller.clone()));
+    match stages::steered(&api, fields.stage, fields.action, by).await {
+        Ok(steered) => back(&steered.0.stage),
         Err(error) => refusal(&session, Section::Chains, &error),
     }
 }

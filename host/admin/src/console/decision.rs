@@ -167,6 +167,7 @@ fn stage_row(stage: &StageRecord, whole: u64) -> Markup {
                     (stage.phase)
                     @if stage.round > 1 { ", called again" }
                     @if stage.mode.as_str() != "Enforce" { ", " (stage.mode) }
+                    @if stage.by_candidate { ", by the candidate" }
                 }
             }
             td {

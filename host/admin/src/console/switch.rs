@@ -122,7 +122,7 @@ async fn enable(State(api): State<Api>, Change { session, fields }: Change<Enabl
 }
 
 /// To the page of the stage's chain: the name is `Mutating:pods/images`.
-fn back(stage: &str) -> Response {
+pub(super) fn back(stage: &str) -> Response {
     let parts = stage.split_once(':').and_then(|(phase, rest)| {
         let (chain, stage) = rest.rsplit_once('/')?;
         Some((phase.parse().ok()?, chain, stage))

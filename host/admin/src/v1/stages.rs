@@ -1,20 +1,20 @@
-//! Routes that disable and enable stages. They need nothing but the live table.
+//! Routes that disable and enable stages, and steer the roll-outs of their candidates. They need nothing but the live table.
 
 use std::time::Duration;
 
-use admittance::{Disabling, Switched};
+use admittance::{Disabling, RolloutAction, Steered, Switched};
 use admittance_definitions::StageId;
 
 use super::changes::{by, complete};
 use crate::{
     Api,
-    api::{DisableRequest, EnableRequest},
+    api::{DisableRequest, EnableRequest, RolloutRequest},
     config::Role,
     error::ApiError,
     route::{Call, Json, Method::Post, Nothing, Route},
 };
 
-pub(super) fn routes() -> [Route; 2] {
+pub(super) fn routes() -> [Route; 3] {
     let role = Some(Role::Admin);
     let routes = [
         Route::new(Post, role, "/v1/stages/disable", "disableStage", "Disable a stage for a time", disable)
@@ -25,8 +25,13 @@ pub(super) fn routes() -> [Route; 2] {
             ),
         Route::new(Post, role, "/v1/stages/enable", "enableStage", "Enable a disabled stage", enable)
             .description("Before its time ends."),
+        Route::new(Post, role, "/v1/stages/rollout", "steerRollout", "Steer the roll-out of a candidate", rollout)
+            .description(
+                "Begins the next step, pauses, resumes or aborts it. This takes effect at once, whatever the state of \
+                 definitions and stores is, and in this driver only.",
+            ),
     ];
-    routes.map(|route| route.refusals(&[404, 408, 413, 415]))
+    routes.map(|route| route.refusals(&[404, 408, 409, 413, 415]))
 }
 
 async fn disable(call: Call<Nothing, Nothing, Json<DisableRequest>>) -> Result<Json<Switched>, ApiError> {
@@ -57,6 +62,23 @@ async fn enable(call: Call<Nothing, Nothing, Json<EnableRequest>>) -> Result<Jso
 pub(crate) async fn enabled(api: &Api, stage: StageId, by: String) -> Result<Json<Switched>, ApiError> {
     let host = api.sources.host.clone();
     complete(async move { host.enable(&stage, Some(by)).await }).await
+}
+
+async fn rollout(call: Call<Nothing, Nothing, Json<RolloutRequest>>) -> Result<Json<Steered>, ApiError> {
+    let Json(RolloutRequest { stage, action }) = call.body;
+    let stage = id(&stage)?;
+    steered(&call.api, stage, action, by(call.caller)).await
+}
+
+/// Steers the roll-out of a candidate.
+pub(crate) async fn steered(
+    api: &Api,
+    stage: StageId,
+    action: RolloutAction,
+    by: String,
+) -> Result<Json<Steered>, ApiError> {
+    let host = api.sources.host.clone();
+    complete(async move { host.steer(&stage, action, Some(by)).await }).await
 }
 
 fn id(stage: &str) -> Result<StageId, ApiError> {

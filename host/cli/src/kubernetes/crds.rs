@@ -178,6 +178,22 @@ fn status() -> Json {
                     },
                 },
             },
+            "rollouts": {
+                "type": "array",
+                "description": "How far the leader is with the roll-outs of candidates. The other replicas follow it.",
+                "items": {
+                    "type": "object",
+                    "required": ["stage", "subject", "step", "state", "since"],
+                    "properties": {
+                        "stage": {"type": "string"},
+                        "subject": {"type": "string", "description": "The digest of what is rolled out."},
+                        "step": {"type": "integer", "format": "int64", "description": "Counted from 0."},
+                        "state": {"type": "string", "description": "progressing, paused, aborted or completed."},
+                        "since": {"type": "string", "format": "date-time"},
+                        "reason": {"type": "string"},
+                    },
+                },
+            },
             "mistakes": {
                 "type": "array",
                 "description": "Each mistake in the definition, and each stage that an exception names and that does not exist.",

@@ -209,7 +209,8 @@ fn result(row: &StageRecord) -> (anstyle::Style, String) {
         "allow" => (anstyle::Style::new(), "allow".to_owned()),
         other => (DIM, other.to_owned()),
     };
-    (style, what + audit + &exception)
+    let by = if row.by_candidate { " by the candidate" } else { "" };
+    (style, what + by + audit + &exception)
 }
 
 /// The difference between the object before and after the chains.

@@ -11,7 +11,7 @@ use admittance::{
 use admittance_admin::api::DriverStatus;
 use clap::Args;
 
-use super::{Query, candidates, disable};
+use super::{Query, candidates, disable, rollout};
 use crate::{
     human,
     output::{BAD, BOLD, DIM, GOOD, WARN, harmless},
@@ -105,6 +105,14 @@ fn table(text: &mut String, status: &Status, now: Moment) {
     let missing = status.disabled_missing.iter().map(|disabled| (disabled, true));
     for (disabled, is_missing) in disabled.chain(missing) {
         text.push_str(&disable::line(disabled, is_missing, now));
+    }
+    for chain in &status.chains {
+        for stage in &chain.stages {
+            let candidate = stage.candidate.as_ref();
+            if let Some(rollout) = candidate.and_then(|candidate| candidate.rollout.as_ref()) {
+                text.push_str(&rollout::line(&stage_id(chain, stage), rollout, now));
+            }
+        }
     }
     if status.building {
         let _ = writeln!(text, "{WARN}a new table is being built{WARN:#}");

@@ -17,7 +17,8 @@ use serde_json::{Map, Value as Json, json};
 use crate::{
     Share,
     model::{
-        CelDefinition, ChainDefinition, HookDefinition, PluginDefinition, StageDefinition, WebhookDefinition,
+        CandidateDefinition, CelDefinition, ChainDefinition, HookDefinition, PluginDefinition,
+        StageDefinition, WebhookDefinition,
     },
 };
 
@@ -89,15 +90,14 @@ fn stage(chain: &ChainDefinition, stage: &StageDefinition) -> Json {
     let mut object = Map::new();
     put(&mut object, "name", &*spec.name);
     match &stage.hook {
-        HookDefinition::Plugin(plugin) => put(&mut object, "plugin", self::plugin(plugin, None)),
+        HookDefinition::Plugin(plugin) => put(&mut object, "plugin", self::plugin(plugin)),
         HookDefinition::Webhook(webhook) => put(&mut object, "webhook", self::webhook(webhook)),
         HookDefinition::Cel(cel) => put(&mut object, "cel", self::cel(cel)),
         // Those of Kubewarden and of Gatekeeper have no native form.
         HookDefinition::Group(_) | HookDefinition::Mutators(_) => {}
     }
     if let Some(candidate) = &stage.candidate {
-        let candidate = plugin(&candidate.plugin, Some(candidate.share));
-        put(&mut object, "candidate", candidate);
+        put(&mut object, "candidate", self::candidate(candidate));
     }
     if !spec.rules.is_empty() && spec.rules != chain.rules {
         put(&mut object, "rules", rules(&spec.rules));
@@ -183,8 +183,18 @@ fn labels(selector: &LabelSelector) -> Json {
     Json::Object(object)
 }
 
-/// A plugin, or a candidate with its share.
-fn plugin(plugin: &PluginDefinition, share: Option<Share>) -> Json {
+fn candidate(candidate: &CandidateDefinition) -> Json {
+    let mut object = plugin(&candidate.plugin);
+    if candidate.share != Share::default() {
+        put(&mut object, "share", candidate.share.to_string());
+    }
+    if let Some(rollout) = &candidate.rollout {
+        put(&mut object, "rollout", rollout.to_json());
+    }
+    Json::Object(object)
+}
+
+fn plugin(plugin: &PluginDefinition) -> Map<String, Json> {
     let mut object = Map::new();
     put(&mut object, "source", source(&plugin.source));
     if let Some(digest) = plugin.digest {
@@ -202,10 +212,7 @@ fn plugin(plugin: &PluginDefinition, share: Option<Share>) -> Json {
     if let Some(refresh) = plugin.refresh {
         put(&mut object, "refresh", duration(refresh));
     }
-    if let Some(share) = share.filter(|share| *share != Share::default()) {
-        put(&mut object, "share", share.to_string());
-    }
-    Json::Object(object)
+    object
 }
 
 /// A stock plugin by its name: where it is may differ elsewhere.

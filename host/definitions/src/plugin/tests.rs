@@ -107,6 +107,7 @@ fn what_a_candidate_takes_from_the_plugin() {
             let expected = CandidateDefinition {
                 plugin: plugin.clone(),
                 share,
+                rollout: None,
             };
             let chains = load_text("chains/f.yaml", &document)
                 .unwrap_or_else(|mistakes| panic!("{mistakes}\n{document}"));

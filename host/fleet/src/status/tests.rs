@@ -16,6 +16,7 @@ fn host(stages: &Value) -> Pass {
     Pass {
         status,
         counts: false,
+        rollouts: Vec::new(),
     }
 }
 
@@ -276,6 +277,7 @@ fn what_became_of_an_exception() {
         let host = Pass {
             status: serde_json::from_value(host).unwrap(),
             counts: false,
+            rollouts: Vec::new(),
         };
         let status = new_status(&EXCEPTION, &resource(None), &Standing::Live, &host, Moment::now()).unwrap();
         let expected = [("Accepted", "True", "Valid"), ("Live", expected.0, expected.1)];
@@ -342,4 +344,56 @@ fn messages_are_bounded() {
     for text in mistakes.iter().chain([&status["conditions"][0]["message"]]) {
         assert_eq!(text.as_str().unwrap().chars().count(), LONGEST_MESSAGE + 1);
     }
+}
+
+#[test]
+fn rollouts_of_a_chain_are_in_its_status() {
+    let rollout = |stage: &str, state: &str| -> RolloutProgress {
+        let subject = format!("sha256:{}", "0".repeat(64));
+        serde_json::from_value(json!({
+            "stage": stage, "subject": subject, "step": 1, "state": state, "since": "2026-01-01T00:00:00Z",
+            "reason": "it failed",
+        }))
+        .unwrap()
+    };
+    let pass = |state: &str| Pass {
+        rollouts: vec![
+            rollout("Mutating:pods/a", state),
+            rollout("Mutating:shop/pods/a", state),
+            rollout("Mutating:pod/a", state),
+        ],
+        ..host(&json!([stage("a", &plugin())]))
+    };
+    let of = |before: Option<Value>, standing: &Standing, pass: &Pass| {
+        new_status(&CHAIN, &resource(before), standing, pass, Moment::now())
+    };
+    let first = of(None, &Standing::Live, &pass("progressing")).unwrap();
+    let there = resource(Some(first.clone()));
+    assert_eq!(rollouts(&there), [rollout("Mutating:pods/a", "progressing")]);
+    assert_eq!(
+        of(Some(first.clone()), &Standing::Live, &pass("progressing")),
+        None
+    );
+    // A chain that is not live for a time stays where it was.
+    let bad = bad(Served::LastVersion, false);
+    let kept = of(Some(first.clone()), &bad, &host(&json!([]))).unwrap();
+    assert_eq!(kept[ROLLOUTS], first[ROLLOUTS]);
+    for (state, expected) in [
+        ("paused", None),
+        ("aborted", Some((true, "RolloutAborted"))),
+        ("completed", Some((false, "RolloutCompleted"))),
+    ] {
+        let next = of(Some(first.clone()), &Standing::Live, &pass(state)).unwrap();
+        let event = event(&CHAIN, &there, &next);
+        let event = event.map(|event| (event.is_warning, event.reason));
+        assert_eq!(event, expected, "{state}");
+    }
+    // Without one, nothing is said.
+    let none = of(
+        Some(first),
+        &Standing::Live,
+        &host(&json!([stage("a", &plugin())])),
+    )
+    .unwrap();
+    assert_eq!(none.get(ROLLOUTS), None);
 }

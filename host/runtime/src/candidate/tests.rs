@@ -54,6 +54,7 @@ fn subject(candidate: &str, share: &str) -> Subject {
         plugin: "plugin".to_owned(),
         candidate: candidate.to_owned(),
         share: share.parse().unwrap(),
+        rollout: None,
     }
 }
 
@@ -64,6 +65,7 @@ fn shadowed(plugin: impl Hook, candidate: impl Hook, share: &str) -> Shadowed {
         candidate: Arc::new(candidate),
         timeout: Duration::from_secs(1),
         trial,
+        decides: None,
     }
 }
 
@@ -71,7 +73,7 @@ fn shadowed(plugin: impl Hook, candidate: impl Hook, share: &str) -> Shadowed {
 async fn settled(shadowed: &Shadowed) -> CandidateStatus {
     let all = u32::try_from(AT_ONCE).unwrap();
     drop(shadowed.trial.slots.acquire_many(all).await.unwrap());
-    shadowed.trial.status()
+    shadowed.trial.status(None)
 }
 
 #[tokio::test]
@@ -139,7 +141,7 @@ async fn answers_are_compared_by_what_they_come_to() {
             other => panic!("{row}: {other:?}"),
         };
         assert_eq!(result, expected[2], "{row}");
-        let samples = shadowed.trial.report().samples;
+        let samples = shadowed.trial.report(None).samples;
         assert_eq!(samples.len(), usize::from(result != "same"), "{row}");
         for sample in samples {
             assert_eq!(
@@ -166,7 +168,7 @@ async fn a_share_is_compared_and_the_newest_samples_are_kept() {
             .unwrap();
         settled(&shadowed).await;
     }
-    let report = shadowed.trial.report();
+    let report = shadowed.trial.report(None);
     assert_eq!(report.candidate.different, SAMPLES as u64 + 2);
     assert_eq!(report.samples.len(), SAMPLES);
     assert!(report.samples.is_sorted_by(|a, b| a.at >= b.at));
@@ -199,7 +201,7 @@ fn a_trial_goes_on_while_some_table_has_it() {
     assert!(!Arc::ptr_eq(&first, &of("one", "20%")));
     first.same.fetch_add(1, Ordering::Relaxed);
     drop(first);
-    assert_eq!(of("one", "10%").status().same, 0);
+    assert_eq!(of("one", "10%").status(None).same, 0);
 }
 
 #[test]
@@ -211,4 +213,82 @@ fn long_patches_are_cut() {
         "{}",
         text.len()
     );
+}
+
+fn rolled_out(plugin: Say, candidate: Say, share: &str) -> (Shadowed, Arc<Trials>) {
+    let text = "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: { name: a }\nspec:\n  rules: [ { \
+                operations: ['*'], resources: [pods] } ]\n  stages:\n  - name: b\n    plugin: { source: file:a.wasm }\n    \
+                candidate: { source: file:b.wasm, rollout: { percent: 50, by: user, abortOn: { refusals: 1 } } }\n";
+    let mut chains = admittance_definitions::load_text("f", text).unwrap();
+    let definition = chains.remove(0).stages.remove(0).candidate.unwrap().rollout;
+    let subject = Subject {
+        rollout: definition.map(|definition| (definition, Digest::of("candidate"))),
+        ..subject("candidate", "100%")
+    };
+    let trials = Arc::new(Trials::default());
+    let shadowed = Shadowed {
+        plugin: Arc::new(Says(plugin)),
+        candidate: Arc::new(Says(candidate)),
+        timeout: Duration::from_secs(1),
+        trial: trials.of(subject, status("plugin"), status("candidate")),
+        decides: None,
+    };
+    (shadowed.deciding(share.parse().unwrap()), trials)
+}
+
+#[tokio::test]
+async fn a_candidate_decides_its_share_and_is_compared_with_the_plugin() {
+    let (allow, deny): (Say, Say) = (
+        || Ok(Response::allow()),
+        || Ok(Response::deny(Denial::forbidden("no"))),
+    );
+    let (shadowed, trials) = rolled_out(deny, allow, "50%");
+    let rollout = shadowed.trial.rollout.clone().unwrap();
+    let mut by_candidate = 0;
+    for number in 0..100 {
+        let mut request = request();
+        request.user.username = format!("user-{number}");
+        let is_included = rollout.includes(&request, "50%".parse().unwrap());
+        let answer = shadowed
+            .admit(&request, Deadline::after(Duration::from_secs(1)))
+            .await;
+        let is_denied = matches!(answer.unwrap().verdict, Verdict::Deny(_));
+        assert_eq!(is_denied, !is_included, "{number}");
+        by_candidate += u64::from(is_included);
+        settled(&shadowed).await;
+    }
+    assert!((30..=70).contains(&by_candidate), "{by_candidate}");
+    // Both are called for every request, whichever decides it, and a sample says which answer is whose.
+    let report = shadowed.trial.report(None);
+    assert_eq!(report.candidate.different, 100);
+    for sample in report.samples {
+        assert_eq!(
+            [sample.plugin.verdict, sample.candidate.verdict],
+            ["deny", "allow"]
+        );
+    }
+    // Nothing was refused that the plugin allows.
+    let limit = tokio::time::timeout(Duration::ZERO, trials.limits.notified());
+    assert!(limit.await.is_err());
+}
+
+#[tokio::test]
+async fn only_what_the_candidate_decided_counts_as_refused() {
+    let (allow, deny): (Say, Say) = (
+        || Ok(Response::allow()),
+        || Ok(Response::deny(Denial::forbidden("no"))),
+    );
+    let (shadowed, trials) = rolled_out(allow, deny, "0.01%");
+    let told = || tokio::time::timeout(Duration::ZERO, trials.limits.notified());
+    let admit = async |shadowed: &Shadowed| {
+        let answer = shadowed
+            .admit(&request(), Deadline::after(Duration::from_secs(1)))
+            .await;
+        settled(shadowed).await;
+        matches!(answer.unwrap().verdict, Verdict::Deny(_))
+    };
+    assert!(!admit(&shadowed).await);
+    assert!(told().await.is_err());
+    assert!(admit(&shadowed.deciding(Share::ALL)).await);
+    assert!(told().await.is_ok());
 }

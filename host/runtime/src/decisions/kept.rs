@@ -83,6 +83,7 @@ struct Row<'a> {
     exception: Option<&'a str>,
     start: Duration,
     duration: Duration,
+    by_candidate: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -111,6 +112,7 @@ impl<'a> Row<'a> {
             exception: row.exception.as_deref(),
             start: row.start,
             duration: row.duration,
+            by_candidate: row.by_candidate,
         })
         .filter(|_| row.log.is_empty())
     }
@@ -127,6 +129,7 @@ impl<'a> Row<'a> {
         row.exception = self.exception.map(Arc::from);
         row.start = self.start;
         row.duration = self.duration;
+        row.by_candidate = self.by_candidate;
         row
     }
 }
@@ -471,6 +474,7 @@ mod tests {
         rows[2].round = 2;
         rows[2].start = Duration::from_nanos(5);
         rows[0].duration = Duration::from_micros(7);
+        rows[0].by_candidate = true;
         let mut plain = Outcome::new(Uid::fresh(), Decision::Allowed);
         plain.trace = rows;
         let mut warned = plain.clone();

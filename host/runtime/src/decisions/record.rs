@@ -123,6 +123,9 @@ pub struct StageRecord {
     /// What its plugin logged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub log: Vec<LogLine>,
+    /// Whether the stage's candidate was called in place of its plugin.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub by_candidate: bool,
 }
 
 /// A decision with the objects of the request.

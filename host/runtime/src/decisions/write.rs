@@ -75,6 +75,7 @@ fn stage(row: &TraceRow, taken: &Taken, redact: &[Redaction]) -> StageRecord {
         start_microseconds: micros(row.start),
         microseconds: micros(row.duration),
         log: row.log.clone(),
+        by_candidate: row.by_candidate,
     };
     match &row.result {
         StageResult::Skipped(reason) => record.reason = Some(reason.to_string()),

@@ -1,4 +1,4 @@
-//! The stages that are disabled, in memory and in the directory of the history.
+//! The stages that are disabled, and how far roll-outs are, in memory and in the directory of the history.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,8 +9,9 @@ use super::{DisabledStage, log_end};
 use crate::{
     Moment, Table,
     exceptions::{LiveException, next_end},
-    history::HistoryDirectory,
+    history::{HistoryDirectory, HistoryError},
     metrics,
+    rollout::Rollouts,
 };
 
 /// Lives as long as the host.
@@ -28,6 +29,7 @@ pub(crate) struct DisabledStages {
 #[derive(Debug)]
 pub(crate) struct Stages {
     stages: Vec<(Arc<DisabledStage>, Instant)>,
+    rollouts: Rollouts,
     /// When the next exception of the live table expires.
     exceptions_end: Option<Instant>,
     /// Exceptions that have expired until then are logged.
@@ -39,11 +41,15 @@ pub(crate) struct Stages {
 impl DisabledStages {
     /// Those that the directory has, without those whose time has ended since.
     pub(crate) fn open(directory: Option<Arc<HistoryDirectory>>) -> Self {
-        let mut disabled = Vec::new();
+        let (mut disabled, mut rollouts) = (Vec::new(), Vec::new());
         if let Some(directory) = &directory {
             match directory.disabled() {
                 Ok(kept) => disabled = kept,
                 Err(error) => tracing::error!("all stages are enabled: {error}"),
+            }
+            match directory.rollouts() {
+                Ok(kept) => rollouts = kept,
+                Err(error) => tracing::error!("all roll-outs begin anew: {error}"),
             }
         }
         let (now, instant) = (Moment::now(), Instant::now());
@@ -57,6 +63,7 @@ impl DisabledStages {
         });
         let stages = Stages {
             stages: stages.collect(),
+            rollouts: Rollouts::new(rollouts),
             exceptions_end: None,
             told_until: now,
             next_end: watch::Sender::default(),
@@ -79,8 +86,33 @@ impl DisabledStages {
         self.stages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes them. Returns why they are not kept over a restart, if so.
+    /// Writes the disabled stages. Returns why they are not kept over a restart, if so.
     pub(crate) async fn keep(self: &Arc<Self>) -> Option<String> {
+        self.write(
+            "the disabled stages are",
+            Stages::list,
+            HistoryDirectory::write_disabled,
+        )
+        .await
+    }
+
+    /// Writes how far roll-outs are. Returns why that is not kept over a restart, if so.
+    pub(crate) async fn keep_rollouts(self: &Arc<Self>) -> Option<String> {
+        let list = |stages: &Stages| stages.rollouts.list();
+        self.write(
+            "the steps of roll-outs are",
+            list,
+            HistoryDirectory::write_rollouts,
+        )
+        .await
+    }
+
+    async fn write<T: 'static>(
+        self: &Arc<Self>,
+        what: &str,
+        list: fn(&Stages) -> Vec<T>,
+        write: fn(&HistoryDirectory, &[T]) -> Result<(), HistoryError>,
+    ) -> Option<String> {
         let Some(directory) = self.directory.clone() else {
             return Some("no directory is configured for the history".to_owned());
         };
@@ -88,8 +120,8 @@ impl DisabledStages {
         let writing = move || {
             // The last one to write writes the newest.
             let _writing = this.writing.lock().unwrap_or_else(PoisonError::into_inner);
-            let stages = this.lock().list();
-            directory.write_disabled(&stages)
+            let list = list(&this.lock());
+            write(&directory, &list)
         };
         let problem = match tokio::task::spawn_blocking(writing).await {
             Ok(Ok(())) => return None,
@@ -97,7 +129,7 @@ impl DisabledStages {
             Err(error) => error.to_string(),
         };
         metrics::write_failed("history");
-        tracing::error!("the disabled stages are not kept over a restart: {problem}");
+        tracing::error!("{what} not kept over a restart: {problem}");
         Some(problem)
     }
 }
@@ -120,16 +152,23 @@ impl Stages {
 
     /// How this stage is disabled, if it is.
     pub(crate) fn of(&self, phase: Phase, chain: &str, stage: &str) -> Option<Arc<DisabledStage>> {
-        let is_it = |disabled: &DisabledStage| {
-            let rest = disabled.stage.strip_prefix(phase.as_str());
-            let rest = rest.and_then(|rest| rest.strip_prefix(':')?.strip_prefix(chain)?.strip_prefix('/'));
-            rest == Some(stage)
-        };
         let mut stages = self.stages.iter().map(|(disabled, _)| disabled);
-        stages.find(|disabled| is_it(disabled)).cloned()
+        stages
+            .find(|disabled| is_stage(&disabled.stage, phase, chain, stage))
+            .cloned()
     }
 
-    /// The next end of a disabled stage, or of an exception.
+    pub(crate) fn rollouts(&self) -> &Rollouts {
+        &self.rollouts
+    }
+
+    pub(crate) fn change_rollouts<T>(&mut self, change: impl FnOnce(&mut Rollouts) -> T) -> T {
+        let result = change(&mut self.rollouts);
+        self.tell();
+        result
+    }
+
+    /// The next end of a disabled stage, of an exception, or of a step of a roll-out.
     pub(crate) fn ends(&self) -> watch::Receiver<Option<Instant>> {
         self.next_end.subscribe()
     }
@@ -166,6 +205,14 @@ impl Stages {
 
     fn tell(&self) {
         let ends = self.stages.iter().map(|(_, end)| *end);
-        self.next_end.send_replace(ends.chain(self.exceptions_end).min());
+        let ends = ends.chain(self.exceptions_end).chain(self.rollouts.next_end());
+        self.next_end.send_replace(ends.min());
     }
+}
+
+/// Whether this is the name of the stage in commands: `Mutating:pods/images`.
+pub(crate) fn is_stage(address: &str, phase: Phase, chain: &str, stage: &str) -> bool {
+    let rest = address.strip_prefix(phase.as_str());
+    let rest = rest.and_then(|rest| rest.strip_prefix(':')?.strip_prefix(chain)?.strip_prefix('/'));
+    rest == Some(stage)
 }

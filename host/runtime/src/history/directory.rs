@@ -10,7 +10,7 @@ use admittance_watch::file;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{Entry, HistoryError};
-use crate::DisabledStage;
+use crate::{DisabledStage, RolloutProgress};
 
 /// Revisions on disk, a file for each. One program has the directory at a time, by a lock that the
 /// system takes back when the program ends, however it ends.
@@ -29,6 +29,9 @@ const ENDING: &str = "revision";
 
 /// The file of the stages that are disabled.
 const DISABLED: &str = "disabled";
+
+/// The file of how far roll-outs are.
+const ROLLOUTS: &str = "rollouts";
 
 impl HistoryDirectory {
     /// Opens this directory; creates it, with its parents, if it does not exist.
@@ -98,7 +101,17 @@ impl HistoryDirectory {
 
     /// The stages that are disabled, as they were last written.
     pub(crate) fn disabled(&self) -> Result<Vec<DisabledStage>, HistoryError> {
-        let path = self.path.join(DISABLED);
+        self.list(DISABLED)
+    }
+
+    /// How far roll-outs are, as it was last written.
+    pub(crate) fn rollouts(&self) -> Result<Vec<RolloutProgress>, HistoryError> {
+        self.list(ROLLOUTS)
+    }
+
+    /// The list in this file; empty if there is none.
+    fn list<T: DeserializeOwned>(&self, name: &str) -> Result<Vec<T>, HistoryError> {
+        let path = self.path.join(name);
         match read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
             read => read.map_err(|source| HistoryError::Io { path, source }),
@@ -108,6 +121,11 @@ impl HistoryDirectory {
     /// Writes the stages that are disabled atomically.
     pub(crate) fn write_disabled(&self, stages: &[DisabledStage]) -> Result<(), HistoryError> {
         self.replace(self.path.join(DISABLED), &stages)
+    }
+
+    /// Writes how far roll-outs are atomically.
+    pub(crate) fn write_rollouts(&self, rollouts: &[RolloutProgress]) -> Result<(), HistoryError> {
+        self.replace(self.path.join(ROLLOUTS), &rollouts)
     }
 
     /// Writes a file atomically, with its digest in the first line.

@@ -128,8 +128,43 @@ const CHAIN: &[Addition] = &[
                 "!has(self.candidate) || has(self.plugin)",
                 "a candidate is compared with a plugin, and the stage has none",
             ),
+            (
+                "!has(self.mode) || self.mode != 'Audit' || !has(self.candidate) || !has(self.candidate.rollout)",
+                "a stage in mode Audit decides nothing, so there is nothing to roll out",
+            ),
             (TIMEOUT, "write a `timeout` of 1ms to 30s"),
         ]),
+    },
+    Addition {
+        places: &["/properties/stages/items/properties/candidate/properties/rollout"],
+        keywords: Rules(&[
+            (
+                "has(self.percent) || has(self.steps)",
+                "a roll-out has a `percent` or `steps`",
+            ),
+            (
+                "!has(self.steps) || (self.steps.isSorted() && (!has(self.percent) || \
+                 self.steps.all(s, s > self.percent)))",
+                "write steps that grow, the first one larger than `percent`",
+            ),
+            (
+                "!has(self.pause) || !self.pause.matches('^([0-9]+(ms|s|m|h))+$') || \
+                 (duration(self.pause) >= duration('10s') && duration(self.pause) <= duration('168h'))",
+                "write a `pause` of 10s to 7days",
+            ),
+        ]),
+    },
+    Addition {
+        places: &["/properties/stages/items/properties/candidate/properties/rollout/properties/steps"],
+        keywords: Set,
+    },
+    Addition {
+        places: &["/properties/stages/items/properties/candidate/properties/rollout/properties/steps"],
+        keywords: Items(100, 0),
+    },
+    Addition {
+        places: &["/properties/stages/items/properties/candidate/properties/rollout/properties/pause"],
+        keywords: Length(64),
     },
     Addition {
         places: &[

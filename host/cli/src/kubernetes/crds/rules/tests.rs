@@ -141,6 +141,10 @@ fn bad() -> Vec<Json> {
     let stage = |stage: Json| chain("Mutating", stage);
     let mutation = json!({"patchType": "JSONPatch", "jsonPatch": {"expression": "[]"}});
     let oci = "oci://registry.example.com/a:1";
+    let rollout = |rollout: Json, mode: &str| {
+        let candidate = json!({"source": oci, "rollout": rollout});
+        stage(json!({"name": "a", "plugin": {"source": oci}, "candidate": candidate, "mode": mode}))
+    };
     let pinned = format!("sha256:{}", "0".repeat(64));
     vec![
         chain(
@@ -161,6 +165,11 @@ fn bad() -> Vec<Json> {
                 "p": {"source": oci, "timeout": "1m"},
             }}}),
         ),
+        rollout(json!({"percent": 10}), "Audit"),
+        rollout(json!({"by": "user"}), "Enforce"),
+        rollout(json!({"steps": [50, 25]}), "Enforce"),
+        rollout(json!({"percent": 50, "steps": [25, 100]}), "Enforce"),
+        rollout(json!({"percent": 10, "pause": "9s"}), "Enforce"),
         plugin(json!({"source": "file:a.wasm"})),
         plugin(json!({"source": oci, "digest": pinned, "refresh": "1m"})),
         plugin(json!({"source": "file:/a.wasm", "refresh": "1m"})),

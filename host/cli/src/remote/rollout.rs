@@ -1,0 +1,176 @@
+//! `admittance rollout`: steers the roll-out of a candidate.
+
+use std::fmt::Write as _;
+
+use admittance::{Moment, RolloutAction, RolloutState, RolloutStatus, Steered};
+use admittance_admin::api::RolloutRequest;
+use admittance_definitions::StageId;
+use clap::{Args, builder::PossibleValuesParser, builder::TypedValueParser};
+
+use super::Query;
+use crate::{
+    human,
+    output::{BAD, BOLD, DIM, GOOD, WARN, harmless},
+};
+
+/// Steer the roll-out of a candidate: begin its next step now, pause, resume or abort it.
+///
+/// It takes effect at once, whatever the state of definitions, registries and stores is, and only in this driver: each
+/// replica is steered by itself.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  admittance rollout pause images/registries
+  admittance rollout abort images/registries")]
+pub(crate) struct RolloutArguments {
+    /// `next` begins the next step now, `pause` stays at the share, `resume` goes on by itself, after an abort from the
+    /// first step, and with `abort` the plugin decides all requests again.
+    #[arg(value_name = "ACTION", value_parser = action())]
+    action: RolloutAction,
+    /// The stage: pods/images, or Mutating:pods/images if both phases have a chain of that name.
+    #[arg(value_name = "CHAIN/STAGE")]
+    stage: StageId,
+    #[command(flatten)]
+    query: Query,
+}
+
+fn action() -> impl TypedValueParser<Value = RolloutAction> {
+    let words = RolloutAction::ALL.map(RolloutAction::as_str);
+    PossibleValuesParser::new(words).try_map(|word| word.parse::<RolloutAction>())
+}
+
+impl RolloutArguments {
+    pub(crate) fn run(&self) -> crate::Result<()> {
+        let request = RolloutRequest {
+            stage: self.stage.to_string(),
+            action: self.action,
+        };
+        let text = |steered: &Steered| text(steered, Moment::now());
+        self.query.post(&["stages", "rollout"], &request, text)
+    }
+}
+
+fn text(steered: &Steered, now: Moment) -> String {
+    let mut text = line(&steered.stage, &steered.rollout, now);
+    if let Some(why) = &steered.not_kept {
+        // Writing into a String does not fail.
+        let _ = writeln!(
+            text,
+            "{BAD}a restart of the driver forgets this:{BAD:#} {}",
+            harmless(why)
+        );
+    }
+    text
+}
+
+/// A line of `status`.
+pub(super) fn line(stage: &str, rollout: &RolloutStatus, now: Moment) -> String {
+    let style = match rollout.state {
+        RolloutState::Progressing => BOLD,
+        RolloutState::Paused => WARN,
+        RolloutState::Aborted => BAD,
+        RolloutState::Completed => GOOD,
+    };
+    let stage = harmless(stage);
+    let RolloutStatus { share, state, by, .. } = rollout;
+    let mut text = match state {
+        RolloutState::Aborted => {
+            format!("{style}the plugin of {stage} decides all requests{style:#}: aborted")
+        }
+        _ => format!(
+            "{style}the candidate of {stage} decides {share} of the requests{style:#}, by {by}: {state}"
+        ),
+    };
+    let since = human::age(rollout.since, now);
+    let _ = write!(text, " for {since}");
+    if let Some(next) = rollout.next {
+        let following = rollout.steps.iter().skip_while(|step| *step != share).nth(1);
+        let what = following.map_or("completed".to_owned(), |step| harmless(step));
+        let _ = write!(text, ", {what} in {}", human::age(now, next));
+    }
+    if let Some(reason) = &rollout.reason {
+        let _ = write!(text, "; {}", harmless(reason));
+    }
+    if *state == RolloutState::Completed {
+        text.push_str("; `promote` makes it the plugin");
+    }
+    let _ = writeln!(
+        text,
+        " {DIM}({} decided, {} failed, {} of {} compared refused){DIM:#}",
+        rollout.decided, rollout.failed, rollout.refused, rollout.compared
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use serde_json::json;
+
+    use super::*;
+    use crate::table::plain;
+
+    #[test]
+    fn lines() {
+        let rollout = |state: &str, more: serde_json::Value| {
+            let mut rollout = json!({
+                "state": state, "share": "25%", "steps": ["10%", "25%", "100%"], "by": "namespace",
+                "since": "1970-01-01T00:00:00Z", "decided": 40, "failed": 1, "compared": 30, "refused": 2,
+            });
+            for (key, value) in more.as_object().unwrap() {
+                rollout[key] = value.clone();
+            }
+            serde_json::from_value::<RolloutStatus>(rollout).unwrap()
+        };
+        let now = Moment(std::time::UNIX_EPOCH + std::time::Duration::from_secs(60));
+        for (rollout, expected) in [
+            (
+                rollout("progressing", json!({"next": "1970-01-01T00:10:00Z"})),
+                "the candidate of Mutating:pods/images decides 25% of the requests, by namespace: progressing for 1m0s, 100% \
+                 in 9m0s (40 decided, 1 failed, 2 of 30 compared refused)\n",
+            ),
+            (
+                rollout("paused", json!({"reason": "paused by ops"})),
+                "the candidate of Mutating:pods/images decides 25% of the requests, by namespace: paused for 1m0s; paused by \
+                 ops (40 decided, 1 failed, 2 of 30 compared refused)\n",
+            ),
+            (
+                rollout("aborted", json!({"share": "0%", "reason": "it\nfailed"})),
+                "the plugin of Mutating:pods/images decides all requests: aborted for 1m0s; it failed (40 decided, 1 failed, 2 \
+                 of 30 compared refused)\n",
+            ),
+            (
+                rollout("completed", json!({"share": "100%"})),
+                "the candidate of Mutating:pods/images decides 100% of the requests, by namespace: completed for 1m0s; \
+                 `promote` makes it the plugin (40 decided, 1 failed, 2 of 30 compared refused)\n",
+            ),
+        ] {
+            assert_eq!(plain(&line("Mutating:pods/images", &rollout, now)), expected);
+            let steered = json!({"stage": "a/b", "rollout": rollout, "notKept": "disk full"});
+            let text = text(&serde_json::from_value(steered).unwrap(), now);
+            assert!(
+                plain(&text).ends_with("a restart of the driver forgets this: disk full\n"),
+                "{text}"
+            );
+        }
+    }
+
+    #[derive(Parser)]
+    enum Commands {
+        Rollout(RolloutArguments),
+    }
+
+    #[test]
+    fn arguments_are_checked() {
+        for (line, is_right) in [
+            ("rollout next pods/images", true),
+            ("rollout abort Mutating:pods/images -o json", true),
+            ("rollout stop pods/images", false),
+            ("rollout pause pods", false),
+            ("rollout pods/images", false),
+        ] {
+            let words = ["admittance"].into_iter().chain(line.split_whitespace());
+            let parsed = Commands::try_parse_from(words).map(|Commands::Rollout(_)| ());
+            assert_eq!(parsed.is_ok(), is_right, "{line}");
+        }
+    }
+}

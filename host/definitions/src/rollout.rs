@@ -1,0 +1,208 @@
+//! `rollout` of a candidate: the share of the requests that it decides.
+
+use std::{fmt, ops::RangeInclusive, time::Duration};
+
+use admittance_admission::{Digest, Request, words};
+use serde_json::{Value as Json, json};
+
+use crate::{
+    Share,
+    document::{Fields, Mistakes, Node, readers},
+};
+
+/// How long a step lasts: not so short that nothing can be seen of it.
+const PAUSE: RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_secs(7 * 24 * 60 * 60);
+
+const DEFAULT_PAUSE: Duration = Duration::from_secs(10 * 60);
+
+/// The largest limit that is a count.
+const LARGEST_COUNT: i64 = 1_000_000;
+
+/// A share of fewer requests is one of this many, so that one of the first requests is not a large share of them.
+const FEWEST: u64 = 100;
+
+/// The gradual replacement of a stage's plugin by its candidate: the candidate decides a growing share of the requests.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct RolloutDefinition {
+    /// The shares of its steps: at least one, each larger than the one before.
+    pub shares: Vec<Share>,
+    /// What the version that decides a request depends on.
+    pub by: RolloutKey,
+    /// How long each step lasts.
+    pub pause: Duration,
+    /// The failures of the candidate that end the roll-out.
+    pub failures: RolloutLimit,
+    /// The denials of the candidate that end it, of requests that the plugin does not deny.
+    pub refusals: RolloutLimit,
+}
+
+/// What the version that decides a request depends on: all requests that have it in common are decided by the same one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum RolloutKey {
+    /// The namespace; the name of the object if it is in none.
+    #[default]
+    Namespace,
+    /// The name of the user.
+    User,
+    /// The uid of the request.
+    Uid,
+}
+
+words!(RolloutKey, "key of a roll-out": Namespace = "namespace", User = "user", Uid = "uid");
+
+/// How many requests end a roll-out, of those during one [pause](RolloutDefinition::pause).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RolloutLimit {
+    /// This many, at least one.
+    Count(u64),
+    /// This share of them.
+    Share(Share),
+}
+
+impl RolloutDefinition {
+    /// Whether the candidate of this stage decides the request while it has this share. Whatever is in a share is in each
+    /// larger one. The result depends on nothing else, so all replicas decide alike.
+    pub fn includes(&self, stage: &str, request: &Request, share: Share) -> bool {
+        if share == Share::ALL {
+            return true;
+        }
+        let key = match self.by {
+            RolloutKey::Namespace => request.namespace.as_deref().unwrap_or(&request.name),
+            RolloutKey::User => &request.user.username,
+            RolloutKey::Uid => request.uid.as_str(),
+        };
+        let digest = Digest::of_parts([stage.as_bytes(), key.as_bytes()]);
+        let start = digest.as_bytes().first_chunk().copied().unwrap_or_default();
+        let bucket = u64::from_le_bytes(start) % u64::from(Share::ALL.parts_of_ten_thousand());
+        bucket < u64::from(share.parts_of_ten_thousand())
+    }
+
+    /// As it is written in a document.
+    pub fn to_json(&self) -> Json {
+        let percents = self
+            .shares
+            .iter()
+            .map(|share| share.parts_of_ten_thousand() / 100);
+        json!({
+            "steps": percents.collect::<Vec<_>>(),
+            "by": self.by.as_str(),
+            "pause": humantime::format_duration(self.pause).to_string(),
+            "abortOn": {"failures": self.failures.to_json(), "refusals": self.refusals.to_json()},
+        })
+    }
+}
+
+impl RolloutLimit {
+    /// Whether so many requests, out of so many, end the roll-out.
+    pub fn is_reached(self, number: u64, of: u64) -> bool {
+        match self {
+            Self::Count(limit) => number >= limit,
+            Self::Share(share) => {
+                let limit = of
+                    .max(FEWEST)
+                    .saturating_mul(share.parts_of_ten_thousand().into());
+                number.saturating_mul(Share::ALL.parts_of_ten_thousand().into()) >= limit
+            }
+        }
+    }
+
+    fn to_json(self) -> Json {
+        match self {
+            Self::Count(limit) => limit.into(),
+            Self::Share(share) => share.to_string().into(),
+        }
+    }
+}
+
+impl Default for RolloutLimit {
+    /// 5%.
+    fn default() -> Self {
+        Self::Share(Share::of_ten_thousand(500).unwrap_or_default())
+    }
+}
+
+impl fmt::Display for RolloutLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count(limit) => limit.fmt(f),
+            Self::Share(share) => share.fmt(f),
+        }
+    }
+}
+
+/// `rollout` of the candidate of this stage.
+pub(crate) fn read(node: &Node<'_>, stage: &Node<'_>, mistakes: &mut Mistakes) -> Option<RolloutDefinition> {
+    let mode = crate::plugin::child(stage, "mode");
+    if mode.is_some_and(|mode| mode.json() == "Audit") {
+        let message = "a stage in mode Audit decides nothing, so there is nothing to roll out";
+        let fix = "remove it, the candidate is compared with the plugin, or remove `mode` of the stage";
+        node.wrong(message, fix, mistakes);
+    }
+    let mut fields = node.object(mistakes)?;
+    let shares = read_shares(&mut fields, mistakes);
+    let by = fields.get("by", RolloutKey::default(), Node::word, mistakes);
+    let pause = fields.get("pause", DEFAULT_PAUSE, readers::duration(PAUSE), mistakes);
+    let limits = fields.get("abortOn", Default::default(), read_limits, mistakes);
+    fields.finish(mistakes);
+    let (failures, refusals) = limits;
+    Some(RolloutDefinition {
+        shares: shares?,
+        by,
+        pause,
+        failures,
+        refusals,
+    })
+}
+
+/// `percent`, and then `steps`.
+fn read_shares(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Vec<Share>> {
+    let (percent, steps) = (fields.optional("percent"), fields.optional("steps"));
+    if percent.is_none() && steps.is_none() {
+        let fix = "write `percent: 10`, or `steps: [10, 25, 50, 100]`";
+        fields
+            .node()
+            .wrong("the candidate gets no share of the requests", fix, mistakes);
+        return None;
+    }
+    let first = percent.and_then(|percent| read_percent(&percent, mistakes));
+    let mut shares = Vec::from_iter(first);
+    let fix = "list percentages, `[25, 50, 100]`";
+    let steps = steps.and_then(|steps| steps.filled_list(fix, mistakes));
+    for step in steps.unwrap_or_default() {
+        let Some(share) = read_percent(&step, mistakes) else {
+            continue;
+        };
+        match shares.last() {
+            Some(last) if share <= *last => {
+                let fix = "write steps that grow, the first one larger than `percent`";
+                step.wrong(format!("the step of {share} comes after {last}"), fix, mistakes);
+            }
+            _ => shares.push(share),
+        }
+    }
+    Some(shares).filter(|shares| !shares.is_empty())
+}
+
+fn read_percent(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Share> {
+    Share::of_ten_thousand(node.integer(1..=100_u16, mistakes)? * 100)
+}
+
+fn read_limits(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<(RolloutLimit, RolloutLimit)> {
+    let mut fields = node.object(mistakes)?;
+    let failures = fields.get("failures", RolloutLimit::default(), read_limit, mistakes);
+    let refusals = fields.get("refusals", RolloutLimit::default(), read_limit, mistakes);
+    fields.finish(mistakes);
+    Some((failures, refusals))
+}
+
+fn read_limit(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<RolloutLimit> {
+    if node.json().is_string() {
+        return node.parse(mistakes).map(RolloutLimit::Share);
+    }
+    let count = node.integer(1..=LARGEST_COUNT, mistakes)?;
+    Some(RolloutLimit::Count(count.unsigned_abs()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+//! Roll-outs: the candidate of a stage decides a growing share of its requests.
+//!
+//! The share of each is a part of the live table, so that a request gets all answers of a stage from the same version.
+//! Nothing is read, fetched or built for another share: the table is derived again from its own chains.
+
+mod progress;
+mod tally;
+
+#[cfg(test)]
+mod tests;
+
+use admittance_admission::words;
+use admittance_definitions::{RolloutKey, StageId};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use self::progress::RolloutProgress;
+pub(crate) use self::{progress::Rollouts, tally::Rollout};
+use crate::{DisableError, Host, Moment, disabled::the_one};
+
+/// The roll-out of a candidate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct RolloutStatus {
+    /// Whether it goes on by itself.
+    pub state: RolloutState,
+    /// The share of the requests that the candidate decides now: `10%`; `0%` after an abort.
+    pub share: String,
+    /// The shares of its steps.
+    pub steps: Vec<String>,
+    /// What the version that decides a request depends on.
+    pub by: RolloutKey,
+    /// The beginning of this step, or of this state if that is later.
+    pub since: Moment,
+    /// When the next step begins, or the last one is completed; absent unless that happens by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<Moment>,
+    /// Why it was aborted, or who paused it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The requests that the candidate decided in this step, at most during the last pause.
+    pub decided: u64,
+    /// Those of them for which it gave no verdict.
+    pub failed: u64,
+    /// Those for which its answer was compared with that of the plugin.
+    pub compared: u64,
+    /// Those of the compared ones that it denied and the plugin does not.
+    pub refused: u64,
+}
+
+/// Whether a roll-out goes on by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RolloutState {
+    /// The next step begins by itself.
+    Progressing,
+    /// It stays at its share until a user lets it go on.
+    Paused,
+    /// The plugin decides all requests again.
+    Aborted,
+    /// Its last step has lasted for the whole pause; the candidate can be promoted.
+    Completed,
+}
+
+words!(RolloutState, "state of a roll-out": Progressing = "progressing", Paused = "paused", Aborted = "aborted", Completed = "completed");
+
+/// What a user does with a roll-out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RolloutAction {
+    /// Begins the next step now.
+    Next,
+    /// Stays at the share.
+    Pause,
+    /// Goes on by itself after a pause; after an abort, from its first step.
+    Resume,
+    /// Lets the plugin decide all requests again.
+    Abort,
+}
+
+words!(RolloutAction, "action on a roll-out": Next = "next", Pause = "pause", Resume = "resume", Abort = "abort");
+
+/// A roll-out after a user's action.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Steered {
+    /// The stage: `Mutating:pods/images`.
+    pub stage: String,
+    /// Its roll-out.
+    pub rollout: RolloutStatus,
+    /// Why the program forgets this when it ends; absent if it is kept over restarts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_kept: Option<String>,
+}
+
+impl Host {
+    /// Steers the roll-out of this stage's candidate. This takes effect with the next request, whatever the state of
+    /// definitions and stores is.
+    ///
+    /// # Errors
+    ///
+    /// When the live table has no roll-out of that stage, or two; when its state does not allow the action.
+    pub async fn steer(
+        &self,
+        stage: &StageId,
+        action: RolloutAction,
+        by: Option<String>,
+    ) -> Result<Steered, DisableError> {
+        let (stage, rollout) = {
+            let mut stages = self.0.disabled.lock();
+            let stage = the_one(stage, stages.rollouts().stages(), |id, rollouts| {
+                DisableError::NoRollout { id, rollouts }
+            })?;
+            let refused = |state| DisableError::Rollout {
+                stage: stage.clone(),
+                state,
+                action,
+            };
+            let status = stages
+                .change_rollouts(|rollouts| rollouts.steer(&stage, action, by.as_deref()))
+                .map_err(refused)?;
+            self.show_disabled(&stages);
+            (stage, status)
+        };
+        Ok(Steered {
+            stage,
+            rollout,
+            not_kept: self.0.disabled.keep_rollouts().await,
+        })
+    }
+
+    /// How far the roll-outs of the live table are.
+    pub fn rollouts(&self) -> Vec<RolloutProgress> {
+        self.0.disabled.lock().rollouts().list()
+    }
+
+    /// Goes where another replica is with its roll-outs, as far as the live table has the same. This one stays where it is
+    /// if it was there later, and where it is aborted, until the other one begins anew.
+    pub async fn follow_rollouts(&self, theirs: Vec<RolloutProgress>) {
+        self.change_rollouts(|rollouts| rollouts.follow(theirs)).await;
+    }
+
+    /// Begins the steps whose time has come, and ends the roll-outs that have reached a limit.
+    pub(crate) async fn move_rollouts(&self) {
+        self.change_rollouts(Rollouts::advance).await;
+    }
+
+    /// `change` returns whether any roll-out changed.
+    async fn change_rollouts(&self, change: impl FnOnce(&mut Rollouts) -> bool) {
+        {
+            let mut stages = self.0.disabled.lock();
+            if !stages.change_rollouts(change) {
+                return;
+            }
+            self.show_disabled(&stages);
+        }
+        // A failure is logged.
+        let _ = self.0.disabled.keep_rollouts().await;
+    }
+}

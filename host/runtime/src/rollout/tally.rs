@@ -1,0 +1,144 @@
+//! What a candidate did with the requests that it decided.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use admittance_admission::{Digest, Request};
+use admittance_definitions::{RolloutDefinition, Share};
+use tokio::{sync::Notify, time::Instant};
+
+use crate::metrics;
+
+/// The roll-out of a candidate. Lives as long as a table has the candidate with the same plugin.
+#[derive(Debug)]
+pub(crate) struct Rollout {
+    /// As in commands.
+    pub(crate) stage: String,
+    /// The digest of candidate and definition: with another one, it is another roll-out.
+    pub(crate) subject: Digest,
+    pub(crate) definition: RolloutDefinition,
+    counts: Mutex<Counts>,
+    /// Told when a limit is reached.
+    reached: Arc<Notify>,
+}
+
+/// The requests that the candidate decided in a step, at most during one pause.
+#[derive(Clone, Debug)]
+pub(super) struct Counts {
+    begun: Instant,
+    pub(super) decided: u64,
+    pub(super) failed: u64,
+    pub(super) compared: u64,
+    pub(super) refused: u64,
+    /// Why the roll-out ends, once a limit is reached.
+    problem: Option<String>,
+}
+
+impl Counts {
+    fn new() -> Self {
+        Self {
+            begun: Instant::now(),
+            decided: 0,
+            failed: 0,
+            compared: 0,
+            refused: 0,
+            problem: None,
+        }
+    }
+}
+
+impl Rollout {
+    pub(crate) fn new(
+        stage: &str,
+        subject: Digest,
+        definition: RolloutDefinition,
+        reached: Arc<Notify>,
+    ) -> Self {
+        Self {
+            stage: stage.to_owned(),
+            subject,
+            definition,
+            counts: Mutex::new(Counts::new()),
+            reached,
+        }
+    }
+
+    /// Whether the candidate decides this request while it has this share.
+    pub(crate) fn includes(&self, request: &Request, share: Share) -> bool {
+        self.definition.includes(&self.stage, request, share)
+    }
+
+    /// Counts a request that the candidate decided, or for which it failed.
+    pub(crate) fn decided(&self, is_failure: bool) {
+        metrics::rollout_request(&self.stage, if is_failure { "failed" } else { "decided" });
+        self.count(|counts| {
+            counts.decided += 1;
+            counts.failed += u64::from(is_failure);
+        });
+    }
+
+    /// Counts a comparison of its answer with that of the plugin, which gave a verdict.
+    pub(crate) fn compared(&self, is_refusal: bool) {
+        if is_refusal {
+            metrics::rollout_request(&self.stage, "refused");
+        }
+        self.count(|counts| {
+            counts.compared += 1;
+            counts.refused += u64::from(is_refusal);
+        });
+    }
+
+    /// A step begins.
+    pub(super) fn restart(&self) {
+        *self.lock() = Counts::new();
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        self.lock().clone()
+    }
+
+    /// The limit that is reached, if one is.
+    pub(super) fn problem(&self) -> Option<String> {
+        self.lock().problem.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count(&self, change: impl FnOnce(&mut Counts)) {
+        let mut counts = self.lock();
+        // A good past does not hide a bad present.
+        if counts.problem.is_none() && counts.begun.elapsed() >= self.definition.pause {
+            *counts = Counts::new();
+        }
+        change(&mut counts);
+        if counts.problem.is_none() {
+            counts.problem = self.problem_in(&counts);
+            if counts.problem.is_some() {
+                self.reached.notify_one();
+            }
+        }
+    }
+
+    fn problem_in(&self, counts: &Counts) -> Option<String> {
+        let Counts {
+            decided,
+            failed,
+            compared,
+            refused,
+            ..
+        } = counts;
+        let (failures, refusals) = (self.definition.failures, self.definition.refusals);
+        if failures.is_reached(*failed, *decided) {
+            return Some(format!(
+                "the candidate failed for {failed} of {decided} requests; the limit is {failures}"
+            ));
+        }
+        refusals.is_reached(*refused, *compared).then(|| {
+            format!(
+                "the candidate denied {refused} of {compared} compared requests that the plugin does not deny; the limit \
+                 is {refusals}"
+            )
+        })
+    }
+}

@@ -1,0 +1,315 @@
+use std::{sync::Arc, time::Duration};
+
+use admittance_admission::{Digest, Phase};
+use admittance_definitions::{RolloutDefinition, load_text};
+use tokio::{
+    sync::Notify,
+    time::{Instant, advance},
+};
+
+use super::*;
+
+const STAGE: &str = "Mutating:pods/images";
+
+fn definition(rollout: &str) -> RolloutDefinition {
+    let text = format!(
+        "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: {{ name: pods }}\nspec:\n  rules: [ {{ \
+         operations: ['*'], resources: [pods] }} ]\n  stages:\n  - name: images\n    plugin: {{ source: file:a.wasm }}\n    \
+         candidate: {{ source: file:b.wasm, rollout: {rollout} }}\n"
+    );
+    let mut chains = load_text("f", &text).unwrap();
+    chains
+        .remove(0)
+        .stages
+        .remove(0)
+        .candidate
+        .unwrap()
+        .rollout
+        .unwrap()
+}
+
+fn rollout(subject: &str, written: &str) -> Arc<Rollout> {
+    let (subject, limits) = (Digest::of(subject), Arc::new(Notify::new()));
+    Arc::new(Rollout::new(STAGE, subject, definition(written), limits))
+}
+
+/// Three steps of ten minutes.
+fn three() -> Arc<Rollout> {
+    rollout("one", "{ steps: [10, 50, 100] }")
+}
+
+fn live(rollout: &Arc<Rollout>) -> Rollouts {
+    let mut rollouts = Rollouts::default();
+    assert!(rollouts.adopt([rollout.clone()].into_iter()), "it begins");
+    rollouts
+}
+
+/// State, share, and why.
+fn shown(rollouts: &Rollouts, rollout: &Rollout) -> (RolloutState, String, Option<String>) {
+    let progress = rollouts.of(Phase::Mutating, "pods", "images").unwrap();
+    let status = progress.status(rollout);
+    assert_eq!(status.next.is_some(), status.state == RolloutState::Progressing);
+    (status.state, status.share, status.reason)
+}
+
+fn minutes(minutes: u64) -> Duration {
+    Duration::from_secs(60 * minutes)
+}
+
+use RolloutAction::{Abort, Next, Pause, Resume};
+use RolloutState::{Aborted, Completed, Paused, Progressing};
+
+#[tokio::test(start_paused = true)]
+async fn steps_begin_by_themselves() {
+    let rollout = three();
+    let mut rollouts = live(&rollout);
+    for (state, share) in [(Progressing, "10%"), (Progressing, "50%"), (Progressing, "100%")] {
+        assert_eq!(shown(&rollouts, &rollout), (state, share.to_owned(), None));
+        assert_eq!(rollouts.next_end(), Some(Instant::now() + minutes(10)));
+        advance(minutes(10) - Duration::from_secs(1)).await;
+        assert!(!rollouts.advance());
+        advance(Duration::from_secs(1)).await;
+        assert!(rollouts.advance());
+    }
+    assert_eq!(shown(&rollouts, &rollout), (Completed, "100%".to_owned(), None));
+    assert_eq!(rollouts.next_end(), None);
+    advance(minutes(100)).await;
+    assert!(!rollouts.advance());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_share_alone_stays() {
+    let rollout = rollout("one", "{ percent: 20 }");
+    let mut rollouts = live(&rollout);
+    advance(minutes(10)).await;
+    assert!(rollouts.advance());
+    assert_eq!(shown(&rollouts, &rollout), (Completed, "20%".to_owned(), None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn users_steer() {
+    let rollout = three();
+    let mut rollouts = live(&rollout);
+    for (action, expected) in [
+        (Next, Ok((Progressing, "50%", None))),
+        (Pause, Ok((Paused, "50%", Some("paused by ops")))),
+        (Next, Ok((Paused, "100%", Some("paused by ops")))),
+        (Resume, Ok((Progressing, "100%", None))),
+        (Resume, Err(Progressing)),
+        (Next, Ok((Completed, "100%", None))),
+        (Next, Err(Completed)),
+        (Pause, Err(Completed)),
+        (Resume, Err(Completed)),
+        (Abort, Ok((Aborted, "0%", Some("aborted by ops")))),
+        (Abort, Err(Aborted)),
+        (Next, Err(Aborted)),
+        (Pause, Err(Aborted)),
+        (Resume, Ok((Progressing, "10%", None))),
+    ] {
+        let steered = rollouts.steer(STAGE, action, Some("ops"));
+        match (steered, expected) {
+            (Ok(status), Ok((state, share, reason))) => {
+                assert_eq!((status.state, status.share.as_str()), (state, share), "{action}");
+                assert_eq!(status.reason.as_deref(), reason, "{action}");
+            }
+            (steered, expected) => assert_eq!(steered.map(drop), expected.map(drop), "{action}"),
+        }
+        // What is paused does not go on.
+        let is_progressing = shown(&rollouts, &rollout).0 == Progressing;
+        assert_eq!(rollouts.next_end().is_some(), is_progressing, "{action}");
+    }
+    // The pause is a whole one.
+    assert_eq!(rollouts.next_end(), Some(Instant::now() + minutes(10)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_goes_on_while_its_candidate_is_the_same() {
+    let first = three();
+    let mut rollouts = live(&first);
+    rollouts.steer(STAGE, Next, None).unwrap();
+    advance(minutes(4)).await;
+    // Another table, in which the plugin is another one.
+    let second = three();
+    assert!(!rollouts.adopt([second.clone()].into_iter()));
+    assert_eq!(shown(&rollouts, &second).1, "50%");
+    assert_eq!(rollouts.next_end(), Some(Instant::now() + minutes(6)));
+    // What is counted for the second one counts.
+    for _ in 0..5 {
+        second.decided(true);
+    }
+    assert!(rollouts.advance());
+    assert_eq!(shown(&rollouts, &second).0, Aborted);
+    // Another candidate begins at the first step, and so does a changed definition.
+    let other = rollout("two", "{ steps: [10, 50, 100] }");
+    assert!(rollouts.adopt([other.clone()].into_iter()));
+    assert_eq!(shown(&rollouts, &other), (Progressing, "10%".to_owned(), None));
+    assert!(rollouts.adopt(std::iter::empty()));
+    assert!(rollouts.of(Phase::Mutating, "pods", "images").is_none());
+    assert_eq!(rollouts.next_end(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_changes_nothing() {
+    let rollout = three();
+    let mut rollouts = live(&rollout);
+    rollouts.steer(STAGE, Next, None).unwrap();
+    let kept = serde_json::to_string(&rollouts.list()).unwrap();
+    let restarted = |rollout: &Arc<Rollout>| {
+        let mut rollouts = Rollouts::new(serde_json::from_str(&kept).unwrap());
+        let is_changed = rollouts.adopt([rollout.clone()].into_iter());
+        (rollouts, is_changed)
+    };
+    let (mut again, is_changed) = restarted(&three());
+    assert!(!is_changed);
+    assert_eq!(shown(&again, &rollout), shown(&rollouts, &rollout));
+    // By the clock, which is not that of the runtime.
+    let rest = again.next_end().unwrap() - Instant::now();
+    assert!(rest > minutes(9) && rest <= minutes(10), "{rest:?}");
+    advance(rest).await;
+    assert!(again.advance());
+    assert_eq!(shown(&again, &rollout).1, "100%");
+    // With another candidate, the kept state says nothing.
+    let other = super::tests::rollout("two", "{ percent: 20 }");
+    let (again, is_changed) = restarted(&other);
+    assert!(is_changed);
+    assert_eq!(shown(&again, &other), (Progressing, "20%".to_owned(), None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_that_ended_during_a_stop_is_followed_by_the_next() {
+    let rollout = three();
+    let kept = serde_json::to_value(live(&rollout).list()).unwrap();
+    let mut kept = serde_json::from_value::<Vec<serde_json::Value>>(kept).unwrap();
+    let since = Moment(Moment::now().0 - minutes(60));
+    kept[0]["since"] = serde_json::to_value(since).unwrap();
+    let mut rollouts = Rollouts::new(serde_json::from_value(kept.into()).unwrap());
+    rollouts.adopt([rollout.clone()].into_iter());
+    assert_eq!(shown(&rollouts, &rollout).1, "10%");
+    assert_eq!(rollouts.next_end(), Some(Instant::now()));
+    assert!(rollouts.advance());
+    assert_eq!(shown(&rollouts, &rollout).1, "50%");
+    assert!(!rollouts.advance());
+}
+
+#[tokio::test(start_paused = true)]
+async fn limits_abort() {
+    // Failures and refusals, of so many requests, and the reason.
+    for (failed, decided, refused, compared, expected) in [
+        (1, 20, 2, 20, None),
+        (
+            2,
+            20,
+            0,
+            20,
+            Some("the candidate failed for 2 of 2 requests; the limit is 2"),
+        ),
+        (
+            0,
+            20,
+            3,
+            20,
+            Some(
+                "the candidate denied 3 of 3 compared requests that the plugin does not deny; the limit is 3%",
+            ),
+        ),
+    ] {
+        let (limits, written) = (
+            Arc::new(Notify::new()),
+            "{ percent: 10, abortOn: { failures: 2, refusals: 3% } }",
+        );
+        let rollout = Rollout::new(STAGE, Digest::of(""), definition(written), limits.clone());
+        let rollout = Arc::new(rollout);
+        let mut rollouts = live(&rollout);
+        for number in 0..decided {
+            rollout.decided(number < failed);
+        }
+        for number in 0..compared {
+            rollout.compared(number < refused);
+        }
+        let is_told = tokio::time::timeout(Duration::ZERO, limits.notified())
+            .await
+            .is_ok();
+        assert_eq!(
+            (is_told, rollouts.advance()),
+            (expected.is_some(), expected.is_some())
+        );
+        let (state, _, reason) = shown(&rollouts, &rollout);
+        assert_eq!(state == Aborted, expected.is_some());
+        assert_eq!(reason.as_deref(), expected);
+        // It is judged anew.
+        if state == Aborted {
+            rollouts.steer(STAGE, Resume, None).unwrap();
+            assert!(!rollouts.advance());
+        }
+    }
+}
+
+/// A good past does not hide a bad present, and old failures are forgotten.
+#[tokio::test(start_paused = true)]
+async fn requests_of_one_pause_are_judged() {
+    let rollout = rollout("one", "{ percent: 10 }");
+    let mut rollouts = live(&rollout);
+    for _ in 0..4 {
+        rollout.decided(true);
+    }
+    advance(minutes(10)).await;
+    assert!(rollouts.advance());
+    for _ in 0..1000 {
+        rollout.decided(false);
+    }
+    rollout.decided(true);
+    assert!(!rollouts.advance());
+    advance(minutes(10)).await;
+    for _ in 0..5 {
+        rollout.decided(true);
+    }
+    assert!(rollouts.advance());
+    assert_eq!(shown(&rollouts, &rollout).0, Aborted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn replicas_follow_the_leader() {
+    let rollout = three();
+    let is_at = |rollouts: &Rollouts| {
+        let (state, share, _) = shown(rollouts, &rollout);
+        (state, share)
+    };
+    let mut leader = live(&rollout);
+    leader.steer(STAGE, Next, None).unwrap();
+    leader.steer(STAGE, Pause, Some("ops")).unwrap();
+    // One that has just begun.
+    let mut other = live(&rollout);
+    assert!(other.follow(leader.list()));
+    assert_eq!(shown(&other, &rollout), shown(&leader, &rollout));
+    assert!(!other.follow(leader.list()), "nothing is left to follow");
+    assert_eq!(other.next_end(), None);
+    // What a user does later counts, there and here.
+    leader.steer(STAGE, Resume, None).unwrap();
+    assert!(other.follow(leader.list()));
+    assert!(other.next_end().is_some());
+    let before = leader.list();
+    other.steer(STAGE, Next, None).unwrap();
+    assert!(!other.follow(before));
+    assert_eq!(is_at(&other), (Progressing, "100%".to_owned()));
+
+    // A limit that is reached here holds here, until the leader begins anew.
+    for _ in 0..5 {
+        rollout.decided(true);
+    }
+    assert!(other.advance());
+    leader.steer(STAGE, Next, None).unwrap();
+    assert!(!other.follow(leader.list()));
+    assert_eq!(is_at(&other).0, Aborted);
+    leader.steer(STAGE, Abort, None).unwrap();
+    leader.steer(STAGE, Resume, None).unwrap();
+    assert!(other.follow(leader.list()));
+    assert_eq!(is_at(&other), (Progressing, "10%".to_owned()));
+    leader.steer(STAGE, Abort, None).unwrap();
+    assert!(other.follow(leader.list()));
+    assert_eq!(is_at(&other).0, Aborted);
+
+    // Another candidate is another roll-out.
+    let mut another = Rollouts::default();
+    another.adopt([super::tests::rollout("two", "{ percent: 20 }")].into_iter());
+    assert!(!another.follow(leader.list()));
+}

@@ -1,0 +1,174 @@
+//! Candidates that decide a share of the requests.
+
+use serde_json::{Value, json};
+
+use super::setup::{Setup, chain, told_by};
+use crate::scene::{source, write};
+
+const STAGE: (&str, &str) = ("stage", "Mutating:versions/version");
+
+/// The chain with a candidate that is rolled out so.
+fn rolled_out(rollout: &str) -> String {
+    let candidate =
+        format!("      candidate:\n        source: file:../two.wasm\n        rollout: {rollout}\n");
+    chain("one.wasm", &candidate)
+}
+
+/// State and share of the roll-out.
+async fn shown(setup: &Setup) -> String {
+    let status = setup.told_json(&["status"]).await;
+    let rollout = &status["chains"][0]["stages"][0]["candidate"]["rollout"];
+    let text = |field: &str| rollout[field].as_str().unwrap_or_default().to_owned();
+    format!("{} {}", text("state"), text("share"))
+}
+
+async fn metric(setup: &Setup, name: &str) -> Option<f64> {
+    setup.program.metrics().await.unwrap().sum(name, &[STAGE])
+}
+
+#[tokio::test]
+async fn a_candidate_decides_its_share() {
+    let setup = Setup::with(&rolled_out("{ steps: [50, 100], by: uid, pause: 1h }")).await;
+    let mut decided = [0; 2];
+    for number in 0..40 {
+        let versions = setup.versions_of(&format!("a{number}")).await;
+        assert!([told_by(1), told_by(2)].contains(&versions), "{versions}");
+        decided[usize::from(versions == told_by(2))] += 1;
+    }
+    assert!(decided.iter().all(|count| *count >= 5), "{decided:?}");
+    // The decisions say by which.
+    let list = setup.told_json(&["decisions"]).await;
+    let by = |by: bool| {
+        let decisions = list["decisions"].as_array().unwrap().iter();
+        let rows = decisions.map(|decision| decision["stages"][0]["byCandidate"] == json!(true));
+        rows.filter(|by_candidate| *by_candidate == by).count()
+    };
+    assert_eq!([by(false), by(true)], decided, "{list:#}");
+    let metrics = setup.program.metrics().await.unwrap();
+    assert_eq!(metrics.sum("admittance_rollout_share", &[STAGE]), Some(0.5));
+    let count = |result| metrics.sum("admittance_rollout_requests_total", &[STAGE, ("result", result)]);
+    let of_candidate = u32::try_from(decided[1]).map(f64::from).ok();
+    assert_eq!(
+        [count("decided"), count("failed"), count("refused")],
+        [of_candidate, Some(0.0), Some(0.0)]
+    );
+
+    // Another definition is another roll-out, which begins at its first step.
+    setup.told(["rollout", "next", "versions/version"]).await;
+    assert_eq!(setup.versions_of("b").await, told_by(2));
+    write(
+        &setup.directory,
+        "chains/versions.yaml",
+        rolled_out("{ percent: 50, by: user, pause: 1h }"),
+    );
+    let is_by_user = |status: &Value| {
+        let rollout = &status["chains"][0]["stages"][0]["candidate"]["rollout"];
+        (&rollout["by"], &rollout["share"]) == (&json!("user"), &json!("50%"))
+    };
+    setup
+        .program
+        .until_status("the new roll-out", is_by_user)
+        .await
+        .unwrap();
+    // Requests of one user are decided by one version.
+    let first = setup.versions_of("c").await;
+    for name in ["d", "e", "f", "g"] {
+        assert_eq!(setup.versions_of(name).await, first);
+    }
+}
+
+#[tokio::test]
+async fn a_roll_out_is_steered_and_kept_over_a_restart() {
+    let mut setup = Setup::with(&rolled_out("{ steps: [1, 100], pause: 1h }")).await;
+    assert_eq!(shown(&setup).await, "progressing 1%");
+    // The hash of the namespace `shop` is in no share as small as that.
+    assert_eq!(setup.versions_of("a").await, told_by(1));
+    for (number, (action, expected, version)) in [
+        ("next", "progressing 100%", 2),
+        ("pause", "paused 100%", 2),
+        ("next", "completed 100%", 2),
+        ("abort", "aborted 0%", 1),
+        ("resume", "progressing 1%", 1),
+        ("next", "progressing 100%", 2),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        setup.told(["rollout", action, "versions/version"]).await;
+        assert_eq!(shown(&setup).await, expected, "{action}");
+        let name = format!("steered-{number}");
+        assert_eq!(setup.versions_of(&name).await, told_by(version), "{action}");
+        setup.restart().await;
+        assert_eq!(shown(&setup).await, expected, "{action}, after a restart");
+        let name = format!("restarted-{number}");
+        assert_eq!(setup.versions_of(&name).await, told_by(version), "{action}");
+    }
+    for (action, stage, reason) in [
+        (
+            "resume",
+            "versions/version",
+            "is progressing, which leaves nothing to resume",
+        ),
+        (
+            "abort",
+            "versions/other",
+            "the roll-outs are of: Mutating:versions/version",
+        ),
+    ] {
+        let refused = setup.tell(["rollout", action, stage]).await;
+        assert_eq!(refused.code, Some(2));
+        assert!(refused.stderr.contains(reason), "{}", refused.stderr);
+    }
+
+    setup.told(["promote", "versions/version"]).await;
+    assert_eq!(setup.versions_of("promoted").await, told_by(2));
+    let text = setup.read("chains/versions.yaml");
+    assert!(!text.contains("rollout"), "{text}");
+    assert_eq!(metric(&setup, "admittance_rollout_share").await, Some(0.0));
+}
+
+/// A candidate that fails, or denies what the plugin allows, is out of the way by itself.
+#[tokio::test]
+async fn a_candidate_that_does_harm_is_aborted() {
+    for (package, settings, limit, at_least, reason) in [
+        (
+            "guest-misbehaves",
+            "{ behaviour: traps }",
+            "failures: 3",
+            3,
+            "the candidate failed for 3 of 3 requests; the limit is 3",
+        ),
+        (
+            "image-policy",
+            "{ allowedRegistries: [registry.example.com] }",
+            "refusals: 1",
+            1,
+            "the candidate denied 1 of 1 compared requests that the plugin does not deny; the limit is 1",
+        ),
+    ] {
+        let candidate = format!(
+            "      candidate:\n        source: \"{}\"\n        settings: {settings}\n        rollout: {{ percent: 100, \
+             pause: 1h, abortOn: {{ {limit} }} }}\n",
+            source(package)
+        );
+        let setup = Setup::with(&chain("one.wasm", &candidate)).await;
+        let mark = setup.program.mark();
+        let mut refused = 0;
+        // It is aborted after the response.
+        while setup.create(&format!("a{refused}")).await.status != 200 {
+            refused += 1;
+        }
+        assert!(refused >= at_least, "{refused} {package}");
+        assert_eq!(setup.versions_of("after").await, told_by(1));
+        let line = setup
+            .program
+            .until_logged_after(mark, "the abort", |line| line.field("state") == "aborted")
+            .await
+            .unwrap();
+        assert!(line.message().contains(reason), "{}", line.message());
+        assert_eq!(shown(&setup).await, "aborted 0%");
+        let status = setup.told(["status"]).await;
+        assert!(status.contains(reason), "{status}");
+        assert_eq!(metric(&setup, "admittance_rollout_aborted").await, Some(1.0));
+    }
+}
