@@ -6,7 +6,7 @@
 //! webhook configurations of Kubernetes and is itself the caller of a webhook server in the test. `policies` runs
 //! policies of Kubewarden, in `resources` chains are resources of the cluster, and
 //! in `statuses` their leader writes what became of them. `events` looks at Events, and `registrations` at the webhook
-//! configurations that the leader keeps. `observed` looks at the spans of a
+//! configurations that the leader keeps. `replicas` go live together. `observed` looks at the spans of a
 //! look-up.
 
 mod conformance;
@@ -19,6 +19,7 @@ mod observed;
 mod policies;
 mod recorded;
 mod registrations;
+mod replicas;
 mod resources;
 pub(crate) mod server;
 mod statuses;

@@ -57,6 +57,8 @@ pub struct Connections {
     pub chains: Option<ChainStore>,
     /// The webhook configurations that the leader keeps, if it does.
     pub webhooks: Option<Webhooks>,
+    /// Whether the replicas go live together, for which the host must have been built.
+    pub together: bool,
 }
 
 /// The driver with its ports bound. Requests that arrive before [`run`](Self::run) wait.
@@ -180,10 +182,14 @@ impl Driver {
             cluster,
             chains,
             webhooks,
+            together,
         } = self.connections;
         let leader = cluster
             .as_ref()
-            .and_then(|cluster| Leader::new(cluster, chains, webhooks.clone(), self.lease, Terms::default()))
+            .and_then(|cluster| {
+                let (webhooks, terms) = (webhooks.clone(), Terms::default());
+                Leader::new(cluster, chains, webhooks, self.lease, terms, together)
+            })
             .map(Arc::new);
         let observed = Arc::new(Observed {
             host: self.host,

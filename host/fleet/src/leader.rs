@@ -1,8 +1,8 @@
 //! What one replica does for all of them.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use admittance::{Host, Moment, Status, definitions::DefinitionFile};
+use admittance::{Host, Moment, Status, agreement::ReplicasStatus, definitions::DefinitionFile};
 use admittance_cluster::{
     Cluster, Election, Event, Events, LeaderStatus, Resource, ResourceError, Resources, Terms,
 };
@@ -15,6 +15,7 @@ use crate::{
     ChainStore, Webhooks,
     chains::{Kind, definition_name, file_of},
     metrics,
+    replicas::Replicas,
     status::{event, new_status},
 };
 
@@ -32,7 +33,9 @@ const WRITES: usize = 8;
 /// Lives as long as the driver.
 #[derive(Debug)]
 pub struct Leader {
-    election: Election,
+    election: Arc<Election>,
+    /// If they go live together.
+    replicas: Option<Replicas>,
     chains: Option<ChainStore>,
     webhooks: Option<Webhooks>,
     events: Events,
@@ -59,17 +62,21 @@ struct Write {
 
 impl Leader {
     /// Of the replicas that read these chains of the cluster, or whose webhook configurations these are; `None` if there is
-    /// nothing to do. The leader holds the Lease of this name.
+    /// nothing to do. The leader holds the Lease of this name. With `together`, tables [wait](admittance::HostBuilder) until
+    /// all replicas have prepared them.
     pub fn new(
         cluster: &Cluster,
         chains: Option<ChainStore>,
         webhooks: Option<Webhooks>,
         lease: impl Into<String>,
         terms: Terms,
+        together: bool,
     ) -> Option<Self> {
         let has_work = chains.is_some() || webhooks.is_some();
+        let election = Arc::new(cluster.election(lease, terms));
         has_work.then(|| Self {
-            election: cluster.election(lease, terms),
+            replicas: together.then(|| Replicas::new(election.clone())),
+            election,
             chains,
             webhooks,
             events: cluster.events(),
@@ -79,7 +86,12 @@ impl Leader {
     /// Takes part in the election, and does the leader's work whenever this replica is the leader. Never returns; drop it
     /// to stop, and then [resign](Self::resign).
     pub async fn follow(&self, host: &Host) {
-        tokio::join!(self.election.take_part(), self.work(host));
+        let replicas = async {
+            if let Some(replicas) = &self.replicas {
+                replicas.follow(host).await;
+            }
+        };
+        tokio::join!(self.election.take_part(), self.work(host), replicas);
     }
 
     /// Who leads.
@@ -87,9 +99,26 @@ impl Leader {
         self.election.status()
     }
 
-    /// Lets another replica become the leader at once.
+    /// What the replicas serve and have prepared; `None` unless they go live together.
+    pub fn replicas(&self) -> Option<ReplicasStatus> {
+        self.replicas.as_ref().map(Replicas::status)
+    }
+
+    /// Whether this replica serves what all shall serve.
+    pub fn is_ready(&self, host: &Host) -> bool {
+        self.replicas
+            .as_ref()
+            .is_none_or(|replicas| replicas.is_ready(host))
+    }
+
+    /// Lets another replica become the leader at once, and lets none wait for this one.
     pub async fn resign(&self) {
-        self.election.resign().await;
+        let leave = async {
+            if let Some(replicas) = &self.replicas {
+                replicas.leave().await;
+            }
+        };
+        tokio::join!(self.election.resign(), leave);
     }
 
     async fn work(&self, host: &Host) {

@@ -1,5 +1,5 @@
 //! What the replicas of this program in a Kubernetes cluster share: definitions as resources of the cluster, webhook
-//! configurations with their certificates, and a leader that writes statuses and keeps these.
+//! configurations with their certificates, a leader that writes statuses and keeps these, and the table that all serve.
 
 #![allow(
     missing_docs,
@@ -11,6 +11,7 @@ mod chains;
 mod leader;
 mod metrics;
 mod registration;
+mod replicas;
 mod status;
 mod webhooks;
 

@@ -85,6 +85,11 @@ impl Loaded {
         format!("{} {} {:?}", self.status.digest, self.settings, self.config)
     }
 
+    /// Its settings, as JSON.
+    pub(crate) fn settings(&self) -> &str {
+        &self.settings
+    }
+
     pub(crate) fn module(&self, stage: &str, is_candidate: bool) -> RevisionModule {
         RevisionModule {
             stage: stage.to_owned(),

@@ -1,8 +1,8 @@
 use std::{sync::Arc, time::Duration};
 
 use admittance_admission::{
-    Authorizer, Chain, ChainIndex, Deadline, Evaluation, NamespaceSource, Outcome, Outline, Phase, Request,
-    Selection, Surroundings,
+    Authorizer, Chain, ChainIndex, Deadline, Digest, Evaluation, NamespaceSource, Outcome, Outline, Phase,
+    Request, Selection, Surroundings,
 };
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
@@ -20,6 +20,8 @@ use crate::{
 /// change.
 pub struct Table {
     pub(crate) revision: u64,
+    /// The content hash.
+    pub(crate) hash: Digest,
     pub(crate) chains: Vec<AssembledChain>,
     /// The index of `chains`.
     pub(crate) index: Arc<ChainIndex>,
@@ -38,6 +40,11 @@ impl Table {
     /// The revision number, from 1.
     pub fn revision(&self) -> u64 {
         self.revision
+    }
+
+    /// The content hash: the same for every table that gives the same verdicts.
+    pub fn hash(&self) -> Digest {
+        self.hash
     }
 
     /// The chains, in the order in which a request passes them.
@@ -60,6 +67,7 @@ impl Table {
         let chains = self.chains.iter().map(|chain| chain.with_disabled(disabled));
         Self {
             revision: self.revision,
+            hash: self.hash,
             chains: chains.collect(),
             index: self.index.clone(),
             plugins: self.plugins.clone(),

@@ -33,6 +33,11 @@ pub(super) async fn start(setting: &Setting) -> Server {
 
 /// With these additions to its configuration.
 pub(super) async fn start_with(setting: &Setting, additions: &str) -> Server {
+    start_as(setting, "", additions).await
+}
+
+/// With this about chains as resources, and these additions to its configuration.
+pub(super) async fn start_as(setting: &Setting, resources: &str, additions: &str) -> Server {
     let directory = tempfile::tempdir().unwrap();
     certificates(&directory, &[]).await;
     let kubeconfig = setting.kubeconfig(&format!("{{token: {TOKEN}}}"));
@@ -41,7 +46,7 @@ pub(super) async fn start_with(setting: &Setting, additions: &str) -> Server {
 dialect: {{ kubernetes: {{}} }}
 listen: {{ tls: {{ certificate: localhost.pem, key: localhost.key }} }}
 cluster: {{ kubeconfig: {} }}
-definitions: [ {{ kubernetes: {{}} }} ]
+definitions: [ {{ kubernetes: {{ {resources} }} }} ]
 {additions}
 ",
         kubeconfig.display()

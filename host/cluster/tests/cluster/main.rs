@@ -11,6 +11,7 @@ mod events;
 mod forward;
 mod kinds;
 mod lease;
+mod members;
 mod namespaces;
 mod resources;
 mod setting;
