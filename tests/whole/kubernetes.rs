@@ -7,7 +7,7 @@
 //! policies of Kubewarden, in `resources` chains are resources of the cluster (in `many`, thousands of them), in
 //! `systems` policies of other systems are, and in `statuses` their leader writes what became of them. `events` looks at
 //! Events, `registrations` at the webhook configurations that the leader keeps, and in `audits` it audits what exists.
-//! `observed` looks at the spans of a
+//! `replicas` go live together. `observed` looks at the spans of a
 //! look-up.
 
 mod audits;
@@ -22,6 +22,7 @@ mod observed;
 mod policies;
 mod recorded;
 mod registrations;
+mod replicas;
 mod resources;
 pub(crate) mod server;
 mod statuses;

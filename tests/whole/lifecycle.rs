@@ -9,6 +9,7 @@ use std::{
 use admittance::admission::FailureKind;
 use admittance_tests::{Admittance, Client, Metrics, ModuleServer, Serve, Upstream, Versions};
 use http::Method;
+use serde_json::json;
 
 use crate::scene::{BCS, Scene, application, source, write};
 
@@ -64,10 +65,14 @@ async fn the_first_signal_lets_requests_in_flight_finish() {
         ..
     } = Scene::bcs(&chain()).await;
     let ready = client.get(&program.admin_url("/readyz")).await.unwrap();
-    assert_eq!(
-        (ready.status.as_u16(), &*ready.text()),
-        (200, r#"{"ready":true}"#)
-    );
+    let (answer, status) = (ready.json().unwrap(), program.status().await.unwrap());
+    let hash = status["hash"].as_str().unwrap();
+    let short = hash.strip_prefix("sha256:").unwrap().get(..12).unwrap();
+    assert_eq!(ready.status.as_u16(), 200);
+    assert_eq!(answer, json!({"ready": true, "table": short}));
+    let number = u64::from_str_radix(short, 16).unwrap() as f64;
+    let metrics = program.metrics().await.unwrap();
+    assert_eq!(metrics.sum("admittance_table_hash", &[]), Some(number));
 
     let gate = upstream.close();
     let sent = in_flight(&upstream, &program).await;
@@ -339,6 +344,24 @@ fn files(directory: &Path) -> Vec<PathBuf> {
         }
     }
     files
+}
+
+/// The replicas of a node, each of which opens the store and removes what killed programs left while the others write.
+#[tokio::test]
+async fn programs_share_a_store() {
+    let directory = tempfile::tempdir().unwrap();
+    write(&directory, "chains.yaml", chain());
+    let config = write(&directory, "admittance.yaml", BCS);
+    let store = directory.path().join("store");
+    let starts = [(); 3].map(|()| from_store(&config, &store));
+    let [first, second, third] = starts;
+    for loaded in <[Vec<bool>; 3]>::from(tokio::join!(first, second, third)) {
+        assert_eq!(loaded.len(), 1);
+    }
+    // All of them wrote the same, and nothing is left over.
+    assert_eq!(from_store(&config, &store).await, [true]);
+    assert_eq!(files(&store.join("temporary")), Vec::<PathBuf>::new());
+    assert_eq!(files(&store.join("compiled")).len(), 1);
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 pub use self::decisions::{
     DecisionDetails, DecisionReplay, DecisionReplays, Difference, RateList, ReplayRequest,
 };
+pub use admittance::agreement::{ReplicaStatus, ReplicasStatus};
 use admittance::{CandidateReport, Moment, Revision, RolloutAction, Status, StorageStatus};
 pub use admittance_bcs::{
     AccountsStatus, DiscoveryStatus, EnsembleStatus, GatewayCluster, GatewayStatus, KubernetesCluster, Peer,
@@ -60,6 +61,9 @@ pub struct DriverStatus {
     /// The leader of the replicas in the cluster; absent unless there is something for it to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leader: Option<LeaderStatus>,
+    /// What the replicas serve and have prepared; absent unless they go live together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<ReplicasStatus>,
     /// The driver's own certificates.
     pub certificates: Vec<CertificateStatus>,
 }

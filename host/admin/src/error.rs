@@ -51,6 +51,7 @@ impl From<ChangeError> for ApiError {
             ChangeError::Table(error) => error.into(),
             ChangeError::History(error) => error.into(),
             ChangeError::SeveralStores { .. }
+            | ChangeError::Waits { .. }
             | ChangeError::Store(StoreError::ChangedMeanwhile { .. } | StoreError::OneAtATime { .. }) => {
                 Self::Conflict(error.to_string())
             }

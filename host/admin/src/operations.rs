@@ -33,7 +33,7 @@ pub(super) fn starting(render: RenderMetrics) -> Router {
     let unavailable = "the driver is starting: it loads its chains and plugins";
     Router::new()
         .route("/healthz", get(async || Health::Alive))
-        .route("/readyz", get(async || Readiness { ready: false }))
+        .route("/readyz", get(async || Readiness::default()))
         .route("/metrics", get(async move || rendered(render).await))
         .fallback(async move || ApiError::Unavailable(unavailable.to_owned()))
 }
@@ -69,12 +69,20 @@ async fn healthz(call: Call) -> Result<Health, ApiError> {
 }
 
 /// Whether the driver is ready for requests. Details are at `/v1/status`, which requires authentication.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 struct Readiness {
-    /// `true` from when the driver has loaded its chains until it is told to stop. It does not depend on the
+    /// `true` from when the driver has loaded its chains until it is told to stop, and while it serves what its replicas
+    /// shall serve. It does not depend on the
     /// upstream: clients of a driver that is not ready get refused connections in place of replies that explain the
     /// problem.
     ready: bool,
+    /// The first digits of the content hash of the live table: the same on every replica that serves the same. Absent while
+    /// the driver starts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    table: Option<String>,
+    /// Why it is not ready; absent while the driver starts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
 }
 
 impl IntoResponse for Readiness {
@@ -98,13 +106,23 @@ impl Reply for Readiness {
                 schema: generator.subschema_for::<Self>(),
             },
         };
-        vec![form(200, "Ready."), form(503, "Starting or stopping.")]
+        vec![
+            form(200, "Ready."),
+            form(503, "Starting or stopping, or the replicas serve another table."),
+        ]
     }
 }
 
 async fn readyz(call: Call) -> Result<Readiness, ApiError> {
+    let reason = match () {
+        () if call.api.is_stopping() => Some("stopping"),
+        () if !(call.api.sources.is_ready)() => Some("the replicas serve another table"),
+        () => None,
+    };
     Ok(Readiness {
-        ready: !call.api.is_stopping(),
+        ready: reason.is_none(),
+        reason,
+        table: Some(call.api.sources.host.hash().short()),
     })
 }
 

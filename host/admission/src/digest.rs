@@ -33,6 +33,13 @@ impl Digest {
         &self.0
     }
 
+    /// The first 12 hexadecimal digits, for people.
+    pub fn short(self) -> String {
+        let mut digits = self.to_hex();
+        digits.truncate(12);
+        digits
+    }
+
     /// The 64 hexadecimal digits.
     pub fn to_hex(self) -> String {
         hex::encode(self.0)

@@ -157,6 +157,7 @@ async fn serve(mut config: Config, metrics: PrometheusHandle) -> crate::Result<E
         chains: cluster.as_ref().filter(|_| is_in_cluster).map(ChainStore::new),
         cluster,
         webhooks: None,
+        together: config.goes_live_together(),
     };
     let maintained = metrics.clone();
     process_metrics::describe();
@@ -216,6 +217,9 @@ async fn build(config: &Config, connections: &Connections) -> crate::Result<Host
         .store_limit(config.store.size_limit)
         .on_bad_definition(config.on_bad_definition)
         .start_without_modules();
+    if connections.together {
+        builder = builder.go_live_when_told();
+    }
     if let Some(history) = &config.history.directory {
         builder = builder.history(history);
     }

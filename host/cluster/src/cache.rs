@@ -98,6 +98,11 @@ impl<V> Cache<V> {
 }
 
 impl<V: Clone> Cache<V> {
+    pub(crate) fn all(&self) -> Vec<(Key, V)> {
+        let pair = |(key, object): (&Key, &V)| (key.clone(), object.clone());
+        self.read(|contents| contents.objects.iter().map(pair).collect())
+    }
+
     pub(crate) fn get(&self, key: &Key) -> Option<V> {
         self.read(|contents| contents.objects.get(key).cloned())
     }

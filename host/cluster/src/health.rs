@@ -146,6 +146,11 @@ impl Health {
         self.lock().state == WatchState::Watching
     }
 
+    /// Whether the API server does not allow it.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.lock().state == WatchState::Refused
+    }
+
     /// A list starts.
     pub(crate) fn starting(&self) {
         self.enter(WatchState::Starting, None);

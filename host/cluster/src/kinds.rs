@@ -26,7 +26,7 @@ use crate::{
     metrics::Verb,
     request_error::{RequestError, permission},
     selector::TextSelector,
-    watch::{Pace, View, follow},
+    watch::{Pace, Selection, View, follow},
 };
 
 /// The longest time of a lookup, whatever its deadline.
@@ -189,7 +189,15 @@ impl Kind {
         let permission = permission("`list` and `watch`", &resource.plural, &resource.group);
         let entry = |item: Item| (item.key(), item.into_stored(resource));
         let api = |client| Api::<Item>::all_with(client, resource);
-        follow(&self.connection, api, None, &self.view, entry, &permission).await;
+        follow(
+            &self.connection,
+            api,
+            Selection::All,
+            &self.view,
+            entry,
+            &permission,
+        )
+        .await;
     }
 
     /// The API for lookups in a namespace, or in all.

@@ -1,7 +1,7 @@
 //! The election of one program among several by a Lease, in the way of client-go, so without comparing clocks: a Lease has
 //! expired when nobody renewed it for its duration, as seen from here.
 
-use std::{sync::PoisonError, time::Duration};
+use std::{collections::BTreeMap, sync::PoisonError, time::Duration};
 
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
@@ -15,18 +15,23 @@ use kube::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::{
+    runtime::Handle,
     sync::{Mutex, watch},
     time::{Instant, sleep_until},
 };
 
 use crate::{
     connection::Connection,
+    members::Members,
     metrics::{self, Verb},
     request_error::{RequestError, permission},
 };
 
 /// The timeout of a request of a program that is not the leader, and of the release.
-const REQUEST_LIMIT: Duration = Duration::from_secs(5);
+pub(crate) const REQUEST_LIMIT: Duration = Duration::from_secs(5);
+
+/// The label of all Leases of the replicas of a program: the name of the one that their leader holds.
+pub(crate) const LABEL: &str = "admittance.dev/replicas-of";
 
 /// How soon a leader that is gone is replaced. The default is that of client-go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +76,8 @@ pub struct Election {
     identity: String,
     terms: Terms,
     is_leader: watch::Sender<bool>,
+    /// What the Lease says while this program holds it, apart from what it said before.
+    annotations: watch::Sender<BTreeMap<String, String>>,
     /// The identity of the leader, as it was seen last.
     holder: std::sync::Mutex<Option<String>>,
     lease: Mutex<Option<Seen>>,
@@ -95,6 +102,7 @@ impl Election {
             identity: format!("{}_{suffix}", host.nodename().to_string_lossy()),
             terms,
             is_leader: watch::Sender::new(false),
+            annotations: watch::Sender::default(),
             holder: std::sync::Mutex::default(),
             lease: Mutex::new(None),
         }
@@ -103,6 +111,28 @@ impl Election {
     /// Whether this program is the leader now.
     pub fn is_leader(&self) -> watch::Receiver<bool> {
         self.is_leader.subscribe()
+    }
+
+    /// The replicas of which this program is one, each with a Lease of its own on these terms.
+    pub fn members(&self, terms: Terms) -> Members {
+        let (leader, identity) = (self.name.clone(), self.identity.clone());
+        Members::new(
+            self.connection.clone(),
+            leader,
+            identity,
+            terms,
+            &Handle::current(),
+        )
+    }
+
+    /// Sets an annotation of the Lease, if this program is the leader; it is written at once.
+    pub fn annotate(&self, key: &str, value: &str) {
+        if *self.is_leader.borrow() {
+            self.annotations.send_if_modified(|annotations| {
+                let before = annotations.insert(key.to_owned(), value.to_owned());
+                before.is_none_or(|before| before != value)
+            });
+        }
     }
 
     /// The Lease, and who is known to hold it.
@@ -125,7 +155,9 @@ impl Election {
         // Of the leader: when it must resign.
         let mut end = None;
         let mut has_failed = false;
+        let mut annotations = self.annotations.subscribe();
         loop {
+            annotations.mark_unchanged();
             let start = Instant::now();
             let limit = end.unwrap_or(start + REQUEST_LIMIT);
             match self.attempt(&mut lease, limit).await {
@@ -154,7 +186,10 @@ impl Election {
             end = end.filter(|end| *end > Instant::now());
             self.lead(end.is_some());
             let next = Instant::now() + self.terms.pause.mul_f64(0.9 + fastrand::f64() / 5.0);
-            sleep_until(end.map_or(next, |end| end.min(next))).await;
+            tokio::select! {
+                () = sleep_until(end.map_or(next, |end| end.min(next))) => {}
+                _ = annotations.changed(), if !has_failed => {}
+            }
         }
     }
 
@@ -170,10 +205,10 @@ impl Election {
         let written = match seen {
             None => {
                 let lease = Lease {
-                    metadata: ObjectMeta {
+                    metadata: self.annotated(ObjectMeta {
                         name: Some(self.name.clone()),
                         ..ObjectMeta::default()
-                    },
+                    }),
                     spec: Some(self.renewed(None)),
                 };
                 let create = async { self.api.create(&PostParams::default(), &lease).await };
@@ -182,11 +217,15 @@ impl Election {
             Some(Seen { lease, since }) => {
                 let spec = lease.spec.as_ref();
                 let is_free = spec.is_none_or(|spec| has_expired(spec, since.elapsed()));
-                if !self.is_holder(spec) && !is_free {
-                    return Ok(false);
+                if !self.is_holder(spec) {
+                    if !is_free {
+                        return Ok(false);
+                    }
+                    // What the leader before this one wrote is newer.
+                    self.annotations.send_replace(BTreeMap::new());
                 }
                 let lease = Lease {
-                    metadata: lease.metadata.clone(),
+                    metadata: self.annotated(lease.metadata.clone()),
                     spec: Some(self.renewed(spec)),
                 };
                 self.replace(&lease, until).await?
@@ -224,6 +263,15 @@ impl Election {
         let params = PostParams::default();
         let replace = self.api.replace(&self.name, &params, lease);
         self.connection.ask(Verb::Replace, until, replace).await
+    }
+
+    /// With the label of all Leases of the program, and what it shall say.
+    fn annotated(&self, mut metadata: ObjectMeta) -> ObjectMeta {
+        let labels = metadata.labels.get_or_insert_default();
+        labels.insert(LABEL.to_owned(), self.name.clone());
+        let wanted = self.annotations.borrow().clone();
+        metadata.annotations.get_or_insert_default().extend(wanted);
+        metadata
     }
 
     fn is_holder(&self, spec: Option<&LeaseSpec>) -> bool {
@@ -273,7 +321,7 @@ fn see(seen: &mut Option<Seen>, now: Option<Lease>) {
 }
 
 /// Whether a Lease that has been as it is for this time has no holder any more.
-fn has_expired(spec: &LeaseSpec, unchanged: Duration) -> bool {
+pub(crate) fn has_expired(spec: &LeaseSpec, unchanged: Duration) -> bool {
     let has_holder = spec
         .holder_identity
         .as_ref()

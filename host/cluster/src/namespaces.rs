@@ -20,7 +20,7 @@ use crate::{
     item::Item,
     metrics::Verb,
     request_error::{RequestError, permission},
-    watch::{View, follow},
+    watch::{Selection, View, follow},
 };
 
 /// The longest time of a lookup; the deadline of the request may be earlier.
@@ -82,7 +82,7 @@ impl Namespaces {
             let (connection, view) = (self.connection.clone(), self.view.clone());
             AbortOnDropHandle::new(runtime.spawn(async move {
                 let permission = permission("`list` and `watch`", "namespaces", "");
-                follow(&connection, api, None, &view, entry, &permission).await;
+                follow(&connection, api, Selection::All, &view, entry, &permission).await;
             }))
         });
     }

@@ -24,7 +24,7 @@ use crate::{
     item::Item,
     metrics::Verb,
     request_error::{RequestError, permission},
-    watch::{View, follow},
+    watch::{Selection, View, follow},
 };
 
 /// The timeout of a request.
@@ -223,8 +223,10 @@ impl Resources {
                 "" => Api::all_with(client, &resource),
                 namespace => Api::namespaced_with(client, namespace, &resource),
             };
-            let only = only.as_ref().map(|(_, name)| name.as_str());
-            follow(&connection, api, only, &view, entry, &permission).await;
+            let selection = only
+                .as_ref()
+                .map_or(Selection::All, |(_, name)| Selection::Named(name));
+            follow(&connection, api, selection, &view, entry, &permission).await;
         });
         Self(Arc::new(Inner {
             connection,

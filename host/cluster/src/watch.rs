@@ -101,13 +101,22 @@ impl Pace {
     }
 }
 
+/// Which objects of a kind are watched.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Selection<'a> {
+    All,
+    /// Nothing but the object of this name, as an account may be allowed to.
+    Named(&'a str),
+    /// Those with this label: `key=value`.
+    Labelled(&'a str),
+}
+
 /// Fills the view and keeps it up to date, forever. `entry` extracts what is cached of an object, and only a change of
-/// that counts as one; `permission` is appended to a refusal. With `only`, nothing but the object of this name is
-/// watched, as an account may be allowed to.
+/// that counts as one; `permission` is appended to a refusal.
 pub(crate) async fn follow<K, V>(
     connection: &Connection,
     api: impl Fn(Client) -> Api<K>,
-    only: Option<&str>,
+    selection: Selection<'_>,
     view: &View<V>,
     entry: impl Fn(K) -> (Key, V),
     permission: &str,
@@ -120,9 +129,11 @@ pub(crate) async fn follow<K, V>(
     let mut pace = Pace::default();
     loop {
         let mut config = watcher::Config::default().timeout(WATCH_SECONDS);
-        if let Some(name) = only {
-            config = config.fields(&format!("metadata.name={name}"));
-        }
+        config = match selection {
+            Selection::All => config,
+            Selection::Named(name) => config.fields(&format!("metadata.name={name}")),
+            Selection::Labelled(label) => config.labels(label),
+        };
         let mut events = pin!(watcher(api(client.clone()), config));
         loop {
             let event = tokio::select! {

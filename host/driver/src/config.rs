@@ -43,6 +43,8 @@ pub struct Config {
     pub limits: Limits,
     /// The stores of chain definitions. A new definition is written to the first one that accepts it.
     pub definitions: Vec<DefinitionPlace>,
+    /// When replicas go live with a change; `None`: together, if they read chains as resources.
+    pub replicas: Option<SwitchMode>,
     /// How to treat an invalid definition in ZooKeeper or in a custom resource.
     pub on_bad_definition: OnBadDefinition,
     /// The ZooKeeper ensembles for discovery and registration.
@@ -78,6 +80,15 @@ impl Config {
         self.definitions.iter().filter_map(DefinitionPlace::as_file)
     }
 
+    /// Whether this replica goes live with a change when all replicas have prepared it.
+    pub fn goes_live_together(&self) -> bool {
+        let reads_resources = self.definitions.iter().any(DefinitionPlace::is_kubernetes);
+        match self.replicas {
+            Some(mode) => mode == SwitchMode::Together,
+            None => reads_resources,
+        }
+    }
+
     /// Warnings about valid but probably unintended settings: world-readable private keys.
     pub fn warnings(&self) -> Vec<String> {
         let admin = self.admin.as_ref().and_then(AdminConfig::tls);
@@ -89,6 +100,17 @@ impl Config {
             .collect()
     }
 }
+
+/// When replicas of an installation go live with a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SwitchMode {
+    /// When all have prepared it.
+    Together,
+    /// Each when it has prepared it.
+    Independently,
+}
+
+words!(SwitchMode, "way of going live": Together = "Together", Independently = "Independently");
 
 /// The role of the driver.
 #[derive(Clone, Debug)]
@@ -136,6 +158,12 @@ impl FrontConfig {
             Self::Gateway(gateway) => Some(&gateway.drivers),
             Self::Reviews(_) => None,
         }
+    }
+
+    /// Whether replicas with these definitions elect a leader.
+    fn has_leader(&self, definitions: &[DefinitionPlace]) -> bool {
+        let keeps_webhooks = matches!(self, Self::Reviews(reviews) if reviews.webhooks.is_some());
+        keeps_webhooks || definitions.iter().any(DefinitionPlace::is_kubernetes)
     }
 
     /// How decisions name it, if it listens on this address.

@@ -57,6 +57,8 @@ pub struct Connections {
     pub chains: Option<ChainStore>,
     /// The webhook configurations that the leader keeps, if it does.
     pub webhooks: Option<Webhooks>,
+    /// Whether the replicas go live together, for which the host must have been built.
+    pub together: bool,
 }
 
 /// The driver with its ports bound. Requests that arrive before [`run`](Self::run) wait.
@@ -196,18 +198,20 @@ impl Driver {
             cluster,
             chains,
             webhooks,
+            together,
         } = self.connections;
         let leader = cluster
             .as_ref()
             .and_then(|cluster| {
-                let audits = self.audits.clone();
+                let (webhooks, audits) = (webhooks.clone(), self.audits.clone());
                 Leader::new(
                     cluster,
                     chains,
-                    webhooks.clone(),
+                    webhooks,
                     audits,
                     self.lease,
                     Terms::default(),
+                    together,
                 )
             })
             .map(Arc::new);

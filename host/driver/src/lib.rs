@@ -27,7 +27,7 @@ mod trace;
 
 pub use config::{
     Config, DefinitionPlace, FrontConfig, HistoryConfig, Limits, ListenConfig, LogConfig, LogFormat,
-    LogLevel, ReviewsConfig, StoreConfig, TracingConfig, TracingProtocol,
+    LogLevel, ReviewsConfig, StoreConfig, SwitchMode, TracingConfig, TracingProtocol,
 };
 pub use driver::{Connections, Driver, Error};
 pub use metric_names::describe_metrics;

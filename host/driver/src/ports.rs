@@ -135,6 +135,10 @@ impl AdminPort {
                 let observed = observed.clone();
                 Box::new(move || observed.front.health(observed.address.ip()))
             },
+            is_ready: {
+                let observed = observed.clone();
+                Box::new(move || observed.is_ready())
+            },
             status: Box::new(move || observed.status()),
         };
         self.service.start(self.access.clone(), sources);

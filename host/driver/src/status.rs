@@ -41,6 +41,12 @@ pub(crate) struct Observed {
 }
 
 impl Observed {
+    /// Whether this replica serves what all replicas shall serve.
+    pub(crate) fn is_ready(&self) -> bool {
+        let leader = self.leader.as_deref();
+        leader.is_none_or(|leader| leader.is_ready(&self.host))
+    }
+
     pub(crate) fn status(&self) -> DriverStatus {
         let servers = self.front.upstream().map(Upstream::health);
         let own = self.tls.iter().flatten().filter_map(ServerTls::status);
@@ -74,6 +80,7 @@ impl Observed {
             webhook_configurations: self.webhooks.as_ref().map(Webhooks::status),
             audit: self.audits.as_ref().map(Audits::status),
             leader: self.leader.as_deref().map(Leader::status),
+            replicas: self.leader.as_deref().and_then(Leader::replicas),
             certificates: own.chain(self.front.tls_status()).map(certificate).collect(),
         }
     }

@@ -1,8 +1,10 @@
 //! What one replica does for all of them.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use admittance::{Host, Moment, RolloutProgress, Status, definitions::DefinitionFile};
+use admittance::{
+    Host, Moment, RolloutProgress, Status, agreement::ReplicasStatus, definitions::DefinitionFile,
+};
 use admittance_cluster::{
     Cluster, Election, Event, Events, LeaderStatus, Resource, ResourceError, Resources, Terms,
 };
@@ -16,6 +18,7 @@ use crate::{
     audit::Audits,
     chains::{Kind, definition_name, file_of},
     metrics,
+    replicas::Replicas,
     status::{event, new_status, rollouts},
 };
 
@@ -33,7 +36,9 @@ const WRITES: usize = 8;
 /// Lives as long as the driver.
 #[derive(Debug)]
 pub struct Leader {
-    election: Election,
+    election: Arc<Election>,
+    /// If they go live together.
+    replicas: Option<Replicas>,
     chains: Option<ChainStore>,
     webhooks: Option<Webhooks>,
     audits: Option<Audits>,
@@ -63,7 +68,8 @@ struct Write {
 
 impl Leader {
     /// Of the replicas that read these chains of the cluster, or whose webhook configurations and audits these are; `None` if
-    /// there is nothing to do. The leader holds the Lease of this name.
+    /// there is nothing to do. The leader holds the Lease of this name. With `together`, tables
+    /// [wait](admittance::HostBuilder) until all replicas have prepared them.
     pub fn new(
         cluster: &Cluster,
         chains: Option<ChainStore>,
@@ -71,10 +77,13 @@ impl Leader {
         audits: Option<Audits>,
         lease: impl Into<String>,
         terms: Terms,
+        together: bool,
     ) -> Option<Self> {
         let has_work = chains.is_some() || webhooks.is_some() || audits.is_some();
+        let election = Arc::new(cluster.election(lease, terms));
         has_work.then(|| Self {
-            election: cluster.election(lease, terms),
+            replicas: together.then(|| Replicas::new(election.clone())),
+            election,
             chains,
             webhooks,
             audits,
@@ -85,10 +94,16 @@ impl Leader {
     /// Takes part in the election, and does the leader's work whenever this replica is the leader. Never returns; drop it
     /// to stop, and then [resign](Self::resign).
     pub async fn follow(&self, host: &Host) {
+        let replicas = async {
+            if let Some(replicas) = &self.replicas {
+                replicas.follow(host).await;
+            }
+        };
         tokio::join!(
             self.election.take_part(),
             self.work(host),
-            self.follow_rollouts(host)
+            self.follow_rollouts(host),
+            replicas
         );
     }
 
@@ -97,9 +112,26 @@ impl Leader {
         self.election.status()
     }
 
-    /// Lets another replica become the leader at once.
+    /// What the replicas serve and have prepared; `None` unless they go live together.
+    pub fn replicas(&self) -> Option<ReplicasStatus> {
+        self.replicas.as_ref().map(Replicas::status)
+    }
+
+    /// Whether this replica serves what all shall serve.
+    pub fn is_ready(&self, host: &Host) -> bool {
+        self.replicas
+            .as_ref()
+            .is_none_or(|replicas| replicas.is_ready(host))
+    }
+
+    /// Lets another replica become the leader at once, and lets none wait for this one.
     pub async fn resign(&self) {
-        self.election.resign().await;
+        let leave = async {
+            if let Some(replicas) = &self.replicas {
+                replicas.leave().await;
+            }
+        };
+        tokio::join!(self.election.resign(), leave);
     }
 
     async fn work(&self, host: &Host) {

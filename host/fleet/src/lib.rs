@@ -1,5 +1,6 @@
 //! What the replicas of this program in a Kubernetes cluster share: definitions as resources of the cluster, webhook
-//! configurations with their certificates, audits of what exists, and a leader that writes statuses, keeps these and audits.
+//! configurations with their certificates, audits of what exists, a leader that writes statuses, keeps these and audits, and
+//! the table that all serve.
 
 #![allow(
     missing_docs,
@@ -13,6 +14,7 @@ mod leader;
 mod metrics;
 mod policies;
 mod registration;
+mod replicas;
 mod status;
 mod webhooks;
 

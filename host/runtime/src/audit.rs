@@ -61,6 +61,7 @@ impl Host {
         let chains: Vec<_> = native.chain(chains).collect();
         let table = Table {
             revision: last.map_or(0, |last| last.revision().number),
+            hash: self.table().hash,
             index: Arc::new(ChainIndex::new(chains.iter().map(|known| &*known.chain))),
             chains,
             plugins,

@@ -53,6 +53,7 @@ pub struct HostBuilder {
     sandbox: SandboxConfig,
     resolve: Vec<(String, String)>,
     decisions: Option<DecisionsConfig>,
+    waits: bool,
     progress: Arc<dyn Fn(Progress) + Send + Sync>,
 }
 
@@ -78,6 +79,7 @@ impl Default for HostBuilder {
             sandbox: SandboxConfig::default(),
             resolve: Vec::new(),
             decisions: None,
+            waits: false,
             progress: Arc::new(|_| ()),
         }
     }
@@ -214,6 +216,13 @@ impl HostBuilder {
         self
     }
 
+    /// After the start, a table that was built waits until [`Host::go_live_with`] is called: the program agrees with
+    /// others when that is. Default: it goes live at once.
+    pub fn go_live_when_told(mut self) -> Self {
+        self.waits = true;
+        self
+    }
+
     /// Sets a callback for the progress of loading plugins.
     pub fn on_progress(mut self, progress: impl Fn(Progress) + Send + Sync + 'static) -> Self {
         self.progress = Arc::new(progress);
@@ -286,7 +295,7 @@ impl HostBuilder {
             in_force: Arc::default(),
             live_modules: Arc::default(),
         };
-        Host::start(source, history).await
+        Host::start(source, history, self.waits).await
     }
 }
 

@@ -41,6 +41,9 @@ pub struct Applied {
     pub revision: u64,
     /// Whether this was a dry run, which changes nothing.
     pub dry_run: bool,
+    /// Whether it is not live yet: it was written and prepared here, and goes live when all replicas have prepared it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub waits: bool,
     /// The effect on each definition.
     pub definitions: Vec<AppliedDefinition>,
     /// The differences from the previous table.
@@ -79,6 +82,15 @@ pub enum ChangeError {
         "changing definitions needs a history: name a history directory that can be written, or edit the files"
     )]
     NoHistory,
+    /// A rollback is prepared, and not live: other replicas have not prepared it.
+    #[error(
+        "revision {to} is prepared here, and goes live when all replicas have prepared it; roll back each of them: see \
+         `admittance status --fleet`"
+    )]
+    Waits {
+        /// The earlier revision.
+        to: u64,
+    },
     /// The store of the definitions cannot be written, or was changed in the meantime.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -196,8 +208,10 @@ impl Host {
             let modules = Modules::Current(Servers::Of(Arc::new(plan.modules.clone())));
             let purpose = Purpose::Change(&plan.paths);
             let built = source.make(plan.usable.clone(), modules, purpose).await?;
+            let hash = built.hash;
             let done = self.finish(plan, built, store, base, how, origin.clone()).await?;
-            if let Some(applied) = done {
+            if let Some(mut applied) = done {
+                applied.waits = self.0.waits && !how.dry_run && !self.until_live(hash).await;
                 return Ok(applied);
             }
         }
@@ -224,7 +238,10 @@ impl Host {
         }
         let number = state.history.next_number();
         let entry = Arc::new(entry_of(&built, number, origin, how.by.clone()));
-        let is_new = !state.history.is_newest(&entry);
+        let is_new = match how.dry_run {
+            true => !state.history.is_newest(&entry),
+            false => !state.is_newest(&entry),
+        };
         let applied = Applied {
             revision: if is_new {
                 number
@@ -232,6 +249,7 @@ impl Host {
                 self.0.live.load().revision.number
             },
             dry_run: how.dry_run,
+            waits: false,
             definitions: effects(&plan.change),
             comparison: compare(state.history.last().map(|last| &**last), &entry),
             warnings: plan.warnings,
@@ -254,9 +272,13 @@ impl Host {
         }
         let problem = self.problem_of(&built);
         if is_new {
-            self.go_live(&mut state, built, entry, slot, problem).await;
+            self.offer(&mut state, built, entry.clone(), slot, problem).await;
+            // Only what is live is in the history.
+            if self.0.waits && state.history.last() != Some(&entry) {
+                state.history.withdraw(&entry);
+            }
         } else {
-            self.settled(&state.history, problem);
+            self.settled(&state, problem);
         }
         // So that an immediate rollback is recognized as a difference from what was written.
         let contents = Contents::of(&self.0.stores, &plan.change.set);
@@ -313,13 +335,20 @@ impl Host {
         entry.detail.revision.at = Moment::now();
         entry.instead_of = Some(state.source.inputs());
         let entry = Arc::new(entry);
-        // Written first, because a rollback must survive a restart.
-        state.history.push(entry.clone()).await?;
-        let bad = built.bad.clone();
-        self.swap(&state.source, built, &entry, slot);
-        let problem = self.problem_with(&bad);
-        self.is_live(&entry, &mut state, problem);
+        let (problem, hash) = (self.problem_with(&built.bad), built.hash);
+        if self.0.waits {
+            self.offer(&mut state, built, entry.clone(), slot, problem).await;
+        } else {
+            // Written first, because a rollback must survive a restart.
+            state.history.push(entry.clone()).await?;
+            self.swap(&state.source, built, &entry, slot);
+            self.is_live(&entry, &mut state, problem);
+        }
         self.0.rollbacks.send_modify(|count| *count += 1);
+        drop(state);
+        if self.0.waits && !self.until_live(hash).await {
+            return Err(ChangeError::Waits { to });
+        }
         Ok(entry.revision().clone())
     }
 }

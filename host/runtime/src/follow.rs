@@ -82,6 +82,7 @@ impl Host {
         let (is_change, again) = tokio::select! {
             _ = watch.changed() => (true, HashSet::new()),
             () = self.0.stores.changed() => (true, HashSet::new()),
+            () = self.0.again.notified() => (true, HashSet::new()),
             due = schedule.due() => (false, due),
             () = at(retry.map(|(instant, _)| instant)) => (false, schedule.take_failed()),
         };
@@ -115,7 +116,7 @@ impl Host {
     }
 
     /// Logs one line for a change, however many stages it has.
-    fn log_change(&self) {
+    pub(crate) fn log_change(&self) {
         let (table, live) = (self.table(), self.0.live.load());
         let (revision, chains, plugins) = (table.revision(), table.chains().len(), table.plugins().len());
         let (files, modules) = match &live.revisions[..] {

@@ -37,10 +37,10 @@ impl Entry {
         &self.detail.revision
     }
 
-    /// Whether both have the same definitions and modules.
+    /// Whether both have the same definitions in the same places, and the same plugins.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
-        let modules = |entry: &Self| entry.revision().modules.clone();
-        self.detail.files == other.detail.files && modules(self) == modules(other)
+        let (own, others) = (self.revision(), other.revision());
+        self.detail.files == other.detail.files && own.modules == others.modules && own.hash == others.hash
     }
 }
 

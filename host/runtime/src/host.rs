@@ -7,11 +7,11 @@ use std::{
     time::Duration,
 };
 
-use admittance_admission::{ChainIndex, Outcome, Request};
+use admittance_admission::{ChainIndex, Digest, Outcome, Request};
 use admittance_catalog::InUse;
 use admittance_definitions::{BadDefinition, DefinitionSet, FileChange};
 use arc_swap::ArcSwap;
-use tokio::sync::{Mutex, OwnedSemaphorePermit, watch};
+use tokio::sync::{Mutex, Notify, OwnedSemaphorePermit, watch};
 
 use crate::{
     DecisionLog, Error, HostBuilder, Moment, Origin, Recording, RecordingConfig, Revision, RevisionDetail,
@@ -24,6 +24,7 @@ use crate::{
     live::{self, Live, TableProblem, TableSlots},
     metrics,
     observer::Observer,
+    prepared::{PreparedHashes, PreparedTables},
     rollout::Rollouts,
     source::{BuiltTable, Purpose, Source},
     status::{CandidateReport, Status, StorageStatus},
@@ -55,12 +56,38 @@ pub(crate) struct Inner {
     pub(crate) evaluator: Evaluator,
     observer: Arc<Observer>,
     pub(crate) disabled: Arc<DisabledStages>,
+    /// Whether tables go live only when the program [says so](Host::go_live_with).
+    pub(crate) waits: bool,
+    /// Notified when the live table is not that of the newest definitions.
+    pub(crate) again: Notify,
 }
 
 /// The inputs of tables, and the history.
 pub(crate) struct TableState {
     pub(crate) source: Source,
     pub(crate) history: History,
+    /// The tables that wait until the program says that they may go live.
+    pub(crate) prepared: PreparedTables,
+}
+
+impl TableState {
+    /// The newest table: the one that waits, or the live one.
+    pub(crate) fn newest(&self) -> Option<&Entry> {
+        self.prepared
+            .newest()
+            .or_else(|| self.history.last().map(|last| &**last))
+    }
+
+    /// Whether this is the newest table already, by its definitions. If it is the live one, no other table waits any more.
+    pub(crate) fn is_newest(&mut self, entry: &Entry) -> bool {
+        if self.history.is_newest(entry) {
+            self.prepared.are_live();
+            return true;
+        }
+        self.prepared
+            .newest()
+            .is_some_and(|newest| newest.is_like(entry) && newest.instead_of.is_none())
+    }
 }
 
 /// Counts a table as being built until it is dropped.
@@ -80,7 +107,7 @@ impl Host {
     }
 
     /// Goes live with the first table.
-    pub(crate) async fn start(mut source: Source, mut history: History) -> Result<Self, Error> {
+    pub(crate) async fn start(mut source: Source, mut history: History, waits: bool) -> Result<Self, Error> {
         complete_change(&source.stores, &mut history).await?;
         let slots = TableSlots::default();
         let slot = slots.take(Duration::ZERO).await?;
@@ -111,12 +138,13 @@ impl Host {
         live::log_bad(None, problem.as_ref());
         source.is_live(&entry);
         metrics::table_made(problem.is_none());
-        metrics::table_live(revision, problem.is_none());
+        metrics::table_live(revision, built.hash, problem.is_none());
         source.assembler.work_in_background();
         let live = Live {
             revision: Arc::new(entry.revision().clone()),
             since: Moment::now(),
             problem,
+            prepared: PreparedHashes::default(),
             history: history.status(),
             revisions: history.entries(),
         };
@@ -144,7 +172,13 @@ impl Host {
             evaluator: Evaluator::new(&source.assembler),
             assembler: source.assembler.clone(),
             observer: source.observer.clone(),
-            state: Mutex::new(TableState { source, history }),
+            state: Mutex::new(TableState {
+                source,
+                history,
+                prepared: PreparedTables::default(),
+            }),
+            waits,
+            again: Notify::new(),
             slots,
             disabled,
         }));
@@ -163,6 +197,11 @@ impl Host {
         self.0.table.load_full()
     }
 
+    /// The content hash of the live table: the same in every host that serves the same.
+    pub fn hash(&self) -> Digest {
+        self.0.table.load().hash
+    }
+
     /// Passes a request through the chains that match it.
     pub async fn admit(&self, request: Request) -> Outcome {
         self.table().admit(request).await
@@ -174,6 +213,8 @@ impl Host {
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             revision: live.revision.number,
+            hash: table.hash,
+            prepared: live.prepared.newest,
             live_since: live.since,
             origin: live.revision.origin.clone(),
             by: live.revision.by.clone(),
@@ -250,7 +291,8 @@ impl Host {
         };
         let mut in_use = InUse::default();
         in_use.modules.extend(state.history.modules());
-        for plugin in self.table().plugins() {
+        let table = self.table();
+        for plugin in table.plugins().iter().chain(state.prepared.plugins()) {
             let (module, compiled) = plugin.in_store();
             in_use.modules.extend(module);
             in_use.compiled.insert(compiled);
@@ -316,6 +358,7 @@ impl Host {
             revision: Arc::new(entry.revision().clone()),
             since: Moment::now(),
             problem,
+            prepared: state.prepared.hashes(),
             history: state.history.status(),
             revisions: state.history.entries(),
         });
@@ -338,7 +381,7 @@ impl Host {
 
     /// Records what is live and what is not. It is logged afterwards, so that the status agrees with the log.
     fn note(&self, live: Live) {
-        metrics::table_live(live.revision.number, live.problem.is_none());
+        metrics::table_live(live.revision.number, self.hash(), live.problem.is_none());
         let live = Arc::new(live);
         let before = self.0.live.swap(live.clone());
         live::log_bad(before.problem.as_ref(), live.problem.as_ref());
@@ -354,10 +397,11 @@ impl Host {
     }
 
     /// Records that the live table matches the definitions, except for these.
-    pub(crate) fn settled(&self, history: &History, problem: Option<TableProblem>) {
+    pub(crate) fn settled(&self, state: &TableState, problem: Option<TableProblem>) {
         self.note(Live {
             problem,
-            history: history.status(),
+            prepared: state.prepared.hashes(),
+            history: state.history.status(),
             ..(**self.0.live.load()).clone()
         });
     }
@@ -366,7 +410,7 @@ impl Host {
     pub(crate) fn failed(&self, error: Arc<Error>) {
         let before = self.0.live.load_full();
         metrics::table_made(false);
-        metrics::table_live(before.revision.number, false);
+        metrics::table_live(before.revision.number, self.hash(), false);
         self.0.live.store(Arc::new(Live {
             problem: Some(TableProblem::after(before.problem.as_ref(), error)),
             ..(*before).clone()
@@ -429,6 +473,7 @@ async fn first_table(source: &mut Source, history: &History) -> Result<FirstTabl
 fn table(source: &Source, built: BuiltTable, revision: u64, slot: OwnedSemaphorePermit) -> Table {
     Table {
         revision,
+        hash: built.hash,
         index: Arc::new(ChainIndex::new(built.chains.iter().map(|known| &*known.chain))),
         chains: built.chains,
         plugins: built.plugins,
@@ -494,6 +539,7 @@ pub(crate) fn entry_of(built: &BuiltTable, number: u64, origin: Origin, by: Opti
         detail: RevisionDetail {
             revision: Revision {
                 number,
+                hash: Some(built.hash),
                 at: Moment::now(),
                 origin,
                 by,

@@ -29,6 +29,7 @@
 //! [`Host::layer`] puts a host in front of any `tower` service that speaks HTTP, and [`Host::reviews`] is a
 //! service that answers kube-apiserver's AdmissionReviews.
 
+pub mod agreement;
 mod applies;
 mod assembly;
 mod audit;
@@ -43,6 +44,7 @@ mod error;
 mod evaluate;
 mod exceptions;
 mod follow;
+mod hash;
 mod history;
 mod host;
 mod journal;
@@ -52,6 +54,7 @@ mod metrics;
 mod namespaced;
 mod observer;
 mod plugins;
+mod prepared;
 mod recording;
 mod reload;
 mod reviews;
@@ -85,6 +88,7 @@ pub use layer::{AdmissionLayer, AdmissionService, Passage, REQUEST_ID, request_u
 pub use metrics::{DURATION_BUCKETS, describe_metrics};
 pub use namespaced::{NamespacedChains, NamespacedWebhooks};
 pub use plugins::{Loaded, Progress};
+pub use prepared::Prepared;
 pub use recording::{
     InvalidRedaction, RecordedRequest, Recording, RecordingConfig, RecordingNote, Redaction,
 };

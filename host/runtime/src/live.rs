@@ -9,6 +9,7 @@ use crate::{
     Error, Moment, Revision,
     history::Entry,
     metrics,
+    prepared::PreparedHashes,
     status::{BadDefinitionStatus, HistoryStatus, Problem},
 };
 
@@ -23,6 +24,8 @@ pub(crate) struct Live {
     /// When it went live, in this process.
     pub(crate) since: Moment,
     pub(crate) problem: Option<TableProblem>,
+    /// The tables that wait.
+    pub(crate) prepared: PreparedHashes,
     pub(crate) history: HistoryStatus,
     /// The kept revisions, the oldest first.
     pub(crate) revisions: Arc<[Arc<Entry>]>,

@@ -3,20 +3,21 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use admittance_admission::{
-    FailureKind, FailurePolicy, Mode, NamespaceSelector, Outcome, Phase, Stage, StageResult, TraceRow,
+    Digest, FailureKind, FailurePolicy, Mode, NamespaceSelector, Outcome, Phase, Stage, StageResult, TraceRow,
 };
 use admittance_definitions::Share;
 use metrics::{
     Counter, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
 };
 
-use crate::{DecisionVerdict, assembly::AssembledChain, status::HookStatus};
+use crate::{DecisionVerdict, assembly::AssembledChain, hash, status::HookStatus};
 
 const REQUESTS: &str = "admittance_requests_total";
 const REQUEST_DURATION: &str = "admittance_request_duration_seconds";
 const STAGE_DURATION: &str = "admittance_stage_duration_seconds";
 const TABLES: &str = "admittance_tables_total";
 const REVISION: &str = "admittance_table_revision";
+const HASH: &str = "admittance_table_hash";
 const CURRENT: &str = "admittance_table_current";
 const BAD_DEFINITION: &str = "admittance_bad_definition";
 pub(crate) const CANDIDATES: &str = "admittance_candidate_calls_total";
@@ -56,6 +57,10 @@ pub fn describe_metrics() {
         counter!(WRITE_FAILURES, "directory" => directory).absolute(0);
     }
     describe_gauge!(REVISION, "The revision of the live table");
+    describe_gauge!(
+        HASH,
+        "The first 48 bits of the content hash of the live table: the same number on every replica that serves the same"
+    );
     describe_gauge!(
         CURRENT,
         "1 if the live table matches the definitions, 0 if it cannot be built from them and the previous \
@@ -197,10 +202,11 @@ pub(crate) fn write_failed(directory: &'static str) {
     counter!(WRITE_FAILURES, "directory" => directory).increment(1);
 }
 
-/// Sets the revision of the live table, and whether it matches the definitions.
-pub(crate) fn table_live(revision: u64, is_current: bool) {
+/// Sets the revision of the live table, its content hash, and whether it matches the definitions.
+pub(crate) fn table_live(revision: u64, hash: Digest, is_current: bool) {
     #[expect(clippy::cast_precision_loss, reason = "metrics are floating point")]
     gauge!(REVISION).set(revision as f64);
+    gauge!(HASH).set(hash::number(hash));
     gauge!(CURRENT).set(if is_current { 1.0 } else { 0.0 });
 }
 

@@ -91,6 +91,11 @@ impl Loaded {
         Digest::of_parts(parts.map(str::as_bytes))
     }
 
+    /// Its settings, as JSON.
+    pub(crate) fn settings(&self) -> &str {
+        &self.settings
+    }
+
     pub(crate) fn module(&self, stage: &str, is_candidate: bool) -> RevisionModule {
         RevisionModule {
             stage: stage.to_owned(),

@@ -61,10 +61,10 @@ impl Host {
             let building = self.building();
             let read = state.source.act_upon(contents).await;
             let inputs = state.source.inputs();
-            let last = state.history.last();
-            let is_held = last.is_some_and(|last| last.instead_of.as_deref() == Some(inputs.as_str()));
+            let newest = state.newest();
+            let is_held = newest.is_some_and(|newest| newest.instead_of.as_deref() == Some(inputs.as_str()));
             if read.is_ok() && is_held {
-                self.settled(&state.history, None);
+                self.settled(&state, None);
                 return Ok(Reload::Live(self.table()));
             }
             (state.source.clone(), self.table().revision(), read, building)
@@ -113,11 +113,11 @@ impl Host {
         let lacks_modules = built.lacks_modules;
         let problem = self.problem_of(&built);
         let entry = Arc::new(entry_of(&built, state.history.next_number(), origin, None));
-        let table = if state.history.is_newest(&entry) {
-            self.settled(&state.history, problem);
+        let table = if state.is_newest(&entry) {
+            self.settled(&state, problem);
             self.table()
         } else {
-            self.go_live(&mut state, built, entry, slot, problem).await
+            self.offer(&mut state, built, entry, slot, problem).await
         };
         Ok(match lacks_modules {
             true => Reload::LacksModules,

@@ -21,6 +21,7 @@ use crate::{
     Error, Moment, NamespacedChains, RevisionFile, RevisionModule, StageError,
     assembly::{Assembled, AssembledChain, Assembler, MayFail, Modules, address},
     exceptions::LiveException,
+    hash,
     history::Entry,
     observer::Observer,
     plugins::{LiveModules, Loaded},
@@ -69,6 +70,8 @@ pub(crate) struct BuiltTable {
     pub(crate) modules: Vec<RevisionModule>,
     pub(crate) files: Vec<RevisionFile>,
     pub(crate) exceptions: Vec<LiveException>,
+    /// The content hash.
+    pub(crate) hash: Digest,
     /// The invalid definitions, and those whose modules cannot be fetched.
     pub(crate) bad: Vec<BadDefinition>,
     /// Whether a missing module may be on a server that was not contacted.
@@ -262,7 +265,7 @@ impl Source {
         may_fail: MayFail<'_>,
     ) -> Result<BuiltTable, Error> {
         let given = self.given.clone();
-        let (files, definitions, exceptions) = blocking(move || {
+        let (files, texts, definitions, exceptions) = blocking(move || {
             let defined = set.definitions()?;
             let chains = &defined.chains;
             let exceptions = defined.exceptions.into_iter().map(|definition| LiveException {
@@ -272,18 +275,21 @@ impl Source {
             let exceptions: Vec<_> = exceptions.collect();
             let mut chains = defined.chains;
             chains.extend(given);
-            Ok::<_, Error>((revision_files(&set), chains, exceptions))
+            let hash = hash::of_definitions(&set);
+            Ok::<_, Error>((revision_files(&set), hash, chains, exceptions))
         })
         .await??;
         let assembled = self
             .assembler
             .assemble(definitions, modules, &self.live_modules, may_fail);
+        let assembled = assembled.await?;
+        let hash = hash::of_table(texts, &assembled);
         let Assembled {
             chains,
             plugins,
             modules,
             tolerated,
-        } = assembled.await?;
+        } = assembled;
         let native = self.chains.iter().cloned();
         Ok(BuiltTable {
             chains: native
@@ -294,6 +300,7 @@ impl Source {
             modules,
             files,
             exceptions,
+            hash,
             lacks_modules: tolerated.iter().any(|(error, _)| error.cause.is_not_fetched()),
             bad: bad_of(&tolerated),
         })

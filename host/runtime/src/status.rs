@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
-use admittance_admission::{FailurePolicy, Mode, Phase};
+use admittance_admission::{Digest, FailurePolicy, Mode, Phase};
 use admittance_definitions::{BadDefinition, Served, StoreKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,6 +18,13 @@ pub struct Status {
     pub version: String,
     /// The revision of the live table, from 1; with a history it continues after a restart.
     pub revision: u64,
+    /// The content hash of that table: the same on every replica that serves the same.
+    #[schemars(with = "String")]
+    pub hash: Digest,
+    /// The hash of a table that is complete, and goes live when all replicas have it; absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub prepared: Option<Digest>,
     /// When that table went live, in this process.
     pub live_since: Moment,
     /// What created it.

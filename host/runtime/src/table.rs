@@ -1,8 +1,8 @@
 use std::{sync::Arc, time::Duration};
 
 use admittance_admission::{
-    Authorizer, Chain, ChainIndex, Deadline, Evaluation, NamespaceSource, Outcome, Outline, Phase, Request,
-    Selection, StageResult, Surroundings,
+    Authorizer, Chain, ChainIndex, Deadline, Digest, Evaluation, NamespaceSource, Outcome, Outline, Phase,
+    Request, Selection, StageResult, Surroundings,
 };
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
@@ -21,6 +21,8 @@ use crate::{
 /// change.
 pub struct Table {
     pub(crate) revision: u64,
+    /// The content hash.
+    pub(crate) hash: Digest,
     pub(crate) chains: Vec<AssembledChain>,
     /// The index of `chains`.
     pub(crate) index: Arc<ChainIndex>,
@@ -40,6 +42,11 @@ impl Table {
     /// The revision number, from 1.
     pub fn revision(&self) -> u64 {
         self.revision
+    }
+
+    /// The content hash: the same for every table that gives the same verdicts.
+    pub fn hash(&self) -> Digest {
+        self.hash
     }
 
     /// The chains, in the order in which a request passes them.
@@ -68,6 +75,7 @@ impl Table {
         let chains = self.chains.iter().map(|chain| chain.with_disabled(disabled));
         Self {
             revision: self.revision,
+            hash: self.hash,
             chains: chains.collect(),
             index: self.index.clone(),
             plugins: self.plugins.clone(),

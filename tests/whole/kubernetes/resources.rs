@@ -33,9 +33,14 @@ pub(super) async fn start(setting: &Setting) -> Server {
 
 /// With these additions to its configuration.
 pub(super) async fn start_with(setting: &Setting, additions: &str) -> Server {
+    start_as(setting, "", additions).await
+}
+
+/// With this about chains as resources, and these additions to its configuration.
+pub(super) async fn start_as(setting: &Setting, resources: &str, additions: &str) -> Server {
     start_reading(
         setting,
-        &format!("definitions: [ {{ kubernetes: {{}} }} ]\n{additions}"),
+        &format!("definitions: [ {{ kubernetes: {{ {resources} }} }} ]\n{additions}"),
     )
     .await
 }

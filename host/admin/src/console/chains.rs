@@ -181,7 +181,7 @@ async fn content(api: &Api, session: &Session, phase: &str, name: &str) -> Resul
             dt { "Phase" }
             dd { (chain.phase) (phase_hint(chain.phase)) }
             dt { "Revision" }
-            dd { a href={ "/history/" (status.revision) } { (status.revision) } ", live since " (moment(status.live_since)) }
+            dd { a href={ "/history/" (status.revision) } { (status.revision) } " (" span.mono { (status.hash.short()) } ")" ", live since " (moment(status.live_since)) }
         }
         @if session.may_change() && !own.is_empty() {
             p.actions { a.button href={ "/playground?chain=" (chain.phase) ":" (utf8_percent_encode(name, NON_ALPHANUMERIC)) } { "Try it in the playground" } }

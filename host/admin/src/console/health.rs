@@ -15,7 +15,7 @@ use crate::{
     Api,
     api::{
         AuditStatus, CertificateStatus, ClusterStatus, DriverStatus, GatewayStatus, LeaderStatus,
-        ListenerStatus, ServerHealth, WatchState,
+        ListenerStatus, ReplicaStatus, ServerHealth, WatchState,
     },
 };
 
@@ -49,6 +49,7 @@ fn content(status: &DriverStatus, storage: &[StorageStatus], now: Moment) -> Mar
             (table("Upstream", upstream(status)))
             (table("Definitions", status.table.stores.iter().map(store).collect()))
             (table("ZooKeeper", zookeeper(status)))
+            @if let Some(replicas) = &status.replicas { (table("Replicas", replicas.replicas.iter().map(replica).collect())) }
             @if let Some(cluster) = &status.cluster {
                 (table("Kubernetes", kubernetes(status, cluster)))
             }
@@ -66,6 +67,9 @@ fn overview(status: &DriverStatus) -> Markup {
         @if status.stopping {
             p.notice.warn { "The driver is stopping: it finishes the requests in flight." }
         }
+        @if let Some(replicas) = &status.replicas {
+            @for sentence in &replicas.waiting { p.notice.warn { "A change waits: " (sentence) "." } }
+        }
         @if let Some(problem) = &table.problem {
             div.notice.bad {
                 p { "The newest definitions are not live since " (moment(problem.since)) ", after " (count(problem.attempts, "attempt")) "." }
@@ -76,7 +80,7 @@ fn overview(status: &DriverStatus) -> Markup {
             dt { "Version" }
             dd { (table.version) }
             dt { "Live" }
-            dd { "revision " (table.revision) " since " (moment(table.live_since)) }
+            dd { "revision " (table.revision) " (" span.mono { (table.hash.short()) } ")" " since " (moment(table.live_since)) }
             dt { "In memory" }
             dd { (count(table.tables as u64, "table")) ", " (count(table.plugins as u64, "plugin")) @if table.building { ", and a table is being built" } }
             dt { "History" }
@@ -265,6 +269,23 @@ fn audit(audit: &AuditStatus) -> Line {
             }
         },
         problem: (!problems.is_empty()).then(|| problems.join("; ")),
+    }
+}
+
+fn replica(replica: &ReplicaStatus) -> Line {
+    let (tone, state) = match (replica.alive, replica.ready) {
+        (false, _) => (Tone::Plain, "gone"),
+        (true, true) => (Tone::Good, "ready"),
+        (true, false) => (Tone::Bad, "late"),
+    };
+    Line {
+        what: replica.name.clone(),
+        state: html! {
+            (badge(tone, state)) " serves " span.mono { (replica.live.short()) }
+            @if replica.prepared != replica.live { ", has prepared " span.mono { (replica.prepared.short()) } }
+            @if replica.leader { " " (badge(Tone::Plain, "leader")) }
+        },
+        problem: replica.problem.clone(),
     }
 }
 

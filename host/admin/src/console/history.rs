@@ -120,6 +120,10 @@ fn detail(api: &Api, session: &Session, number: u64, from: Option<u64>) -> Resul
             dd { (moment(revision.at)) @if number == live { " " (badge(Tone::Good, "live")) } }
             dt { "Made by" }
             dd { (made_by(revision)) }
+            @if let Some(hash) = revision.hash {
+                dt { "Hash" }
+                dd.mono { (hash) }
+            }
             dt { "It has" }
             dd { (count(revision.chains as u64, "chain")) " and " (count(revision.modules.len() as u64, "plugin")) }
         }

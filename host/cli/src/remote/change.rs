@@ -197,6 +197,11 @@ fn text(applied: &Applied) -> String {
         (true, false) => {
             format!("\n{BOLD}dry run:{BOLD:#} valid, and would be revision {revision}; nothing was changed\n")
         }
+        (false, _) if applied.waits => {
+            format!(
+                "\n{WARN}prepared:{WARN:#} it goes live when all replicas have prepared it; see `admittance status --fleet`\n"
+            )
+        }
         (false, true) => format!("\n{DIM}nothing changed:{DIM:#} revision {revision}\n"),
         (false, false) => format!("\n{GOOD}live{GOOD:#} as revision {revision}\n"),
     }

@@ -1,6 +1,7 @@
 //! `admittance status`: the live table, and what the driver depends on.
 
 mod dependencies;
+mod fleet;
 
 use std::{fmt::Write as _, process::ExitCode, time::Duration};
 
@@ -24,15 +25,22 @@ use crate::{
 /// Exits with 1 when the newest definitions are not live.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  admittance status --server http://127.0.0.1:9090")]
+  admittance status --server http://127.0.0.1:9090
+  admittance status --fleet --server http://127.0.0.1:9090")]
 pub(crate) struct StatusArguments {
     #[command(flatten)]
     query: Query,
+    /// Show what every replica serves and has prepared, instead of the driver's own state.
+    #[arg(long)]
+    fleet: bool,
 }
 
 impl StatusArguments {
     pub(crate) fn run(&self) -> crate::Result<ExitCode> {
-        let text = |status: &DriverStatus| text(status, Moment::now());
+        let text = |status: &DriverStatus| match self.fleet {
+            true => fleet::text(status, Moment::now()),
+            false => text(status, Moment::now()),
+        };
         let status = self.query.show(&["status"], &[], text)?;
         Ok(match status.table.problem {
             None => ExitCode::SUCCESS,
@@ -47,6 +55,7 @@ fn text(status: &DriverStatus, now: Moment) -> String {
         let _ = writeln!(text, "{BAD}the driver is stopping{BAD:#}");
     }
     table(&mut text, &status.table, now);
+    text.extend(status.replicas.as_ref().map(fleet::waiting));
     text.push_str(&dependencies::text(status, now));
     text.push('\n');
     let chains = &status.table.chains;
@@ -72,8 +81,9 @@ fn table(text: &mut String, status: &Status, now: Moment) {
     // Writing into a String does not fail.
     let _ = writeln!(
         text,
-        "{BOLD}revision {}{BOLD:#}, live for {} ({}), by {}",
+        "{BOLD}revision {}{BOLD:#} ({}), live for {} ({}), by {}",
         status.revision,
+        status.hash.short(),
         human::age(status.live_since, now),
         human::clock(status.live_since),
         made_by(&status.origin, status.by.as_deref()),
@@ -113,6 +123,13 @@ fn table(text: &mut String, status: &Status, now: Moment) {
                 text.push_str(&rollout::line(&stage_id(chain, stage), rollout, now));
             }
         }
+    }
+    if let Some(prepared) = status.prepared {
+        let hash = prepared.short();
+        let _ = writeln!(
+            text,
+            "{WARN}{hash} is prepared,{WARN:#} and goes live when all replicas have prepared it"
+        );
     }
     if status.building {
         let _ = writeln!(text, "{WARN}a new table is being built{WARN:#}");

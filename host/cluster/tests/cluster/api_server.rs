@@ -310,6 +310,8 @@ struct Target {
     is_status: bool,
     /// The field selector of a list or a watch, which is always of one object.
     only: Option<String>,
+    /// The label selector, which is always of one label and value.
+    label: Option<(String, String)>,
 }
 
 impl Target {
@@ -383,6 +385,7 @@ impl Target {
             name: name.map(str::to_owned),
             is_status,
             only: None,
+            label: None,
         })
     }
 
@@ -390,6 +393,11 @@ impl Target {
         *plural == self.plural
             && (self.namespace.is_empty() || *namespace == self.namespace)
             && self.only.as_ref().is_none_or(|only| only == name)
+    }
+
+    fn is_selected(&self, object: &Value) -> bool {
+        let has = |(key, value): &(String, String)| object["metadata"]["labels"][key].as_str() == Some(value);
+        self.label.as_ref().is_none_or(has)
     }
 }
 
@@ -438,6 +446,8 @@ impl Shared {
         };
         let selector = query.get("fieldSelector");
         target.only = selector.and_then(|text| Some(text.strip_prefix("metadata.name%3D")?.to_owned()));
+        let label = query.get("labelSelector").and_then(|text| text.split_once("%3D"));
+        target.label = label.map(|(key, value)| (key.replace("%2F", "/"), value.to_owned()));
         self.held(verb, &target.plural).await;
         if self.data().absent.contains(&target.plural) {
             return not_served();
@@ -580,14 +590,10 @@ impl Shared {
     fn list(&self, target: &Target, query: &BTreeMap<String, String>, is_partial: bool) -> Reply {
         let data = self.data();
         let first: usize = query.get("continue").map_or(0, |token| token.parse().unwrap());
-        let wanted = query.get("labelSelector").and_then(|text| text.split_once("%3D"));
-        let is_wanted = |object: &Value| {
-            wanted.is_none_or(|(key, value)| object["metadata"]["labels"][key].as_str() == Some(value))
-        };
         let all: Vec<_> = data
             .objects
             .iter()
-            .filter(|(place, object)| target.is_place(place) && is_wanted(object))
+            .filter(|(place, object)| target.is_place(place) && target.is_selected(object))
             .collect();
         let limit = query
             .get("limit")
@@ -645,11 +651,9 @@ impl Shared {
                                 "message": "too old resource version"});
             return Some((line("ERROR", &object), seen, true));
         }
-        if let Some(change) = data
-            .changes
-            .iter()
-            .find(|change| change.version > seen && target.is_place(&change.place))
-        {
+        if let Some(change) = data.changes.iter().find(|change| {
+            change.version > seen && target.is_place(&change.place) && target.is_selected(&change.object)
+        }) {
             let object = typed(&change.object, target, is_partial);
             return Some((line(change.kind, &object), change.version, false));
         }

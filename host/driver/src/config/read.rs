@@ -31,7 +31,7 @@ use admittance_definitions::{
 use http::Uri;
 
 use self::zookeeper::Ensembles;
-use super::{Config, FrontConfig, LogConfig};
+use super::{Config, FrontConfig, LogConfig, SwitchMode};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -89,6 +89,8 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
         |node, mistakes| definitions::definitions(node, ensembles, has_cluster, mistakes),
         mistakes,
     );
+    let has_leader = front.as_ref().is_none_or(|front| front.has_leader(&definitions));
+    let replicas = fields.get_optional("replicas", |node, m| switch_mode(node, has_leader, m), mistakes);
     let on_bad_definition = fields.get_or_default("onBadDefinition", Node::word, mistakes);
     let zookeeper = fields.get_or_default("zookeeper", zookeeper::zookeeper, mistakes);
     // Only then, so that it is not among the fields that are known here.
@@ -123,6 +125,7 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
         front: front?,
         limits: limits.unwrap_or(defaults),
         definitions,
+        replicas,
         on_bad_definition,
         zookeeper,
         store,
@@ -143,6 +146,17 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
 /// A timeout or interval: up to an hour, and not 0.
 fn duration(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Duration> {
     node.duration(MILLISECOND..=HOUR, mistakes)
+}
+
+/// When replicas go live; together only if there is a leader who says when.
+fn switch_mode(node: &Node<'_>, has_leader: bool, mistakes: &mut Mistakes) -> Option<SwitchMode> {
+    let mode = node.word(mistakes)?;
+    if mode == SwitchMode::Together && !has_leader {
+        let fix =
+            "add `kubernetes: {}` to `definitions`, or write `dialect.kubernetes.webhookConfigurations`";
+        node.wrong("these replicas have no leader", fix, mistakes);
+    }
+    Some(mode)
 }
 
 fn resolve(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<(String, String)>> {

@@ -105,6 +105,7 @@ impl Setup {
                     tls: None,
                 },
                 admin: Some(AdminConfig::new(loopback())),
+                replicas: None,
                 front: FrontConfig::Bcs(BcsConfig {
                     cluster: CLUSTER.parse().unwrap(),
                     behind: UpstreamKind::Driver,
@@ -217,6 +218,7 @@ impl Setup {
             cluster,
             chains: None,
             webhooks: None,
+            together: false,
         };
         let admin = AdminPort::open(&self.config, metrics).await.unwrap();
         let mut driver = Driver::bind(self.config, connections, host, admin).await.unwrap();

@@ -182,7 +182,7 @@ async fn the_next_server_is_tried_when_no_connection_is_made() {
             .await;
         assert_eq!(text(response).await, (200, "ab".to_owned()));
     }
-    assert_eq!(driver.ask("/readyz").await, (200, r#"{"ready":true}"#.to_owned()));
+    assert_eq!(driver.ask("/readyz").await.0, 200);
     let detail = driver.status().await.to_string();
     assert_eq!(detail.matches(r#""up":false"#).count(), 2, "{detail}");
 }
@@ -334,7 +334,7 @@ async fn the_operators_port() {
     assert_eq!(driver.ask("/healthz").await, (200, "ok\n".to_owned()));
     assert_eq!(driver.ask("/metrics").await, (200, "a_metric 1\n".to_owned()));
     // Anybody may ask, so it tells nothing else.
-    assert_eq!(driver.ask("/readyz").await, (200, r#"{"ready":true}"#.to_owned()));
+    assert_eq!(driver.ask("/readyz").await.0, 200);
     assert_eq!(driver.status().await["chains"][0]["name"], "c");
     assert_eq!(driver.ask("/other").await.0, 404);
 }

@@ -57,7 +57,10 @@ async fn requests_in_flight_are_finished() {
     driver.shutdown.signal();
     soon(refused(&driver)).await;
     let (status, detail) = driver.ask("/readyz").await;
-    assert_eq!((status, &*detail), (503, r#"{"ready":false}"#));
+    assert!(
+        status == 503 && detail.starts_with(r#"{"ready":false,"#),
+        "{detail}"
+    );
     assert_eq!(driver.status().await["stopping"], true);
     assert_eq!(rest(&mut idle).await, "", "an idle connection is closed");
     flight.release.notify_one();

@@ -5,7 +5,8 @@ use crate::chains::CHAIN;
 
 fn host(stages: &Value) -> Pass {
     let status = serde_json::from_value(json!({
-        "version": "0.1.0", "revision": 7, "liveSince": "2026-01-01T00:00:00Z", "origin": {"type": "files"},
+        "version": "0.1.0", "revision": 7, "hash": admittance::Digest::of("a"),
+        "liveSince": "2026-01-01T00:00:00Z", "origin": {"type": "files"},
         "building": false, "tables": 1, "plugins": 0, "history": {"revisions": 1},
         "chains": [
             {"name": "pods", "phase": "Validating", "stages": []},

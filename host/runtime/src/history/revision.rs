@@ -1,5 +1,6 @@
 use std::path::PathBuf;
 
+use admittance_admission::Digest;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +13,11 @@ use crate::Moment;
 pub struct Revision {
     /// Its number, from 1.
     pub number: u64,
+    /// The content hash of its table, the same on every replica that has it; absent in a revision of an earlier version of
+    /// the program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub hash: Option<Digest>,
     /// When it first went live.
     pub at: Moment,
     /// The action that created it.

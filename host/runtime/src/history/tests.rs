@@ -6,6 +6,7 @@ pub(super) fn entry(number: u64, text: &str) -> Entry {
     Entry {
         detail: RevisionDetail {
             revision: Revision {
+                hash: None,
                 number,
                 at: Moment(std::time::SystemTime::UNIX_EPOCH),
                 origin: Origin::Files,

@@ -21,3 +21,4 @@ mod start;
 mod steering;
 mod stores;
 mod storing;
+mod together;

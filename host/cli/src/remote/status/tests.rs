@@ -56,6 +56,7 @@ fn status(stages: Vec<StageStatus>) -> DriverStatus {
         webhook_configurations: None,
         audit: None,
         leader: None,
+        replicas: None,
         certificates: Vec::new(),
     }
 }
@@ -64,6 +65,7 @@ fn table(stages: Vec<StageStatus>) -> Status {
     read(json!({
         "version": "0.1.0",
         "revision": 5,
+        "hash": format!("sha256:{}", "3f1c".repeat(16)),
         "liveSince": at(1000),
         "origin": { "type": "files" },
         "building": false,
@@ -92,7 +94,7 @@ fn a_row_for_each_stage() {
     assert_eq!(
         plain(&super::text(&status, at(1060))),
         "\
-revision 5, live for 1m0s (1970-01-01T00:16:40Z), by a change of files
+revision 5 (3f1c3f1c3f1c), live for 1m0s (1970-01-01T00:16:40Z), by a change of files
 admittance 0.1.0; 5 revisions, kept in /var/lib/admittance; 1 table and 2 plugins in memory
 
 CHAIN  PHASE     STAGE   HOOK                   VERSION  DIGEST        MODE     STATE    CALLS  DENIED  FAILED     P50     P99  LAST FAILURE
@@ -386,4 +388,51 @@ certificate of listen: expired at 1970-01-01T00:17:40Z
 certificate of admin: valid until 1970-01-02T01:00:00Z
 ";
     assert!(text.contains(lines), "{text}");
+}
+
+#[test]
+fn a_row_for_each_replica() {
+    let hash = |digits: &str| format!("sha256:{}", digits.repeat(16));
+    let mut status = status(Vec::new());
+    assert_eq!(
+        plain(&super::fleet::text(&status, at(1060))),
+        "this driver goes live with a change by itself\n"
+    );
+    let replica = |name: &str, live: &str, prepared: &str| {
+        json!({
+            "name": name,
+            "self": name == "web-1",
+            "leader": name == "web-2",
+            "alive": name != "web-3",
+            "ready": live == "3f1c",
+            "live": hash(live),
+            "prepared": hash(prepared),
+            "since": at(1000),
+        })
+    };
+    let mut late = replica("web-4", "0aaa", "0aaa");
+    late["problem"] = json!("no route");
+    status.replicas = Some(read(json!({
+        "target": hash("3f1c"),
+        "waiting": ["web-2 has not prepared 7b2d7b2d7b2d yet"],
+        "replicas": [
+            replica("web-1", "3f1c", "7b2d"),
+            replica("web-2", "3f1c", "3f1c"),
+            replica("web-3", "3f1c", "3f1c"),
+            late,
+        ],
+    })));
+    assert_eq!(
+        plain(&super::fleet::text(&status, at(1060))),
+        "\
+the replicas serve 3f1c3f1c3f1c
+a change waits: web-2 has not prepared 7b2d7b2d7b2d yet
+
+REPLICA       LIVE          PREPARED      STATE  LEADER  SINCE  PROBLEM
+web-1 (this)  3f1c3f1c3f1c  7b2d7b2d7b2d  ready  -        1m0s  -
+web-2         3f1c3f1c3f1c  -             ready  leader   1m0s  -
+web-3         3f1c3f1c3f1c  -             gone   -        1m0s  -
+web-4         0aaa0aaa0aaa  -             late   -        1m0s  no route
+"
+    );
 }

@@ -45,6 +45,15 @@ impl ApiServer {
         objects.map(|(_, object)| object.clone()).collect()
     }
 
+    /// Every change of the objects of a kind, in their order: `ADDED`, `MODIFIED` or `DELETED`, and the object.
+    pub(crate) fn history(&self, plural: &str) -> Vec<(&'static str, Value)> {
+        let data = self.shared.data();
+        let changes = data.changes.iter().filter(|change| change.place.0 == plural);
+        changes
+            .map(|change| (change.kind, change.object.clone()))
+            .collect()
+    }
+
     /// What is there now, as a client gets it.
     pub(crate) fn object(&self, plural: &str, namespace: &str, name: &str) -> Option<Value> {
         let place: Place = (plural.into(), namespace.into(), name.into());

@@ -1,0 +1,61 @@
+//! `admittance status --fleet`: a row for each replica.
+
+use admittance::Moment;
+use admittance_admin::api::{DriverStatus, ReplicaStatus, ReplicasStatus};
+
+use crate::{
+    human,
+    output::{BAD, DIM, GOOD, WARN, harmless},
+    table::{Cell, Table},
+};
+
+pub(super) fn text(status: &DriverStatus, now: Moment) -> String {
+    let Some(replicas) = &status.replicas else {
+        return format!("{DIM}this driver goes live with a change by itself{DIM:#}\n");
+    };
+    let target = match replicas.target {
+        Some(target) => format!("the replicas serve {}\n", target.short()),
+        None => format!("{WARN}no leader has said yet what the replicas serve{WARN:#}\n"),
+    };
+    let mut table = Table::new([
+        "REPLICA", "LIVE", "PREPARED", "STATE", "LEADER", "SINCE", "PROBLEM",
+    ]);
+    for replica in &replicas.replicas {
+        table.row(row(replica, now));
+    }
+    format!("{target}{}\n{}", waiting(replicas), table.text())
+}
+
+/// A line for each replica that others wait for, and for what this one does not know.
+pub(super) fn waiting(replicas: &ReplicasStatus) -> String {
+    let waiting = replicas.waiting.iter().map(|sentence| {
+        let sentence = harmless(sentence);
+        format!("{WARN}a change waits:{WARN:#} {sentence}\n")
+    });
+    let problem = replicas.problem.iter().map(|problem| {
+        let problem = harmless(problem);
+        format!("{BAD}the other replicas are not known:{BAD:#} {problem}\n")
+    });
+    waiting.chain(problem).collect()
+}
+
+fn row(replica: &ReplicaStatus, now: Moment) -> [Cell; 7] {
+    let (state, style) = match (replica.alive, replica.ready) {
+        (false, _) => ("gone", DIM),
+        (true, true) => ("ready", GOOD),
+        (true, false) => ("late", BAD),
+    };
+    let own = if replica.is_self { " (this)" } else { "" };
+    [
+        Cell::text(format!("{}{own}", replica.name)),
+        Cell::text(replica.live.short()),
+        Cell::text(match replica.prepared == replica.live {
+            true => String::new(),
+            false => replica.prepared.short(),
+        }),
+        Cell::text(state).styled(style),
+        Cell::text(if replica.leader { "leader" } else { "" }),
+        Cell::number(human::age(replica.since, now)),
+        Cell::text(replica.problem.clone().unwrap_or_default()),
+    ]
+}

@@ -1,0 +1,317 @@
+//! The replicas of a program: each holds a Lease of its own, whose annotations say what it has.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use k8s_openapi::{
+    api::coordination::v1::{Lease, LeaseSpec},
+    apimachinery::pkg::apis::meta::v1::MicroTime,
+    jiff::Timestamp,
+};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, ObjectMeta, PostParams},
+};
+use tokio::{
+    runtime::Handle,
+    sync::watch,
+    time::{Instant, sleep},
+};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::{
+    cache::Key,
+    connection::Connection,
+    lease::{LABEL, REQUEST_LIMIT, Terms, has_expired},
+    metrics::Verb,
+    request_error::{RequestError, permission},
+    watch::{Selection, View, follow},
+};
+
+/// The annotations of a Lease.
+pub type Annotations = BTreeMap<String, String>;
+
+/// The pause before a Lease that could not be written is written again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The replicas, and the Lease of this one. Lives as long as the program.
+#[derive(Debug)]
+pub struct Members {
+    connection: Connection,
+    api: Api<Lease>,
+    /// The Lease that the leader holds.
+    leader: String,
+    /// The Lease of this replica.
+    name: String,
+    identity: String,
+    terms: Terms,
+    view: Arc<View<Held>>,
+    /// Since when the Leases are as they are, as seen from here.
+    seen: Mutex<HashMap<String, (Held, Instant)>>,
+    annotations: watch::Sender<Annotations>,
+    _task: AbortOnDropHandle<()>,
+}
+
+/// A Lease, as far as it matters here.
+#[derive(Clone, Debug, PartialEq)]
+struct Held {
+    spec: LeaseSpec,
+    annotations: Annotations,
+}
+
+/// A replica that holds a Lease of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// The name of its Lease.
+    pub name: String,
+    /// Whether it renews its Lease.
+    pub is_alive: bool,
+    /// For how long its Lease has been as it is, as seen from here.
+    pub unchanged: Duration,
+    pub is_leader: bool,
+    pub annotations: Annotations,
+}
+
+/// What is known of the replicas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Membership {
+    pub members: Vec<Member>,
+    /// The annotations of the leader's Lease; `None` if there is none.
+    pub leader: Option<Annotations>,
+    /// Whether the account of this program may not watch them.
+    pub is_refused: bool,
+    /// Why this may not be what the replicas have now.
+    pub problem: Option<String>,
+}
+
+impl Members {
+    /// The members of the election of this Lease, of which this one has this identity.
+    pub(crate) fn new(
+        connection: Connection,
+        leader: String,
+        identity: String,
+        terms: Terms,
+        runtime: &Handle,
+    ) -> Self {
+        let view = Arc::new(View::new("replicas"));
+        view.health.starting();
+        let watched = (connection.clone(), view.clone(), format!("{LABEL}={leader}"));
+        let task = runtime.spawn(async move {
+            let (connection, view, label) = watched;
+            let permission = permission("`list` and `watch`", "leases", "coordination.k8s.io");
+            let entry = |lease: Lease| {
+                let held = Held {
+                    spec: lease.spec.unwrap_or_default(),
+                    annotations: lease.metadata.annotations.unwrap_or_default(),
+                };
+                (Key::new(None, &lease.metadata.name.unwrap_or_default()), held)
+            };
+            let api = |client: Client| Api::<Lease>::default_namespaced(client);
+            follow(
+                &connection,
+                api,
+                Selection::Labelled(&label),
+                &view,
+                entry,
+                &permission,
+            )
+            .await;
+        });
+        Self {
+            api: Api::default_namespaced(connection.client()),
+            connection,
+            leader,
+            name: lease_name(&identity),
+            identity,
+            terms,
+            view,
+            seen: Mutex::default(),
+            annotations: watch::Sender::new(Annotations::new()),
+            _task: AbortOnDropHandle::new(task),
+        }
+    }
+
+    /// The name of this replica's Lease.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What the Lease of this replica says from now on.
+    pub fn annotate(&self, annotations: Annotations) {
+        self.annotations.send_if_modified(|before| {
+            let is_other = *before != annotations;
+            *before = annotations;
+            is_other
+        });
+    }
+
+    /// A counter that grows with every change of a Lease, and whenever the watch goes down or up.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.view.health.changes()
+    }
+
+    /// The replicas as they are seen now. To be called at least every second: what expires is measured from here.
+    pub fn look(&self) -> Membership {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let is_watching = self.view.health.is_watching();
+        let leases = self.view.cache.all();
+        seen.retain(|name, _| is_watching && leases.iter().any(|(key, _)| key.name == *name));
+        let mut leader = None;
+        let mut members = Vec::new();
+        let holder = |held: &Held| held.spec.holder_identity.clone().unwrap_or_default();
+        let leads = leases.iter().find(|(key, _)| key.name == self.leader);
+        let leads = leads.map(|(_, held)| holder(held));
+        let mut is_known = false;
+        for (Key { name, .. }, held) in leases {
+            // Without the watch nobody is seen to renew, so nobody expires.
+            let since = match seen.get(&name) {
+                Some((before, since)) if before.spec == held.spec => *since,
+                _ => now,
+            };
+            seen.insert(name.clone(), (held.clone(), since));
+            let unchanged = now.duration_since(since);
+            is_known |= name == self.name && unchanged < self.terms.duration * 2 / 3;
+            if name == self.leader {
+                leader = Some(held.annotations);
+                continue;
+            }
+            members.push(Member {
+                is_alive: !has_expired(&held.spec, unchanged),
+                unchanged,
+                is_leader: leads.as_deref().is_some_and(|leads| leads == holder(&held)),
+                annotations: held.annotations,
+                name,
+            });
+        }
+        let problem = match (is_watching, is_known) {
+            (false, _) => Some("the Leases of the replicas cannot be watched"),
+            // What is written by this replica does not come back either.
+            (true, false) => Some("the Lease of this replica is not renewed"),
+            (true, true) => None,
+        };
+        Membership {
+            members,
+            leader,
+            is_refused: self.view.health.is_refused(),
+            problem: problem.map(str::to_owned),
+        }
+    }
+
+    /// Holds the Lease of this replica. Never returns; drop it to stop, and then [leave](Self::leave).
+    pub async fn take_part(&self) {
+        let mut annotations = self.annotations.subscribe();
+        let mut own = None;
+        let mut has_failed = false;
+        loop {
+            let wanted = annotations.borrow_and_update().clone();
+            let pause = match self.renew(&mut own, wanted).await {
+                Ok(()) => {
+                    has_failed = false;
+                    self.terms.pause
+                }
+                Err(error) => {
+                    if !std::mem::replace(&mut has_failed, true) {
+                        let permission = permission(
+                            "`get`, `create`, `update` and `delete`",
+                            "leases",
+                            "coordination.k8s.io",
+                        );
+                        let reason = error.advice(&permission);
+                        tracing::warn!(lease = %self.name, "this replica cannot tell the others what it has: {reason}");
+                    }
+                    own = None;
+                    RETRY.min(self.terms.pause)
+                }
+            };
+            tokio::select! {
+                () = sleep(pause.mul_f64(0.9 + fastrand::f64() / 5.0)) => {}
+                _ = annotations.changed(), if !has_failed => {}
+            }
+        }
+    }
+
+    async fn renew(&self, own: &mut Option<Lease>, annotations: Annotations) -> Result<(), RequestError> {
+        let until = Instant::now() + REQUEST_LIMIT;
+        if own.is_none() {
+            let found = self
+                .connection
+                .ask(Verb::Get, until, self.api.get_opt(&self.name));
+            *own = found.await?;
+        }
+        let metadata = own.as_ref().map(|own| own.metadata.clone());
+        let lease = Lease {
+            metadata: ObjectMeta {
+                name: Some(self.name.clone()),
+                labels: Some([(LABEL.to_owned(), self.leader.clone())].into()),
+                annotations: Some(annotations),
+                ..metadata.unwrap_or_default()
+            },
+            spec: Some(LeaseSpec {
+                holder_identity: Some(self.identity.clone()),
+                lease_duration_seconds: i32::try_from(self.terms.duration.as_secs()).ok(),
+                renew_time: Some(MicroTime(Timestamp::now())),
+                ..LeaseSpec::default()
+            }),
+        };
+        let params = PostParams::default();
+        let written = match own {
+            None => {
+                let create = self.api.create(&params, &lease);
+                self.connection.ask(Verb::Create, until, create).await?
+            }
+            Some(_) => {
+                let replace = self.api.replace(&self.name, &params, &lease);
+                self.connection.ask(Verb::Replace, until, replace).await?
+            }
+        };
+        *own = Some(written);
+        Ok(())
+    }
+
+    /// Deletes the Lease of this replica, so that no other waits for it.
+    pub async fn leave(&self) {
+        self.remove(&self.name).await;
+    }
+
+    /// Deletes the Lease of a replica that is gone.
+    pub async fn remove(&self, name: &str) {
+        let params = DeleteParams::default();
+        let delete = self.api.delete(name, &params);
+        let deleted = self
+            .connection
+            .ask(Verb::Delete, Instant::now() + REQUEST_LIMIT, delete)
+            .await;
+        match deleted {
+            Ok(_) | Err(RequestError::NotFound(_)) => {}
+            // It expires.
+            Err(error) => tracing::warn!(lease = name, "the lease cannot be deleted: {}", error.sentence()),
+        }
+    }
+}
+
+/// The name of the machine, which is that of the Pod, and a part of what is unique in the identity.
+fn lease_name(identity: &str) -> String {
+    let (host, suffix) = identity.rsplit_once('_').unwrap_or((identity, ""));
+    let allowed = |letter: char| match letter.to_ascii_lowercase() {
+        letter if letter.is_ascii_alphanumeric() || letter == '.' => letter,
+        _ => '-',
+    };
+    let host: String = host.chars().take(200).map(allowed).collect();
+    let suffix: String = suffix.chars().take(8).collect();
+    format!("{}-{suffix}", host.trim_matches(['-', '.']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_leases_are_valid() {
+        assert_eq!(lease_name("web-5d_0123456789"), "web-5d-01234567");
+        assert_eq!(lease_name("Build_Host._abc"), "build-host-abc");
+    }
+}

@@ -1,0 +1,121 @@
+//! The replicas of a program, each with a Lease of its own.
+
+use std::{sync::Arc, time::Duration};
+
+use admittance_cluster::{Annotations, Member, Members, Terms};
+use tokio::task::JoinHandle;
+
+use crate::setting::{Setting, eventually};
+
+const LONG: Terms = Terms {
+    duration: Duration::from_secs(600),
+    pause: Duration::from_millis(20),
+};
+
+const SHORT: Terms = Terms {
+    duration: Duration::from_secs(2),
+    pause: Duration::from_millis(20),
+};
+
+struct Replica {
+    members: Arc<Members>,
+    task: JoinHandle<()>,
+}
+
+impl Replica {
+    async fn of(setting: &Setting, terms: Terms, says: &str) -> Self {
+        let election = setting.cluster().await.election("admittance", LONG);
+        let members = Arc::new(election.members(terms));
+        members.annotate(Annotations::from([("says".to_owned(), says.to_owned())]));
+        let part = members.clone();
+        let task = tokio::spawn(async move {
+            tokio::join!(part.take_part(), election.take_part());
+        });
+        Self { members, task }
+    }
+
+    /// What the others say that are there.
+    fn hears(&self) -> Vec<String> {
+        let alive = |member: Member| member.is_alive.then(|| member.annotations["says"].clone());
+        let mut says: Vec<_> = self
+            .members
+            .look()
+            .members
+            .into_iter()
+            .filter_map(alive)
+            .collect();
+        says.sort();
+        says
+    }
+
+    async fn until_hears(&self, expected: &[&str]) {
+        eventually("what the replicas say", async || self.hears() == expected).await;
+    }
+
+    async fn vanish(&self) {
+        self.task.abort();
+        eventually("the end", async || self.task.is_finished()).await;
+    }
+}
+
+#[tokio::test]
+async fn replicas_hear_what_the_others_say() {
+    let setting = Setting::new();
+    let first = Replica::of(&setting, LONG, "a").await;
+    let second = Replica::of(&setting, LONG, "b").await;
+    for replica in [&first, &second] {
+        replica.until_hears(&["a", "b"]).await;
+    }
+    eventually("one leader", async || {
+        let members = second.members.look().members;
+        members.iter().filter(|member| member.is_leader).count() == 1
+    })
+    .await;
+    second
+        .members
+        .annotate(Annotations::from([("says".to_owned(), "c".to_owned())]));
+    first.until_hears(&["a", "c"]).await;
+    assert_eq!(first.members.look().problem, None);
+
+    second.vanish().await;
+    second.members.leave().await;
+    first.until_hears(&["a"]).await;
+
+    setting.server.leave();
+    eventually("the problem", async || first.members.look().problem.is_some()).await;
+    setting.server.come_back();
+    eventually("no problem", async || first.members.look().problem.is_none()).await;
+}
+
+#[tokio::test]
+async fn one_that_is_gone_expires() {
+    let setting = Setting::new();
+    let first = Replica::of(&setting, SHORT, "a").await;
+    let second = Replica::of(&setting, SHORT, "b").await;
+    first.until_hears(&["a", "b"]).await;
+    second.vanish().await;
+    first.until_hears(&["a"]).await;
+    assert_eq!(first.members.look().members.len(), 2);
+    for member in first
+        .members
+        .look()
+        .members
+        .iter()
+        .filter(|member| !member.is_alive)
+    {
+        first.members.remove(&member.name).await;
+    }
+    eventually("its Lease is gone", async || {
+        first.members.look().members.len() == 1
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_refusal_is_told_apart_from_an_outage() {
+    let setting = Setting::new();
+    setting.server.forbid("list", "leases");
+    let replica = Replica::of(&setting, LONG, "a").await;
+    eventually("the refusal", async || replica.members.look().is_refused).await;
+    assert!(replica.members.look().problem.is_some());
+}

@@ -1,0 +1,386 @@
+//! The agreement of replicas on a table: a change is prepared by all of them before one serves it. What is here decides, and
+//! neither waits nor asks anybody; the transports report what every replica has, and publish what the leader decides.
+
+use admittance_admission::{Digest, Moment};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What a replica reports of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// The content hash of the table that it serves.
+    pub live: Digest,
+    /// The hash of the newest table that it could serve: that of `live`, if nothing else is prepared.
+    pub prepared: Digest,
+    /// The hash of one before, which it could serve too: others may have agreed on it already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earlier: Option<Digest>,
+    /// Since when it has reported this.
+    pub since: Moment,
+    /// Why it has not prepared the newest definitions, or not all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+impl Report {
+    /// Whether it serves this, or goes live with it as soon as it learns that it is the target.
+    fn has(&self, target: Digest) -> bool {
+        self.live == target || self.prepared == target || self.earlier == Some(target)
+    }
+
+    /// Whether the other one says the same.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let parts = |report: &Self| {
+            (
+                report.live,
+                report.prepared,
+                report.earlier,
+                report.problem.clone(),
+            )
+        };
+        parts(self) == parts(other)
+    }
+}
+
+/// A replica, as another one sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replica {
+    /// Unique among the replicas of an installation.
+    pub name: String,
+    /// Whether it has renewed what says that it is there.
+    pub is_alive: bool,
+    /// Whether it is the leader.
+    pub is_leader: bool,
+    /// What it reported last.
+    pub report: Report,
+}
+
+/// What follows from the reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Agreement {
+    /// All that count serve the target, or are about to, and none has prepared anything else.
+    Agreed,
+    /// This becomes the target: the leader publishes it, and then every replica goes live with it.
+    Switch(Digest),
+    /// Not all that count have prepared the same; these have not prepared what another one has, each with the reason.
+    Waiting(Vec<Missing>),
+}
+
+/// A replica that others wait for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// Its name.
+    pub replica: String,
+    /// What it has not prepared.
+    pub hash: Digest,
+    /// Why, if it reported that.
+    pub problem: Option<String>,
+}
+
+impl Missing {
+    /// A sentence without its end.
+    pub fn sentence(&self) -> String {
+        let Self {
+            replica,
+            hash,
+            problem,
+        } = self;
+        let hash = hash.short();
+        match problem {
+            Some(problem) => format!("{replica} has not prepared {hash}: {problem}"),
+            None => format!("{replica} has not prepared {hash} yet"),
+        }
+    }
+}
+
+/// Decides from the target that was published last, and from all replicas.
+///
+/// Those count that are alive and have the target, for only they answer requests: a replica that is new, or late, holds
+/// nobody back. If there is none, what the leader serves becomes the target, so that something is served.
+pub fn agreement(target: Option<Digest>, replicas: &[Replica]) -> Agreement {
+    let alive = || replicas.iter().filter(|replica| replica.is_alive);
+    let voters: Vec<&Replica> = alive()
+        .filter(|replica| target.is_some_and(|target| replica.report.has(target)))
+        .collect();
+    let Some(first) = voters.first() else {
+        let leader = alive().find(|replica| replica.is_leader);
+        return leader.map_or(Agreement::Agreed, |leader| Agreement::Switch(leader.report.live));
+    };
+    let prepared = first.report.prepared;
+    if voters.iter().all(|voter| voter.report.prepared == prepared) {
+        return match Some(prepared) == target {
+            true => Agreement::Agreed,
+            false => Agreement::Switch(prepared),
+        };
+    }
+    let wanted = most_wanted(target, &voters);
+    let is_missing = |voter: &&&Replica| Some(voter.report.prepared) != wanted;
+    let missing = voters.iter().filter(is_missing).filter_map(|voter| {
+        Some(Missing {
+            replica: voter.name.clone(),
+            hash: wanted?,
+            problem: voter.report.problem.clone(),
+        })
+    });
+    Agreement::Waiting(missing.collect())
+}
+
+/// What most replicas have prepared apart from the target; of two, what the leader has.
+fn most_wanted(target: Option<Digest>, voters: &[&Replica]) -> Option<Digest> {
+    let others = voters
+        .iter()
+        .filter(|voter| Some(voter.report.prepared) != target);
+    let weight = |hash: Digest| {
+        let those = voters.iter().filter(|voter| voter.report.prepared == hash);
+        those
+            .clone()
+            .map(|voter| (1, u8::from(voter.is_leader)))
+            .fold((0, 0), |sum, (one, leader)| (sum.0 + one, sum.1 + leader))
+    };
+    let hashes = others.map(|voter| voter.report.prepared);
+    hashes.max_by_key(|hash| (weight(*hash), *hash))
+}
+
+/// The state of the replicas of an installation, as one of them sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReplicasStatus {
+    /// The content hash that all shall serve; absent until a leader has published it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub target: Option<Digest>,
+    /// Why replicas do not go live with what some of them have prepared, a sentence for each that they wait for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting: Vec<String>,
+    /// Why this replica does not know what the others have; absent if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    /// The replicas, sorted by name.
+    pub replicas: Vec<ReplicaStatus>,
+}
+
+/// A replica of an installation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReplicaStatus {
+    /// Its name.
+    pub name: String,
+    /// Whether it is the one that was asked.
+    #[serde(rename = "self")]
+    pub is_self: bool,
+    /// Whether it is the leader.
+    pub leader: bool,
+    /// Whether it is there: it renews its entry.
+    pub alive: bool,
+    /// Whether it serves the target.
+    pub ready: bool,
+    /// The content hash of the table that it serves.
+    #[schemars(with = "String")]
+    pub live: Digest,
+    /// The hash of the newest table that it could serve.
+    #[schemars(with = "String")]
+    pub prepared: Digest,
+    /// Since when it has reported this.
+    pub since: Moment,
+    /// Why it has not prepared the newest definitions, or not all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+impl ReplicaStatus {
+    /// Of a replica, seen by the one of this name.
+    pub fn of(replica: &Replica, own: &str, target: Option<Digest>) -> Self {
+        let Report {
+            live,
+            prepared,
+            since,
+            problem,
+            ..
+        } = replica.report.clone();
+        Self {
+            name: replica.name.clone(),
+            is_self: replica.name == own,
+            leader: replica.is_leader,
+            alive: replica.is_alive,
+            ready: is_ready(target, live),
+            live,
+            prepared,
+            since,
+            problem,
+        }
+    }
+}
+
+/// Whether a replica that serves this may answer requests.
+pub fn is_ready(target: Option<Digest>, live: Digest) -> bool {
+    target.is_none_or(|target| target == live)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hash(name: &str) -> Digest {
+        Digest::of(name)
+    }
+
+    /// `NAME live prepared`, and marks: `dead`, `leader`, `problem`.
+    fn replica(text: &str) -> Replica {
+        let words: Vec<&str> = text.split(' ').collect();
+        let has = |mark: &str| words.contains(&mark);
+        Replica {
+            name: words[0].to_owned(),
+            is_alive: !has("dead"),
+            is_leader: has("leader"),
+            report: Report {
+                live: hash(words[1]),
+                prepared: hash(words[2]),
+                earlier: has("earlier-B").then(|| hash("B")),
+                since: Moment(std::time::SystemTime::UNIX_EPOCH),
+                problem: has("problem").then(|| "no route".to_owned()),
+            },
+        }
+    }
+
+    fn decide(target: &str, replicas: &[&str]) -> String {
+        let target = (!target.is_empty()).then(|| hash(target));
+        let replicas: Vec<_> = replicas.iter().map(|text| replica(text)).collect();
+        match agreement(target, &replicas) {
+            Agreement::Agreed => "agreed".to_owned(),
+            Agreement::Switch(to) => {
+                let names = ["A", "B", "C"];
+                let name = names.iter().find(|name| hash(name) == to).unwrap();
+                format!("switch {name}")
+            }
+            Agreement::Waiting(missing) => {
+                let sentences = missing.iter().map(Missing::sentence);
+                sentences.collect::<Vec<_>>().join("; ")
+            }
+        }
+    }
+
+    #[test]
+    fn all_that_answer_prepare_before_one_switches() {
+        let (b, c) = (hash("B").short(), hash("C").short());
+        for (what, target, replicas, expected) in [
+            (
+                "nothing changes",
+                "A",
+                vec!["x A A leader", "y A A"],
+                "agreed".to_owned(),
+            ),
+            (
+                "all have prepared",
+                "A",
+                vec!["x A B leader", "y A B", "z A B"],
+                "switch B".to_owned(),
+            ),
+            (
+                "one is slow",
+                "A",
+                vec!["x A B leader", "y A A", "z A B"],
+                format!("y has not prepared {b} yet"),
+            ),
+            (
+                "one cannot",
+                "A",
+                vec!["x A B leader", "y A B", "z A A problem"],
+                format!("z has not prepared {b}: no route"),
+            ),
+            (
+                "the leader itself cannot",
+                "A",
+                vec!["x A A leader problem", "y A B"],
+                format!("x has not prepared {b}: no route"),
+            ),
+            (
+                "one is gone",
+                "A",
+                vec!["x A B leader", "y A A dead"],
+                "switch B".to_owned(),
+            ),
+            (
+                "a new one has something else",
+                "A",
+                vec!["x A B leader", "y C C"],
+                "switch B".to_owned(),
+            ),
+            (
+                "a new one leads",
+                "A",
+                vec!["x C C leader", "y A B", "z A B"],
+                "switch B".to_owned(),
+            ),
+            (
+                "nobody has switched yet",
+                "B",
+                vec!["x A B leader", "y A B"],
+                "agreed".to_owned(),
+            ),
+            (
+                "one has moved on before it switched",
+                "B",
+                vec!["x A C leader earlier-B", "y B B"],
+                format!("y has not prepared {c} yet"),
+            ),
+            (
+                "one is late",
+                "B",
+                vec!["x B B leader", "y A B"],
+                "agreed".to_owned(),
+            ),
+            (
+                "a late one does not block the next",
+                "B",
+                vec!["x B C leader", "y A A"],
+                "switch C".to_owned(),
+            ),
+            (
+                "a newer change overtakes",
+                "A",
+                vec!["x A C leader", "y A B", "z A C"],
+                format!("y has not prepared {c} yet"),
+            ),
+            (
+                "each has another one: the leader's",
+                "A",
+                vec!["x A C", "y A B leader"],
+                format!("x has not prepared {b} yet"),
+            ),
+            (
+                "a change is taken back",
+                "A",
+                vec!["x A A leader", "y A A problem"],
+                "agreed".to_owned(),
+            ),
+            (
+                "the first start",
+                "",
+                vec!["x A A leader", "y B B"],
+                "switch A".to_owned(),
+            ),
+            (
+                "nobody has the target any more",
+                "C",
+                vec!["x A A", "y B B leader"],
+                "switch B".to_owned(),
+            ),
+            (
+                "nor is there a leader",
+                "C",
+                vec!["x A A", "y B B"],
+                "agreed".to_owned(),
+            ),
+            ("nobody is known", "A", vec![], "agreed".to_owned()),
+        ] {
+            assert_eq!(decide(target, &replicas), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn only_the_target_is_ready() {
+        assert!(is_ready(None, hash("A")) && is_ready(Some(hash("A")), hash("A")));
+        assert!(!is_ready(Some(hash("B")), hash("A")));
+    }
+}
