@@ -521,8 +521,10 @@ async fn the_admin_port_is_open_from_the_start() {
         .any(|line| line.message() == "preparing a plugin");
     assert!(prepared);
     let ready = client.get(&program.admin_url("/readyz")).await.unwrap();
+    let status = program.status().await.unwrap();
+    let short = &status["hash"].as_str().unwrap().trim_start_matches("sha256:")[..12];
     assert_eq!(
-        (ready.status.as_u16(), ready.text().as_str()),
-        (200, "{\"ready\":true}")
+        (ready.status.as_u16(), ready.text()),
+        (200, format!("{{\"ready\":true,\"table\":\"{short}\"}}"))
     );
 }

@@ -126,8 +126,8 @@ pub(super) fn container(installation: &Installation, configuration: &Configurati
             {"name": WEBHOOK_PORT, "containerPort": configuration.webhook_port, "protocol": "TCP"},
             {"name": ADMIN_PORT, "containerPort": configuration.admin_port, "protocol": "TCP"},
         ],
-        // Plugins are compiled before it serves; later starts of the container find them in the store.
-        "startupProbe": {"httpGet": get("/readyz"), "periodSeconds": 1, "failureThreshold": 180},
+        // While plugins are compiled, or other replicas serve what it cannot, it is not ready; another start would not help.
+        "startupProbe": {"httpGet": get("/healthz"), "periodSeconds": 1, "failureThreshold": 60},
         "readinessProbe": {"httpGet": get("/readyz"), "periodSeconds": 2, "failureThreshold": 2},
         "livenessProbe": {
             "httpGet": get("/healthz"), "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": 3,
