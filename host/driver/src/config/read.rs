@@ -11,6 +11,7 @@ mod definitions;
 mod front;
 mod gateway;
 mod limits;
+mod lists;
 mod modules;
 mod namespaces;
 mod outbound;
@@ -31,7 +32,7 @@ use admittance_definitions::{
 use http::Uri;
 
 use self::zookeeper::Ensembles;
-use super::{Config, FrontConfig, LogConfig};
+use super::{Config, LogConfig};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -80,7 +81,7 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
     let front = front::front(&mut fields, &listen, ensembles, mistakes);
     let defaults = front
         .as_ref()
-        .map(FrontConfig::default_limits)
+        .map(|(front, _)| front.default_limits())
         .unwrap_or_default();
     let limits = fields.get_optional("limits", |node, m| limits::limits(node, &defaults, m), mistakes);
     let has_cluster = fields.has("cluster");
@@ -117,10 +118,12 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
     let log = fields.get_or_default("log", log, mistakes);
     let tracing = fields.get_optional("tracing", tracing::tracing, mistakes);
     fields.finish(mistakes);
+    let (front, lists) = front?;
     Some(Config {
         listen,
         admin,
-        front: front?,
+        front,
+        lists,
         limits: limits.unwrap_or(defaults),
         definitions,
         on_bad_definition,
