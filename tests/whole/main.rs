@@ -29,6 +29,7 @@ mod house;
 mod import;
 mod kubernetes;
 mod lifecycle;
+mod lists;
 mod manifests;
 mod mesos;
 mod nomad;

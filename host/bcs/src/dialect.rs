@@ -5,7 +5,7 @@ use admittance_admission::{
 };
 use admittance_dialect::{Class, Dialect, End, Inspection, PathReadings, Reading, Rejection, RejectionKind};
 use bytes::Bytes;
-use http::{Method, Response, StatusCode, request::Parts};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, request::Parts};
 use serde::Deserialize;
 
 use crate::{
@@ -80,6 +80,13 @@ impl Bcs {
 
     pub fn behind(&self) -> UpstreamKind {
         self.behind
+    }
+
+    /// The headers that every request for the cluster has.
+    pub fn headers(&self) -> HeaderMap {
+        let cluster = HeaderValue::from_str(self.cluster.as_str()).ok();
+        let name = HeaderName::from_static("bcs-clusterid");
+        cluster.map(|cluster| (name, cluster)).into_iter().collect()
     }
 
     fn check_cluster(&self, head: &Parts) -> Result<(), Rejection> {

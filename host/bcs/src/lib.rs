@@ -47,7 +47,7 @@ pub use self::{
     },
     health::HealthInfo,
     kubernetes::{PeerSecrets, PeersConfig},
-    mesos_driver::{BcsConfig, MesosDriver, SchedulersConfig},
+    mesos_driver::{BcsConfig, Behind, MesosDriver, SchedulersConfig},
     metric_names::describe_metrics,
     other_servers::{ConsoleConfig, ConsoleScheme},
     registration::{

@@ -59,6 +59,41 @@ impl BcsConfig {
     pub fn dialect(&self) -> Bcs {
         Bcs::new(self.cluster.clone()).in_front_of(self.behind)
     }
+
+    /// The servers behind it.
+    ///
+    /// # Errors
+    ///
+    /// If they are discovered, and there is no ensemble.
+    pub fn connect(&self, ensembles: &Ensembles) -> Result<Behind, NoEnsemble> {
+        let (servers, discovery) = match &self.servers {
+            SchedulersConfig::Listed(servers) => (Servers::Listed(servers.clone()), None),
+            SchedulersConfig::Discovered(path) => {
+                let zookeeper = ensembles.cluster().ok_or(NoEnsemble {
+                    setting: "upstream.discover",
+                    ensemble: "zookeeper.cluster",
+                })?;
+                let discovery = Discovery::start(zookeeper, path.clone(), ServerKind::Schedulers);
+                (Servers::Followed(discovery.servers()), Some(discovery))
+            }
+        };
+        let choice = match self.behind {
+            UpstreamKind::Driver => Choice::Turns,
+            UpstreamKind::Scheduler => Choice::Master,
+        };
+        Ok(Behind {
+            upstream: Upstream::new(servers, choice, self.upstream.clone()),
+            discovery,
+        })
+    }
+}
+
+/// The servers behind a driver. Cheap to clone; they are discovered until all clones are dropped.
+#[derive(Clone, Debug)]
+pub struct Behind {
+    pub upstream: Upstream,
+    /// The discovery of the schedulers, if they are not listed.
+    discovery: Option<Discovery>,
 }
 
 /// Serves the requests for a driver. Cheap to clone; lives as long as its port.
@@ -87,24 +122,9 @@ impl MesosDriver {
         limits: BodyLimits,
     ) -> Result<Self, NoEnsemble> {
         let dialect = Arc::new(config.dialect());
-        let (servers, discovery) = match config.servers {
-            SchedulersConfig::Listed(servers) => (Servers::Listed(servers), None),
-            SchedulersConfig::Discovered(path) => {
-                let zookeeper = ensembles.cluster().ok_or(NoEnsemble {
-                    setting: "upstream.discover",
-                    ensemble: "zookeeper.cluster",
-                })?;
-                let discovery = Discovery::start(zookeeper, path, ServerKind::Schedulers);
-                (Servers::Followed(discovery.servers()), Some(discovery))
-            }
-        };
-        let choice = match config.behind {
-            UpstreamKind::Driver => Choice::Turns,
-            UpstreamKind::Scheduler => Choice::Master,
-        };
+        let Behind { upstream, discovery } = config.connect(ensembles)?;
         let reply_timeout = config.upstream.response_timeout;
         let retry_timeout = config.upstream.connect_timeout;
-        let upstream = Upstream::new(servers, choice, config.upstream);
         let cluster = cluster.filter(|_| config.custom_resources);
         let other_servers = OtherServers::new(config.console, cluster, upstream.clone(), limits);
         let scheduler = Scheduler {

@@ -1,13 +1,14 @@
-//! `admittance audit`: what chains say of the objects that a cluster has.
+//! `admittance audit`: what chains say of the objects that a cluster, or another control plane, has.
 
 mod report;
 
-use std::{io::IsTerminal, path::PathBuf, process::ExitCode, sync::Arc, thread};
+use std::{collections::BTreeSet, io::IsTerminal, path::PathBuf, process::ExitCode, sync::Arc, thread};
 
 use admittance::{HostBuilder, Table, definitions::ChainDefinition};
-use admittance_admission::UserInfo;
+use admittance_admission::{Request, UserInfo};
+use admittance_bcs::zookeeper::Ensembles;
 use admittance_cluster::Cluster;
-use admittance_driver::{Config, LogFormat};
+use admittance_driver::{Config, Lists, LogFormat, Unread};
 use admittance_fleet::audit::{Auditor, Discovered, Pages, Reader, Resource};
 use clap::Args;
 use indicatif::ProgressBar;
@@ -20,7 +21,8 @@ use crate::{
 /// Run the objects that a cluster has through chains, and show what they would refuse or change.
 ///
 /// Each object is run as if it were created, and as if it were updated to what it is, wherever a chain is for that.
-/// Look-ups find what the cluster has. Nothing is written to the cluster. Exits with 0 when no object would be refused, and
+/// Look-ups find what the cluster has. Nothing is written to the cluster. With a configuration whose upstream has
+/// `lists`, such as Nomad or BCS, the objects in these are run instead. Exits with 0 when no object would be refused, and
 /// with 1 when one would be, or when a resource could not be listed.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -54,7 +56,7 @@ pub(crate) struct Arguments {
     /// How many objects are run concurrently [default: the number of processors].
     #[arg(long, value_name = "NUMBER")]
     jobs: Option<usize>,
-    /// How many requests per second are sent to the API server, at most, to list objects.
+    /// How many requests per second are sent to the API server or the upstream, at most, to read objects.
     #[arg(long, value_name = "NUMBER", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rate: u32,
     /// How many objects are listed at a time.
@@ -64,7 +66,8 @@ pub(crate) struct Arguments {
     /// it.
     #[arg(long)]
     call_webhooks: bool,
-    /// A configuration of `serve`, for its settings of modules, signatures and webhook addresses.
+    /// A configuration of `serve`, for its settings of modules, signatures and webhook addresses, and for the lists of
+    /// its upstream.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Where modules and their compiled forms are kept [default: the user's cache directory].
@@ -91,16 +94,29 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
 
 async fn audit(arguments: &Arguments) -> crate::Result<Report> {
     let config = arguments.config.as_deref().map(Config::read).transpose()?;
-    let named = definitions_or_configured(&arguments.chains, config.as_ref());
-    let cluster = arguments.cluster.connect().await?;
-    let build = async |paths: &[PathBuf]| {
-        let definitions = replay::load(paths, arguments.call_webhooks)?;
-        table(arguments, config.as_ref(), &cluster, definitions).await
+    let upstream = config.as_ref().filter(|_| !arguments.cluster.are_given());
+    let lists = match upstream {
+        Some(config) => {
+            let ensembles = Ensembles::open(&config.zookeeper);
+            Lists::open(config, &ensembles, arguments.page, arguments.rate)?
+        }
+        None => None,
     };
-    let mut tables = vec![build(&named).await?];
-    if !arguments.against.is_empty() {
-        tables.push(build(&arguments.against).await?);
+    match lists {
+        Some(lists) => audit_lists(arguments, config.as_ref(), &lists).await,
+        None if upstream.is_some_and(|config| config.front.dialect().is_some()) => Err(
+            "--config: `upstream.lists` is missing; list the paths of the objects that the upstream has, or name a \
+             Kubernetes cluster with --kubeconfig or --context"
+                .into(),
+        ),
+        None => audit_cluster(arguments, config.as_ref()).await,
     }
+}
+
+/// Audits what a Kubernetes cluster has.
+async fn audit_cluster(arguments: &Arguments, config: Option<&Config>) -> crate::Result<Report> {
+    let cluster = arguments.cluster.connect().await?;
+    let tables = arguments.tables(config, Some(&cluster)).await?;
     let reader = Reader::new(cluster, arguments.rate);
     let all: Vec<&Table> = tables.iter().map(|table| &**table).collect();
     let Discovered {
@@ -139,6 +155,61 @@ async fn audit(arguments: &Arguments) -> crate::Result<Report> {
     Ok(report)
 }
 
+/// Audits what the upstream of a configuration has.
+async fn audit_lists(arguments: &Arguments, config: Option<&Config>, lists: &Lists) -> crate::Result<Report> {
+    let cluster = match config.and_then(|config| config.cluster.as_ref()) {
+        Some(config) => Some(Cluster::connect(config).await?),
+        None => None,
+    };
+    let tables = arguments.tables(config, cluster.as_ref()).await?;
+    let auditor = arguments.auditor(tables);
+    let mut report = Report::new(auditor.compares());
+    let mut found = BTreeSet::new();
+    let mut missing: Vec<&String> = arguments.resource.iter().collect();
+    let shown = spinner();
+    let unread = lists
+        .read(async |requests| {
+            shown.inc(requests.len() as u64);
+            let mut of_resources: Vec<(Resource, Vec<Request>)> = Vec::new();
+            for request in requests {
+                let resource = Resource {
+                    kind: request.kind.clone(),
+                    resource: request.resource.clone(),
+                    is_namespaced: request.namespace.is_some(),
+                };
+                found.insert(resource.name());
+                missing.retain(|name| !resource.is_called(name));
+                if !arguments.is_selected(&resource)
+                    || (arguments.namespace.is_some() && arguments.namespace != request.namespace)
+                {
+                    continue;
+                }
+                match of_resources.iter_mut().find(|(known, _)| *known == resource) {
+                    Some((_, requests)) => requests.push(request),
+                    None => of_resources.push((resource, vec![request])),
+                }
+            }
+            for (resource, requests) in of_resources {
+                shown.set_message(resource.name());
+                let add = |judged| report.add(&resource, judged);
+                auditor.audit(&resource, requests, add).await;
+            }
+        })
+        .await;
+    shown.finish_and_clear();
+    if let Some(name) = missing.first()
+        && unread.is_empty()
+        && !found.is_empty()
+    {
+        let found: Vec<_> = found.into_iter().collect();
+        return Err(format!("--resource: no list has {name}; they have {}", found.join(", ")).into());
+    }
+    for Unread { path, reason } in unread {
+        report.not_listed(path, &reason);
+    }
+    Ok(report)
+}
+
 /// Shows on a terminal how many objects have been audited.
 fn spinner() -> ProgressBar {
     if !std::io::stderr().is_terminal() {
@@ -150,11 +221,11 @@ fn spinner() -> ProgressBar {
     )
 }
 
-/// A table whose look-ups find what the cluster has.
+/// A table whose look-ups find what the cluster has, if there is one.
 async fn table(
     arguments: &Arguments,
     config: Option<&Config>,
-    cluster: &Cluster,
+    cluster: Option<&Cluster>,
     definitions: Vec<ChainDefinition>,
 ) -> crate::Result<Arc<Table>> {
     let store = arguments.store.clone();
@@ -162,17 +233,39 @@ async fn table(
         Some(config) => host::builder_for_requests(config, store),
         None => host::builder(None, store),
     };
-    let mut sandbox = host::sandbox(config);
-    sandbox.cluster = Some(Arc::new(cluster.clone()));
-    let builder = builder
-        .sandbox(sandbox)
-        .namespaces(cluster.clone())
-        .authorizer(cluster.clone());
+    let builder = match cluster {
+        Some(cluster) => {
+            let mut sandbox = host::sandbox(config);
+            sandbox.cluster = Some(Arc::new(cluster.clone()));
+            builder
+                .sandbox(sandbox)
+                .namespaces(cluster.clone())
+                .authorizer(cluster.clone())
+        }
+        None => builder,
+    };
     let builder = definitions.into_iter().fold(builder, HostBuilder::definition);
     Ok(builder.build().await?.table())
 }
 
 impl Arguments {
+    /// The chains, and those with which they are compared.
+    async fn tables(
+        &self,
+        config: Option<&Config>,
+        cluster: Option<&Cluster>,
+    ) -> crate::Result<Vec<Arc<Table>>> {
+        let build = async |paths: &[PathBuf]| {
+            let definitions = replay::load(paths, self.call_webhooks)?;
+            table(self, config, cluster, definitions).await
+        };
+        let mut tables = vec![build(&definitions_or_configured(&self.chains, config)).await?];
+        if !self.against.is_empty() {
+            tables.push(build(&self.against).await?);
+        }
+        Ok(tables)
+    }
+
     fn auditor(&self, tables: Vec<Arc<Table>>) -> Auditor {
         let mut user = UserInfo::default();
         user.username = self.user.clone();
@@ -193,11 +286,15 @@ impl Arguments {
                 return Err(format!("--resource: no chain is for {name} in this cluster; {known}").into());
             }
         }
-        let is_selected = |resource: &Resource| {
-            let mut names = self.resource.iter();
-            (self.resource.is_empty() || names.any(|name| resource.is_called(name)))
-                && (self.namespace.is_none() || resource.is_namespaced)
-        };
-        Ok(resources.into_iter().filter(is_selected).collect())
+        Ok(resources
+            .into_iter()
+            .filter(|resource| self.is_selected(resource))
+            .collect())
+    }
+
+    fn is_selected(&self, resource: &Resource) -> bool {
+        let mut names = self.resource.iter();
+        (self.resource.is_empty() || names.any(|name| resource.is_called(name)))
+            && (self.namespace.is_none() || resource.is_namespaced)
     }
 }

@@ -22,14 +22,14 @@ use admittance_bcs::{
 };
 use admittance_cluster::ClusterConfig;
 use admittance_definitions::Share;
-use admittance_dialect::Dialect;
+use admittance_dialect::{Dialect, ListRoute};
 use admittance_fleet::{PolicySystem, WebhooksConfig, audit::AuditConfig};
 use admittance_net::{
     tls::{ClientTls, ServerTls},
     upstream::{Server, UpstreamConfig},
 };
 use admittance_outbound::OutboundConfig;
-use http::{HeaderName, Uri};
+use http::{HeaderMap, HeaderName, Uri};
 
 use crate::namespaces::NamespacesConfig;
 
@@ -40,6 +40,8 @@ pub struct Config {
     /// The admin port, if there is one.
     pub admin: Option<AdminConfig>,
     pub front: FrontConfig,
+    /// What the upstream has, for audits.
+    pub lists: Vec<ListConfig>,
     pub limits: Limits,
     /// The stores of chain definitions. A new definition is written to the first one that accepts it.
     pub definitions: Vec<DefinitionPlace>,
@@ -140,6 +142,14 @@ pub struct ReviewsConfig {
     pub audit: Option<AuditConfig>,
 }
 
+/// A list of objects that the upstream has.
+#[derive(Clone, Debug)]
+pub struct ListConfig {
+    pub route: ListRoute,
+    /// Headers of the requests for it, and the files with their values.
+    pub headers: Vec<(HeaderName, PathBuf)>,
+}
+
 impl FrontConfig {
     /// How it reads requests and writes replies; `None` without a control plane.
     pub fn dialect(&self) -> Option<Arc<dyn Dialect>> {
@@ -147,6 +157,14 @@ impl FrontConfig {
             Self::Proxy { dialect, .. } => Some(dialect.clone()),
             Self::Bcs(bcs) => Some(Arc::new(bcs.dialect())),
             Self::Gateway(_) | Self::Reviews(_) => None,
+        }
+    }
+
+    /// The headers that every request to the upstream has.
+    pub fn headers(&self) -> HeaderMap {
+        match self {
+            Self::Bcs(bcs) => bcs.dialect().headers(),
+            _ => HeaderMap::new(),
         }
     }
 

@@ -17,6 +17,7 @@ mod config;
 mod driver;
 mod front;
 mod handler;
+mod lists;
 mod metric_names;
 mod namespaces;
 mod ports;
@@ -26,10 +27,11 @@ mod status;
 mod trace;
 
 pub use config::{
-    Config, DefinitionPlace, FrontConfig, HistoryConfig, Limits, ListenConfig, LogConfig, LogFormat,
-    LogLevel, ReviewsConfig, StoreConfig, SwitchMode, TracingConfig, TracingProtocol,
+    Config, DefinitionPlace, FrontConfig, HistoryConfig, Limits, ListConfig, ListenConfig, LogConfig,
+    LogFormat, LogLevel, ReviewsConfig, StoreConfig, SwitchMode, TracingConfig, TracingProtocol,
 };
 pub use driver::{Connections, Driver, Error};
+pub use lists::{Lists, ListsError, Unread};
 pub use metric_names::describe_metrics;
 pub use namespaces::{FileNamespaces, NamespacesConfig};
 pub use ports::AdminPort;

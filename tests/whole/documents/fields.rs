@@ -307,6 +307,19 @@ async fn keys_of_the_configuration_are_listed() {
         ("upstream.tls.", "upstream: { tls: { ? } }"),
         ("upstream.health.", "upstream: { health: { ? } }"),
         ("upstream.discover.", "upstream: { discover: { ? } }"),
+        ("upstream.lists[].", "upstream: { lists: [ { ? } ] }"),
+        (
+            "upstream.lists[].pages.",
+            "upstream: { lists: [ { pages: { ? } } ] }",
+        ),
+        (
+            "upstream.lists[].object.",
+            "upstream: { lists: [ { object: { ? } } ] }",
+        ),
+        (
+            "upstream.lists[].request.",
+            "upstream: { lists: [ { request: { ? } } ] }",
+        ),
         ("zookeeper.", "zookeeper: { ? }"),
         ("zookeeper.cluster.", "zookeeper: { cluster: { ? } }"),
         (

@@ -166,7 +166,7 @@ impl Report {
     fn summary(&self) -> String {
         let total: u64 = self.objects.values().sum();
         if total == 0 {
-            return format!("{WARN}no chain is for an object of this cluster{WARN:#}\n");
+            return format!("{WARN}no chain is for an object that was found{WARN:#}\n");
         }
         let counts = Verdict::ALL.into_iter().filter_map(|verdict| {
             let (count, style) = (self.count(verdict), style(verdict));

@@ -11,6 +11,7 @@ mod definitions;
 mod front;
 mod gateway;
 mod limits;
+mod lists;
 mod modules;
 mod namespaces;
 mod outbound;
@@ -31,7 +32,7 @@ use admittance_definitions::{
 use http::Uri;
 
 use self::zookeeper::Ensembles;
-use super::{Config, FrontConfig, LogConfig, SwitchMode};
+use super::{Config, LogConfig, SwitchMode};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -80,7 +81,7 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
     let front = front::front(&mut fields, &listen, ensembles, mistakes);
     let defaults = front
         .as_ref()
-        .map(FrontConfig::default_limits)
+        .map(|(front, _)| front.default_limits())
         .unwrap_or_default();
     let limits = fields.get_optional("limits", |node, m| limits::limits(node, &defaults, m), mistakes);
     let has_cluster = fields.has("cluster");
@@ -89,7 +90,9 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
         |node, mistakes| definitions::definitions(node, ensembles, has_cluster, mistakes),
         mistakes,
     );
-    let has_leader = front.as_ref().is_none_or(|front| front.has_leader(&definitions));
+    let has_leader = front
+        .as_ref()
+        .is_none_or(|(front, _)| front.has_leader(&definitions));
     let replicas = fields.get_optional("replicas", |node, m| switch_mode(node, has_leader, m), mistakes);
     let on_bad_definition = fields.get_or_default("onBadDefinition", Node::word, mistakes);
     let zookeeper = fields.get_or_default("zookeeper", zookeeper::zookeeper, mistakes);
@@ -119,10 +122,12 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
     let log = fields.get_or_default("log", log, mistakes);
     let tracing = fields.get_optional("tracing", tracing::tracing, mistakes);
     fields.finish(mistakes);
+    let (front, lists) = front?;
     Some(Config {
         listen,
         admin,
-        front: front?,
+        front,
+        lists,
         limits: limits.unwrap_or(defaults),
         definitions,
         replicas,

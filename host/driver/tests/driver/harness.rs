@@ -120,6 +120,7 @@ impl Setup {
                     custom_resources: false,
                     registration: None,
                 }),
+                lists: Vec::new(),
                 limits: Limits::default(),
                 definitions: Vec::new(),
                 on_bad_definition: Default::default(),

@@ -10,10 +10,10 @@ use admittance_dialect::Dialect;
 use super::{
     bcs::{self, BcsDialect},
     gateway::gateway,
-    rest, reviews, upstream,
+    lists, rest, reviews, upstream,
     zookeeper::Ensembles,
 };
-use crate::config::{FrontConfig, ListenConfig, ReviewsConfig};
+use crate::config::{FrontConfig, ListConfig, ListenConfig, ReviewsConfig};
 
 /// The content of `dialect`.
 enum DialectConfig {
@@ -33,7 +33,7 @@ pub(super) fn front(
     listen: &ListenConfig,
     ensembles: Ensembles,
     mistakes: &mut Mistakes,
-) -> Option<FrontConfig> {
+) -> Option<(FrontConfig, Vec<ListConfig>)> {
     let has_cluster = fields.has("cluster");
     let dialect = fields.get_required(
         "dialect",
@@ -53,7 +53,7 @@ pub(super) fn front(
         Some(DialectConfig::Kubernetes(reviews)) => {
             let why = "the dialect `kubernetes` answers kube-apiserver and has no upstream";
             fields.refuse("upstream", why, "remove it", mistakes);
-            Some(FrontConfig::Reviews(*reviews))
+            Some((FrontConfig::Reviews(*reviews), Vec::new()))
         }
         Some(DialectConfig::Gateway(gateway)) => {
             let why = "a gateway finds drivers by their clusters";
@@ -74,7 +74,7 @@ pub(super) fn front(
                 let fix = "write `registration: { ip: 10.0.0.5 }`";
                 fields.node().wrong(message, fix, mistakes);
             }
-            Some(FrontConfig::Gateway(gateway))
+            Some((FrontConfig::Gateway(gateway), Vec::new()))
         }
         Some(DialectConfig::Proxy(dialect)) => proxy(fields, Some(dialect), listen, ensembles, mistakes),
         // The other sections are read nevertheless, for their mistakes.
@@ -88,7 +88,7 @@ fn proxy(
     listen: &ListenConfig,
     ensembles: Ensembles,
     mistakes: &mut Mistakes,
-) -> Option<FrontConfig> {
+) -> Option<(FrontConfig, Vec<ListConfig>)> {
     let cluster = match &dialect {
         Some(ProxyDialect::Bcs(bcs)) => Some(&bcs.cluster),
         _ => None,
@@ -98,21 +98,21 @@ fn proxy(
         |node, mistakes| bcs::registration(node, cluster, listen, ensembles, mistakes),
         mistakes,
     );
-    let (servers, upstream) = fields.get_required(
+    let (servers, upstream, lists) = fields.get_required(
         "upstream",
         "write `upstream: { servers: [ \"http://127.0.0.1:8081\" ] }`, or `discover: {}` for schedulers of BCS",
         |node, mistakes| upstream::upstream(node, ensembles, mistakes),
         mistakes,
     )?;
-    match (dialect?, servers) {
-        (ProxyDialect::Rest(dialect), SchedulersConfig::Listed(servers)) => Some(FrontConfig::Proxy {
+    let front = match (dialect?, servers) {
+        (ProxyDialect::Rest(dialect), SchedulersConfig::Listed(servers)) => FrontConfig::Proxy {
             dialect,
             servers,
             upstream,
-        }),
+        },
         (ProxyDialect::Rest(_), SchedulersConfig::Discovered(_)) => {
             let why = "only schedulers of BCS can be discovered";
-            refuse_discovery(fields, why, "write `servers`", mistakes)
+            return refuse_discovery(fields, why, "write `servers`", mistakes);
         }
         (ProxyDialect::Bcs(bcs), servers) => {
             let behind = match (bcs.behind, &servers) {
@@ -130,7 +130,7 @@ fn proxy(
                 }
                 (Some(behind), _) => behind,
             };
-            Some(FrontConfig::Bcs(BcsConfig {
+            FrontConfig::Bcs(BcsConfig {
                 cluster: bcs.cluster,
                 behind,
                 servers,
@@ -138,9 +138,11 @@ fn proxy(
                 console: bcs.console,
                 custom_resources: bcs.custom_resources,
                 registration,
-            }))
+            })
         }
-    }
+    };
+    let lists = lists::checked(lists, &front, mistakes)?;
+    Some((front, lists))
 }
 
 /// Refuses `upstream.discover`.
@@ -149,7 +151,7 @@ fn refuse_discovery(
     why: &str,
     fix: &str,
     mistakes: &mut Mistakes,
-) -> Option<FrontConfig> {
+) -> Option<(FrontConfig, Vec<ListConfig>)> {
     let mut upstream = fields.optional("upstream")?.object(mistakes)?;
     upstream.optional("discover")?.wrong(why, fix, mistakes);
     None

@@ -73,13 +73,14 @@ fn route<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Option<(Route, Node<'a
 const METHODS: &str = "write [PUT, POST]";
 
 fn methods(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Method>> {
-    // `put` would be a different method, which no client sends.
-    let method = |text: &str| {
-        let upper = text.bytes().all(|byte| byte.is_ascii_uppercase());
-        let method = upper.then(|| text.parse::<Method>().ok()).flatten();
-        method.ok_or_else(|| format!("{text:?} is not a valid method: write it in capitals, PUT"))
-    };
     node.filled_list_of(METHODS, readers::parse_with(method), mistakes)
+}
+
+pub(super) fn method(text: &str) -> Result<Method, String> {
+    // `put` would be a different method, which no client sends.
+    let upper = text.bytes().all(|byte| byte.is_ascii_uppercase());
+    let method = upper.then(|| text.parse::<Method>().ok()).flatten();
+    method.ok_or_else(|| format!("{text:?} is not a valid method: write it in capitals, PUT"))
 }
 
 fn resource(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<GroupVersionResource> {

@@ -17,6 +17,7 @@ mod admin;
 mod bcs;
 mod console;
 mod decisions;
+mod lists;
 mod modules;
 mod observability;
 mod reviews;

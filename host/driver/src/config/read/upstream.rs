@@ -9,14 +9,19 @@ use admittance_net::{
 };
 use http::uri::PathAndQuery;
 
-use super::{bcs, duration, ports::pem_file, zookeeper::Ensembles};
+use super::{
+    bcs, duration,
+    lists::{List, list},
+    ports::pem_file,
+    zookeeper::Ensembles,
+};
 
 /// `upstream`. Only schedulers can be discovered.
-pub(super) fn upstream(
-    node: &Node<'_>,
+pub(super) fn upstream<'a>(
+    node: &Node<'a>,
     ensembles: Ensembles,
     mistakes: &mut Mistakes,
-) -> Option<(SchedulersConfig, UpstreamConfig)> {
+) -> Option<(SchedulersConfig, UpstreamConfig, Vec<List<'a>>)> {
     let mut fields = node.object(mistakes)?;
     let mut needs_authorities = false;
     let servers = if let Some(node) = fields.optional("discover") {
@@ -31,8 +36,9 @@ pub(super) fn upstream(
         servers.map(SchedulersConfig::Listed)
     };
     let config = reached(&mut fields, needs_authorities, mistakes);
+    let lists = fields.get_or_default("lists", readers::list_of(list), mistakes);
     fields.finish(mistakes);
-    Some((servers?, config?))
+    Some((servers?, config?, lists))
 }
 
 /// How servers are reached, from the fields of their section.

@@ -1,0 +1,312 @@
+//! Lists of a control plane's objects, and each object as the request that would create it.
+
+use std::str::FromStr;
+
+use admittance_admission::{Operation, Pointer, Request};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, Method, request::Parts, uri::PathAndQuery};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::value::RawValue;
+
+use crate::{Class, Dialect, Reading, Rejection};
+
+/// A list of objects, and how its items become requests.
+#[derive(Clone, Debug)]
+pub struct ListRoute {
+    /// Paths that have a list of this form, with their queries.
+    pub paths: Vec<PathAndQuery>,
+    /// The place of the list in a reply.
+    pub items: Pointer,
+    /// How the list is divided. `None`: a reply has all of it.
+    pub pages: Option<ListPages>,
+    /// Where an object is, if the items are only summaries.
+    pub object: Option<ObjectPlace>,
+    /// The request that creates such an object.
+    pub request: ItemRequest,
+}
+
+/// The pages of a list.
+#[derive(Clone, Debug)]
+pub struct ListPages {
+    /// The query parameter with the token of a page.
+    pub query: String,
+    /// The source of the token of the next page.
+    pub next: NextToken,
+    /// The query parameter with the number of items of a page, if there is one.
+    pub size: Option<String>,
+}
+
+/// The part of a reply that has the token of the next page. None, or an empty one, ends the list.
+#[derive(Clone, Debug)]
+pub enum NextToken {
+    /// A header.
+    Header(HeaderName),
+    /// A string in the body.
+    Pointer(Pointer),
+}
+
+/// Where the whole object of an item is.
+#[derive(Clone, Debug)]
+pub struct ObjectPlace {
+    /// Its path and query.
+    pub path: ItemPath,
+    /// Its place in the reply.
+    pub pointer: Pointer,
+}
+
+/// The request that creates the object of an item.
+#[derive(Clone, Debug)]
+pub struct ItemRequest {
+    /// Its method.
+    pub method: Method,
+    /// Its path and query.
+    pub path: ItemPath,
+    /// The place of the object in its body.
+    pub pointer: Pointer,
+}
+
+/// A path and query with placeholders, which are pointers into an item: `/v1/job/{/ID}?namespace={/Namespace}`.
+#[derive(Clone, Debug)]
+pub struct ItemPath {
+    /// What is before each placeholder, and the placeholder.
+    parts: Vec<(String, Pointer)>,
+    end: String,
+}
+
+/// A text that is not an [`ItemPath`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a path with pointers into an item: write `/v1/job/{{/ID}}`")]
+pub struct InvalidItemPath(String);
+
+/// Why a reply cannot be used, or an item of it.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ListError {
+    /// The reply has no list there.
+    #[error("there is no list at `{pointer}`: {reason}")]
+    NoList {
+        /// The pointer to the list.
+        pointer: Pointer,
+        /// The reason.
+        reason: String,
+    },
+    /// The item does not have a value that a path needs.
+    #[error("the item has no string or number at `{0}` that can be part of a path")]
+    NoValue(Pointer),
+    /// The reply has no object there.
+    #[error("there is no object at `{0}`")]
+    NoObject(Pointer),
+    /// The path is too long, or otherwise invalid.
+    #[error("{0:?} is not a valid path")]
+    Path(String),
+    /// The dialect refuses the request.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// A page of a list.
+#[derive(Clone, Debug)]
+pub struct ListPage {
+    /// The items, as they were sent.
+    pub items: Vec<Box<RawValue>>,
+    /// The token of the next page.
+    pub next: Option<String>,
+}
+
+/// What stays as it is in a path or a query: the unreserved characters of RFC 3986.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~');
+
+impl ItemPath {
+    /// The path for this item.
+    ///
+    /// # Errors
+    ///
+    /// If the item does not have a value.
+    pub fn of(&self, item: &str) -> Result<PathAndQuery, ListError> {
+        self.filled(|pointer| value_at(item, pointer).ok_or_else(|| ListError::NoValue(pointer.clone())))
+    }
+
+    /// The path for an item in which every value is the same word.
+    fn sample(&self) -> Result<PathAndQuery, ListError> {
+        self.filled(|_| Ok("x".to_owned()))
+    }
+
+    fn filled(
+        &self,
+        value: impl Fn(&Pointer) -> Result<String, ListError>,
+    ) -> Result<PathAndQuery, ListError> {
+        let mut path = String::new();
+        for (before, pointer) in &self.parts {
+            path += before;
+            path.extend(utf8_percent_encode(&value(pointer)?, ENCODED));
+        }
+        path += &self.end;
+        path.parse().map_err(|_| ListError::Path(path))
+    }
+}
+
+impl FromStr for ItemPath {
+    type Err = InvalidItemPath;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || InvalidItemPath(text.to_owned());
+        let (mut parts, mut rest) = (Vec::new(), text);
+        while let Some((before, after)) = rest.split_once('{') {
+            let (pointer, after) = after.split_once('}').ok_or_else(wrong)?;
+            let pointer: Pointer = pointer.parse().map_err(|_| wrong())?;
+            if pointer.segments().is_empty() {
+                return Err(wrong());
+            }
+            parts.push((before.to_owned(), pointer));
+            rest = after;
+        }
+        let path = Self {
+            parts,
+            end: rest.to_owned(),
+        };
+        match path.sample() {
+            Ok(_) if text.starts_with('/') && !rest.contains('}') => Ok(path),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+/// A value that can be a segment of a path. Servers would remove dots, and an empty segment.
+fn value_at(item: &str, pointer: &Pointer) -> Option<String> {
+    let text = item.get(pointer.locate(item)?)?;
+    let value = match serde_json::from_str(text).ok()? {
+        serde_json::Value::String(value) => value,
+        serde_json::Value::Number(value) => value.to_string(),
+        _ => return None,
+    };
+    Some(value).filter(|value| !["", ".", ".."].contains(&value.as_str()))
+}
+
+impl ListRoute {
+    /// A mistake that every item would show: the dialect does not take the request for one that creates or updates
+    /// an object.
+    ///
+    /// # Errors
+    ///
+    /// The mistake.
+    pub fn check(&self, dialect: &dyn Dialect, headers: &HeaderMap) -> Result<(), String> {
+        let path = self.request.path.sample().map_err(|error| error.to_string())?;
+        let request = format!("{} {path}", self.request.method);
+        match dialect.classify(&self.head(path, headers)) {
+            Class::Inspect(inspection)
+                if matches!(inspection.operation, Operation::Create | Operation::Update) =>
+            {
+                Ok(())
+            }
+            Class::Inspect(inspection) => Err(format!(
+                "{request} is a request for {}, and not one that creates an object",
+                inspection.operation
+            )),
+            Class::Pass => Err(format!("{request} passes without the chains")),
+            Class::Refuse(rejection) => Err(format!("{request} would be rejected: {rejection}")),
+        }
+    }
+
+    /// The path of a page, of this size if the list has pages; the first one has no token.
+    pub fn page_path(&self, path: &PathAndQuery, size: u32, token: Option<&str>) -> String {
+        let Some(pages) = &self.pages else {
+            return path.to_string();
+        };
+        let mut query = form_urlencoded::Serializer::new(path.query().unwrap_or_default().to_owned());
+        if let Some(name) = &pages.size {
+            query.append_pair(name, &size.to_string());
+        }
+        if let Some(token) = token {
+            query.append_pair(&pages.query, token);
+        }
+        match query.finish().as_str() {
+            "" => path.path().to_owned(),
+            query => format!("{}?{query}", path.path()),
+        }
+    }
+
+    /// The page in a reply.
+    ///
+    /// # Errors
+    ///
+    /// If it has no list.
+    pub fn page(&self, headers: &HeaderMap, body: &str) -> Result<ListPage, ListError> {
+        let wrong = |reason: String| ListError::NoList {
+            pointer: self.items.clone(),
+            reason,
+        };
+        let list = self.items.locate(body).and_then(|place| body.get(place));
+        let list = list.ok_or_else(|| wrong("the reply is something else".to_owned()))?;
+        // Servers written in Go send an empty list as null.
+        let items: Option<Vec<Box<RawValue>>> =
+            serde_json::from_str(list).map_err(|error| wrong(error.to_string()))?;
+        let next = self.pages.as_ref().and_then(|pages| match &pages.next {
+            NextToken::Header(name) => headers.get(name)?.to_str().ok().map(str::to_owned),
+            NextToken::Pointer(pointer) => value_at(body, pointer),
+        });
+        Ok(ListPage {
+            items: items.unwrap_or_default(),
+            next: next.filter(|token| !token.is_empty()),
+        })
+    }
+
+    /// The object in the reply to a request for it.
+    ///
+    /// # Errors
+    ///
+    /// If there is none.
+    pub fn object<'b>(&self, body: &'b str) -> Result<&'b str, ListError> {
+        let Some(ObjectPlace { pointer, .. }) = &self.object else {
+            return Ok(body);
+        };
+        let object = pointer.locate(body).and_then(|place| body.get(place));
+        object
+            .filter(|object| object.starts_with('{'))
+            .ok_or_else(|| ListError::NoObject(pointer.clone()))
+    }
+
+    /// The admission request for the object of an item; `None` if it is not for the chains.
+    ///
+    /// # Errors
+    ///
+    /// If the dialect cannot read it.
+    pub fn request(
+        &self,
+        dialect: &dyn Dialect,
+        headers: &HeaderMap,
+        item: &str,
+        object: &str,
+    ) -> Result<Option<Box<Request>>, ListError> {
+        let refused = |rejection: Rejection| ListError::Refused(rejection.to_string());
+        let head = self.head(self.request.path.of(item)?, headers);
+        let inspection = match dialect.classify(&head) {
+            Class::Inspect(inspection) => inspection,
+            Class::Pass => return Ok(None),
+            Class::Refuse(rejection) => return Err(refused(rejection)),
+        };
+        let segments = self.request.pointer.segments().iter().rev();
+        let body = segments.fold(object.to_owned(), |body, key| {
+            format!("{{{}:{body}}}", serde_json::Value::from(key.as_str()))
+        });
+        let read = dialect.read(&head, &inspection, &Bytes::from(body));
+        match read.map_err(refused)? {
+            Reading::Nothing => Ok(None),
+            Reading::Admit { request, .. } | Reading::Fixed { request, .. } => Ok(Some(request)),
+        }
+    }
+
+    fn head(&self, path: PathAndQuery, headers: &HeaderMap) -> Parts {
+        let mut head = http::Request::new(()).into_parts().0;
+        head.method = self.request.method.clone();
+        head.uri = path.into();
+        head.headers = headers.clone();
+        head
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,174 @@
+use admittance_admission::GroupVersionResource;
+
+use super::*;
+use crate::{KindSource, Rest, RestConfig, Route, ValueSource};
+
+fn path(text: &str) -> PathAndQuery {
+    text.parse().unwrap()
+}
+
+/// Jobs in the way of Nomad.
+fn jobs() -> ListRoute {
+    ListRoute {
+        paths: vec![path("/v1/jobs?namespace=*")],
+        items: Pointer::default(),
+        pages: Some(ListPages {
+            query: "next_token".to_owned(),
+            next: NextToken::Header(HeaderName::from_static("x-nomad-nexttoken")),
+            size: Some("per_page".to_owned()),
+        }),
+        object: Some(ObjectPlace {
+            path: "/v1/job/{/ID}?namespace={/Namespace}".parse().unwrap(),
+            pointer: Pointer::default(),
+        }),
+        request: ItemRequest {
+            method: Method::PUT,
+            path: "/v1/jobs".parse().unwrap(),
+            pointer: "/Job".parse().unwrap(),
+        },
+    }
+}
+
+fn dialect(operation: Operation) -> Rest {
+    let resource = GroupVersionResource {
+        resource: "jobs".to_owned(),
+        ..GroupVersionResource::default()
+    };
+    let kind = KindSource::Fixed("Job".to_owned());
+    let mut route = Route::new([Method::PUT], "/v1/jobs", operation, resource, kind);
+    route.object = "/Job".parse().unwrap();
+    route.name = vec![ValueSource::Pointer("/Job/ID".parse().unwrap())];
+    Rest::new(RestConfig::new(vec![route])).unwrap()
+}
+
+#[test]
+fn paths_of_items() {
+    let template: ItemPath = "/v1/job/{/ID}?n={/a/0}".parse().unwrap();
+    for (item, expected) in [
+        (r#"{"ID":"web","a":[7]}"#, Some("/v1/job/web?n=7")),
+        (
+            r#"{"ID":"a/b?c","a":["x&y=z ü"]}"#,
+            Some("/v1/job/a%2Fb%3Fc?n=x%26y%3Dz%20%C3%BC"),
+        ),
+        (r#"{"ID":"web"}"#, None),
+        (r#"{"ID":"","a":[1]}"#, None),
+        (r#"{"ID":"..","a":[1]}"#, None),
+        (r#"{"ID":{},"a":[1]}"#, None),
+        (r#"{"ID":null,"a":[1]}"#, None),
+    ] {
+        let path = template.of(item).ok();
+        assert_eq!(path.as_ref().map(PathAndQuery::as_str), expected, "{item}");
+    }
+    for wrong in ["v1", "/v1/{ID}", "/v1/{}", "/v1/{/ID", "/v1/ID}", "/a b", ""] {
+        assert!(wrong.parse::<ItemPath>().is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn paths_of_pages() {
+    let mut list = jobs();
+    let of = |list: &ListRoute, path: &str, token| list.page_path(&path.parse().unwrap(), 2, token);
+    assert_eq!(
+        of(&list, "/v1/jobs?namespace=*", None),
+        "/v1/jobs?namespace=*&per_page=2"
+    );
+    assert_eq!(
+        of(&list, "/v1/jobs", Some("a b&c")),
+        "/v1/jobs?per_page=2&next_token=a+b%26c"
+    );
+    list.pages.as_mut().unwrap().size = None;
+    assert_eq!(of(&list, "/v1/jobs", None), "/v1/jobs");
+    list.pages = None;
+    assert_eq!(of(&list, "/v1/jobs?a=b", None), "/v1/jobs?a=b");
+}
+
+#[test]
+fn pages_of_a_reply() {
+    let mut list = jobs();
+    let mut headers = HeaderMap::new();
+    headers.insert("X-Nomad-NextToken", "default.web".parse().unwrap());
+    let page = list.page(&headers, r#"[{"ID":"web"},{"ID":"db"}]"#).unwrap();
+    assert_eq!(page.items.len(), 2);
+    assert_eq!(page.next.as_deref(), Some("default.web"));
+    assert!(list.page(&HeaderMap::new(), "[]").unwrap().next.is_none());
+    list.items = "/data".parse().unwrap();
+    list.pages.as_mut().unwrap().next = NextToken::Pointer("/next".parse().unwrap());
+    let page = list.page(&headers, r#"{"data":null,"next":3}"#).unwrap();
+    assert!(page.items.is_empty());
+    assert_eq!(page.next.as_deref(), Some("3"));
+    assert!(
+        list.page(&headers, r#"{"data":[{}],"next":""}"#)
+            .unwrap()
+            .next
+            .is_none()
+    );
+    for wrong in ["", "[]", r#"{"data":{}}"#, r#"{"message":"no"}"#] {
+        let error = list.page(&headers, wrong).unwrap_err().to_string();
+        assert!(
+            error.starts_with("there is no list at `/data`"),
+            "{wrong}: {error}"
+        );
+    }
+}
+
+#[test]
+fn requests_of_items() {
+    let list = jobs();
+    let headers = HeaderMap::new();
+    let dialect = dialect(Operation::Create);
+    list.check(&dialect, &headers).unwrap();
+    let object = r#"{"ID":"web","Priority":99}"#;
+    let request = list
+        .request(&dialect, &headers, r#"{"ID":"web"}"#, object)
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        (request.name.as_str(), request.kind.kind.as_str()),
+        ("web", "Job")
+    );
+    assert_eq!(request.object.unwrap().text(), object);
+    let refused = list.request(&dialect, &headers, "{}", r#"{"ID":1}"#).unwrap_err();
+    assert!(refused.to_string().contains("/Job/ID"), "{refused}");
+}
+
+#[test]
+fn requests_that_create_nothing() {
+    let headers = HeaderMap::new();
+    for (method, path, operation, expected) in [
+        (
+            Method::GET,
+            "/v1/jobs",
+            Operation::Create,
+            "GET /v1/jobs passes without",
+        ),
+        (
+            Method::PUT,
+            "/v1/job/{/ID}",
+            Operation::Create,
+            "PUT /v1/job/x would be rejected",
+        ),
+        (
+            Method::PUT,
+            "/v1/jobs",
+            Operation::Delete,
+            "PUT /v1/jobs is a request for DELETE",
+        ),
+    ] {
+        let mut list = jobs();
+        list.request.method = method;
+        list.request.path = path.parse().unwrap();
+        let mistake = list.check(&dialect(operation), &headers).unwrap_err();
+        assert!(mistake.starts_with(expected), "{mistake}");
+    }
+}
+
+#[test]
+fn objects_of_replies() {
+    let mut list = jobs();
+    assert_eq!(list.object(r#"{"ID":"web"}"#).unwrap(), r#"{"ID":"web"}"#);
+    list.object.as_mut().unwrap().pointer = "/data".parse().unwrap();
+    assert_eq!(list.object(r#"{"data": {"a":1}}"#).unwrap(), r#"{"a":1}"#);
+    for wrong in [r#"{"data":null}"#, "{}", "[]"] {
+        assert!(list.object(wrong).is_err(), "{wrong}");
+    }
+}

@@ -1,0 +1,122 @@
+use admittance_definitions::{
+    Mistakes,
+    document::{Node, readers},
+};
+use admittance_dialect::{ItemRequest, ListPages, ListRoute, NextToken, ObjectPlace, Pointer};
+use http::uri::PathAndQuery;
+
+use super::{outbound::header, rest::method};
+use crate::config::{FrontConfig, ListConfig};
+
+/// A list, and its node, for mistakes that are found later.
+pub(super) type List<'a> = (ListConfig, Node<'a>);
+
+const PATH: &str = "write the path of a list, `/v1/jobs?namespace=*`";
+
+/// One of `upstream.lists`.
+pub(super) fn list<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Option<List<'a>> {
+    let mut fields = node.object(mistakes)?;
+    let paths = fields.get_required("path", PATH, paths, mistakes);
+    let items = fields.get_or_default("items", Node::parse, mistakes);
+    let pages = fields.get_optional("pages", pages, mistakes);
+    let object = fields.get_optional("object", object, mistakes);
+    let fix = "write the request that creates such an object, `{ method: PUT, path: /v1/jobs }`";
+    let request = fields.get_required("request", fix, request, mistakes);
+    let headers = fields.get_or_default("headers", Node::map, mistakes);
+    let headers = headers.into_iter().filter_map(|(name, node)| {
+        let name = node.accept(header(name), mistakes);
+        let file = node.file(mistakes);
+        Some((name?, file?))
+    });
+    let headers = headers.collect();
+    fields.finish(mistakes);
+    let route = ListRoute {
+        paths: paths?,
+        items,
+        pages,
+        object,
+        request: request?,
+    };
+    Some((ListConfig { route, headers }, node.clone()))
+}
+
+/// The lists, if the dialect takes their requests for requests that create objects.
+pub(super) fn checked(
+    lists: Vec<List<'_>>,
+    front: &FrontConfig,
+    mistakes: &mut Mistakes,
+) -> Option<Vec<ListConfig>> {
+    let dialect = front.dialect()?;
+    let headers = front.headers();
+    let check = |(list, node): List<'_>| {
+        if let Err(mistake) = list.route.check(&*dialect, &headers) {
+            let fix = "write the method and path of the request that clients create such an object with";
+            node.wrong(format!("request: {mistake}"), fix, mistakes);
+        }
+        list
+    };
+    Some(lists.into_iter().map(check).collect())
+}
+
+/// One path, or a list of them.
+fn paths(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<PathAndQuery>> {
+    if node.json().is_array() {
+        return node.filled_list_of(PATH, readers::parse_with(path), mistakes);
+    }
+    node.parse_with(path, mistakes).map(|path| vec![path])
+}
+
+fn path(text: &str) -> Result<PathAndQuery, String> {
+    match text.parse() {
+        Ok(path) if text.starts_with('/') && !text.contains(['{', '}']) => Ok(path),
+        _ => Err(format!("{text:?} is not a valid path: {PATH}")),
+    }
+}
+
+fn pages(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ListPages> {
+    let mut fields = node.object(mistakes)?;
+    let fix = "name the query parameter with the token of a page, `next_token`";
+    let query = fields.get_required("query", fix, readers::text, mistakes);
+    let size = fields.get_optional("size", readers::text, mistakes);
+    let next = match fields.present(&["header", "pointer"]).as_slice() {
+        [("header", node)] => node.parse_with(header, mistakes).map(NextToken::Header),
+        [("pointer", node)] => node.parse::<Pointer>(mistakes).map(NextToken::Pointer),
+        _ => {
+            let fix = "write one of `header: X-Next-Token` and `pointer: /next`";
+            node.wrong(
+                "exactly one source of the next page's token is required",
+                fix,
+                mistakes,
+            );
+            None
+        }
+    };
+    fields.finish(mistakes);
+    Some(ListPages {
+        query: query?,
+        next: next?,
+        size,
+    })
+}
+
+fn object(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ObjectPlace> {
+    let mut fields = node.object(mistakes)?;
+    let fix = "write the path of the whole object, `/v1/job/{/ID}`";
+    let path = fields.get_required("path", fix, Node::parse, mistakes);
+    let pointer = fields.get_or_default("pointer", Node::parse, mistakes);
+    fields.finish(mistakes);
+    Some(ObjectPlace { path: path?, pointer })
+}
+
+fn request(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ItemRequest> {
+    let mut fields = node.object(mistakes)?;
+    let method = fields.get_required("method", "write PUT", readers::parse_with(method), mistakes);
+    let path = fields.get_required("path", "write /v1/jobs", Node::parse, mistakes);
+    let pointer = fields.get_or_default("pointer", Node::parse, mistakes);
+    fields.finish(mistakes);
+    Some(ItemRequest {
+        method: method?,
+        path: path?,
+        pointer,
+    })
+}

@@ -1,0 +1,253 @@
+//! What an upstream has: its lists, read page by page.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use admittance_admission::Request;
+use admittance_bcs::{
+    Behind,
+    zookeeper::{Ensembles, NoEnsemble},
+};
+use admittance_dialect::{Dialect, ListError, ListRoute};
+use admittance_net::{
+    causes,
+    upstream::{Choice, Servers, Upstream, UpstreamError},
+};
+use admittance_watch::file::{SecretError, read_secret_to_string};
+use axum::body::Body;
+use futures_util::{StreamExt, stream};
+use http::{HeaderMap, HeaderValue, StatusCode, uri::PathAndQuery};
+use http_body_util::{BodyExt, Limited};
+use tokio::{
+    sync::Mutex,
+    time::{Interval, MissedTickBehavior, timeout},
+};
+
+use crate::config::{Config, FrontConfig, ListConfig};
+
+/// The largest reply, in bytes.
+const LIMIT: usize = 64 << 20;
+/// The longest value of a header, in bytes.
+const HEADER_LIMIT: u64 = 64 << 10;
+/// How many objects are fetched at a time, and how many requests are passed on at a time.
+const CONCURRENT: usize = 16;
+const AT_ONCE: usize = 64;
+/// How much of an error's text is shown.
+const EXCERPT: usize = 300;
+
+/// Why the lists cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ListsError {
+    #[error(transparent)]
+    NoEnsemble(#[from] NoEnsemble),
+    #[error("{}", .error.describe(.path, "the value of a header of `upstream.lists`"))]
+    Header { path: PathBuf, error: SecretError },
+    #[error("{}: not a valid value of a header of `upstream.lists`; write one line of text", .0.display())]
+    HeaderValue(PathBuf),
+}
+
+#[derive(Debug, thiserror::Error)]
+enum ReadError {
+    #[error("{0}")]
+    NotSent(#[from] UpstreamError),
+    #[error("the upstream answered {status}: {text}")]
+    Status { status: StatusCode, text: String },
+    #[error("the reply broke off, or is larger than {} MiB; `pages.size` makes it smaller: {reason}", LIMIT >> 20)]
+    Incomplete { reason: String },
+    #[error("the reply did not arrive in time")]
+    Late,
+    #[error("the reply is not UTF-8")]
+    NotText,
+    #[error(transparent)]
+    Content(#[from] ListError),
+    #[error("the token of the next page is that of the page itself")]
+    Repeated,
+}
+
+/// A list that could not be read, or not whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unread {
+    pub path: String,
+    pub reason: String,
+}
+
+/// The lists of an upstream.
+#[derive(Debug)]
+pub struct Lists {
+    upstream: Upstream,
+    /// Discovery ends when this is dropped.
+    _behind: Option<Behind>,
+    dialect: Arc<dyn Dialect>,
+    timeout: Duration,
+    lists: Vec<List>,
+    page: u32,
+    pace: Mutex<Interval>,
+}
+
+#[derive(Debug)]
+struct List {
+    route: ListRoute,
+    headers: HeaderMap,
+}
+
+/// The items of a list that could not be read.
+#[derive(Debug, Default)]
+struct Unreadable {
+    count: usize,
+    /// The reason of one of them.
+    reason: String,
+}
+
+impl Lists {
+    /// The lists of this configuration: `page` items at a time, and at most so many requests per second. `None` if it
+    /// has none.
+    ///
+    /// # Errors
+    ///
+    /// If the upstream cannot be discovered, or a file with a header cannot be read.
+    pub fn open(
+        config: &Config,
+        ensembles: &Ensembles,
+        page: u32,
+        per_second: u32,
+    ) -> Result<Option<Self>, ListsError> {
+        let (Some(dialect), Some(settings)) = (config.front.dialect(), config.front.upstream()) else {
+            return Ok(None);
+        };
+        let (upstream, behind) = match &config.front {
+            _ if config.lists.is_empty() => return Ok(None),
+            FrontConfig::Proxy { servers, .. } => {
+                let servers = Servers::Listed(servers.clone());
+                (Upstream::new(servers, Choice::Turns, settings.clone()), None)
+            }
+            FrontConfig::Bcs(bcs) => {
+                let behind = bcs.connect(ensembles)?;
+                (behind.upstream.clone(), Some(behind))
+            }
+            FrontConfig::Gateway(_) | FrontConfig::Reviews(_) => return Ok(None),
+        };
+        let list = |list: &ListConfig| {
+            let mut headers = config.front.headers();
+            for (name, path) in &list.headers {
+                let value =
+                    read_secret_to_string(path, HEADER_LIMIT).map_err(|error| ListsError::Header {
+                        path: path.clone(),
+                        error,
+                    })?;
+                let value = HeaderValue::from_str(value.trim());
+                let mut value = value.map_err(|_| ListsError::HeaderValue(path.clone()))?;
+                value.set_sensitive(true);
+                headers.insert(name, value);
+            }
+            let route = list.route.clone();
+            Ok::<_, ListsError>(List { route, headers })
+        };
+        let mut pace = tokio::time::interval(Duration::from_secs(1) / per_second.max(1));
+        pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Ok(Some(Self {
+            upstream,
+            _behind: behind,
+            dialect,
+            timeout: settings.response_timeout,
+            lists: config.lists.iter().map(list).collect::<Result<_, _>>()?,
+            page,
+            pace: Mutex::new(pace),
+        }))
+    }
+
+    /// Reads all lists, and passes on the requests that would create their objects, a few at a time. Returns what could
+    /// not be read.
+    pub async fn read(&self, mut take: impl AsyncFnMut(Vec<Request>)) -> Vec<Unread> {
+        let mut unread = Vec::new();
+        for list in &self.lists {
+            for path in &list.route.paths {
+                let mut unreadable = Unreadable::default();
+                let read = self.read_list(list, path, &mut unreadable, &mut take).await;
+                let items = (unreadable.count > 0).then(|| {
+                    let Unreadable { count, reason } = unreadable;
+                    format!("objects that could not be read: {count}, one of them because {reason}")
+                });
+                let reasons = read.err().map(|error| error.to_string()).into_iter().chain(items);
+                unread.extend(reasons.map(|reason| Unread {
+                    path: path.to_string(),
+                    reason,
+                }));
+            }
+        }
+        unread
+    }
+
+    async fn read_list(
+        &self,
+        list: &List,
+        path: &PathAndQuery,
+        unreadable: &mut Unreadable,
+        take: &mut impl AsyncFnMut(Vec<Request>),
+    ) -> Result<(), ReadError> {
+        let mut token: Option<String> = None;
+        loop {
+            let target = list.route.page_path(path, self.page, token.as_deref());
+            let (headers, body) = self.get(list, &target).await?;
+            let page = list.route.page(&headers, &body)?;
+            // The items are copies.
+            drop(body);
+            let requests = stream::iter(&page.items).map(|item| self.request(list, item.get()));
+            let mut requests = requests.buffer_unordered(CONCURRENT).chunks(AT_ONCE);
+            while let Some(chunk) = requests.next().await {
+                let mut found = Vec::new();
+                for request in chunk {
+                    match request {
+                        Ok(request) => found.extend(request.map(|request| *request)),
+                        Err(error) => {
+                            unreadable.count += 1;
+                            unreadable.reason = error.to_string();
+                        }
+                    }
+                }
+                take(found).await;
+            }
+            match page.next {
+                None => return Ok(()),
+                next if next == token => return Err(ReadError::Repeated),
+                next => token = next,
+            }
+        }
+    }
+
+    /// The request that creates the object of this item; none if it is gone, or not for chains.
+    async fn request(&self, list: &List, item: &str) -> Result<Option<Box<Request>>, ReadError> {
+        let List { route, headers } = list;
+        let Some(object) = &route.object else {
+            return Ok(route.request(&*self.dialect, headers, item, item)?);
+        };
+        let body = match self.get(list, object.path.of(item)?.as_str()).await {
+            Err(ReadError::Status {
+                status: StatusCode::NOT_FOUND,
+                ..
+            }) => return Ok(None),
+            got => got?.1,
+        };
+        Ok(route.request(&*self.dialect, headers, item, route.object(&body)?)?)
+    }
+
+    async fn get(&self, list: &List, target: &str) -> Result<(HeaderMap, String), ReadError> {
+        self.pace.lock().await.tick().await;
+        let target: PathAndQuery = target.parse().map_err(|_| ListError::Path(target.to_owned()))?;
+        let mut request = http::Request::new(Body::empty());
+        *request.uri_mut() = target.into();
+        *request.headers_mut() = list.headers.clone();
+        let (head, body) = self.upstream.send(request).await?.into_parts();
+        let body = timeout(self.timeout, Limited::new(body, LIMIT).collect()).await;
+        let body = body.map_err(|_| ReadError::Late)?;
+        let body = body.map_err(|error| ReadError::Incomplete {
+            reason: causes::root_cause(&*error),
+        })?;
+        let text = String::from_utf8(body.to_bytes().into()).map_err(|_| ReadError::NotText)?;
+        if !head.status.is_success() {
+            return Err(ReadError::Status {
+                status: head.status,
+                text: text.chars().take(EXCERPT).collect(),
+            });
+        }
+        Ok((head.headers, text))
+    }
+}

@@ -1,0 +1,311 @@
+//! `admittance audit` of control planes without a Kubernetes API: Nomad and BCS.
+
+use std::{
+    fs,
+    sync::{Arc, Mutex},
+};
+
+use admittance_tests::{Finished, repository};
+use axum::{
+    Router,
+    extract::{Request, State},
+    http::{HeaderName, StatusCode},
+    response::{IntoResponse, Response},
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+
+use crate::{import::admittance, scene::write};
+
+/// A control plane on loopback: the paths and queries that it got, and its port.
+struct ControlPlane {
+    received: Arc<Mutex<Vec<String>>>,
+    port: u16,
+}
+
+type Answer = fn(&Request) -> Response;
+
+impl ControlPlane {
+    async fn start(answer_of: Answer) -> Self {
+        let received: Arc<Mutex<Vec<String>>> = Arc::default();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let answer = |State((received, answer)): State<(Arc<Mutex<Vec<String>>>, Answer)>,
+                      request: Request| async move {
+            received.lock().unwrap().push(request.uri().to_string());
+            answer(&request)
+        };
+        let router = Router::new()
+            .fallback(answer)
+            .with_state((received.clone(), answer_of));
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        Self { received, port }
+    }
+
+    /// What it got, in the order of the alphabet: objects are read concurrently.
+    fn received(&self) -> Vec<String> {
+        let mut received = self.received.lock().unwrap().clone();
+        received.sort();
+        received
+    }
+}
+
+fn chains(resource: &str, condition: &str) -> String {
+    format!(
+        "apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata: {{ name: limits }}
+spec:
+  rules: [ {{ operations: [CREATE], apiGroups: ['*'], apiVersions: ['*'], resources: [{resource}] }} ]
+  stages:
+    - name: small
+      cel:
+        validations: [ {{ expression: '{condition}', message: too much }} ]
+"
+    )
+}
+
+/// `[name, namespace, verdict]` of each finding.
+fn rows(audited: &Finished) -> Vec<[String; 3]> {
+    let report: Value = serde_json::from_str(&audited.stdout).unwrap();
+    let findings = report["findings"].as_array().unwrap().iter();
+    findings
+        .map(|finding| {
+            ["name", "namespace", "verdict"].map(|field| finding[field].as_str().unwrap().to_owned())
+        })
+        .collect()
+}
+
+fn row(cells: [&str; 3]) -> [String; 3] {
+    cells.map(str::to_owned)
+}
+
+/// Nomad with four jobs in pages of two, for those who have a token. One is gone when it is read; the name of one has a
+/// slash.
+fn nomad(request: &Request) -> Response {
+    if request
+        .headers()
+        .get("X-Nomad-Token")
+        .is_none_or(|token| token != "secret")
+    {
+        return (StatusCode::FORBIDDEN, "Permission denied").into_response();
+    }
+    let stub = |id: &str, namespace: &str| json!({"ID": id, "Namespace": namespace, "Status": "running"});
+    let job = |id: &str, namespace: &str, priority: u32| {
+        axum::Json(json!({"ID": id, "Namespace": namespace, "Priority": priority})).into_response()
+    };
+    let next = HeaderName::from_static("x-nomad-nexttoken");
+    match request.uri().to_string().as_str() {
+        "/v1/jobs?namespace=*&per_page=2" => {
+            let page = json!([stub("web", "default"), stub("a/b", "shop")]);
+            ([(next, "shop.db")], axum::Json(page)).into_response()
+        }
+        "/v1/jobs?namespace=*&per_page=2&next_token=shop.db" => {
+            axum::Json(json!([stub("db", "shop"), stub("gone", "shop")])).into_response()
+        }
+        "/v1/job/web?namespace=default" => job("web", "default", 50),
+        "/v1/job/a%2Fb?namespace=shop" => job("a/b", "shop", 99),
+        "/v1/job/db?namespace=shop" => job("db", "shop", 70),
+        _ => (StatusCode::NOT_FOUND, "job not found").into_response(),
+    }
+}
+
+/// The example for Nomad, with the port of this one and a token.
+fn nomad_files(directory: &TempDir, port: u16, token: &str) {
+    let config = fs::read_to_string(repository().join("docs/examples/nomad/admittance.yaml")).unwrap();
+    let config = config.replace("http://127.0.0.1:4646", &format!("http://127.0.0.1:{port}"));
+    let headers = "# headers: { X-Nomad-Token: nomad.token }";
+    assert!(config.contains(headers));
+    write(
+        directory,
+        "admittance.yaml",
+        config.replace(headers, &headers[2..]),
+    );
+    let token = write(directory, "nomad.token", token);
+    fs::set_permissions(token, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    fs::create_dir(directory.path().join("chains")).unwrap();
+    write(
+        directory,
+        "chains/jobs.yaml",
+        chains("jobs", "object.Priority <= 60"),
+    );
+}
+
+async fn audit(directory: &TempDir, arguments: &[&str]) -> Finished {
+    let all = [
+        "audit",
+        "--config",
+        "admittance.yaml",
+        "--rate",
+        "1000",
+        "--page",
+        "2",
+    ];
+    admittance(directory, &[&all[..], arguments].concat()).await
+}
+
+#[tokio::test]
+async fn jobs_of_nomad_are_audited() {
+    let directory = tempfile::tempdir().unwrap();
+    let nomad = ControlPlane::start(nomad).await;
+    nomad_files(&directory, nomad.port, "secret\n");
+    let audited = audit(&directory, &["--output", "json"]).await;
+    assert_eq!(audited.code, Some(1), "{}{}", audited.stdout, audited.stderr);
+    assert_eq!(
+        rows(&audited),
+        [row(["a/b", "shop", "denied"]), row(["db", "shop", "denied"])]
+    );
+    let report: Value = serde_json::from_str(&audited.stdout).unwrap();
+    assert_eq!(report["objects"], json!({"jobs": 3}));
+    assert_eq!(report["notListed"], json!([]));
+    assert_eq!(
+        nomad.received(),
+        [
+            "/v1/job/a%2Fb?namespace=shop",
+            "/v1/job/db?namespace=shop",
+            "/v1/job/gone?namespace=shop",
+            "/v1/job/web?namespace=default",
+            "/v1/jobs?namespace=*&per_page=2",
+            "/v1/jobs?namespace=*&per_page=2&next_token=shop.db",
+        ]
+    );
+    // What other chains would refuse that these do not.
+    write(&directory, "new.yaml", chains("jobs", "object.Priority <= 40"));
+    let arguments = ["--against", "new.yaml", "--output", "json"];
+    assert_eq!(
+        rows(&audit(&directory, &arguments).await),
+        [row(["web", "default", "denied"])]
+    );
+    let arguments = ["--namespace", "default", "--resource", "jobs"];
+    let audited = audit(&directory, &arguments).await;
+    assert_eq!(audited.code, Some(0), "{}{}", audited.stdout, audited.stderr);
+    assert!(
+        audited.stdout.contains("1 object of 1 resource"),
+        "{}",
+        audited.stdout
+    );
+    let audited = audit(&directory, &["--resource", "volumes"]).await;
+    assert_eq!(audited.code, Some(2), "{}", audited.stdout);
+    assert!(
+        audited.stderr.contains("no list has volumes; they have jobs"),
+        "{}",
+        audited.stderr
+    );
+}
+
+#[tokio::test]
+async fn a_list_that_nomad_refuses_is_reported() {
+    let directory = tempfile::tempdir().unwrap();
+    let nomad = ControlPlane::start(nomad).await;
+    nomad_files(&directory, nomad.port, "wrong");
+    let audited = audit(&directory, &[]).await;
+    assert_eq!(audited.code, Some(1), "{}{}", audited.stdout, audited.stderr);
+    let expected = "not listed: /v1/jobs?namespace=*: the upstream answered 403 Forbidden: Permission denied";
+    assert!(audited.stdout.contains(expected), "{}", audited.stdout);
+    // A file with a secret is only used if it is one.
+    let token = directory.path().join("nomad.token");
+    fs::set_permissions(&token, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    let audited = audit(&directory, &[]).await;
+    assert_eq!(audited.code, Some(2), "{}", audited.stdout);
+    assert!(audited.stderr.contains("world-readable"), "{}", audited.stderr);
+    // Without lists, the configuration says what is missing.
+    let config = fs::read_to_string(directory.path().join("admittance.yaml")).unwrap();
+    let (before, rest) = config.split_once("  lists:\n").unwrap();
+    let (_, after) = rest.split_once("\ndialect:").unwrap();
+    write(
+        &directory,
+        "admittance.yaml",
+        format!("{before}\ndialect:{after}"),
+    );
+    let audited = audit(&directory, &[]).await;
+    assert_eq!(audited.code, Some(2), "{}", audited.stdout);
+    assert!(
+        audited.stderr.contains("`upstream.lists` is missing"),
+        "{}",
+        audited.stderr
+    );
+}
+
+const BCS: &str = "
+dialect:
+  bcs: { cluster: BCS-MESOS-10001 }
+upstream:
+  servers: [\"http://127.0.0.1:PORT\"]
+  lists:
+    - path:
+        - /mesosdriver/v4/namespaces/shop/applications
+        - /mesosdriver/v4/namespaces/empty/applications
+        - /mesosdriver/v4/namespaces/broken/applications
+      items: /data
+      object:
+        path: /mesosdriver/v4/definition/application/{/RunAs}/{/Name}
+        pointer: /data
+      request:
+        method: POST
+        path: /mesosdriver/v4/namespaces/{/RunAs}/applications
+definitions: [chains.yaml]
+";
+
+/// A driver of BCS with two applications in one namespace; what defined a third one is lost.
+fn bcs(request: &Request) -> Response {
+    let cluster = request.headers().get("BCS-ClusterID");
+    if cluster.is_none_or(|cluster| cluster != "BCS-MESOS-10001") {
+        return (StatusCode::BAD_REQUEST, "wrong cluster").into_response();
+    }
+    let application = |name: &str, instances: u32| {
+        json!({
+            "apiVersion": "v4", "kind": "application",
+            "metadata": {"name": name, "namespace": "shop"}, "spec": {"instance": instances},
+        })
+    };
+    let summary = |name: &str| json!({"RunAs": "shop", "Name": name, "Instances": 1});
+    let path = request.uri().path().trim_start_matches("/mesosdriver/v4/");
+    let data = match path {
+        "namespaces/shop/applications" => json!([summary("web"), summary("db"), summary("lost")]),
+        "namespaces/empty/applications" => Value::Null,
+        "definition/application/shop/web" => application("web", 3),
+        "definition/application/shop/db" => application("db", 9),
+        "definition/application/shop/lost" => Value::Null,
+        _ => return (StatusCode::INTERNAL_SERVER_ERROR, "zookeeper is down").into_response(),
+    };
+    axum::Json(json!({"result": true, "code": 0, "message": "success", "data": data})).into_response()
+}
+
+#[tokio::test]
+async fn applications_of_bcs_are_audited() {
+    let directory = tempfile::tempdir().unwrap();
+    let driver = ControlPlane::start(bcs).await;
+    write(
+        &directory,
+        "admittance.yaml",
+        BCS.replace("PORT", &driver.port.to_string()),
+    );
+    write(
+        &directory,
+        "chains.yaml",
+        chains("applications", "object.spec.instance < 5"),
+    );
+    let audited = audit(&directory, &["--output", "json"]).await;
+    assert_eq!(audited.code, Some(1), "{}{}", audited.stdout, audited.stderr);
+    assert_eq!(rows(&audited), [row(["db", "shop", "denied"])]);
+    let report: Value = serde_json::from_str(&audited.stdout).unwrap();
+    assert_eq!(report["objects"], json!({"applications": 2}));
+    assert_eq!(
+        report["notListed"],
+        json!([
+            {
+                "resource": "/mesosdriver/v4/namespaces/shop/applications",
+                "message": "objects that could not be read: 1, one of them because there is no object at `/data`",
+            },
+            {
+                "resource": "/mesosdriver/v4/namespaces/broken/applications",
+                "message": "the upstream answered 500 Internal Server Error: zookeeper is down",
+            },
+        ])
+    );
+    let junit = audit(&directory, &["--output", "junit"]).await;
+    assert!(junit.stdout.contains("denied: too much"), "{}", junit.stdout);
+    let sarif = audit(&directory, &["--output", "sarif"]).await;
+    assert!(sarif.stdout.contains("applications/shop/db"), "{}", sarif.stdout);
+}
