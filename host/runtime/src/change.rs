@@ -16,6 +16,7 @@ use crate::{
     assembly::{Modules, Servers},
     history::{self, Entry, HistoryError},
     host::{entry_of, rebuilt},
+    prepared::PreparedTable,
     source::{BuiltTable, Purpose, Source, blocking, modules_and_warnings},
     stores::{Contents, Stores},
 };
@@ -272,7 +273,12 @@ impl Host {
         }
         let problem = self.problem_of(&built);
         if is_new {
-            self.offer(&mut state, built, entry.clone(), slot, problem).await;
+            let table = PreparedTable {
+                built,
+                entry: entry.clone(),
+                slot,
+            };
+            self.offer(&mut state, table, problem).await;
             // Only what is live is in the history.
             if self.0.waits && state.history.last() != Some(&entry) {
                 state.history.withdraw(&entry);
@@ -337,7 +343,12 @@ impl Host {
         let entry = Arc::new(entry);
         let (problem, hash) = (self.problem_with(&built.bad), built.hash);
         if self.0.waits {
-            self.offer(&mut state, built, entry.clone(), slot, problem).await;
+            let table = PreparedTable {
+                built,
+                entry: entry.clone(),
+                slot,
+            };
+            self.offer(&mut state, table, problem).await;
         } else {
             // Written first, because a rollback must survive a restart.
             state.history.push(entry.clone()).await?;

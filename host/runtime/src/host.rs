@@ -24,7 +24,7 @@ use crate::{
     live::{self, Live, TableProblem, TableSlots},
     metrics,
     observer::Observer,
-    prepared::{PreparedHashes, PreparedTables},
+    prepared::{PreparedHashes, PreparedTable, PreparedTables},
     rollout::Rollouts,
     source::{BuiltTable, Purpose, Source},
     status::{CandidateReport, Status, StorageStatus},
@@ -269,9 +269,7 @@ impl Host {
     pub(crate) async fn go_live(
         &self,
         state: &mut TableState,
-        built: BuiltTable,
-        entry: Arc<Entry>,
-        slot: OwnedSemaphorePermit,
+        PreparedTable { built, entry, slot }: PreparedTable,
         problem: Option<TableProblem>,
     ) -> Arc<Table> {
         state.history.note(entry.clone());

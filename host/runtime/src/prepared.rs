@@ -12,11 +12,11 @@ use crate::{
 /// How long a change that a user requests waits until it is live.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A table that waits.
+/// A table that can go live, with its entry in the history and its slot.
 pub(crate) struct PreparedTable {
-    built: BuiltTable,
-    entry: Arc<Entry>,
-    slot: OwnedSemaphorePermit,
+    pub(crate) built: BuiltTable,
+    pub(crate) entry: Arc<Entry>,
+    pub(crate) slot: OwnedSemaphorePermit,
 }
 
 /// The tables that wait.
@@ -100,15 +100,14 @@ impl Host {
     pub async fn go_live_with(&self, hash: Digest) -> bool {
         let mut state = self.0.state.lock().await;
         let is_newest = state.prepared.hashes().newest == Some(hash);
-        let Some(PreparedTable { built, entry, slot }) = state.prepared.take(hash) else {
+        let Some(mut table) = state.prepared.take(hash) else {
             return self.hash() == hash;
         };
-        let mut entry = Entry::clone(&entry);
-        entry.detail.revision.number = state.history.next_number();
-        entry.detail.revision.at = Moment::now();
+        let revision = &mut Arc::make_mut(&mut table.entry).detail.revision;
+        revision.number = state.history.next_number();
+        revision.at = Moment::now();
         let problem = self.0.live.load().problem.clone();
-        self.go_live(&mut state, built, Arc::new(entry), slot, problem)
-            .await;
+        self.go_live(&mut state, table, problem).await;
         let is_stale = !is_newest && state.prepared.newest.is_none();
         drop(state);
         self.log_change();
@@ -125,17 +124,15 @@ impl Host {
     pub(crate) async fn offer(
         &self,
         state: &mut TableState,
-        built: BuiltTable,
-        entry: Arc<Entry>,
-        slot: OwnedSemaphorePermit,
+        table: PreparedTable,
         problem: Option<TableProblem>,
     ) -> Arc<Table> {
-        if !self.0.waits || self.hash() == built.hash {
+        let hash = table.built.hash;
+        if !self.0.waits || self.hash() == hash {
             state.prepared.are_live();
-            return self.go_live(state, built, entry, slot, problem).await;
+            return self.go_live(state, table, problem).await;
         }
-        tracing::info!(hash = %built.hash.short(), "a table is prepared, and waits for the other replicas");
-        let table = PreparedTable { built, entry, slot };
+        tracing::info!(hash = %hash.short(), "a table is prepared, and waits for the other replicas");
         if let Some(before) = state.prepared.newest.replace(table) {
             state.prepared.earlier = Some(before);
         }

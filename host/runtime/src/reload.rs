@@ -9,6 +9,7 @@ use crate::{
     Error, Host, Origin, Table,
     assembly::{Modules, Servers},
     host::entry_of,
+    prepared::PreparedTable,
     source::Purpose,
 };
 
@@ -117,7 +118,8 @@ impl Host {
             self.settled(&state, problem);
             self.table()
         } else {
-            self.offer(&mut state, built, entry, slot, problem).await
+            let table = PreparedTable { built, entry, slot };
+            self.offer(&mut state, table, problem).await
         };
         Ok(match lacks_modules {
             true => Reload::LacksModules,
