@@ -64,7 +64,7 @@ pub struct Sources {
     pub host: Host,
     /// The state of the driver at the moment of the call.
     pub status: Box<dyn Fn() -> DriverStatus + Send + Sync>,
-    /// Whether this replica serves what all replicas shall serve.
+    /// Whether this replica serves the table that the replicas have agreed on.
     pub is_ready: Box<dyn Fn() -> bool + Send + Sync>,
     /// `/healthz` in the way of bcs-mesos-driver; none unless the driver takes its place.
     pub health: Box<dyn Fn() -> Option<HealthInfo> + Send + Sync>,

@@ -71,9 +71,8 @@ async fn healthz(call: Call) -> Result<Health, ApiError> {
 /// Whether the driver is ready for requests. Details are at `/v1/status`, which requires authentication.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 struct Readiness {
-    /// `true` from when the driver has loaded its chains until it is told to stop, and while it serves what its replicas
-    /// shall serve. It does not depend on the
-    /// upstream: clients of a driver that is not ready get refused connections in place of replies that explain the
+    /// `true` from when the driver has loaded its chains until it is told to stop, while it serves the table that its
+    /// replicas have agreed on. It does not depend on the upstream: clients of a driver that is not ready get refused connections in place of replies that explain the
     /// problem.
     ready: bool,
     /// The first digits of the content hash of the live table: the same on every replica that serves the same. Absent while

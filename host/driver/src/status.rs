@@ -41,7 +41,7 @@ pub(crate) struct Observed {
 }
 
 impl Observed {
-    /// Whether this replica serves what all replicas shall serve.
+    /// Whether this replica serves the table that the replicas have agreed on.
     pub(crate) fn is_ready(&self) -> bool {
         let leader = self.leader.as_deref();
         leader.is_none_or(|leader| leader.is_ready(&self.host))

@@ -117,7 +117,7 @@ impl Leader {
         self.replicas.as_ref().map(Replicas::status)
     }
 
-    /// Whether this replica serves what all shall serve.
+    /// Whether this replica serves the table that the replicas have agreed on.
     pub fn is_ready(&self, host: &Host) -> bool {
         self.replicas
             .as_ref()

@@ -59,7 +59,7 @@ pub fn describe_metrics() {
     );
     describe_gauge!(
         REPLICA_READY,
-        "1 if this replica serves what all replicas shall serve, 0 if it is late and /readyz says 503"
+        "1 if this replica serves the table that the replicas have agreed on, 0 if it does not and /readyz answers 503"
     );
     describe_gauge!(
         WEBHOOK_LAST_WRITE,

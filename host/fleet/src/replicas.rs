@@ -74,7 +74,7 @@ impl Replicas {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether this replica serves what all shall serve.
+    /// Whether this replica serves the table that the replicas have agreed on.
     pub(crate) fn is_ready(&self, host: &Host) -> bool {
         match self.known().target {
             None => self.started.elapsed() >= PATIENCE,

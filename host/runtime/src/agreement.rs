@@ -146,7 +146,7 @@ fn most_wanted(target: Option<Digest>, voters: &[&Replica]) -> Option<Digest> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplicasStatus {
-    /// The content hash that all shall serve; absent until a leader has published it.
+    /// The content hash of the table that the replicas have agreed on; absent until a leader has published it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub target: Option<Digest>,
