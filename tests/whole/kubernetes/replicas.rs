@@ -312,6 +312,13 @@ async fn replicas_go_on_without_one_that_was_killed_and_without_the_api_server()
     second.program.suspend().unwrap();
     setting.server.put(PLURAL, chain("pods", "second"));
     until_waiting(&leader, "has not prepared").await;
+    // Its Lease says so later than the leader itself.
+    eventually("the Lease of the leader says what is prepared", async || {
+        let replicas = replicas(&third).await;
+        let mut known = replicas["replicas"].as_array().into_iter().flatten();
+        known.any(|replica| replica["leader"] == true && replica["prepared"] != replica["live"])
+    })
+    .await;
     leader.program.kill().await.unwrap();
     second.program.resume().unwrap();
     for server in [&second, &third] {
