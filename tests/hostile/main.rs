@@ -5,13 +5,14 @@ mod attack;
 mod beside;
 mod scene;
 
-use std::{process::ExitCode, time::Duration};
+use std::{io, path::Path, process::ExitCode, time::Duration};
 
 use admittance_tests::Error;
 use attack::{ATTACKS, Attack};
 use beside::Latency;
 use clap::Parser;
 use scene::Scene;
+use tokio::runtime::{Builder, Handle, Runtime};
 
 /// Attack the program in every known way, one after another, and measure well-behaved requests during each.
 ///
@@ -36,9 +37,12 @@ struct Arguments {
     memory: u64,
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    match run(&Arguments::parse()).await {
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let result = runtimes()
+        .map_err(Error::io("starting threads"))
+        .and_then(|(runtime, attackers)| runtime.block_on(run(&arguments, attackers.handle())));
+    match result {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -48,8 +52,21 @@ async fn main() -> ExitCode {
     }
 }
 
+/// A runtime for the well-behaved client, and one for attackers. The thread of the latter has the lowest priority, since
+/// real attackers do not use the processor of the program and of its clients.
+fn runtimes() -> io::Result<(Runtime, Runtime)> {
+    let attackers = Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .on_thread_start(|| {
+            let _ = rustix::process::nice(19);
+        })
+        .build()?;
+    Ok((Runtime::new()?, attackers))
+}
+
 /// Whether all attacks stayed within the limits.
-async fn run(arguments: &Arguments) -> Result<bool, Error> {
+async fn run(arguments: &Arguments, attackers: &Handle) -> Result<bool, Error> {
     println!(
         "{:<26} {:>9} {:>9} {:>9} {:>9} {:>6} {:>8}  outcome",
         "attack", "quiet p50", "quiet p99", "p50", "p99", "ratio", "memory"
@@ -61,14 +78,19 @@ async fn run(arguments: &Arguments) -> Result<bool, Error> {
     };
     let store = tempfile::tempdir().map_err(Error::io("a directory for the store"))?;
     for attack in ATTACKS.iter().filter(wanted) {
-        is_good &= one(attack, arguments, store.path()).await?;
+        is_good &= one(attack, arguments, store.path(), attackers).await?;
     }
     Ok(is_good)
 }
 
 /// Attacks a program that serves nothing else, and prints the result.
-async fn one(attack: &Attack, arguments: &Arguments, store: &std::path::Path) -> Result<bool, Error> {
-    let mut scene = Scene::start(attack, store).await?;
+async fn one(
+    attack: &Attack,
+    arguments: &Arguments,
+    store: &Path,
+    attackers: &Handle,
+) -> Result<bool, Error> {
+    let mut scene = Scene::start(attack, store, attackers).await?;
     let time = Duration::from_secs(arguments.seconds);
     scene.warm_up().await?;
     let quiet = scene.measure(time / 2).await?;

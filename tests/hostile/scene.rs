@@ -14,6 +14,7 @@ use tempfile::TempDir;
 use tokio::{
     io::AsyncWriteExt as _,
     net::{TcpListener, TcpSocket, TcpStream},
+    runtime::Handle,
     task::JoinSet,
 };
 
@@ -49,6 +50,8 @@ fn application(namespace: &str, filler: usize) -> String {
 pub(crate) struct Scene {
     directory: TempDir,
     program: Admittance,
+    /// Where the attacking clients run.
+    attackers: Handle,
     admin: String,
     front: String,
     _upstream: Upstream,
@@ -57,7 +60,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    pub(crate) async fn start(attack: &Attack, store: &Path) -> Result<Self, Error> {
+    pub(crate) async fn start(attack: &Attack, store: &Path, attackers: &Handle) -> Result<Self, Error> {
         let directory = tempfile::tempdir().map_err(Error::io("a directory"))?;
         let chains = directory.path().join("chains");
         std::fs::create_dir(&chains).map_err(Error::io("a directory for definitions"))?;
@@ -102,6 +105,7 @@ impl Scene {
             front: program.url(""),
             directory,
             program,
+            attackers: attackers.clone(),
             _upstream: upstream,
             _silent: silent,
         })
@@ -186,7 +190,7 @@ impl Scene {
             }
             Means::UnfinishedBodies(count) => {
                 let address = self.front.trim_start_matches("http://").to_owned();
-                attackers.spawn(unfinished(address, *count, outcomes.clone()));
+                attackers.spawn_on(unfinished(address, *count, outcomes.clone()), &self.attackers);
                 return Ok(());
             }
             Means::Module(bytes) => {
@@ -200,7 +204,7 @@ impl Scene {
             }
             Means::Documents(text) => text(),
         };
-        attackers.spawn(repeating(dry_run, text, outcomes.clone()));
+        attackers.spawn_on(repeating(dry_run, text, outcomes.clone()), &self.attackers);
         Ok(())
     }
 
@@ -216,7 +220,7 @@ impl Scene {
             let (client, outcomes) = (Client::new()?, outcomes.clone());
             let url = format!("{}{}", self.front, applications("attacked"));
             let body = application("attacked", filler);
-            attackers.spawn(async move {
+            let creating = async move {
                 loop {
                     let answer = client.bcs(Method::POST, &url, body.clone()).await;
                     outcomes.add(match answer {
@@ -224,7 +228,8 @@ impl Scene {
                         Err(error) => error.to_string(),
                     });
                 }
-            });
+            };
+            attackers.spawn_on(creating, &self.attackers);
         }
         Ok(())
     }

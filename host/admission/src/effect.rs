@@ -48,12 +48,13 @@ impl Verdict {
             identity: request.identity.clone(),
             spelling: request.spelling.clone(),
         };
+        let size = rules.before.text().len();
         let written = match &self {
-            Self::Patch(patch) => patch.size(),
+            Self::Patch(patch) => patch.work(size),
             Self::Replace(after) => after.text().len(),
             Self::Allow | Self::Deny(_) => 0,
         };
-        let bytes = rules.before.text().len() + written;
+        let bytes = size + written;
         offload(bytes, deadline, move || match self {
             Self::Patch(patch) => rules.patch(patch, deadline),
             Self::Replace(after) => rules.replace(after),

@@ -81,7 +81,7 @@ pub use images::{ImageError, ImageGrant, ImageManifest, ImageReader, InvalidImag
 pub use index::ChainIndex;
 pub use ipnet::IpNet;
 pub use labels::{LabelOperator, LabelSelector, Labels, Requirement, SelectorError};
-pub use log::{LogLevel, LogLine, decided_by_candidate};
+pub use log::{LogLevel, LogLine, decided_by_candidate, noted_here};
 pub use mismatch::Mismatch;
 pub use module::{InvalidReference, ModuleReference, OciReference};
 pub use moment::Moment;
@@ -90,7 +90,7 @@ pub use mutation::{
 };
 pub use namespace::{NamespaceLookupError, NamespaceSelector, NamespaceSource, StaticNamespaces};
 pub use object::{Object, ObjectError};
-pub use offload::offload;
+pub use offload::{offload, threads_for_long_work};
 pub use outcome::{AuditAnnotation, Decision, Outcome, Refusal, SkipReason, StageResult, TraceRow};
 pub use patch::{Patch, PatchBuilder, PatchError};
 pub use pointer::{Pattern, Pointer, PointerError};

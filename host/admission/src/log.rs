@@ -1,6 +1,9 @@
 //! What a stage logs while it is called.
 
-use std::{cell::RefCell, future::Future};
+use std::{
+    future::Future,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -55,16 +58,20 @@ struct Notes {
 tokio::task_local! {
     /// The notes of the stage that is called in this task. A task of its own, such as a comparison with a candidate, has
     /// none.
-    static CURRENT: RefCell<Notes>;
+    static CURRENT: Arc<Mutex<Notes>>;
+}
+
+/// Changes the notes of the stage that is called in this task. Outside of such a call, nothing happens.
+fn change(change: impl FnOnce(&mut Notes)) {
+    // An error means that no stage is called.
+    let _ = CURRENT.try_with(|notes| change(&mut notes.lock().unwrap_or_else(PoisonError::into_inner)));
 }
 
 impl LogLine {
     /// Adds the line to the row of the stage that is called in this task. Outside of such a call, and beyond its limits,
     /// the line is dropped.
     pub fn keep(self) {
-        // An error means that no stage is called.
-        let _ = CURRENT.try_with(|notes| {
-            let mut kept = notes.borrow_mut();
+        change(|kept| {
             let size = self.context.len() + self.message.len();
             if kept.lines.len() < LINES && kept.bytes + size <= BYTES {
                 kept.bytes += size;
@@ -77,17 +84,21 @@ impl LogLine {
 /// Notes in the row of the stage that is called in this task that its candidate decides the request. Outside of such a
 /// call, nothing happens.
 pub fn decided_by_candidate() {
-    let _ = CURRENT.try_with(|notes| notes.borrow_mut().by_candidate = true);
+    change(|notes| notes.by_candidate = true);
+}
+
+/// The future, which adds to the row of the stage that is called in this task wherever it is polled.
+pub fn noted_here<F: Future>(future: F) -> impl Future<Output = F::Output> {
+    let notes = CURRENT.try_with(Arc::clone).unwrap_or_default();
+    CURRENT.scope(notes, future)
 }
 
 /// The output of a call, the lines that were logged during it, and whether the stage's candidate decides.
 pub(crate) async fn noted<F: Future>(call: F) -> (F::Output, Vec<LogLine>, bool) {
-    let call = async {
-        let output = call.await;
-        let notes = CURRENT.with(RefCell::take);
-        (output, notes.lines, notes.by_candidate)
-    };
-    CURRENT.scope(RefCell::default(), call).await
+    let notes = Arc::default();
+    let output = CURRENT.scope(Arc::clone(&notes), call).await;
+    let notes = std::mem::take(&mut *notes.lock().unwrap_or_else(PoisonError::into_inner));
+    (output, notes.lines, notes.by_candidate)
 }
 
 #[cfg(test)]
@@ -109,7 +120,9 @@ mod tests {
             tokio::task::yield_now().await;
             // A task of its own has nothing to do with the call.
             tokio::spawn(async { line("elsewhere").keep() }).await.unwrap();
-            line(name).keep();
+            let name = name.to_owned();
+            let moved = noted_here(async move { line(&name).keep() });
+            tokio::spawn(moved).await.unwrap();
         };
         let (((), one, _), ((), other, _)) = tokio::join!(noted(call("a")), noted(call("b")));
         assert_eq!(one, [line("a"), line("a")]);

@@ -1,10 +1,17 @@
+//! Work that takes long, on threads with a lower priority than those that serve.
+
 use std::{
     num::NonZero,
     sync::{Arc, LazyLock},
     thread::available_parallelism,
 };
 
-use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout_at};
+use rustix::process::nice;
+use tokio::{
+    runtime::{Builder, Handle, Runtime},
+    sync::Semaphore,
+    time::timeout_at,
+};
 
 use crate::{Deadline, Failure, FailureKind};
 
@@ -12,13 +19,42 @@ use crate::{Deadline, Failure, FailureKind};
 const SMALL: usize = 64 << 10;
 
 /// One permit per core: the workers keep at least half of the machine.
-static PLACES: LazyLock<Arc<Semaphore>> = LazyLock::new(|| {
-    let cores = available_parallelism().map_or(1, NonZero::get);
-    Arc::new(Semaphore::new(cores))
+static PLACES: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(cores())));
+
+/// The `nice` value of threads for work that takes long: threads that serve interrupt them.
+const NICE: i32 = 5;
+
+/// Started with the first work that takes long.
+static THREADS: LazyLock<Option<Runtime>> = LazyLock::new(|| {
+    let threads = Builder::new_multi_thread()
+        .worker_threads(cores())
+        .thread_name("long-work")
+        .enable_all()
+        .on_thread_start(|| {
+            // On Linux this applies to the calling thread only.
+            let _ = nice(NICE);
+        })
+        .build();
+    if let Err(error) = &threads {
+        tracing::warn!(%error, "the threads for work that takes long cannot be started; it delays other requests");
+    }
+    threads.ok()
 });
 
-/// Runs work whose time depends on this many bytes: inline if they are few, otherwise on a blocking thread,
-/// so that no other request waits for it. Must be called within a tokio runtime.
+fn cores() -> usize {
+    available_parallelism().map_or(1, NonZero::get)
+}
+
+/// The runtime for work that takes long. Its threads, one per core, have a lower priority than others, so that such work
+/// uses what other requests leave. Must be called within a tokio runtime.
+pub fn threads_for_long_work() -> Handle {
+    THREADS
+        .as_ref()
+        .map_or_else(Handle::current, |threads| threads.handle().clone())
+}
+
+/// Runs work whose time depends on this many bytes: inline if they are few, otherwise on a [thread for long
+/// work](threads_for_long_work), so that no other request waits for it. Must be called within a tokio runtime.
 ///
 /// # Errors
 ///
@@ -35,12 +71,13 @@ pub async fn offload<T: Send + 'static>(
     let beside = async {
         // The semaphore is never closed.
         let place = PLACES.clone().acquire_owned().await.ok();
-        spawn_blocking(move || {
+        let threads = threads_for_long_work();
+        let work = threads.spawn_blocking(move || {
             let _place = place;
             // After the deadline, the result is no longer needed.
             (!deadline.has_passed()).then(work)
-        })
-        .await
+        });
+        work.await
     };
     let too_late = || {
         Failure::new(

@@ -225,6 +225,19 @@ impl Patch {
         self.0.iter().map(size).sum()
     }
 
+    /// The most bytes, about, that are read and written to apply it to an object of this size, besides the object.
+    pub(crate) fn work(&self, object: usize) -> usize {
+        let is_copy = |operation: &&Operation| matches!(operation.action, Action::Copy(_));
+        // A copy can double the object, and so can the next one.
+        let copied = match self.operations().filter(is_copy).count() {
+            0 => 0,
+            copies => object
+                .saturating_mul(1 << copies.min(30))
+                .min(Self::MAX_COPIED_BYTES),
+        };
+        self.size() + self.0.len() * Budget::OPERATION + copied
+    }
+
     /// An estimate of the memory that it takes, in bytes.
     pub fn memory(&self) -> usize {
         // With the counters of the `Arc`, and what allocations are rounded up by.

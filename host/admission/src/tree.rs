@@ -103,7 +103,7 @@ impl Budget {
     /// Units between two checks of the clock: about a millisecond of work.
     const STRIDE: usize = 1 << 20;
     /// The base cost of an operation.
-    const OPERATION: usize = 128;
+    pub(crate) const OPERATION: usize = 128;
     /// The cost factor of building a tree compared to reading a byte.
     const TREE: usize = 4;
 
@@ -124,6 +124,8 @@ impl Budget {
             return Ok(());
         }
         self.unchecked = Self::STRIDE;
+        // Other threads need not wait until this one has used its time slice.
+        std::thread::yield_now();
         match self.deadline {
             Some(deadline) if deadline.has_passed() => Err(Problem::Deadline),
             _ => Ok(()),

@@ -140,9 +140,8 @@ impl std::fmt::Debug for Sandbox {
 
 impl Inner {
     /// Marks that a guest runs until the returned guard is dropped; the ticker runs meanwhile.
-    pub(crate) fn running(&self) -> Running<'_> {
-        self.ticker.enter();
-        Running(&self.ticker)
+    pub(crate) fn running(&self) -> Running {
+        self.ticker.enter()
     }
 }
 
@@ -226,7 +225,7 @@ struct TickerState {
 }
 
 /// While it lives, the ticker ticks.
-pub(crate) struct Running<'a>(&'a Ticker);
+pub(crate) struct Running(Arc<TickerState>);
 
 impl Ticker {
     fn start(engine: &Engine) -> Result<Self, Error> {
@@ -267,11 +266,12 @@ impl Ticker {
         })
     }
 
-    fn enter(&self) {
+    fn enter(&self) -> Running {
         self.shared.running.fetch_add(1, Ordering::SeqCst);
         if self.shared.asleep.load(Ordering::SeqCst) {
             self.wake();
         }
+        Running(Arc::clone(&self.shared))
     }
 
     fn wake(&self) {
@@ -281,9 +281,9 @@ impl Ticker {
     }
 }
 
-impl Drop for Running<'_> {
+impl Drop for Running {
     fn drop(&mut self) {
-        self.0.shared.running.fetch_sub(1, Ordering::SeqCst);
+        self.0.running.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -313,8 +313,7 @@ mod tests {
         };
         for _ in 0..2 {
             asleep(true);
-            ticker.enter();
-            let running = Running(&ticker);
+            let running = ticker.enter();
             asleep(false);
             drop(running);
         }

@@ -1,7 +1,8 @@
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicBool};
 
 use admittance_admission::{Deadline, Failure, FailureKind, Grants, Hook, Request, Response, offload};
 use async_trait::async_trait;
+use tokio::sync::OwnedSemaphorePermit;
 use wasmtime::Store;
 
 use crate::{
@@ -12,6 +13,8 @@ use crate::{
     failure::failure,
     imports::Linked,
     kubewarden::{Cache, Policy},
+    logging::CallLog,
+    long,
     store::{Call, CallState},
 };
 
@@ -21,6 +24,7 @@ const OWN_ERROR: usize = 2000;
 /// A plugin that is configured and ready for calls. Lives as long as the chain that holds it.
 ///
 /// Each call gets its own instance, which is discarded afterwards.
+#[derive(Clone)]
 pub struct Plugin {
     pub(crate) sandbox: Arc<Inner>,
     pub(crate) base: Arc<Base>,
@@ -29,6 +33,8 @@ pub struct Plugin {
     pub(crate) grants: Arc<Grants>,
     /// What a policy of Kubewarden keeps between calls.
     cache: Arc<Cache>,
+    /// Whether the last call computed for long.
+    was_long: Arc<AtomicBool>,
 }
 
 /// What plugins of one module with the same settings share: code and memory of several hundred kilobytes.
@@ -79,10 +85,50 @@ impl Plugin {
             limits: config.limits.clone(),
             grants: Arc::new(config.grants.clone()),
             cache: Arc::default(),
+            was_long: Arc::default(),
         }
     }
 
+    /// One call, in an instance of its own.
     async fn call(
+        self,
+        request: Request,
+        deadline: Deadline,
+        log: CallLog,
+        permit: OwnedSemaphorePermit,
+    ) -> Result<Response, Failure> {
+        let running = self.sandbox.running();
+        let measured = self.sandbox.config.meter.as_ref().map(|meter| meter.begin());
+        let mut store = CallState::store(
+            &self.sandbox,
+            Call {
+                log,
+                limits: &self.limits,
+                grants: &self.grants,
+                user: &request.user,
+                tape: request.tape.as_ref(),
+                deadline,
+                processor_time: None,
+                preparing: matches!(
+                    &self.base.guest,
+                    Guest::Component {
+                        settings: Some(_),
+                        ..
+                    }
+                ),
+            },
+        );
+        let answer = self.answer(&mut store, &request, deadline).await;
+        // The slot is released after the instance's resources are returned to the pool.
+        match measured {
+            Some(measured) => measured.end(store.data().guest_ran(), || drop(store)),
+            None => drop(store),
+        }
+        drop((running, permit));
+        answer
+    }
+
+    async fn answer(
         &self,
         store: &mut Store<CallState>,
         request: &Request,
@@ -169,54 +215,29 @@ impl Hook for Plugin {
     async fn admit(&self, request: &Request, given: Deadline) -> Result<Response, Failure> {
         let deadline = given.within(self.limits.time);
         let calls = &self.sandbox.calls;
-        let permit = match calls.try_acquire() {
+        let permit = match Arc::clone(calls).try_acquire_owned() {
             Ok(permit) => permit,
-            Err(_) => match tokio::time::timeout_at(deadline.instant(), calls.acquire()).await {
-                Ok(Ok(permit)) => permit,
-                _ => return Err(self.overloaded()),
-            },
+            Err(_) => {
+                match tokio::time::timeout_at(deadline.instant(), Arc::clone(calls).acquire_owned()).await {
+                    Ok(Ok(permit)) => permit,
+                    _ => return Err(self.overloaded()),
+                }
+            }
         };
-        let running = self.sandbox.running();
-        let measured = self.sandbox.config.meter.as_ref().map(|meter| meter.begin());
-        let mut store = CallState::store(
-            &self.sandbox,
-            Call {
-                plugin: &self.name,
-                uid: request.uid.as_str().to_owned(),
-                limits: &self.limits,
-                grants: &self.grants,
-                user: &request.user,
-                tape: request.tape.as_ref(),
-                deadline,
-                processor_time: None,
-                preparing: matches!(
-                    &self.base.guest,
-                    Guest::Component {
-                        settings: Some(_),
-                        ..
-                    }
-                ),
-            },
+        let log = CallLog::new(
+            Arc::clone(&self.name),
+            request.uid.as_str().to_owned(),
+            self.limits.log,
         );
-        let answer =
-            match tokio::time::timeout_at(deadline.instant(), self.call(&mut store, request, deadline)).await
-            {
-                Ok(Err(failure)) if failure.kind == FailureKind::Timeout => {
-                    Err(self.timeout(deadline, given))
-                }
-                Ok(answer) => answer,
-                Err(_) => {
-                    store.data().log.finish();
-                    Err(self.timeout(deadline, given))
-                }
-            };
-        // The slot is released after the instance's resources are returned to the pool.
-        match measured {
-            Some(measured) => measured.end(store.data().guest_ran(), || drop(store)),
-            None => drop(store),
+        let call = Box::pin(self.clone().call(request.clone(), deadline, log.clone(), permit));
+        match tokio::time::timeout_at(deadline.instant(), long::run(call, &self.was_long)).await {
+            Ok(Err(failure)) if failure.kind == FailureKind::Timeout => Err(self.timeout(deadline, given)),
+            Ok(answer) => answer,
+            Err(_) => {
+                log.finish();
+                Err(self.timeout(deadline, given))
+            }
         }
-        drop((running, permit));
-        answer
     }
 }
 

@@ -28,6 +28,7 @@ use crate::{
     failure::failure,
     imports::{Linked, link},
     kubewarden::{self, CORE_MODULE, Mode, Policy},
+    logging::CallLog,
     plugin::{Base, Guest, Plugin, mistakes_of},
     shared::SharedModule,
     snapshot::Instrumented,
@@ -480,8 +481,7 @@ impl Preparation {
         CallState::store(
             &self.sandbox,
             Call {
-                plugin: &name,
-                uid: String::new(),
+                log: CallLog::new(name, String::new(), self.config.limits.log),
                 limits: &self.config.limits,
                 grants: &Arc::new(Grants::default()),
                 user: &UserInfo::default(),

@@ -13,6 +13,7 @@ use crate::{
     engine::{Inner, per_call},
     kubewarden::{Cache, Exchange},
     logging::{CallLog, Stream},
+    long::Yields,
     stdio::StandardStream,
 };
 
@@ -79,8 +80,7 @@ struct Memory {
 
 /// The parameters of a new store.
 pub(crate) struct Call<'a> {
-    pub(crate) plugin: &'a Arc<str>,
-    pub(crate) uid: String,
+    pub(crate) log: CallLog,
     pub(crate) limits: &'a Limits,
     pub(crate) grants: &'a Arc<Grants>,
     pub(crate) user: &'a UserInfo,
@@ -95,8 +95,7 @@ impl CallState {
     /// A store with every limit set, for one call.
     pub(crate) fn store(sandbox: &Arc<Inner>, call: Call<'_>) -> Store<Self> {
         let Call {
-            plugin,
-            uid,
+            log,
             limits,
             grants,
             user,
@@ -120,7 +119,7 @@ impl CallState {
             started: Instant::now(),
             guest: (None, None),
             deadline,
-            log: CallLog::new(Arc::clone(plugin), uid, limits.log),
+            log,
             output: limits.output,
             exchange: Exchange::default(),
             cache: Arc::default(),
@@ -136,6 +135,7 @@ impl CallState {
         store.set_hostcall_fuel(limits.output.saturating_add(COPY_SLACK));
         store.set_max_component_handles(HANDLES);
         store.set_epoch_deadline(1);
+        let mut yields = Yields::default();
         store.epoch_deadline_callback(move |context| {
             if let Some(limit) = processor_time
                 && thread_time() >= limit
@@ -149,6 +149,7 @@ impl CallState {
             if context.data().deadline.has_passed() {
                 return Err(out_of_time());
             }
+            yields.add();
             // Unlike a plain yield, this lets the runtime poll I/O and timers too.
             Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
         });
