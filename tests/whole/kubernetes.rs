@@ -7,8 +7,7 @@
 //! policies of Kubewarden, in `resources` chains are resources of the cluster (in `many`, thousands of them), in
 //! `systems` policies of other systems are, and in `statuses` their leader writes what became of them. `events` looks at
 //! Events, `registrations` at the webhook configurations that the leader keeps, and in `audits` it audits what exists.
-//! `replicas` go live together. `observed` looks at the spans of a
-//! look-up.
+//! `replicas` go live together, and share `rollouts`. `observed` looks at the spans of a look-up.
 
 mod audits;
 mod conformance;
@@ -24,6 +23,7 @@ mod recorded;
 mod registrations;
 mod replicas;
 mod resources;
+mod rollouts;
 pub(crate) mod server;
 mod statuses;
 mod stopping;

@@ -29,6 +29,8 @@ const FIRST_RETRY: Duration = Duration::from_secs(1);
 pub(crate) const LAST_RETRY: Duration = Duration::from_secs(60);
 /// How often counts of calls are written. They are of the last five to ten minutes.
 const COUNTS: Duration = Duration::from_secs(600);
+/// How often it is looked who leads, apart from when this replica begins or ends to.
+const LOOK: Duration = Duration::from_secs(1);
 /// How many statuses are written at a time.
 const WRITES: usize = 8;
 
@@ -159,31 +161,27 @@ impl Leader {
         }
     }
 
-    /// Goes where the leader is with roll-outs, forever.
+    /// Lets the leader begin the steps of roll-outs, and goes where the statuses of chains say that it is, forever. Replicas
+    /// that go live together also learn from one another.
     async fn follow_rollouts(&self, host: &Host) {
-        let Some(chains) = &self.chains else { return };
-        let mut changes = host.changes();
-        loop {
-            changes.mark_unchanged();
-            let seen: Vec<_> = chains.0.iter().map(|kind| kind.resources.changes()).collect();
-            for kind in &*chains.0 {
-                if host.rollouts().is_empty() {
-                    break;
-                }
-                // An error is told by whoever writes statuses, and what comes after it is a change.
-                if let Ok(resources) = kind.list().await {
-                    host.follow_rollouts(resources.iter().flat_map(rollouts).collect())
-                        .await;
+        let followed = async {
+            if let Some(chains) = &self.chains {
+                follow_statuses(chains, host).await;
+            }
+        };
+        let led = async {
+            let mut is_leader = self.election.is_leader();
+            while self.chains.is_some() || self.replicas.is_some() {
+                // Without a known leader, as without the permission to elect one, each begins them for itself.
+                let LeaderStatus { holder, is_self, .. } = self.election.status();
+                host.rollouts_are_led(holder.is_some() && !is_self);
+                tokio::select! {
+                    _ = is_leader.changed() => {}
+                    () = sleep(LOOK) => {}
                 }
             }
-            let changed = chains.0.iter().zip(seen);
-            let changed = changed.map(|(kind, seen)| Box::pin(kind.resources.changed_since(seen)));
-            tokio::select! {
-                _ = changes.changed() => {}
-                _ = select_all(changed) => {}
-            }
-            sleep(PAUSE).await;
-        }
+        };
+        tokio::join!(followed, led);
     }
 
     /// Keeps the statuses up to date, forever.
@@ -272,6 +270,32 @@ impl Leader {
         }
         problems.remove(kind.kind.plural);
         is_done
+    }
+}
+
+/// Goes where the statuses of chains say that the leader is with roll-outs, forever.
+async fn follow_statuses(chains: &ChainStore, host: &Host) {
+    let mut changes = host.changes();
+    loop {
+        changes.mark_unchanged();
+        let seen: Vec<_> = chains.0.iter().map(|kind| kind.resources.changes()).collect();
+        for kind in &*chains.0 {
+            if host.rollouts().is_empty() {
+                break;
+            }
+            // An error is told by whoever writes statuses, and what comes after it is a change.
+            if let Ok(resources) = kind.list().await {
+                host.follow_rollouts(resources.iter().flat_map(rollouts).collect())
+                    .await;
+            }
+        }
+        let changed = chains.0.iter().zip(seen);
+        let changed = changed.map(|(kind, seen)| Box::pin(kind.resources.changed_since(seen)));
+        tokio::select! {
+            _ = changes.changed() => {}
+            _ = select_all(changed) => {}
+        }
+        sleep(PAUSE).await;
     }
 }
 

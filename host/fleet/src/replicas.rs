@@ -2,12 +2,13 @@
 //! together.
 
 use std::{
+    cmp::Reverse,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use admittance::{
-    Digest, Host, Moment,
+    Digest, Host, Moment, RolloutProgress,
     agreement::{Agreement, Missing, Replica, ReplicaStatus, ReplicasStatus, Report, agreement, is_ready},
 };
 use admittance_cluster::{Annotations, Election, Member, Members, Membership, Terms};
@@ -35,6 +36,12 @@ const SLOW: Duration = Duration::from_secs(10);
 const GONE: Duration = Duration::from_secs(600);
 /// The most of a problem that is reported, in characters.
 const LONGEST_PROBLEM: usize = 1000;
+/// The most roll-outs that are reported, those that changed last, and the most of why one was aborted, in characters.
+/// Annotations are limited to 256 KiB.
+const MOST_ROLLOUTS: usize = 100;
+const LONGEST_REASON: usize = 300;
+/// The field of a report that is not a text.
+const ROLLOUTS: &str = "rollouts";
 
 /// The replicas, as this one sees them. Lives as long as the driver.
 #[derive(Debug)]
@@ -113,11 +120,12 @@ impl Replicas {
         loop {
             changes.mark_unchanged();
             leases.mark_unchanged();
-            let own = new_report(host, &mut report);
+            let own = new_report(host, self.members.name(), &mut report);
             self.members.annotate(annotations(&own));
             let membership = self.members.look();
             let target = membership.leader.as_ref().and_then(target);
             let replicas = replicas(&membership, self.members.name(), &own);
+            host.follow_rollouts(rollouts(&replicas)).await;
             let agreement = agreement(target, &replicas);
             // Without the permission nothing will be known of the others: this replica is alone.
             let is_alone = membership.is_refused && self.known().target.is_none();
@@ -200,38 +208,74 @@ impl Waiting {
     }
 }
 
-/// What this replica reports now; with the time of before, if nothing else is different.
-fn new_report(host: &Host, before: &mut Option<Report>) -> Report {
+/// What the replica of this name reports now; with the time of before, if it says the same of tables.
+fn new_report(host: &Host, name: &str, before: &mut Option<Report>) -> Report {
     let prepared = host.prepared();
-    let bounded = |problem: String| problem.chars().take(LONGEST_PROBLEM).collect();
-    let report = Report {
+    let mut report = Report {
         live: prepared.live,
         prepared: prepared.newest,
         earlier: prepared.earlier,
         since: Moment::now(),
-        problem: prepared.problem.map(bounded),
+        problem: prepared.problem.map(|problem| bounded(&problem, LONGEST_PROBLEM)),
+        rollouts: reported(host.rollouts(), name),
     };
-    match before {
-        Some(before) if before.is_like(&report) => before.clone(),
-        _ => before.insert(report).clone(),
+    if let Some(before) = before.as_ref().filter(|before| before.is_like(&report)) {
+        report.since = before.since;
     }
+    before.insert(report).clone()
 }
 
-/// The fields of a report, which are all texts.
+/// What the replica of this name reports of its roll-outs.
+fn reported(mut rollouts: Vec<RolloutProgress>, name: &str) -> Vec<RolloutProgress> {
+    rollouts.sort_by_key(|rollout| Reverse(rollout.since));
+    rollouts.truncate(MOST_ROLLOUTS);
+    for rollout in &mut rollouts {
+        rollout.replica.get_or_insert_with(|| name.to_owned());
+        rollout.reason = rollout
+            .reason
+            .take()
+            .map(|reason| bounded(&reason, LONGEST_REASON));
+    }
+    rollouts
+}
+
+/// How far the replicas are with roll-outs. One that is gone may be about definitions of before.
+fn rollouts(replicas: &[Replica]) -> Vec<RolloutProgress> {
+    let alive = replicas.iter().filter(|replica| replica.is_alive);
+    alive
+        .flat_map(|replica| replica.report.rollouts.clone())
+        .collect()
+}
+
+fn bounded(text: &str, characters: usize) -> String {
+    text.chars().take(characters).collect()
+}
+
+/// The fields of a report. Those that are not texts are written in JSON.
 fn annotations(report: &Report) -> Annotations {
     let fields = match serde_json::to_value(report) {
         Ok(Value::Object(fields)) => fields,
         _ => Map::new(),
     };
-    let text = |(name, value): (String, Value)| Some((format!("{PREFIX}{name}"), value.as_str()?.to_owned()));
-    fields.into_iter().filter_map(text).collect()
+    let annotation = |(name, value): (String, Value)| {
+        let text = match value {
+            Value::String(text) => text,
+            other => other.to_string(),
+        };
+        (format!("{PREFIX}{name}"), text)
+    };
+    fields.into_iter().map(annotation).collect()
 }
 
 /// The report in these annotations, if they have one.
 fn report(annotations: &Annotations) -> Option<Report> {
-    let field = |(name, value): (&String, &String)| {
+    let field = |(name, text): (&String, &String)| {
         let name = name.strip_prefix(PREFIX)?;
-        Some((name.to_owned(), Value::String(value.clone())))
+        let value = match name {
+            ROLLOUTS => serde_json::from_str(text).ok()?,
+            _ => Value::String(text.clone()),
+        };
+        Some((name.to_owned(), value))
     };
     let fields: Map<String, Value> = annotations.iter().filter_map(field).collect();
     serde_json::from_value(Value::Object(fields)).ok()
@@ -260,7 +304,32 @@ fn replicas(membership: &Membership, own: &str, own_report: &Report) -> Vec<Repl
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    fn aborted() -> RolloutProgress {
+        let aborted = json!({
+            "stage": "Mutating:pods/a", "subject": Digest::of("a"), "changes": 1, "step": 0, "state": "aborted",
+            "since": "2026-01-01T00:00:00Z", "reason": "it failed",
+        });
+        serde_json::from_value(aborted).unwrap()
+    }
+
+    #[test]
+    fn what_is_reported_of_roll_outs_is_bounded() {
+        let rollout = |number: u64| {
+            let mut rollout = aborted();
+            rollout.since.0 += Duration::from_secs(number);
+            rollout.reason = Some("x".repeat(1000));
+            rollout.replica = Some(format!("{number}"));
+            rollout
+        };
+        let report = reported((0..300).map(rollout).collect(), "web-1");
+        assert_eq!(report.len(), MOST_ROLLOUTS);
+        assert_eq!(report[0].replica.as_deref(), Some("299"), "the newest");
+        assert_eq!(report[0].reason.as_ref().unwrap().len(), LONGEST_REASON);
+    }
 
     #[test]
     fn reports_are_annotations() {
@@ -270,12 +339,18 @@ mod tests {
             earlier: Some(Digest::of("c")),
             since: Moment(std::time::SystemTime::UNIX_EPOCH),
             problem: Some("no route".to_owned()),
+            rollouts: reported(vec![aborted()], "web-1"),
         };
         let written = annotations(&own);
         assert_eq!(written["admittance.dev/live"], Digest::of("a").to_string());
         assert_eq!(written["admittance.dev/problem"], "no route");
-        assert_eq!(report(&written), Some(own.clone()));
-        (own.earlier, own.problem) = (None, None);
+        let there = report(&written).unwrap();
+        assert_eq!(there, own);
+        assert_eq!(
+            there.rollouts[0].reason_and_replica().unwrap(),
+            "it failed (in replica web-1)"
+        );
+        (own.earlier, own.problem, own.rollouts) = (None, None, Vec::new());
         assert_eq!(report(&annotations(&own)), Some(own));
         assert_eq!(report(&Annotations::new()), None);
     }

@@ -22,7 +22,7 @@ const REVISION: &str = "revision";
 const RECENT: &str = "recent";
 const LAST_TRANSITION: &str = "lastTransitionTime";
 
-/// How far the roll-outs of the leader are. The other replicas follow them.
+/// How far the roll-outs of the leader are. A replica that starts without a history goes on from there.
 const ROLLOUTS: &str = "rollouts";
 
 /// A condition of a resource, without its type.
@@ -239,8 +239,8 @@ pub(crate) fn event(kind: &ResourceKind, resource: &Resource, status: &Value) ->
 
 /// The event for a roll-out that has come so far.
 fn rolled_out(rollout: &RolloutProgress) -> Option<(bool, &'static str, &'static str, String)> {
-    let RolloutProgress { stage, reason, .. } = rollout;
-    let reason = reason.as_deref().unwrap_or_default();
+    let RolloutProgress { stage, .. } = rollout;
+    let reason = rollout.reason_and_replica().unwrap_or_default();
     match rollout.state {
         RolloutState::Aborted => {
             let note = format!("the plugin of {stage} decides all requests again: {reason}");

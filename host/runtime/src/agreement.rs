@@ -5,6 +5,8 @@ use admittance_admission::{Digest, Moment};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::RolloutProgress;
+
 /// What a replica reports of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -21,6 +23,9 @@ pub struct Report {
     /// Why it has not prepared the newest definitions, or not all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+    /// How far it is with the roll-outs of the table that it serves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rollouts: Vec<RolloutProgress>,
 }
 
 impl Report {
@@ -29,7 +34,7 @@ impl Report {
         self.live == target || self.prepared == target || self.earlier == Some(target)
     }
 
-    /// Whether the other one says the same.
+    /// Whether the other one says the same of tables.
     pub fn is_like(&self, other: &Self) -> bool {
         let parts = |report: &Self| {
             (
@@ -239,6 +244,7 @@ mod tests {
                 earlier: has("earlier-B").then(|| hash("B")),
                 since: Moment(std::time::SystemTime::UNIX_EPOCH),
                 problem: has("problem").then(|| "no route".to_owned()),
+                rollouts: Vec::new(),
             },
         }
     }

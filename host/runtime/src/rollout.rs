@@ -36,7 +36,7 @@ pub struct RolloutStatus {
     /// When the next step begins, or the last one is completed; absent unless that happens by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Moment>,
-    /// Why it was aborted, or who paused it.
+    /// Why it was aborted, or who paused it; with the replica, if it is another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The requests that the candidate decided in this step, at most during the last pause.
@@ -50,7 +50,7 @@ pub struct RolloutStatus {
 }
 
 /// Whether a roll-out goes on by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RolloutState {
     /// The next step begins by itself.
     Progressing,
@@ -134,10 +134,19 @@ impl Host {
         self.0.disabled.lock().rollouts().list()
     }
 
-    /// Goes where another replica is with its roll-outs, as far as the live table has the same. This one stays where it is
-    /// if it was there later, and where it is aborted, until the other one begins anew.
+    /// Goes where other replicas are with their roll-outs, as far as the live table has the same: to what happened last,
+    /// in whichever of them. An abort holds until one of them begins anew.
     pub async fn follow_rollouts(&self, theirs: Vec<RolloutProgress>) {
         self.change_rollouts(|rollouts| rollouts.follow(theirs)).await;
+    }
+
+    /// Whether another replica begins the steps when their time has come, which this one then follows. Limits and users
+    /// end roll-outs here all the same.
+    pub fn rollouts_are_led(&self, is_led: bool) {
+        let mut stages = self.0.disabled.lock();
+        if stages.rollouts().is_led() != is_led {
+            stages.change_rollouts(|rollouts| rollouts.set_led(is_led));
+        }
     }
 
     /// Begins the steps whose time has come, and ends the roll-outs that have reached a limit.

@@ -78,7 +78,7 @@ async fn is_ready(client: &Client, server: &Server) -> bool {
     answer.is_ok_and(|answer| answer.status == 200)
 }
 
-async fn until_ready(server: &Server) {
+pub(super) async fn until_ready(server: &Server) {
     eventually("the replica is ready", async || {
         is_ready(&server.client, server).await
     })
@@ -111,7 +111,7 @@ async fn until_waiting(server: &Server, part: &str) -> String {
 }
 
 /// The name of a replica, once it knows the Leases of itself and the others.
-async fn own_name(server: &Server) -> String {
+pub(super) async fn own_name(server: &Server) -> String {
     let mut name = None;
     eventually("the replica knows itself", async || {
         let replicas = replicas(server).await;
@@ -125,7 +125,7 @@ async fn own_name(server: &Server) -> String {
 }
 
 /// Waits until a replica knows so many.
-async fn until_known(server: &Server, count: usize) {
+pub(super) async fn until_known(server: &Server, count: usize) {
     eventually("the replicas know one another", async || {
         let known = replicas(server).await["replicas"].as_array().map(Vec::len);
         known == Some(count)

@@ -162,13 +162,13 @@ async fn replicas_follow_the_leader_in_a_roll_out() {
     until_at(&second, "progressing", "50%").await;
     steer(&first, "pause").await;
     until_at(&second, "paused", "50%").await;
-    let status = setting.server.object(PLURAL, "", "pods").unwrap()["status"].clone();
-    let rollout = &status["rollouts"][0];
-    assert_eq!(
-        (&rollout["stage"], &rollout["step"], &rollout["state"]),
-        (&json!("Validating:pods/images"), &json!(1), &json!("paused")),
-        "{status}"
-    );
+    eventually("the status says so", async || {
+        let status = setting.server.object(PLURAL, "", "pods").unwrap()["status"].clone();
+        let rollout = &status["rollouts"][0];
+        (&rollout["stage"], &rollout["step"], &rollout["state"])
+            == (&json!("Validating:pods/images"), &json!(1), &json!("paused"))
+    })
+    .await;
 
     // The next leader goes on from there.
     first.program.terminate().unwrap();

@@ -180,17 +180,31 @@ fn status() -> Json {
             },
             "rollouts": {
                 "type": "array",
-                "description": "How far the leader is with the roll-outs of candidates. The other replicas follow it.",
+                "description": "How far the leader is with the roll-outs of candidates.",
                 "items": {
                     "type": "object",
                     "required": ["stage", "subject", "step", "state", "since"],
                     "properties": {
                         "stage": {"type": "string"},
                         "subject": {"type": "string", "description": "The digest of what is rolled out."},
+                        "attempt": {
+                            "type": "integer",
+                            "format": "int64",
+                            "description": "How often it has begun anew after an abort.",
+                        },
+                        "changes": {
+                            "type": "integer",
+                            "format": "int64",
+                            "description": "How often its step or state has changed.",
+                        },
                         "step": {"type": "integer", "format": "int64", "description": "Counted from 0."},
                         "state": {"type": "string", "description": "progressing, paused, aborted or completed."},
                         "since": {"type": "string", "format": "date-time"},
                         "reason": {"type": "string"},
+                        "replica": {
+                            "type": "string",
+                            "description": "The replica in which it came to this, unless that was the leader.",
+                        },
                     },
                 },
             },

@@ -15,8 +15,8 @@ use crate::{
 
 /// Steer the roll-out of a candidate: begin its next step now, pause, resume or abort it.
 ///
-/// It takes effect at once, whatever the state of definitions, registries and stores is, and only in this driver: each
-/// replica is steered by itself.
+/// It takes effect at once, whatever the state of definitions, registries and stores is. Replicas that go live together
+/// follow one another: give it to any of them. Other replicas are steered one by one.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance rollout pause images/registries

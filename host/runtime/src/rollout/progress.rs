@@ -1,6 +1,6 @@
 //! How far roll-outs are, in memory and in the directory of the history.
 
-use std::sync::Arc;
+use std::{cmp::Reverse, sync::Arc, time::Duration};
 
 use admittance_admission::{Digest, Phase};
 use admittance_definitions::Share;
@@ -19,6 +19,12 @@ pub struct RolloutProgress {
     pub stage: String,
     /// The digest of what is rolled out: module, settings, and the definition of the roll-out.
     pub subject: Digest,
+    /// How often it has begun anew after an abort.
+    #[serde(default)]
+    pub attempt: u32,
+    /// How often its step or state has changed, in whichever replica. Replicas order states by these counts, and by no clock.
+    #[serde(default)]
+    pub changes: u64,
     /// The index of its share in the steps.
     pub step: usize,
     /// Whether it goes on by itself.
@@ -28,6 +34,9 @@ pub struct RolloutProgress {
     /// Why it was aborted, or who paused it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The replica in which it came to this; absent if it is this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replica: Option<String>,
 }
 
 /// The roll-outs of the live table. Lives as long as the host.
@@ -36,6 +45,8 @@ pub(crate) struct Rollouts {
     /// Those from before a restart, until there is a table.
     kept: Vec<RolloutProgress>,
     live: Vec<Live>,
+    /// Whether another replica begins the steps.
+    is_led: bool,
 }
 
 /// A roll-out of the live table.
@@ -43,17 +54,15 @@ pub(crate) struct Rollouts {
 struct Live {
     rollout: Arc<Rollout>,
     progress: Arc<RolloutProgress>,
-    /// When the step ends, by the clock that only goes forward.
-    end: Option<Instant>,
-    /// Whether it began in this program, and nothing happened since.
-    is_new: bool,
+    /// When the step ends, by the clock that only goes forward, and by the other one.
+    end: Option<(Instant, Moment)>,
 }
 
 impl Rollouts {
     pub(crate) fn new(kept: Vec<RolloutProgress>) -> Self {
         Self {
             kept,
-            live: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -108,7 +117,17 @@ impl Rollouts {
 
     /// When the next step begins by itself.
     pub(crate) fn next_end(&self) -> Option<Instant> {
-        self.live.iter().filter_map(|live| live.end).min()
+        let ends = self.live.iter().filter_map(|live| live.end);
+        ends.map(|(end, _)| end).min().filter(|_| !self.is_led)
+    }
+
+    /// Whether another replica begins the steps when their time has come.
+    pub(super) fn is_led(&self) -> bool {
+        self.is_led
+    }
+
+    pub(super) fn set_led(&mut self, is_led: bool) {
+        self.is_led = is_led;
     }
 
     /// Begins the steps whose time has come, and aborts the roll-outs that have reached a limit. Returns whether there is
@@ -117,16 +136,13 @@ impl Rollouts {
         let (instant, now) = (Instant::now(), Moment::now());
         let mut is_changed = false;
         for live in &mut self.live {
-            let is_over = || {
-                let by_clock = live.progress.next(&live.rollout);
-                live.end.is_some_and(|end| end <= instant) || by_clock.is_some_and(|next| next <= now)
-            };
+            let is_over = live.end.is_some_and(|end| end.0 <= instant || end.1 <= now);
             if live.progress.state == RolloutState::Aborted {
                 continue;
             }
             if let Some(problem) = live.rollout.problem() {
                 live.enter(0, RolloutState::Aborted, Some(problem));
-            } else if is_over() {
+            } else if is_over && !self.is_led {
                 live.next();
             } else {
                 continue;
@@ -146,9 +162,8 @@ impl Rollouts {
             let Some(live) = self.live.iter_mut().find(is_same) else {
                 continue;
             };
-            if live.yields_to(&theirs) {
-                live.rollout.restart();
-                *live = Live::kept(live.rollout.clone(), theirs);
+            if theirs.rank() > live.progress.rank() {
+                live.follow(theirs);
                 is_changed = true;
             }
         }
@@ -175,7 +190,7 @@ impl Rollouts {
             (Next, Progressing | Paused) => live.next(),
             (Pause, Progressing | Paused) => live.enter(step, Paused, by("paused")),
             (Resume, Paused) => live.enter(step, Progressing, None),
-            (Resume, Aborted) => live.enter(0, Progressing, None),
+            (Resume, Aborted) => live.begin_anew(),
             (Abort, Progressing | Paused | Completed) => live.enter(0, Aborted, by("aborted")),
             _ => return Err(state),
         }
@@ -188,44 +203,49 @@ impl Live {
         let progress = RolloutProgress {
             stage: rollout.stage.clone(),
             subject: rollout.subject,
+            attempt: 0,
+            changes: 0,
             step: 0,
             state: RolloutState::Progressing,
             since: Moment::now(),
             reason: None,
+            replica: None,
         };
-        let mut new = Self {
+        rollout.restart();
+        let begun = Self {
+            end: Some(end_after(rollout.definition.pause)),
             rollout,
             progress: Arc::new(progress),
-            end: None,
-            is_new: true,
         };
-        new.enter(0, RolloutState::Progressing, None);
-        new.is_new = true;
-        new
+        begun.show();
+        begun
     }
 
     /// As it was before a restart. A step whose time ended meanwhile is not passed over: the next one begins now.
     fn kept(rollout: Arc<Rollout>, progress: RolloutProgress) -> Self {
-        let next = progress.next(&rollout);
-        let rest = next.map(|next| next.0.duration_since(Moment::now().0).unwrap_or_default());
+        let pause = rollout.definition.pause;
+        let rest = progress.next(&rollout).map(|next| {
+            let rest = next.0.duration_since(Moment::now().0).unwrap_or_default();
+            // The clock may be another one.
+            rest.min(pause)
+        });
         let live = Self {
             rollout,
             progress: Arc::new(progress),
-            end: rest.map(|rest| Instant::now() + rest),
-            is_new: false,
+            end: rest.map(end_after),
         };
         live.show();
         live
     }
 
-    /// Whether another replica knows better.
-    fn yields_to(&self, theirs: &RolloutProgress) -> bool {
-        let is_later = theirs.since > self.progress.since;
-        match self.progress.state {
-            _ if self.is_new => true,
-            // A limit that is reached here may not be reached there: only a new beginning counts.
-            RolloutState::Aborted => is_later && (theirs.state == RolloutState::Aborted || theirs.step == 0),
-            _ => is_later,
+    /// Goes where another replica is.
+    fn follow(&mut self, theirs: RolloutProgress) {
+        let is_next = theirs.changes == self.progress.changes + 1;
+        self.rollout.restart();
+        *self = Self::kept(self.rollout.clone(), theirs);
+        // It happened just now, whatever the clock of the other one says.
+        if let Some(end) = self.end.as_mut().filter(|_| is_next) {
+            *end = end_after(self.rollout.definition.pause);
         }
     }
 
@@ -239,28 +259,33 @@ impl Live {
         }
     }
 
+    fn begin_anew(&mut self) {
+        Arc::make_mut(&mut self.progress).attempt += 1;
+        self.enter(0, RolloutState::Progressing, None);
+    }
+
     fn enter(&mut self, step: usize, state: RolloutState, reason: Option<String>) {
         if state != RolloutState::Aborted {
             self.rollout.restart();
         }
         self.progress = Arc::new(RolloutProgress {
+            changes: self.progress.changes + 1,
             step,
             state,
             since: Moment::now(),
             reason,
+            replica: None,
             ..(*self.progress).clone()
         });
         let lasts = (state == RolloutState::Progressing).then_some(self.rollout.definition.pause);
-        self.end = lasts.map(|pause| Instant::now() + pause);
-        self.is_new = false;
+        self.end = lasts.map(end_after);
         self.show();
     }
 
     /// In the log and the metrics.
     fn show(&self) {
-        let RolloutProgress {
-            stage, state, reason, ..
-        } = &*self.progress;
+        let RolloutProgress { stage, state, .. } = &*self.progress;
+        let reason = self.progress.reason_and_replica();
         let share = self.progress.share(&self.rollout);
         metrics::rollout(stage, share, *state == RolloutState::Aborted);
         let share = percent(share);
@@ -282,6 +307,29 @@ impl Live {
 }
 
 impl RolloutProgress {
+    /// Of two states of one roll-out, the one of the higher rank holds, whatever the order in which a replica learns of them:
+    /// an abort until the roll-out begins anew, and otherwise the later one. Of what happens in two replicas at the same
+    /// time, the smaller step.
+    fn rank(&self) -> impl Ord + use<> {
+        let is_aborted = self.state == RolloutState::Aborted;
+        (
+            self.attempt,
+            is_aborted,
+            self.changes,
+            Reverse(self.step),
+            self.state,
+        )
+    }
+
+    /// The reason, with the replica if it is another one.
+    pub fn reason_and_replica(&self) -> Option<String> {
+        let reason = self.reason.as_ref()?;
+        Some(match &self.replica {
+            Some(replica) => format!("{reason} (in replica {replica})"),
+            None => reason.clone(),
+        })
+    }
+
     /// The share of the requests that the candidate decides; `None` for none.
     pub(crate) fn share(&self, rollout: &Rollout) -> Option<Share> {
         let shares = &rollout.definition.shares;
@@ -304,13 +352,18 @@ impl RolloutProgress {
             by: rollout.definition.by,
             since: self.since,
             next: self.next(rollout),
-            reason: self.reason.clone(),
+            reason: self.reason_and_replica(),
             decided: counts.decided,
             failed: counts.failed,
             compared: counts.compared,
             refused: counts.refused,
         }
     }
+}
+
+/// The end of a step that lasts for this time from now on.
+fn end_after(rest: Duration) -> (Instant, Moment) {
+    (Instant::now() + rest, Moment(Moment::now().0 + rest))
 }
 
 fn percent(share: Option<Share>) -> String {

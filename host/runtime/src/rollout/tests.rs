@@ -267,49 +267,100 @@ async fn requests_of_one_pause_are_judged() {
     assert_eq!(shown(&rollouts, &rollout).0, Aborted);
 }
 
+/// Lets both learn from one another until neither has news.
+fn tell_one_another(one: &mut Rollouts, other: &mut Rollouts) {
+    one.follow(other.list());
+    other.follow(one.list());
+    assert!(
+        !one.follow(other.list()) && !other.follow(one.list()),
+        "nothing is left to follow"
+    );
+}
+
 #[tokio::test(start_paused = true)]
-async fn replicas_follow_the_leader() {
-    let rollout = three();
-    let is_at = |rollouts: &Rollouts| {
-        let (state, share, _) = shown(rollouts, &rollout);
+async fn replicas_follow_one_another() {
+    // They count for themselves.
+    let rollouts = [three(), three()];
+    let [mut one, mut other] = rollouts.each_ref().map(live);
+    let at = |replica: &Rollouts| {
+        let (state, share, _) = shown(replica, &rollouts[0]);
         (state, share)
     };
-    let mut leader = live(&rollout);
-    leader.steer(STAGE, Next, None).unwrap();
-    leader.steer(STAGE, Pause, Some("ops")).unwrap();
-    // One that has just begun.
-    let mut other = live(&rollout);
-    assert!(other.follow(leader.list()));
-    assert_eq!(shown(&other, &rollout), shown(&leader, &rollout));
-    assert!(!other.follow(leader.list()), "nothing is left to follow");
-    assert_eq!(other.next_end(), None);
-    // What a user does later counts, there and here.
-    leader.steer(STAGE, Resume, None).unwrap();
-    assert!(other.follow(leader.list()));
-    assert!(other.next_end().is_some());
-    let before = leader.list();
-    other.steer(STAGE, Next, None).unwrap();
-    assert!(!other.follow(before));
-    assert_eq!(is_at(&other), (Progressing, "100%".to_owned()));
-
-    // A limit that is reached here holds here, until the leader begins anew.
-    for _ in 0..5 {
-        rollout.decided(true);
+    for (actions, expected) in [
+        ((Some(Next), None), (Progressing, "50%")),
+        ((None, Some(Pause)), (Paused, "50%")),
+        ((None, Some(Resume)), (Progressing, "50%")),
+        // At the same time: the smaller step.
+        ((Some(Next), Some(Pause)), (Paused, "50%")),
+        ((Some(Resume), None), (Progressing, "50%")),
+        // An abort holds, whatever the other one did meanwhile, and however often.
+        ((Some(Abort), Some(Next)), (Aborted, "0%")),
+        ((None, Some(Resume)), (Progressing, "10%")),
+        ((None, Some(Next)), (Progressing, "50%")),
+    ] {
+        for (replica, action) in [(&mut one, actions.0), (&mut other, actions.1)] {
+            if let Some(action) = action {
+                replica.steer(STAGE, action, Some("ops")).unwrap();
+            }
+        }
+        tell_one_another(&mut one, &mut other);
+        let expected = (expected.0, expected.1.to_owned());
+        assert_eq!(
+            (at(&one), at(&other)),
+            (expected.clone(), expected),
+            "{actions:?}"
+        );
+        assert_eq!(one.next_end(), other.next_end(), "{actions:?}");
     }
+    // A limit that is reached in one ends it in all.
+    for _ in 0..5 {
+        rollouts[1].decided(true);
+    }
+    one.steer(STAGE, Next, None).unwrap();
+    one.steer(STAGE, Pause, None).unwrap();
     assert!(other.advance());
-    leader.steer(STAGE, Next, None).unwrap();
-    assert!(!other.follow(leader.list()));
-    assert_eq!(is_at(&other).0, Aborted);
-    leader.steer(STAGE, Abort, None).unwrap();
-    leader.steer(STAGE, Resume, None).unwrap();
-    assert!(other.follow(leader.list()));
-    assert_eq!(is_at(&other), (Progressing, "10%".to_owned()));
-    leader.steer(STAGE, Abort, None).unwrap();
-    assert!(other.follow(leader.list()));
-    assert_eq!(is_at(&other).0, Aborted);
+    tell_one_another(&mut one, &mut other);
+    assert_eq!(shown(&one, &rollouts[0]), shown(&other, &rollouts[1]));
+    assert_eq!(at(&one).0, Aborted);
 
+    // One that begins later goes where they are, and not back.
+    let mut late = live(&rollouts[0]);
+    tell_one_another(&mut late, &mut one);
+    assert_eq!(at(&late).0, Aborted);
     // Another candidate is another roll-out.
     let mut another = Rollouts::default();
-    another.adopt([super::tests::rollout("two", "{ percent: 20 }")].into_iter());
-    assert!(!another.follow(leader.list()));
+    another.adopt([rollout("two", "{ percent: 20 }")].into_iter());
+    assert!(!another.follow(one.list()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn replicas_compare_no_clocks() {
+    let rollout = three();
+    let [mut leader, mut other] = [live(&rollout), live(&rollout)];
+    other.set_led(true);
+    assert_eq!(other.next_end(), None);
+    advance(minutes(10)).await;
+    assert!(!other.advance(), "the leader begins the steps");
+    assert!(leader.advance());
+    for (minutes_ahead, action) in [(-60, Pause), (60, Resume)] {
+        leader.steer(STAGE, action, None).unwrap();
+        let mut told = leader.list();
+        for told in &mut told {
+            let shift = minutes(60);
+            match minutes_ahead < 0 {
+                true => told.since.0 -= shift,
+                false => told.since.0 += shift,
+            }
+        }
+        // The step before is not news.
+        other.follow(told);
+        let state = |replica: &Rollouts| shown(replica, &rollout).0;
+        assert_eq!(state(&other), state(&leader), "{minutes_ahead}");
+    }
+    // Once it leads, the step ends a whole pause after it was learned of.
+    other.set_led(false);
+    assert_eq!(other.next_end(), Some(Instant::now() + minutes(10)));
+    advance(minutes(10)).await;
+    assert!(other.advance());
+    assert_eq!(shown(&other, &rollout).1, "100%");
 }

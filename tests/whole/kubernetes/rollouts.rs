@@ -1,0 +1,135 @@
+//! Roll-outs of candidates in several replicas that go live together.
+
+use serde_json::{Value, json};
+
+use super::{
+    replicas::{own_name, until_known, until_ready},
+    resources::{PLURAL, chain, start, start_reading},
+    server::{POD, Server},
+};
+use crate::{
+    scene::{source, write},
+    setting::{Setting, eventually},
+};
+
+const STAGE: &str = "pods/images";
+
+/// A chain whose candidate fails whenever it is called, and is rolled out so.
+fn rolled_out(rollout: &Value) -> Value {
+    let mut chain = chain("pods", "");
+    let plugin = json!({"source": source("guest-misbehaves"), "settings": {"behaviour": "well-behaved"}});
+    let mut candidate = plugin.clone();
+    candidate["settings"]["behaviour"] = json!("traps");
+    candidate["rollout"] = rollout.clone();
+    chain["spec"]["phase"] = json!("Mutating");
+    chain["spec"]["stages"] = json!([{"name": "images", "plugin": plugin, "candidate": candidate}]);
+    chain
+}
+
+/// The roll-out, as a replica sees it.
+async fn rollout(server: &Server) -> Value {
+    let status = server.program.status().await.unwrap();
+    status["chains"][0]["stages"][0]["candidate"]["rollout"].clone()
+}
+
+/// Waits until all of these replicas are in this state.
+async fn until_at(servers: &[&Server], state: &str, share: &str) {
+    for server in servers {
+        eventually(&format!("{state} {share}"), async || {
+            let rollout = rollout(server).await;
+            rollout["state"] == state && rollout["share"] == share
+        })
+        .await;
+    }
+}
+
+async fn steer(server: &Server, action: &str) {
+    let steered = server.tell(&["rollout", action, STAGE]).await;
+    assert_eq!(steered.code, Some(0), "{}", steered.stderr);
+}
+
+async fn three(start: impl AsyncFn() -> Server) -> [Server; 3] {
+    let servers = [start().await, start().await, start().await];
+    for server in &servers {
+        until_ready(server).await;
+        until_known(server, 3).await;
+    }
+    servers
+}
+
+/// A command for one replica is one for all of them, and so is a limit that one of them reaches.
+async fn is_shared(servers: &[Server; 3]) {
+    let [first, second, third] = servers;
+    let all = [first, second, third];
+    until_at(&all, "progressing", "50%").await;
+    steer(third, "next").await;
+    until_at(&all, "progressing", "100%").await;
+    steer(second, "pause").await;
+    until_at(&all, "paused", "100%").await;
+    // Only the last one gets requests, and it tells the others what becomes of them.
+    let name = own_name(third).await;
+    eventually("the roll-out is aborted", async || {
+        third.review("/mutate", &POD.review("p1")).await.is_allowed()
+    })
+    .await;
+    until_at(&all, "aborted", "0%").await;
+    for other in [first, second] {
+        let reason = rollout(other).await["reason"].to_string();
+        let expected =
+            format!("the candidate failed for 3 of 3 requests; the limit is 3 (in replica {name})");
+        assert!(reason.contains(&expected), "{reason}");
+        assert!(other.review("/mutate", &POD.review("p2")).await.is_allowed());
+    }
+    steer(second, "resume").await;
+    until_at(&all, "progressing", "50%").await;
+    steer(first, "abort").await;
+    until_at(&all, "aborted", "0%").await;
+}
+
+fn by_uid() -> Value {
+    rolled_out(&json!({"steps": [50, 100], "by": "uid", "pause": "1h", "abortOn": {"failures": 3}}))
+}
+
+#[tokio::test]
+async fn replicas_share_the_roll_out_of_a_resource() {
+    let setting = Setting::new();
+    setting.server.put(PLURAL, by_uid());
+    let servers = three(async || start(&setting).await).await;
+    is_shared(&servers).await;
+    // The leader, which writes the status and the Event, learned of the first abort from another replica.
+    eventually("the status says so", async || {
+        let status = setting.server.object(PLURAL, "", "pods").unwrap()["status"].clone();
+        status["rollouts"][0]["state"] == "aborted" && status["rollouts"][0]["attempt"] == 1
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn replicas_share_the_roll_out_of_a_file() {
+    let setting = Setting::new();
+    let directory = tempfile::tempdir().unwrap();
+    let file = write(&directory, "pods.yaml", by_uid().to_string());
+    let definitions = format!("definitions: [ {{ kubernetes: {{}} }}, {} ]", file.display());
+    let servers = three(async || start_reading(&setting, &definitions).await).await;
+    is_shared(&servers).await;
+}
+
+/// The leader is killed in the middle of a step: the others stay in it until one of them leads, which goes on from there.
+#[tokio::test]
+async fn the_next_leader_goes_on() {
+    let setting = Setting::new();
+    setting.server.put(PLURAL, chain("pods", "first"));
+    let [mut leader, second, third] = three(async || start(&setting).await).await;
+    setting
+        .server
+        .put(PLURAL, rolled_out(&json!({"steps": [1, 100], "pause": "10s"})));
+    until_at(&[&leader, &second, &third], "progressing", "1%").await;
+    leader.program.kill().await.unwrap();
+    for server in [&second, &third] {
+        eventually("the next step", async || rollout(server).await["share"] == "100%").await;
+        let log = server.program.log();
+        let steps = log.iter().filter(|line| line.field("action") == "rollout");
+        let steps: Vec<_> = steps.map(|line| line.field("share")).take(2).collect();
+        assert_eq!(steps, ["1%", "100%"]);
+    }
+}
