@@ -7,6 +7,7 @@ mod health;
 mod hooks;
 mod masters;
 mod nodes;
+mod replicas;
 mod routes;
 mod scene;
 mod selectors;

@@ -6,7 +6,7 @@
 //! - [`Gateway`] takes the place of bcs-api in front of the drivers of clusters.
 //! - [`accounts`] has the users and clusters of a gateway, in a database.
 //! - [`zookeeper`] has the sessions with ZooKeeper, where servers register and are discovered; [`stores`] has the
-//!   definition stores that several drivers share.
+//!   definition stores that several drivers share, and [`Drivers`] what they tell one another of their tables.
 
 #![allow(
     missing_docs,
@@ -19,6 +19,7 @@ mod definition_name;
 mod definitions_api;
 mod dialect;
 mod discovery;
+mod drivers;
 mod gateway;
 mod header;
 mod health;
@@ -41,6 +42,7 @@ pub mod zookeeper;
 pub use self::{
     cluster_id::{ClusterId, InvalidClusterId},
     dialect::{Bcs, UpstreamKind},
+    drivers::Drivers,
     gateway::{
         Answer, ApiGroup, EndpointConfig, Gateway, GatewayConfig, GatewayStartError, InvalidApiGroup,
         Permission, PlainGroups, Recipient, Statuses, TokenTable, TokensConfig,

@@ -185,6 +185,12 @@ fn own_ip(config: &RegistrationConfig, ports: Ports) -> IpAddr {
     config.ip.unwrap_or(ports.address.ip())
 }
 
+/// The name of the machine, unless the configuration says another one.
+pub(crate) fn hostname(config: Option<&RegistrationConfig>) -> String {
+    let named = config.and_then(|config| config.hostname.clone());
+    named.unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned())
+}
+
 /// `cluster` is empty for a gateway, which serves many.
 fn info(config: &RegistrationConfig, cluster: &str, ports: Ports) -> Result<ServerInfo, RegistrationError> {
     let own = own_ip(config, ports);
@@ -194,15 +200,13 @@ fn info(config: &RegistrationConfig, cluster: &str, ports: Ports) -> Result<Serv
     let (ip, ipv6) = ServerInfo::fields_of(own);
     let external = |external: ExternalAddress| (ServerInfo::fields_of(external.ip), external.port);
     let ((external_ip, external_ipv6), external_port) = config.external.map(external).unwrap_or_default();
-    let hostname = config.hostname.clone();
     Ok(ServerInfo {
         ip,
         ipv6,
         port: config.port.unwrap_or(ports.address.port()),
         grpc_port: 0,
         metric_port: ports.admin,
-        hostname: hostname
-            .unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned()),
+        hostname: hostname(Some(config)),
         scheme: if ports.is_tls { "https" } else { "http" }.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         cluster: cluster.to_owned(),
@@ -228,7 +232,7 @@ impl ActiveRegistration {
     fn status(&self) -> RegisteredNode {
         let (node, problem) = match self.registered.state() {
             RegistrationState::Registered { path } => (Some(path), None),
-            RegistrationState::Missing { reason } => (None, Some(reason)),
+            RegistrationState::Missing { reason, .. } => (None, Some(reason)),
         };
         RegisteredNode {
             ensemble: self.ensemble.to_owned(),

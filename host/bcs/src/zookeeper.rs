@@ -22,7 +22,6 @@ mod servers;
 mod session;
 mod watches;
 
-pub(crate) use self::error::At;
 pub use self::{
     children::{Child, ChildList, Followed, Member},
     config::{Digest, EnsembleConfig},
@@ -33,4 +32,9 @@ pub use self::{
     servers::{Server, Servers, ServersError},
     session::{SessionState, ZooKeeper},
     watches::Watch,
+};
+pub(crate) use self::{
+    children::{PAUSE, RECONNECT_PAUSE, sequence},
+    error::At,
+    path::join,
 };

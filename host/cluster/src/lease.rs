@@ -66,6 +66,13 @@ pub struct LeaderStatus {
     pub is_self: bool,
 }
 
+impl LeaderStatus {
+    /// Whether another replica is known to be the leader.
+    pub fn is_another(&self) -> bool {
+        self.holder.is_some() && !self.is_self
+    }
+}
+
 /// A candidate. Lives as long as the program.
 #[derive(Debug)]
 pub struct Election {

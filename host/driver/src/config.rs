@@ -45,7 +45,8 @@ pub struct Config {
     pub limits: Limits,
     /// The stores of chain definitions. A new definition is written to the first one that accepts it.
     pub definitions: Vec<DefinitionPlace>,
-    /// When replicas go live with a change; `None`: together, if they read chains as resources.
+    /// When replicas go live with a change; `None`: together, if they read chains as resources, or are drivers of BCS with
+    /// definitions in ZooKeeper.
     pub replicas: Option<SwitchMode>,
     /// How to treat an invalid definition in ZooKeeper or in a custom resource.
     pub on_bad_definition: OnBadDefinition,
@@ -84,10 +85,15 @@ impl Config {
 
     /// Whether this replica goes live with a change when all replicas have prepared it.
     pub fn goes_live_together(&self) -> bool {
-        let reads_resources = self.definitions.iter().any(DefinitionPlace::is_kubernetes);
+        let is_bcs = matches!(self.front, FrontConfig::Bcs(_));
+        let is_shared = |place: &DefinitionPlace| match place {
+            DefinitionPlace::Kubernetes { .. } => true,
+            DefinitionPlace::ZooKeeper { .. } => is_bcs,
+            DefinitionPlace::File(_) | DefinitionPlace::CustomResources { .. } => false,
+        };
         match self.replicas {
             Some(mode) => mode == SwitchMode::Together,
-            None => reads_resources,
+            None => self.definitions.iter().any(is_shared),
         }
     }
 
@@ -178,10 +184,14 @@ impl FrontConfig {
         }
     }
 
-    /// Whether replicas with these definitions elect a leader.
-    fn has_leader(&self, definitions: &[DefinitionPlace]) -> bool {
-        let keeps_webhooks = matches!(self, Self::Reviews(reviews) if reviews.webhooks.is_some());
-        keeps_webhooks || definitions.iter().any(DefinitionPlace::is_kubernetes)
+    /// Whether replicas with these definitions have a leader, if there is an ensemble of the cluster or not.
+    fn has_leader(&self, definitions: &[DefinitionPlace], has_ensemble: bool) -> bool {
+        let has_one = match self {
+            Self::Reviews(reviews) => reviews.webhooks.is_some(),
+            Self::Bcs(_) => has_ensemble,
+            Self::Proxy { .. } | Self::Gateway(_) => false,
+        };
+        has_one || definitions.iter().any(DefinitionPlace::is_kubernetes)
     }
 
     /// How decisions name it, if it listens on this address.

@@ -5,10 +5,10 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
-use admittance::{Host, admission::FrontEnd};
+use admittance::{Host, admission::FrontEnd, replicas::Replicas};
 use admittance_admin::{Access, DecisionSinks, SinkError};
 use admittance_bcs::{
-    GatewayStartError, Ports, Registrar, RegistrationError,
+    Drivers, GatewayStartError, Ports, Registrar, RegistrationError,
     zookeeper::{Ensembles, NoEnsemble},
 };
 use admittance_cluster::{Cluster, Terms};
@@ -71,6 +71,8 @@ pub struct Driver {
     front_end: FrontEnd,
     sinks: DecisionSinks,
     registrar: Option<Registrar>,
+    /// The drivers that this one agrees with in ZooKeeper, if it does.
+    drivers: Option<Drivers>,
     connections: Connections,
     host: Host,
     limits: Limits,
@@ -141,6 +143,13 @@ impl Driver {
                 .transpose()?,
             _ => None,
         };
+        let drivers = match (&front, connections.ensembles.cluster()) {
+            (FrontConfig::Bcs(bcs), Some(zookeeper)) => {
+                let registration = bcs.registration.as_ref();
+                Some(Drivers::new(zookeeper, &bcs.cluster, registration, ports))
+            }
+            _ => None,
+        };
         let front_end = front.front_end(port.address);
         let sinks = DecisionSinks::open(decision_sinks, connections.cluster.as_ref()).await?;
         let front = Front::new(front, ports, &connections, &host, &limits)?;
@@ -155,6 +164,7 @@ impl Driver {
             front_end,
             sinks,
             registrar,
+            drivers: drivers.filter(|_| connections.together),
             connections,
             host,
             limits,
@@ -204,17 +214,14 @@ impl Driver {
             .as_ref()
             .and_then(|cluster| {
                 let (webhooks, audits) = (webhooks.clone(), self.audits.clone());
-                Leader::new(
-                    cluster,
-                    chains,
-                    webhooks,
-                    audits,
-                    self.lease,
-                    Terms::default(),
-                    together,
-                )
+                Leader::new(cluster, chains, webhooks, audits, self.lease, Terms::default())
             })
             .map(Arc::new);
+        let replicas = match (leader.as_deref(), self.drivers) {
+            (Some(leader), _) => together.then(|| leader.replicas()),
+            (None, drivers) => drivers.map(Replicas::new),
+        };
+        let replicas = replicas.map(Arc::new);
         let observed = Arc::new(Observed {
             host: self.host,
             front: front.clone(),
@@ -226,6 +233,7 @@ impl Driver {
             webhooks,
             audits: self.audits,
             leader: leader.clone(),
+            replicas: replicas.clone(),
             registrations,
             is_stopping: is_stopping.clone(),
         });
@@ -269,9 +277,17 @@ impl Driver {
                 Stopped::Cut
             }
         };
-        if let Some(leader) = leader {
-            leader.resign().await;
-        }
+        let resign = async {
+            if let Some(leader) = leader {
+                leader.resign().await;
+            }
+        };
+        let leave = async {
+            if let Some(replicas) = replicas {
+                replicas.leave().await;
+            }
+        };
+        tokio::join!(resign, leave);
         sinks.finish().await;
         if let Some(admin) = admin {
             admin.end().await;
@@ -308,6 +324,11 @@ async fn follow(
             leader.follow(&observed.host).await;
         }
     };
+    let replicas = async {
+        if let Some(replicas) = &observed.replicas {
+            replicas.follow(&observed.host).await;
+        }
+    };
     tokio::join!(
         observed.host.clone().follow(),
         observed.front.follow(),
@@ -318,6 +339,7 @@ async fn follow(
         namespaces,
         webhooks,
         leader,
+        replicas,
     );
     std::future::pending().await
 }

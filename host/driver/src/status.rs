@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use admittance::{Host, Moment};
+use admittance::{Host, Moment, replicas::Replicas};
 use admittance_admin::api::{CertificateStatus, DriverStatus, ListenerStatus};
 use admittance_bcs::{Registrations, zookeeper::Ensembles};
 use admittance_cluster::Cluster;
@@ -36,6 +36,8 @@ pub(crate) struct Observed {
     pub(crate) webhooks: Option<Webhooks>,
     pub(crate) audits: Option<Audits>,
     pub(crate) leader: Option<Arc<Leader>>,
+    /// The replicas that go live together, if they do.
+    pub(crate) replicas: Option<Arc<Replicas>>,
     pub(crate) registrations: Registrations,
     pub(crate) is_stopping: Arc<AtomicBool>,
 }
@@ -43,8 +45,8 @@ pub(crate) struct Observed {
 impl Observed {
     /// Whether this replica serves the table that the replicas have agreed on.
     pub(crate) fn is_ready(&self) -> bool {
-        let leader = self.leader.as_deref();
-        leader.is_none_or(|leader| leader.is_ready(&self.host))
+        let replicas = self.replicas.as_deref();
+        replicas.is_none_or(|replicas| replicas.is_ready(&self.host))
     }
 
     pub(crate) fn status(&self) -> DriverStatus {
@@ -80,7 +82,7 @@ impl Observed {
             webhook_configurations: self.webhooks.as_ref().map(Webhooks::status),
             audit: self.audits.as_ref().map(Audits::status),
             leader: self.leader.as_deref().map(Leader::status),
-            replicas: self.leader.as_deref().and_then(Leader::replicas),
+            replicas: self.replicas.as_deref().map(Replicas::status),
             certificates: own.chain(self.front.tls_status()).map(certificate).collect(),
         }
     }

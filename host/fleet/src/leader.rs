@@ -2,9 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use admittance::{
-    Host, Moment, RolloutProgress, Status, agreement::ReplicasStatus, definitions::DefinitionFile,
-};
+use admittance::{Host, Moment, RolloutProgress, Status, definitions::DefinitionFile, replicas::Replicas};
 use admittance_cluster::{
     Cluster, Election, Event, Events, LeaderStatus, Resource, ResourceError, Resources, Terms,
 };
@@ -18,7 +16,7 @@ use crate::{
     audit::Audits,
     chains::{Kind, definition_name, file_of},
     metrics,
-    replicas::Replicas,
+    replicas::Leases,
     status::{event, new_status, rollouts},
 };
 
@@ -39,8 +37,6 @@ const WRITES: usize = 8;
 #[derive(Debug)]
 pub struct Leader {
     election: Arc<Election>,
-    /// If they go live together.
-    replicas: Option<Replicas>,
     chains: Option<ChainStore>,
     webhooks: Option<Webhooks>,
     audits: Option<Audits>,
@@ -70,8 +66,7 @@ struct Write {
 
 impl Leader {
     /// Of the replicas that read these chains of the cluster, or whose webhook configurations and audits these are; `None` if
-    /// there is nothing to do. The leader holds the Lease of this name. With `together`, tables
-    /// [wait](admittance::HostBuilder) until all replicas have prepared them.
+    /// there is nothing to do. The leader holds the Lease of this name.
     pub fn new(
         cluster: &Cluster,
         chains: Option<ChainStore>,
@@ -79,13 +74,10 @@ impl Leader {
         audits: Option<Audits>,
         lease: impl Into<String>,
         terms: Terms,
-        together: bool,
     ) -> Option<Self> {
         let has_work = chains.is_some() || webhooks.is_some() || audits.is_some();
-        let election = Arc::new(cluster.election(lease, terms));
         has_work.then(|| Self {
-            replicas: together.then(|| Replicas::new(election.clone())),
-            election,
+            election: Arc::new(cluster.election(lease, terms)),
             chains,
             webhooks,
             audits,
@@ -96,16 +88,10 @@ impl Leader {
     /// Takes part in the election, and does the leader's work whenever this replica is the leader. Never returns; drop it
     /// to stop, and then [resign](Self::resign).
     pub async fn follow(&self, host: &Host) {
-        let replicas = async {
-            if let Some(replicas) = &self.replicas {
-                replicas.follow(host).await;
-            }
-        };
         tokio::join!(
             self.election.take_part(),
             self.work(host),
-            self.follow_rollouts(host),
-            replicas
+            self.follow_rollouts(host)
         );
     }
 
@@ -114,26 +100,14 @@ impl Leader {
         self.election.status()
     }
 
-    /// What the replicas serve and have prepared; `None` unless they go live together.
-    pub fn replicas(&self) -> Option<ReplicasStatus> {
-        self.replicas.as_ref().map(Replicas::status)
+    /// The replicas of which this one may be the leader, to go live together.
+    pub fn replicas(&self) -> Replicas {
+        Replicas::new(Leases::new(self.election.clone()))
     }
 
-    /// Whether this replica serves the table that the replicas have agreed on.
-    pub fn is_ready(&self, host: &Host) -> bool {
-        self.replicas
-            .as_ref()
-            .is_none_or(|replicas| replicas.is_ready(host))
-    }
-
-    /// Lets another replica become the leader at once, and lets none wait for this one.
+    /// Lets another replica become the leader at once.
     pub async fn resign(&self) {
-        let leave = async {
-            if let Some(replicas) = &self.replicas {
-                replicas.leave().await;
-            }
-        };
-        tokio::join!(self.election.resign(), leave);
+        self.election.resign().await;
     }
 
     async fn work(&self, host: &Host) {
@@ -171,10 +145,9 @@ impl Leader {
         };
         let led = async {
             let mut is_leader = self.election.is_leader();
-            while self.chains.is_some() || self.replicas.is_some() {
+            while self.chains.is_some() {
                 // Without a known leader, as without the permission to elect one, each begins them for itself.
-                let LeaderStatus { holder, is_self, .. } = self.election.status();
-                host.rollouts_are_led(holder.is_some() && !is_self);
+                host.rollouts_are_led(self.election.status().is_another());
                 tokio::select! {
                     _ = is_leader.changed() => {}
                     () = sleep(LOOK) => {}

@@ -1,6 +1,6 @@
 //! What the replicas of this program in a Kubernetes cluster share: definitions as resources of the cluster, webhook
 //! configurations with their certificates, audits of what exists, a leader that writes statuses, keeps these and audits, and
-//! the table that all serve.
+//! the Leases by which they agree on a table.
 
 #![allow(
     missing_docs,

@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, time::SystemTime};
 
-use admittance::agreement::ReplicasStatus;
 use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 
 use crate::audit::Verdict;
@@ -14,9 +13,6 @@ const AUDITED_OBJECTS: &str = "admittance_audit_objects";
 const REPORT_WRITES: &str = "admittance_audit_report_writes_total";
 const STATUS_WRITES: &str = "admittance_status_writes_total";
 const WEBHOOK_WRITES: &str = "admittance_webhook_configuration_writes_total";
-const REPLICAS: &str = "admittance_replicas";
-const REPLICAS_WAITING: &str = "admittance_replicas_waiting";
-const REPLICA_READY: &str = "admittance_replica_ready";
 const WEBHOOK_LAST_WRITE: &str = "admittance_webhook_configuration_last_write_timestamp_seconds";
 
 /// Describes the metrics of the fleet to the exporter. Call it once, after the exporter is installed.
@@ -52,15 +48,6 @@ pub fn describe_metrics() {
         REPORT_WRITES,
         "Reports of audits that were written or removed by this replica as the leader, by result: ok, failed"
     );
-    describe_gauge!(REPLICAS, "Replicas that go live together, as this one sees them");
-    describe_gauge!(
-        REPLICAS_WAITING,
-        "Replicas that have not prepared what another one has, so that no replica goes live with it"
-    );
-    describe_gauge!(
-        REPLICA_READY,
-        "1 if this replica serves the table that the replicas have agreed on, 0 if it does not and /readyz answers 503"
-    );
     describe_gauge!(
         WEBHOOK_LAST_WRITE,
         Unit::Seconds,
@@ -92,16 +79,6 @@ pub(crate) fn report_written(is_ok: bool) {
 fn now() -> f64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     now.unwrap_or_default().as_secs_f64()
-}
-
-/// Sets what this replica sees of all.
-pub(crate) fn replicas(status: &ReplicasStatus, is_ready: bool) {
-    let alive = status.replicas.iter().filter(|replica| replica.alive);
-    #[expect(clippy::cast_precision_loss, reason = "metrics are floating point")]
-    let [alive, waiting] = [alive.count(), status.waiting.len()].map(|number| number as f64);
-    gauge!(REPLICAS).set(alive);
-    gauge!(REPLICAS_WAITING).set(waiting);
-    gauge!(REPLICA_READY).set(if is_ready { 1.0 } else { 0.0 });
 }
 
 pub(crate) fn status_written(is_ok: bool) {

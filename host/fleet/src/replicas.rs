@@ -1,21 +1,16 @@
-//! One table everywhere: replicas tell one another by their Leases what they serve and what they have prepared, and go live
-//! together.
+//! One table everywhere: replicas tell one another by their Leases what they serve and what they have prepared.
 
-use std::{
-    cmp::Reverse,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use admittance::{
-    Digest, Host, Moment, RolloutProgress,
-    agreement::{Agreement, Missing, Replica, ReplicaStatus, ReplicasStatus, Report, agreement, is_ready},
+    Digest,
+    agreement::{Replica, Report},
+    replicas::{Membership, Transport},
 };
-use admittance_cluster::{Annotations, Election, Member, Members, Membership, Terms};
+use admittance_cluster::{Annotations, Election, Member, Members, Terms};
+use async_trait::async_trait;
 use serde_json::{Map, Value};
-use tokio::time::{Instant, interval};
-
-use crate::metrics;
+use tokio::{sync::watch, time::interval};
 
 /// Annotations begin with this; what follows in the Lease of a replica is a field of its report.
 const PREFIX: &str = "admittance.dev/";
@@ -26,229 +21,86 @@ const TERMS: Terms = Terms {
     duration: Duration::from_secs(15),
     pause: Duration::from_secs(5),
 };
-/// How often the Leases are looked at without a change: they expire.
-const LOOK: Duration = Duration::from_secs(1);
-/// How long a replica that knows no target is not ready: until then it asks the API server for one.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How long nothing is logged about replicas that are still preparing a change.
-const SLOW: Duration = Duration::from_secs(10);
 /// The Lease of a replica that has been gone for this time is deleted.
 const GONE: Duration = Duration::from_secs(600);
-/// The most of a problem that is reported, in characters.
-const LONGEST_PROBLEM: usize = 1000;
-/// The most roll-outs that are reported, those that changed last, and the most of why one was aborted, in characters.
-/// Annotations are limited to 256 KiB.
-const MOST_ROLLOUTS: usize = 100;
-const LONGEST_REASON: usize = 300;
 /// The field of a report that is not a text.
 const ROLLOUTS: &str = "rollouts";
+/// How often the leader looks for such Leases.
+const CLEANUP: Duration = Duration::from_secs(60);
 
-/// The replicas, as this one sees them. Lives as long as the driver.
+/// The replicas that take part in an election, each with a Lease of its own.
 #[derive(Debug)]
-pub(crate) struct Replicas {
+pub(crate) struct Leases {
     election: Arc<Election>,
     members: Members,
-    started: Instant,
-    known: Mutex<Known>,
 }
 
-#[derive(Debug, Default)]
-struct Known {
-    target: Option<Digest>,
-    waiting: Vec<Missing>,
-    problem: Option<String>,
-    replicas: Vec<Replica>,
-}
-
-/// What was logged about replicas that others wait for.
-#[derive(Debug, Default)]
-struct Waiting {
-    since: Option<Instant>,
-    logged: Vec<String>,
-}
-
-impl Replicas {
+impl Leases {
     pub(crate) fn new(election: Arc<Election>) -> Self {
         Self {
             members: election.members(TERMS),
             election,
-            started: Instant::now(),
-            known: Mutex::default(),
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn leads(&self) -> bool {
+        *self.election.is_leader().borrow()
     }
 
-    /// Whether this replica serves the table that the replicas have agreed on.
-    pub(crate) fn is_ready(&self, host: &Host) -> bool {
-        match self.known().target {
-            None => self.started.elapsed() >= PATIENCE,
-            target => is_ready(target, host.hash()),
-        }
-    }
-
-    pub(crate) fn status(&self) -> ReplicasStatus {
-        let known = self.known();
-        let replicas = known.replicas.iter();
-        ReplicasStatus {
-            target: known.target,
-            waiting: known.waiting.iter().map(Missing::sentence).collect(),
-            problem: known.problem.clone(),
-            replicas: replicas
-                .map(|replica| ReplicaStatus::of(replica, self.members.name(), known.target))
-                .collect(),
-        }
-    }
-
-    /// Takes part. Never returns; drop it to stop, and then [leave](Self::leave).
-    pub(crate) async fn follow(&self, host: &Host) {
-        tokio::join!(self.members.take_part(), self.agree(host));
-    }
-
-    /// No other replica waits for this one any more.
-    pub(crate) async fn leave(&self) {
-        self.members.leave().await;
-    }
-
-    async fn agree(&self, host: &Host) {
-        let (mut changes, mut leases) = (host.changes(), self.members.changes());
-        let mut looks = interval(LOOK);
-        let mut report = None;
-        let mut waiting = Waiting::default();
+    /// Deletes the Leases of replicas that are gone, while this one is the leader. Never returns.
+    async fn clean_up(&self) {
+        let mut turns = interval(CLEANUP);
         loop {
-            changes.mark_unchanged();
-            leases.mark_unchanged();
-            let own = new_report(host, self.members.name(), &mut report);
-            self.members.annotate(annotations(&own));
+            turns.tick().await;
             let membership = self.members.look();
-            let target = membership.leader.as_ref().and_then(target);
-            let replicas = replicas(&membership, self.members.name(), &own);
-            host.follow_rollouts(rollouts(&replicas)).await;
-            let agreement = agreement(target, &replicas);
-            // Without the permission nothing will be known of the others: this replica is alone.
-            let is_alone = membership.is_refused && self.known().target.is_none();
-            let may_lead = membership.problem.is_none() && *self.election.is_leader().borrow();
-            if may_lead {
-                self.lead(&membership, &agreement).await;
-            }
-            self.note(target, replicas, agreement, membership.problem);
-            waiting.log(&self.known().waiting);
-            metrics::replicas(&self.status(), self.is_ready(host));
-            let wanted = if is_alone { Some(own.prepared) } else { target };
-            if let Some(wanted) = wanted.filter(|wanted| *wanted != own.live)
-                && host.go_live_with(wanted).await
-            {
+            if !self.leads() || membership.problem.is_some() {
                 continue;
             }
-            tokio::select! {
-                _ = changes.changed() => {}
-                _ = leases.changed() => {}
-                _ = looks.tick() => {}
+            let is_gone = |member: &&Member| !member.is_alive && member.unchanged >= GONE;
+            for member in membership.members.iter().filter(is_gone) {
+                self.members.remove(&member.name).await;
             }
         }
     }
+}
 
-    /// What the leader does.
-    async fn lead(&self, membership: &Membership, agreement: &Agreement) {
-        if let Agreement::Switch(hash) = agreement {
-            self.election.annotate(TARGET, &hash.to_string());
-        }
-        let is_gone = |member: &&Member| !member.is_alive && member.unchanged >= GONE;
-        for member in membership.members.iter().filter(is_gone) {
-            self.members.remove(&member.name).await;
+#[async_trait]
+impl Transport for Leases {
+    fn name(&self) -> &str {
+        self.members.name()
+    }
+
+    fn report(&self, report: &Report) {
+        self.members.annotate(annotations(report));
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.members.changes()
+    }
+
+    fn look(&self) -> Membership {
+        let membership = self.members.look();
+        Membership {
+            target: membership.leader.as_ref().and_then(target),
+            replicas: membership.members.iter().filter_map(replica).collect(),
+            leads: self.leads(),
+            is_led: self.election.status().is_another(),
+            is_refused: membership.is_refused,
+            problem: membership.problem,
         }
     }
 
-    fn note(
-        &self,
-        target: Option<Digest>,
-        replicas: Vec<Replica>,
-        agreement: Agreement,
-        problem: Option<String>,
-    ) {
-        let mut known = self.known();
-        if target.is_some() && target != known.target {
-            let hash = target.map(Digest::short);
-            tracing::info!(hash, "the replicas have agreed on a table");
-            known.target = target;
-        }
-        known.waiting = match agreement {
-            Agreement::Waiting(missing) => missing,
-            Agreement::Agreed | Agreement::Switch(_) => Vec::new(),
-        };
-        known.problem = problem;
-        known.replicas = replicas;
+    async fn publish(&self, target: Digest) {
+        self.election.annotate(TARGET, &target.to_string());
     }
-}
 
-impl Waiting {
-    /// Logs what the replicas wait for, once, and when they do not any more. That a replica needs its time is not worth a
-    /// line.
-    fn log(&mut self, missing: &[Missing]) {
-        if missing.is_empty() {
-            self.since = None;
-        }
-        let since = *self.since.get_or_insert_with(Instant::now);
-        let is_slow = since.elapsed() >= SLOW;
-        let worth = missing
-            .iter()
-            .filter(|missing| is_slow || missing.problem.is_some());
-        let sentences: Vec<String> = worth.map(Missing::sentence).collect();
-        for sentence in sentences.iter().filter(|new| !self.logged.contains(new)) {
-            tracing::warn!("a change waits, and no replica goes live with it: {sentence}");
-        }
-        if missing.is_empty() && !self.logged.is_empty() {
-            tracing::info!("no change waits for a replica any more");
-        }
-        if missing.is_empty() || !sentences.is_empty() {
-            self.logged = sentences;
-        }
+    async fn take_part(&self) {
+        tokio::join!(self.members.take_part(), self.clean_up());
     }
-}
 
-/// What the replica of this name reports now; with the time of before, if it says the same of tables.
-fn new_report(host: &Host, name: &str, before: &mut Option<Report>) -> Report {
-    let prepared = host.prepared();
-    let mut report = Report {
-        live: prepared.live,
-        prepared: prepared.newest,
-        earlier: prepared.earlier,
-        since: Moment::now(),
-        problem: prepared.problem.map(|problem| bounded(&problem, LONGEST_PROBLEM)),
-        rollouts: reported(host.rollouts(), name),
-    };
-    if let Some(before) = before.as_ref().filter(|before| before.is_like(&report)) {
-        report.since = before.since;
+    async fn leave(&self) {
+        self.members.leave().await;
     }
-    before.insert(report).clone()
-}
-
-/// What the replica of this name reports of its roll-outs.
-fn reported(mut rollouts: Vec<RolloutProgress>, name: &str) -> Vec<RolloutProgress> {
-    rollouts.sort_by_key(|rollout| Reverse(rollout.since));
-    rollouts.truncate(MOST_ROLLOUTS);
-    for rollout in &mut rollouts {
-        rollout.replica.get_or_insert_with(|| name.to_owned());
-        rollout.reason = rollout
-            .reason
-            .take()
-            .map(|reason| bounded(&reason, LONGEST_REASON));
-    }
-    rollouts
-}
-
-/// How far the replicas are with roll-outs. One that is gone may be about definitions of before.
-fn rollouts(replicas: &[Replica]) -> Vec<RolloutProgress> {
-    let alive = replicas.iter().filter(|replica| replica.is_alive);
-    alive
-        .flat_map(|replica| replica.report.rollouts.clone())
-        .collect()
-}
-
-fn bounded(text: &str, characters: usize) -> String {
-    text.chars().take(characters).collect()
 }
 
 /// The fields of a report. Those that are not texts are written in JSON.
@@ -285,71 +137,41 @@ fn target(annotations: &Annotations) -> Option<Digest> {
     annotations.get(TARGET)?.parse().ok()
 }
 
-/// The replicas, of which the one of this name has this report. A Lease without a report is of none.
-fn replicas(membership: &Membership, own: &str, own_report: &Report) -> Vec<Replica> {
-    let replica = |member: &Member| {
-        let is_own = member.name == own;
-        Some(Replica {
-            name: member.name.clone(),
-            is_alive: member.is_alive,
-            is_leader: member.is_leader,
-            report: match is_own {
-                true => own_report.clone(),
-                false => report(&member.annotations)?,
-            },
-        })
-    };
-    membership.members.iter().filter_map(replica).collect()
+/// A Lease without a report is of no replica.
+fn replica(member: &Member) -> Option<Replica> {
+    Some(Replica {
+        name: member.name.clone(),
+        is_alive: member.is_alive,
+        is_leader: member.is_leader,
+        report: report(&member.annotations)?,
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use admittance::Moment;
     use serde_json::json;
 
     use super::*;
 
-    fn aborted() -> RolloutProgress {
-        let aborted = json!({
-            "stage": "Mutating:pods/a", "subject": Digest::of("a"), "changes": 1, "step": 0, "state": "aborted",
-            "since": "2026-01-01T00:00:00Z", "reason": "it failed",
-        });
-        serde_json::from_value(aborted).unwrap()
-    }
-
-    #[test]
-    fn what_is_reported_of_roll_outs_is_bounded() {
-        let rollout = |number: u64| {
-            let mut rollout = aborted();
-            rollout.since.0 += Duration::from_secs(number);
-            rollout.reason = Some("x".repeat(1000));
-            rollout.replica = Some(format!("{number}"));
-            rollout
-        };
-        let report = reported((0..300).map(rollout).collect(), "web-1");
-        assert_eq!(report.len(), MOST_ROLLOUTS);
-        assert_eq!(report[0].replica.as_deref(), Some("299"), "the newest");
-        assert_eq!(report[0].reason.as_ref().unwrap().len(), LONGEST_REASON);
-    }
-
     #[test]
     fn reports_are_annotations() {
+        let aborted = json!({
+            "stage": "Mutating:pods/a", "subject": Digest::of("a"), "changes": 1, "step": 0, "state": "aborted",
+            "since": "2026-01-01T00:00:00Z", "reason": "it failed", "replica": "web-1",
+        });
         let mut own = Report {
             live: Digest::of("a"),
             prepared: Digest::of("b"),
             earlier: Some(Digest::of("c")),
             since: Moment(std::time::SystemTime::UNIX_EPOCH),
             problem: Some("no route".to_owned()),
-            rollouts: reported(vec![aborted()], "web-1"),
+            rollouts: vec![serde_json::from_value(aborted).unwrap()],
         };
         let written = annotations(&own);
         assert_eq!(written["admittance.dev/live"], Digest::of("a").to_string());
         assert_eq!(written["admittance.dev/problem"], "no route");
-        let there = report(&written).unwrap();
-        assert_eq!(there, own);
-        assert_eq!(
-            there.rollouts[0].reason_and_replica().unwrap(),
-            "it failed (in replica web-1)"
-        );
+        assert_eq!(report(&written), Some(own.clone()));
         (own.earlier, own.problem, own.rollouts) = (None, None, Vec::new());
         assert_eq!(report(&annotations(&own)), Some(own));
         assert_eq!(report(&Annotations::new()), None);

@@ -1,5 +1,5 @@
 //! The agreement of replicas on a table: a change is prepared by all of them before one serves it. What is here decides, and
-//! neither waits nor asks anybody; the transports report what every replica has, and publish what the leader decides.
+//! neither waits nor asks anybody: [`replicas`](crate::replicas) does.
 
 use admittance_admission::{Digest, Moment};
 use schemars::JsonSchema;

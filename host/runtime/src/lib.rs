@@ -57,6 +57,7 @@ mod plugins;
 mod prepared;
 mod recording;
 mod reload;
+pub mod replicas;
 mod reviews;
 mod rollout;
 mod smallest_first;

@@ -10,7 +10,7 @@ use metrics::{
     Counter, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
 };
 
-use crate::{DecisionVerdict, assembly::AssembledChain, hash, status::HookStatus};
+use crate::{DecisionVerdict, agreement::ReplicasStatus, assembly::AssembledChain, hash, status::HookStatus};
 
 const REQUESTS: &str = "admittance_requests_total";
 const REQUEST_DURATION: &str = "admittance_request_duration_seconds";
@@ -28,6 +28,9 @@ const WRITE_FAILURES: &str = "admittance_write_failures_total";
 const STAGE_FAILURES: &str = "admittance_stage_failures_total";
 const STAGE_DISABLED: &str = "admittance_stage_disabled";
 const EXCEPTIONS: &str = "admittance_exceptions_total";
+const REPLICAS: &str = "admittance_replicas";
+const REPLICAS_WAITING: &str = "admittance_replicas_waiting";
+const REPLICA_READY: &str = "admittance_replica_ready";
 const EXCEPTION_EXPIRY: &str = "admittance_exception_expiry_timestamp_seconds";
 
 /// Buckets for the histograms in seconds, 10 µs to 10 s: a plugin takes tens of microseconds, a remote
@@ -121,6 +124,25 @@ pub fn describe_metrics() {
     for result in ["live", "failed"] {
         counter!(TABLES, "result" => result).absolute(0);
     }
+    describe_gauge!(REPLICAS, "Replicas that go live together, as this one sees them");
+    describe_gauge!(
+        REPLICAS_WAITING,
+        "Replicas that have not prepared what another one has, so that no replica goes live with it"
+    );
+    describe_gauge!(
+        REPLICA_READY,
+        "1 if this replica serves the table that the replicas have agreed on, 0 if it does not and /readyz answers 503"
+    );
+}
+
+/// Sets what this replica sees of all.
+pub(crate) fn replicas(status: &ReplicasStatus, is_ready: bool) {
+    let alive = status.replicas.iter().filter(|replica| replica.alive);
+    #[expect(clippy::cast_precision_loss, reason = "metrics are floating point")]
+    let [alive, waiting] = [alive.count(), status.waiting.len()].map(|number| number as f64);
+    gauge!(REPLICAS).set(alive);
+    gauge!(REPLICAS_WAITING).set(waiting);
+    gauge!(REPLICA_READY).set(if is_ready { 1.0 } else { 0.0 });
 }
 
 /// Initializes the failure counters of each stage, so that the first failure is an increase. Only those that

@@ -14,41 +14,46 @@ use super::{
 };
 use crate::scene::application;
 
-const NODE: &str = "/blueking/admissionwebhook/defaultGroup/webhook-test";
-const ROUTE: &str = "/namespaces/defaultGroup/admissionwebhook";
+pub(super) const NODE: &str = "/blueking/admissionwebhook/defaultGroup/webhook-test";
+pub(super) const ROUTE: &str = "/namespaces/defaultGroup/admissionwebhook";
 
 /// A scheduler in ZooKeeper, and hooks.
-struct Surroundings {
+pub(super) struct Surroundings {
     hooks: Hooks,
     cluster: MesosCluster,
-    _scheduler: Scheduler,
+    pub(super) scheduler: Scheduler,
     _stands: Candidate,
     client: admittance_tests::Client,
 }
 
 impl Surroundings {
-    async fn new(place: &Place) -> Self {
+    pub(super) async fn new(place: &Place) -> Self {
         let cluster = MesosCluster::default();
         let scheduler = Scheduler::start(&cluster).await.unwrap();
         Self {
             hooks: Hooks::start().await,
             _stands: Candidate::stand(&place.connection(), &scheduler).await,
-            _scheduler: scheduler,
+            scheduler,
             cluster,
             client: admittance_tests::Client::new().unwrap(),
         }
     }
 
     async fn driver(&self, place: &Place) -> Front {
+        Front::start(&self.config(place, "")).await
+    }
+
+    /// The configuration of a driver, with additions.
+    pub(super) fn config(&self, place: &Place, more: &str) -> String {
         let address = self.hooks.address;
         let more = format!(
-            "definitions: [ {{ zookeeper: {{}} }} ]\nwebhooks: {{ resolve: {{ hook.hooks: \"{address}\" }} }}\n"
+            "definitions: [ {{ zookeeper: {{}} }} ]\nwebhooks: {{ resolve: {{ hook.hooks: \"{address}\" }} }}\n{more}"
         );
-        Front::start(&driver(place, &more)).await
+        driver(place, &more)
     }
 
     /// A definition as clients of the original write it.
-    fn definition(&self, name: &str, hook: &str) -> Value {
+    pub(super) fn definition(&self, name: &str, hook: &str) -> Value {
         let client = json!({"caBundle": self.hooks.bundle, "namespace": "hooks", "name": "hook", "path": format!("/{hook}")});
         json!({
             "apiVersion": "v4",
@@ -70,7 +75,7 @@ impl Surroundings {
     }
 
     /// Sends a request to the API for definitions that must succeed.
-    async fn change(&self, driver: &Front, method: Method, path: &str, body: &Value) -> Value {
+    pub(super) async fn change(&self, driver: &Front, method: Method, path: &str, body: &Value) -> Value {
         let reply = self.send(driver, method, path, body).await;
         let envelope = reply.json().unwrap();
         assert_eq!(
@@ -83,7 +88,7 @@ impl Surroundings {
     }
 
     /// The hooks that are called for an application created through this driver.
-    async fn passed(&self, driver: &Front) -> Vec<String> {
+    pub(super) async fn passed(&self, driver: &Front) -> Vec<String> {
         let name = format!("web-{:016x}", fastrand::u64(..));
         let object = application("shop", &name, "docker.io/library/nginx:1.29");
         let reply = self
@@ -138,7 +143,7 @@ impl Surroundings {
     }
 
     /// Creates applications until these hooks are called for them.
-    async fn until_passed(&self, driver: &Front, what: &str, hooks: &[&str]) {
+    pub(super) async fn until_passed(&self, driver: &Front, what: &str, hooks: &[&str]) {
         let since = Instant::now();
         let mut last = Vec::new();
         let asking = async {

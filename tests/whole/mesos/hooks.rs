@@ -97,6 +97,7 @@ fn answer(path: &str, sent: &Bytes) -> (u16, Bytes) {
             let text = format!("{:#}", annotated("odd")).replace("\"instance\": ", "\"instance\" :\t");
             (200, text.replace("\"seen\"", "\"\\u0073een\"").into())
         }
+        version if version.starts_with("version-") => (200, annotated(version).to_string().into()),
         "created" => (201, annotated("created").to_string().into()),
         "moved" => (302, Bytes::new()),
         "broken" => (500, Bytes::from_static(b"100% out of order")),

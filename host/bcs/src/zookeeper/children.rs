@@ -10,9 +10,9 @@ use zookeeper_client::{Client, Error};
 use super::{Watch, ZooKeeper, ZooKeeperError, check_path, error::At, path::join};
 
 /// The pause before a retry after an error other than of the connection.
-const PAUSE: Duration = Duration::from_secs(1);
+pub(crate) const PAUSE: Duration = Duration::from_secs(1);
 /// The pause after a request without a connection, which the session also reports.
-pub(super) const RECONNECT_PAUSE: Duration = Duration::from_millis(20);
+pub(crate) const RECONNECT_PAUSE: Duration = Duration::from_millis(20);
 /// The length of the sequence number at the end of a name, padded by ZooKeeper.
 const SEQUENCE_LENGTH: usize = 10;
 
@@ -96,7 +96,8 @@ fn in_order(names: Vec<String>) -> Vec<(i64, String)> {
     members
 }
 
-fn sequence(name: &str) -> Option<i64> {
+/// The number at the end of the name of a registered node.
+pub(crate) fn sequence(name: &str) -> Option<i64> {
     let begin = name
         .len()
         .checked_sub(SEQUENCE_LENGTH)

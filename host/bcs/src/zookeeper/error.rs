@@ -23,6 +23,17 @@ pub enum ZooKeeperError {
 }
 
 impl ZooKeeperError {
+    /// Whether the access list of a node forbids the request.
+    pub fn is_refused(&self) -> bool {
+        matches!(
+            self,
+            Self::Refused {
+                source: Error::NoAuth,
+                ..
+            }
+        )
+    }
+
     /// Whether the connection failed, so that the request can be retried with a new one.
     pub fn is_disconnected(&self) -> bool {
         match self {

@@ -75,7 +75,7 @@ pub fn check_path(path: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-pub(super) fn join(parent: &str, name: &str) -> String {
+pub(crate) fn join(parent: &str, name: &str) -> String {
     let parent = parent.trim_end_matches('/');
     format!("{parent}/{name}")
 }

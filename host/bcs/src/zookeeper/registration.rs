@@ -24,6 +24,7 @@ pub struct Registration {
 #[derive(Debug)]
 pub struct Registered {
     state: watch::Receiver<RegistrationState>,
+    data: watch::Sender<Bytes>,
     stop: CancellationToken,
 }
 
@@ -35,6 +36,8 @@ pub enum RegistrationState {
     /// It is not registered, or its state is unknown.
     Missing {
         reason: String,
+        /// Whether an access list forbids it.
+        is_refused: bool,
     },
 }
 
@@ -48,10 +51,27 @@ impl Registered {
     pub(crate) fn keep(zookeeper: ZooKeeper, registration: Registration) -> Self {
         let (sender, state) = watch::channel(RegistrationState::Missing {
             reason: "not registered yet".to_owned(),
+            is_refused: false,
         });
+        let data = watch::Sender::new(registration.data.clone());
         let stop = CancellationToken::new();
-        tokio::spawn(keeper::keep(zookeeper, registration, sender, stop.clone()));
-        Self { state, stop }
+        tokio::spawn(keeper::keep(
+            zookeeper,
+            registration,
+            data.subscribe(),
+            sender,
+            stop.clone(),
+        ));
+        Self { state, data, stop }
+    }
+
+    /// The data of the node from now on, also when it is created again.
+    pub fn update(&self, data: Bytes) {
+        self.data.send_if_modified(|known| {
+            let is_new = *known != data;
+            *known = data;
+            is_new
+        });
     }
 
     pub fn state(&self) -> RegistrationState {

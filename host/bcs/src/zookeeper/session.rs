@@ -155,7 +155,7 @@ impl ZooKeeper {
     }
 
     /// Wait for a session, and report why there is none, whenever the reason changes.
-    pub(super) async fn connected(&self, mut report: impl FnMut(ZooKeeperError)) -> Client {
+    pub(crate) async fn connected(&self, mut report: impl FnMut(ZooKeeperError)) -> Client {
         let mut connection = self.shared.connection.clone();
         loop {
             if let Ok(client) = &*connection.borrow_and_update() {
@@ -179,7 +179,7 @@ impl ZooKeeper {
         }
     }
 
-    pub(super) fn unavailable(&self) -> ZooKeeperError {
+    pub(crate) fn unavailable(&self) -> ZooKeeperError {
         let reason = match &*self.shared.connection.borrow() {
             Err(reason) => reason.clone(),
             Ok(_) => "the connection was lost, and is restored now".to_owned(),

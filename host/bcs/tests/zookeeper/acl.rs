@@ -71,7 +71,7 @@ async fn other_users_are_refused_with_a_reason() {
         let refused = theirs.register(registration("/acl/of/ours", "y"));
         until(
             &mut refused.states(),
-            |state| matches!(state, RegistrationState::Missing { reason } if reason.contains("not allowed")),
+            |state| matches!(state, RegistrationState::Missing { reason, .. } if reason.contains("not allowed")),
         )
         .await;
     }

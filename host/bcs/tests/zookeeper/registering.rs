@@ -192,7 +192,7 @@ async fn a_missing_root_node_is_reported() {
     let registered = zookeeper.register(registration("/parent", "x"));
     let missed = until(
         &mut registered.states(),
-        |state| matches!(state, RegistrationState::Missing { reason } if reason.contains("create it")),
+        |state| matches!(state, RegistrationState::Missing { reason, .. } if reason.contains("create it")),
     )
     .await;
     assert!(format!("{missed:?}").contains(&servers), "{missed:?}");
@@ -218,7 +218,7 @@ async fn invalid_nodes_are_reported() {
             name: name.to_owned(),
             data: Default::default(),
         });
-        let is_reported = |state: &RegistrationState| matches!(state, RegistrationState::Missing { reason } if reason.contains("is not a valid node"));
+        let is_reported = |state: &RegistrationState| matches!(state, RegistrationState::Missing { reason, .. } if reason.contains("is not a valid node"));
         until(&mut registered.states(), is_reported).await;
     }
 }

@@ -92,7 +92,7 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
     );
     let has_leader = front
         .as_ref()
-        .is_none_or(|(front, _)| front.has_leader(&definitions));
+        .is_none_or(|(front, _)| front.has_leader(&definitions, ensembles.has_cluster()));
     let replicas = fields.get_optional("replicas", |node, m| switch_mode(node, has_leader, m), mistakes);
     let on_bad_definition = fields.get_or_default("onBadDefinition", Node::word, mistakes);
     let zookeeper = fields.get_or_default("zookeeper", zookeeper::zookeeper, mistakes);
@@ -157,8 +157,8 @@ fn duration(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Duration> {
 fn switch_mode(node: &Node<'_>, has_leader: bool, mistakes: &mut Mistakes) -> Option<SwitchMode> {
     let mode = node.word(mistakes)?;
     if mode == SwitchMode::Together && !has_leader {
-        let fix =
-            "add `kubernetes: {}` to `definitions`, or write `dialect.kubernetes.webhookConfigurations`";
+        let fix = "add `kubernetes: {}` to `definitions`, or write `dialect.kubernetes.webhookConfigurations`, or \
+                   `zookeeper.cluster` with the dialect `bcs`";
         node.wrong("these replicas have no leader", fix, mistakes);
     }
     Some(mode)

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::{
     sync::watch,
     time::{sleep, timeout},
@@ -30,11 +31,15 @@ struct Node {
     prefix: String,
     /// Its path, once known.
     path: Option<String>,
+    /// The data that it was given last.
+    data: Bytes,
 }
 
 struct Keeper {
     zookeeper: ZooKeeper,
     registration: Registration,
+    /// What the node shall have as data; that of the registration is the first.
+    data: watch::Receiver<Bytes>,
     state: watch::Sender<RegistrationState>,
     node: Option<Node>,
     pause: Duration,
@@ -44,12 +49,14 @@ struct Keeper {
 pub(super) async fn keep(
     zookeeper: ZooKeeper,
     registration: Registration,
+    data: watch::Receiver<Bytes>,
     state: watch::Sender<RegistrationState>,
     stop: CancellationToken,
 ) {
     let mut keeper = Keeper {
         zookeeper,
         registration,
+        data,
         state,
         node: None,
         pause: FIRST_PAUSE,
@@ -66,18 +73,17 @@ impl Keeper {
     async fn run(&mut self) -> std::convert::Infallible {
         if let Err(reason) = check(&self.registration) {
             let Registration { parent, name, .. } = &self.registration;
-            self.missing(format!(
-                "{name:?} below {parent:?} is not a valid node name: {reason}"
-            ));
+            let reason = format!("{name:?} below {parent:?} is not a valid node name: {reason}");
+            self.missing(reason, false);
             return std::future::pending().await;
         }
         let zookeeper = self.zookeeper.clone();
         loop {
-            let client = zookeeper.connected(|error| self.missing(error.to_string())).await;
+            let client = zookeeper.connected(|error| self.failed(&error)).await;
             match zookeeper.while_connected(self.in_session(&client)).await {
-                None => self.missing(zookeeper.unavailable().to_string()),
+                None => self.failed(&zookeeper.unavailable()),
                 Some(error) => {
-                    self.missing(error.to_string());
+                    self.failed(&error);
                     if error.is_disconnected() {
                         sleep(RECONNECT_PAUSE).await;
                     } else {
@@ -104,22 +110,34 @@ impl Keeper {
             Ok(((data, stat), watch)) if stat.ephemeral_owner == client.session_id().0 => (data, watch),
             Ok(_) | Err(Error::NoNode) => {
                 self.node = None;
-                self.missing(format!("{path} was deleted"));
+                self.missing(format!("{path} was deleted"), false);
                 self.pause().await;
                 return Ok(());
             }
             Err(error) => return Err(error).at("reading", &path),
         };
-        if data != self.registration.data {
-            tracing::warn!(path, "the registration was overwritten, and is restored");
-            let restored = client.set_data(&path, &self.registration.data, None).await;
-            if restored != Err(Error::NoNode) {
-                restored.at("writing", &path)?;
+        let wanted = self.data.borrow_and_update().clone();
+        if data != wanted {
+            if self.node.as_ref().is_some_and(|node| node.data != data) {
+                tracing::warn!(path, "the registration was overwritten, and is restored");
             }
+            let written = client.set_data(&path, &wanted, None).await;
+            if written != Err(Error::NoNode) {
+                written.at("writing", &path)?;
+            }
+        }
+        let is_current = data == wanted;
+        if let Some(node) = &mut self.node {
+            node.data = wanted;
+        }
+        if !is_current {
             return Ok(());
         }
         self.registered(&path);
-        watch.fired().await.at("following", &path)
+        tokio::select! {
+            fired = watch.fired() => fired.at("following", &path),
+            Ok(()) = self.data.changed() => Ok(()),
+        }
     }
 
     async fn pause(&mut self) {
@@ -147,12 +165,14 @@ impl Keeper {
                 // Its unique name tells it apart from other attempts.
                 prefix: format!("_c_{}-", Uuid::new_v4().simple()),
                 path: None,
+                data: Bytes::new(),
             }),
         };
         let begin = join(&parent, &format!("{}{}", node.prefix, self.registration.name));
         let acls = self.zookeeper.acls();
         let options = CreateMode::EphemeralSequential.with_acls(acls);
-        let created = client.create(&begin, &self.registration.data, &options).await;
+        node.data = self.data.borrow().clone();
+        let created = client.create(&begin, &node.data, &options).await;
         let (_, sequence) = match created {
             Err(Error::NoNode) => {
                 let options = CreateMode::Persistent.with_acls(acls);
@@ -164,7 +184,7 @@ impl Keeper {
                     made => made.at("creating", &parent)?,
                 }
                 let options = CreateMode::EphemeralSequential.with_acls(acls);
-                client.create(&begin, &self.registration.data, &options).await
+                client.create(&begin, &node.data, &options).await
             }
             created => created,
         }
@@ -177,8 +197,10 @@ impl Keeper {
         let Some(node) = self.node.take() else {
             return;
         };
-        let reason = "withdrawn".to_owned();
-        self.publish(RegistrationState::Missing { reason });
+        self.publish(RegistrationState::Missing {
+            reason: "withdrawn".to_owned(),
+            is_refused: false,
+        });
         let zookeeper = self.zookeeper.clone();
         let parent = &self.registration.parent;
         let removal = async {
@@ -221,9 +243,13 @@ impl Keeper {
         }
     }
 
-    fn missing(&self, reason: String) {
+    fn failed(&self, error: &ZooKeeperError) {
+        self.missing(error.to_string(), error.is_refused());
+    }
+
+    fn missing(&self, reason: String, is_refused: bool) {
         let warning = reason.clone();
-        if self.publish(RegistrationState::Missing { reason }) {
+        if self.publish(RegistrationState::Missing { reason, is_refused }) {
             tracing::warn!(
                 parent = self.registration.parent,
                 name = self.registration.name,

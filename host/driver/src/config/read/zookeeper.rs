@@ -29,6 +29,10 @@ impl Ensembles {
         }
     }
 
+    pub(super) fn has_cluster(self) -> bool {
+        self.cluster
+    }
+
     /// `node` needs the cluster's ensemble.
     pub(super) fn need_cluster(self, node: &Node<'_>, mistakes: &mut Mistakes) {
         if !self.cluster {

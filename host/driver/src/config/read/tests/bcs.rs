@@ -400,3 +400,36 @@ fn what_becomes_of_bad_definitions() {
         }
     }
 }
+
+#[test]
+fn drivers_with_definitions_in_zookeeper_go_live_together() {
+    let (zookeeper, none) = (
+        "zookeeper: { cluster: { servers: [\"127.0.0.1:2181\"] } }",
+        "definitions: []",
+    );
+    let shared = "definitions: [ { zookeeper: {} } ]";
+    for (ensemble, definitions, mode, expected) in [
+        (zookeeper, shared, "", Some(true)),
+        (zookeeper, shared, "replicas: Independently", Some(false)),
+        (zookeeper, none, "", Some(false)),
+        (zookeeper, none, "replicas: Together", Some(true)),
+        ("", none, "", Some(false)),
+        ("", none, "replicas: Together", None),
+    ] {
+        let read = read(&[DIALECT, LISTED, ensemble, definitions, mode].join("\n"));
+        match (read, expected) {
+            (Ok(config), Some(expected)) => {
+                assert_eq!(
+                    config.goes_live_together(),
+                    expected,
+                    "{ensemble} {definitions} {mode}"
+                );
+            }
+            (Err(mistakes), None) => {
+                let text = mistakes.join("\n");
+                assert!(text.contains("these replicas have no leader"), "{text}");
+            }
+            (read, _) => panic!("{ensemble} {definitions} {mode}: {read:?}"),
+        }
+    }
+}

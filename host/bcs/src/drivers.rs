@@ -1,0 +1,289 @@
+//! The drivers of a cluster, which agree on the table that all serve. Each has an ephemeral node that says what it serves and
+//! what it has prepared; the one that was registered first is the leader, and writes the target into the node above.
+
+mod follow;
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Mutex, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use admittance::{
+    Digest,
+    agreement::{Replica, Report},
+    replicas::{Membership, Transport},
+};
+use async_trait::async_trait;
+use bytes::Bytes;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::{Deserialize, Serialize};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
+use uuid::Uuid;
+use zookeeper_client::Error;
+
+use crate::{
+    ClusterId, Ports,
+    lock::lock,
+    registration::{RegistrationConfig, hostname},
+    zookeeper::{
+        At, PAUSE, RECONNECT_PAUSE, Registered, Registration, RegistrationState, ZooKeeper, ZooKeeperError,
+        sequence,
+    },
+};
+
+/// The nodes of clusters are below this one, of which BCS knows nothing.
+const CLUSTERS: &str = "/admittance/drivers";
+/// What a cluster's ID may have that the name of a node has too. A dot would do, but not as the whole name.
+const UNCHANGED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
+/// The timeout of writing the target.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The drivers of a cluster, as this one sees them. Lives as long as the driver.
+#[derive(Debug)]
+pub struct Drivers {
+    zookeeper: ZooKeeper,
+    /// The node above those of the drivers.
+    path: String,
+    name: String,
+    /// The node of this driver, once there is something to tell.
+    own: OnceLock<Registered>,
+    seen: Mutex<Seen>,
+    changes: watch::Sender<u64>,
+    /// Whether the target could not be written the last time.
+    has_failed: AtomicBool,
+}
+
+/// What was read last.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Seen {
+    /// The version and the content of the node above; `None` if there is none.
+    above: Option<(i32, Option<Digest>)>,
+    /// By the names of the nodes. `None`: it cannot be read.
+    drivers: BTreeMap<String, Option<Entry>>,
+    /// Why this may be out of date.
+    lost: Option<String>,
+    is_refused: bool,
+}
+
+/// The data of a driver's node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Entry {
+    name: String,
+    #[serde(flatten)]
+    report: Report,
+}
+
+/// The data of the node above.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Published {
+    target: Digest,
+}
+
+impl Drivers {
+    /// Those of this cluster, of which this one listens on these ports.
+    pub fn new(
+        zookeeper: &ZooKeeper,
+        cluster: &ClusterId,
+        registration: Option<&RegistrationConfig>,
+        ports: Ports,
+    ) -> Self {
+        let cluster = utf8_percent_encode(cluster.as_str(), UNCHANGED);
+        let id = Uuid::new_v4().simple().to_string();
+        Self {
+            zookeeper: zookeeper.clone(),
+            path: format!("{CLUSTERS}/{cluster}"),
+            name: name(
+                &hostname(registration),
+                ports.address.port(),
+                id.get(..8).unwrap_or(&id),
+            ),
+            own: OnceLock::new(),
+            seen: Mutex::new(Seen {
+                lost: Some("the other drivers are not read yet".to_owned()),
+                ..Seen::default()
+            }),
+            changes: watch::Sender::new(0),
+            has_failed: AtomicBool::new(false),
+        }
+    }
+
+    fn has_changed(&self) {
+        self.changes.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    fn see(&self, seen: &Seen) {
+        let mut known = lock(&self.seen);
+        if *known != *seen {
+            known.clone_from(seen);
+            drop(known);
+            self.has_changed();
+        }
+    }
+
+    fn lose(&self, error: &ZooKeeperError) {
+        let mut seen = lock(&self.seen).clone();
+        seen.lost = Some(error.to_string());
+        seen.is_refused = error.is_refused();
+        self.see(&seen);
+    }
+
+    /// Reads the nodes again and again. Never returns.
+    async fn follow(&self) {
+        loop {
+            let client = self.zookeeper.connected(|error| self.lose(&error)).await;
+            let session = follow::session(&client, &self.path, |seen| self.see(seen));
+            let (error, pause) = match self.zookeeper.while_connected(session).await {
+                None => (self.zookeeper.unavailable(), Duration::ZERO),
+                Some(error) if error.is_disconnected() => (error, RECONNECT_PAUSE),
+                Some(error) => (error, PAUSE),
+            };
+            self.lose(&error);
+            sleep(pause).await;
+        }
+    }
+
+    /// Notes changes of the own registration. Never returns.
+    async fn follow_own(&self) {
+        if let Some(own) = self.own.get() {
+            let mut states = own.states();
+            while states.changed().await.is_ok() {
+                self.has_changed();
+            }
+        }
+        std::future::pending().await
+    }
+
+    /// Writes the target, unless another driver has written one since it was read.
+    async fn write(&self, version: i32, target: Digest) -> Result<(), ZooKeeperError> {
+        let client = self.zookeeper.client().await?;
+        let data = serde_json::to_vec(&Published { target }).unwrap_or_default();
+        let write = client.set_data(&self.path, &data, Some(version));
+        let written = timeout(TIMEOUT, self.zookeeper.while_connected(write)).await;
+        match written {
+            Ok(Some(Ok(_) | Err(Error::BadVersion))) => Ok(()),
+            Ok(Some(Err(error))) => Err(error).at("writing", &self.path),
+            Ok(None) => Err(self.zookeeper.unavailable()),
+            Err(_) => Err(Error::Timeout).at("writing", &self.path),
+        }
+    }
+}
+
+#[async_trait]
+impl Transport for Drivers {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn report(&self, report: &Report) {
+        let entry = Entry {
+            name: self.name.clone(),
+            report: report.clone(),
+        };
+        let data: Bytes = serde_json::to_vec(&entry).unwrap_or_default().into();
+        let register = || {
+            self.zookeeper.register(Registration {
+                parent: self.path.clone(),
+                name: self.name.clone(),
+                data: data.clone(),
+            })
+        };
+        self.own.get_or_init(register).update(data.clone());
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    fn look(&self) -> Membership {
+        let own = self.own.get().map(Registered::state);
+        membership(&lock(&self.seen), own.as_ref(), &self.name)
+    }
+
+    async fn publish(&self, target: Digest) {
+        let Some((version, _)) = lock(&self.seen).above else {
+            return;
+        };
+        let written = self.write(version, target).await;
+        let has_failed = self.has_failed.swap(written.is_err(), Ordering::Relaxed);
+        if let Err(error) = written
+            && !has_failed
+        {
+            tracing::warn!("this driver leads the others, and cannot tell them what to serve: {error}");
+        }
+    }
+
+    async fn take_part(&self) {
+        tokio::join!(self.follow(), self.follow_own());
+    }
+
+    async fn leave(&self) {
+        if let Some(own) = self.own.get() {
+            own.withdraw().await;
+        }
+    }
+}
+
+/// What follows from the nodes, and from the state of the one of this name.
+fn membership(seen: &Seen, own: Option<&RegistrationState>, name: &str) -> Membership {
+    let mut entries: Vec<(i64, &Entry)> = seen
+        .drivers
+        .iter()
+        .filter_map(|(node, entry)| Some((sequence(node)?, entry.as_ref()?)))
+        .collect();
+    entries.sort_by_key(|(sequence, _)| *sequence);
+    let is_newest = |index: usize, entry: &Entry| {
+        let mut later = entries.iter().skip(index + 1);
+        later.all(|(_, other)| other.name != entry.name)
+    };
+    // A driver that has lost its session has another node already, while ZooKeeper keeps the one before.
+    let newest = entries
+        .iter()
+        .enumerate()
+        .filter(|(index, (_, entry))| is_newest(*index, entry));
+    let replicas: Vec<Replica> = newest
+        .enumerate()
+        .map(|(place, (_, (_, entry)))| Replica {
+            name: entry.name.clone(),
+            is_alive: true,
+            is_leader: place == 0,
+            report: entry.report.clone(),
+        })
+        .collect();
+    let (is_registered, missing, is_refused) = match own {
+        Some(RegistrationState::Registered { .. }) => (true, None, false),
+        Some(RegistrationState::Missing { reason, is_refused }) => {
+            (false, Some(reason.as_str()), *is_refused)
+        }
+        None => (false, None, false),
+    };
+    let missing = missing.map(|reason| format!("they are not told what this driver has: {reason}"));
+    let leads = is_registered && replicas.first().is_some_and(|first| first.name == name);
+    Membership {
+        target: seen.above.and_then(|(_, target)| target),
+        leads,
+        is_led: !leads && !replicas.is_empty(),
+        replicas,
+        is_refused: seen.is_refused || is_refused,
+        problem: seen.lost.clone().or(missing),
+    }
+}
+
+/// The name of a driver: where it runs, and what is unique.
+fn name(host: &str, port: u16, id: &str) -> String {
+    let allowed = |letter: char| match letter {
+        letter if letter.is_ascii_alphanumeric() || matches!(letter, '.' | '-' | '_') => letter,
+        _ => '-',
+    };
+    let host: String = host.chars().take(200).map(allowed).collect();
+    format!("{host}:{port}-{id}")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+//! Reads the nodes of drivers, and whatever changes of them.
+
+use std::collections::BTreeMap;
+
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use zookeeper_client::{Client, Error};
+
+use super::{Published, Seen};
+use crate::zookeeper::{At, Watch, ZooKeeperError, join, sequence};
+
+/// What is read and watched by itself.
+#[derive(Debug)]
+enum Part {
+    /// Whether the node above exists.
+    Existence,
+    /// The data of the node above.
+    Target,
+    /// The names of the nodes.
+    Names,
+    /// The data of the node of this name.
+    Driver(String),
+}
+
+/// Shows what there is, and then whatever changes, until something fails.
+pub(super) async fn session(client: &Client, path: &str, show: impl Fn(&Seen)) -> ZooKeeperError {
+    let mut reading = Reading {
+        client,
+        path,
+        seen: Seen::default(),
+    };
+    let mut due = vec![Part::Names, Part::Target];
+    let mut watches = FuturesUnordered::new();
+    loop {
+        while let Some(part) = due.pop() {
+            match reading.read(&part, &mut due).await {
+                Ok(None) => {}
+                Ok(Some(watch)) => watches.push(async move { (part, watch.fired().await) }),
+                Err(error) => return error,
+            }
+        }
+        show(&reading.seen);
+        match watches.next().await {
+            Some((Part::Existence, Ok(()))) => {
+                watches.clear();
+                due.extend([Part::Names, Part::Target]);
+            }
+            Some((part, Ok(()))) => due.push(part),
+            Some((_, Err(source))) => {
+                return ZooKeeperError::Refused {
+                    action: "following",
+                    path: path.to_owned(),
+                    source,
+                };
+            }
+            // There is always the watch of the node above.
+            None => return std::future::pending().await,
+        }
+    }
+}
+
+struct Reading<'a> {
+    client: &'a Client,
+    path: &'a str,
+    seen: Seen,
+}
+
+impl Reading<'_> {
+    /// Reads a part. Returns its watch, if it is there; what else is to be read is added.
+    async fn read(&mut self, part: &Part, due: &mut Vec<Part>) -> Result<Option<Watch>, ZooKeeperError> {
+        match part {
+            Part::Existence => {
+                let (node, watch) = Watch::node(self.client, self.path)
+                    .await
+                    .at("reading", self.path)?;
+                if node.is_some() {
+                    due.extend([Part::Names, Part::Target]);
+                    return Ok(None);
+                }
+                Ok(Some(watch))
+            }
+            Part::Target => match Watch::data(self.client, self.path).await {
+                Ok(((data, stat), watch)) => {
+                    let published: Option<Published> = serde_json::from_slice(&data).ok();
+                    self.seen.above = Some((stat.version, published.map(|published| published.target)));
+                    Ok(Some(watch))
+                }
+                Err(Error::NoNode) => {
+                    self.seen = Seen::default();
+                    due.clear();
+                    due.push(Part::Existence);
+                    Ok(None)
+                }
+                Err(error) => Err(error).at("reading", self.path),
+            },
+            Part::Names => match Watch::children(self.client, self.path).await {
+                Ok((names, watch)) => {
+                    self.name(names, due);
+                    Ok(Some(watch))
+                }
+                // The target is read too.
+                Err(Error::NoNode) => Ok(None),
+                Err(error) => Err(error).at("reading the children of", self.path),
+            },
+            Part::Driver(name) => {
+                let path = join(self.path, name);
+                match Watch::data(self.client, &path).await {
+                    Ok(((data, _), watch)) => {
+                        let entry = serde_json::from_slice(&data).ok();
+                        self.seen.drivers.insert(name.clone(), entry);
+                        Ok(Some(watch))
+                    }
+                    Err(Error::NoNode) => {
+                        self.seen.drivers.remove(name);
+                        Ok(None)
+                    }
+                    Err(error) => Err(error).at("reading", &path),
+                }
+            }
+        }
+    }
+
+    /// Reads those that are new, and forgets those that are gone.
+    fn name(&mut self, names: Vec<String>, due: &mut Vec<Part>) {
+        let mut before = std::mem::take(&mut self.seen.drivers);
+        let mut known = BTreeMap::new();
+        for name in names.into_iter().filter(|name| sequence(name).is_some()) {
+            match before.remove(&name) {
+                Some(entry) => _ = known.insert(name, entry),
+                None => due.push(Part::Driver(name)),
+            }
+        }
+        self.seen.drivers = known;
+    }
+}

@@ -1,0 +1,182 @@
+use admittance::Moment;
+use serde_json::{Value, json};
+
+use super::*;
+
+const OWN: &str = "own:1-a";
+
+fn entry(name: &str) -> Entry {
+    Entry {
+        name: name.to_owned(),
+        report: Report {
+            live: Digest::of("A"),
+            prepared: Digest::of("B"),
+            earlier: None,
+            since: Moment(std::time::SystemTime::UNIX_EPOCH),
+            problem: Some("no route".to_owned()),
+            rollouts: Vec::new(),
+        },
+    }
+}
+
+#[test]
+fn reports_are_the_data_of_nodes() {
+    let data = json!({
+        "name": OWN,
+        "live": Digest::of("A").to_string(),
+        "prepared": Digest::of("B").to_string(),
+        "since": Moment(std::time::SystemTime::UNIX_EPOCH),
+        "problem": "no route",
+    });
+    assert_eq!(serde_json::to_value(entry(OWN)).unwrap(), data);
+    assert_eq!(serde_json::from_value::<Entry>(data).unwrap(), entry(OWN));
+    for other in [
+        json!({"ip": "10.0.0.5", "port": 8090}),
+        json!({"name": OWN}),
+        Value::Null,
+    ] {
+        assert!(serde_json::from_value::<Entry>(other.clone()).is_err(), "{other}");
+    }
+}
+
+/// The drivers of nodes with these numbers, the leader among them, and whether this one leads.
+fn seen(nodes: &[(u32, Option<&str>)], own: Option<&RegistrationState>) -> (Vec<String>, String, bool) {
+    let drivers = nodes
+        .iter()
+        .map(|(number, name)| (format!("_c_0-x{number:010}"), name.map(entry)));
+    let seen = Seen {
+        above: Some((3, Some(Digest::of("A")))),
+        drivers: drivers.collect(),
+        ..Seen::default()
+    };
+    let membership = membership(&seen, own, OWN);
+    assert_eq!(membership.target, Some(Digest::of("A")));
+    let replicas = membership.replicas.iter();
+    let leaders = replicas.clone().filter(|replica| replica.is_leader);
+    (
+        replicas.map(|replica| replica.name.clone()).collect(),
+        leaders.map(|replica| replica.name.clone()).collect(),
+        membership.leads,
+    )
+}
+
+#[test]
+fn the_driver_that_registered_first_leads() {
+    let registered = &RegistrationState::Registered {
+        path: "/x".to_owned(),
+    };
+    let missing = &RegistrationState::Missing {
+        reason: "the connection was lost".to_owned(),
+        is_refused: false,
+    };
+    let names = |names: &[&str]| -> Vec<String> { names.iter().map(|name| (*name).to_owned()).collect() };
+    for (what, nodes, own, expected, leader, leads) in [
+        ("nobody", &[][..], registered, &[][..], "", false),
+        ("alone", &[(7, Some(OWN))], registered, &[OWN], OWN, true),
+        (
+            "the first",
+            &[(12, Some("b")), (7, Some(OWN))],
+            registered,
+            &[OWN, "b"],
+            OWN,
+            true,
+        ),
+        (
+            "the second",
+            &[(7, Some("b")), (12, Some(OWN))],
+            registered,
+            &["b", OWN],
+            "b",
+            false,
+        ),
+        (
+            "not registered any more",
+            &[(7, Some(OWN)), (8, Some("b"))],
+            missing,
+            &[OWN, "b"],
+            OWN,
+            false,
+        ),
+        (
+            "a node of something else",
+            &[(1, None), (7, Some(OWN))],
+            registered,
+            &[OWN],
+            OWN,
+            true,
+        ),
+        (
+            "the node of a session that was lost",
+            &[(1, Some(OWN)), (2, Some("b")), (3, Some(OWN))],
+            registered,
+            &["b", OWN],
+            "b",
+            false,
+        ),
+    ] {
+        let (drivers, leads_all, is_leader) = seen(nodes, Some(own));
+        assert_eq!(drivers, names(expected), "{what}");
+        assert_eq!((leads_all.as_str(), is_leader), (leader, leads), "{what}");
+    }
+}
+
+#[test]
+fn why_others_are_not_known() {
+    let missing = |is_refused| RegistrationState::Missing {
+        reason: "no".to_owned(),
+        is_refused,
+    };
+    let registered = RegistrationState::Registered {
+        path: "/x".to_owned(),
+    };
+    for (lost, is_refused, own, problem, refused) in [
+        (None, false, Some(registered.clone()), None, false),
+        (Some("away"), false, Some(registered.clone()), Some("away"), false),
+        (Some("away"), false, Some(missing(false)), Some("away"), false),
+        (Some("forbidden"), true, None, Some("forbidden"), true),
+        (
+            None,
+            false,
+            Some(missing(false)),
+            Some("they are not told what this driver has: no"),
+            false,
+        ),
+        (
+            None,
+            false,
+            Some(missing(true)),
+            Some("they are not told what this driver has: no"),
+            true,
+        ),
+    ] {
+        let seen = Seen {
+            lost: lost.map(str::to_owned),
+            is_refused,
+            ..Seen::default()
+        };
+        let membership = membership(&seen, own.as_ref(), OWN);
+        assert_eq!(
+            (membership.problem.as_deref(), membership.is_refused),
+            (problem, refused),
+            "{lost:?} {own:?}"
+        );
+    }
+}
+
+#[test]
+fn names_are_parts_of_paths() {
+    for (host, expected) in [
+        ("driver-1.example", "driver-1.example:8090-01234567"),
+        ("a/b c", "a-b-c:8090-01234567"),
+    ] {
+        assert_eq!(name(host, 8090, "01234567"), expected);
+    }
+    let encoded = |id: &str| utf8_percent_encode(id, UNCHANGED).to_string();
+    for (id, expected) in [
+        ("BCS-MESOS-10001", "BCS-MESOS-10001"),
+        ("..", "%2E%2E"),
+        ("a/b", "a%2Fb"),
+    ] {
+        assert_eq!(encoded(id), expected);
+    }
+}

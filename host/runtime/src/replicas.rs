@@ -1,0 +1,312 @@
+//! Replicas that go live together: each tells the others what it serves and what it has prepared, and goes live with what
+//! they agree on.
+
+use std::{
+    cmp::Reverse,
+    fmt,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use admittance_admission::{Digest, Moment};
+use async_trait::async_trait;
+use tokio::{
+    sync::watch,
+    time::{Instant, interval},
+};
+
+use crate::{
+    Host, RolloutProgress,
+    agreement::{Agreement, Missing, Replica, ReplicaStatus, ReplicasStatus, Report, agreement, is_ready},
+    metrics,
+};
+
+/// How often the replicas are looked at without a change: they expire.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long a replica that knows no target is not ready: until then it asks for one.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long nothing is logged about replicas that are still preparing a change.
+const SLOW: Duration = Duration::from_secs(10);
+/// The most of a problem that is reported, in characters.
+const LONGEST_PROBLEM: usize = 1000;
+/// The most roll-outs that are reported, those that changed last, and the most of why one was aborted, in characters.
+/// Annotations of a Lease are limited to 256 KiB, nodes of ZooKeeper to 1 MiB.
+const MOST_ROLLOUTS: usize = 100;
+const LONGEST_REASON: usize = 300;
+
+/// How the replicas of an installation learn of one another.
+#[async_trait]
+pub trait Transport: fmt::Debug + Send + Sync {
+    /// The name of this replica.
+    fn name(&self) -> &str;
+
+    /// What this replica tells the others from now on.
+    fn report(&self, report: &Report);
+
+    /// Notified of every change of what others tell, and of whether they can be heard.
+    fn changes(&self) -> watch::Receiver<u64>;
+
+    /// The replicas as they are seen now. Is called at least every second.
+    fn look(&self) -> Membership;
+
+    /// Tells all replicas the target, if this one is still the leader. What cannot be told is tried again after the next
+    /// look.
+    async fn publish(&self, target: Digest);
+
+    /// Takes part, once there is a report. Never returns; is dropped to stop, before [`leave`](Self::leave).
+    async fn take_part(&self);
+
+    /// No other replica waits for this one any more.
+    async fn leave(&self);
+}
+
+/// What is known of the replicas.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Membership {
+    /// Those that have told something. What this one is said to have told may be out of date.
+    pub replicas: Vec<Replica>,
+    /// What the leader published last.
+    pub target: Option<Digest>,
+    /// Whether this replica is the leader.
+    pub leads: bool,
+    /// Whether another one is known to be, or to have been the last one. Without a known leader, each replica begins the
+    /// steps of roll-outs for itself.
+    pub is_led: bool,
+    /// Whether this program has no right to take part.
+    pub is_refused: bool,
+    /// Why this may not be what the replicas have now.
+    pub problem: Option<String>,
+}
+
+/// The replicas, as this one sees them. Lives as long as the program.
+#[derive(Debug)]
+pub struct Replicas {
+    transport: Box<dyn Transport>,
+    started: Instant,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    target: Option<Digest>,
+    waiting: Vec<Missing>,
+    problem: Option<String>,
+    replicas: Vec<Replica>,
+}
+
+/// What was logged about replicas that others wait for.
+#[derive(Debug, Default)]
+struct Waiting {
+    since: Option<Instant>,
+    logged: Vec<String>,
+}
+
+impl Replicas {
+    /// Those that this transport reaches.
+    pub fn new(transport: impl Transport + 'static) -> Self {
+        Self {
+            transport: Box::new(transport),
+            started: Instant::now(),
+            known: Mutex::default(),
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this replica serves the table that the replicas have agreed on.
+    pub fn is_ready(&self, host: &Host) -> bool {
+        match self.known().target {
+            None => self.started.elapsed() >= PATIENCE,
+            target => is_ready(target, host.hash()),
+        }
+    }
+
+    /// What the replicas serve and have prepared.
+    pub fn status(&self) -> ReplicasStatus {
+        let known = self.known();
+        let replicas = known.replicas.iter();
+        ReplicasStatus {
+            target: known.target,
+            waiting: known.waiting.iter().map(Missing::sentence).collect(),
+            problem: known.problem.clone(),
+            replicas: replicas
+                .map(|replica| ReplicaStatus::of(replica, self.transport.name(), known.target))
+                .collect(),
+        }
+    }
+
+    /// Takes part. The host must [go live when told](crate::HostBuilder::go_live_when_told). Never returns; drop it to stop,
+    /// and then [leave](Self::leave).
+    pub async fn follow(&self, host: &Host) {
+        let mut report = None;
+        self.transport
+            .report(&new_report(host, self.transport.name(), &mut report));
+        tokio::join!(self.transport.take_part(), self.agree(host, report));
+    }
+
+    /// No other replica waits for this one any more.
+    pub async fn leave(&self) {
+        self.transport.leave().await;
+    }
+
+    async fn agree(&self, host: &Host, mut report: Option<Report>) {
+        let (mut changes, mut others) = (host.changes(), self.transport.changes());
+        let mut looks = interval(LOOK);
+        let mut waiting = Waiting::default();
+        loop {
+            changes.mark_unchanged();
+            others.mark_unchanged();
+            let own = new_report(host, self.transport.name(), &mut report);
+            self.transport.report(&own);
+            let mut membership = self.transport.look();
+            let of_this = |replica: &&mut Replica| replica.name == self.transport.name();
+            if let Some(replica) = membership.replicas.iter_mut().find(of_this) {
+                replica.report.clone_from(&own);
+            }
+            host.rollouts_are_led(membership.is_led);
+            host.follow_rollouts(rollouts(&membership.replicas)).await;
+            let target = membership.target;
+            let agreement = agreement(target, &membership.replicas);
+            // Without the permission nothing will be known of the others: this replica is alone.
+            let is_alone = membership.is_refused && self.known().target.is_none();
+            if membership.leads
+                && membership.problem.is_none()
+                && let Agreement::Switch(hash) = agreement
+            {
+                self.transport.publish(hash).await;
+            }
+            self.note(membership, agreement);
+            waiting.log(&self.known().waiting);
+            metrics::replicas(&self.status(), self.is_ready(host));
+            let wanted = if is_alone { Some(own.prepared) } else { target };
+            if let Some(wanted) = wanted.filter(|wanted| *wanted != own.live)
+                && host.go_live_with(wanted).await
+            {
+                continue;
+            }
+            tokio::select! {
+                _ = changes.changed() => {}
+                _ = others.changed() => {}
+                _ = looks.tick() => {}
+            }
+        }
+    }
+
+    fn note(&self, membership: Membership, agreement: Agreement) {
+        let mut known = self.known();
+        let target = membership.target;
+        if target.is_some() && target != known.target {
+            let hash = target.map(Digest::short);
+            tracing::info!(hash, "the replicas have agreed on a table");
+            known.target = target;
+        }
+        known.waiting = match agreement {
+            Agreement::Waiting(missing) => missing,
+            Agreement::Agreed | Agreement::Switch(_) => Vec::new(),
+        };
+        known.problem = membership.problem;
+        known.replicas = membership.replicas;
+    }
+}
+
+impl Waiting {
+    /// Logs what the replicas wait for, once, and when they do not any more. That a replica needs its time is not worth a
+    /// line.
+    fn log(&mut self, missing: &[Missing]) {
+        if missing.is_empty() {
+            self.since = None;
+        }
+        let since = *self.since.get_or_insert_with(Instant::now);
+        let is_slow = since.elapsed() >= SLOW;
+        let worth = missing
+            .iter()
+            .filter(|missing| is_slow || missing.problem.is_some());
+        let sentences: Vec<String> = worth.map(Missing::sentence).collect();
+        for sentence in sentences.iter().filter(|new| !self.logged.contains(new)) {
+            tracing::warn!("a change waits, and no replica goes live with it: {sentence}");
+        }
+        if missing.is_empty() && !self.logged.is_empty() {
+            tracing::info!("no change waits for a replica any more");
+        }
+        if missing.is_empty() || !sentences.is_empty() {
+            self.logged = sentences;
+        }
+    }
+}
+
+/// What the replica of this name reports now; with the time of before, if it says the same of tables.
+fn new_report(host: &Host, name: &str, before: &mut Option<Report>) -> Report {
+    let prepared = host.prepared();
+    let mut report = Report {
+        live: prepared.live,
+        prepared: prepared.newest,
+        earlier: prepared.earlier,
+        since: Moment::now(),
+        problem: prepared.problem.map(|problem| bounded(&problem, LONGEST_PROBLEM)),
+        rollouts: reported(host.rollouts(), name),
+    };
+    if let Some(before) = before.as_ref().filter(|before| before.is_like(&report)) {
+        report.since = before.since;
+    }
+    before.insert(report).clone()
+}
+
+/// What the replica of this name reports of its roll-outs.
+fn reported(mut rollouts: Vec<RolloutProgress>, name: &str) -> Vec<RolloutProgress> {
+    rollouts.sort_by_key(|rollout| Reverse(rollout.since));
+    rollouts.truncate(MOST_ROLLOUTS);
+    for rollout in &mut rollouts {
+        rollout.replica.get_or_insert_with(|| name.to_owned());
+        rollout.reason = rollout
+            .reason
+            .take()
+            .map(|reason| bounded(&reason, LONGEST_REASON));
+    }
+    rollouts
+}
+
+/// How far the replicas are with roll-outs. One that is gone may be about definitions of before.
+fn rollouts(replicas: &[Replica]) -> Vec<RolloutProgress> {
+    let alive = replicas.iter().filter(|replica| replica.is_alive);
+    alive
+        .flat_map(|replica| replica.report.rollouts.clone())
+        .collect()
+}
+
+fn bounded(text: &str, characters: usize) -> String {
+    text.chars().take(characters).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_reported_of_roll_outs_is_bounded() {
+        let aborted = json!({
+            "stage": "Mutating:pods/a", "subject": Digest::of("a"), "changes": 1, "step": 0, "state": "aborted",
+            "since": "2026-01-01T00:00:00Z", "reason": "it failed",
+        });
+        let aborted: RolloutProgress = serde_json::from_value(aborted).unwrap();
+        let report = reported(vec![aborted.clone()], "web-1");
+        assert_eq!(
+            report[0].reason_and_replica().unwrap(),
+            "it failed (in replica web-1)"
+        );
+        let rollout = |number: u64| {
+            let mut rollout = aborted.clone();
+            rollout.since.0 += Duration::from_secs(number);
+            rollout.reason = Some("x".repeat(1000));
+            rollout.replica = Some(format!("{number}"));
+            rollout
+        };
+        let report = reported((0..300).map(rollout).collect(), "web-1");
+        assert_eq!(report.len(), MOST_ROLLOUTS);
+        assert_eq!(report[0].replica.as_deref(), Some("299"), "the newest");
+        assert_eq!(report[0].reason.as_ref().unwrap().len(), LONGEST_REASON);
+    }
+}

@@ -1,0 +1,463 @@
+//! Several drivers that go live together.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use admittance_tests::{Admittance, Client, LogLine, Mark, Versions};
+use http::Method;
+use rcgen::KeyPair;
+use serde_json::{Value, json};
+
+use super::{
+    definitions::{NODE, ROUTE, Surroundings},
+    nodes::Nodes,
+    scene::{CLUSTER, Front},
+    zookeeper::{Place, Server, blocking},
+};
+use crate::setting::eventually;
+
+/// How many changes are made under load; the soak makes more.
+const CHANGES: &str = "ADMITTANCE_TEST_CHANGES";
+
+fn above() -> String {
+    format!("/admittance/drivers/{CLUSTER}")
+}
+
+/// A driver whose session outlives whatever a test does to it.
+async fn patient(around: &Surroundings, place: &Place) -> Front {
+    let config = around.config(place, "").replace("2s", "60s");
+    Front::start(&config).await
+}
+
+async fn is_ready(driver: &Front) -> bool {
+    let client = Client::new().unwrap();
+    let answer = client.get(&driver.program.admin_url("/readyz")).await;
+    answer.is_ok_and(|answer| answer.status == 200)
+}
+
+async fn until_ready(driver: &Front) {
+    eventually("the driver is ready", async || is_ready(driver).await).await;
+}
+
+async fn replicas(driver: &Front) -> Value {
+    driver.program.status().await.unwrap()["replicas"].clone()
+}
+
+/// Waits until a driver knows so many, of which one leads, and returns its own name.
+async fn until_known(driver: &Front, count: usize) -> String {
+    let mut name = None;
+    eventually("the drivers know one another", async || {
+        let replicas = replicas(driver).await;
+        let known = replicas["replicas"].as_array().cloned().unwrap_or_default();
+        let own = known.iter().find(|replica| replica["self"] == true);
+        name = own.and_then(|own| own["name"].as_str().map(str::to_owned));
+        let leaders = known.iter().filter(|replica| replica["leader"] == true);
+        known.len() == count && leaders.count() == 1 && name.is_some()
+    })
+    .await;
+    name.unwrap()
+}
+
+async fn leads(driver: &Front) -> bool {
+    let replicas = replicas(driver).await;
+    let mut known = replicas["replicas"].as_array().into_iter().flatten();
+    known.any(|replica| replica["self"] == true && replica["leader"] == true)
+}
+
+/// Waits until a driver says that others are waited for, with these words.
+async fn until_waiting(driver: &Front, part: &str) -> String {
+    let mut waiting = String::new();
+    eventually(part, async || {
+        waiting = replicas(driver).await["waiting"].to_string();
+        waiting.contains(part)
+    })
+    .await;
+    waiting
+}
+
+/// Every driver that serves the target has written so after the target was: it did not serve it before.
+async fn check_order(nodes: &Nodes) {
+    let (published, target) = nodes.get(&above()).await.unwrap();
+    for driver in nodes.children(&above()).await {
+        let Some((report, stat)) = nodes.get(&format!("{}/{}", above(), driver.name)).await else {
+            continue;
+        };
+        assert_ne!(driver.session, 0, "it is ephemeral");
+        if report["live"] == published["target"] && target.version > 1 {
+            assert!(stat.mzxid > target.mzxid, "{report} before {published}");
+        }
+    }
+}
+
+/// Clients that create applications through the drivers in turn, each only if it says that it is ready.
+async fn load(
+    around: &Surroundings,
+    drivers: &[Front],
+    is_over: &AtomicBool,
+    answers: &mut Vec<(Instant, usize)>,
+) {
+    for driver in drivers.iter().cycle() {
+        if is_over.load(Ordering::SeqCst) {
+            return;
+        }
+        if !is_ready(driver).await {
+            continue;
+        }
+        let passed = around.passed(driver).await;
+        let [version] = passed.as_slice() else {
+            panic!("{passed:?}")
+        };
+        let (_, number) = version.split_once('-').unwrap();
+        answers.push((Instant::now(), number.parse().unwrap()));
+    }
+}
+
+/// The longest time that an answer of a table came after the first one of the next.
+fn longest_overlap(answers: &[(Instant, usize)]) -> Duration {
+    let mut first: BTreeMap<usize, Instant> = BTreeMap::new();
+    let mut longest = Duration::ZERO;
+    for (at, number) in answers {
+        first.entry(*number).or_insert(*at);
+        if let Some(next) = first.get(&(number + 1)) {
+            longest = longest.max(at.duration_since(*next));
+        }
+    }
+    longest
+}
+
+#[tokio::test]
+async fn three_drivers_go_live_with_each_change_together() {
+    let changes: usize = std::env::var(CHANGES).map_or(20, |number| number.parse().unwrap());
+    let place = Place::shared("together").await;
+    let around = Surroundings::new(&place).await;
+    let nodes = Nodes::connect(&place.connection()).await;
+    nodes
+        .put(NODE, &around.definition("webhook-test", "version-0"))
+        .await;
+    let config = around.config(&place, "");
+    let drivers = [
+        Front::start(&config).await,
+        Front::start(&config).await,
+        Front::start(&config).await,
+    ];
+    for driver in &drivers {
+        until_ready(driver).await;
+    }
+    let names = [
+        until_known(&drivers[0], 3).await,
+        until_known(&drivers[1], 3).await,
+        until_known(&drivers[2], 3).await,
+    ];
+    assert!(leads(&drivers[0]).await, "the first one");
+
+    let (is_over, mut answers) = (Arc::new(AtomicBool::new(false)), Vec::new());
+    let changing = async {
+        for number in 1..=changes {
+            let definition = around.definition("webhook-test", &format!("version-{number}"));
+            let driver = &drivers[number % drivers.len()];
+            around.change(driver, Method::PUT, ROUTE, &definition).await;
+            let expected = format!("version-{number}");
+            assert_eq!(
+                around.passed(driver).await,
+                [&*expected],
+                "who says that it is done has done it"
+            );
+            for driver in &drivers {
+                around.until_passed(driver, &expected, &[&expected]).await;
+            }
+            check_order(&nodes).await;
+        }
+        is_over.store(true, Ordering::SeqCst);
+    };
+    tokio::join!(changing, load(&around, &drivers, &is_over, &mut answers));
+    answers.sort();
+    let overlap = longest_overlap(&answers);
+    println!(
+        "{} answers, {changes} changes, longest overlap {overlap:?}",
+        answers.len()
+    );
+    if std::env::var_os(CHANGES).is_some() {
+        assert!(overlap < Duration::from_secs(1), "{overlap:?}");
+    }
+    // The first target, and one for each change.
+    let (published, stat) = nodes.get(&above()).await.unwrap();
+    assert_eq!(usize::try_from(stat.version).unwrap(), changes + 1);
+    for driver in &drivers {
+        let status = driver.program.status().await.unwrap();
+        assert_eq!(status["replicas"]["target"], published["target"]);
+        assert_eq!(status["hash"], published["target"]);
+        let metrics = driver.program.metrics().await.unwrap();
+        assert_eq!(metrics.sum("admittance_replicas", &[]), Some(3.0));
+        assert_eq!(metrics.sum("admittance_replicas_waiting", &[]), Some(0.0));
+        assert_eq!(metrics.sum("admittance_replica_ready", &[]), Some(1.0));
+    }
+    let server = drivers[1].program.admin_url("");
+    let shown = Admittance::run(["status", "--fleet", "--server", &server])
+        .await
+        .unwrap();
+    for name in &names {
+        assert!(shown.stdout.contains(name.as_str()), "{name}: {}", shown.stdout);
+    }
+}
+
+#[tokio::test]
+async fn a_driver_that_hangs_holds_the_others_back_and_is_named() {
+    let place = Place::shared("hangs").await;
+    let around = Surroundings::new(&place).await;
+    let nodes = Nodes::connect(&place.connection()).await;
+    nodes
+        .put(NODE, &around.definition("webhook-test", "version-0"))
+        .await;
+    let first = patient(&around, &place).await;
+    let mut slow = patient(&around, &place).await;
+    for driver in [&first, &slow] {
+        until_ready(driver).await;
+    }
+    let name = until_known(&slow, 2).await;
+    until_known(&first, 2).await;
+
+    slow.program.suspend().unwrap();
+    nodes
+        .put(NODE, &around.definition("webhook-test", "version-1"))
+        .await;
+    let waiting = until_waiting(&first, &name).await;
+    assert!(waiting.contains("has not prepared"), "{waiting}");
+    assert_eq!(around.passed(&first).await, ["version-0"]);
+    let server = first.program.admin_url("");
+    let shown = Admittance::run(["status", "--fleet", "--server", &server])
+        .await
+        .unwrap();
+    assert!(
+        shown.stdout.contains("a change waits:") && shown.stdout.contains(&name),
+        "{}",
+        shown.stdout
+    );
+    slow.program.resume().unwrap();
+    for driver in [&first, &slow] {
+        around
+            .until_passed(driver, "both have prepared it", &["version-1"])
+            .await;
+    }
+    check_order(&nodes).await;
+
+    // Whoever stops is not waited for.
+    slow.program.terminate().unwrap();
+    slow.program.ended().await.unwrap();
+    let definition = around.definition("webhook-test", "version-2");
+    around.change(&first, Method::PUT, ROUTE, &definition).await;
+    assert_eq!(around.passed(&first).await, ["version-2"]);
+}
+
+#[tokio::test]
+async fn drivers_go_on_without_one_that_was_killed_and_without_zookeeper() {
+    let server = blocking(Server::start).await;
+    let place = Place::root(server.address());
+    // The scheduler is registered elsewhere: it loses nothing when the server stops.
+    let around = Surroundings::new(&Place::shared("elsewhere").await).await;
+    let config = around
+        .config(&place, "")
+        .replace(
+            "discover: {}",
+            &format!("servers: [\"{}\"]", around.scheduler.url()),
+        )
+        .replace(CLUSTER, &format!("{CLUSTER}, behind: scheduler"));
+    let patient = async || Front::start(&config.replace("2s", "60s")).await;
+    let nodes = Nodes::connect(&place.connection()).await;
+    nodes
+        .put(NODE, &around.definition("webhook-test", "version-0"))
+        .await;
+    let mut leader = Front::start(&config).await;
+    until_ready(&leader).await;
+    until_known(&leader, 1).await;
+    assert!(leads(&leader).await);
+    let (mut second, third) = (patient().await, patient().await);
+    for driver in [&second, &third] {
+        until_ready(driver).await;
+    }
+    until_known(&leader, 3).await;
+    until_known(&third, 3).await;
+
+    // The leader is killed while a change is being prepared. Another one leads when its session has expired.
+    second.program.suspend().unwrap();
+    nodes
+        .put(NODE, &around.definition("webhook-test", "version-1"))
+        .await;
+    until_waiting(&leader, "has not prepared").await;
+    leader.program.kill().await.unwrap();
+    assert_eq!(around.passed(&third).await, ["version-0"]);
+    second.program.resume().unwrap();
+    for driver in [&second, &third] {
+        around
+            .until_passed(driver, "another one leads", &["version-1"])
+            .await;
+    }
+    until_known(&third, 2).await;
+
+    // Nobody goes live with anything without ZooKeeper, and everybody answers.
+    let mut server = blocking(move || {
+        let mut server = server;
+        server.stop();
+        server
+    })
+    .await;
+    for driver in [&second, &third] {
+        eventually("the loss is told", async || {
+            replicas(driver).await["problem"].is_string()
+        })
+        .await;
+        assert_eq!(around.passed(driver).await, ["version-1"]);
+        assert!(is_ready(driver).await);
+    }
+    let server = blocking(move || {
+        server.start_again();
+        server
+    })
+    .await;
+    let nodes = Nodes::connect(&place.connection()).await;
+    nodes
+        .put(NODE, &around.definition("webhook-test", "version-2"))
+        .await;
+    for driver in [&second, &third] {
+        around
+            .until_passed(driver, "ZooKeeper is back", &["version-2"])
+            .await;
+        eventually("the loss is over", async || {
+            replicas(driver).await["problem"].is_null()
+        })
+        .await;
+    }
+
+    // A driver that is new serves what the others serve as soon as it is ready.
+    let new = patient().await;
+    until_ready(&new).await;
+    assert_eq!(around.passed(&new).await, ["version-2"]);
+
+    // One that is killed holds nobody back any more once its session has expired; one that is late is told.
+    let session = session_of(&nodes, &second).await;
+    second.program.kill().await.unwrap();
+    let definition = around.definition("webhook-test", "version-3");
+    nodes.put(NODE, &definition).await;
+    until_waiting(&third, "has not prepared").await;
+    assert_eq!(around.passed(&third).await, ["version-2"]);
+    let server = blocking(move || {
+        server.expire(session);
+        server
+    })
+    .await;
+    for driver in [&third, &new] {
+        around
+            .until_passed(driver, "nobody waits for it", &["version-3"])
+            .await;
+    }
+    check_order(&nodes).await;
+    drop(server);
+}
+
+/// The session of a driver's node.
+async fn session_of(nodes: &Nodes, driver: &Front) -> i64 {
+    let name = until_known(driver, 3).await;
+    let of_driver = |node: &&super::nodes::Node| node.data["name"] == name.as_str();
+    let found = nodes.children(&above()).await;
+    found.iter().find(of_driver).unwrap().session
+}
+
+#[tokio::test]
+async fn a_driver_that_cannot_prepare_a_change_is_named_and_later_not_ready() {
+    let place = Place::shared("strict").await;
+    let around = Surroundings::new(&place).await;
+    let nodes = Nodes::connect(&place.connection()).await;
+    nodes
+        .put(NODE, &around.definition("webhook-test", "version-0"))
+        .await;
+    let directory = tempfile::tempdir().unwrap();
+    let (key, module) = (
+        directory.path().join("key.pem"),
+        directory.path().join("plugin.wasm"),
+    );
+    std::fs::write(&key, KeyPair::generate().unwrap().public_key_pem()).unwrap();
+    std::fs::write(&module, Versions::find().unwrap().module(1)).unwrap();
+    let first = patient(&around, &place).await;
+    // It accepts no module that is not signed.
+    let strict = around
+        .config(
+            &place,
+            &format!("signatures: [ {{ source: \"file:**\", keys: [{key:?}] }} ]\n"),
+        )
+        .replace("2s", "60s");
+    let mut unable = Front::start(&strict).await;
+    for driver in [&first, &unable] {
+        until_ready(driver).await;
+    }
+    let name = until_known(&unable, 2).await;
+    until_known(&first, 2).await;
+
+    let mut definition = around.definition("plugin", "unused");
+    definition["resourcesRef"]["kind"] = "secret".into();
+    definition["admissionWebhooks"][0]
+        .as_object_mut()
+        .unwrap()
+        .remove("clientConfig");
+    definition["admissionWebhooks"][0]["plugin"] =
+        json!({"source": format!("file:{}", module.display()), "settings": {"name": "a"}});
+    let node = NODE.replace("webhook-test", "plugin");
+    nodes.put(&node, &definition).await;
+    let waiting = until_waiting(&first, "not signed").await;
+    assert!(waiting.contains(&format!("{name} has not prepared")), "{waiting}");
+    let logged = |line: &LogLine| line.message().contains("a change waits") && line.message().contains(&name);
+    first
+        .program
+        .until_logged_after(Mark::START, "who is waited for", logged)
+        .await
+        .unwrap();
+    let chains = async |driver: &Front| {
+        let status = driver.program.status().await.unwrap();
+        status["chains"].as_array().unwrap().len()
+    };
+    assert_eq!(chains(&first).await, 1);
+    assert!(is_ready(&unable).await, "it serves what all serve");
+    unable.program.terminate().unwrap();
+    unable.program.ended().await.unwrap();
+    eventually("the plugin is live", async || chains(&first).await == 2).await;
+
+    // Once the others serve it, one that cannot is not ready, and holds nobody back.
+    let late = Front::start(&strict).await;
+    eventually("it knows what the others serve", async || {
+        replicas(&late).await["target"].is_string()
+    })
+    .await;
+    let client = Client::new().unwrap();
+    let answer = client.get(&late.program.admin_url("/readyz")).await.unwrap();
+    assert_eq!(answer.status, 503);
+    assert_eq!(
+        answer.json().unwrap()["reason"],
+        "the replicas serve another table"
+    );
+    let definition = around.definition("webhook-test", "version-1");
+    around.change(&first, Method::PUT, ROUTE, &definition).await;
+    assert_eq!(around.passed(&first).await, ["version-1"]);
+}
+
+#[tokio::test]
+async fn drivers_may_go_live_independently() {
+    let place = Place::shared("alone").await;
+    let around = Surroundings::new(&place).await;
+    let config = around.config(&place, "replicas: Independently\n");
+    let (one, two) = (Front::start(&config).await, Front::start(&config).await);
+    let nodes = Nodes::connect(&place.connection()).await;
+    two.program.suspend().unwrap();
+    let definition = around.definition("webhook-test", "version-0");
+    around.change(&one, Method::POST, ROUTE, &definition).await;
+    assert_eq!(around.passed(&one).await, ["version-0"]);
+    two.program.resume().unwrap();
+    around
+        .until_passed(&two, "the other follows", &["version-0"])
+        .await;
+    assert_eq!(replicas(&one).await, Value::Null);
+    assert!(nodes.get("/admittance").await.is_none());
+}
