@@ -113,9 +113,9 @@ impl Replicas {
         loop {
             changes.mark_unchanged();
             leases.mark_unchanged();
-            let own = new_report(host, &mut report);
-            self.members.annotate(annotations(&own));
             let membership = self.members.look();
+            let own = new_report(host, &membership, &mut report);
+            self.members.annotate(annotations(&own));
             let target = membership.leader.as_ref().and_then(target);
             let replicas = replicas(&membership, self.members.name(), &own);
             let agreement = agreement(target, &replicas);
@@ -200,9 +200,16 @@ impl Waiting {
     }
 }
 
-/// What this replica reports now; with the time of before, if nothing else is different.
-fn new_report(host: &Host, before: &mut Option<Report>) -> Report {
-    let prepared = host.prepared();
+/// What this replica reports now; with the time of before, if nothing else is different. One that does not learn what the
+/// replicas agree on has prepared nothing, so that the others do not go live without it.
+fn new_report(host: &Host, membership: &Membership, before: &mut Option<Report>) -> Report {
+    let mut prepared = host.prepared();
+    if let Some(problem) = &membership.problem
+        && !membership.is_refused
+    {
+        (prepared.newest, prepared.earlier) = (prepared.live, None);
+        prepared.problem = Some(problem.clone());
+    }
     let bounded = |problem: String| problem.chars().take(LONGEST_PROBLEM).collect();
     let report = Report {
         live: prepared.live,
