@@ -123,34 +123,29 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// When there is no reply.
+    /// When there is no reply, or it breaks off.
     pub async fn send(&self, request: Request<impl Into<Bytes>>) -> Result<Reply, Error> {
         let (method, url) = (request.method().clone(), request.uri().to_string());
-        let no_reply = |error: &(dyn std::error::Error + 'static)| {
-            let mut reason = error.to_string();
-            let mut source = error.source();
-            while let Some(error) = source {
-                reason = format!("{reason}: {error}");
-                source = error.source();
-            }
-            Error::NoReply {
-                method: method.clone(),
-                url: url.clone(),
-                reason,
-            }
-        };
         let response = self
             .0
             .request(request.map(|body| Full::new(body.into())))
             .await
-            .map_err(|error| no_reply(&error))?;
+            .map_err(|error| Error::NoReply {
+                method: method.clone(),
+                url: url.clone(),
+                reason: with_causes(&error),
+            })?;
         let (head, body) = response.into_parts();
-        let body = body.collect().await.map_err(|error| no_reply(&error))?.to_bytes();
+        let body = body.collect().await.map_err(|error| Error::BrokenReply {
+            method,
+            url,
+            reason: with_causes(&error),
+        })?;
         Ok(Reply {
             version: head.version,
             status: head.status,
             headers: head.headers,
-            body,
+            body: body.to_bytes(),
         })
     }
 
@@ -181,4 +176,9 @@ impl Client {
             .map_err(|error| Error::Invalid(format!("{url}: {error}")))?;
         self.send(request).await
     }
+}
+
+fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

@@ -32,6 +32,16 @@ pub enum Error {
         /// The error with all causes.
         reason: String,
     },
+    /// A reply broke off after its head.
+    #[error("{method} {url}: the reply broke off: {reason}")]
+    BrokenReply {
+        /// The request's method.
+        method: http::Method,
+        /// The request's URL.
+        url: String,
+        /// The error with all causes.
+        reason: String,
+    },
     /// A request that cannot be sent, or an unexpected body.
     #[error("{0}")]
     Invalid(String),

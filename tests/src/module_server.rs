@@ -109,7 +109,7 @@ impl ModuleServer {
         modules.insert(format!("/{name}"), module.into());
     }
 
-    /// From now on, sends chunks of 4 KiB with this pause between them.
+    /// From now on, sends chunks of 4 KiB with this pause before each, also in downloads that have begun.
     pub fn slow_down(&self, pause: Duration) {
         let microseconds = u64::try_from(pause.as_micros()).unwrap_or(u64::MAX);
         self.shared.pause.store(microseconds, Ordering::Relaxed);
@@ -203,16 +203,16 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
     };
     shared.begun.send_modify(|begun| *begun += 1);
     let length = module.len();
-    let pause = Duration::from_micros(shared.pause.load(Ordering::Relaxed));
-    let pieces = stream::unfold(module, move |mut rest| async move {
+    let pieces = stream::unfold((module, shared), |(mut rest, shared)| async move {
         if rest.is_empty() {
             return None;
         }
+        let pause = Duration::from_micros(shared.pause.load(Ordering::Relaxed));
         if !pause.is_zero() {
             tokio::time::sleep(pause).await;
         }
         let piece = rest.split_to(PIECE.min(rest.len()));
-        Some((Ok::<_, Infallible>(piece), rest))
+        Some((Ok::<_, Infallible>(piece), (rest, shared)))
     });
     ([(CONTENT_LENGTH, length)], Body::from_stream(pieces)).into_response()
 }

@@ -268,7 +268,6 @@ impl Prepared {
                 "--certs: without `listen.tls` in the configuration, the Pods make their certificate".into(),
             );
         }
-        configuration.lead_by(&installation.name);
         let definitions = set.definitions()?;
         let chains = chains(installation, &configuration, &definitions)?;
         let bundle = Bundle::of(&set, &definitions, installation.modules_in_image.as_deref())?;

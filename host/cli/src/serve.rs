@@ -69,6 +69,9 @@ pub(crate) struct Arguments {
     /// Register webhooks for this Service instead of dialect.kubernetes.webhookConfigurations.service.
     #[arg(long, value_name = "NAME.NAMESPACE", env = "ADMITTANCE_SERVICE")]
     service: Option<Service>,
+    /// The Lease of the leader, instead of the `lease` of `kubernetes` in definitions.
+    #[arg(long, value_name = "NAME", value_parser = DefinitionPlace::parse_lease, env = "ADMITTANCE_LEASE")]
+    lease: Option<String>,
     /// The level of log lines, or a filter (`info,admittance=debug`), instead of log.level.
     #[arg(long, value_name = "LEVEL", env = "ADMITTANCE_LOG")]
     log: Option<String>,
@@ -114,6 +117,15 @@ pub(crate) fn run(arguments: Arguments) -> crate::Result<ExitCode> {
         let (name, namespace) = service.parts();
         webhooks.registration.name = name.to_owned();
         webhooks.registration.namespace = namespace.to_owned();
+    }
+    if let Some(name) = arguments.lease {
+        let lease = config.definitions.iter_mut().find_map(|place| match place {
+            DefinitionPlace::Kubernetes { lease, .. } => Some(lease),
+            _ => None,
+        });
+        *lease
+            .ok_or("--lease: no definitions are resources of the cluster; add `kubernetes: {}` to them")? =
+            name;
     }
     let level = config.log.level.as_str();
     let level = arguments.log.unwrap_or_else(|| level.to_owned());

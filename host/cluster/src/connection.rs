@@ -17,7 +17,7 @@ use kube::{
     client::{Body, ConfigExt},
 };
 use tokio::{
-    sync::Semaphore,
+    sync::{Semaphore, watch},
     time::{Instant, error::Elapsed, timeout, timeout_at},
 };
 use tower::{BoxError, ServiceBuilder, service_fn};
@@ -49,6 +49,8 @@ pub(crate) struct Connection {
     client: Client,
     url: Arc<str>,
     live: Arc<Semaphore>,
+    /// Whether the API server answered the last request of [`ask`](Self::ask).
+    answers: Arc<watch::Sender<bool>>,
 }
 
 impl fmt::Debug for Connection {
@@ -88,6 +90,7 @@ impl Connection {
             client: Client::new(service, config.default_namespace.clone()),
             url: without_path(&config.cluster_url).into(),
             live: Arc::new(Semaphore::new(LIVE_REQUESTS)),
+            answers: Arc::new(watch::Sender::new(true)),
         })
     }
 
@@ -98,6 +101,11 @@ impl Connection {
 
     pub(crate) fn client(&self) -> Client {
         self.client.clone()
+    }
+
+    /// Whether the API server answers; a watch that waits before its next attempt need not wait when it does again.
+    pub(crate) fn answers(&self) -> watch::Receiver<bool> {
+        self.answers.subscribe()
     }
 
     /// A request of a lookup: limited in concurrency and time, and counted.
@@ -130,6 +138,9 @@ impl Connection {
             Ok(answer) => answer.map_err(|error| RequestError::from_client(&error)),
             Err(Elapsed { .. }) => Err(RequestError::Timeout),
         };
+        let is_away = matches!(answer, Err(RequestError::Unavailable(_) | RequestError::Timeout));
+        self.answers
+            .send_if_modified(|answers| std::mem::replace(answers, !is_away) == is_away);
         let result = answer.as_ref().map_or_else(RequestError::result, |_| "ok");
         metrics::count(verb, result);
         span.record("admittance.result", result);

@@ -164,7 +164,7 @@ impl Kind {
     }
 
     async fn follow(&self) {
-        let mut pace = Pace::default();
+        let mut pace = Pace::new(&self.connection);
         let served = loop {
             match self.served(Instant::now() + LOOKUP_LIMIT).await {
                 Ok(served) => break served,

@@ -9,7 +9,7 @@ use kube::{
     runtime::watcher::{self, Event, watcher},
 };
 use serde::de::DeserializeOwned;
-use tokio::time::sleep;
+use tokio::{sync::watch, time::sleep};
 
 use crate::{
     cache::{Cache, Key},
@@ -54,8 +54,8 @@ impl<V> View<V> {
 }
 
 /// How long to wait between attempts.
-#[derive(Default)]
 pub(crate) struct Pace {
+    answers: watch::Receiver<bool>,
     /// None after a success: the next failure waits for `FIRST_WAIT`.
     waits: Option<ExponentialBackoff>,
     /// Whether the watch expired and has not worked since.
@@ -63,9 +63,17 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
+    pub(crate) fn new(connection: &Connection) -> Self {
+        Self {
+            answers: connection.answers(),
+            waits: None,
+            has_expired: false,
+        }
+    }
+
     /// The watch works: the next failure is a new one.
     fn reset(&mut self) {
-        *self = Self::default();
+        (self.waits, self.has_expired) = (None, false);
     }
 
     fn next(&mut self, failure: &RequestError) -> Duration {
@@ -88,9 +96,22 @@ impl Pace {
         }
     }
 
-    /// Waits before the next attempt, longer after each failure.
+    /// Waits before the next attempt, longer after each failure, but not after the API server answers again: replicas
+    /// learn at the same time what was changed meanwhile.
     pub(crate) async fn wait(&mut self, failure: &RequestError) {
-        sleep(self.next(failure)).await;
+        let pause = sleep(self.next(failure));
+        let answers = async {
+            // The sender lives as long as the connection.
+            while self.answers.changed().await.is_ok() && !*self.answers.borrow() {}
+        };
+        let does_answer = tokio::select! {
+            () = pause => false,
+            () = answers => true,
+        };
+        if does_answer {
+            self.waits = None;
+        }
+        self.answers.mark_unchanged();
     }
 
     /// The watch expired: it is listed again at once, unless the API server expires every watch.
@@ -126,7 +147,7 @@ pub(crate) async fn follow<K, V>(
 {
     let health = &view.health;
     let client = connection.observed(health.clone());
-    let mut pace = Pace::default();
+    let mut pace = Pace::new(connection);
     loop {
         let mut config = watcher::Config::default().timeout(WATCH_SECONDS);
         config = match selection {

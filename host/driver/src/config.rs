@@ -253,6 +253,21 @@ impl DefinitionPlace {
     /// Where bcs-mesos-driver has them, see `namespace`.
     pub const DEFAULT_NAMESPACE: &str = "bkbcs";
 
+    /// Parses the name of a Lease.
+    ///
+    /// # Errors
+    ///
+    /// When it is not a valid name.
+    pub fn parse_lease(text: &str) -> Result<String, String> {
+        admittance_admission::is_dns_subdomain(text)
+            .then(|| text.to_owned())
+            .ok_or_else(|| {
+                format!(
+                    "{text:?} is not a valid name: write lower case letters, digits, - and ., such as admittance"
+                )
+            })
+    }
+
     /// Whether these are resources of the group `admittance.dev`.
     pub fn is_kubernetes(&self) -> bool {
         matches!(self, Self::Kubernetes { .. })

@@ -6,7 +6,7 @@ use admittance::{Host, Moment, RolloutProgress, Status, definitions::DefinitionF
 use admittance_cluster::{
     Cluster, Election, Event, Events, LeaderStatus, Resource, ResourceError, Resources, Terms,
 };
-use backon::{BackoffBuilder, ExponentialBuilder};
+use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use futures_util::{StreamExt, future::select_all, stream};
 use serde_json::Value;
 use tokio::time::{Instant, interval_at, sleep};
@@ -329,7 +329,7 @@ pub(crate) async fn after(retry: Option<Duration>) {
     }
 }
 
-pub(crate) fn backoff() -> impl Iterator<Item = Duration> {
+pub(crate) fn backoff() -> ExponentialBackoff {
     ExponentialBuilder::default()
         .with_min_delay(FIRST_RETRY)
         .with_max_delay(LAST_RETRY)

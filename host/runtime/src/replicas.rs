@@ -141,8 +141,9 @@ impl Replicas {
     /// and then [leave](Self::leave).
     pub async fn follow(&self, host: &Host) {
         let mut report = None;
-        self.transport
-            .report(&new_report(host, self.transport.name(), &mut report));
+        let membership = self.transport.look();
+        let own = new_report(host, self.transport.name(), &membership, &mut report);
+        self.transport.report(&own);
         tokio::join!(self.transport.take_part(), self.agree(host, report));
     }
 
@@ -158,9 +159,9 @@ impl Replicas {
         loop {
             changes.mark_unchanged();
             others.mark_unchanged();
-            let own = new_report(host, self.transport.name(), &mut report);
-            self.transport.report(&own);
             let mut membership = self.transport.look();
+            let own = new_report(host, self.transport.name(), &membership, &mut report);
+            self.transport.report(&own);
             let of_this = |replica: &&mut Replica| replica.name == self.transport.name();
             if let Some(replica) = membership.replicas.iter_mut().find(of_this) {
                 replica.report.clone_from(&own);
@@ -236,9 +237,16 @@ impl Waiting {
     }
 }
 
-/// What the replica of this name reports now; with the time of before, if it says the same of tables.
-fn new_report(host: &Host, name: &str, before: &mut Option<Report>) -> Report {
-    let prepared = host.prepared();
+/// What the replica of this name reports now; with the time of before, if it says the same of tables. One that does not learn
+/// what the replicas agree on has prepared nothing, so that the others do not go live without it.
+fn new_report(host: &Host, name: &str, membership: &Membership, before: &mut Option<Report>) -> Report {
+    let mut prepared = host.prepared();
+    if let Some(problem) = &membership.problem
+        && !membership.is_refused
+    {
+        (prepared.newest, prepared.earlier) = (prepared.live, None);
+        prepared.problem = Some(problem.clone());
+    }
     let mut report = Report {
         live: prepared.live,
         prepared: prepared.newest,

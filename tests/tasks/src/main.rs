@@ -87,8 +87,11 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         rest: Vec<OsString>,
     },
-    /// Change modules under load and kill the program, for about a quarter of an hour.
+    /// Change modules under load and kill the program, and then replicas of it, for about half an hour.
     Soak {
+        /// The number of changes of chains that three replicas serve; 0 for none.
+        #[arg(long, default_value_t = 500)]
+        changes: u32,
         /// Passed on to the program that does it; see `cargo task soak -- --help`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         rest: Vec<OsString>,
@@ -169,10 +172,12 @@ fn run(task: Task) -> Result<(), Error> {
                     .envs(databases()),
             )
         }
-        Task::Soak { rest } => {
+        Task::Soak { changes, rest } => {
             plugins::build(Selection::All)?;
             build_optimised()?;
-            command::become_built("release", "admittance-soak", &rest)
+            command::run(Command::new(command::built("release", "admittance-soak")?).args(&rest))?;
+            let is_help = rest.iter().any(|argument| argument == "--help");
+            change_replicas(if is_help { 0 } else { changes })
         }
         Task::Hostile { rest } => {
             plugins::build(Selection::All)?;
@@ -252,6 +257,18 @@ fn build_optimised() -> Result<(), Error> {
          --bin admittance-cluster --bench admission",
         [],
     ))
+}
+
+/// Runs the test of replicas under load at full length. The release build of the program has been compiled.
+fn change_replicas(changes: u32) -> Result<(), Error> {
+    if changes == 0 {
+        return Ok(());
+    }
+    say(&format!("{changes} changes of chains that three replicas serve"));
+    let test = "test --release --workspace --test whole -- --nocapture changes_under_load";
+    let mut command = command::cargo_command();
+    command.args(with(test, []));
+    command::run(command.env("ADMITTANCE_TEST_CHANGES", changes.to_string()))
 }
 
 fn with(arguments: &str, rest: impl IntoIterator<Item = OsString>) -> Vec<OsString> {

@@ -6,10 +6,14 @@ use admittance_tests::Admittance;
 use serde_json::{Value, json};
 
 use super::{
+    hooks::{Answer, Hooks},
     resources::PLURAL,
     server::{Server, certificates},
 };
-use crate::setting::{Setting, TOKEN, eventually};
+use crate::{
+    scene::source,
+    setting::{Setting, TOKEN, eventually},
+};
 
 const NAME: &str = "admittance-audit";
 
@@ -64,11 +68,11 @@ fn setting() -> Setting {
 }
 
 async fn start(setting: &Setting) -> Server {
-    start_with(setting, "rate: 1000, page: 2, excludeNamespaces: [left-out]").await
+    start_with(setting, "rate: 1000, page: 2, excludeNamespaces: [left-out]", "").await
 }
 
-/// With these keys of the audit.
-async fn start_with(setting: &Setting, audit: &str) -> Server {
+/// With these keys of the audit, and these additions to the configuration.
+async fn start_with(setting: &Setting, audit: &str, additions: &str) -> Server {
     let directory = tempfile::tempdir().unwrap();
     certificates(&directory, &[]).await;
     let kubeconfig = setting.kubeconfig(&format!("{{token: {TOKEN}}}"));
@@ -78,6 +82,7 @@ dialect: {{ kubernetes: {{ audit: {{ {audit} }} }} }}
 listen: {{ tls: {{ certificate: localhost.pem, key: localhost.key }} }}
 cluster: {{ kubeconfig: {} }}
 definitions: [ {{ kubernetes: {{}} }} ]
+{additions}
 ",
         kubeconfig.display()
     );
@@ -247,6 +252,15 @@ async fn what_an_audit_lacks_is_told() {
         shown.stdout
     );
 
+    // What could not be listed is, later.
+    setting.server.put("nodes", json!({"metadata": {"name": "n1"}}));
+    setting.server.allow("list", "nodes");
+    until_reported(&setting, "clusterpolicyreports", "", &[("n1", "no team")]).await;
+    eventually("nothing is missing", async || {
+        audit(&server.program).await["problems"] == json!({})
+    })
+    .await;
+
     // Reports that cannot be written are, later.
     setting.server.forbid("patch", "policyreports");
     setting.server.put("pods", pod("web", "new", &json!({})));
@@ -263,6 +277,63 @@ async fn what_an_audit_lacks_is_told() {
     setting.server.put(PLURAL, chain("again"));
     until_reported(&setting, "policyreports", "shop", &[("worse", "again")]).await;
     until_reported(&setting, "policyreports", "web", &[("new", "again")]).await;
+}
+
+/// What plugins and webhooks say is reported; webhooks are only called if that is configured.
+#[tokio::test]
+async fn plugins_and_webhooks_judge_what_exists() {
+    let setting = Setting::new();
+    let directory = tempfile::tempdir().unwrap();
+    let hooks = Hooks::start(directory.path(), |call, _| async move {
+        let is_worse = call.review["request"]["object"]["metadata"]["name"] == "worse";
+        Answer::Review(json!({"allowed": !is_worse, "status": {"message": "worse than others"}}))
+    })
+    .await;
+    for (name, registry) in [("bad", "other"), ("good", "registry"), ("worse", "registry")] {
+        let mut pod = pod("shop", name, &json!({}));
+        let image = format!("{registry}.example.com/web:1");
+        pod["spec"]["containers"] = json!([{"name": "web", "image": image}]);
+        setting.server.put("pods", pod);
+    }
+    setting
+        .server
+        .put("namespaces", json!({"metadata": {"name": "shop"}}));
+    let mut webhook = hooks.by_url("/ask");
+    webhook["protocol"] = json!("AdmissionReview");
+    let mut chain = chain("");
+    chain["spec"]["stages"] = json!([
+        {"name": "images", "plugin": {
+            "source": source("image-policy"),
+            "settings": {"allowedRegistries": ["registry.example.com"]},
+        }},
+        {"name": "ask", "webhook": webhook},
+    ]);
+    setting.server.put(PLURAL, chain);
+    let denied = async |expected: &[(&str, &str)]| {
+        eventually(&format!("{expected:?} are denied"), async || {
+            let report = setting.server.object("reports", "shop", NAME).unwrap_or_default();
+            let results = report["results"].as_array().cloned().unwrap_or_default();
+            let pairs = results.iter().map(|result| {
+                let name = result["resources"][0]["name"].as_str().unwrap();
+                (name, result["rule"].as_str().unwrap())
+            });
+            pairs.eq(expected.iter().copied())
+        })
+        .await;
+    };
+
+    let audit = "rate: 1000";
+    let mut first = start_with(&setting, audit, &hooks.resolve()).await;
+    denied(&[("bad", "images")]).await;
+    assert_eq!(hooks.calls("/ask").len(), 0);
+    first.program.terminate().unwrap();
+    first.program.ended().await.unwrap();
+
+    let audit = format!("{audit}, callWebhooks: true");
+    let _second = start_with(&setting, &audit, &hooks.resolve()).await;
+    denied(&[("bad", "images"), ("worse", "ask")]).await;
+    let calls = hooks.calls("/ask");
+    assert!(calls.iter().all(|call| call.review["request"]["dryRun"] == true));
 }
 
 /// Not a part of the tests: how long an audit takes, and how much memory. `cargo test --release --test whole -- --ignored
@@ -294,7 +365,7 @@ async fn twenty_thousand_objects() {
         setting.server.put("pods", pod);
     }
     setting.server.put(PLURAL, chain("no team"));
-    let server = start_with(&setting, "rate: 1000").await;
+    let server = start_with(&setting, "rate: 1000", "").await;
     let before = server.program.resident_memory().unwrap();
     let mut most = before;
     let mut last = Value::Null;

@@ -1,35 +1,36 @@
-//! Several replicas that go live together, behind a load balancer that asks them whether they are ready.
+//! Several replicas that go live together.
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::{Duration, Instant},
-};
+mod balancer;
+mod under_load;
 
-use admittance_tests::{Client, Trust};
+use std::collections::BTreeMap;
+
+use admittance_tests::Client;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
 
 use super::{
     resources::{PLURAL, chain, start, start_as},
-    server::{POD, Server, Verdict, request},
+    server::{POD, Server},
 };
 use crate::setting::{Setting, eventually};
 
-/// How many changes are made under load; the soak makes 500.
-const CHANGES: &str = "ADMITTANCE_TEST_CHANGES";
+/// How long the Lease of a replica is valid.
+const EXPIRY: SignedDuration = SignedDuration::from_secs(15);
 
 /// The annotations of the Lease of a replica, or of the leader.
 fn annotation<'a>(lease: &'a Value, name: &str) -> Option<&'a str> {
     lease["metadata"]["annotations"][format!("admittance.dev/{name}")].as_str()
 }
 
+/// When a Lease was renewed.
+fn renewed(lease: &Value) -> Timestamp {
+    lease["spec"]["renewTime"].as_str().unwrap().parse().unwrap()
+}
+
 /// Checks every version of every Lease in the order in which they were written: a table became the target only when all
-/// replicas that served the one before had prepared it, and no replica served it before it was the target. Returns how
-/// many targets there were.
+/// replicas that served the one before had prepared it, and no replica served it before it was the target. A replica
+/// that was killed has a Lease that expires. Returns how many targets there were.
 fn check_order(setting: &Setting) -> usize {
     let mut target: Option<String> = None;
     let mut replicas: BTreeMap<String, Value> = BTreeMap::new();
@@ -46,6 +47,8 @@ fn check_order(setting: &Setting) -> usize {
                 // The leader knows what it has itself before its own Lease says so.
                 let leader = &lease["spec"]["holderIdentity"];
                 let served = served.filter(|replica| replica["spec"]["holderIdentity"] != *leader);
+                let served =
+                    served.filter(|replica| renewed(&lease).duration_since(renewed(replica)) < EXPIRY);
                 for replica in served {
                     let has = ["live", "prepared", "earlier"];
                     let has = has.into_iter().any(|name| annotation(replica, name) == new);
@@ -140,128 +143,6 @@ async fn three(setting: &Setting) -> [Server; 3] {
     }
     until_known(&servers[0], 3).await;
     servers
-}
-
-/// Clients that send requests to the replicas in turn, each only if it says that it is ready.
-struct Balanced {
-    is_over: Arc<AtomicBool>,
-    clients: Vec<JoinHandle<Vec<(Instant, String)>>>,
-}
-
-/// A replica, as the load balancer knows it.
-#[derive(Clone)]
-struct Backend {
-    ready: String,
-    review: String,
-    authorities: String,
-}
-
-impl Balanced {
-    fn start(servers: &[Server], clients: usize) -> Self {
-        let is_over = Arc::new(AtomicBool::new(false));
-        let backend = |server: &Server| Backend {
-            ready: server.program.admin_url("/readyz"),
-            review: server.program.tls_url("/validate/pods"),
-            authorities: std::fs::read_to_string(server.directory.path().join("ca.pem")).unwrap(),
-        };
-        let backends: Vec<Backend> = servers.iter().map(backend).collect();
-        let client = |_| tokio::spawn(send(backends.clone(), is_over.clone()));
-        Self {
-            clients: (0..clients).map(client).collect(),
-            is_over,
-        }
-    }
-
-    /// All answers, each with its time.
-    async fn stop(self) -> Vec<(Instant, String)> {
-        self.is_over.store(true, Ordering::SeqCst);
-        let mut answers = Vec::new();
-        for client in self.clients {
-            answers.extend(client.await.unwrap());
-        }
-        answers.sort();
-        answers
-    }
-}
-
-async fn send(backends: Vec<Backend>, is_over: Arc<AtomicBool>) -> Vec<(Instant, String)> {
-    let client = |backend: &Backend| {
-        Client::trusting(Trust {
-            authorities: &backend.authorities,
-            identity: None,
-        })
-    };
-    let clients: Vec<Client> = backends.iter().map(|backend| client(backend).unwrap()).collect();
-    let probe = Client::new().unwrap();
-    let mut answers = Vec::new();
-    let mut turns = tokio::time::interval(Duration::from_millis(5));
-    for (backend, client) in backends.iter().zip(&clients).cycle() {
-        if is_over.load(Ordering::SeqCst) {
-            break;
-        }
-        turns.tick().await;
-        let ready = probe.get(&backend.ready).await;
-        if !ready.is_ok_and(|ready| ready.status == 200) {
-            continue;
-        }
-        let review = POD.review("load");
-        let reply = client.send(request(&backend.review, &review)).await.unwrap();
-        answers.push((Instant::now(), Verdict::of(&review, &reply).message().to_owned()));
-    }
-    answers
-}
-
-/// The longest time that an answer of a table came after the first one of the next.
-fn longest_overlap(answers: &[(Instant, String)]) -> Duration {
-    let mut first: BTreeMap<u32, Instant> = BTreeMap::new();
-    let mut longest = Duration::ZERO;
-    for (at, message) in answers {
-        let (_, number) = message.split_once("version ").unwrap();
-        let digits: String = number.chars().take_while(char::is_ascii_digit).collect();
-        let number: u32 = digits.parse().unwrap();
-        first.entry(number).or_insert(*at);
-        if let Some(next) = first.get(&(number + 1)) {
-            longest = longest.max(at.duration_since(*next));
-        }
-    }
-    longest
-}
-
-#[tokio::test]
-async fn changes_under_load_go_live_everywhere_at_once() {
-    let changes: u32 = std::env::var(CHANGES).map_or(20, |number| number.parse().unwrap());
-    let setting = Setting::new();
-    setting.server.put(PLURAL, chain("pods", "version 0"));
-    let servers = three(&setting).await;
-    let load = Balanced::start(&servers, 4);
-    for number in 1..=changes {
-        let version = format!("version {number}");
-        setting.server.put(PLURAL, chain("pods", &version));
-        for server in &servers {
-            until_message(server, &version).await;
-        }
-    }
-    let answers = load.stop().await;
-    assert!(answers.len() > changes as usize, "{}", answers.len());
-    assert_eq!(check_order(&setting), changes as usize + 1);
-    let overlap = longest_overlap(&answers);
-    println!(
-        "{} answers, {changes} changes, longest overlap {overlap:?}",
-        answers.len()
-    );
-    if std::env::var_os(CHANGES).is_some() {
-        assert!(overlap < Duration::from_secs(1), "{overlap:?}");
-    }
-    // Everybody says the same, and says it in the same way.
-    let hash = servers[0].program.status().await.unwrap()["hash"].clone();
-    for server in &servers {
-        let status = server.program.status().await.unwrap();
-        assert_eq!((&status["hash"], &status["replicas"]["target"]), (&hash, &hash));
-        let metrics = server.program.metrics().await.unwrap();
-        assert_eq!(metrics.sum("admittance_replicas", &[]), Some(3.0));
-        assert_eq!(metrics.sum("admittance_replicas_waiting", &[]), Some(0.0));
-        assert_eq!(metrics.sum("admittance_replica_ready", &[]), Some(1.0));
-    }
 }
 
 #[tokio::test]

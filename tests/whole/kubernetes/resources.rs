@@ -1,11 +1,13 @@
 //! Chains as resources of the cluster.
 
+use std::path::Path;
+
 use admittance_tests::{Admittance, Finished};
 use serde_json::{Value, json};
 
 use super::server::{POD, ReviewedResource, Server, certificates};
 use crate::{
-    scene::write,
+    scene::{store, write},
     setting::{Setting, TOKEN, eventually},
 };
 
@@ -47,6 +49,20 @@ pub(super) async fn start_as(setting: &Setting, resources: &str, additions: &str
 
 /// With these definitions, and further additions.
 pub(super) async fn start_reading(setting: &Setting, definitions: &str) -> Server {
+    start_at(setting, definitions, store()).await
+}
+
+/// With these additions to its configuration, and this store.
+pub(super) async fn start_storing(setting: &Setting, additions: &str, store: &Path) -> Server {
+    start_at(
+        setting,
+        &format!("definitions: [ {{ kubernetes: {{}} }} ]\n{additions}"),
+        store,
+    )
+    .await
+}
+
+async fn start_at(setting: &Setting, definitions: &str, store: &Path) -> Server {
     let directory = tempfile::tempdir().unwrap();
     certificates(&directory, &[]).await;
     let kubeconfig = setting.kubeconfig(&format!("{{token: {TOKEN}}}"));
@@ -59,7 +75,7 @@ cluster: {{ kubeconfig: {} }}
 ",
         kubeconfig.display()
     );
-    Server::start_in(directory, &config, "").await
+    Server::start_with_store(directory, &config, store).await
 }
 
 impl Server {

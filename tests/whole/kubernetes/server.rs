@@ -1,6 +1,6 @@
 //! The program as a webhook server, and requests to it.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use admittance_tests::{Admittance, Client, Reply, Serve, Trust};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -34,9 +34,14 @@ impl Server {
 
     /// With this configuration, in a directory that has the certificates.
     pub(crate) async fn start_in(directory: TempDir, config: &str, definitions: &str) -> Self {
-        let config = write(&directory, "admittance.yaml", config);
         write(&directory, "chains.yaml", definitions);
-        let program = Serve::new(config).unwrap().store(store()).start().await.unwrap();
+        Self::start_with_store(directory, config, store()).await
+    }
+
+    /// With another store than that of all tests.
+    pub(crate) async fn start_with_store(directory: TempDir, config: &str, store: &Path) -> Self {
+        let config = write(&directory, "admittance.yaml", config);
+        let program = Serve::new(config).unwrap().store(store).start().await.unwrap();
         let authorities = fs::read_to_string(directory.path().join("ca.pem")).unwrap();
         let client = Client::trusting(trust(&authorities)).unwrap();
         Self {

@@ -274,10 +274,8 @@ async fn chains_that_are_resources_are_granted_and_registered() {
 
     // Another installation has a leader of its own.
     let other = printed("", "--name other").await;
-    let config = other.object("ConfigMap", "-config")["data"]["admittance.yaml"]
-        .as_str()
-        .unwrap();
-    assert!(config.contains("kubernetes:\n      lease: other\n"), "{config}");
+    let lease = json!([{"name": "ADMITTANCE_LEASE", "value": "other"}]);
+    assert_eq!(other.pod()["containers"][0]["env"], lease);
 
     // Who may change definitions through the admin API changes resources.
     let tokens =

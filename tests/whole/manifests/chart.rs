@@ -76,7 +76,12 @@ impl Charts {
 
     /// Renders the chart with these values.
     async fn render(&self, values: &[&str]) -> Option<Rendered> {
-        let arguments = ["template", "admittance", "chart", "--include-crds"];
+        self.render_as("admittance", values).await
+    }
+
+    /// The same for a release of this name.
+    async fn render_as(&self, release: &str, values: &[&str]) -> Option<Rendered> {
+        let arguments = ["template", release, "chart", "--include-crds"];
         let namespace = ["--namespace", "admittance-system"];
         let output = self.helm(&[&arguments, &namespace[..], values].concat()).await?;
         let text = String::from_utf8(output.stdout).unwrap();
@@ -369,6 +374,91 @@ async fn the_files_of_a_chart() {
         let refused = charts.run("chart", &directory).await;
         assert_eq!(refused.code, Some(2));
         assert!(refused.stderr.contains(expected), "{}", refused.stderr);
+    }
+}
+
+/// Two releases in one namespace share nothing but the definitions of their resources.
+#[tokio::test]
+async fn two_releases_do_not_collide() {
+    for config in [
+        "dialect: { kubernetes: { audit: {} } }
+cluster: {}
+definitions: [pods.yaml, { kubernetes: {} }]
+",
+        "dialect: { kubernetes: { webhookConfigurations: {} } }
+cluster: {}
+definitions: [pods.yaml, { kubernetes: {} }]
+",
+        CONFIG,
+    ] {
+        let charts = Charts::new(&chains(), config).await;
+        if config.contains("webhookConfigurations") {
+            // The Pods make their own.
+            fs::remove_dir_all(charts.path("certs")).unwrap();
+        }
+        charts
+            .chart("--network-policy --service-monitor --max-replicas 5")
+            .await;
+        let [first, second] = ["first", "second"].map(|release| charts.render_as(release, &[]));
+        let (Some(first), Some(second)) = (first.await, second.await) else {
+            return;
+        };
+        let own = |rendered: Rendered| {
+            assert_eq!(rendered.errors, "");
+            let objects = rendered.objects.into_iter();
+            objects
+                .filter(|object| object["kind"] != "CustomResourceDefinition")
+                .collect()
+        };
+        let (first, second): (Vec<Value>, Vec<Value>) = (own(first), own(second));
+        for object in &second {
+            let place = |object: &Value| (object["kind"].clone(), object["metadata"]["name"].clone());
+            assert!(
+                first.iter().all(|other| place(other) != place(object)),
+                "{object}"
+            );
+        }
+        let pod = |objects: &[Value]| {
+            let deployment = objects.iter().find(|object| object["kind"] == "Deployment");
+            deployment.unwrap()["spec"]["template"].clone()
+        };
+        let (pod, others) = (pod(&first), pod(&second));
+        let variable = |pod: &Value| {
+            let variables = pod["spec"]["containers"][0]["env"]
+                .as_array()
+                .cloned()
+                .unwrap_or_default();
+            variables
+                .into_iter()
+                .find(|variable| variable["name"] == "ADMITTANCE_LEASE")
+        };
+        if config.contains("definitions: [pods.yaml, { kubernetes: {} }]") {
+            assert_eq!(variable(&pod).unwrap()["value"], "first");
+            assert_eq!(variable(&others).unwrap()["value"], "second");
+        }
+        // Nothing selects the Pods of the other one.
+        let mut selectors = 0;
+        for object in &first {
+            for pointer in [
+                "/spec/selector",
+                "/spec/selector/matchLabels",
+                "/spec/podSelector/matchLabels",
+            ] {
+                let Some(Value::Object(labels)) = object.pointer(pointer) else {
+                    continue;
+                };
+                if labels.contains_key("matchLabels") {
+                    continue;
+                }
+                selectors += 1;
+                let selects = |pod: &Value| {
+                    let mut labels = labels.iter();
+                    labels.all(|(name, value)| pod["metadata"]["labels"][name] == *value)
+                };
+                assert!(!selects(&others), "{object}");
+            }
+        }
+        assert!(selectors > 3, "{selectors}");
     }
 }
 

@@ -249,14 +249,12 @@ impl Configuration {
         self.use_cluster();
     }
 
-    /// Unless it names a Lease, two installations in one namespace must not share that of the leader.
-    pub(super) fn lead_by(&mut self, name: &str) {
-        let places = self.root.get_mut("definitions").and_then(Json::as_array_mut);
+    /// Whether it reads resources, and does not say which Lease the leader holds.
+    pub(super) fn needs_lease(&self) -> bool {
+        let places = self.root.get("definitions").and_then(Json::as_array);
         let mut places = places.into_iter().flatten();
-        let place = places.find_map(|place| place.get_mut("kubernetes")?.as_object_mut());
-        if let Some(place) = place.filter(|_| name != DefinitionPlace::DEFAULT_LEASE) {
-            place.entry("lease").or_insert_with(|| name.into());
-        }
+        let place = places.find_map(|place| place.get("kubernetes"));
+        place.is_some_and(|place| place.get("lease").is_none())
     }
 
     /// Keeps the webhook configurations as the operator's file says; the Pod is told the name of its Service.

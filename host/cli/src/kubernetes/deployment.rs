@@ -144,6 +144,10 @@ pub(super) fn container(installation: &Installation, configuration: &Configurati
         let service = format!("{}.{}", installation.name, installation.namespace);
         variables.push(json!({"name": "ADMITTANCE_SERVICE", "value": service}));
     }
+    if configuration.needs_lease() {
+        // Two installations in one namespace have two leaders.
+        variables.push(json!({"name": "ADMITTANCE_LEASE", "value": installation.name}));
+    }
     if !variables.is_empty() {
         container["env"] = variables.into();
     }

@@ -10,6 +10,7 @@ use std::{
 use admittance::{Host, Moment};
 use admittance_admission::{Mode, NamespaceSource, Object, UserInfo};
 use admittance_cluster::{AnswerError, Cluster};
+use backon::ExponentialBackoff;
 use tokio::{
     sync::mpsc,
     task::JoinSet,
@@ -76,6 +77,8 @@ struct Audited {
     resources: HashMap<u16, Resource>,
     /// Whether each namespace is left out, as far as it is known.
     excluded: HashMap<String, bool>,
+    /// How long to wait before a resource is listed again that could not be listed.
+    retries: HashMap<u16, ExponentialBackoff>,
     /// The watches of resources.
     watches: JoinSet<()>,
     sender: mpsc::Sender<(u16, Change)>,
@@ -165,9 +168,10 @@ async fn changed(host: &Host, before: &(u64, Vec<(bool, Mode)>)) {
 impl Audited {
     /// Has a resource listed again that could not be listed.
     fn list_later(&mut self, number: u16) {
+        let pause = self.retries.entry(number).or_insert_with(backoff).next();
         let sender = self.sender.clone();
         self.watches.spawn(async move {
-            sleep(LAST_RETRY).await;
+            sleep(pause.unwrap_or(LAST_RETRY)).await;
             // Without a receiver, the leader has resigned.
             let _ = sender.send((number, Change::Expired)).await;
         });
@@ -215,6 +219,7 @@ impl Inner {
             auditor: Auditor::new(vec![table], UserInfo::default(), jobs),
             resources: HashMap::new(),
             excluded: HashMap::new(),
+            retries: HashMap::new(),
             watches: JoinSet::new(),
             sender,
         };
@@ -426,8 +431,9 @@ impl Inner {
                 tracing::debug!(resource = resource.name(), "listing again");
                 work.ledger.begin(&resource.name());
                 let listed = self.list(audited, work, number).await;
-                if listed.is_err() {
-                    audited.list_later(number);
+                match &listed {
+                    Ok(_) => drop(audited.retries.remove(&number)),
+                    Err(_) => audited.list_later(number),
                 }
                 let problem = listed.err().map(|error| error.to_string());
                 self.report(&resource.name(), problem);

@@ -61,7 +61,12 @@ fn place(
             let mut fields = node.object(mistakes)?;
             let namespaced = fields.get_or_default("namespaced", namespaced, mistakes);
             let default = DefinitionPlace::DEFAULT_LEASE.to_owned();
-            let lease = fields.get("lease", default, readers::parse_with(lease), mistakes);
+            let lease = fields.get(
+                "lease",
+                default,
+                readers::parse_with(DefinitionPlace::parse_lease),
+                mistakes,
+            );
             let policies = fields.get_or_default("policies", policies, mistakes);
             fields.finish(mistakes);
             need_cluster(node, has_cluster, mistakes);
@@ -109,17 +114,6 @@ fn need_cluster(node: &Node<'_>, has_cluster: bool, mistakes: &mut Mistakes) {
     if !has_cluster {
         node.wrong(super::NO_CLUSTER, super::ADD_CLUSTER, mistakes);
     }
-}
-
-/// A valid name of a Lease.
-fn lease(text: &str) -> Result<String, String> {
-    admittance_admission::is_dns_subdomain(text)
-        .then(|| text.to_owned())
-        .ok_or_else(|| {
-            format!(
-                "{text:?} is not a valid name: write lower case letters, digits, - and ., such as admittance"
-            )
-        })
 }
 
 /// A valid name of a Kubernetes namespace.

@@ -1,0 +1,234 @@
+//! A load balancer in front of replicas, and clients that send reviews through it without a pause.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use admittance_tests::{Client, Error, Trust};
+use tokio::{
+    task::JoinHandle,
+    time::{MissedTickBehavior, interval, sleep, timeout},
+};
+
+use crate::{
+    kubernetes::server::{POD, Server, Verdict, request},
+    setting::PATIENCE,
+};
+
+/// How often a replica is asked whether it is ready, and for how long an answer is waited for.
+const PROBE: Duration = Duration::from_millis(50);
+const PROBE_LIMIT: Duration = Duration::from_secs(1);
+
+/// Distributes requests over the replicas that are ready.
+///
+/// Like other load balancers, it sends nothing to a replica that is not ready or takes no connections, until it is ready
+/// again. A request whose connection broke before the head of an answer came is sent to another replica, for a review
+/// may be repeated; one whose answer broke off is lost, since a client may have seen a part of it.
+pub(super) struct Balancer {
+    shared: Arc<Shared>,
+    clients: Vec<JoinHandle<Vec<Answer>>>,
+    probes: Vec<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    backends: Mutex<Vec<Arc<Backend>>>,
+    turn: AtomicUsize,
+    is_over: AtomicBool,
+    repeated: AtomicUsize,
+}
+
+/// A replica, as the balancer knows it.
+struct Backend {
+    ready: String,
+    review: String,
+    client: Client,
+    is_ready: AtomicBool,
+    /// How many requests it has answered.
+    answered: AtomicUsize,
+}
+
+/// The answer to one request.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Answer {
+    at: Instant,
+    /// The version of the table that gave it.
+    version: u32,
+}
+
+/// What the clients got.
+#[derive(Debug)]
+pub(super) struct Answers {
+    /// In the order in which they came.
+    all: Vec<Answer>,
+    /// How many requests were sent to a second replica, because the first one was gone.
+    pub(super) repeated: usize,
+}
+
+impl Balancer {
+    /// In front of these replicas, with so many clients.
+    pub(super) fn start(servers: &[Server], clients: usize) -> Self {
+        let mut balancer = Self {
+            shared: Arc::default(),
+            clients: Vec::new(),
+            probes: Vec::new(),
+        };
+        for server in servers {
+            balancer.add(server);
+        }
+        for _ in 0..clients {
+            balancer.clients.push(tokio::spawn(send(balancer.shared.clone())));
+        }
+        balancer
+    }
+
+    /// Another replica. One that is gone is never ready again.
+    pub(super) fn add(&mut self, server: &Server) {
+        let authorities = std::fs::read_to_string(server.directory.path().join("ca.pem")).unwrap();
+        let trust = Trust {
+            authorities: &authorities,
+            identity: None,
+        };
+        let backend = Arc::new(Backend {
+            ready: server.program.admin_url("/readyz"),
+            review: server.program.tls_url("/validate/pods"),
+            client: Client::trusting(trust).unwrap(),
+            is_ready: AtomicBool::new(false),
+            answered: AtomicUsize::new(0),
+        });
+        self.shared.backends().push(backend.clone());
+        self.probes
+            .push(tokio::spawn(probe(self.shared.clone(), backend)));
+    }
+
+    /// How many requests this replica has answered.
+    pub(super) fn answered(&self, server: &Server) -> usize {
+        let ready = server.program.admin_url("/readyz");
+        let backends = self.shared.backends();
+        let backend = backends.iter().find(|backend| backend.ready == ready).unwrap();
+        backend.answered.load(Ordering::SeqCst)
+    }
+
+    /// Stops the clients. Each has got an answer to each of its requests.
+    pub(super) async fn stop(self) -> Answers {
+        self.shared.is_over.store(true, Ordering::SeqCst);
+        let mut all = Vec::new();
+        for client in self.clients {
+            all.extend(client.await.unwrap());
+        }
+        for probe in self.probes {
+            probe.await.unwrap();
+        }
+        all.sort();
+        Answers {
+            all,
+            repeated: self.shared.repeated.load(Ordering::SeqCst),
+        }
+    }
+}
+
+impl Shared {
+    fn backends(&self) -> MutexGuard<'_, Vec<Arc<Backend>>> {
+        self.backends.lock().unwrap()
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::SeqCst)
+    }
+
+    /// The next replica in turn that is ready.
+    fn next(&self) -> Option<Arc<Backend>> {
+        let backends = self.backends();
+        let ready = backends
+            .iter()
+            .filter(|backend| backend.is_ready.load(Ordering::SeqCst));
+        let ready: Vec<_> = ready.collect();
+        let turn = self.turn.fetch_add(1, Ordering::SeqCst);
+        let next = turn.checked_rem(ready.len())?;
+        Some(ready[next].clone())
+    }
+
+    /// The version in the answer to a review.
+    async fn answer(&self) -> u32 {
+        let review = POD.review("load");
+        loop {
+            let Some(backend) = self.next() else {
+                sleep(PROBE).await;
+                continue;
+            };
+            match backend.client.send(request(&backend.review, &review)).await {
+                Ok(reply) => {
+                    backend.answered.fetch_add(1, Ordering::SeqCst);
+                    return version(Verdict::of(&review, &reply).message());
+                }
+                Err(Error::NoReply { .. }) => {
+                    backend.is_ready.store(false, Ordering::SeqCst);
+                    self.repeated.fetch_add(1, Ordering::SeqCst);
+                }
+                Err(error) => panic!("a request is lost: {error}"),
+            }
+        }
+    }
+}
+
+/// A client, which sends a request every 5 ms, or as soon as the one before was answered.
+async fn send(shared: Arc<Shared>) -> Vec<Answer> {
+    let mut answers = Vec::new();
+    let mut turns = interval(Duration::from_millis(5));
+    turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while !shared.is_over() {
+        turns.tick().await;
+        let answer = timeout(PATIENCE, shared.answer()).await;
+        let version = answer.expect("a request is lost: nobody answers it");
+        answers.push(Answer {
+            at: Instant::now(),
+            version,
+        });
+    }
+    answers
+}
+
+/// Asks a replica again and again whether it is ready.
+async fn probe(shared: Arc<Shared>, backend: Arc<Backend>) {
+    let client = Client::new().unwrap();
+    let mut turns = interval(PROBE);
+    turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while !shared.is_over() {
+        turns.tick().await;
+        let answer = timeout(PROBE_LIMIT, client.get(&backend.ready)).await;
+        let is_ready = matches!(answer, Ok(Ok(reply)) if reply.status == 200);
+        backend.is_ready.store(is_ready, Ordering::SeqCst);
+    }
+}
+
+/// The number in the message of the chain.
+fn version(message: &str) -> u32 {
+    let (_, number) = message.split_once("version ").unwrap();
+    let digits: String = number.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().unwrap()
+}
+
+impl Answers {
+    pub(super) fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    /// The longest time that an answer of a table came after the first one of a newer table, with its version.
+    pub(super) fn longest_overlap(&self) -> (Duration, u32) {
+        let mut first: BTreeMap<u32, Instant> = BTreeMap::new();
+        let mut longest = (Duration::ZERO, 0);
+        for Answer { at, version } in &self.all {
+            first.entry(*version).or_insert(*at);
+            let newer = first.range(version + 1..).map(|(_, first)| *first).min();
+            if let Some(newer) = newer {
+                longest = longest.max((at.duration_since(newer), *version));
+            }
+        }
+        longest
+    }
+}

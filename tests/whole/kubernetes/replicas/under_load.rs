@@ -1,0 +1,261 @@
+//! Changes while clients send requests, and while replicas are killed or slow, or the API server is away.
+
+use std::time::Duration;
+
+use admittance::Digest;
+use admittance_tests::{ModuleServer, Versions};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::time::{Instant, sleep_until};
+
+use super::{
+    balancer::Balancer, check_order, is_ready, own_name, replicas, until_known, until_message, until_ready,
+};
+use crate::{
+    kubernetes::{
+        resources::{PLURAL, chain, start_storing},
+        server::Server,
+    },
+    scene::write,
+    setting::{Setting, eventually},
+};
+
+/// How many changes are made under load; `cargo task soak` says so, and then the API server is away for a minute too.
+const CHANGES: &str = "ADMITTANCE_TEST_CHANGES";
+const MINUTE: Duration = Duration::from_secs(60);
+
+const CLIENTS: usize = 4;
+
+/// The pause before each chunk of a module that is downloaded slowly: until the test lets it go on.
+const SLOWLY: Duration = Duration::from_secs(1);
+
+/// Three replicas under load.
+struct Fleet {
+    setting: Setting,
+    modules: ModuleServer,
+    /// The store of all replicas but the slow one, as if they ran on one node, and that of the slow one.
+    stores: [TempDir; 2],
+    /// The last one is the slow one.
+    servers: Vec<Server>,
+    balancer: Balancer,
+    /// What the chain says now.
+    version: u32,
+    is_soak: bool,
+}
+
+async fn start_replica(setting: &Setting, modules: &ModuleServer, store: &TempDir) -> Server {
+    let authority = write(&setting.directory, "modules.pem", modules.authority());
+    let additions = format!("modules: {{ ca: {} }}\n", authority.display());
+    start_storing(setting, &additions, store.path()).await
+}
+
+impl Fleet {
+    async fn start(is_soak: bool) -> Self {
+        let setting = Setting::new();
+        let modules = ModuleServer::start().await.unwrap();
+        let stores = [TempDir::new().unwrap(), TempDir::new().unwrap()];
+        let [shared, slow] = &stores;
+        setting.server.put(PLURAL, chain("pods", "version 0"));
+        let mut servers = Vec::new();
+        for store in [shared, shared, slow] {
+            let server = start_replica(&setting, &modules, store).await;
+            until_ready(&server).await;
+            servers.push(server);
+        }
+        until_known(&servers[0], 3).await;
+        Self {
+            balancer: Balancer::start(&servers, CLIENTS),
+            setting,
+            modules,
+            stores,
+            servers,
+            version: 0,
+            is_soak,
+        }
+    }
+
+    fn next(&mut self) -> Value {
+        self.version += 1;
+        chain("pods", &format!("version {}", self.version))
+    }
+
+    /// Begins a change.
+    fn change(&mut self) {
+        let next = self.next();
+        self.setting.server.put(PLURAL, next);
+    }
+
+    /// Waits until every replica serves the change.
+    async fn until_changed(&self) {
+        for server in &self.servers {
+            until_message(server, &format!("version {}", self.version)).await;
+        }
+    }
+
+    async fn changes(&mut self, count: u32) {
+        for _ in 0..count {
+            self.change();
+            self.until_changed().await;
+        }
+    }
+
+    /// The place of the leader among the replicas that share a store, or of another one.
+    async fn place(&self, is_leader: bool) -> usize {
+        let mut place = None;
+        eventually("a replica that leads, or not", async || {
+            for (index, server) in self.servers.iter().enumerate() {
+                let status = server.program.status().await.unwrap();
+                if status["leader"]["self"] == is_leader {
+                    place = Some(index);
+                }
+            }
+            place.is_some()
+        })
+        .await;
+        place.unwrap()
+    }
+
+    /// Kills a replica in the middle of a change, and starts another one in its place.
+    async fn kill(&mut self, place: usize) {
+        self.change();
+        let mut killed = self.servers.remove(place);
+        killed.program.kill().await.unwrap();
+        self.until_changed().await;
+        let server = start_replica(&self.setting, &self.modules, &self.stores[0]).await;
+        until_ready(&server).await;
+        self.balancer.add(&server);
+        self.servers.insert(0, server);
+        self.until_changed().await;
+    }
+
+    /// The API server is away during a change.
+    async fn lose_api_server(&mut self) {
+        let back = Instant::now() + MINUTE;
+        self.setting.server.leave();
+        self.change();
+        for server in &self.servers {
+            eventually("a replica says that it is alone", async || {
+                replicas(server).await["problem"] != Value::Null
+            })
+            .await;
+        }
+        if self.is_soak {
+            sleep_until(back).await;
+        }
+        let before = format!("version {}", self.version - 1);
+        for server in &self.servers {
+            assert!(super::message(server).await.contains(&before));
+            assert!(is_ready(&server.client, server).await);
+        }
+        self.setting.server.come_back();
+        self.until_changed().await;
+    }
+
+    /// A replica of another node needs longer than the others, which have the new module.
+    async fn wait_for_slow_replica(&mut self) {
+        let module = Versions::find().unwrap().module(1);
+        let digest = Digest::of(&module).to_string();
+        self.modules.put("new.wasm", module);
+        let mut changed = self.next();
+        let stages = changed["spec"]["stages"].as_array_mut().unwrap();
+        stages.push(json!({
+            "name": "new",
+            "matchConditions": [{"name": "never", "expression": "false"}],
+            "plugin": {"source": self.modules.url("new.wasm"), "digest": digest, "settings": {"name": "new"}},
+        }));
+        let [first, _, slow] = self.servers.as_slice() else {
+            panic!("there are three replicas");
+        };
+        let file = write(&first.directory, "new.json", changed.to_string());
+        let told = first
+            .tell(&["apply", "--dry-run", "-f", file.to_str().unwrap()])
+            .await;
+        assert_eq!(told.code, Some(0), "{}{}", told.stdout, told.stderr);
+
+        self.modules.slow_down(SLOWLY);
+        self.setting.server.put(PLURAL, changed);
+        let name = own_name(slow).await;
+        for server in &self.servers {
+            eventually("the slow replica is named, and no other", async || {
+                let waiting = replicas(server).await["waiting"].take();
+                waiting.as_array().is_some_and(|waiting| {
+                    waiting.len() == 1 && waiting[0].as_str().unwrap().starts_with(&name)
+                })
+            })
+            .await;
+        }
+        // It answers meanwhile, as the others do.
+        for server in &self.servers {
+            let answered = self.balancer.answered(server);
+            eventually("a replica goes on with answering", async || {
+                self.balancer.answered(server) > answered + 10
+            })
+            .await;
+            assert!(is_ready(&server.client, server).await);
+        }
+        self.modules.slow_down(Duration::ZERO);
+        self.until_changed().await;
+    }
+}
+
+#[tokio::test]
+async fn changes_under_load_go_live_everywhere_at_once() {
+    let changes = std::env::var(CHANGES).ok().map(|number| number.parse().unwrap());
+    let share: u32 = changes.unwrap_or(20_u32) / 5;
+    let mut fleet = Fleet::start(changes.is_some()).await;
+    let begun = Instant::now();
+    let told = |what: &str| println!("{:?}: {what}", begun.elapsed());
+    fleet.changes(share).await;
+    told("a replica is slow");
+    fleet.wait_for_slow_replica().await;
+    fleet.changes(share - 1).await;
+    told("a replica is killed");
+    let other = fleet.place(false).await;
+    fleet.kill(other).await;
+    fleet.changes(share - 1).await;
+    told("the leader is killed");
+    let leader = fleet.place(true).await;
+    fleet.kill(leader).await;
+    fleet.changes(share - 1).await;
+    told("the API server is away");
+    fleet.lose_api_server().await;
+    fleet.changes(share - 1).await;
+    told("the end");
+
+    let Fleet {
+        setting,
+        balancer,
+        servers,
+        version,
+        is_soak,
+        ..
+    } = fleet;
+    let answers = balancer.stop().await;
+    assert!(answers.count() > version as usize, "{}", answers.count());
+    assert_eq!(check_order(&setting), version as usize + 1);
+    let (overlap, before) = answers.longest_overlap();
+    println!(
+        "{} answers, {} of them of a second replica, {version} changes, longest overlap {overlap:?} after version {before}",
+        answers.count(),
+        answers.repeated,
+    );
+    if is_soak {
+        assert!(
+            overlap < Duration::from_secs(1),
+            "{overlap:?} after version {before}"
+        );
+    }
+    // Everybody says the same, and says it in the same way.
+    let hash = servers[0].program.status().await.unwrap()["hash"].clone();
+    for server in &servers {
+        let status = server.program.status().await.unwrap();
+        assert_eq!((&status["hash"], &status["replicas"]["target"]), (&hash, &hash));
+        eventually("the metrics say so too", async || {
+            let metrics = server.program.metrics().await.unwrap();
+            let value = |name| metrics.sum(name, &[]);
+            value("admittance_replicas_waiting") == Some(0.0)
+                && value("admittance_replica_ready") == Some(1.0)
+        })
+        .await;
+    }
+}
