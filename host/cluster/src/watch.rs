@@ -259,7 +259,11 @@ mod tests {
 
     #[test]
     fn a_success_resets_the_waits() {
-        let mut pace = Pace::default();
+        let mut pace = Pace {
+            answers: watch::channel(true).1,
+            waits: None,
+            has_expired: false,
+        };
         let failure = RequestError::Timeout;
         let waits: Vec<_> = (0..12).map(|_| pace.next(&failure)).collect();
         assert!(waits[0] < FIRST_WAIT * 3 && waits[11] >= SLOWEST, "{waits:?}");

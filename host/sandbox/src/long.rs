@@ -1,84 +1,66 @@
 //! Calls that compute for long: they continue on threads with a lower priority, so that they delay no other request.
 
 use std::{
-    cell::Cell,
     future::poll_fn,
     panic::resume_unwind,
     pin::Pin,
     sync::atomic::{AtomicBool, Ordering},
     task::{Context, Poll},
     thread::yield_now,
+    time::{Duration, Instant},
 };
 
 use admittance_admission::{noted_here, threads_for_long_work};
 use tokio::task::{AbortHandle, JoinError};
 use tracing::Instrument as _;
 
-/// A guest that has yielded this often has computed for a millisecond at least.
-const LONG: u32 = 2;
-
-thread_local! {
-    /// Whether the guest that yielded last on this thread computes for long.
-    static IS_LONG: Cell<bool> = const { Cell::new(false) };
-}
+/// A call that has used a thread for this time computes for long: two ticks.
+const LONG: Duration = Duration::from_millis(2);
 
 /// A call of a guest.
 pub(crate) type LongCall<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Counts how often the guest of a call yields.
-#[derive(Debug, Default)]
-pub(crate) struct Yields(u32);
-
-impl Yields {
-    /// The guest yields.
-    pub(crate) fn add(&mut self) {
-        self.0 = self.0.saturating_add(1);
-        if self.0 >= LONG {
-            IS_LONG.set(true);
-        }
-    }
-}
-
-/// Polls the call once; also tells whether its guest computes for long.
-fn poll<T>(call: &mut LongCall<T>, context: &mut Context<'_>) -> (Poll<T>, bool) {
-    IS_LONG.set(false);
+/// Polls the call once, and adds the time that this takes.
+fn poll<T>(call: &mut LongCall<T>, context: &mut Context<'_>, spent: &mut Duration) -> Poll<T> {
+    let started = Instant::now();
     let output = call.as_mut().poll(context);
-    (output, IS_LONG.get())
+    *spent += started.elapsed();
+    output
 }
 
-/// Runs the call on this thread until it turns out that its guest computes for long, and the rest of it on a thread for long
-/// work. It begins there if `was_long`, which says after it what is to be expected of the next call.
+/// Runs the call on this thread until it turns out that it computes for long, and the rest of it on a thread for long work. It
+/// begins there if `was_long`, which says after it what is to be expected of the next call.
 pub(crate) async fn run<T: Send + 'static>(mut call: LongCall<T>, was_long: &AtomicBool) -> T {
-    let begins_here = !was_long.load(Ordering::Relaxed);
-    if begins_here {
-        let short = poll_fn(|context| match poll(&mut call, context) {
-            (Poll::Ready(output), _) => Poll::Ready(Some(output)),
-            (Poll::Pending, true) => Poll::Ready(None),
-            (Poll::Pending, false) => Poll::Pending,
+    let mut spent = Duration::ZERO;
+    if !was_long.load(Ordering::Relaxed) {
+        let beginning = poll_fn(|context| match poll(&mut call, context, &mut spent) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending if spent >= LONG => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
         });
-        if let Some(output) = short.await {
+        let output = beginning.await;
+        // What takes long may also be the end: an answer that is copied out of the guest, or memory that is returned.
+        was_long.store(spent >= LONG, Ordering::Relaxed);
+        if let Some(output) = output {
             return output;
         }
-        was_long.store(true, Ordering::Relaxed);
     }
-    let mut is_long = begins_here;
     let rest = async move {
         let output = poll_fn(|context| {
-            let (output, long) = poll(&mut call, context);
-            is_long |= long;
+            let output = poll(&mut call, context, &mut spent);
             if output.is_pending() {
                 // The kernel would let this thread use its time slice first, which is a few milliseconds.
                 yield_now();
             }
             output
         });
-        (output.await, is_long)
+        (output.await, spent)
     };
     let task = threads_for_long_work().spawn(noted_here(rest).in_current_span());
     let _abort = Abort(task.abort_handle());
     match task.await {
-        Ok((output, is_long)) => {
-            was_long.store(is_long, Ordering::Relaxed);
+        Ok((output, spent)) => {
+            was_long.store(spent >= LONG, Ordering::Relaxed);
             output
         }
         Err(error) => ended(error).await,
@@ -104,18 +86,20 @@ impl Drop for Abort {
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::Arc, thread::current};
+    use std::{
+        sync::Arc,
+        thread::{current, sleep},
+    };
 
-    use tokio::{sync::oneshot, task, time::Duration};
+    use tokio::{sync::oneshot, task};
 
     use super::*;
 
-    /// A call whose guest yields this often; its output is the name of the thread on which it ended.
-    fn call(times: u32) -> LongCall<String> {
+    /// A call that uses its thread for so many ticks; its output is the name of the thread on which it ended.
+    fn call(ticks: u32) -> LongCall<String> {
         Box::pin(async move {
-            let mut yields = Yields::default();
-            for _ in 0..times {
-                yields.add();
+            for _ in 0..ticks {
+                sleep(LONG / 2);
                 task::yield_now().await;
             }
             current().name().unwrap_or_default().to_owned()
@@ -126,16 +110,15 @@ mod tests {
     async fn a_long_call_ends_on_another_thread_and_the_next_one_begins_there() {
         let here = current().name().unwrap_or_default().to_owned();
         let was_long = AtomicBool::default();
-        for (yields, thread) in [
+        for (ticks, thread) in [
             (0, here.as_str()),
-            (1, &here),
-            (LONG, "long-work"),
-            (LONG, "long-work"),
+            (2, "long-work"),
+            (3, "long-work"),
             // Short, but that turns out only afterwards.
             (0, "long-work"),
             (0, &here),
         ] {
-            assert_eq!(run(call(yields), &was_long).await, thread, "{yields}");
+            assert_eq!(run(call(ticks), &was_long).await, thread, "{ticks}");
         }
     }
 

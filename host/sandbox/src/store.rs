@@ -13,7 +13,6 @@ use crate::{
     engine::{Inner, per_call},
     kubewarden::{Cache, Exchange},
     logging::{CallLog, Stream},
-    long::Yields,
     stdio::StandardStream,
 };
 
@@ -135,7 +134,6 @@ impl CallState {
         store.set_hostcall_fuel(limits.output.saturating_add(COPY_SLACK));
         store.set_max_component_handles(HANDLES);
         store.set_epoch_deadline(1);
-        let mut yields = Yields::default();
         store.epoch_deadline_callback(move |context| {
             if let Some(limit) = processor_time
                 && thread_time() >= limit
@@ -149,7 +147,6 @@ impl CallState {
             if context.data().deadline.has_passed() {
                 return Err(out_of_time());
             }
-            yields.add();
             // Unlike a plain yield, this lets the runtime poll I/O and timers too.
             Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
         });

@@ -184,7 +184,7 @@ async fn send(shared: Arc<Shared>) -> Vec<Answer> {
     while !shared.is_over() {
         turns.tick().await;
         let answer = timeout(PATIENCE, shared.answer()).await;
-        let version = answer.expect("a request is lost: nobody answers it");
+        let version = answer.unwrap_or_else(|error| panic!("a request is lost: {error}"));
         answers.push(Answer {
             at: Instant::now(),
             version,
