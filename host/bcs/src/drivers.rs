@@ -21,10 +21,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
-use tokio::{
-    sync::watch,
-    time::{sleep, timeout},
-};
+use tokio::{sync::watch, time::timeout};
 use uuid::Uuid;
 use zookeeper_client::Error;
 
@@ -32,10 +29,7 @@ use crate::{
     ClusterId, Ports,
     lock::lock,
     registration::{RegistrationConfig, hostname},
-    zookeeper::{
-        At, PAUSE, RECONNECT_PAUSE, Registered, Registration, RegistrationState, ZooKeeper, ZooKeeperError,
-        sequence,
-    },
+    zookeeper::{At, Registered, Registration, RegistrationState, ZooKeeper, ZooKeeperError, sequence},
 };
 
 /// The nodes of clusters are below this one, of which BCS knows nothing.
@@ -136,17 +130,11 @@ impl Drivers {
 
     /// Reads the nodes again and again. Never returns.
     async fn follow(&self) {
-        loop {
-            let client = self.zookeeper.connected(|error| self.lose(&error)).await;
-            let session = follow::session(&client, &self.path, |seen| self.see(seen));
-            let (error, pause) = match self.zookeeper.while_connected(session).await {
-                None => (self.zookeeper.unavailable(), Duration::ZERO),
-                Some(error) if error.is_disconnected() => (error, RECONNECT_PAUSE),
-                Some(error) => (error, PAUSE),
-            };
-            self.lose(&error);
-            sleep(pause).await;
-        }
+        let follow =
+            |client| async move { follow::session(&client, &self.path, |seen| self.see(seen)).await };
+        self.zookeeper
+            .in_sessions(|error| self.lose(&error), follow)
+            .await;
     }
 
     /// Notes changes of the own registration. Never returns.

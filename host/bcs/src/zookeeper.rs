@@ -22,6 +22,7 @@ mod servers;
 mod session;
 mod watches;
 
+pub(crate) use self::{children::sequence, error::At, path::join};
 pub use self::{
     children::{Child, ChildList, Followed, Member},
     config::{Digest, EnsembleConfig},
@@ -32,9 +33,4 @@ pub use self::{
     servers::{Server, Servers, ServersError},
     session::{SessionState, ZooKeeper},
     watches::Watch,
-};
-pub(crate) use self::{
-    children::{PAUSE, RECONNECT_PAUSE, sequence},
-    error::At,
-    path::join,
 };

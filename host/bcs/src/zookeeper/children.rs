@@ -1,18 +1,14 @@
 //! The children of a node, followed in the background.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc};
 
 use bytes::Bytes;
-use tokio::{sync::watch, time::sleep};
+use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 use zookeeper_client::{Client, Error};
 
 use super::{Watch, ZooKeeper, ZooKeeperError, check_path, error::At, path::join};
 
-/// The pause before a retry after an error other than of the connection.
-pub(crate) const PAUSE: Duration = Duration::from_secs(1);
-/// The pause after a request without a connection, which the session also reports.
-pub(crate) const RECONNECT_PAUSE: Duration = Duration::from_millis(20);
 /// The length of the sequence number at the end of a name, padded by ZooKeeper.
 const SEQUENCE_LENGTH: usize = 10;
 
@@ -151,26 +147,9 @@ async fn follow<T: Child>(zookeeper: &ZooKeeper, path: &str, sender: &watch::Sen
         publish_loss(sender, &format!("{path:?} is not a valid node path: {reason}"));
         return std::future::pending().await;
     }
-    loop {
-        let client = zookeeper
-            .connected(|error| publish_loss(sender, &error.to_string()))
-            .await;
-        match zookeeper
-            .while_connected(follow_session(&client, path, sender))
-            .await
-        {
-            None => publish_loss(sender, &zookeeper.unavailable().to_string()),
-            Some(error) => {
-                publish_loss(sender, &error.to_string());
-                sleep(if error.is_disconnected() {
-                    RECONNECT_PAUSE
-                } else {
-                    PAUSE
-                })
-                .await;
-            }
-        }
-    }
+    let lose = |error: ZooKeeperError| publish_loss(sender, &error.to_string());
+    let follow = |client| async move { follow_session(&client, path, sender).await };
+    zookeeper.in_sessions(lose, follow).await;
 }
 
 /// Follow the children until something fails.

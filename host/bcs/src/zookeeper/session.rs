@@ -9,12 +9,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::{sync::watch, time::timeout};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
 use tokio_util::task::AbortOnDropHandle;
 use zookeeper_client::{Acls, Client, SessionId};
 
 use crate::zookeeper::{EnsembleConfig, Followed, Member, Registered, Registration, Servers, ZooKeeperError};
 
+/// The pause before a retry after an error other than of the connection.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The pause after a request without a connection, which the session also reports.
+pub(super) const RECONNECT_PAUSE: Duration = Duration::from_millis(20);
 /// How long a caller waits for a session.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -154,8 +161,34 @@ impl ZooKeeper {
         Registered::keep(self.clone(), registration)
     }
 
+    /// Follow something in one session after another. What is done in a session ends with an error; that, and why there is
+    /// no session, is reported. Never returns.
+    pub(crate) async fn in_sessions<F>(
+        &self,
+        mut report: impl FnMut(ZooKeeperError),
+        mut follow: impl FnMut(Client) -> F,
+    ) where
+        F: Future<Output = ZooKeeperError>,
+    {
+        loop {
+            let client = self.connected(&mut report).await;
+            match self.while_connected(follow(client)).await {
+                None => report(self.unavailable()),
+                Some(error) => {
+                    let pause = if error.is_disconnected() {
+                        RECONNECT_PAUSE
+                    } else {
+                        PAUSE
+                    };
+                    report(error);
+                    sleep(pause).await;
+                }
+            }
+        }
+    }
+
     /// Wait for a session, and report why there is none, whenever the reason changes.
-    pub(crate) async fn connected(&self, mut report: impl FnMut(ZooKeeperError)) -> Client {
+    pub(super) async fn connected(&self, mut report: impl FnMut(ZooKeeperError)) -> Client {
         let mut connection = self.shared.connection.clone();
         loop {
             if let Ok(client) = &*connection.borrow_and_update() {

@@ -13,7 +13,7 @@ use zookeeper_client::{Client, CreateMode, Error, SessionId};
 
 use super::{Registration, RegistrationState};
 use crate::zookeeper::{
-    Watch, ZooKeeper, ZooKeeperError, check_path, children::RECONNECT_PAUSE, error::At, path::join,
+    Watch, ZooKeeper, ZooKeeperError, check_path, error::At, path::join, session::RECONNECT_PAUSE,
 };
 
 /// The first pause before the node is created again; it doubles.
@@ -38,7 +38,7 @@ struct Node {
 struct Keeper {
     zookeeper: ZooKeeper,
     registration: Registration,
-    /// What the node shall have as data; that of the registration is the first.
+    /// The data that the node should have; that of the registration at first.
     data: watch::Receiver<Bytes>,
     state: watch::Sender<RegistrationState>,
     node: Option<Node>,
