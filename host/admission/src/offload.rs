@@ -21,25 +21,25 @@ const SMALL: usize = 64 << 10;
 /// One permit per core: the workers keep at least half of the machine.
 static PLACES: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(cores())));
 
-/// The `nice` value of threads for work that takes long: threads that serve interrupt them.
-const NICE: i32 = 5;
-
 /// Started with the first work that takes long.
 static THREADS: LazyLock<Option<Runtime>> = LazyLock::new(|| {
     let threads = Builder::new_multi_thread()
         .worker_threads(cores())
         .thread_name("long-work")
         .enable_all()
-        .on_thread_start(|| {
-            // On Linux this applies to the calling thread only.
-            let _ = nice(NICE);
-        })
+        .on_thread_start(lower_priority)
         .build();
     if let Err(error) = &threads {
         tracing::warn!(%error, "the threads for work that takes long cannot be started; it delays other requests");
     }
     threads.ok()
 });
+
+/// Lets threads that serve interrupt this one. On Linux it applies to the calling thread only.
+pub fn lower_priority() {
+    // Without it, the thread works as well.
+    let _ = nice(5);
+}
 
 fn cores() -> usize {
     available_parallelism().map_or(1, NonZero::get)

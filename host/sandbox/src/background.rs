@@ -1,5 +1,6 @@
 use std::sync::{Arc, OnceLock};
 
+use admittance_admission::lower_priority;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -18,9 +19,6 @@ pub(crate) struct Turn {
     pool: Option<Arc<ThreadPool>>,
     _permit: OwnedSemaphorePermit,
 }
-
-/// The `nice` value of compilations, which yield to serving.
-pub(crate) const NICE: i32 = 5;
 
 impl Default for Background {
     fn default() -> Self {
@@ -53,10 +51,7 @@ fn pool() -> Option<ThreadPool> {
     let pool = ThreadPoolBuilder::new()
         .num_threads(1)
         .thread_name(|_| "plugin-compiler".to_owned())
-        .start_handler(|_| {
-            // On Linux this applies to the calling thread only.
-            let _ = rustix::process::nice(NICE);
-        })
+        .start_handler(|_| lower_priority())
         .build();
     if let Err(error) = &pool {
         tracing::warn!(%error, "the compiler thread cannot be started; plugins are compiled on all cores");

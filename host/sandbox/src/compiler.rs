@@ -13,8 +13,9 @@ use std::{
     thread,
 };
 
+use admittance_admission::lower_priority;
 use bytes::Bytes;
-use rustix::process::{Resource, Rlimit, Signal, nice, setrlimit};
+use rustix::process::{Resource, Rlimit, Signal, setrlimit};
 use serde::{Deserialize, Serialize};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _},
@@ -24,7 +25,6 @@ use wasmtime::Engine;
 
 use crate::{
     Error, SandboxConfig,
-    background::NICE,
     engine::{Effort, chain, compile_settings},
     kubewarden::CORE_MODULE,
 };
@@ -120,7 +120,7 @@ fn limit(job: &Job) -> io::Result<()> {
     // If memory runs out in spite of the limits, this process is killed before its parent.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     if job.in_background {
-        let _ = nice(NICE);
+        lower_priority();
     }
     for (resource, most) in [
         (Resource::Data, job.memory),
