@@ -36,6 +36,7 @@ mod nomad;
 mod operator;
 mod outbound;
 mod policies;
+mod replicas;
 mod scene;
 #[expect(dead_code, reason = "another crate's tests use the rest of it")]
 #[path = "../../host/cluster/tests/cluster/setting.rs"]

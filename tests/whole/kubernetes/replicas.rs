@@ -5,7 +5,6 @@ mod under_load;
 
 use std::collections::BTreeMap;
 
-use admittance_tests::Client;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -13,7 +12,10 @@ use super::{
     resources::{PLURAL, chain, start, start_as},
     server::{POD, Server},
 };
-use crate::setting::{Setting, eventually};
+use crate::{
+    replicas::{is_ready, own_name, replicas, until_known, until_ready, until_waiting},
+    setting::{Setting, eventually},
+};
 
 /// How long the Lease of a replica is valid.
 const EXPIRY: SignedDuration = SignedDuration::from_secs(15);
@@ -76,18 +78,6 @@ fn check_order(setting: &Setting) -> usize {
     targets
 }
 
-async fn is_ready(client: &Client, server: &Server) -> bool {
-    let answer = client.get(&server.program.admin_url("/readyz")).await;
-    answer.is_ok_and(|answer| answer.status == 200)
-}
-
-pub(super) async fn until_ready(server: &Server) {
-    eventually("the replica is ready", async || {
-        is_ready(&server.client, server).await
-    })
-    .await;
-}
-
 /// The message of the chain `pods` in a replica.
 async fn message(server: &Server) -> String {
     let verdict = server.review("/validate/pods", &POD.review("p1")).await;
@@ -98,50 +88,12 @@ async fn until_message(server: &Server, text: &str) {
     eventually(text, async || message(server).await.contains(text)).await;
 }
 
-async fn replicas(server: &Server) -> Value {
-    server.program.status().await.unwrap()["replicas"].clone()
-}
-
-/// The replicas that a server waits for, as sentences.
-async fn until_waiting(server: &Server, part: &str) -> String {
-    let mut waiting = String::new();
-    eventually(part, async || {
-        waiting = replicas(server).await["waiting"].to_string();
-        waiting.contains(part)
-    })
-    .await;
-    waiting
-}
-
-/// The name of a replica, once it knows the Leases of itself and the others.
-pub(super) async fn own_name(server: &Server) -> String {
-    let mut name = None;
-    eventually("the replica knows itself", async || {
-        let replicas = replicas(server).await;
-        let own = replicas["replicas"].as_array().into_iter().flatten();
-        let mut own = own.filter(|replica| replica["self"] == true);
-        name = own.next().and_then(|own| own["name"].as_str().map(str::to_owned));
-        name.is_some()
-    })
-    .await;
-    name.unwrap()
-}
-
-/// Waits until a replica knows so many.
-pub(super) async fn until_known(server: &Server, count: usize) {
-    eventually("the replicas know one another", async || {
-        let known = replicas(server).await["replicas"].as_array().map(Vec::len);
-        known == Some(count)
-    })
-    .await;
-}
-
 async fn three(setting: &Setting) -> [Server; 3] {
     let servers = [start(setting).await, start(setting).await, start(setting).await];
     for server in &servers {
-        until_ready(server).await;
+        until_ready(&server.program).await;
     }
-    until_known(&servers[0], 3).await;
+    until_known(&servers[0].program, 3).await;
     servers
 }
 
@@ -150,16 +102,16 @@ async fn a_replica_that_hangs_holds_the_others_back_and_is_named() {
     let setting = Setting::new();
     setting.server.put(PLURAL, chain("pods", "first"));
     let first = start(&setting).await;
-    until_ready(&first).await;
+    until_ready(&first.program).await;
     let mut slow = start(&setting).await;
-    until_ready(&slow).await;
-    let name = own_name(&slow).await;
-    until_known(&first, 2).await;
+    until_ready(&slow.program).await;
+    let name = own_name(&slow.program).await;
+    until_known(&first.program, 2).await;
 
     // It hangs, so it prepares nothing.
     slow.program.suspend().unwrap();
     setting.server.put(PLURAL, chain("pods", "second"));
-    let waiting = until_waiting(&first, &name).await;
+    let waiting = until_waiting(&first.program, &name).await;
     assert!(waiting.contains("has not prepared"), "{waiting}");
     assert!(message(&first).await.contains("first"));
     let shown = first.tell(&["status", "--fleet"]).await;
@@ -192,10 +144,10 @@ async fn replicas_go_on_without_one_that_was_killed_and_without_the_api_server()
     // The leader is killed while a change is being prepared. Another one leads when its Lease has expired.
     second.program.suspend().unwrap();
     setting.server.put(PLURAL, chain("pods", "second"));
-    until_waiting(&leader, "has not prepared").await;
+    until_waiting(&leader.program, "has not prepared").await;
     // Its Lease says so later than the leader itself.
     eventually("the Lease of the leader says what is prepared", async || {
-        let replicas = replicas(&third).await;
+        let replicas = replicas(&third.program).await;
         let mut known = replicas["replicas"].as_array().into_iter().flatten();
         known.any(|replica| replica["leader"] == true && replica["prepared"] != replica["live"])
     })
@@ -211,7 +163,7 @@ async fn replicas_go_on_without_one_that_was_killed_and_without_the_api_server()
     setting.server.put(PLURAL, chain("pods", "third"));
     for server in [&second, &third] {
         assert!(message(server).await.contains("second"));
-        assert!(is_ready(&server.client, server).await);
+        assert!(is_ready(&server.program).await);
     }
     setting.server.come_back();
     for server in [&second, &third] {
@@ -220,7 +172,7 @@ async fn replicas_go_on_without_one_that_was_killed_and_without_the_api_server()
 
     // A replica that is new serves what the others serve as soon as it is ready.
     let new = start(&setting).await;
-    until_ready(&new).await;
+    until_ready(&new.program).await;
     assert!(message(&new).await.contains("third"));
     second.program.kill().await.unwrap();
     check_order(&setting);
@@ -232,10 +184,10 @@ async fn a_rollback_is_one_of_all_replicas() {
     setting.server.put(PLURAL, chain("pods", "first"));
     let servers = [start(&setting).await, start(&setting).await];
     for server in &servers {
-        until_ready(server).await;
+        until_ready(&server.program).await;
     }
     for server in &servers {
-        until_known(server, 2).await;
+        until_known(&server.program, 2).await;
     }
     setting.server.put(PLURAL, chain("pods", "second"));
     for server in &servers {
@@ -249,7 +201,7 @@ async fn a_rollback_is_one_of_all_replicas() {
     assert_eq!(told.code, Some(0), "{}{}", told.stdout, told.stderr);
     for server in &servers {
         until_message(server, "first").await;
-        assert!(is_ready(&server.client, server).await);
+        assert!(is_ready(&server.program).await);
     }
     check_order(&setting);
 }
@@ -273,15 +225,15 @@ async fn a_replica_with_another_table_is_not_ready_and_is_named() {
         start_as(&setting, "namespaced: { webhooks: Any }", "").await,
     ];
     for server in &allowing {
-        until_ready(server).await;
+        until_ready(&server.program).await;
     }
     // This one may not use the chain, and all others wait for it.
     let mut strict = start(&setting).await;
-    until_ready(&strict).await;
-    let name = own_name(&strict).await;
-    until_known(&allowing[0], 3).await;
+    until_ready(&strict.program).await;
+    let name = own_name(&strict.program).await;
+    until_known(&allowing[0].program, 3).await;
     setting.server.put("namespacedadmissionchains", namespaced);
-    let waiting = until_waiting(&allowing[0], "webhooks").await;
+    let waiting = until_waiting(&allowing[0].program, "webhooks").await;
     assert!(waiting.contains(&format!("{name} has not prepared")), "{waiting}");
     let logged = |line: &admittance_tests::LogLine| {
         line.message().contains("a change waits") && line.message().contains(&name)
@@ -309,7 +261,7 @@ async fn a_replica_with_another_table_is_not_ready_and_is_named() {
     }
     // A new one that cannot use it holds nobody back, and gets no requests.
     let late = start(&setting).await;
-    let known = async || replicas(&late).await["target"] != Value::Null;
+    let known = async || replicas(&late.program).await["target"] != Value::Null;
     eventually("it knows what the others serve", known).await;
     let answer = late.client.get(&late.program.admin_url("/readyz")).await.unwrap();
     assert_eq!(answer.status, 503);

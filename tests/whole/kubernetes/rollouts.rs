@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use super::{
-    replicas::{own_name, until_known, until_ready},
     resources::{PLURAL, chain, start, start_reading},
     server::{POD, Server},
 };
 use crate::{
+    replicas::{own_name, until_known, until_ready},
     scene::{source, write},
     setting::{Setting, eventually},
 };
@@ -51,8 +51,8 @@ async fn steer(server: &Server, action: &str) {
 async fn three(start: impl AsyncFn() -> Server) -> [Server; 3] {
     let servers = [start().await, start().await, start().await];
     for server in &servers {
-        until_ready(server).await;
-        until_known(server, 3).await;
+        until_ready(&server.program).await;
+        until_known(&server.program, 3).await;
     }
     servers
 }
@@ -67,7 +67,7 @@ async fn is_shared(servers: &[Server; 3]) {
     steer(second, "pause").await;
     until_at(&all, "paused", "100%").await;
     // Only the last one gets requests, and it tells the others what becomes of them.
-    let name = own_name(third).await;
+    let name = own_name(&third.program).await;
     eventually("the roll-out is aborted", async || {
         third.review("/mutate", &POD.review("p1")).await.is_allowed()
     })

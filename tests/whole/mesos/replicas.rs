@@ -20,10 +20,10 @@ use super::{
     scene::{CLUSTER, Front},
     zookeeper::{Place, Server, blocking},
 };
-use crate::setting::eventually;
-
-/// How many changes are made under load; the soak makes more.
-const CHANGES: &str = "ADMITTANCE_TEST_CHANGES";
+use crate::{
+    replicas::{changes_of_soak, is_ready, own_name, replicas, until_ready, until_waiting},
+    setting::eventually,
+};
 
 fn above() -> String {
     format!("/admittance/drivers/{CLUSTER}")
@@ -35,50 +35,22 @@ async fn patient(around: &Surroundings, place: &Place) -> Front {
     Front::start(&config).await
 }
 
-async fn is_ready(driver: &Front) -> bool {
-    let client = Client::new().unwrap();
-    let answer = client.get(&driver.program.admin_url("/readyz")).await;
-    answer.is_ok_and(|answer| answer.status == 200)
-}
-
-async fn until_ready(driver: &Front) {
-    eventually("the driver is ready", async || is_ready(driver).await).await;
-}
-
-async fn replicas(driver: &Front) -> Value {
-    driver.program.status().await.unwrap()["replicas"].clone()
-}
-
-/// Waits until a driver knows so many, of which one leads, and returns its own name.
+/// Waits until a driver knows this number of drivers, one of which is the leader. Returns the name of the driver.
 async fn until_known(driver: &Front, count: usize) -> String {
-    let mut name = None;
-    eventually("the drivers know one another", async || {
-        let replicas = replicas(driver).await;
-        let known = replicas["replicas"].as_array().cloned().unwrap_or_default();
-        let own = known.iter().find(|replica| replica["self"] == true);
-        name = own.and_then(|own| own["name"].as_str().map(str::to_owned));
+    eventually("the drivers know one another, and have a leader", async || {
+        let known = replicas(&driver.program).await["replicas"].clone();
+        let known = known.as_array().map(Vec::as_slice).unwrap_or_default();
         let leaders = known.iter().filter(|replica| replica["leader"] == true);
-        known.len() == count && leaders.count() == 1 && name.is_some()
+        known.len() == count && leaders.count() == 1
     })
     .await;
-    name.unwrap()
+    own_name(&driver.program).await
 }
 
 async fn leads(driver: &Front) -> bool {
-    let replicas = replicas(driver).await;
+    let replicas = replicas(&driver.program).await;
     let mut known = replicas["replicas"].as_array().into_iter().flatten();
     known.any(|replica| replica["self"] == true && replica["leader"] == true)
-}
-
-/// Waits until a driver says that others are waited for, with these words.
-async fn until_waiting(driver: &Front, part: &str) -> String {
-    let mut waiting = String::new();
-    eventually(part, async || {
-        waiting = replicas(driver).await["waiting"].to_string();
-        waiting.contains(part)
-    })
-    .await;
-    waiting
 }
 
 /// Every driver that serves the target has written so after the target was: it did not serve it before.
@@ -106,7 +78,7 @@ async fn load(
         if is_over.load(Ordering::SeqCst) {
             return;
         }
-        if !is_ready(driver).await {
+        if !is_ready(&driver.program).await {
             continue;
         }
         let passed = around.passed(driver).await;
@@ -133,7 +105,8 @@ fn longest_overlap(answers: &[(Instant, usize)]) -> Duration {
 
 #[tokio::test]
 async fn three_drivers_go_live_with_each_change_together() {
-    let changes: usize = std::env::var(CHANGES).map_or(20, |number| number.parse().unwrap());
+    let soak = changes_of_soak();
+    let changes = soak.map_or(20, |changes| changes as usize);
     let place = Place::shared("together").await;
     let around = Surroundings::new(&place).await;
     let nodes = Nodes::connect(&place.connection()).await;
@@ -147,7 +120,7 @@ async fn three_drivers_go_live_with_each_change_together() {
         Front::start(&config).await,
     ];
     for driver in &drivers {
-        until_ready(driver).await;
+        until_ready(&driver.program).await;
     }
     let names = [
         until_known(&drivers[0], 3).await,
@@ -182,7 +155,7 @@ async fn three_drivers_go_live_with_each_change_together() {
         "{} answers, {changes} changes, longest overlap {overlap:?}",
         answers.len()
     );
-    if std::env::var_os(CHANGES).is_some() {
+    if soak.is_some() {
         assert!(overlap < Duration::from_secs(1), "{overlap:?}");
     }
     // The first target, and one for each change.
@@ -217,7 +190,7 @@ async fn a_driver_that_hangs_holds_the_others_back_and_is_named() {
     let first = patient(&around, &place).await;
     let mut slow = patient(&around, &place).await;
     for driver in [&first, &slow] {
-        until_ready(driver).await;
+        until_ready(&driver.program).await;
     }
     let name = until_known(&slow, 2).await;
     until_known(&first, 2).await;
@@ -226,7 +199,7 @@ async fn a_driver_that_hangs_holds_the_others_back_and_is_named() {
     nodes
         .put(NODE, &around.definition("webhook-test", "version-1"))
         .await;
-    let waiting = until_waiting(&first, &name).await;
+    let waiting = until_waiting(&first.program, &name).await;
     assert!(waiting.contains("has not prepared"), "{waiting}");
     assert_eq!(around.passed(&first).await, ["version-0"]);
     let server = first.program.admin_url("");
@@ -273,12 +246,12 @@ async fn drivers_go_on_without_one_that_was_killed_and_without_zookeeper() {
         .put(NODE, &around.definition("webhook-test", "version-0"))
         .await;
     let mut leader = Front::start(&config).await;
-    until_ready(&leader).await;
+    until_ready(&leader.program).await;
     until_known(&leader, 1).await;
     assert!(leads(&leader).await);
     let (mut second, third) = (patient().await, patient().await);
     for driver in [&second, &third] {
-        until_ready(driver).await;
+        until_ready(&driver.program).await;
     }
     until_known(&leader, 3).await;
     until_known(&third, 3).await;
@@ -288,7 +261,7 @@ async fn drivers_go_on_without_one_that_was_killed_and_without_zookeeper() {
     nodes
         .put(NODE, &around.definition("webhook-test", "version-1"))
         .await;
-    until_waiting(&leader, "has not prepared").await;
+    until_waiting(&leader.program, "has not prepared").await;
     leader.program.kill().await.unwrap();
     assert_eq!(around.passed(&third).await, ["version-0"]);
     second.program.resume().unwrap();
@@ -299,7 +272,7 @@ async fn drivers_go_on_without_one_that_was_killed_and_without_zookeeper() {
     }
     until_known(&third, 2).await;
 
-    // Nobody goes live with anything without ZooKeeper, and everybody answers.
+    // Without ZooKeeper, no driver goes live with a change, and all answer.
     let mut server = blocking(move || {
         let mut server = server;
         server.stop();
@@ -308,11 +281,11 @@ async fn drivers_go_on_without_one_that_was_killed_and_without_zookeeper() {
     .await;
     for driver in [&second, &third] {
         eventually("the loss is told", async || {
-            replicas(driver).await["problem"].is_string()
+            replicas(&driver.program).await["problem"].is_string()
         })
         .await;
         assert_eq!(around.passed(driver).await, ["version-1"]);
-        assert!(is_ready(driver).await);
+        assert!(is_ready(&driver.program).await);
     }
     let server = blocking(move || {
         server.start_again();
@@ -328,14 +301,14 @@ async fn drivers_go_on_without_one_that_was_killed_and_without_zookeeper() {
             .until_passed(driver, "ZooKeeper is back", &["version-2"])
             .await;
         eventually("the loss is over", async || {
-            replicas(driver).await["problem"].is_null()
+            replicas(&driver.program).await["problem"].is_null()
         })
         .await;
     }
 
     // A driver that is new serves what the others serve as soon as it is ready.
     let new = patient().await;
-    until_ready(&new).await;
+    until_ready(&new.program).await;
     assert_eq!(around.passed(&new).await, ["version-2"]);
 
     // One that is killed holds nobody back any more once its session has expired; one that is late is told.
@@ -343,7 +316,7 @@ async fn drivers_go_on_without_one_that_was_killed_and_without_zookeeper() {
     second.program.kill().await.unwrap();
     let definition = around.definition("webhook-test", "version-3");
     nodes.put(NODE, &definition).await;
-    until_waiting(&third, "has not prepared").await;
+    until_waiting(&third.program, "has not prepared").await;
     assert_eq!(around.passed(&third).await, ["version-2"]);
     let server = blocking(move || {
         server.expire(session);
@@ -392,7 +365,7 @@ async fn a_driver_that_cannot_prepare_a_change_is_named_and_later_not_ready() {
         .replace("2s", "60s");
     let mut unable = Front::start(&strict).await;
     for driver in [&first, &unable] {
-        until_ready(driver).await;
+        until_ready(&driver.program).await;
     }
     let name = until_known(&unable, 2).await;
     until_known(&first, 2).await;
@@ -407,7 +380,7 @@ async fn a_driver_that_cannot_prepare_a_change_is_named_and_later_not_ready() {
         json!({"source": format!("file:{}", module.display()), "settings": {"name": "a"}});
     let node = NODE.replace("webhook-test", "plugin");
     nodes.put(&node, &definition).await;
-    let waiting = until_waiting(&first, "not signed").await;
+    let waiting = until_waiting(&first.program, "not signed").await;
     assert!(waiting.contains(&format!("{name} has not prepared")), "{waiting}");
     let logged = |line: &LogLine| line.message().contains("a change waits") && line.message().contains(&name);
     first
@@ -420,7 +393,7 @@ async fn a_driver_that_cannot_prepare_a_change_is_named_and_later_not_ready() {
         status["chains"].as_array().unwrap().len()
     };
     assert_eq!(chains(&first).await, 1);
-    assert!(is_ready(&unable).await, "it serves what all serve");
+    assert!(is_ready(&unable.program).await, "it serves what all serve");
     unable.program.terminate().unwrap();
     unable.program.ended().await.unwrap();
     eventually("the plugin is live", async || chains(&first).await == 2).await;
@@ -428,7 +401,7 @@ async fn a_driver_that_cannot_prepare_a_change_is_named_and_later_not_ready() {
     // Once the others serve it, one that cannot is not ready, and holds nobody back.
     let late = Front::start(&strict).await;
     eventually("it knows what the others serve", async || {
-        replicas(&late).await["target"].is_string()
+        replicas(&late.program).await["target"].is_string()
     })
     .await;
     let client = Client::new().unwrap();
@@ -458,6 +431,6 @@ async fn drivers_may_go_live_independently() {
     around
         .until_passed(&two, "the other follows", &["version-0"])
         .await;
-    assert_eq!(replicas(&one).await, Value::Null);
+    assert_eq!(replicas(&one.program).await, Value::Null);
     assert!(nodes.get("/admittance").await.is_none());
 }

@@ -8,20 +8,18 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep_until};
 
-use super::{
-    balancer::Balancer, check_order, is_ready, own_name, replicas, until_known, until_message, until_ready,
-};
+use super::{balancer::Balancer, check_order, until_message};
 use crate::{
     kubernetes::{
         resources::{PLURAL, chain, start_storing},
         server::Server,
     },
+    replicas::{changes_of_soak, is_ready, own_name, replicas, until_known, until_ready},
     scene::write,
     setting::{Setting, eventually},
 };
 
-/// How many changes are made under load; `cargo task soak` says so, and then the API server is away for a minute too.
-const CHANGES: &str = "ADMITTANCE_TEST_CHANGES";
+/// How long the API server is away in a soak.
 const MINUTE: Duration = Duration::from_secs(60);
 
 const CLIENTS: usize = 4;
@@ -59,10 +57,10 @@ impl Fleet {
         let mut servers = Vec::new();
         for store in [shared, shared, slow] {
             let server = start_replica(&setting, &modules, store).await;
-            until_ready(&server).await;
+            until_ready(&server.program).await;
             servers.push(server);
         }
-        until_known(&servers[0], 3).await;
+        until_known(&servers[0].program, 3).await;
         Self {
             balancer: Balancer::start(&servers, CLIENTS),
             setting,
@@ -122,7 +120,7 @@ impl Fleet {
         killed.program.kill().await.unwrap();
         self.until_changed().await;
         let server = start_replica(&self.setting, &self.modules, &self.stores[0]).await;
-        until_ready(&server).await;
+        until_ready(&server.program).await;
         self.balancer.add(&server);
         self.servers.insert(0, server);
         self.until_changed().await;
@@ -135,7 +133,7 @@ impl Fleet {
         self.change();
         for server in &self.servers {
             eventually("a replica says that it is alone", async || {
-                replicas(server).await["problem"] != Value::Null
+                replicas(&server.program).await["problem"] != Value::Null
             })
             .await;
         }
@@ -145,7 +143,7 @@ impl Fleet {
         let before = format!("version {}", self.version - 1);
         for server in &self.servers {
             assert!(super::message(server).await.contains(&before));
-            assert!(is_ready(&server.client, server).await);
+            assert!(is_ready(&server.program).await);
         }
         self.setting.server.come_back();
         self.until_changed().await;
@@ -174,10 +172,10 @@ impl Fleet {
 
         self.modules.slow_down(SLOWLY);
         self.setting.server.put(PLURAL, changed);
-        let name = own_name(slow).await;
+        let name = own_name(&slow.program).await;
         for server in &self.servers {
             eventually("the slow replica is named, and no other", async || {
-                let waiting = replicas(server).await["waiting"].take();
+                let waiting = replicas(&server.program).await["waiting"].take();
                 waiting.as_array().is_some_and(|waiting| {
                     waiting.len() == 1 && waiting[0].as_str().unwrap().starts_with(&name)
                 })
@@ -191,7 +189,7 @@ impl Fleet {
                 self.balancer.answered(server) > answered + 10
             })
             .await;
-            assert!(is_ready(&server.client, server).await);
+            assert!(is_ready(&server.program).await);
         }
         self.modules.slow_down(Duration::ZERO);
         self.until_changed().await;
@@ -200,8 +198,8 @@ impl Fleet {
 
 #[tokio::test]
 async fn changes_under_load_go_live_everywhere_at_once() {
-    let changes = std::env::var(CHANGES).ok().map(|number| number.parse().unwrap());
-    let share: u32 = changes.unwrap_or(20_u32) / 5;
+    let changes = changes_of_soak();
+    let share = changes.unwrap_or(20) / 5;
     let mut fleet = Fleet::start(changes.is_some()).await;
     let begun = Instant::now();
     let told = |what: &str| println!("{:?}: {what}", begun.elapsed());

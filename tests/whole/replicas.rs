@@ -1,0 +1,64 @@
+//! What replicas that go live together say of themselves, however they learn of one another.
+
+use admittance_tests::{Admittance, Client};
+use serde_json::Value;
+
+use crate::setting::eventually;
+
+/// How many changes are made under load; `cargo task soak` says so.
+const CHANGES: &str = "ADMITTANCE_TEST_CHANGES";
+
+/// How many changes a soak makes; `None` in an ordinary run of the tests.
+pub(crate) fn changes_of_soak() -> Option<u32> {
+    let changes = std::env::var(CHANGES).ok();
+    changes.map(|number| number.parse().unwrap())
+}
+
+pub(crate) async fn is_ready(program: &Admittance) -> bool {
+    let client = Client::new().unwrap();
+    let answer = client.get(&program.admin_url("/readyz")).await;
+    answer.is_ok_and(|answer| answer.status == 200)
+}
+
+pub(crate) async fn until_ready(program: &Admittance) {
+    eventually("the replica is ready", async || is_ready(program).await).await;
+}
+
+/// What a replica knows of all of them.
+pub(crate) async fn replicas(program: &Admittance) -> Value {
+    program.status().await.unwrap()["replicas"].clone()
+}
+
+/// Waits until a replica says that others are waited for, with these words. Returns all that it says of them.
+pub(crate) async fn until_waiting(program: &Admittance, words: &str) -> String {
+    let mut waiting = String::new();
+    eventually(words, async || {
+        waiting = replicas(program).await["waiting"].to_string();
+        waiting.contains(words)
+    })
+    .await;
+    waiting
+}
+
+/// The name of a replica, once it knows itself.
+pub(crate) async fn own_name(program: &Admittance) -> String {
+    let mut name = None;
+    eventually("the replica knows itself", async || {
+        let replicas = replicas(program).await;
+        let own = replicas["replicas"].as_array().into_iter().flatten();
+        let mut own = own.filter(|replica| replica["self"] == true);
+        name = own.next().and_then(|own| own["name"].as_str().map(str::to_owned));
+        name.is_some()
+    })
+    .await;
+    name.unwrap()
+}
+
+/// Waits until a replica knows this number of replicas.
+pub(crate) async fn until_known(program: &Admittance, count: usize) {
+    eventually("the replicas know one another", async || {
+        let known = replicas(program).await["replicas"].as_array().map(Vec::len);
+        known == Some(count)
+    })
+    .await;
+}
