@@ -123,7 +123,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// When there is no reply, or it breaks off.
+    /// If there is no reply, or the connection ends in the middle of it.
     pub async fn send(&self, request: Request<impl Into<Bytes>>) -> Result<Reply, Error> {
         let (method, url) = (request.method().clone(), request.uri().to_string());
         let response = self

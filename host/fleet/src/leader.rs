@@ -256,7 +256,7 @@ async fn follow_statuses(chains: &ChainStore, host: &Host) {
             if host.rollouts().is_empty() {
                 break;
             }
-            // An error is told by whoever writes statuses, and what comes after it is a change.
+            // The writer of statuses reports errors. When an error is over, the resources change.
             if let Ok(resources) = kind.list().await {
                 host.follow_rollouts(resources.iter().flat_map(rollouts).collect())
                     .await;

@@ -71,7 +71,7 @@ fn the_driver_that_registered_first_leads() {
     };
     let names = |names: &[&str]| -> Vec<String> { names.iter().map(|name| (*name).to_owned()).collect() };
     for (what, nodes, own, expected, leader, leads) in [
-        ("nobody", &[][..], registered, &[][..], "", false),
+        ("no drivers", &[][..], registered, &[][..], "", false),
         ("alone", &[(7, Some(OWN))], registered, &[OWN], OWN, true),
         (
             "the first",
