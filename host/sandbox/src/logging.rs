@@ -27,6 +27,8 @@ struct Lines {
     left: LogLimits,
     requests_left: u32,
     dropped: u64,
+    /// Nothing is logged any more.
+    is_closed: bool,
     out: Vec<u8>,
     err: Vec<u8>,
     /// The end of standard error, for panic messages.
@@ -95,6 +97,7 @@ impl CallLog {
             left: limits,
             requests_left: REQUESTS,
             dropped: 0,
+            is_closed: false,
             out: Vec::new(),
             err: Vec::new(),
             tail: Vec::new(),
@@ -116,6 +119,9 @@ impl CallLog {
     /// Logs a request that the host sent for the plugin, without its query and with the status of the answer.
     pub(crate) fn sent(&self, request: &str, status: Result<u16, &HttpError>) {
         let mut lines = self.lines();
+        if lines.is_closed {
+            return;
+        }
         if lines.requests_left == 0 {
             lines.dropped += 1;
             return;
@@ -149,15 +155,29 @@ impl CallLog {
 
     /// Ends the log of a call: logs incomplete lines, and reports dropped ones.
     pub(crate) fn finish(&self) {
+        self.lines().finish();
+    }
+
+    /// The same for a call that is given up, whose guest may run for a moment longer on another thread: nothing is logged
+    /// any more.
+    pub(crate) fn close(&self) {
         let mut lines = self.lines();
-        for stream in [Stream::Out, Stream::Err] {
-            let rest = std::mem::take(lines.pending(stream));
-            lines.stream_line(stream, &rest);
+        lines.finish();
+        lines.is_closed = true;
+    }
+}
+
+impl Lines {
+    fn finish(&mut self) {
+        if self.is_closed {
+            return;
         }
-        let Lines {
-            plugin, uid, dropped, ..
-        } = &*lines;
-        if *dropped > 0 {
+        for stream in [Stream::Out, Stream::Err] {
+            let rest = std::mem::take(self.pending(stream));
+            self.stream_line(stream, &rest);
+        }
+        let dropped = std::mem::take(&mut self.dropped);
+        if dropped > 0 {
             keep(
                 Level::WARN,
                 "",
@@ -165,15 +185,16 @@ impl CallLog {
             );
             tracing::warn!(
                 target: TARGET,
-                plugin = &**plugin, uid = uid.as_str(), dropped,
+                plugin = &*self.plugin, uid = self.uid.as_str(), dropped,
                 "the plugin exceeded the log limit of a call; the rest was dropped"
             );
         }
     }
-}
 
-impl Lines {
     fn emit(&mut self, level: Level, context: &str, message: &str) {
+        if self.is_closed {
+            return;
+        }
         let size = context.len() + message.len();
         if self.left.lines == 0 || self.left.bytes < size {
             self.dropped += 1;
@@ -345,6 +366,28 @@ mod tests {
                 ),
             }
         }
+    }
+
+    #[test]
+    fn a_call_that_is_given_up_logs_nothing_more() {
+        let limits = LogLimits {
+            lines: 1,
+            bytes: 1000,
+        };
+        let lines = logged(limits, ALL, |log| {
+            log.write(Stream::Out, b"first\nsecond\nand no end");
+            log.close();
+            log.write(Stream::Out, b" of a line\n");
+            log.line(Level::INFO, "c", "late");
+            log.sent("GET https://a.example/", Ok(200));
+        });
+        let [first, dropped] = lines.as_slice() else {
+            panic!("{lines:?}");
+        };
+        assert!(
+            first.contains("message=first") && dropped.ends_with("dropped=2"),
+            "{lines:?}"
+        );
     }
 
     #[test]

@@ -234,7 +234,7 @@ impl Hook for Plugin {
             Ok(Err(failure)) if failure.kind == FailureKind::Timeout => Err(self.timeout(deadline, given)),
             Ok(answer) => answer,
             Err(_) => {
-                log.finish();
+                log.close();
                 Err(self.timeout(deadline, given))
             }
         }
