@@ -14,10 +14,13 @@ use crate::{
 impl Browser {
     /// Replaces the text of an editor, as if it was pasted.
     pub(super) async fn edit(&self, name: &str, text: &str) {
+        // Before its script has run, an editor is an unknown element, whose value nobody reads.
         let script = "
             const area = document.getElementById(arguments[0]);
-            area.closest('code-editor').value = arguments[1];
-            area.dispatchEvent(new InputEvent('input', { bubbles: true }));";
+            return customElements.whenDefined('code-editor').then(() => {
+                area.closest('code-editor').value = arguments[1];
+                area.dispatchEvent(new InputEvent('input', { bubbles: true }));
+            });";
         let _: Value = self.evaluate(script, vec![json!(name), json!(text)]).await;
     }
 
