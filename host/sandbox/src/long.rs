@@ -7,60 +7,82 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
     task::{Context, Poll},
     thread::yield_now,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use admittance_admission::{noted_here, threads_for_long_work};
 use tokio::task::{AbortHandle, JoinError};
 use tracing::Instrument as _;
 
-/// A call that has used a thread for this time computes for long: two ticks.
-const LONG: Duration = Duration::from_millis(2);
+use crate::{engine::TICK, store::thread_time};
+
+/// A call that uses this much processor time after it has yielded once, at a tick or to wait, computes for long.
+const LONG: Duration = TICK;
 
 /// A call of a guest.
 pub(crate) type LongCall<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Polls the call once, and adds the time that this takes.
-fn poll<T>(call: &mut LongCall<T>, context: &mut Context<'_>, spent: &mut Duration) -> Poll<T> {
-    let started = Instant::now();
-    let output = call.as_mut().poll(context);
-    *spent += started.elapsed();
-    output
+/// A call, and how much processor time it has used after it yielded first. Most calls never yield, so this costs them nothing.
+/// The time on the clock does not count: a thread may have to wait for a processor.
+struct Measured<T> {
+    call: LongCall<T>,
+    has_yielded: bool,
+    spent: Duration,
+}
+
+impl<T> Measured<T> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<T> {
+        let begun = self.has_yielded.then(thread_time);
+        let output = self.call.as_mut().poll(context);
+        self.has_yielded = true;
+        if let Some(begun) = begun {
+            self.spent += thread_time().saturating_sub(begun);
+        }
+        output
+    }
+
+    fn is_long(&self) -> bool {
+        self.spent >= LONG
+    }
 }
 
 /// Runs the call on this thread until it turns out that it computes for long, and the rest of it on a thread for long work. It
 /// begins there if `was_long`, which says after it what is to be expected of the next call.
-pub(crate) async fn run<T: Send + 'static>(mut call: LongCall<T>, was_long: &AtomicBool) -> T {
-    let mut spent = Duration::ZERO;
+pub(crate) async fn run<T: Send + 'static>(call: LongCall<T>, was_long: &AtomicBool) -> T {
+    let mut call = Measured {
+        call,
+        has_yielded: false,
+        spent: Duration::ZERO,
+    };
     if !was_long.load(Ordering::Relaxed) {
-        let beginning = poll_fn(|context| match poll(&mut call, context, &mut spent) {
+        let beginning = poll_fn(|context| match call.poll(context) {
             Poll::Ready(output) => Poll::Ready(Some(output)),
-            Poll::Pending if spent >= LONG => Poll::Ready(None),
+            Poll::Pending if call.is_long() => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         });
         let output = beginning.await;
         // What takes long may also be the end: an answer that is copied out of the guest, or memory that is returned.
-        was_long.store(spent >= LONG, Ordering::Relaxed);
+        was_long.store(call.is_long(), Ordering::Relaxed);
         if let Some(output) = output {
             return output;
         }
     }
     let rest = async move {
         let output = poll_fn(|context| {
-            let output = poll(&mut call, context, &mut spent);
+            let output = call.poll(context);
             if output.is_pending() {
                 // The kernel would let this thread use its time slice first, which is a few milliseconds.
                 yield_now();
             }
             output
         });
-        (output.await, spent)
+        (output.await, call.is_long())
     };
     let task = threads_for_long_work().spawn(noted_here(rest).in_current_span());
     let _abort = Abort(task.abort_handle());
     match task.await {
-        Ok((output, spent)) => {
-            was_long.store(spent >= LONG, Ordering::Relaxed);
+        Ok((output, is_long)) => {
+            was_long.store(is_long, Ordering::Relaxed);
             output
         }
         Err(error) => ended(error).await,
@@ -86,20 +108,18 @@ impl Drop for Abort {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        sync::Arc,
-        thread::{current, sleep},
-    };
+    use std::{sync::Arc, thread::current};
 
     use tokio::{sync::oneshot, task};
 
     use super::*;
 
-    /// A call that uses its thread for so many ticks; its output is the name of the thread on which it ended.
+    /// A call that computes for so many ticks; its output is the name of the thread on which it ended.
     fn call(ticks: u32) -> LongCall<String> {
         Box::pin(async move {
             for _ in 0..ticks {
-                sleep(LONG / 2);
+                let begun = thread_time();
+                while thread_time() < begun + TICK {}
                 task::yield_now().await;
             }
             current().name().unwrap_or_default().to_owned()
@@ -112,6 +132,7 @@ mod tests {
         let was_long = AtomicBool::default();
         for (ticks, thread) in [
             (0, here.as_str()),
+            (1, &here),
             (2, "long-work"),
             (3, "long-work"),
             // Short, but that turns out only afterwards.
