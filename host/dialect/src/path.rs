@@ -1,6 +1,8 @@
 //! Paths in the ways in which upstream servers may read them. A path must not bypass the chains because it is
 //! spelled differently from the rules.
 
+use std::collections::BTreeSet;
+
 use percent_encoding::percent_decode_str;
 
 /// The ways in which a server may read a path: decoded segment by segment (an encoded slash stays a
@@ -58,39 +60,126 @@ impl PathReadings {
 /// The most times that a path may be encoded.
 const ROUNDS: usize = 3;
 
-/// A path as the most lenient servers read it, in lower case: decoded repeatedly, `\\` for
-/// `/`, without the parameters of segments (`;x`), and cut at the end of a path or of a C string. `None` if
-/// it is encoded too often, or contains control characters or invalid UTF-8.
+/// The most bytes of all readings of a path together. An ordinary path has a few readings, one made to have many has
+/// hundreds.
+const READINGS_SIZE: usize = 128 << 10;
+
+/// A slash that is a part of its segment. No readable path has a control character.
+const SLASH: &str = "\u{1}";
+
+/// A path as lenient servers read it: with any of the steps below, in any order, after decoding it at least once. `None`
+/// if it is encoded too often, contains control characters or invalid UTF-8, or can be read in too many ways.
 ///
-/// Servers may disagree about a path that differs from this in more than its case.
-pub(crate) fn lenient(path: &str) -> Option<String> {
-    let mut text = path.to_owned();
-    for round in 0.. {
-        let decoded = percent_decode_str(&text).decode_utf8().ok()?.into_owned();
-        if decoded == text {
-            break;
-        }
-        if round == ROUNDS {
-            return None;
-        }
-        text = decoded;
+/// Servers differ in these steps and in their order, and each combination is another reading: one that ignores
+/// parameters of segments may decode before it splits or after.
+pub(crate) fn lenient(path: &str) -> Option<BTreeSet<String>> {
+    if is_plain(path) {
+        return Some(BTreeSet::from([path.to_owned()]));
     }
-    if let Some(end) = text.find(['\0', '?', '#']) {
-        text.truncate(end);
-    }
-    if text.contains(char::is_control) {
+    if !is_readable(path) {
         return None;
     }
-    let text = text.replace('\\', "/").to_lowercase();
-    let segments = text.split('/').map(|segment| {
-        let segment = segment.split(';').next().unwrap_or_default().trim();
-        // Windows drops dots at the end of a name.
-        match segment.trim_end_matches('.') {
-            "" => segment,
-            name => name.trim_end(),
+    let mut readings = BTreeSet::new();
+    let mut undecoded = BTreeSet::new();
+    let mut left = READINGS_SIZE;
+    let mut open = vec![(path.to_owned(), false)];
+    while let Some((text, is_decoded)) = open.pop() {
+        let known = if is_decoded { &mut readings } else { &mut undecoded };
+        if !known.insert(text.clone()) {
+            continue;
         }
-    });
-    Some(normalize(segments))
+        left = left.checked_sub(text.len())?;
+        let steps = [merge_slashes, remove_dots, take_backslashes, drop_parameters];
+        open.extend(steps.map(|step| (step(&text), is_decoded)));
+        if is_decoded {
+            open.extend([trim_segments, cut].map(|step| (step(&text), true)));
+        }
+        open.extend([decode, decode_segments].map(|step| (step(&text), true)));
+    }
+    Some(readings)
+}
+
+fn is_readable(path: &str) -> bool {
+    let mut text = path.to_owned();
+    for _ in 0..=ROUNDS {
+        let Ok(decoded) = percent_decode_str(&text).decode_utf8() else {
+            return false;
+        };
+        if decoded == text {
+            return !text.contains(char::is_control);
+        }
+        text = decoded.into_owned();
+    }
+    false
+}
+
+/// Without empty segments.
+fn merge_slashes(path: &str) -> String {
+    let segments = path.split('/').filter(|segment| !segment.is_empty());
+    format!("/{}", segments.collect::<Vec<_>>().join("/"))
+}
+
+/// Without dot segments, but with empty ones, which `..` removes as well (RFC 3986, 5.2.4).
+fn remove_dots(path: &str) -> String {
+    let mut kept: Vec<&str> = Vec::new();
+    let mut segments = path.split('/').skip(1).peekable();
+    while let Some(segment) = segments.next() {
+        let is_dots = [".", ".."].contains(&segment);
+        if segment == ".." {
+            kept.pop();
+        }
+        if !is_dots {
+            kept.push(segment);
+        } else if segments.peek().is_none() {
+            kept.push("");
+        }
+    }
+    format!("/{}", kept.join("/"))
+}
+
+/// With `\` as a separator.
+fn take_backslashes(path: &str) -> String {
+    path.replace('\\', "/")
+}
+
+/// Without the parameters of segments (`;x`).
+fn drop_parameters(path: &str) -> String {
+    each_segment(path, |segment| {
+        segment.split(';').next().unwrap_or_default().to_owned()
+    })
+}
+
+/// Without the blanks and dots at the end of a name, as on Windows.
+fn trim_segments(path: &str) -> String {
+    each_segment(path, |segment| {
+        let segment = segment.trim();
+        match segment.trim_end_matches('.') {
+            "" => segment.to_owned(),
+            name => name.trim_end().to_owned(),
+        }
+    })
+}
+
+/// Up to the query or fragment that comes after a path.
+fn cut(path: &str) -> String {
+    path.split(['?', '#']).next().unwrap_or_default().to_owned()
+}
+
+/// Decoded after it was split.
+fn decode_segments(path: &str) -> String {
+    each_segment(path, |segment| decode(segment).replace('/', SLASH))
+}
+
+fn each_segment(path: &str, change: impl Fn(&str) -> String) -> String {
+    path.split('/').map(change).collect::<Vec<_>>().join("/")
+}
+
+/// A text in one case, whichever of its spellings it has: some letters have two in lower case, as `s` has.
+pub(crate) fn in_one_case(text: &str) -> String {
+    text.chars()
+        .flat_map(char::to_uppercase)
+        .flat_map(char::to_lowercase)
+        .collect()
 }
 
 /// Whether all servers read the path in the same way.
@@ -98,11 +187,17 @@ pub(crate) fn is_plain(path: &str) -> bool {
     path.bytes()
         .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"/-_~:@".contains(&byte))
         && !path.contains("//")
+        && !path.ends_with('/')
 }
 
 /// A value taken from a template's parameter: with its encoded slashes as slashes.
 pub(crate) fn parameter(value: &str) -> String {
     value.replace("%2F", "/")
+}
+
+/// The same of a lenient reading.
+pub(crate) fn lenient_parameter(value: &str) -> String {
+    value.replace(SLASH, "/")
 }
 
 fn decode(text: &str) -> String {
@@ -134,28 +229,68 @@ fn normalize<'a>(segments: impl Iterator<Item = &'a str>) -> String {
 mod tests {
     use super::*;
 
+    /// Some of the readings, which are the others' results of one more step.
     #[test]
     fn lenient_readings() {
         for (path, expected) in [
-            ("/v1/Jobs", Some("/v1/jobs")),
-            ("/v1/jobs;a=b/x;y", Some("/v1/jobs/x")),
-            ("/v1/x/..;/jobs", Some("/v1/jobs")),
-            ("/v1\\jobs", Some("/v1/jobs")),
-            ("/v1%5Cjobs", Some("/v1/jobs")),
-            ("/v1/jobs%00.png", Some("/v1/jobs")),
-            ("/v1/jobs%3Fx", Some("/v1/jobs")),
-            ("/v1/jobs%23x", Some("/v1/jobs")),
-            ("/v1/%256aobs", Some("/v1/jobs")),
-            ("/v1%252Fjobs", Some("/v1/jobs")),
-            ("/v1/%2525256aobs", None),
-            ("/v1/jobs%20", Some("/v1/jobs")),
-            ("/v1/jobs.", Some("/v1/jobs")),
-            ("/v1/./jobs//", Some("/v1/jobs")),
-            ("/v1%c0%afjobs", None),
-            ("/v1/jobs%0a", None),
-            ("/100%25", Some("/100%")),
+            ("/v1/jobs", vec!["/v1/jobs"]),
+            ("/v1/Jobs", vec!["/v1/Jobs"]),
+            ("/v1/jobs/", vec!["/v1/jobs/", "/v1/jobs"]),
+            ("/v1//jobs", vec!["/v1//jobs", "/v1/jobs"]),
+            ("/v1/jobs;a=b/x;y", vec!["/v1/jobs;a=b/x;y", "/v1/jobs/x"]),
+            ("/v1/x/..;/jobs", vec!["/v1/x/../jobs", "/v1/jobs"]),
+            ("/v1\\jobs", vec!["/v1\\jobs", "/v1/jobs"]),
+            ("/v1%5Cjobs", vec!["/v1\\jobs", "/v1/jobs"]),
+            ("/v1/jobs%3Fx", vec!["/v1/jobs?x", "/v1/jobs"]),
+            ("/v1/jobs%23x", vec!["/v1/jobs#x", "/v1/jobs"]),
+            ("/v1/%256aobs", vec!["/v1/%6aobs", "/v1/jobs"]),
+            ("/v1%252Fjobs", vec!["/v1%2Fjobs", "/v1\u{1}jobs", "/v1/jobs"]),
+            ("/v1/jobs%20", vec!["/v1/jobs ", "/v1/jobs"]),
+            ("/v1/jobs.", vec!["/v1/jobs.", "/v1/jobs"]),
+            ("/a/b//../..", vec!["/a/b//../..", "/a/", "/a", "/"]),
+            ("/a%2Fb;c%2Fd", vec!["/a\u{1}b", "/a/b;c/d", "/a/b/d"]),
+            ("/a;x%2Fy/b%2F../c", vec!["/a/b/../c", "/a/c", "/a/b\u{1}../c"]),
+            ("/100%25", vec!["/100%"]),
         ] {
-            assert_eq!(lenient(path).as_deref(), expected, "{path}");
+            let readings = lenient(path).unwrap();
+            for expected in expected {
+                assert!(
+                    readings.contains(expected),
+                    "{path}: {expected:?} of {readings:?}"
+                );
+            }
+        }
+    }
+
+    /// Paths that are for no server, or for too many.
+    #[test]
+    fn unreadable_paths() {
+        let many = "/%25255c;%255c;%5c;%2525253f.".repeat(40);
+        for path in [
+            "/v1/%2525256aobs",
+            "/v1%c0%afjobs",
+            "/v1/jobs%0a",
+            "/v1/jobs%00",
+            "/v1/jobs%2500.png",
+            &many,
+        ] {
+            assert_eq!(lenient(path), None, "{path}");
+        }
+    }
+
+    /// Most paths are plain, and most others have few readings.
+    #[test]
+    fn ordinary_paths_have_few_readings() {
+        for (path, most) in [
+            ("/v1/job/web/plan", 1),
+            ("/v1/job/Web.Front", 1),
+            ("/v1/job/a%2Fb", 2),
+            ("/v1/job/a%20b", 1),
+            ("/v1/job/a/", 2),
+            ("/v1/job/../job//a", 6),
+        ] {
+            let readings = lenient(path).unwrap();
+            assert!(readings.len() <= most, "{path}: {readings:?}");
         }
     }
 

@@ -13,7 +13,7 @@ use http::{Response, request::Parts};
 use matchit::Router;
 use serde_json::json;
 
-use self::matching::{ambiguous, in_lower_case, overridden};
+use self::matching::{ambiguous, in_one_case, overridden};
 pub use self::route::{KindSource, RestConfig, Route, Unmatched, ValueSource};
 use crate::{Class, Dialect, End, Inspection, Reading, Rejection, RejectionKind, json_reply};
 
@@ -78,7 +78,7 @@ pub enum RouteProblem {
 struct Prepared {
     route: Route,
     template: Router<()>,
-    /// In lower case, except for the names of parameters.
+    /// In one case, except for the names of parameters.
     lenient_template: Router<()>,
     resource: Arc<admittance_admission::GroupVersionResource>,
     kind: Option<Arc<str>>,
@@ -139,7 +139,7 @@ impl Prepared {
         let reason = if route.path.starts_with('/') {
             template
                 .insert(&route.path, ())
-                .and_then(|()| lenient_template.insert(in_lower_case(&route.path), ()))
+                .and_then(|()| lenient_template.insert(in_one_case(&route.path), ()))
                 .err()
                 .map(|error| error.to_string())
         } else {

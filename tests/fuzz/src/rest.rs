@@ -1,6 +1,6 @@
 use admittance::{
     admission::{GroupVersionResource, Operation},
-    dialect::{Class, Dialect, KindSource, Rest, RestConfig, Route, Unmatched, ValueSource},
+    dialect::{Class, Dialect, KindSource, Reading, Rest, RestConfig, Route, Unmatched, ValueSource},
 };
 use bytes::Bytes;
 use http::Method;
@@ -19,16 +19,33 @@ pub fn rest(input: &[u8]) {
     };
     let dialect = dialect();
     let class = dialect.classify(&head);
-    if is_write(&head.method) && is_hooked(head.uri.path()) {
-        assert!(
-            !matches!(class, Class::Pass),
-            "{} {} passes the hooks",
+    let names = match is_write(&head.method) {
+        true => names(head.uri.path()),
+        false => Vec::new(),
+    };
+    match class {
+        Class::Pass => assert!(
+            names.is_empty(),
+            "{} {} passes the hooks of {names:?}",
             head.method,
             head.uri.path()
-        );
-    }
-    if let Class::Inspect(inspection) = class {
-        inspect(&dialect, &head, &inspection, &Bytes::copy_from_slice(body));
+        ),
+        Class::Inspect(inspection) => {
+            let body = Bytes::copy_from_slice(body);
+            inspect(&dialect, &head, &inspection, &body);
+            let Ok(Reading::Admit { request, .. }) = dialect.read(&head, &inspection, &body) else {
+                return;
+            };
+            for name in names {
+                assert!(
+                    name.eq_ignore_ascii_case(&request.name),
+                    "{} is inspected as {:?}, and may be for {name:?}",
+                    head.uri.path(),
+                    request.name
+                );
+            }
+        }
+        _ => {}
     }
 }
 
@@ -69,26 +86,65 @@ fn is_write(method: &Method) -> bool {
     *method == Method::PUT
 }
 
-/// Whether a server may read the path as that of a job: an independent implementation, different from the
-/// program's.
-fn is_hooked(path: &str) -> bool {
-    let segments = |path: &str| {
-        let mut kept: Vec<String> = Vec::new();
-        for segment in path
-            .split('/')
-            .filter(|segment| !segment.is_empty() && *segment != ".")
-        {
-            if segment == ".." {
-                kept.pop();
-            } else {
-                kept.push(segment.to_owned());
+/// The names of the jobs that servers may read in the path: an independent implementation, different from the program's.
+/// Each server decodes a few times before and after it splits the path, and may know backslashes, parameters of
+/// segments and dots, and any case.
+fn names(path: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    for server in 0..1 << 6 {
+        let has = |bit: u32| server & 1 << bit != 0;
+        let repeated = |text: &str, times: usize| (0..times).fold(text.to_owned(), |text, _| decoded(&text));
+        for before in 0..3 {
+            let mut path = path.to_owned();
+            if has(0) {
+                path = without_parameters(&path);
+            }
+            path = repeated(&path, before);
+            if has(1) {
+                path = path.replace('\\', "/");
+            }
+            if has(2) {
+                path = without_parameters(&path);
+            }
+            for after in usize::from(before == 0)..3 - before {
+                let segments = segments(&path, has(3), has(4));
+                let segments: Vec<String> = segments.iter().map(|segment| repeated(segment, after)).collect();
+                let is = |segment: &str, expected: &str| match has(5) {
+                    true => segment.eq_ignore_ascii_case(expected),
+                    false => segment == expected,
+                };
+                if let [version, jobs, name] = &segments[..]
+                    && is(version, "v1")
+                    && is(jobs, "jobs")
+                {
+                    names.push(name.clone());
+                }
             }
         }
-        kept
-    };
-    let is_job =
-        |segments: &[String]| matches!(segments, [version, jobs, _] if version == "v1" && jobs == "jobs");
-    is_job(&segments(path)) || is_job(&segments(&decoded(path)))
+    }
+    names
+}
+
+fn without_parameters(path: &str) -> String {
+    let segments = path.split('/').filter_map(|segment| segment.split(';').next());
+    segments.collect::<Vec<_>>().join("/")
+}
+
+/// The segments of a path, without empty ones or with them as far as `..` removes them, and with dots as names or without.
+fn segments(path: &str, merges: bool, knows_dots: bool) -> Vec<String> {
+    let mut kept: Vec<&str> = Vec::new();
+    for segment in path.split('/').skip(1) {
+        match segment {
+            "" if merges => {}
+            "." if knows_dots => {}
+            ".." if knows_dots => {
+                kept.pop();
+            }
+            _ => kept.push(segment),
+        }
+    }
+    kept.retain(|segment| !segment.is_empty());
+    kept.into_iter().map(str::to_owned).collect()
 }
 
 fn decoded(path: &str) -> String {

@@ -28,71 +28,78 @@ impl Prepared {
     }
 }
 
-/// The parameters of a path, if it matches this template.
-fn parameters(template: &Router<()>, path: &str) -> Option<Vec<(String, String)>> {
-    let found = template.at(path).ok()?;
-    let parameters = found.params.iter();
-    Some(
-        parameters
-            .map(|(key, value)| (key.to_owned(), path::parameter(value)))
-            .collect(),
-    )
-}
-
-/// A template in lower case, except for the names of its parameters.
-pub(super) fn in_lower_case(template: &str) -> String {
-    let mut is_name = false;
-    let lower = |letter: char| {
-        match letter {
-            '{' => is_name = true,
-            '}' => is_name = false,
-            _ => {}
-        }
-        if is_name {
-            letter.to_string()
-        } else {
-            letter.to_lowercase().collect()
-        }
-    };
-    template.chars().map(lower).collect()
+/// A template in one case, except for the names of its parameters.
+pub(super) fn in_one_case(template: &str) -> String {
+    let (mut rest, mut text) = (template, String::new());
+    while let Some((outside, name)) = rest.split_once('{') {
+        let (name, after) = name.split_once('}').unwrap_or((name, ""));
+        text.extend([&path::in_one_case(outside), "{", name, "}"]);
+        rest = after;
+    }
+    text + &path::in_one_case(rest)
 }
 
 impl Matched {
-    /// Whether a lenient server, which may ignore case, uses the same route and parameters.
-    fn agrees_with(&self, lenient: &Self) -> bool {
-        let lower = |parameters: &[(String, String)]| -> Vec<String> {
-            parameters.iter().map(|(_, value)| value.to_lowercase()).collect()
-        };
-        Arc::ptr_eq(&self.route, &lenient.route) && lower(&self.parameters) == lower(&lenient.parameters)
+    fn new(
+        route: &Arc<Prepared>,
+        template: &Router<()>,
+        path: &str,
+        value: fn(&str) -> String,
+    ) -> Option<Self> {
+        let found = template.at(path).ok()?;
+        let parameters = found.params.iter();
+        Some(Self {
+            parameters: parameters
+                .map(|(key, text)| (key.to_owned(), value(text)))
+                .collect(),
+            route: route.clone(),
+        })
+    }
+
+    /// Whether it is the same route with the same parameters.
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.route, &other.route) && self.parameters == other.parameters
+    }
+
+    /// As a server has it that does not care for case.
+    fn in_one_case(&self) -> Self {
+        let parameters = self.parameters.iter();
+        Self {
+            parameters: parameters
+                .map(|(key, value)| (key.clone(), path::in_one_case(value)))
+                .collect(),
+            route: self.route.clone(),
+        }
     }
 }
 
 impl Rest {
     /// The first route for this method and this reading of the path.
     fn find(&self, method: &Method, path: &str) -> Option<Matched> {
-        let mut routes = self
-            .routes
-            .iter()
-            .filter(|route| route.route.methods.contains(method));
-        routes.find_map(|route| {
-            Some(Matched {
-                parameters: parameters(&route.template, path)?,
-                route: route.clone(),
-            })
-        })
-    }
-
-    /// The first route for this method, in whatever case, and the lenient reading of the path.
-    fn find_lenient(&self, method: &Method, path: &str) -> Option<Matched> {
         self.routes
             .iter()
-            .filter(|route| route.takes(method))
-            .find_map(|route| {
-                Some(Matched {
-                    parameters: parameters(&route.lenient_template, path)?,
-                    route: route.clone(),
-                })
-            })
+            .filter(|route| route.route.methods.contains(method))
+            .find_map(|route| Matched::new(route, &route.template, path, path::parameter))
+    }
+
+    /// Whether a lenient server, which may not care for the case of the method and of the path, takes another route
+    /// or other parameters for this reading of the path.
+    fn is_other(&self, first: Option<&Matched>, method: &Method, path: &str) -> bool {
+        let find = |template: fn(&Prepared) -> &Router<()>, path: &str| {
+            self.routes
+                .iter()
+                .filter(|route| route.takes(method))
+                .find_map(|route| Matched::new(route, template(route), path, path::lenient_parameter))
+        };
+        let exact = find(|route| &route.template, path);
+        let in_any_case = find(|route| &route.lenient_template, &path::in_one_case(path));
+        match first {
+            Some(first) => {
+                exact.is_some_and(|exact| !first.is(&exact))
+                    || in_any_case.is_some_and(|lenient| !first.in_one_case().is(&lenient))
+            }
+            None => exact.is_some() || in_any_case.is_some(),
+        }
     }
 
     /// The route of a request, if there is one. The error says why the request is ambiguous.
@@ -102,36 +109,38 @@ impl Rest {
         let mut found = readings.iter().filter_map(|path| self.find(method, path));
         let first = found.next();
         if let Some(first) = &first
-            && found
-                .any(|other| !Arc::ptr_eq(&first.route, &other.route) || first.parameters != other.parameters)
+            && found.any(|other| !first.is(&other))
         {
             return Err(ambiguous(
                 "servers may read its path in different ways; write slashes and dots plainly",
             ));
         }
-        if path::is_plain(path) && is_known(method) {
-            return Ok(first);
-        }
         let Some(lenient) = path::lenient(path) else {
             // An unreadable path cannot bypass a route if no route has such a method.
             return match self.routes.iter().any(|route| route.takes(method)) || !is_known(method) {
                 true => Err(ambiguous(
-                    "its path is encoded several times, or has control characters or invalid UTF-8",
+                    "its path is encoded several times, has control characters or invalid UTF-8, or can be read in too \
+                     many ways",
                 )),
                 false => Ok(None),
             };
         };
-        match (&first, self.find_lenient(method, &lenient)) {
-            (Some(first), Some(lenient)) if !first.agrees_with(&lenient) => Err(ambiguous(
-                "servers may read its path in different ways; write it without `;`, `\\`, encoded slashes and dots, and in \
-                 the case of the API",
-            )),
-            (None, Some(_)) => Err(ambiguous(
-                "its method or path differs from the API's, but some servers would accept it; write it \
-                 plainly",
-            )),
-            _ => Ok(first),
+        if lenient
+            .iter()
+            .any(|path| self.is_other(first.as_ref(), method, path))
+        {
+            return Err(ambiguous(match first {
+                Some(_) => {
+                    "servers may read its path in different ways; write it without `;`, `\\`, encoded, doubled and final \
+                     slashes and dots, and in the case of the API"
+                }
+                None => {
+                    "its method or path differs from the API's, but some servers would accept it; write it \
+                     plainly"
+                }
+            }));
         }
+        Ok(first)
     }
 
     /// Whether some server could match the path to a route, whatever the method.
@@ -142,7 +151,9 @@ impl Rest {
         let readings = PathReadings::of(path);
         self.routes.iter().any(|route| {
             readings.iter().any(|path| route.template.at(path).is_ok())
-                || route.lenient_template.at(&lenient).is_ok()
+                || lenient
+                    .iter()
+                    .any(|path| route.lenient_template.at(&path::in_one_case(path)).is_ok())
         })
     }
 

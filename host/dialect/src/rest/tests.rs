@@ -131,6 +131,12 @@ fn class(dialect: &Rest, head: &Parts) -> &'static str {
     }
 }
 
+/// With backslashes and semicolons that are encoded zero to three times.
+const MANY_READINGS: &str = concat!(
+    "/a%5cb;%255cc%3bd/%25255c;%255c;%5c;%2525253f./%25255c;%255c;%5c;%2525253f./a%5cb;%255cc%3bd/%25255c;%255c;%5c;",
+    "%2525253f./%25255c;%255c;%5c;%252523./a%5cb;%255cc%3bd/%25255c;%255c;%5c;%252523./%2525203b;%253b/a%252f..%255c.",
+);
+
 /// Spellings that a lenient server may match to a route. None of them may bypass it.
 #[test]
 #[rustfmt::skip]
@@ -187,6 +193,36 @@ fn no_spelling_leads_around_a_route() {
         ("another name by dots", "DELETE", "/v1/job/x%2F..%2Fa", "ambiguous", "ambiguous"),
         ("another name by double encoding", "DELETE", "/v1/job/%2561", "ambiguous", "ambiguous"),
         ("a name with a slash", "DELETE", "/v1/job/a%2Fb", "inspect", "inspect"),
+        // Two leniencies at once: each server has its own.
+        ("another case, split before it is decoded", "DELETE", "/V1/job/a%2Fb", "ambiguous", "ambiguous"),
+        ("another case, dots within a name", "PUT", "/V1/job/a%2F..%2F..%2F..", "ambiguous", "ambiguous"),
+        ("another case and a backslash within a name", "DELETE", "/V1/job/a%5Cb", "ambiguous", "ambiguous"),
+        ("a backslash and another case", "DELETE", "/V1%5Cjob/a%2Fb", "ambiguous", "ambiguous"),
+        ("a parameter after a slash within a name", "DELETE", "/v1/job/a%2Fb;x", "ambiguous", "ambiguous"),
+        ("an encoded one", "DELETE", "/v1/job/a%2Fb%3Bx", "ambiguous", "ambiguous"),
+        ("a slash within a parameter", "DELETE", "/v1/job;a%2Fb/c", "ambiguous", "ambiguous"),
+        ("dropped before it is decoded", "PUT", "/v1;a%2Fb/x%2F../jobs", "ambiguous", "ambiguous"),
+        ("a slash encoded twice within a name", "DELETE", "/V1/job/a%252Fb", "ambiguous", "ambiguous"),
+        ("such a name", "DELETE", "/v1/job/a%252Fb", "ambiguous", "ambiguous"),
+        ("slashes encoded differently", "DELETE", "/v1%252Fjob/a%2Fb", "ambiguous", "ambiguous"),
+        ("a blank after a slash within a name", "DELETE", "/v1/job/a%2Fb%20", "ambiguous", "ambiguous"),
+        ("a query after one", "DELETE", "/v1/job/a%2Fb%3Fc", "ambiguous", "ambiguous"),
+        ("NUL after one", "DELETE", "/v1/job/a%2Fb%00", "ambiguous", "ambiguous"),
+        ("a method in lower case, split first", "delete", "/v1/job/a%2Fb", "ambiguous", "ambiguous"),
+        ("encoded dots as a name in another case", "DELETE", "/V1/job/%2e%2e", "ambiguous", "ambiguous"),
+        ("encoded twice", "DELETE", "/v1/job/%252e%252e", "ambiguous", "ambiguous"),
+        ("dots as a name", "DELETE", "/v1/job/..", "ambiguous", "ambiguous"),
+        ("dots and a parameter", "DELETE", "/v1/job/..;x", "ambiguous", "ambiguous"),
+        ("dots in a name", "PUT", "/v1/job/a/../b", "ambiguous", "ambiguous"),
+        ("doubled slashes in a name", "PUT", "/v1/job/a//b", "ambiguous", "ambiguous"),
+        ("a slash at the end of a name", "PUT", "/v1/job/a/", "ambiguous", "ambiguous"),
+        ("a slash at the end of a name without any", "DELETE", "/v1/job/a/", "inspect", "inspect"),
+        ("dots after doubled slashes", "PUT", "/v1/jobs/a//../..", "ambiguous", "ambiguous"),
+        ("a letter with two spellings in lower case", "PUT", "/v1/job%C5%BF", "ambiguous", "ambiguous"),
+        ("a name that differs in its case", "PUT", "/v1/job/A%3F/../a", "ambiguous", "ambiguous"),
+        ("readings without number", "PUT", MANY_READINGS, "ambiguous", "ambiguous"),
+        ("of a method without a route", "PATCH", MANY_READINGS, "unmatched", "pass"),
+        ("odd, but elsewhere", "PUT", "/V1//nodes/a%2Fb;c%5Cd/../%2e.", "unmatched", "pass"),
         ("a name in capitals", "DELETE", "/v1/job/WEB", "inspect", "inspect"),
         ("a name with a percent sign", "DELETE", "/v1/job/100%25", "inspect", "inspect"),
         // Reads pass, however they are spelled.
@@ -222,6 +258,7 @@ fn no_override_leads_around_a_route() {
         ("GET", "/v1/jobs", ("x-method-override", "put"), "ambiguous", "ambiguous"),
         ("GET", "/v1/jobs", ("x_http_method_override", "PUT"), "ambiguous", "ambiguous"),
         ("GET", "/v1/jobs;x", ("x-http-method-override", "PUT"), "ambiguous", "ambiguous"),
+        ("GET", "/V1/job/a%2Fb", ("x-http-method-override", "DELETE"), "ambiguous", "ambiguous"),
         ("POST", "/v1/jobs", ("x-http-method-override", "DELETE"), "ambiguous", "ambiguous"),
         ("GET", "/v1/jobs?_method=PUT", ("x-a", "1"), "ambiguous", "ambiguous"),
         ("GET", "/v1/jobs?a=b;%5Fmethod=PUT", ("x-a", "1"), "ambiguous", "ambiguous"),
@@ -249,6 +286,24 @@ fn no_override_leads_around_a_route() {
     }
 }
 
+/// The template may be in another case than the request, too.
+#[test]
+fn the_case_of_a_template_does_not_matter() {
+    let dialect = Rest::new(RestConfig {
+        routes: vec![register("/v1/Jobs/{jobID}")],
+        unmatched: Unmatched::Pass,
+    })
+    .unwrap();
+    for (path, expected) in [
+        ("/v1/Jobs/a", "inspect"),
+        ("/v1/jobs/a", "ambiguous"),
+        ("/v1/JOBS/a%2Fb", "ambiguous"),
+        ("/v1/nodes/a", "pass"),
+    ] {
+        assert_eq!(class(&dialect, &head("PUT", path)), expected, "{path}");
+    }
+}
+
 /// Two routes that a request could both be for: the chains must not see the one, and the server the other.
 #[test]
 fn a_request_is_for_one_route() {
@@ -273,6 +328,11 @@ fn a_request_is_for_one_route() {
         ("/v1/job/a%2Fplan", "ambiguous"),
         ("/v1/job/a/Plan", "ambiguous"),
         ("/v1/job/a/plan;x", "ambiguous"),
+        ("/V1/job/a%2Fb/plan", "ambiguous"),
+        ("/v1/job/a%2Fb/Plan", "ambiguous"),
+        ("/v1/job/a%2Fb/plan;x", "ambiguous"),
+        ("/v1/job/a%5Cplan", "ambiguous"),
+        ("/v1/job/a%252Fplan", "ambiguous"),
     ] {
         assert_eq!(class(&dialect, &head("PUT", path)), expected, "{path}");
     }
