@@ -6,7 +6,7 @@ use admittance_admission::ModuleReference;
 use serde_json::{Map, Value as Json};
 
 use crate::{
-    document::{Fields, Mistakes, Node, readers, text_of},
+    document::{Fields, Mistakes, Node, readers},
     model::PluginDefinition,
     plugin::{child, read_allow},
 };
@@ -88,8 +88,8 @@ fn read_file(node: &Node<'_>, read_from: &mut Vec<PathBuf>, mistakes: &mut Mista
     }
     let path = node.file(mistakes)?;
     read_from.push(path.clone());
-    match text_of(&path) {
-        Ok((text, _)) => Some(text),
+    match node.text_of(&path) {
+        Ok(text) => Some(text),
         Err(mistake) => {
             node.wrong(
                 mistake.message,

@@ -19,7 +19,7 @@ pub(crate) use self::{
 use crate::{
     ChainDefinition, ChainId, Change, ChangeError, DefinitionFile, DefinitionId, Definitions, Destination,
     Expected, StageId, chains, change,
-    document::{Document, Mistakes},
+    document::{Document, Mistakes, Texts},
 };
 
 /// The texts of all stores as they were at one moment. Cheap to clone.
@@ -100,9 +100,15 @@ impl DefinitionSet {
         chains::of_documents(documents.iter().flatten(), mistakes)
     }
 
-    /// The documents of each file.
+    /// The documents of each file. They read each file that they name only once, so that all of a table has one version
+    /// of it.
     pub(crate) fn parse(&self, mistakes: &mut Mistakes) -> Vec<Vec<Document>> {
-        self.files.iter().map(|file| file.documents(mistakes)).collect()
+        let texts = Texts::default();
+        let mut documents = |file: &DefinitionFile| {
+            let documents = file.documents(mistakes).into_iter();
+            documents.map(|document| document.sharing(&texts)).collect()
+        };
+        self.files.iter().map(&mut documents).collect()
     }
 
     /// The definitions in them, in the order of files and lines, and the entries that cannot be used. Definitions whose

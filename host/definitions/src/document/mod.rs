@@ -24,10 +24,12 @@ mod yaml;
 mod tests;
 
 use std::{
+    collections::HashMap,
     fs::Metadata,
     io,
     ops::Range,
     path::{Path, PathBuf},
+    sync::{Arc, Mutex},
 };
 
 use admittance_watch::file;
@@ -60,7 +62,11 @@ pub struct Document {
     directory: Option<PathBuf>,
     syntax: Syntax,
     root: Positioned,
+    texts: Texts,
 }
+
+/// The texts of the files that documents name, or why they cannot be read. Each is read once.
+pub(crate) type Texts = Arc<Mutex<HashMap<PathBuf, Result<String, Mistake>>>>;
 
 /// The syntax of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +108,14 @@ impl Document {
         Self {
             directory: directory.map(Path::to_owned),
             ..self.clone()
+        }
+    }
+
+    /// The same document, which reads the files that it names together with others.
+    pub(crate) fn sharing(self, texts: &Texts) -> Self {
+        Self {
+            texts: texts.clone(),
+            ..self
         }
     }
 
@@ -307,6 +321,7 @@ fn read_in(
             directory: directory.clone(),
             syntax,
             root,
+            texts: Texts::default(),
         })
         .collect()
 }

@@ -4,6 +4,7 @@ use std::{
     ops::{Range, RangeInclusive},
     path::{Path, PathBuf},
     str::FromStr,
+    sync::PoisonError,
     time::Duration,
 };
 
@@ -14,6 +15,7 @@ use super::{
     Document, Fields, Location, Mistake, Mistakes,
     fields::closest,
     mistake::quoted,
+    text_of,
     tree::{Position, Positioned, Value},
 };
 
@@ -357,6 +359,16 @@ impl<'a> Node<'a> {
             Some(directory) => directory.join(path),
             None => path.as_ref().to_owned(),
         }
+    }
+
+    /// The text of a file that the document names. It is read once for all documents that are read together, however
+    /// often they name it, and whether or not it changes meanwhile.
+    pub(crate) fn text_of(&self, path: &Path) -> Result<String, Mistake> {
+        let mut texts = self.document.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = texts
+            .entry(path.to_owned())
+            .or_insert_with(|| text_of(path).map(|(text, _)| text));
+        text.clone()
     }
 
     /// Whether there is a directory that relative paths are taken from.

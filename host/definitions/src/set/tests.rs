@@ -14,6 +14,37 @@ fn of(path: &str, text: &str) -> DefinitionSet {
     DefinitionSet::of_files(vec![DefinitionFile::file(path, text)])
 }
 
+/// However fast a file changes, all that a set defines has one version of it.
+#[test]
+fn a_file_that_definitions_name_is_read_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let policy = directory.path().join("policy.rego");
+    let files = ["a", "b"].map(|name| {
+        let rego = "rego: { file: policy.rego, libs: [policy.rego], entrypoint: data.a.deny }";
+        let text = chain(name).replace("plugin: { source: file:s.wasm }", rego);
+        DefinitionFile::file(directory.path().join(format!("{name}.yaml")), text)
+    });
+    let set = DefinitionSet::of_files(files.to_vec());
+    let mut mistakes = Mistakes::new();
+    let documents = set.parse(&mut mistakes);
+    let mut read = chains::Chains::default();
+    for (version, documents) in documents.iter().enumerate() {
+        std::fs::write(&policy, format!("package a{version}")).unwrap();
+        read.read_all(documents, &mut mistakes);
+    }
+    let chains = read.bound(&mut mistakes).chains;
+    assert!(mistakes.is_empty(), "{mistakes:?}");
+    for chain in &chains {
+        let (_, plugin) = chain.stages[0].plugins().next().unwrap();
+        assert_eq!(plugin.settings["rego"], "package a0", "{}", chain.name);
+        assert_eq!(plugin.settings["libs"][0], "package a0", "{}", chain.name);
+    }
+    // The next table reads it again.
+    let chains = set.chains().unwrap();
+    let (_, plugin) = chains[0].stages[0].plugins().next().unwrap();
+    assert_eq!(plugin.settings["rego"], "package a1");
+}
+
 #[test]
 fn definitions_as_they_are_written() {
     let pods = chain("pods");
