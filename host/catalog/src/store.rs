@@ -279,7 +279,7 @@ fn read(path: &Path) -> Option<Vec<u8>> {
 
 /// Updates the time by which entries are pruned. Errors are ignored: a read-only store cannot be pruned either.
 fn mark_as_used(path: &Path) {
-    let _ = File::open(path).and_then(|file| file.set_modified(SystemTime::now()));
+    let _ = file::open(path).and_then(|file| file.set_modified(SystemTime::now()));
 }
 
 fn remove_damaged(path: &Path) {
@@ -290,7 +290,7 @@ fn remove_damaged(path: &Path) {
 /// Removes a file unless it is being written.
 fn remove_unlocked(path: &Path) {
     // The lock is kept until the file is removed.
-    if let Ok(file) = File::open(path)
+    if let Ok(file) = file::open(path)
         && file.try_lock().is_ok()
     {
         let _ = fs::remove_file(path);

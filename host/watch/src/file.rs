@@ -37,6 +37,27 @@ pub fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// Opens a regular file for appending, with this mode if it has to be made, without blocking for other kinds of files.
+///
+/// # Errors
+///
+/// As [`open`].
+pub fn append(path: &Path, mode: u32) -> io::Result<File> {
+    match std::fs::metadata(path) {
+        Ok(metadata) => check_regular(&metadata)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let file = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(mode)
+        .custom_flags(NO_WAIT)
+        .open(path)?;
+    check_regular(&file.metadata()?)?;
+    Ok(file)
+}
+
 /// Reads a regular file of at most `limit` bytes, and its metadata.
 ///
 /// A file that changes while it is read is read again, for about 200 ms. This blocks.
@@ -182,7 +203,7 @@ fn has_world_read(file: &File) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::net::UnixListener;
+    use std::{io::Write as _, os::unix::net::UnixListener};
 
     use super::*;
 
@@ -204,8 +225,20 @@ mod tests {
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{}", path.display());
             assert_eq!(error.to_string(), expected, "{}", path.display());
             assert_eq!(read(&path, 10).unwrap_err().to_string(), expected);
+            assert_eq!(append(&path, 0o600).unwrap_err().to_string(), expected);
         }
         assert_eq!(open(&path("absent")).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_file_is_made_to_append_to() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        for text in ["a", "b"] {
+            append(&path, 0o600).unwrap().write_all(text.as_bytes()).unwrap();
+        }
+        assert_eq!(read_to_string(&path, 2).unwrap(), "ab");
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
     }
 
     #[test]

@@ -1,15 +1,12 @@
 //! Decisions in SQLite.
 
 use std::{
-    fs::OpenOptions,
-    io,
-    os::unix::fs::OpenOptionsExt,
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
 use admittance::{DecisionDetail, DecisionFilter, DecisionRecord, Moment, RecordedRequest};
-use rustix::fs::OFlags;
+use admittance_watch::file;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sqlx::{
@@ -61,17 +58,7 @@ struct Objects {
 impl DecisionDatabase {
     pub(super) async fn open(config: SqliteConfig) -> Result<Self, SinkError> {
         // SQLite itself would create it readable for everybody, and wait for a writer of a pipe.
-        let file = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
-            .open(&config.file);
-        let is_file = file.and_then(|file| match file.metadata()?.is_file() {
-            true => Ok(()),
-            false => Err(io::Error::other("it is not a regular file")),
-        });
-        is_file.map_err(|source| SinkError::File {
+        file::append(&config.file, 0o600).map_err(|source| SinkError::File {
             path: config.file.clone(),
             source,
         })?;

@@ -2,8 +2,6 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    fs::OpenOptions,
-    os::unix::fs::OpenOptionsExt,
     path::Path,
     str::FromStr,
     sync::Arc,
@@ -12,6 +10,7 @@ use std::{
 
 use admittance::Moment;
 use admittance_net::bearer::TokenDigest;
+use admittance_watch::file;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use sqlx::{
     Any, AnyPool, SqlSafeStr, Transaction,
@@ -138,12 +137,7 @@ fn url(config: &DatabaseConfig) -> Result<String, AccountsError> {
         DatabaseConfig::Sqlite(path) => {
             let name = path.display();
             // SQLite itself would create it readable for everybody.
-            let file = OpenOptions::new()
-                .append(true)
-                .create(true)
-                .mode(0o600)
-                .open(path);
-            file.map_err(|error| AccountsError::Unavailable(format!("{name}: {error}")))?;
+            file::append(path, 0o600).map_err(|error| AccountsError::Unavailable(format!("{name}: {error}")))?;
             Ok(format!("sqlite://{}?mode=rw", encoded(utf8(path)?)))
         }
         DatabaseConfig::MySql(config) => {

@@ -1,12 +1,13 @@
 //! The agent in a cluster: reports the cluster's credentials to a gateway, and holds a tunnel open.
 
-use std::{fmt, path::PathBuf, time::Duration};
+use std::{fmt, io, path::PathBuf, time::Duration};
 
 use admittance_net::{
     causes,
     tls::ClientTls,
     upstream::{Connector, connector},
 };
+use admittance_watch::file;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Uri, header::CONTENT_TYPE};
@@ -27,6 +28,8 @@ use crate::{
 
 /// Of a reply, for the log.
 const LONGEST_REPLY: usize = 64 << 10;
+/// Of the token and of the CA, each a few kilobytes.
+const LARGEST_FILE: u64 = 1 << 20;
 /// A tunnel of the previous credentials stays for requests that use it.
 const PREVIOUS_TUNNEL: Duration = Duration::from_secs(600);
 
@@ -66,6 +69,26 @@ enum AgentError {
     Connect(#[from] ConnectError),
 }
 
+impl AgentConfig {
+    /// The credentials, as they are now.
+    async fn read(&self) -> Result<Current, AgentError> {
+        Ok(Current {
+            token: read(self.token_file.clone()).await?.trim().to_owned(),
+            ca: read(self.ca_file.clone()).await?,
+        })
+    }
+}
+
+async fn read(file: PathBuf) -> Result<String, AgentError> {
+    let path = file.clone();
+    let text = tokio::task::spawn_blocking(move || file::read_to_string(&path, LARGEST_FILE)).await;
+    text.unwrap_or_else(|error| Err(io::Error::other(error)))
+        .map_err(|error| AgentError::File {
+            file,
+            reason: error.to_string(),
+        })
+}
+
 /// Runs an agent. It never returns: whatever fails is tried again.
 pub async fn run(config: AgentConfig) {
     let (sender, current) = watch::channel(None);
@@ -86,26 +109,13 @@ struct Agent {
 }
 
 impl Agent {
-    fn read(&self) -> Result<Current, AgentError> {
-        let read = |file: &PathBuf| {
-            std::fs::read_to_string(file).map_err(|error| AgentError::File {
-                file: file.clone(),
-                reason: error.to_string(),
-            })
-        };
-        Ok(Current {
-            token: read(&self.config.token_file)?.trim().to_owned(),
-            ca: read(&self.config.ca_file)?,
-        })
-    }
-
     /// Reads the credentials and reports them, forever.
     async fn report(&self, current: watch::Sender<Option<Current>>) {
         let client = Client::builder(TokioExecutor::new()).build(self.connector.clone());
         let mut pauses = Pauses::default();
         let mut last = None;
         loop {
-            let reported = match self.read() {
+            let reported = match self.config.read().await {
                 Ok(read) => {
                     current.send_if_modified(|current| {
                         let is_new = current.as_ref() != Some(&read);
@@ -260,5 +270,51 @@ fn is_refusal(text: &[u8]) -> bool {
 impl fmt::Debug for Current {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Current")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use rustix::fs::{CWD, Mode, mkfifoat};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn credentials_are_only_read_from_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        fs::write(path("text"), " text\n").unwrap();
+        fs::write(path("bytes"), b"\xff").unwrap();
+        // Reading it without care would wait for a writer.
+        mkfifoat(CWD, path("fifo"), Mode::RUSR).unwrap();
+        for (token, ca, expected) in [
+            ("text", "text", None),
+            ("absent", "text", Some("No such file")),
+            ("fifo", "text", Some("it is a FIFO, not a regular file")),
+            ("text", "fifo", Some("it is a FIFO, not a regular file")),
+            ("text", "bytes", Some("it is not UTF-8 text")),
+        ] {
+            let config = AgentConfig {
+                gateway: Uri::from_static("https://gateway"),
+                tls: ClientTls::of_files(None, None).unwrap(),
+                cluster: "c".to_owned(),
+                register_token: Secret("token".to_owned()),
+                servers: Vec::new(),
+                token_file: path(token),
+                ca_file: path(ca),
+                period: TIMEOUT,
+                has_tunnel: false,
+            };
+            match (config.read().await, expected) {
+                (Ok(read), None) => assert_eq!((&*read.token, &*read.ca), ("text", " text\n")),
+                (Err(error), Some(expected)) => {
+                    let error = error.to_string();
+                    assert!(error.contains(expected), "{token} {ca}: {error}");
+                }
+                (read, _) => panic!("{token} {ca}: {read:?}"),
+            }
+        }
     }
 }

@@ -5,6 +5,8 @@ use std::{
     path::PathBuf,
 };
 
+use admittance_watch::file;
+
 use crate::{
     Digest, Error, Store,
     store::{Kind, failed, is_linked, sync_directory},
@@ -31,6 +33,7 @@ impl Partial {
                 .create(true)
                 .truncate(false)
                 .mode(0o600)
+                .custom_flags(file::NO_WAIT)
                 .open(&path)
                 .map_err(failed(&path))?;
             match file.try_lock() {

@@ -1,15 +1,15 @@
 //! Lines of JSON, in a file or on standard output.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::File,
     io::{self, Write},
-    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    os::unix::fs::MetadataExt,
     path::Path,
     sync::Arc,
 };
 
+use admittance_watch::file;
 use futures_util::FutureExt;
-use rustix::fs::OFlags;
 use tokio::{
     io::AsyncWriteExt,
     signal::unix::{Signal, SignalKind, signal},
@@ -112,16 +112,7 @@ fn is_at(path: &Path, file: &File) -> bool {
 
 /// Opens the file without waiting, readable only by its owner and group.
 fn create(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new()
-        .append(true)
-        .create(true)
-        .mode(0o640)
-        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
-        .open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
-    }
-    Ok(file)
+    file::append(path, 0o640)
 }
 
 #[cfg(test)]
