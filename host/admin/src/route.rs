@@ -3,7 +3,10 @@
 
 use std::{future::Future, time::Duration};
 
-use admittance_net::listener::Client;
+use admittance_net::{
+    causes::find,
+    listener::{Client, Stall},
+};
 use axum::{
     body::{Body, Bytes},
     extract::{FromRequestParts, Path, State},
@@ -323,6 +326,7 @@ pub(crate) async fn collect(body: Body) -> Result<Bytes, ApiError> {
     match collected {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(ApiError::TooLarge(BODY_LIMIT)),
+        Ok(Err(error)) if find::<Stall>(error.as_ref()).is_some() => Err(ApiError::BodyTimeout),
         Ok(Err(error)) => Err(ApiError::Malformed(format!("the body ended early: {error}"))),
         Err(_) => Err(ApiError::BodyTimeout),
     }

@@ -68,7 +68,14 @@ impl Kind {
             let mut accepted = request.headers().get_all(ACCEPT).iter();
             accepted.any(|value| value.as_bytes().starts_with(b"text/event-stream"))
         };
-        let may_wait = request.method() == Method::GET && (is_watch() || is_event_stream());
+        // The old form of watches of Kubernetes, also behind the prefix of a cluster.
+        let is_watch_path = || {
+            let mut segments = request.uri().path().split('/');
+            let of_group = segments.find(|segment| matches!(*segment, "api" | "apis")) == Some("apis");
+            segments.nth(1 + usize::from(of_group)) == Some("watch")
+        };
+        let may_wait =
+            request.method() == Method::GET && (is_watch() || is_watch_path() || is_event_stream());
         if may_wait || is_upgrade(request) {
             Self::Stream
         } else {
@@ -240,6 +247,12 @@ mod tests {
             ("GET", "/pods?watch", &[], true),
             ("GET", "/pods?watch=false", &[], false),
             ("GET", "/pods?watches=true", &[], false),
+            ("GET", "/api/v1/watch/namespaces/a/pods", &[], true),
+            ("GET", "/clusters/c/apis/apps/v1/watch/deployments", &[], true),
+            ("GET", "/api/v1/namespaces/watch", &[], false),
+            ("GET", "/api/v1/namespaces/a/pods/watch", &[], false),
+            ("GET", "/apis/watch/v1/pods", &[], false),
+            ("POST", "/api/v1/watch/pods", &[], false),
             ("GET", "/log?follow=true", &[], true),
             ("GET", "/events", &[("accept", "text/event-stream")], true),
             // A request whose body waits is not a stream.

@@ -13,13 +13,17 @@ use futures_util::{StreamExt, stream};
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpSocket, TcpStream},
     sync::mpsc,
 };
 
-use crate::harness::*;
+use crate::{
+    gateway::{Driver, OUTER, gateway},
+    harness::*,
+};
 
 /// Short for a test, and longer than a busy machine takes to serve a request.
 const SHORT: Duration = Duration::from_millis(500);
@@ -423,23 +427,94 @@ async fn thousands_of_idle_connections() {
     assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
 }
 
-/// Reviews of kube-apiserver, and the operator's port.
+/// Reviews of kube-apiserver, a gateway, and the operator's port.
 #[tokio::test]
 async fn other_ports_have_limits_too() {
     let mut setup = Setup::new(&[]).limits(|limits| limits.idle_timeout = SHORT);
     setup.config.front = FrontConfig::Reviews(ReviewsConfig::default());
-    let driver = setup.start().await;
-    let admin = driver.admin;
-    for (what, address, path, expected) in [
-        ("reviews", driver.address, "/admit", "HTTP/1.1 408 "),
-        ("operator's port", admin, "/v1/definitions", "HTTP/1.1 4"),
+    let reviews = setup.start().await;
+    let behind = Driver::start().await;
+    let gateway = gateway(&[(CLUSTER, &[behind.address])], |_| {})
+        .limits(|limits| limits.idle_timeout = SHORT)
+        .start()
+        .await;
+    let applications = format!("{OUTER}/namespaces/n/applications");
+    for (what, address, path, words) in [
+        (
+            "reviews",
+            reviews.address,
+            "/admit",
+            "the client was idle for 500ms",
+        ),
+        (
+            "gateway",
+            gateway.address,
+            applications.as_str(),
+            "the client was idle for 500ms",
+        ),
+        (
+            "operator's port",
+            reviews.admin,
+            "/v1/definitions",
+            "the body did not arrive",
+        ),
     ] {
         let mut stream = connect_from(LOCAL, address).await;
         let head = format!(
-            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{{"
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\nbcs-clusterid: {CLUSTER}\r\ncontent-type: application/json\r\n\
+             content-length: 9\r\n\r\n{{"
         );
         write(&mut stream, &head).await;
         let reply = rest(&mut stream).await;
-        assert!(reply.starts_with(expected), "{what}: {reply}");
+        assert!(
+            reply.starts_with("HTTP/1.1 408 ") && reply.contains(words),
+            "{what}: {reply}"
+        );
+    }
+    assert!(behind.received().is_empty());
+}
+
+/// Watches and tunnels are counted apart from requests, as long as they are open.
+#[tokio::test]
+async fn open_streams_are_counted() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let metrics = recorder.handle();
+    let _recorder = metrics::set_default_local_recorder(&recorder);
+    let (watched, _events) = events().await;
+    let tunnels = switching().await;
+    let has = |name: &str, value: u32| {
+        metrics
+            .render()
+            .contains(&format!("admittance_http_{name} {value}\n"))
+    };
+    for (what, upstream, path, headers) in [
+        ("a watch", watched, "/pods?watch=true", ""),
+        ("an old watch", watched, "/api/v1/watch/pods", ""),
+        (
+            "a tunnel",
+            tunnels,
+            "/x",
+            "connection: upgrade\r\nupgrade: echo\r\n",
+        ),
+    ] {
+        let driver = Setup::new(&[upstream]).on_this_thread().start().await;
+        let mut stream = driver.connect().await;
+        write(
+            &mut stream,
+            &format!("GET {path} HTTP/1.1\r\nhost: x\r\n{headers}\r\n"),
+        )
+        .await;
+        let head = until(&mut stream, "\r\n\r\n").await;
+        assert!(head.starts_with("HTTP/1.1 "), "{what}: {head}");
+        let rendered = metrics.render();
+        assert!(has("streams_open", 1), "{what}: {rendered}");
+        assert!(!has("requests_in_flight", 1), "{what}: {rendered}");
+        drop(stream);
+        let closed = async {
+            while !has("streams_open", 0) {
+                tokio::task::yield_now().await;
+            }
+        };
+        soon(closed).await;
     }
 }
