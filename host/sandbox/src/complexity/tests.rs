@@ -111,6 +111,16 @@ fn each_kind_of_explosion_has_its_limit() {
         ),
         (FUNCTIONS, module(&"(func)".repeat(310_000))),
         (GLOBALS, module(&"(global i32 (i32.const 0))".repeat(110_000))),
+        (IMPORTS, module(&r#"(import "a" "b" (func))"#.repeat(110_000))),
+        (
+            EXPORTS,
+            module(&format!(
+                "(func) {}",
+                (0..110_000)
+                    .map(|number| format!(r#"(export "{number}" (func 0))"#))
+                    .collect::<String>()
+            )),
+        ),
         (SEGMENTS, module(&"(elem func)".repeat(110_000))),
         (function::SIZE, function(&"nop ".repeat(5 << 20))),
         (
@@ -147,6 +157,18 @@ fn each_kind_of_explosion_has_its_limit() {
                 "i32 ".repeat(10_000),
                 "loop end ".repeat(1_000)
             )),
+        ),
+        // Each function is within its own limit.
+        (
+            function::ALL_MERGES,
+            module(
+                &format!(
+                    "(func (local {}) {})",
+                    "i32 ".repeat(1_000),
+                    "loop end ".repeat(100)
+                )
+                .repeat(60),
+            ),
         ),
         (
             function::ALL_VALUES,

@@ -366,7 +366,24 @@ fn routes() {
         ))
     };
     let least = r#"method: [PUT], path: "/a/{b}", operation: create, resource: jobs, kind: Job"#;
-    assert!(with(&format!("{{ {least} }}")).is_ok());
+    let FrontConfig::Proxy { dialect, .. } = with(&format!("{{ {least} }}")).unwrap().front else {
+        panic!("it is a proxy");
+    };
+    // Without `unmatched`, a write without a route is refused.
+    for (method, path, passes) in [
+        ("GET", "/b", true),
+        ("PUT", "/b", false),
+        ("DELETE", "/a/b", false),
+    ] {
+        let request = http::Request::builder().method(method).uri(path);
+        let class = dialect.classify(&request.body(()).unwrap().into_parts().0);
+        assert_eq!(matches!(class, Class::Pass), passes, "{method} {path}: {class:?}");
+        assert_eq!(
+            matches!(class, Class::Refuse(_)),
+            !passes,
+            "{method} {path}: {class:?}"
+        );
+    }
     for (change, expected) in [
         ("name: { path: c }", ": name: the path has no parameter `c`"),
         ("name: b", ".name: "),
