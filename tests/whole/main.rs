@@ -37,6 +37,7 @@ mod operator;
 mod outbound;
 mod policies;
 mod replicas;
+mod respelled;
 mod scene;
 #[expect(dead_code, reason = "another crate's tests use the rest of it")]
 #[path = "../../host/cluster/tests/cluster/setting.rs"]

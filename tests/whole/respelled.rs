@@ -1,0 +1,233 @@
+//! What a webhook answers in another spelling: the bytes that the upstream and clients get have the API's, in each dialect.
+
+use admittance_tests::Client;
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use serde_json::{Value, json};
+
+use crate::{
+    kubernetes::server::{POD, Server},
+    scene::{BCS, Scene},
+    webhooks::{certificate, listen},
+};
+
+/// The configuration of a driver in front of an API with jobs.
+const REST: &str = "
+dialect:
+  rest:
+    spellings: [/Job/Meta, /Job/TaskGroups/*/Tasks/*/Config]
+    routes:
+      - method: [PUT]
+        path: /v1/jobs
+        operation: CREATE
+        resource: { version: v1, resource: jobs }
+        kind: Job
+        name: { pointer: /Job/ID }
+        object: /Job
+upstream:
+  servers: [\"http://127.0.0.1:1\"]
+definitions: [chains.yaml]
+";
+
+/// What becomes of an answer.
+enum Expected {
+    /// The upstream gets exactly this.
+    Stored(&'static str),
+    /// The stage fails, with these words, and the upstream gets nothing.
+    Fails(&'static str),
+}
+
+use Expected::{Fails, Stored};
+
+type Row = (&'static str, &'static str, Expected);
+
+/// (name of the application, answer of the webhook, expected result)
+const APPLICATIONS: [Row; 6] = [
+    (
+        "keys",
+        r#"{"apiVersion":"v4","KIND":"application","Metadata":{"Name":"keys","namespace":"shop","Labels":{"Tier":"1"}},"Spec":{"Instance":2}}"#,
+        Stored(
+            r#"{"apiVersion":"v4","kind":"application","metadata":{"name":"keys","namespace":"shop","labels":{"Tier":"1"}},"spec":{"instance":2}}"#,
+        ),
+    ),
+    (
+        "order",
+        r#"{"spec":{"instance":3,"unknown":{"Name":1.0}},"\u006detadata":{"namespace":"shop","name":"order"},"kind":"application","apiversion":"v4"}"#,
+        Stored(
+            r#"{"spec":{"instance":3,"unknown":{"Name":1.0}},"metadata":{"namespace":"shop","name":"order"},"kind":"application","apiVersion":"v4"}"#,
+        ),
+    ),
+    (
+        "values",
+        r#"{"apiVersion":"v4","kind":"application","metadata":{"name":"values","namespace":"shop"},"spec":{"unknown":{"a":1,"a":2}}}"#,
+        Fails("invalid-response"),
+    ),
+    (
+        "spellings",
+        r#"{"apiVersion":"v4","kind":"application","metadata":{"name":"spellings","namespace":"shop"},"Metadata":{"name":"b"}}"#,
+        Fails("invalid-response"),
+    ),
+    (
+        "images",
+        r#"{"apiVersion":"v4","kind":"application","metadata":{"name":"images","namespace":"shop"},"spec":{"template":{"spec":{"containers":[{"image":"a","Image":"b"}]}}}}"#,
+        Fails("invalid-response"),
+    ),
+    (
+        "identity",
+        r#"{"apiVersion":"v4","kind":"application","Metadata":{"Name":"another","namespace":"shop"}}"#,
+        Fails("identity-changed"),
+    ),
+];
+
+/// (ID of the job, answer of the webhook, expected result)
+const JOBS: [Row; 4] = [
+    (
+        "keys",
+        r#"{"id":"keys","META":{"Tier":"1"},"taskgroups":[{"tasks":[{"CONFIG":{"Image":"x"}}]}]}"#,
+        Stored(
+            r#"{"Job":{"ID":"keys","Meta":{"Tier":"1"},"TaskGroups":[{"Tasks":[{"Config":{"Image":"x"}}]}]},"x":1.0}"#,
+        ),
+    ),
+    (
+        "values",
+        r#"{"ID":"values","Meta":{"a":"b","a":"c"}}"#,
+        Fails("invalid-response"),
+    ),
+    (
+        "spellings",
+        r#"{"ID":"spellings","Meta":{"a":"b"},"meta":{"a":"c"}}"#,
+        Fails("invalid-response"),
+    ),
+    ("identity", r#"{"id":"another"}"#, Fails("identity-changed")),
+];
+
+/// (name of the Pod, answer of the webhook, expected patch)
+const PODS: [Row; 4] = [
+    (
+        "keys",
+        r#"{"APIVersion":"v1","Kind":"Pod","Metadata":{"Name":"keys","namespace":"shop","Labels":{"Tier":"1"}}}"#,
+        Stored(r#"[{"op":"add","path":"/metadata/labels","value":{"Tier":"1"}}]"#),
+    ),
+    (
+        "values",
+        r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"values","namespace":"shop","annotations":{"a":"b","a":"c"}}}"#,
+        Fails("invalid-response"),
+    ),
+    (
+        "spellings",
+        r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"spellings","namespace":"shop"},"Metadata":{"name":"b"}}"#,
+        Fails("invalid-response"),
+    ),
+    (
+        "identity",
+        r#"{"apiVersion":"v1","kind":"Pod","Metadata":{"name":"another","namespace":"shop"}}"#,
+        Fails("identity-changed"),
+    ),
+];
+
+/// A chain whose webhook gives these answers, and the addresses of the webhook for the configuration.
+async fn hooked(directory: &tempfile::TempDir, rows: &'static [Row], rule: &str) -> (String, String) {
+    let bundle = certificate(directory.path(), "--host", "hook.example.com").await;
+    let answer = move |_, request: Request<hyper::body::Incoming>| async move {
+        let body = request.into_body().collect().await.unwrap().to_bytes();
+        let object: Value = serde_json::from_slice(&body).unwrap();
+        let name = object.get("ID").unwrap_or(&object["metadata"]["name"]);
+        let (_, answer, _) = rows.iter().find(|(row, ..)| name == row).unwrap();
+        Ok(Response::new(Full::new(Bytes::from_static(answer.as_bytes()))))
+    };
+    let hook = listen(directory.path(), "hook.example.com", &[], answer).await;
+    let chain = format!(
+        "apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata: {{ name: respelled }}
+spec:
+  rules: [{{ operations: [CREATE], {rule} }}]
+  stages:
+    - name: hook
+      webhook: {{ protocol: BcsResource, url: \"https://hook.example.com/\", caBundle: {bundle} }}
+      failurePolicy: Fail
+"
+    );
+    let resolve = format!("webhooks: {{ resolve: {{ hook.example.com: \"{hook}\" }} }}\n");
+    (chain, resolve)
+}
+
+/// Sends the body of each row to the driver, and compares what the upstream gets.
+async fn check(scene: &Scene, rows: &[Row], method: Method, path: &str, body: fn(&str) -> String) {
+    for (name, _, expected) in rows {
+        let before = scene.upstream.received().len();
+        let url = scene.program.url(path);
+        let reply = Client::bcs(&scene.client, method.clone(), &url, body(name)).await;
+        let reply = reply.unwrap();
+        let received = scene.upstream.received().split_off(before);
+        let stored: Vec<_> = received
+            .iter()
+            .map(|request| std::str::from_utf8(&request.body).unwrap())
+            .collect();
+        match expected {
+            Stored(text) => assert_eq!(stored, [*text], "{name}: {}", reply.text()),
+            Fails(failure) => {
+                assert!(stored.is_empty(), "{name}: {stored:?}");
+                assert!(
+                    reply.text().contains(&format!("failed ({failure})")),
+                    "{name}: {}",
+                    reply.text()
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_scheduler_gets_applications_in_the_spelling_of_bcs() {
+    let directory = tempfile::tempdir().unwrap();
+    let (chain, resolve) = hooked(&directory, &APPLICATIONS, "kinds: [application]").await;
+    let scene = Scene::configured(&format!("{BCS}{resolve}"), &chain).await;
+    let path = "/mesosdriver/v4/namespaces/shop/applications";
+    check(&scene, &APPLICATIONS, Method::POST, path, |name| {
+        format!(
+            r#"{{"apiVersion":"v4","Kind":"application","METADATA":{{"name":"{name}","namespace":"shop"}}}}"#
+        )
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn another_control_plane_gets_objects_in_the_spelling_of_its_routes() {
+    let directory = tempfile::tempdir().unwrap();
+    let rule = "apiGroups: [\"\"], apiVersions: [v1], resources: [jobs]";
+    let (chain, resolve) = hooked(&directory, &JOBS, rule).await;
+    let scene = Scene::configured(&format!("{REST}{resolve}"), &chain).await;
+    check(&scene, &JOBS, Method::PUT, "/v1/jobs", |name| {
+        format!(r#"{{"job":{{"Id":"{name}"}},"x":1.0}}"#)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn kubernetes_gets_patches_in_the_spelling_of_its_objects() {
+    let directory = tempfile::tempdir().unwrap();
+    let rule = "apiGroups: [\"\"], apiVersions: [v1], resources: [pods]";
+    let (chain, resolve) = hooked(&directory, &PODS, rule).await;
+    let server = Server::start(&resolve, &chain).await;
+    for (name, _, expected) in &PODS {
+        let mut review = POD.review(name);
+        let object =
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "shop"}});
+        review["request"]["name"] = json!(name);
+        review["request"]["namespace"] = json!("shop");
+        review["request"]["object"] = object;
+        let verdict = server.review("/admit", &review).await;
+        match expected {
+            Stored(patch) => {
+                let patch: Value = serde_json::from_str(patch).unwrap();
+                assert_eq!(verdict.patch(), Some(patch), "{name}: {verdict:?}");
+            }
+            Fails(failure) => {
+                let failed = format!("failed ({failure})");
+                assert!(verdict.message().contains(&failed), "{name}: {verdict:?}");
+            }
+        }
+    }
+}
