@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, fmt::Write as _, fs, net::TcpListener, sync::Arc};
 
-use admittance_tests::{Admittance, Metrics};
+use admittance_tests::{Admittance, Metrics, Reply};
 use guest_misbehaves::Behaviour;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use serde_json::{Value, json};
@@ -465,13 +465,28 @@ async fn patches_that_explode_are_refused_and_hold_up_nobody() {
     assert!(memory < MOST_MEMORY, "{memory} bytes");
 }
 
-/// Without file descriptors, a stage cannot connect to its webhook: that is `overloaded`, not a failure of the webhook.
+/// Without file descriptors, a stage cannot connect to its webhook, and a plugin cannot send its request: that is
+/// `overloaded`, not a failure of the webhook or plugin.
 #[tokio::test]
-async fn without_file_descriptors_a_webhook_stage_is_overloaded() {
-    let webhook = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("https://{}/", webhook.local_addr().unwrap());
-    let scene = Scene::bcs(&format!(
-        "
+async fn without_file_descriptors_a_stage_is_overloaded() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = server.local_addr().unwrap();
+    let plugin = source("guest-reaches-out");
+    for (what, hook) in [
+        (
+            "webhook",
+            format!("webhook: {{ protocol: AdmissionReview, url: \"https://{address}/\" }}"),
+        ),
+        (
+            "plugin",
+            format!(
+                "plugin: {{ source: \"{plugin}\", settings: {{ target: http, url: \"http://{address}/\" }}, \
+                 allow: {{ http: [\"http://{address}\"] }} }}"
+            ),
+        ),
+    ] {
+        let scene = Scene::bcs(&format!(
+            "
 apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
 metadata: {{ name: remote }}
@@ -479,15 +494,29 @@ spec:
   rules: [{{ operations: [CREATE], kinds: [application] }}]
   stages:
     - name: remote
-      webhook: {{ protocol: AdmissionReview, url: \"{url}\" }}
+      {hook}
       failurePolicy: Fail
 "
-    ))
-    .await;
-    // From now on, the client and the upstream have their connections.
-    let mut other = application("shop", "other", "nginx:1.29");
-    other["kind"] = "deployment".into();
-    assert_eq!(scene.create(&other).await.status, 200);
+        ))
+        .await;
+        // From now on, the client and the upstream have their connections.
+        let mut other = application("shop", "other", "nginx:1.29");
+        other["kind"] = "deployment".into();
+        assert_eq!(scene.create(&other).await.status, 200, "{what}");
+        let refused = without_descriptors(&scene, application("shop", "web", "nginx:1.29")).await;
+        assert!(
+            bcs_message(&refused).contains("Too many open files"),
+            "{what}: {}",
+            refused.text()
+        );
+        let metrics = scene.program.metrics().await.unwrap();
+        let failures = metrics.sum("admittance_stage_failures_total", &[("failure", "overloaded")]);
+        assert_eq!(failures, Some(1.0), "{what}: {}", refused.text());
+    }
+}
+
+/// The reply to this object while the program can open nothing.
+async fn without_descriptors(scene: &Scene, object: Value) -> Reply {
     let id = scene.program.id().unwrap();
     let process = Pid::from_raw(id.cast_signed()).unwrap();
     let open: HashSet<u64> = fs::read_dir(format!("/proc/{id}/fd"))
@@ -504,14 +533,7 @@ spec:
         limit((0..).find(|number| !open.contains(number))),
     )
     .unwrap();
-    let refused = scene.create(&application("shop", "web", "nginx:1.29")).await;
+    let reply = scene.create(&object).await;
     prlimit(Some(process), Resource::Nofile, before).unwrap();
-    assert!(
-        bcs_message(&refused).contains("Too many open files"),
-        "{}",
-        refused.text()
-    );
-    let metrics = scene.program.metrics().await.unwrap();
-    let failures = metrics.sum("admittance_stage_failures_total", &[("failure", "overloaded")]);
-    assert_eq!(failures, Some(1.0), "{}", refused.text());
+    reply
 }

@@ -118,7 +118,7 @@ impl HttpAnswer {
                     HttpError::Unavailable(_) | HttpError::Invalid(_) | HttpError::Denied(_) => {
                         HttpAnswerError::Unavailable
                     }
-                    HttpError::Unreachable(_) => HttpAnswerError::Unreachable,
+                    HttpError::Unreachable(_) | HttpError::Exhausted(_) => HttpAnswerError::Unreachable,
                     HttpError::Timeout => HttpAnswerError::Timeout,
                     HttpError::TooLarge(_) => HttpAnswerError::TooLarge,
                 });

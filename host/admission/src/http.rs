@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use ipnet::IpNet;
 use url::{Host, Url};
 
-use crate::Deadline;
+use crate::{Deadline, Failure};
 
 /// Where a plugin may send requests: scheme, host and port, with https, or with http to a loopback address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -262,6 +262,9 @@ pub enum HttpError {
     /// The stage or the configuration does not grant it. This ends the call with the failure `capability-denied`.
     #[error("{0}")]
     Denied(String),
+    /// The host has no file descriptors or memory left. This ends the call with the failure `overloaded`.
+    #[error(transparent)]
+    Exhausted(#[from] Failure),
 }
 
 #[cfg(test)]

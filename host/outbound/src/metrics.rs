@@ -35,6 +35,7 @@ pub(crate) fn count(origin: &HttpOrigin, answer: &Result<Answer, HttpError>, too
         Err(HttpError::Timeout) => "timeout",
         Err(HttpError::TooLarge(_)) => "too-large",
         Err(HttpError::Denied(_)) => "denied",
+        Err(HttpError::Exhausted(_)) => "overloaded",
     };
     counter!(REQUESTS, "origin" => origin.to_string(), "result" => result).increment(1);
     histogram!(DURATION, "origin" => origin.to_string()).record(took);

@@ -1,7 +1,7 @@
 use std::{borrow::Cow, error::Error, time::Instant};
 
 use admittance_admission::{
-    Deadline, HttpError, HttpGrant, HttpOrigin, HttpRequest, HttpResponse, HttpSender,
+    Deadline, Failure, HttpError, HttpGrant, HttpOrigin, HttpRequest, HttpResponse, HttpSender,
 };
 use admittance_net::{
     causes::{chain, find},
@@ -216,6 +216,9 @@ async fn read(credential: &Credential, grant: &HttpGrant) -> Result<HeaderValue,
 fn no_answer(error: &(dyn Error + 'static), origin: &HttpOrigin, host: &str) -> HttpError {
     if let Some(refused) = find::<NotPublic>(error) {
         return HttpError::Denied(format!("the plugin sends a request to `{origin}`: {refused}"));
+    }
+    if let Some(exhausted) = find(error).and_then(Failure::of_exhaustion) {
+        return HttpError::Exhausted(exhausted);
     }
     let reason = match find::<rustls::Error>(error) {
         Some(error) => format!("no TLS connection: {}", ADVICE.explain(error, host)),

@@ -553,6 +553,7 @@ fn no_response(error: HttpError) -> wasmtime::Result<http::Error> {
         HttpError::Timeout => http::Error::Timeout,
         HttpError::TooLarge(limit) => http::Error::TooLarge(limit),
         HttpError::Denied(message) => return Err(denied(message)),
+        HttpError::Exhausted(failure) => return Err(Violation::error(failure.kind, failure.message)),
     })
 }
 
