@@ -1,5 +1,6 @@
 use std::{
     borrow::Cow,
+    net::IpAddr,
     time::{Duration, SystemTime},
 };
 
@@ -103,16 +104,23 @@ fn with_advice(problem: &str, advice: &str) -> String {
 }
 
 fn no_alternative_name(host: &str) -> String {
+    // An IPv6 address is in brackets.
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let name = match bare.unwrap_or(host).parse::<IpAddr>() {
+        Ok(address) => format!("IP:{address}"),
+        Err(_) => format!("DNS:{host}"),
+    };
     format!(
         "its certificate has no subjectAltName, and the common name (CN) is not checked; make one with \
-         subjectAltName DNS:{host}, as `admittance certs` does"
+         subjectAltName {name}, as `admittance certs` does"
     )
 }
 
-/// The name in `DnsName("a.b")`, the format of the verifier.
+/// The name in `DnsName("a.b")` or `IpAddress(10.0.0.5)`, the formats of the verifier.
 fn bare(name: &str) -> &str {
-    name.strip_prefix("DnsName(\"")
-        .and_then(|name| name.strip_suffix("\")"))
+    [("DnsName(\"", "\")"), ("IpAddress(", ")")]
+        .into_iter()
+        .find_map(|(prefix, suffix)| name.strip_prefix(prefix)?.strip_suffix(suffix))
         .unwrap_or(name)
 }
 
@@ -129,6 +137,7 @@ mod tests {
     use std::sync::Arc;
 
     use rustls::{InvalidMessage, OtherError};
+    use rustls_pki_types::ServerName;
 
     use super::*;
 
@@ -144,29 +153,55 @@ mod tests {
             plain: "use http://",
             ..TlsAdvice::default()
         };
-        for (error, part) in [
-            (other(webpki::Error::UnsupportedCertVersion), "no subjectAltName"),
-            (other(webpki::Error::CaUsedAsEndEntity), "CA:TRUE"),
-            (other(webpki::Error::MaximumPathDepthExceeded), "not valid"),
+        let presented = |names: &[&str]| {
+            Error::InvalidCertificate(CertificateError::NotValidForNameContext {
+                expected: ServerName::try_from("hook.ns").unwrap(),
+                presented: names.iter().map(|&name| name.to_owned()).collect(),
+            })
+        };
+        let version_1 = || other(webpki::Error::UnsupportedCertVersion);
+        for (host, error, part) in [
+            ("hook.ns", version_1(), "no subjectAltName"),
+            ("hook.ns", version_1(), "subjectAltName DNS:hook.ns,"),
+            ("10.0.0.5", version_1(), "subjectAltName IP:10.0.0.5,"),
+            ("[::1]", version_1(), "subjectAltName IP:::1,"),
+            ("hook.ns", presented(&[]), "subjectAltName DNS:hook.ns,"),
+            ("10.0.0.5", presented(&[]), "subjectAltName IP:10.0.0.5,"),
+            ("[::1]", presented(&[]), "subjectAltName IP:::1,"),
             (
+                "10.0.0.5",
+                presented(&["DnsName(\"hook.ns\")", "IpAddress(10.0.0.6)"]),
+                "is for hook.ns, 10.0.0.6; the subjectAltName must hold 10.0.0.5",
+            ),
+            ("hook.ns", other(webpki::Error::CaUsedAsEndEntity), "CA:TRUE"),
+            (
+                "hook.ns",
+                other(webpki::Error::MaximumPathDepthExceeded),
+                "not valid",
+            ),
+            (
+                "hook.ns",
                 Error::AlertReceived(AlertDescription::UnrecognisedName),
                 "does not know the name hook.ns",
             ),
             (
+                "hook.ns",
                 Error::AlertReceived(AlertDescription::CertificateRequired),
                 "requires a client certificate; use --key",
             ),
             (
+                "hook.ns",
                 Error::InvalidCertificate(CertificateError::UnknownIssuer),
                 "not signed by a trusted CA; use --ca",
             ),
             (
+                "hook.ns",
                 Error::InvalidMessage(InvalidMessage::InvalidContentType),
                 "does not speak TLS on this port; use http://",
             ),
         ] {
-            let text = advice.explain(&error, "hook.ns");
-            assert!(text.contains(part), "{text}");
+            let text = advice.explain(&error, host);
+            assert!(text.contains(part), "{host}: {text}");
         }
     }
 }

@@ -106,6 +106,42 @@ async fn the_certificate_must_be_right() {
     }
 }
 
+/// An address counts only as an address in the subjectAltName, not as a common name.
+#[tokio::test]
+async fn a_url_by_address_needs_a_certificate_for_the_address() {
+    let authority = Authority::new();
+    for (params, expected) in [
+        (server_params(&["127.0.0.1"]), Ok(())),
+        (
+            common_name_only("127.0.0.1"),
+            Err(["no subjectAltName", "IP:127.0.0.1"]),
+        ),
+        (
+            server_params(&["10.0.0.5", BCS_HOST]),
+            Err(["is for 10.0.0.5, hook.ns;", "must hold 127.0.0.1"]),
+        ),
+    ] {
+        let server = Server::start(authority.server_with(params), echo());
+        let url = format!("https://{}/admit", server.address).parse().unwrap();
+        let config = WebhookConfig {
+            target: WebhookTarget::Url(url),
+            ..config(Protocol::BcsResource, &authority)
+        };
+        let webhook = Webhook::new(config, &WebhookClients::default()).unwrap();
+        let answer = call(&webhook, &application()).await;
+        match expected {
+            Ok(()) => assert!(replaces(&answer), "{answer:?}"),
+            Err(parts) => {
+                let failure = answer.unwrap_err();
+                assert_eq!(failure.kind, FailureKind::Tls, "{failure}");
+                for part in parts {
+                    assert!(failure.message.contains(part), "{failure}");
+                }
+            }
+        }
+    }
+}
+
 /// In TLS 1.3 the server says so after the client's side of the handshake is done.
 #[tokio::test]
 async fn a_client_certificate_is_wanted_over_http1() {
