@@ -105,7 +105,7 @@ pub use spelling::{Spelling, SpellingError, same_key};
 pub use stage::{FailurePolicy, Mode, Reinvocation, SideEffects, Stage, StageSpec};
 pub use tape::{Tape, Taped};
 pub use trace_context::{TraceContext, TraceId};
-pub use verdict::{Denial, Response, Verdict, bounded_warnings};
+pub use verdict::{Denial, Response, Verdict, bounded_warnings, cut};
 pub use webhook::{Protocol, ReviewVersion, ServiceNaming, WebhookTarget};
 pub use word::{UnknownWord, Word};
 

@@ -213,7 +213,7 @@ impl Patch {
     }
 
     /// The size limit of the result for an object of this size.
-    pub(crate) fn result_limit(size: usize) -> usize {
+    pub fn result_limit(size: usize) -> usize {
         Self::MAX_RESULT_BYTES.max(size.saturating_add(Self::MAX_GROWTH))
     }
 
@@ -226,7 +226,7 @@ impl Patch {
     }
 
     /// The most bytes, about, that are read and written to apply it to an object of this size, besides the object.
-    pub(crate) fn work(&self, object: usize) -> usize {
+    pub fn work(&self, object: usize) -> usize {
         let is_copy = |operation: &&Operation| matches!(operation.action, Action::Copy(_));
         // A copy can double the object, and so can the next one.
         let copied = match self.operations().filter(is_copy).count() {
@@ -260,7 +260,11 @@ impl Patch {
     }
 
     /// Like [`apply`](Self::apply), but fails when the deadline passes.
-    pub(crate) fn apply_by(&self, object: &Object, deadline: Option<Deadline>) -> Result<Object, PatchError> {
+    ///
+    /// # Errors
+    ///
+    /// As [`apply`](Self::apply), and [`PatchError::DeadlinePassed`].
+    pub fn apply_by(&self, object: &Object, deadline: Option<Deadline>) -> Result<Object, PatchError> {
         let size = object.text().len();
         let work = (size + self.size()).saturating_mul(Self::WORK_PER_BYTE);
         let mut budget = Budget::new(

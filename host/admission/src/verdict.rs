@@ -188,7 +188,7 @@ impl fmt::Display for Denial {
 }
 
 /// Truncates a text to this many bytes.
-pub(crate) fn cut(text: &mut String, bytes: usize) {
+pub fn cut(text: &mut String, bytes: usize) {
     if text.len() > bytes {
         text.truncate(text.floor_char_boundary(bytes));
         text.push_str("...");

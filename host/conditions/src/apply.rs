@@ -3,11 +3,12 @@
 //! An object is merged as server-side apply does. Which lists are merged by keys is known for the kinds that Kubernetes
 //! has itself; every other list is atomic, and kube-apiserver refuses to apply a part of those.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
+use admittance_admission::{Deadline, Failure, FailureKind, PatchError};
 use serde_json::{Map as Members, Value as Json};
 
-use crate::value::{Part, Value};
+use crate::value::{List, Map, Part, Value};
 
 /// The lists that are merged, by the name of their field, and the keys of their items.
 const KEYED: [(&str, &[&[&str]]); 19] = [
@@ -50,99 +51,208 @@ const ATOMIC: [&str; 7] = [
     "secretKeyRef",
 ];
 
-/// The object with what a mutation applies.
-pub(crate) fn merged(object: &Json, change: &Value<'_>) -> Result<Json, String> {
-    let Value::Part(part) = change else {
-        return Err(format!(
-            "unsupported return type from ApplyConfiguration expression: {}",
-            change.kind()
-        ));
-    };
-    let change = fields(part, "Object")?;
+/// How deep values may nest: as deep as JSON is read.
+const MAX_DEPTH: usize = 128;
+/// How much is written between two checks of the deadline, in bytes.
+const DEADLINE_INTERVAL: usize = 64 << 10;
+
+/// Writes what a mutation gives as JSON.
+///
+/// Values share their parts, so that a short expression can give what is very long when it is written: the length is
+/// limited, and the deadline is checked.
+pub(crate) struct Writer {
+    text: String,
+    limit: usize,
+    deadline: Deadline,
+    /// The length at which the deadline is checked again.
+    next_check: usize,
+    depth: usize,
+}
+
+type Written = Result<(), Failure>;
+
+impl Writer {
+    /// For at most this many bytes.
+    pub(crate) fn new(limit: usize, deadline: Deadline) -> Self {
+        Self {
+            text: String::new(),
+            limit,
+            deadline,
+            next_check: DEADLINE_INTERVAL,
+            depth: 0,
+        }
+    }
+
+    /// A JSON Patch of these operations.
+    pub(crate) fn patch(mut self, operations: &List<'_>) -> Result<String, Failure> {
+        self.push("[")?;
+        for (place, operation) in operations.iter().enumerate() {
+            self.separate(place)?;
+            match operation {
+                Value::Part(part) if &*part.path == "JSONPatch" => self.members(&part.fields, None)?,
+                other => {
+                    return Err(failed(format!(
+                        "type mismatch: JSONPatchType.val contains {} as one of its values",
+                        other.kind()
+                    )));
+                }
+            }
+        }
+        self.push("]")?;
+        Ok(self.text)
+    }
+
+    /// The object that is applied.
+    pub(crate) fn change(mut self, change: &Value<'_>) -> Result<String, Failure> {
+        let Value::Part(part) = change else {
+            return Err(failed(format!(
+                "unsupported return type from ApplyConfiguration expression: {}",
+                change.kind()
+            )));
+        };
+        self.part(part, "Object")?;
+        Ok(self.text)
+    }
+
+    fn push(&mut self, text: &str) -> Written {
+        if text.len() > self.limit.saturating_sub(self.text.len()) {
+            return Err(PatchError::ResultTooLarge(self.limit).into());
+        }
+        self.text.push_str(text);
+        if self.text.len() >= self.next_check {
+            self.next_check = self.text.len() + DEADLINE_INTERVAL;
+            if self.deadline.has_passed() {
+                let message = "what the expression gives was not written in time";
+                return Err(Failure::new(FailureKind::Timeout, message));
+            }
+        }
+        Ok(())
+    }
+
+    fn separate(&mut self, place: usize) -> Written {
+        if place == 0 { Ok(()) } else { self.push(",") }
+    }
+
+    fn string(&mut self, text: &str) -> Written {
+        // Pieces, so that no text that is too long is escaped as a whole.
+        self.push("\"")?;
+        let mut rest = text;
+        while !rest.is_empty() {
+            let (piece, after) = rest.split_at(rest.floor_char_boundary(DEADLINE_INTERVAL));
+            let quoted = serde_json::to_string(piece).map_err(|error| failed(error.to_string()))?;
+            let inner = quoted.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+            self.push(inner.unwrap_or_default())?;
+            rest = after;
+        }
+        self.push("\"")
+    }
+
+    fn key(&mut self, key: &Value<'_>) -> Written {
+        match key {
+            Value::String(key) => self.string(key)?,
+            other => {
+                return Err(failed(format!(
+                    "unexpected key of type {} in a map: only strings can be written",
+                    other.kind()
+                )));
+            }
+        }
+        self.push(":")
+    }
+
+    /// The members of an object. With the `path` of a part, objects in it must be of the types that its fields have.
+    fn members(&mut self, members: &Map<'_>, path: Option<&str>) -> Written {
+        self.push("{")?;
+        for (place, (key, value)) in members.entries().enumerate() {
+            self.separate(place)?;
+            self.key(&key)?;
+            let path = match (&key, path) {
+                (Value::String(key), Some(path)) => Some(format!("{path}.{}", &**key)),
+                _ => None,
+            };
+            self.value(&value, path.as_deref())?;
+        }
+        self.push("}")
+    }
+
+    /// A part, which must be for this path.
+    fn part(&mut self, part: &Part<'_>, path: &str) -> Written {
+        if &*part.path != path {
+            return Err(failed(format!(
+                "unexpected type name \"{}\", expected \"{path}\", which matches field name path from root Object type",
+                part.path
+            )));
+        }
+        self.members(&part.fields, Some(path))
+    }
+
+    /// A value. `path` is what the name of the type of an object there must be.
+    fn value(&mut self, value: &Value<'_>, path: Option<&str>) -> Written {
+        match value {
+            Value::Null => self.push("null"),
+            Value::Bool(value) => self.push(if *value { "true" } else { "false" }),
+            Value::Int(value) => self.push(&value.to_string()),
+            Value::Uint(value) => self.push(&value.to_string()),
+            Value::Double(value) => {
+                let number = serde_json::Number::from_f64(*value);
+                let number = number.ok_or_else(|| failed(format!("{value} cannot be written")))?;
+                self.push(&number.to_string())
+            }
+            Value::String(text) => self.string(text),
+            Value::List(_) | Value::Map(_) | Value::Part(_) => {
+                self.depth += 1;
+                if self.depth > MAX_DEPTH {
+                    return Err(failed(format!(
+                        "the value is nested more than {MAX_DEPTH} levels deep"
+                    )));
+                }
+                self.nested(value, path)?;
+                self.depth -= 1;
+                Ok(())
+            }
+            other => Err(failed(format!(
+                "a {} cannot be written into an object",
+                other.kind()
+            ))),
+        }
+    }
+
+    fn nested(&mut self, value: &Value<'_>, path: Option<&str>) -> Written {
+        match value {
+            Value::List(list) => {
+                self.push("[")?;
+                for (place, item) in list.iter().enumerate() {
+                    self.separate(place)?;
+                    self.value(&item, path)?;
+                }
+                self.push("]")
+            }
+            Value::Map(map) => self.members(map, None),
+            Value::Part(part) => self.part(part, path.unwrap_or(&part.path)),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn failed(message: impl Into<String>) -> Failure {
+    Failure::new(FailureKind::Error, message)
+}
+
+/// The object with what a mutation applies: a JSON text.
+pub(crate) fn merged(object: &Json, change: &str) -> Result<Json, Failure> {
+    let change: Members<String, Json> =
+        serde_json::from_str(change).map_err(|error| failed(error.to_string()))?;
     for field in ["apiVersion", "kind"] {
         if change
             .get(field)
             .is_some_and(|value| Some(value) != object.get(field))
         {
-            return Err(format!("the ApplyConfiguration may not change {field}"));
+            return Err(failed(format!("the ApplyConfiguration may not change {field}")));
         }
     }
     let mut object = object.clone();
-    merge(&mut object, Json::Object(change), "")?;
+    merge(&mut object, Json::Object(change), "").map_err(failed)?;
     Ok(object)
-}
-
-/// One operation of a JSON Patch.
-pub(crate) fn operation(operation: &Value<'_>) -> Result<Json, String> {
-    match operation {
-        Value::Part(part) if &*part.path == "JSONPatch" => {
-            let mut operation = Members::new();
-            for (key, value) in part.fields.entries() {
-                let value = json(&value, None)?;
-                operation.insert(key_of(&key)?, value);
-            }
-            Ok(Json::Object(operation))
-        }
-        other => Err(format!(
-            "type mismatch: JSONPatchType.val contains {} as one of its values",
-            other.kind()
-        )),
-    }
-}
-
-/// The fields of a part, which must be for this path.
-fn fields(part: &Part<'_>, path: &str) -> Result<Members<String, Json>, String> {
-    if &*part.path != path {
-        return Err(format!(
-            "unexpected type name \"{}\", expected \"{path}\", which matches field name path from root Object type",
-            part.path
-        ));
-    }
-    let mut members = Members::new();
-    for (key, value) in part.fields.entries() {
-        let key = key_of(&key)?;
-        let value = json(&value, Some(&format!("{path}.{key}")))?;
-        members.insert(key, value);
-    }
-    Ok(members)
-}
-
-fn key_of(key: &Value<'_>) -> Result<String, String> {
-    match key {
-        Value::String(key) => Ok(key.to_string()),
-        other => Err(format!(
-            "unexpected key of type {} in a map: only strings can be written",
-            other.kind()
-        )),
-    }
-}
-
-/// A value as JSON. `path` is what the name of the type of an object there must be.
-fn json(value: &Value<'_>, path: Option<&str>) -> Result<Json, String> {
-    Ok(match value {
-        Value::Null => Json::Null,
-        Value::Bool(value) => Json::Bool(*value),
-        Value::Int(value) => Json::from(*value),
-        Value::Uint(value) => Json::from(*value),
-        Value::Double(value) => serde_json::Number::from_f64(*value)
-            .map(Json::Number)
-            .ok_or_else(|| format!("{value} cannot be written"))?,
-        Value::String(text) => Json::String(text.to_string()),
-        Value::List(list) => Json::Array(
-            list.iter()
-                .map(|item| json(&item, path))
-                .collect::<Result<_, _>>()?,
-        ),
-        Value::Map(map) => {
-            let mut members = Members::new();
-            for (key, value) in map.entries() {
-                members.insert(key_of(&key)?, json(&value, None)?);
-            }
-            Json::Object(members)
-        }
-        Value::Part(part) => Json::Object(fields(part, path.unwrap_or(&part.path))?),
-        other => return Err(format!("a {} cannot be written into an object", other.kind())),
-    })
 }
 
 fn merge(into: &mut Json, change: Json, path: &str) -> Result<(), String> {
@@ -189,11 +299,8 @@ fn merge_list(
         return Ok(());
     };
     if SETS.contains(&field) {
-        for item in change {
-            if !items.contains(&item) {
-                items.push(item);
-            }
-        }
+        let mut known: HashSet<Json> = items.iter().cloned().collect();
+        items.extend(change.into_iter().filter(|item| known.insert(item.clone())));
         return Ok(());
     }
     let choices = KEYED
@@ -218,8 +325,14 @@ fn merge_list(
     for (place, item) in items.iter().enumerate() {
         places.insert(key_text(item, keys), place);
     }
+    let mut applied = HashSet::new();
     for item in change {
         let key = key_text(&item, keys);
+        // As in kube-apiserver. It also means that the time is linear: no item is merged again and again.
+        if !applied.insert(key.clone()) {
+            let key = key.replace('\u{0}', ", ");
+            return Err(format!("{path}: duplicate entries for key {key}"));
+        }
         match places.get(&key).and_then(|place| items.get_mut(*place)) {
             Some(known) => merge(known, item, path)?,
             None => {

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use admittance_admission::{
     Authorizer, ClusterError, ClusterKind, ClusterReader, Deadline, Failure, FailureKind, FailurePolicy,
-    GroupVersionKind, Hook, Object, Patch, Request, Response, async_trait, words,
+    GroupVersionKind, Hook, Object, Patch, PatchError, Request, Response, async_trait, offload, words,
 };
 use serde_json::Value as Json;
 
@@ -286,7 +286,7 @@ impl PolicyHook {
                 .await
             {
                 Ok(Value::String(value)) => {
-                    let value = value.trim().to_owned();
+                    let value = annotation(value.trim());
                     match findings.annotations.iter_mut().find(|(known, _)| known == key) {
                         Some((_, values)) if values.contains(&value) => {}
                         Some((_, values)) => values.push(value),
@@ -335,11 +335,13 @@ impl PolicyHook {
         object: &mut Option<Object>,
     ) -> Result<Result<(), Objection>, Failure> {
         let policy = &*self.policy;
-        let Some(mut current) = object.clone() else {
+        let (Some(mut current), Some(original)) = (object.clone(), &inputs.request.object) else {
             return Ok(Ok(()));
         };
+        // For all mutations together.
+        let limit = Patch::result_limit(original.text().len());
         for mutation in &policy.mutations {
-            let next = {
+            let given = {
                 let variables = Variables::new(inputs.request, policy.uses)
                     .with_object(Some(&current))
                     .with(inputs.namespace, inputs.params);
@@ -348,13 +350,23 @@ impl PolicyHook {
                     .settle(mutation.expression(), inputs.request, &*self.authorizer)
                     .await
                 {
-                    Ok(value) => changed(&current, &value),
-                    Err(fault) => Err(reported(mutation, &fault)?),
+                    Ok(value) => Change::of(&value, limit, inputs.deadline),
+                    Err(fault) => return Ok(Err(Objection::failed(reported(mutation, &fault)?))),
                 }
             };
-            match next {
+            let changed = match given {
+                Ok(change) => change.applied_to(&current, limit, inputs.deadline).await,
+                Err(failure) => Err(failure),
+            };
+            match changed {
                 Ok(next) => current = next,
-                Err(why) => return Ok(Err(Objection::failed(why))),
+                // Limits are not a matter of the expression, so they are failures of the stage in every kind of policy.
+                Err(failure)
+                    if matches!(failure.kind, FailureKind::OutputTooLarge | FailureKind::Timeout) =>
+                {
+                    return Err(failure);
+                }
+                Err(failure) => return Ok(Err(Objection::failed(failure.message))),
             }
         }
         *object = Some(current);
@@ -362,23 +374,52 @@ impl PolicyHook {
     }
 }
 
-/// The object with the change that a mutation gives.
-fn changed(object: &Object, change: &Value<'_>) -> Result<Object, String> {
-    match change {
-        Value::List(operations) => {
-            let operations: Result<Vec<Json>, String> = operations
-                .iter()
-                .map(|operation| apply::operation(&operation))
-                .collect();
-            let patch =
-                Patch::parse(Json::Array(operations?).to_string()).map_err(|error| error.to_string())?;
-            patch.apply(object).map_err(|error| error.to_string())
-        }
-        change => {
-            let merged = apply::merged(object.value(), change)?;
-            Object::from_value(merged).ok_or_else(|| "the result is not an object".to_owned())
+/// What a mutation gives, as JSON.
+enum Change {
+    Patch(String),
+    Apply(String),
+}
+
+impl Change {
+    fn of(value: &Value<'_>, limit: usize, deadline: Deadline) -> Result<Self, Failure> {
+        let writer = apply::Writer::new(limit, deadline);
+        match value {
+            Value::List(operations) => writer.patch(operations).map(Self::Patch),
+            change => writer.change(change).map(Self::Apply),
         }
     }
+
+    /// The object with this change.
+    async fn applied_to(self, object: &Object, limit: usize, deadline: Deadline) -> Result<Object, Failure> {
+        let object = object.clone();
+        let size = object.text().len();
+        match self {
+            Self::Patch(text) => {
+                let patch = offload(text.len(), deadline, move || Patch::parse(text)).await??;
+                let bytes = size + patch.work(size);
+                let apply = move || within(limit, patch.apply_by(&object, Some(deadline))?);
+                offload(bytes, deadline, apply).await?
+            }
+            Self::Apply(text) => {
+                let bytes = size + text.len();
+                let apply = move || {
+                    let merged = apply::merged(object.value(), &text)?;
+                    if merged == *object.value() {
+                        return Ok(object);
+                    }
+                    within(limit, Object::from_value(merged).ok_or(PatchError::NotAnObject)?)
+                };
+                offload(bytes, deadline, apply).await?
+            }
+        }
+    }
+}
+
+fn within(limit: usize, object: Object) -> Result<Object, Failure> {
+    if object.text().len() > limit {
+        return Err(PatchError::ResultTooLarge(limit).into());
+    }
+    Ok(object)
 }
 
 /// Why an expression failed; the outer error if that is the time.
@@ -387,6 +428,12 @@ fn reported(expression: &PolicyExpression, fault: &Fault) -> Result<String, Fail
         return Err(too_late());
     }
     Ok(because(expression.text().trim(), fault))
+}
+
+/// The value of an audit annotation. It is cut at once: there may be one for each of many parameters.
+fn annotation(value: &str) -> String {
+    let end = value.floor_char_boundary(Response::MAX_ANNOTATION + 1);
+    value.get(..end).unwrap_or_default().to_owned()
 }
 
 fn too_late() -> Failure {

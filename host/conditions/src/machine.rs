@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use admittance_admission::Deadline;
+use admittance_admission::{Deadline, Failure, cut};
 
 use crate::{
     expression::{Definition, Entry, Expression, Index, Item, OrElse, Select},
@@ -44,8 +44,11 @@ pub(crate) enum Halt {
 }
 
 impl Fault {
+    /// With a text that may contain what a client sent.
     pub(crate) fn error(text: impl Into<String>) -> Self {
-        Self::Error(text.into())
+        let mut text = text.into();
+        cut(&mut text, Failure::MAX_MESSAGE);
+        Self::Error(text)
     }
 
     /// No overload accepts values of these types.
@@ -54,7 +57,7 @@ impl Fault {
     }
 
     fn no_key(key: &str) -> Self {
-        Self::Error(format!("no such key: {key}"))
+        Self::error(format!("no such key: {key}"))
     }
 }
 
@@ -453,13 +456,19 @@ fn item<'a>(operand: &Value<'a>, key: &Value<'a>) -> Result<Outcome<'a>, Fault> 
 /// A key in a message.
 pub(crate) fn key_text(key: &Value<'_>) -> String {
     match key {
-        Value::String(text) => text.to_string(),
+        // Nothing is charged for it, and errors in loops are made again and again.
+        Value::String(text) => beginning(text).to_owned(),
         Value::Int(value) => value.to_string(),
         Value::Uint(value) => value.to_string(),
         Value::Double(value) => value.to_string(),
         Value::Bool(value) => value.to_string(),
         other => other.kind().to_owned(),
     }
+}
+
+fn beginning(text: &str) -> &str {
+    const LONGEST: usize = 1024;
+    text.get(..text.floor_char_boundary(LONGEST)).unwrap_or_default()
 }
 
 /// The value that an entry of a list or a map adds: none for an optional one that holds none.

@@ -44,6 +44,15 @@ fn policy(parts: &[&str]) -> Policy {
 }
 
 async fn admit(parts: &[&str], binding: Binding) -> Result<Response, Failure> {
+    admit_request(parts, binding, &pod(), minute()).await
+}
+
+async fn admit_request(
+    parts: &[&str],
+    binding: Binding,
+    request: &Request,
+    deadline: Deadline,
+) -> Result<Response, Failure> {
     let cluster = Arc::new(Shelf);
     let hook = PolicyHook::new(
         Arc::new(policy(parts)),
@@ -51,7 +60,7 @@ async fn admit(parts: &[&str], binding: Binding) -> Result<Response, Failure> {
         Arc::new(NoAuthorizer),
         Some(cluster),
     );
-    hook.admit(&pod(), minute()).await
+    hook.admit(request, deadline).await
 }
 
 /// Two ConfigMaps of one namespace, and a Namespace.
@@ -298,6 +307,7 @@ async fn mutations() {
         (&["apply Object{}"], "allow".into()),
         (&["when false", "apply Object{kind: 'Job'}"], "allow".into()),
         (&["patch [JSONPatch{op: 'remove', path: '/nope'}]"], "422 Invalid: pods \"web\" is forbidden: policy 'p' with binding 'b' denied request: ".into()),
+        (&["apply Object{spec: Object.spec{containers: ['x', 'y', 'x'].map(n, Object.spec.containers{name: n})}}"], "422 Invalid: pods \"web\" is forbidden: policy 'p' with binding 'b' denied request: .spec.containers: duplicate entries for key \"x\"".into()),
         (&["apply Object{kind: 'Job'}"], "422 Invalid: pods \"web\" is forbidden: policy 'p' with binding 'b' denied request: the ApplyConfiguration may not change kind".into()),
         (&["apply Object{spec: Object.metadata{name: 'a'}}"], "422 Invalid: pods \"web\" is forbidden: policy 'p' with binding 'b' denied request: unexpected type name \"Object.metadata\", expected \"Object.spec\"".into()),
         (&["apply Object{spec: Object.spec{tolerations: [Object.spec.tolerations{key: 'a'}]}}"], "422 Invalid: pods \"web\" is forbidden: policy 'p' with binding 'b' denied request: invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: .spec.tolerations".into()),
@@ -307,6 +317,119 @@ async fn mutations() {
     for (parts, expected) in table {
         let shown = shown(admit(parts, bound(&[])).await);
         assert!(shown.starts_with(&expected), "{parts:?}: {shown}");
+    }
+}
+
+/// Values share their parts: what costs little to make may be very large when it is written.
+#[tokio::test]
+async fn what_mutations_write_is_limited() {
+    let tenfold = ".map(a, [a, a, a, a, a, a, a, a, a, a])".repeat(9);
+    let nested = format!("['{}']{tenfold}", "x".repeat(1_000));
+    let labels = "object.spec.containers.map(c, object.metadata.labels)".to_owned();
+    let patch = |value: &str| format!("patch [JSONPatch{{op: 'add', path: '/spec/x', value: {value}}}]");
+    let apply = |value: &str| format!("apply Object{{spec: Object.spec{{x: {{'y': {value}}}}}}}");
+    let part = |number: u8| {
+        format!("patch [JSONPatch{{op: 'add', path: '/spec/p{number}', value: object.metadata.labels}}]")
+    };
+    let large = |containers: usize, filler: usize| {
+        let mut request = pod();
+        let object = json!({
+            "metadata": {"labels": {"a": "x".repeat(1_000_000)}},
+            "spec": {"containers": vec![json!({"name": "a"}); containers], "filler": "x".repeat(filler)},
+        });
+        request.object = Object::from_value(object);
+        request
+    };
+    let ample = Deadline::after(Duration::from_secs(600));
+    let over = Deadline::after(Duration::ZERO);
+    for (case, parts, request, deadline, expected) in [
+        (
+            "lists in lists, patched",
+            vec![patch(&nested)],
+            pod(),
+            ample,
+            Some(FailureKind::OutputTooLarge),
+        ),
+        (
+            "lists in lists, applied",
+            vec![apply(&nested)],
+            pod(),
+            ample,
+            Some(FailureKind::OutputTooLarge),
+        ),
+        (
+            "copies of labels, patched",
+            vec![patch(&labels)],
+            large(10_000, 0),
+            ample,
+            Some(FailureKind::OutputTooLarge),
+        ),
+        (
+            "copies of labels, applied",
+            vec![apply(&labels)],
+            large(10_000, 0),
+            ample,
+            Some(FailureKind::OutputTooLarge),
+        ),
+        // Each is within the limit for its own object.
+        (
+            "two together",
+            vec![part(1), part(2)],
+            large(0, 15 << 20),
+            ample,
+            Some(FailureKind::OutputTooLarge),
+        ),
+        ("one alone", vec![part(1)], large(0, 15 << 20), ample, None),
+        (
+            "no time, patched",
+            vec![patch(&labels)],
+            large(10, 0),
+            over,
+            Some(FailureKind::Timeout),
+        ),
+        (
+            "no time, applied",
+            vec![apply(&labels)],
+            large(10, 0),
+            over,
+            Some(FailureKind::Timeout),
+        ),
+        ("a few copies", vec![patch(&labels)], large(10, 0), ample, None),
+    ] {
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        // Limits are failures, whether an expression that fails is a denial or not.
+        for binding in [Binding::default(), bound(&[])] {
+            let answer = admit_request(&parts, binding, &request, deadline).await;
+            assert_eq!(answer.err().map(|failure| failure.kind), expected, "{case}");
+        }
+    }
+}
+
+/// A message or a note has the length that its cost allows, and errors do not repeat what clients send.
+#[tokio::test]
+async fn texts_of_policies_are_bounded() {
+    let mut request = pod();
+    let object = json!({"metadata": {"name": "x".repeat(1_000_000)}, "spec": {"n": [1, 2]}});
+    request.object = Object::from_value(object);
+    for (part, longest) in [
+        ("note string(object.metadata.name)", 5_000),
+        ("validate int(object.metadata.name) == 0", 5_000),
+        ("validate {'a': true}[object.metadata.name]", 5_000),
+        (
+            "validate object.spec.n.all(n, {n: true}[object.metadata.name])",
+            5_000,
+        ),
+    ] {
+        let answer = admit_request(&[part], Binding::default(), &request, minute()).await;
+        let length = match answer {
+            Ok(response) => response
+                .audit_annotations
+                .iter()
+                .map(|(_, value)| value.len())
+                .sum(),
+            Err(failure) => failure.message.len(),
+        };
+        assert!((1..longest).contains(&length), "{part}: {length}");
     }
 }
 
