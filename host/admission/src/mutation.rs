@@ -4,11 +4,16 @@ mod apply;
 mod image;
 mod location;
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    hash::{BuildHasher, RandomState},
+    sync::Arc,
+};
 
 use async_trait::async_trait;
 use serde_json::Value;
 
+use self::apply::Growth;
 pub use self::{
     image::ImageParts,
     location::{Location, LocationError, Shape, Step},
@@ -207,9 +212,10 @@ pub(crate) async fn mutate(
         return Ok(Response::allow());
     }
     let bytes = object.text().len();
-    let subject = Subject::of(request, &object);
+    let (namespace, name) = (request.namespace.clone(), request.name.clone());
     let mutators = Arc::clone(mutators);
     let work = move || {
+        let subject = Subject::of(&object, namespace.as_deref(), &name);
         let selected = selected.iter().filter_map(|index| mutators.get(*index)).collect();
         let run = Run {
             selected,
@@ -230,17 +236,14 @@ struct Subject {
 
 impl Subject {
     /// A control plane may not have written it into the object yet.
-    fn of(request: &Request, object: &Object) -> Self {
+    fn of(object: &Object, namespace: Option<&str>, name: &str) -> Self {
         let of = |pointer: &str, otherwise: &str| {
             let text = object.value().pointer(pointer).and_then(Value::as_str);
             text.unwrap_or(otherwise).to_owned()
         };
         Self {
-            namespace: of(
-                "/metadata/namespace",
-                request.namespace.as_deref().unwrap_or_default(),
-            ),
-            name: of("/metadata/name", &request.name),
+            namespace: of("/metadata/namespace", namespace.unwrap_or_default()),
+            name: of("/metadata/name", name),
         }
     }
 }
@@ -255,19 +258,25 @@ struct Run<'a> {
 impl Run<'_> {
     fn of(&self, object: &Object, deadline: Deadline) -> Result<Response, Failure> {
         let original = object.value();
+        let mut growth = Growth::of(object.text().len(), deadline);
         let mut current = original.clone();
+        // Of the object after the previous round: a copy would take as much memory as the object. Nobody knows the keys
+        // of the hash, so nobody can prepare objects with equal ones.
+        let hashes = RandomState::new();
         let mut previous = None;
         let mut changed = Vec::new();
         for _ in 0..self.rounds {
-            if deadline.has_passed() {
-                let message = "the mutators did not come to an end in time";
-                return Err(Failure::new(FailureKind::Timeout, message));
-            }
-            let is_changed = self.round(&mut current, &mut changed)?;
-            if !is_changed || current == *previous.as_ref().unwrap_or(original) {
+            if !self.round(&mut current, &mut growth, &mut changed)? {
                 return Ok(respond(object, current, &changed));
             }
-            previous = Some(current.clone());
+            let hash = hashes.hash_one(&current);
+            if previous
+                .replace(hash)
+                .unwrap_or_else(|| hashes.hash_one(original))
+                == hash
+            {
+                return Ok(respond(object, current, &changed));
+            }
         }
         let message = format!(
             "the mutators do not come to an end: after {} rounds the object still changes; look at {}",
@@ -278,15 +287,22 @@ impl Run<'_> {
     }
 
     /// Applies each mutator once. Returns whether one of them changed the object.
-    fn round(&self, current: &mut Value, changed: &mut Vec<String>) -> Result<bool, Failure> {
+    fn round(
+        &self,
+        current: &mut Value,
+        growth: &mut Growth,
+        changed: &mut Vec<String>,
+    ) -> Result<bool, Failure> {
         let mut is_changed = false;
         for mutator in &self.selected {
+            growth.check_deadline()?;
             if !mutator.selects(current) {
                 continue;
             }
-            let changes = mutator.apply(current, self.subject).map_err(|error| {
-                let message = format!("{} cannot be applied: {error}", mutator.name);
-                Failure::new(FailureKind::PatchFailed, message)
+            let applied = mutator.apply(current, self.subject, growth);
+            let changes = applied.map_err(|failure| {
+                let message = format!("{} cannot be applied: {}", mutator.name, failure.message);
+                Failure::new(failure.kind, message)
             })?;
             is_changed |= changes;
             if changes && !changed.contains(&mutator.name) {

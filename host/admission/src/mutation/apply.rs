@@ -3,25 +3,93 @@
 use serde_json::{Map, Value};
 
 use super::{Mutation, Mutator, Step, Subject, location::Steps};
+use crate::{Deadline, Failure, FailureKind, Patch, PatchError};
 
-/// Why a mutator cannot be applied to an object.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{at} is {found}, where its location expects {expected}")]
-pub(super) struct OtherType {
-    at: String,
-    found: &'static str,
-    expected: &'static str,
+/// By how much mutators may let an object grow, and until when.
+pub(super) struct Growth {
+    /// The size limit of the object, in bytes.
+    limit: usize,
+    left: usize,
+    deadline: Deadline,
+    /// Values until the deadline is checked again.
+    until_check: usize,
+}
+
+impl Growth {
+    /// How many values are visited between two checks of the deadline.
+    const INTERVAL: usize = 1024;
+
+    /// For an object of this size.
+    pub(super) fn of(size: usize, deadline: Deadline) -> Self {
+        let limit = Patch::result_limit(size);
+        Self {
+            limit,
+            left: limit - size,
+            deadline,
+            until_check: Self::INTERVAL,
+        }
+    }
+
+    pub(super) fn check_deadline(&self) -> Result<(), Failure> {
+        if self.deadline.has_passed() {
+            let message = "the mutators did not come to an end in time";
+            return Err(Failure::new(FailureKind::Timeout, message));
+        }
+        Ok(())
+    }
+
+    fn visit(&mut self) -> Result<(), Failure> {
+        self.until_check -= 1;
+        if self.until_check == 0 {
+            self.until_check = Self::INTERVAL;
+            self.check_deadline()?;
+        }
+        Ok(())
+    }
+
+    /// So many bytes are in place of so many others.
+    fn replace(&mut self, by: usize, before: usize) -> Result<(), Failure> {
+        let left = (self.left + before).checked_sub(by);
+        self.left = left.ok_or(PatchError::ResultTooLarge(self.limit))?;
+        Ok(())
+    }
+}
+
+/// The least bytes of a value's text.
+fn length(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) => 4,
+        Value::Number(_) => 1,
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => items.iter().map(|item| length(item) + 1).sum::<usize>() + 1,
+        Value::Object(members) => members.iter().map(member).sum::<usize>() + 1,
+    }
+}
+
+fn member((name, value): (&String, &Value)) -> usize {
+    name.len() + length(value) + 4
 }
 
 impl Mutator {
     /// Applies the mutator to an object. Returns whether that changed it.
     ///
     /// What is missing on the way is created, unless a test of a path says otherwise.
-    pub(super) fn apply(&self, object: &mut Value, subject: &Subject) -> Result<bool, OtherType> {
-        let walk = Walk {
+    ///
+    /// # Errors
+    ///
+    /// When a value on the way has another type than the location expects, the object grows too much, or the deadline
+    /// passes.
+    pub(super) fn apply(
+        &self,
+        object: &mut Value,
+        subject: &Subject,
+        growth: &mut Growth,
+    ) -> Result<bool, Failure> {
+        let mut walk = Walk {
             mutator: self,
             steps: self.location.steps(),
             subject,
+            growth,
         };
         walk.at(object, 0)
     }
@@ -31,12 +99,15 @@ struct Walk<'a> {
     mutator: &'a Mutator,
     steps: &'a [Step],
     subject: &'a Subject,
+    growth: &'a mut Growth,
 }
 
 impl Walk<'_> {
     /// Takes the step of this index from a value.
-    fn at(&self, value: &mut Value, index: usize) -> Result<bool, OtherType> {
-        match (self.steps.get(index), value) {
+    fn at(&mut self, value: &mut Value, index: usize) -> Result<bool, Failure> {
+        self.growth.visit()?;
+        let steps = self.steps;
+        match (steps.get(index), value) {
             (Some(Step::Field(name)), Value::Object(object)) => self.field(object, name, index),
             (Some(Step::Items { value: None, .. }), Value::Array(list)) => self.each(list, index),
             (Some(Step::Items { key, value: Some(of) }), Value::Array(list)) => {
@@ -48,7 +119,7 @@ impl Walk<'_> {
         }
     }
 
-    fn field(&self, object: &mut Map<String, Value>, name: &str, index: usize) -> Result<bool, OtherType> {
+    fn field(&mut self, object: &mut Map<String, Value>, name: &str, index: usize) -> Result<bool, Failure> {
         if !self.may_be(object.contains_key(name), index) {
             return Ok(false);
         }
@@ -61,13 +132,15 @@ impl Walk<'_> {
         let mut next = self.missing(index + 1);
         let is_changed = self.at(&mut next, index + 1)?;
         if is_changed {
+            // What is in it is counted already.
+            self.growth.replace(name.len() + 4, 0)?;
             object.insert(name.to_owned(), next);
         }
         Ok(is_changed)
     }
 
     /// Every item of a list.
-    fn each(&self, list: &mut [Value], index: usize) -> Result<bool, OtherType> {
+    fn each(&mut self, list: &mut [Value], index: usize) -> Result<bool, Failure> {
         let mut is_changed = false;
         if self.may_be(true, index) {
             for item in list {
@@ -78,9 +151,10 @@ impl Walk<'_> {
     }
 
     /// The items of which the key has this value, or a new one.
-    fn item(&self, list: &mut Vec<Value>, key: &str, of: &Value, index: usize) -> Result<bool, OtherType> {
+    fn item(&mut self, list: &mut Vec<Value>, key: &str, of: &Value, index: usize) -> Result<bool, Failure> {
+        let mutator = self.mutator;
         // A whole item can only be assigned.
-        let whole = match &self.mutator.mutation {
+        let whole = match &mutator.mutation {
             Mutation::Assign(value) if self.is_last(index) => Some(value),
             _ => None,
         };
@@ -92,7 +166,7 @@ impl Walk<'_> {
             }
             if let Some(value) = whole {
                 // Gatekeeper replaces the first one.
-                return Ok(replace(item, value.clone()));
+                return self.replace(item, value.clone());
             }
             is_changed |= self.at(item, index + 1)?;
         }
@@ -100,14 +174,16 @@ impl Walk<'_> {
             return Ok(is_changed);
         }
         let mut new = Value::Object(Map::from_iter([(key.to_owned(), of.clone())]));
-        let is_added = match whole {
+        let own = length(&new);
+        let (is_added, own) = match whole {
             Some(value) => {
                 new.clone_from(value);
-                true
+                (true, length(value))
             }
-            None => self.at(&mut new, index + 1)?,
+            None => (self.at(&mut new, index + 1)?, own),
         };
         if is_added {
+            self.growth.replace(own + 1, 0)?;
             list.push(new);
         }
         Ok(is_added)
@@ -132,9 +208,9 @@ impl Walk<'_> {
     }
 
     /// Sets the field to which the location leads. Returns whether that changed it.
-    fn set(&self, object: &mut Map<String, Value>, name: &str) -> Result<bool, OtherType> {
+    fn set(&mut self, object: &mut Map<String, Value>, name: &str) -> Result<bool, Failure> {
         let expected = |expected, found: &Value| Err(self.other_type(found, expected, self.steps.len()));
-        let new = match (&self.mutator.mutation, object.get(name)) {
+        let new: Value = match (&self.mutator.mutation, object.get(name)) {
             (Mutation::Assign(value), _) => value.clone(),
             (Mutation::AssignNamespace, _) => self.subject.namespace.as_str().into(),
             (Mutation::AssignName, _) => self.subject.name.as_str().into(),
@@ -155,39 +231,42 @@ impl Walk<'_> {
             (Mutation::Image(_), Some(other)) => return expected("a string", other),
         };
         match object.get_mut(name) {
-            Some(value) => Ok(replace(value, new)),
+            Some(value) => self.replace(value, new),
             None => {
+                self.growth.replace(name.len() + 4 + length(&new), 0)?;
                 object.insert(name.to_owned(), new);
                 Ok(true)
             }
         }
     }
 
-    /// The value to which the steps before this index lead is not what is expected.
-    fn other_type(&self, found: &Value, expected: &'static str, index: usize) -> OtherType {
-        OtherType {
-            at: match index {
-                0 => "the object".to_owned(),
-                _ => Steps(self.steps.get(..index).unwrap_or_default()).to_string(),
-            },
-            found: match found {
-                Value::Null => "null",
-                Value::Bool(_) => "a boolean",
-                Value::Number(_) => "a number",
-                Value::String(_) => "a string",
-                Value::Array(_) => "a list",
-                Value::Object(_) => "an object",
-            },
-            expected,
+    /// Returns whether the new value is another.
+    fn replace(&mut self, value: &mut Value, new: Value) -> Result<bool, Failure> {
+        let is_other = *value != new;
+        if is_other {
+            self.growth.replace(length(&new), length(value))?;
+            *value = new;
         }
+        Ok(is_other)
     }
-}
 
-/// Returns whether the new value is another.
-fn replace(value: &mut Value, new: Value) -> bool {
-    let is_other = *value != new;
-    *value = new;
-    is_other
+    /// The value to which the steps before this index lead is not what is expected.
+    fn other_type(&self, found: &Value, expected: &'static str, index: usize) -> Failure {
+        let at = match index {
+            0 => "the object".to_owned(),
+            _ => Steps(self.steps.get(..index).unwrap_or_default()).to_string(),
+        };
+        let found = match found {
+            Value::Null => "null",
+            Value::Bool(_) => "a boolean",
+            Value::Number(_) => "a number",
+            Value::String(_) => "a string",
+            Value::Array(_) => "a list",
+            Value::Object(_) => "an object",
+        };
+        let message = format!("{at} is {found}, where its location expects {expected}");
+        Failure::new(FailureKind::PatchFailed, message)
+    }
 }
 
 #[cfg(test)]

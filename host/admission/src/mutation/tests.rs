@@ -21,7 +21,7 @@ async fn admit(mutators: Vec<Mutator>, object: Value) -> Result<Response, Failur
     request.namespace = Some("shop".to_owned());
     request.object = Object::from_value(object);
     let hook = Mutators::new(mutators, Arc::new(StaticNamespaces::default()));
-    hook.admit(&request, Deadline::after(Duration::from_secs(60)))
+    hook.admit(&request, Deadline::after(Duration::from_secs(600)))
         .await
 }
 
@@ -151,5 +151,53 @@ fn tests_of_paths_that_do_not_fit() {
             (Err(error), Some(expected)) => assert!(error.to_string().contains(expected), "{error}"),
             (found, expected) => panic!("{tests:?}: {found:?}, and not {expected:?}"),
         }
+    }
+}
+
+/// A client can send many items to which a mutator adds something.
+#[tokio::test]
+async fn the_size_of_the_result_is_limited() {
+    let pod = |items: usize, item: Value| json!({"spec": {"containers": vec![item; items]}});
+    let image = "registry.example.com/".to_owned() + &"a".repeat(10_000);
+    let policy = || assign("policy", "spec.containers[name: *].imagePullPolicy", "Always");
+    let short = || assign("image", "spec.containers[name: *].image", "a");
+    for (case, mutators, object, expected) in [
+        (
+            "a field of many items",
+            vec![policy()],
+            pod(700_000, json!({})),
+            Some(FailureKind::OutputTooLarge),
+        ),
+        (
+            "many lists",
+            vec![Mutator::new(
+                "args",
+                Location::parse("spec.containers[name: *].args").unwrap(),
+                Mutation::Merge(vec!["a".repeat(1_000).into()]),
+            )],
+            pod(20_000, json!({})),
+            Some(FailureKind::OutputTooLarge),
+        ),
+        (
+            "many new items",
+            vec![assign(
+                "item",
+                "spec.containers[name: *].ports[name: http].x",
+                "a".repeat(1_000),
+            )],
+            pod(20_000, json!({})),
+            Some(FailureKind::OutputTooLarge),
+        ),
+        ("a few", vec![policy()], pod(1_000, json!({})), None),
+        // What is replaced is not there any more.
+        (
+            "smaller ones in place of others",
+            vec![short(), policy()],
+            pod(1_500, json!({"image": image.as_str()})),
+            None,
+        ),
+    ] {
+        let failure = admit(mutators, object).await.err().map(|failure| failure.kind);
+        assert_eq!(failure, expected, "{case}");
     }
 }

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use serde_json::json;
 
 use super::*;
@@ -23,9 +25,10 @@ fn applied(
         name: "web".to_owned(),
     };
     let mut after = object.clone();
+    let deadline = Deadline::after(Duration::from_secs(60));
     let is_changed = mutator
-        .apply(&mut after, &subject)
-        .map_err(|error| error.to_string())?;
+        .apply(&mut after, &subject, &mut Growth::of(0, deadline))
+        .map_err(|failure| failure.message)?;
     assert_eq!(is_changed, after != *object, "{at}: {after}");
     Ok(is_changed.then_some(after))
 }
@@ -317,4 +320,17 @@ fn types_that_do_not_fit() {
     ] {
         assert_eq!(applied(at, &[], mutation, &object), Err(expected.to_owned()));
     }
+}
+
+#[test]
+fn a_deadline_ends_a_walk() {
+    let mutator = Mutator::new("m", location("spec.containers[name: *].image"), assign("i"));
+    let subject = Subject {
+        namespace: String::new(),
+        name: String::new(),
+    };
+    let mut pod = json!({"spec": {"containers": vec![json!({}); 2 * Growth::INTERVAL]}});
+    let mut growth = Growth::of(0, Deadline::after(Duration::ZERO));
+    let failure = mutator.apply(&mut pod, &subject, &mut growth).unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Timeout);
 }
