@@ -46,6 +46,15 @@ impl Response {
     /// The total size limit of audit annotations, keys and values, in bytes. kube-apiserver has no limit.
     pub const MAX_ANNOTATIONS: usize = 16 << 10;
 
+    /// The most audit annotations. Each becomes a line of the log.
+    pub const MOST_ANNOTATIONS: usize = 64;
+
+    /// What each audit annotation counts besides its key and value, in bytes.
+    const ANNOTATION_COST: usize = 16;
+
+    /// The key of the audit annotation that says how many others were dropped.
+    pub const DROPPED: &str = "dropped";
+
     /// The longest value of an audit annotation, in bytes; a longer one is truncated.
     pub const MAX_ANNOTATION: usize = 4096;
 
@@ -56,17 +65,23 @@ impl Response {
         if !self.warnings.is_empty() {
             self.warnings = bounded_warnings(&self.warnings);
         }
-        let mut left = Self::MAX_ANNOTATIONS;
+        let given = self.audit_annotations.len();
+        let (mut left, mut kept) = (Self::MAX_ANNOTATIONS, 0);
         self.audit_annotations.retain_mut(|(key, value)| {
             cut(value, Self::MAX_ANNOTATION);
-            match left.checked_sub(key.len() + value.len()) {
-                Some(rest) => {
+            match left.checked_sub(key.len() + value.len() + Self::ANNOTATION_COST) {
+                Some(rest) if kept < Self::MOST_ANNOTATIONS => {
                     left = rest;
+                    kept += 1;
                     true
                 }
-                None => false,
+                _ => false,
             }
         });
+        if kept < given {
+            let note = format!("{} audit annotations beyond the limits", given - kept);
+            self.audit_annotations.push((Self::DROPPED.to_owned(), note));
+        }
         if let Verdict::Deny(denial) = &mut self.verdict {
             denial.bound();
         }
@@ -264,8 +279,37 @@ mod tests {
             .map(|(key, value)| (&**key, value.len()));
         assert_eq!(
             annotations.collect::<Vec<_>>(),
-            [("a", Response::MAX_ANNOTATION + 3), ("b", 4)]
+            [
+                ("a", Response::MAX_ANNOTATION + 3),
+                ("b", 4),
+                (Response::DROPPED, 37)
+            ]
         );
+    }
+
+    #[test]
+    fn the_number_of_annotations_is_bounded() {
+        let of = |number: usize, length: usize| vec![(String::new(), "v".repeat(length)); number];
+        for (given, kept, note) in [
+            (of(Response::MOST_ANNOTATIONS, 0), 64, None),
+            (
+                of(23_000, 0),
+                64,
+                Some("22936 audit annotations beyond the limits"),
+            ),
+            (of(6_700, 1), 64, Some("6636 audit annotations beyond the limits")),
+            (of(20, 1_024), 15, Some("5 audit annotations beyond the limits")),
+        ] {
+            let case = format!("{} of {}", given.len(), given[0].1.len());
+            let response = Response {
+                audit_annotations: given,
+                ..Response::allow()
+            };
+            let mut bounded = response.bounded().audit_annotations;
+            let dropped = bounded.pop_if(|(key, _)| key == Response::DROPPED);
+            assert_eq!(bounded.len(), kept, "{case}");
+            assert_eq!(dropped.as_ref().map(|(_, note)| note.as_str()), note, "{case}");
+        }
     }
 
     #[test]

@@ -1,6 +1,11 @@
 //! What the host says in the log of each outcome, beside its metrics.
 
-use admittance_admission::{Mode, Outcome, StageResult, TraceRow};
+use std::io::{self, Write};
+
+use admittance_admission::{Mode, Outcome, Patch, StageResult, TraceRow};
+
+/// How much of the patch of an audited stage is logged, in bytes.
+const PATCH: usize = 4 << 10;
 
 /// Failures, what audited stages would have done, and the stages' notes for the audit log.
 pub(crate) fn write(outcome: &Outcome) {
@@ -36,8 +41,54 @@ fn write_row(outcome: &Outcome, row: &TraceRow) {
             tracing::info!(target: "admittance::audit", %uid, %chain, %stage, "would have been denied: {denial}");
         }
         (StageResult::Changed(patch), Mode::Audit) => {
-            tracing::info!(target: "admittance::audit", %uid, %chain, %stage, "would have been changed: {patch}");
+            tracing::info!(target: "admittance::audit", %uid, %chain, %stage, "would have been changed: {}", beginning(patch));
         }
         _ => {}
+    }
+}
+
+/// The beginning of a patch. The rest, which may be megabytes, is not written.
+fn beginning(patch: &Patch) -> String {
+    let mut beginning = Beginning(Vec::with_capacity(256));
+    // It fails when there is enough.
+    let is_whole = serde_json::to_writer(&mut beginning, patch).is_ok();
+    let mut text = String::from_utf8_lossy(&beginning.0).into_owned();
+    if !is_whole {
+        text.push_str("...");
+    }
+    text
+}
+
+struct Beginning(Vec<u8>);
+
+impl Write for Beginning {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let fit = bytes.len().min(PATCH.saturating_sub(self.0.len()));
+        self.0.write(bytes.get(..fit).unwrap_or_default())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_beginning_of_a_patch_is_written() {
+        let patch = |length: usize| {
+            let builder = Patch::builder().add("/a", &"é".repeat(length)).unwrap();
+            builder.build()
+        };
+        let short = patch(1_000);
+        assert_eq!(beginning(&short), short.to_string());
+        let long = beginning(&patch(1_000_000));
+        assert!(
+            long.starts_with(r#"[{"op":"add","path":"/a","value":"éé"#),
+            "{long:.60}"
+        );
+        assert!(long.len() < PATCH + 10 && long.ends_with("..."), "{}", long.len());
     }
 }

@@ -165,6 +165,9 @@ fn invalid(message: String) -> Failure {
     Failure::new(FailureKind::InvalidResponse, message)
 }
 
+/// What each string of a list counts besides its content, in bytes.
+const EACH: usize = 8;
+
 /// The total size of all strings of a response, in bytes.
 pub(crate) fn size(response: &types::Response) -> usize {
     let verdict = match &response.verdict {
@@ -172,11 +175,11 @@ pub(crate) fn size(response: &types::Response) -> usize {
         types::Verdict::Patch(text) | types::Verdict::Replace(text) => text.len(),
         types::Verdict::Deny(denial) => denial.reason.len() + denial.message.len(),
     };
-    let warnings: usize = response.warnings.iter().map(String::len).sum();
+    let warnings: usize = response.warnings.iter().map(|text| text.len() + EACH).sum();
     let annotations: usize = response
         .audit_annotations
         .iter()
-        .map(|(key, value)| key.len() + value.len())
+        .map(|(key, value)| key.len() + value.len() + 2 * EACH)
         .sum();
     verdict + warnings + annotations
 }
@@ -261,8 +264,9 @@ mod tests {
                 message: "c".into(),
             }),
             warnings: vec!["defg".into()],
-            audit_annotations: vec![("hi".into(), "jkl".into())],
+            audit_annotations: vec![("hi".into(), "jkl".into()), (String::new(), String::new())],
         };
-        assert_eq!(size(&response), 12);
+        // The empty ones of a list too.
+        assert_eq!(size(&response), 12 + 5 * EACH);
     }
 }

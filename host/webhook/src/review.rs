@@ -20,6 +20,9 @@ use crate::call::{Caller, Refused};
 /// limit.
 const RETRIES: u32 = 10;
 
+/// How much of an invalid key is logged, in bytes.
+const KEY_SHOWN: usize = 128;
+
 const ACCEPT: HeaderValue = HeaderValue::from_static("application/json, */*");
 
 /// A webhook of the Kubernetes protocol.
@@ -312,16 +315,23 @@ fn annotations(response: &Fields<'_>) -> Result<Vec<(String, String)>, String> {
         path: "response.auditAnnotations.",
     };
     let mut kept = Vec::new();
+    let mut dropped = Vec::new();
     for key in annotations.keys() {
         let value = fields.text(key)?.unwrap_or_default();
         if is_name_part(key) {
             kept.push((key.clone(), value.to_owned()));
         } else {
-            tracing::warn!(
-                key,
-                "an audit annotation of a webhook is dropped: its key is not a qualified name"
-            );
+            dropped.push(key);
         }
+    }
+    if let Some(key) = dropped.first() {
+        // One line, however many there are.
+        let key = key.get(..key.floor_char_boundary(KEY_SHOWN)).unwrap_or_default();
+        tracing::warn!(
+            dropped = dropped.len(),
+            key,
+            "audit annotations of a webhook are dropped: their keys are not qualified names"
+        );
     }
     Ok(kept)
 }
