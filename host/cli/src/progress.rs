@@ -12,15 +12,12 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::output::harmless;
 
-/// Shows the progress of loading: bars on a terminal until the first table is loaded, and a log line for each
+/// Shows the progress of loading: bars on a terminal until the first table is loaded, and log lines for each
 /// module.
 pub(crate) fn show() -> impl Fn(Progress) + Send + Sync + 'static {
     let screen = Mutex::new(Screen::Waiting);
-    let known = Mutex::new(HashSet::new());
-    let log = move |loaded: &Loaded| {
-        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
-        log(loaded, known.insert(loaded.status.digest.clone()));
-    };
+    let (prepared, loaded) = (Modules::default(), Modules::default());
+    let log = move |plugin: &Loaded| log(plugin, loaded.is_new(&plugin.status.digest));
     move |progress| {
         let mut screen = screen.lock().unwrap_or_else(PoisonError::into_inner);
         match progress {
@@ -32,11 +29,19 @@ pub(crate) fn show() -> impl Fn(Progress) + Send + Sync + 'static {
                 Screen::Bars(bars) => bars.transfers.show(&reference.to_string(), *fetch),
                 Screen::Waiting | Screen::Plain => log_fetch(*fetch),
             },
-            Progress::Preparing { chain, stage, size } => match &*screen {
+            Progress::Preparing {
+                chain,
+                stage,
+                digest,
+                size,
+            } => match &*screen {
                 // The bar shows that something goes on.
                 Screen::Bars(_) => {}
+                Screen::Waiting | Screen::Plain if prepared.is_new(&digest.to_string()) => {
+                    tracing::info!(%chain, %stage, %digest, size, "preparing a plugin");
+                }
                 Screen::Waiting | Screen::Plain => {
-                    tracing::info!(%chain, %stage, size, "preparing a plugin");
+                    tracing::debug!(%chain, %stage, %digest, "preparing a plugin for another stage");
                 }
             },
             Progress::Loaded(loaded) => {
@@ -49,6 +54,17 @@ pub(crate) fn show() -> impl Fn(Progress) + Send + Sync + 'static {
             Progress::Kept | Progress::Failed => screen.advance(),
             _ => {}
         }
+    }
+}
+
+/// The digests of modules that were logged.
+#[derive(Default)]
+struct Modules(Mutex<HashSet<String>>);
+
+impl Modules {
+    fn is_new(&self, digest: &str) -> bool {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.insert(digest.to_owned())
     }
 }
 

@@ -41,6 +41,8 @@ pub enum Progress {
         chain: Arc<str>,
         /// Its stage.
         stage: Arc<str>,
+        /// The digest of the module.
+        digest: Digest,
         /// The size of the module in bytes.
         size: usize,
     },
@@ -488,6 +490,7 @@ async fn prepare(
     (assembler.progress)(Progress::Preparing {
         chain: order.chain.clone(),
         stage: order.stage.clone(),
+        digest: module.digest(),
         size: module.bytes().len(),
     });
     let prepared = sandbox

@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-use admittance_tests::{Versions, replace};
+use admittance_tests::{LogLine, Versions, replace};
 
 use super::scene::{Hot, chain, mistakes};
 
@@ -62,6 +62,44 @@ async fn a_module_is_replaced_in_every_way() {
         status["chains"][0]["stages"][0]["hook"]["version"],
         format!("version-{:06}", 1 + WAYS.len())
     );
+}
+
+/// A reload logs what changed, not every stage that has it.
+#[tokio::test]
+async fn a_changed_module_is_logged_once_for_many_stages() {
+    let hot = Hot::new().await;
+    let more: String = (0..60)
+        .map(|number| {
+            let name = format!("stage-{number}");
+            let plugin = hot.plugin(&format!("{{ name: {name} }}"));
+            format!("    - name: {name}\n      plugin: {plugin}\n")
+        })
+        .collect();
+    fs::write(hot.chain_file(), [hot.usual_chain(), more].concat()).unwrap();
+    let program = hot.start().await;
+    let mark = program.mark();
+    let before = program.log().len();
+    hot.put(2);
+    let is_live = |line: &LogLine| line.message() == "the changed definitions are live";
+    program
+        .until_logged_after(mark, "the change", is_live)
+        .await
+        .unwrap();
+    hot.until_written(&program).await;
+    let lines = program.log().split_off(before);
+    let told: Vec<_> = lines
+        .iter()
+        .filter(|line| line.field("level") == "INFO")
+        .collect();
+    assert!(told.len() <= 10, "{told:#?}");
+    for message in [
+        "preparing a plugin",
+        "plugin loaded",
+        "the changed definitions are live",
+    ] {
+        let count = told.iter().filter(|line| line.message() == message).count();
+        assert_eq!(count, 1, "{message}: {told:#?}");
+    }
 }
 
 #[tokio::test]
