@@ -88,6 +88,12 @@ fn fill(directory: &Path) -> PathBuf {
     path
 }
 
+/// How many entries of the history or the store could not be written.
+async fn write_failures(program: &Admittance, directory: &str) -> Option<f64> {
+    let metrics = program.metrics().await.unwrap();
+    metrics.sum("admittance_write_failures_total", &[("directory", directory)])
+}
+
 /// Another chain, to be applied.
 fn second(hot: &Hot) -> String {
     chain("second", &hot.plugin("{ name: second }"))
@@ -143,6 +149,8 @@ async fn a_change_is_refused_when_the_disk_of_the_history_is_full() {
     let reply = hot.post(&program, "/v1/rollback", "{\"revision\": 1}").await;
     assert_eq!(reply.status, 503, "{}", reply.text());
     assert_eq!(hot.version(&program).await, Some(2));
+    let failed = write_failures(&program, "history").await;
+    assert!(failed > Some(0.0), "{failed:?}");
 
     fs::remove_file(filler).unwrap();
     let reply = hot.post(&program, "/v1/definitions", &second(&hot)).await;
@@ -206,6 +214,8 @@ async fn a_plugin_goes_live_when_the_store_cannot_keep_it() {
             .await
             .unwrap();
         assert!(warning.text.contains(words), "{name}: {}", warning.text);
+        let failed = write_failures(&program, "store").await;
+        assert!(failed > Some(0.0), "{name}: {failed:?}");
     }
 }
 
