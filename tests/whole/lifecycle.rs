@@ -471,6 +471,77 @@ async fn a_port_that_is_taken_is_told() {
     assert!(ended.stderr.contains(&words), "{}", ended.stderr);
 }
 
+/// What a restart may mend ends with another code than what needs a change, and systemd tells them apart.
+#[tokio::test]
+async fn the_exit_code_says_whether_a_restart_may_help() {
+    const TRANSIENT: i32 = 75;
+    const INVALID: i32 = 2;
+    let directory = tempfile::tempdir().unwrap();
+    let chain = |stage: &str| {
+        format!(
+            "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: {{ name: a }}\nspec:\n  \
+             rules: [{{ operations: [CREATE], kinds: [application] }}]\n  stages: [ {{ name: a, {stage} }} ]\n"
+        )
+    };
+    // Nobody listens on port 1.
+    let far = write(
+        &directory,
+        "far.yaml",
+        chain("plugin: { source: \"https://127.0.0.1:1/a.wasm\" }"),
+    );
+    let wrong = write(
+        &directory,
+        "wrong.yaml",
+        chain("plugin: { sauce: \"file:a.wasm\" }"),
+    );
+    let object = write(
+        &directory,
+        "object.json",
+        application("shop", "web", "nginx:1.29").to_string(),
+    );
+    let config = |definitions: &str| {
+        format!(
+            "dialect: {{ bcs: {{ cluster: BCS-MESOS-10001 }} }}\nupstream: {{ servers: [\"http://127.0.0.1:1\"] }}\n\
+             zookeeper: {{ cluster: {{ servers: [\"127.0.0.1:1\"] }} }}\nmodules: {{ attempts: 1 }}\n\
+             definitions: [ {definitions} ]\n"
+        )
+    };
+    let stored = write(&directory, "stored.yaml", config("{ zookeeper: {} }"));
+    let mistaken = write(&directory, "mistaken.yaml", config("wrong.yaml"));
+    let store = directory.path().join("store");
+    let serve = async |config: &Path| {
+        let serve = Serve::new(config).unwrap().store(&store);
+        serve.finish().await.unwrap()
+    };
+    let run = async |chain: &Path| {
+        let arguments = [
+            "run".as_ref(),
+            chain.as_os_str(),
+            object.as_os_str(),
+            "--config".as_ref(),
+            stored.as_os_str(),
+            "--store".as_ref(),
+            store.as_os_str(),
+        ];
+        Admittance::run(arguments).await.unwrap()
+    };
+    let unit = fs::read_to_string(admittance_tests::repository().join("docs/operators.md")).unwrap();
+    let mut lines = unit.lines();
+    let prevents = lines.find_map(|line| line.strip_prefix("RestartPreventExitStatus="));
+    let prevents: Vec<_> = prevents.unwrap().split_whitespace().collect();
+    for (ended, expected, words) in [
+        (serve(&stored).await, TRANSIENT, "zookeeper"),
+        (serve(&mistaken).await, INVALID, "sauce"),
+        (run(&far).await, TRANSIENT, "https://127.0.0.1:1/a.wasm"),
+        (run(&wrong).await, INVALID, "sauce"),
+    ] {
+        assert_eq!(ended.code, Some(expected), "{words}: {}", ended.stderr);
+        assert!(ended.stderr.contains(words), "{words}: {}", ended.stderr);
+        let is_final = prevents.contains(&expected.to_string().as_str());
+        assert_eq!(is_final, expected == INVALID, "{prevents:?}");
+    }
+}
+
 /// The command shows the same as `/v1/status`.
 #[tokio::test]
 async fn the_command_shows_the_upstream() {
