@@ -1,7 +1,8 @@
 //! The program from startup to exit: configuration, ports, the store, metrics, shutdown.
 
 use std::{
-    fs,
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -469,6 +470,35 @@ async fn a_port_that_is_taken_is_told() {
     assert_eq!(ended.code, Some(2), "{}", ended.stderr);
     let words = format!("listen.address: cannot listen on {address}");
     assert!(ended.stderr.contains(&words), "{}", ended.stderr);
+}
+
+#[tokio::test]
+async fn keys_that_others_can_read_are_told_at_the_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().to_str().unwrap();
+    let arguments = ["certs", "--host", "localhost", "--client", "spans", "--out", out];
+    let made = Admittance::run(arguments).await.unwrap();
+    assert_eq!(made.code, Some(0), "{}", made.stderr);
+    let config = format!(
+        "{BCS}listen: {{ tls: {{ certificate: localhost.pem, key: localhost.key }} }}
+tracing: {{ endpoint: \"http://127.0.0.1:1\", tls: {{ certificate: spans.pem, key: spans.key }} }}
+"
+    );
+    let config = write(&directory, "admittance.yaml", config);
+    write(&directory, "chains.yaml", chain());
+    let keys = ["localhost.key", "spans.key"];
+    for key in keys {
+        fs::set_permissions(directory.path().join(key), Permissions::from_mode(0o644)).unwrap();
+    }
+    let serve = Serve::new(config).unwrap().store(crate::scene::store());
+    let mut program = serve.start().await.unwrap();
+    for key in keys {
+        let words = format!("{key}: the private key is readable by every user");
+        program
+            .until_logged(key, |line| line.message().contains(&words))
+            .await
+            .unwrap();
+    }
 }
 
 /// What a restart may mend ends with another code than what needs a change, and systemd tells them apart.

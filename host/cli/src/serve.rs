@@ -137,6 +137,7 @@ pub(crate) fn run(arguments: Arguments) -> crate::Result<ExitCode> {
     crate::block_on(async {
         let traces = Traces::start(config.tracing.take())?;
         logging::start_with(&level, format, traces.as_ref())?;
+        traces.iter().for_each(Traces::keep_tls_fresh);
         raise_descriptor_limit();
         let served = serve(config, metrics).await;
         if let Some(traces) = traces {

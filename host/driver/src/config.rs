@@ -17,7 +17,7 @@ use admittance_admin::{AdminConfig, SinksConfig};
 pub use admittance_admission::LogLevel;
 use admittance_admission::words;
 use admittance_bcs::{
-    BcsConfig, GatewayConfig,
+    BcsConfig, GatewayConfig, TokensConfig,
     zookeeper::{NodePath, ZooKeeperConfig},
 };
 use admittance_cluster::ClusterConfig;
@@ -101,10 +101,11 @@ impl Config {
     pub fn warnings(&self) -> Vec<String> {
         let admin = self.admin.as_ref().and_then(AdminConfig::tls);
         let ports = self.listen.tls.iter().chain(admin.map(|tls| &tls.server));
-        let upstream = self.front.upstream().map(|upstream| &upstream.tls);
+        let collector = self.tracing.iter().map(|tracing| &tracing.tls);
+        let clients = self.front.clients().into_iter().chain(collector);
         ports
             .filter_map(ServerTls::warning)
-            .chain(upstream.and_then(ClientTls::warning))
+            .chain(clients.filter_map(ClientTls::warning))
             .collect()
     }
 }
@@ -182,6 +183,18 @@ impl FrontConfig {
             Self::Gateway(gateway) => Some(&gateway.drivers),
             Self::Reviews(_) => None,
         }
+    }
+
+    /// The TLS of everything that it connects to.
+    fn clients(&self) -> Vec<&ClientTls> {
+        let mut clients = Vec::from_iter(self.upstream().map(|upstream| &upstream.tls));
+        if let Self::Gateway(gateway) = self {
+            if let Some(TokensConfig::Endpoint(endpoint)) = &gateway.tokens {
+                clients.push(&endpoint.tls);
+            }
+            clients.extend(gateway.peers.as_ref().map(|peers| &peers.tls));
+        }
+        clients
     }
 
     /// Whether replicas with these definitions have a leader, if there is an ensemble of the cluster or not.

@@ -6,7 +6,10 @@ mod queue;
 
 use std::{sync::Arc, time::Duration};
 
-use admittance_net::{tls::TlsError, trace::SPANS};
+use admittance_net::{
+    tls::{ClientTls, TlsError},
+    trace::SPANS,
+};
 use metrics::counter;
 use opentelemetry::{KeyValue, trace::TracerProvider as _};
 use opentelemetry_otlp::{
@@ -46,7 +49,11 @@ pub enum TracesError {
 
 /// The export of spans. Lives as long as the driver.
 #[derive(Debug)]
-pub struct Traces(SdkTracerProvider);
+pub struct Traces {
+    provider: SdkTracerProvider,
+    /// Of the connection to the collector.
+    tls: ClientTls,
+}
 
 impl Traces {
     /// The export that this configuration or the environment asks for. Must be called within a tokio runtime.
@@ -66,6 +73,7 @@ impl Traces {
             TracingProtocol::HttpJson => Protocol::HttpJson,
         };
         let timeout = config.timeout.unwrap_or(TIMEOUT);
+        let tls = config.tls.clone();
         let sampling = config
             .sampling
             .map(|share| f64::from(share.parts_of_ten_thousand()) / 1e4);
@@ -89,7 +97,17 @@ impl Traces {
             let root = Sampler::TraceIdRatioBased(sampling);
             builder = builder.with_sampler(Sampler::ParentBased(Box::new(root)));
         }
-        Ok(Some(Self(builder.build())))
+        Ok(Some(Self {
+            provider: builder.build(),
+            tls,
+        }))
+    }
+
+    /// Reloads the files of the connection to the collector whenever they change, until the runtime ends. Call it when
+    /// lines are logged: it warns at once.
+    pub fn keep_tls_fresh(&self) {
+        let tls = self.tls.clone();
+        tokio::spawn(async move { tls.keep_fresh().await });
     }
 
     /// The layer of the subscriber that collects spans.
@@ -98,7 +116,7 @@ impl Traces {
         S: Subscriber + for<'span> LookupSpan<'span>,
     {
         tracing_opentelemetry::layer()
-            .with_tracer(self.0.tracer("admittance"))
+            .with_tracer(self.provider.tracer("admittance"))
             .with_location(false)
             .with_threads(false)
             .with_tracked_inactivity(false)
@@ -107,7 +125,7 @@ impl Traces {
 
     /// Sends the last spans, within some seconds.
     pub async fn end(self) {
-        let end = move || self.0.shutdown_with_timeout(LAST);
+        let end = move || self.provider.shutdown_with_timeout(LAST);
         if let Ok(Err(error)) = tokio::task::spawn_blocking(end).await {
             tracing::warn!("the last spans were not sent: {error}");
         }

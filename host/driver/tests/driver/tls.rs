@@ -1,5 +1,6 @@
 use std::{
-    os::unix::fs::symlink,
+    fs::Permissions,
+    os::unix::fs::{PermissionsExt as _, symlink},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -523,11 +524,14 @@ async fn the_operator_is_told() {
     let metrics = recorder.handle();
     let _recorder = metrics::set_default_local_recorder(&recorder);
     let (log, _listening) = Log::of_this_thread();
-    let warned = |part: &str| {
-        log.text()
-            .lines()
-            .any(|line| line.contains(" WARN ") && line.contains(part))
+    let warnings = |part: &str| {
+        let text = log.text();
+        let lines = text.lines();
+        lines
+            .filter(|line| line.contains(" WARN ") && line.contains(part))
+            .count()
     };
+    let warned = |part: &str| warnings(part) > 0;
     let counted = |name: &str, value: &str| {
         let line = format!("{name}{{certificate=\"listen\"}} {value}\n");
         metrics.render().contains(&line)
@@ -537,13 +541,17 @@ async fn the_operator_is_told() {
     let mount = authority.file("mount");
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.not_after = rcgen::date_time_ymd(2020, 1, 1);
-    rename_over(&mount, "", &authority.sign_with("old", params));
+    let old = authority.sign_with("old", params);
+    everybody_reads(&old.key);
+    rename_over(&mount, "", &old);
     let tls = ServerTls::of_files(mounted(&mount), None).unwrap();
     let driver = Setup::new(&[echo().await]).tls(tls).start().await;
+    let exposed = "tls.key: the private key is readable by every user";
     until("the warnings", async || {
         warned("has expired") && warned("alternative name")
     })
     .await;
+    assert_eq!(warnings(exposed), 1);
     // date -d 2020-01-01T00:00:00Z +%s
     assert!(counted(
         "admittance_certificate_expiry_timestamp_seconds",
@@ -563,11 +571,18 @@ async fn the_operator_is_told() {
     let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
     params.not_after = rcgen::date_time_ymd(2100, 1, 1);
     let next = authority.sign_with("next", params);
+    everybody_reads(&next.key);
     rename_over(&mount, "", &next);
     until("the next certificate", async || {
         counted("admittance_certificate_expiry_timestamp_seconds", "4102444800")
             && counted("admittance_certificate_last_reload_successful", "1")
     })
     .await;
+    assert_eq!(warnings(exposed), 2);
     assert_eq!(shown(&driver, &authority).await, der(&next.certificate));
+}
+
+/// Copies have this mode too.
+fn everybody_reads(file: &Path) {
+    std::fs::set_permissions(file, Permissions::from_mode(0o644)).unwrap();
 }

@@ -1,4 +1,4 @@
-use std::{path::PathBuf, sync::Arc};
+use std::{fs::Permissions, os::unix::fs::PermissionsExt as _, path::PathBuf, sync::Arc};
 
 use admittance_admission::{GroupVersionResource, Operation, Outline};
 use admittance_bcs::SchedulersConfig;
@@ -136,6 +136,61 @@ fn namespaces_come_from_one_place() {
         context: None,
     };
     assert_eq!(config.cluster, Some(ClusterConfig { source: expected }));
+}
+
+#[test]
+fn keys_that_others_can_read_are_warned_of() {
+    let directory = tempfile::tempdir().unwrap();
+    let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let write = |name: &str, text: &str, mode| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+    };
+    write("a.pem", &cert.pem(), 0o644);
+    write("own.key", &signing_key.serialize_pem(), 0o640);
+    write("open.key", &signing_key.serialize_pem(), 0o644);
+    write("peers", "0123456789abcdef0123456789abcdef\n", 0o600);
+    let tls = |key: &str| format!("tls: {{ certificate: a.pem, key: {key} }}");
+    let gateway = |part: &str| {
+        format!(
+            "zookeeper: {{ service: {{ servers: [\"127.0.0.1:2181\"] }} }}\nregistration: {{ ip: 10.0.0.5 }}\n\
+             dialect: {{ gateway: {{ accounts: {{ sqlite: accounts.db }}, {part} }} }}"
+        )
+    };
+    type Make<'a> = &'a dyn Fn(&str) -> String;
+    let table: [(&str, Make<'_>); 7] = [
+        ("listen", &|key| format!("{LEAST}listen: {{ {} }}", tls(key))),
+        ("admin", &|key| {
+            format!("{LEAST}admin: {{ address: \"127.0.0.1:0\", {} }}", tls(key))
+        }),
+        ("upstream", &|key| {
+            LEAST.replace("upstream: {", &format!("upstream: {{ {},", tls(key)))
+        }),
+        ("drivers", &|key| gateway(&tls(key))),
+        ("tokens", &|key| {
+            let endpoint = format!("{{ url: \"http://127.0.0.1:1\", {} }}", tls(key));
+            gateway(&format!("tokens: {{ endpoint: {endpoint} }}"))
+        }),
+        ("peers", &|key| {
+            gateway(&format!("peers: {{ secretFile: peers, {} }}", tls(key)))
+        }),
+        ("tracing", &|key| {
+            format!(
+                "{LEAST}tracing: {{ endpoint: \"http://127.0.0.1:1\", {} }}",
+                tls(key)
+            )
+        }),
+    ];
+    for (name, text) in table {
+        let warnings = |key: &str| read_in(&directory, &text(key)).unwrap().warnings();
+        assert_eq!(warnings("own.key"), [""; 0], "{name}");
+        let told = warnings("open.key");
+        assert!(
+            matches!(told.as_slice(), [told] if told.contains("open.key: the private key is readable by every user")),
+            "{name}: {told:?}"
+        );
+    }
 }
 
 #[test]

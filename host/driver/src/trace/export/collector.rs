@@ -39,13 +39,10 @@ pub(super) struct Collector {
 impl Collector {
     /// Connects at the first request. Must be called within a tokio runtime.
     pub(super) fn new(config: TracingConfig, timeout: Duration) -> Self {
-        let connector = connector(config.tls.clone(), timeout);
-        let runtime = Handle::current();
-        // Never ends.
-        runtime.spawn(async move { config.tls.keep_fresh().await });
+        let connector = connector(config.tls, timeout);
         Self {
             client: Client::builder(TokioExecutor::new()).build(connector),
-            runtime,
+            runtime: Handle::current(),
             headers: config.headers,
             timeout,
             is_failing: AtomicBool::new(false),
