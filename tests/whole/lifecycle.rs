@@ -282,13 +282,29 @@ fn check_counters_begin_at_zero(metrics: &Metrics) {
             );
         }
     }
-    let table: [(&str, &[(&str, &str)]); 8] = [
+    let table: [(&str, &[(&str, &str)]); 12] = [
         ("admittance_requests_total", &[("decision", "failed")]),
         ("admittance_requests_total", &[("decision", "deadline")]),
         ("admittance_tables_total", &[("result", "failed")]),
         ("admittance_write_failures_total", &[("directory", "history")]),
         ("admittance_write_failures_total", &[("directory", "store")]),
         ("admittance_http_requests_shed_total", &[]),
+        (
+            "admittance_http_stalled_total",
+            &[("who", "client"), ("how", "idle")],
+        ),
+        (
+            "admittance_http_stalled_total",
+            &[("who", "client"), ("how", "slow")],
+        ),
+        (
+            "admittance_http_stalled_total",
+            &[("who", "upstream"), ("how", "idle")],
+        ),
+        (
+            "admittance_http_stalled_total",
+            &[("who", "tunnel"), ("how", "idle")],
+        ),
         ("admittance_http_upstream_errors_total", &[("reason", "timeout")]),
         ("admittance_http_upstream_connect_failures_total", &[]),
     ];

@@ -19,6 +19,7 @@ use crate::{
     health::ClusterWatch,
     kinds::Kinds,
     lease::{Election, Terms},
+    metrics,
     namespaces::Namespaces,
     resources::{ResourceKind, Resources},
 };
@@ -58,6 +59,7 @@ impl Cluster {
     /// When the configuration cannot be read or used.
     pub async fn connect(config: &ClusterConfig) -> Result<Self, ConfigError> {
         let connection = config.connection().await?;
+        metrics::begin_at_zero();
         Ok(Self(Arc::new(Inner {
             runtime: Handle::current(),
             namespaces: Namespaces::new(connection.clone()),

@@ -42,6 +42,16 @@ pub(crate) enum Verb {
 
 words!(Verb, "purpose of a request": Get = "get", List = "list", Watch = "watch", Discover = "discover", Review = "review", Forward = "forward", Create = "create", Replace = "replace", Apply = "apply", Delete = "delete", Publish = "publish");
 
+/// Initializes the counters of failures, so that the first failure is an increase. What is not found, or was changed by
+/// somebody else at the same time, is none.
+pub(crate) fn begin_at_zero() {
+    for verb in Verb::ALL {
+        for result in ["forbidden", "refused", "unavailable", "timeout"] {
+            counter!(REQUESTS, "verb" => verb.as_str(), "result" => result).absolute(0);
+        }
+    }
+}
+
 pub(crate) fn count(verb: Verb, result: &'static str) {
     counter!(REQUESTS, "verb" => verb.as_str(), "result" => result).increment(1);
 }

@@ -75,6 +75,9 @@ impl Leader {
         lease: impl Into<String>,
         terms: Terms,
     ) -> Option<Self> {
+        if chains.is_some() {
+            metrics::statuses_begin_at_zero();
+        }
         let has_work = chains.is_some() || webhooks.is_some() || audits.is_some();
         has_work.then(|| Self {
             election: Arc::new(cluster.election(lease, terms)),

@@ -15,6 +15,9 @@ const STATUS_WRITES: &str = "admittance_status_writes_total";
 const WEBHOOK_WRITES: &str = "admittance_webhook_configuration_writes_total";
 const WEBHOOK_LAST_WRITE: &str = "admittance_webhook_configuration_last_write_timestamp_seconds";
 
+/// The results of a write.
+const RESULTS: [&str; 2] = ["ok", "failed"];
+
 /// Describes the metrics of the fleet to the exporter. Call it once, after the exporter is installed.
 pub fn describe_metrics() {
     describe_counter!(
@@ -55,6 +58,32 @@ pub fn describe_metrics() {
     );
 }
 
+/// Initializes the counter of statuses, so that the first failure is an increase.
+pub(crate) fn statuses_begin_at_zero() {
+    for result in RESULTS {
+        counter!(STATUS_WRITES, "result" => result).absolute(0);
+    }
+}
+
+/// The same for webhook configurations and their certificate, which are of these kinds.
+pub(crate) fn configurations_begin_at_zero(kinds: impl IntoIterator<Item = &'static str>) {
+    for kind in kinds {
+        for result in RESULTS {
+            counter!(WEBHOOK_WRITES, "kind" => kind, "result" => result).absolute(0);
+        }
+    }
+}
+
+/// The same for audits and their reports.
+pub(crate) fn audits_begin_at_zero() {
+    for result in ["ok", "incomplete"] {
+        counter!(AUDITS, "result" => result).absolute(0);
+    }
+    for result in RESULTS {
+        counter!(REPORT_WRITES, "result" => result).absolute(0);
+    }
+}
+
 /// Notes that all objects were audited.
 pub(crate) fn audit_ended(is_complete: bool, seconds: f64) {
     let result = if is_complete { "ok" } else { "incomplete" };
@@ -93,5 +122,6 @@ pub(crate) fn configuration_written(kind: &'static str, is_ok: bool) {
 }
 
 fn result(is_ok: bool) -> &'static str {
-    if is_ok { "ok" } else { "failed" }
+    let [ok, failed] = RESULTS;
+    if is_ok { ok } else { failed }
 }

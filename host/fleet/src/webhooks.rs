@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
 
 use self::{
-    certificate::{CertificateSecret, Contents},
+    certificate::{CertificateSecret, Contents, SECRET},
     configuration::{KINDS, write},
 };
 use crate::{
@@ -166,6 +166,9 @@ impl Webhooks {
             CertificateConfig::Files(bundle) => Trust::Files(bundle),
         };
         let name = registration.name.clone();
+        let kinds = KINDS.iter().map(|(_, kind)| kind.kind);
+        let secret = matches!(trust, Trust::Own(_)).then_some(SECRET.kind);
+        metrics::configurations_begin_at_zero(kinds.chain(secret));
         let configurations = KINDS.map(|(phase, kind)| (phase, cluster.resource(&kind, "", &name)));
         Ok(Self(Arc::new(Inner {
             registration,

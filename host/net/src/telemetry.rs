@@ -53,6 +53,14 @@ pub fn describe_metrics() {
         CERTIFICATE_RELOAD_FAILURES,
         "Changes of TLS files that were rejected because the files are invalid"
     );
+    for (who, how) in [
+        ("client", "idle"),
+        ("client", "slow"),
+        ("upstream", "idle"),
+        ("tunnel", "idle"),
+    ] {
+        counter!(STALLED, "who" => who, "how" => how).absolute(0);
+    }
     counter!(UPSTREAM_CONNECT_FAILURES).absolute(0);
     counter!(CONNECTIONS_REFUSED).absolute(0);
     for reason in ["nobody", "connect", "broken", "timeout", "protocol", "invalid"] {

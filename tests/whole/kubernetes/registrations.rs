@@ -410,6 +410,39 @@ async fn what_changed_without_the_api_server_is_written_later() {
     assert_eq!(bundle(&setting), trusted);
 }
 
+/// `increase()` would not see the first failure of a series that starts with it.
+#[tokio::test]
+async fn counters_of_failures_begin_at_zero() {
+    let setting = setting();
+    let config = "
+dialect: { kubernetes: { webhookConfigurations: {}, audit: {} } }
+";
+    let replica = Replica::start(&setting, &[config, RESOURCES].concat()).await;
+    let metrics = replica.program.metrics().await.unwrap();
+    let configurations = "admittance_webhook_configuration_writes_total";
+    let requests = "admittance_cluster_requests_total";
+    let table: [(&str, &[(&str, &str)]); 9] = [
+        ("admittance_status_writes_total", &[("result", "failed")]),
+        (
+            configurations,
+            &[("kind", "MutatingWebhookConfiguration"), ("result", "failed")],
+        ),
+        (
+            configurations,
+            &[("kind", "ValidatingWebhookConfiguration"), ("result", "failed")],
+        ),
+        (configurations, &[("kind", "Secret"), ("result", "failed")]),
+        ("admittance_audits_total", &[("result", "incomplete")]),
+        ("admittance_audit_report_writes_total", &[("result", "failed")]),
+        (requests, &[("verb", "get"), ("result", "unavailable")]),
+        (requests, &[("verb", "watch"), ("result", "forbidden")]),
+        (requests, &[("verb", "apply"), ("result", "timeout")]),
+    ];
+    for (name, labels) in table {
+        assert_eq!(metrics.sum(name, labels), Some(0.0), "{name} {labels:?}");
+    }
+}
+
 #[tokio::test]
 async fn missing_rights_are_named() {
     let setting = setting();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use admittance_net::bearer::bearer;
 use http::{HeaderMap, HeaderName, Method, header::AUTHORIZATION};
-use metrics::counter;
+use metrics::{Counter, counter};
 
 use self::endpoint::Endpoint;
 pub use self::file::TokenTable;
@@ -52,6 +52,12 @@ pub(super) struct Holder {
 
 impl Tokens {
     pub(super) fn new(config: TokensConfig, accounts: Option<&Accounts>) -> Result<Self, GatewayStartError> {
+        // So that the first failure is an increase.
+        for (source, results) in counted(&config) {
+            for result in *results {
+                checks(source, result).absolute(0);
+            }
+        }
         Ok(match config {
             TokensConfig::File(table) => Self::File(table),
             TokensConfig::Endpoint(config) => Self::Endpoint(Box::new(Endpoint::new(*config))),
@@ -126,9 +132,25 @@ fn of_accounts(accounts: &Accounts, token: &[u8], access: AccessRequest<'_>) -> 
     })
 }
 
+/// The labels of the checks that are counted: sources, and the results of each.
+fn counted(config: &TokensConfig) -> &'static [(&'static str, &'static [&'static str])] {
+    match config {
+        TokensConfig::File(_) => &[("file", &["allowed", "refused"])],
+        TokensConfig::Endpoint(_) => &[
+            ("endpoint", &["allowed", "refused", "unanswered"]),
+            ("cache", &["allowed", "refused"]),
+        ],
+        TokensConfig::Accounts => &[("accounts", &["allowed", "refused"])],
+    }
+}
+
 /// `result` is `allowed`, `refused` or `unanswered`.
 fn count_check(source: &'static str, result: &'static str) {
-    counter!(metric_names::TOKEN_CHECKS, "source" => source, "result" => result).increment(1);
+    checks(source, result).increment(1);
+}
+
+fn checks(source: &'static str, result: &'static str) -> Counter {
+    counter!(metric_names::TOKEN_CHECKS, "source" => source, "result" => result)
 }
 
 /// The token of a request. `Authorization` takes precedence over bcs-api's own header.

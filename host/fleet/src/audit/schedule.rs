@@ -89,6 +89,7 @@ impl Audits {
     pub fn new(cluster: &Cluster, mut config: AuditConfig, name: &str, webhooks: Option<&Webhooks>) -> Self {
         let excluded = webhooks.into_iter().flat_map(Webhooks::excluded_namespaces);
         config.excluded_namespaces.extend(excluded);
+        metrics::audits_begin_at_zero();
         Self(Arc::new(Inner {
             config,
             cluster: cluster.clone(),

@@ -21,7 +21,7 @@ use crate::{
     registration::labels,
 };
 
-const SECRET: ResourceKind = ResourceKind {
+pub(super) const SECRET: ResourceKind = ResourceKind {
     group: "",
     version: "v1",
     kind: "Secret",

@@ -9,6 +9,7 @@ use admittance_net::tls::{ClientTls, ServerTls};
 use axum::{Router, body::Body};
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
+use metrics_exporter_prometheus::PrometheusBuilder;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -38,6 +39,37 @@ fn written(directory: &Path, text: &str) -> PathBuf {
     let path = directory.join("tokens.yaml");
     std::fs::write(&path, text).unwrap();
     path
+}
+
+/// `increase()` would not see the first failure of a series that starts with it.
+#[tokio::test]
+async fn counters_of_checks_begin_at_zero() {
+    let directory = tempfile::tempdir().unwrap();
+    let table = TokenTable::read(&written(directory.path(), "tokens: []\n")).unwrap();
+    for (tokens, expected) in [
+        (TokensConfig::File(table), &[("file", "refused")][..]),
+        (
+            TokensConfig::Endpoint(Box::new(endpoint("http://127.0.0.1:1/"))),
+            &[
+                ("endpoint", "refused"),
+                ("endpoint", "unanswered"),
+                ("cache", "refused"),
+            ],
+        ),
+    ] {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let metrics = recorder.handle();
+        let _recorder = metrics::set_default_local_recorder(&recorder);
+        let gateway = gateway(&[], |config| config.tokens = Some(tokens));
+        let _running = gateway.on_this_thread().start().await;
+        let rendered = metrics.render();
+        for (source, result) in expected {
+            let line = format!(
+                "admittance_gateway_token_checks_total{{source=\"{source}\",result=\"{result}\"}} 0\n"
+            );
+            assert!(rendered.contains(&line), "{line}{rendered}");
+        }
+    }
 }
 
 #[tokio::test]
