@@ -465,7 +465,7 @@ struct Timing {
 /// A stage's turn, and when it was.
 async fn timed(turn: Turn<'_>, phase: Phase, stage: &Stage) -> (Step, Timing) {
     let started = Instant::now();
-    let (step, log, by_candidate) = noted(turn.take(phase, stage)).await;
+    let (step, log, by_candidate) = noted(stage.spec.mode, turn.take(phase, stage)).await;
     let timing = Timing {
         start: started - turn.began,
         duration: started.elapsed(),

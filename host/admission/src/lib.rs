@@ -81,7 +81,7 @@ pub use images::{ImageError, ImageGrant, ImageManifest, ImageReader, InvalidImag
 pub use index::ChainIndex;
 pub use ipnet::IpNet;
 pub use labels::{LabelOperator, LabelSelector, Labels, Requirement, SelectorError};
-pub use log::{LogLevel, LogLine, decided_by_candidate, noted_here};
+pub use log::{LogLevel, LogLine, decided_by_candidate, is_audit, noted_here};
 pub use mismatch::Mismatch;
 pub use module::{InvalidReference, ModuleReference, OciReference};
 pub use moment::Moment;

@@ -1,4 +1,4 @@
-//! What a stage logs while it is called.
+//! What the task in which a stage is called knows of the call, and what the stage logs.
 
 use std::{
     future::Future,
@@ -8,7 +8,7 @@ use std::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::words;
+use crate::{Mode, words};
 
 /// The most lines of one call that are kept, and the most bytes of their texts.
 const LINES: usize = 256;
@@ -53,6 +53,7 @@ struct Notes {
     /// The bytes of their texts.
     bytes: usize,
     by_candidate: bool,
+    is_audit: bool,
 }
 
 tokio::task_local! {
@@ -87,6 +88,12 @@ pub fn decided_by_candidate() {
     change(|notes| notes.by_candidate = true);
 }
 
+/// Whether the stage that is called in this task is in mode `Audit`.
+pub fn is_audit() -> bool {
+    let is_audit = |notes: &Arc<Mutex<Notes>>| notes.lock().unwrap_or_else(PoisonError::into_inner).is_audit;
+    CURRENT.try_with(is_audit).unwrap_or_default()
+}
+
 /// The future, which adds to the row of the stage that is called in this task wherever it is polled.
 pub fn noted_here<F: Future>(future: F) -> impl Future<Output = F::Output> {
     let notes = CURRENT.try_with(Arc::clone).unwrap_or_default();
@@ -94,8 +101,11 @@ pub fn noted_here<F: Future>(future: F) -> impl Future<Output = F::Output> {
 }
 
 /// The output of a call, the lines that were logged during it, and whether the stage's candidate decides.
-pub(crate) async fn noted<F: Future>(call: F) -> (F::Output, Vec<LogLine>, bool) {
-    let notes = Arc::default();
+pub(crate) async fn noted<F: Future>(mode: Mode, call: F) -> (F::Output, Vec<LogLine>, bool) {
+    let notes = Arc::new(Mutex::new(Notes {
+        is_audit: mode == Mode::Audit,
+        ..Notes::default()
+    }));
     let output = CURRENT.scope(Arc::clone(&notes), call).await;
     let notes = std::mem::take(&mut *notes.lock().unwrap_or_else(PoisonError::into_inner));
     (output, notes.lines, notes.by_candidate)
@@ -124,7 +134,8 @@ mod tests {
             let moved = noted_here(async move { line(&name).keep() });
             tokio::spawn(moved).await.unwrap();
         };
-        let (((), one, _), ((), other, _)) = tokio::join!(noted(call("a")), noted(call("b")));
+        let (((), one, _), ((), other, _)) =
+            tokio::join!(noted(Mode::Enforce, call("a")), noted(Mode::Enforce, call("b")));
         assert_eq!(one, [line("a"), line("a")]);
         assert_eq!(other, [line("b"), line("b")]);
     }
@@ -132,23 +143,31 @@ mod tests {
     #[tokio::test]
     async fn a_call_is_by_the_candidate_if_it_says_so() {
         decided_by_candidate();
-        let ((), _, plugin) =
-            noted(async { tokio::spawn(async { decided_by_candidate() }).await.unwrap() }).await;
+        let ((), _, plugin) = noted(Mode::Enforce, async {
+            tokio::spawn(async { decided_by_candidate() }).await.unwrap()
+        })
+        .await;
         // What is noted stays when the call is given up.
         let call = async {
             decided_by_candidate();
             std::future::pending::<()>().await;
         };
         let timeout = tokio::time::timeout(std::time::Duration::ZERO, call);
-        let (_, _, candidate) = noted(timeout).await;
+        let (_, _, candidate) = noted(Mode::Enforce, timeout).await;
         assert!(!plugin && candidate);
     }
 
     #[tokio::test]
     async fn lines_are_bounded() {
-        let ((), many, _) = noted(async { (0..2 * LINES).for_each(|_| line("a").keep()) }).await;
+        let ((), many, _) = noted(Mode::Enforce, async {
+            (0..2 * LINES).for_each(|_| line("a").keep())
+        })
+        .await;
         assert_eq!(many.len(), LINES);
-        let ((), long, _) = noted(async { (0..3).for_each(|_| line(&"a".repeat(BYTES / 2)).keep()) }).await;
+        let ((), long, _) = noted(Mode::Enforce, async {
+            (0..3).for_each(|_| line(&"a".repeat(BYTES / 2)).keep())
+        })
+        .await;
         assert_eq!(long.len(), 2);
     }
 }

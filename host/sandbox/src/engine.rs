@@ -66,6 +66,9 @@ pub(crate) struct Inner {
     pub(crate) config: SandboxConfig,
     /// One permit for each call in flight.
     pub(crate) calls: Arc<Semaphore>,
+    /// One permit for each call in flight of a stage in mode `Audit`: half of all, so that the other half is left for
+    /// calls that decide.
+    pub(crate) audits: Arc<Semaphore>,
     /// One permit for each preparation.
     pub(crate) preparations: Arc<Semaphore>,
     pub(crate) background: Background,
@@ -90,6 +93,7 @@ impl Sandbox {
                 engine,
                 linker,
                 calls: Arc::new(Semaphore::new(config.calls_in_flight as usize)),
+                audits: Arc::new(Semaphore::new((config.calls_in_flight as usize / 2).max(1))),
                 preparations: Arc::new(Semaphore::new(PREPARATIONS as usize)),
                 background: Background::default(),
                 shared: SharedModules::default(),

@@ -1,8 +1,10 @@
 use std::sync::{Arc, atomic::AtomicBool};
 
-use admittance_admission::{Deadline, Failure, FailureKind, Grants, Hook, Request, Response, offload};
+use admittance_admission::{
+    Deadline, Failure, FailureKind, Grants, Hook, Request, Response, is_audit, offload,
+};
 use async_trait::async_trait;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wasmtime::Store;
 
 use crate::{
@@ -95,7 +97,7 @@ impl Plugin {
         request: Request,
         deadline: Deadline,
         log: CallLog,
-        permit: OwnedSemaphorePermit,
+        slot: Slot,
     ) -> Result<Response, Failure> {
         let running = self.sandbox.running();
         let measured = self.sandbox.config.meter.as_ref().map(|meter| meter.begin());
@@ -124,7 +126,7 @@ impl Plugin {
             Some(measured) => measured.end(store.data().guest_ran(), || drop(store)),
             None => drop(store),
         }
-        drop((running, permit));
+        drop((running, slot));
         answer
     }
 
@@ -214,22 +216,13 @@ pub(crate) fn mistakes_of(mistakes: Vec<types::SettingsError>) -> Vec<SettingsMi
 impl Hook for Plugin {
     async fn admit(&self, request: &Request, given: Deadline) -> Result<Response, Failure> {
         let deadline = given.within(self.limits.time);
-        let calls = &self.sandbox.calls;
-        let permit = match Arc::clone(calls).try_acquire_owned() {
-            Ok(permit) => permit,
-            Err(_) => {
-                match tokio::time::timeout_at(deadline.instant(), Arc::clone(calls).acquire_owned()).await {
-                    Ok(Ok(permit)) => permit,
-                    _ => return Err(self.overloaded()),
-                }
-            }
-        };
+        let slot = self.slot(deadline).await?;
         let log = CallLog::new(
             Arc::clone(&self.name),
             request.uid.as_str().to_owned(),
             self.limits.log,
         );
-        let call = Box::pin(self.clone().call(request.clone(), deadline, log.clone(), permit));
+        let call = Box::pin(self.clone().call(request.clone(), deadline, log.clone(), slot));
         match tokio::time::timeout_at(deadline.instant(), long::run(call, &self.was_long)).await {
             Ok(Err(failure)) if failure.kind == FailureKind::Timeout => Err(self.timeout(deadline, given)),
             Ok(answer) => answer,
@@ -241,15 +234,42 @@ impl Hook for Plugin {
     }
 }
 
+/// The place of one call; that of a stage in mode `Audit` counts twice.
+type Slot = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
+
 impl Plugin {
+    async fn slot(&self, deadline: Deadline) -> Result<Slot, Failure> {
+        // Audits wait for one another before they wait for what others need too.
+        let audit = match is_audit() {
+            true => Some(self.permit(&self.sandbox.audits, deadline).await?),
+            false => None,
+        };
+        Ok((self.permit(&self.sandbox.calls, deadline).await?, audit))
+    }
+
+    async fn permit(
+        &self,
+        among: &Arc<Semaphore>,
+        deadline: Deadline,
+    ) -> Result<OwnedSemaphorePermit, Failure> {
+        if let Ok(permit) = Arc::clone(among).try_acquire_owned() {
+            return Ok(permit);
+        }
+        match tokio::time::timeout_at(deadline.instant(), Arc::clone(among).acquire_owned()).await {
+            Ok(Ok(permit)) => Ok(permit),
+            _ => Err(self.overloaded()),
+        }
+    }
+
     fn overloaded(&self) -> Failure {
-        Failure::new(
-            FailureKind::Overloaded,
-            format!(
-                "all {} slots for calls were in use until the deadline",
-                self.sandbox.config.calls_in_flight
+        let slots = self.sandbox.config.calls_in_flight;
+        let message = match is_audit() {
+            true => format!(
+                "no slot was free until the deadline; stages in mode Audit use half of the {slots} slots for calls"
             ),
-        )
+            false => format!("all {slots} slots for calls were in use until the deadline"),
+        };
+        Failure::new(FailureKind::Overloaded, message)
     }
 
     fn own_error(&self, message: String) -> Failure {

@@ -1,6 +1,8 @@
 //! The shortest of three timeouts applies: that of the configuration for a request, that of the chain for a stage, and
 //! that of the caller in `timeout`.
 
+use std::time::Duration;
+
 use super::{
     hooks::{Answer, Hooks},
     server::{POD, Server},
@@ -118,4 +120,22 @@ async fn the_shortest_time_holds() {
             }
         }
     }
+}
+
+/// What is only audited decides nothing, however long it takes.
+#[tokio::test]
+async fn an_audit_that_hangs_refuses_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let hooks = Hooks::start(directory.path(), |_, _| async { Answer::Silence }).await;
+    let (audit, second) = (
+        silent_webhook(&hooks, "Fail", "30s"),
+        plugin("second", "well-behaved", "Fail", "30s"),
+    );
+    let stages = format!("{audit}      mode: Audit\n{second}");
+    let server = Server::start(&hooks.resolve(), &chain("audited", &stages)).await;
+    let review = POD.review("a");
+    let sent = server.review("/mutate/audited?timeout=1s", &review);
+    // Less than the stage's timeout, and enough for a busy machine.
+    let answer = tokio::time::timeout(Duration::from_secs(15), sent).await.unwrap();
+    assert!(answer.is_allowed() && answer.patch().is_some(), "{answer:?}");
 }

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use admittance_admission::{Deadline, FailureKind, Hook, Response, Verdict};
+use admittance_admission::{
+    Chain, Deadline, Evaluation, FailureKind, Hook, Mode, NoAuthorizer, Response, StageSpec,
+    StaticNamespaces, Surroundings, Verdict,
+};
 use admittance_sandbox::{Configured, Limits, PluginConfig};
 
 use crate::{
@@ -342,6 +345,46 @@ async fn a_call_waits_for_a_slot_until_its_deadline() {
         held.abort();
     });
     good.unwrap();
+}
+
+/// Plugins of stages in mode `Audit` that hang leave half of the slots to those that decide.
+#[tokio::test]
+async fn audits_leave_slots_for_others() {
+    let sandbox = small(4);
+    let hangs = load_with(&sandbox, &sleeping(), "{}", &config()).await.unwrap();
+    let good = load_with(&sandbox, &Guest::default(), "{}", &config())
+        .await
+        .unwrap();
+    let audits: Vec<_> = (0..6)
+        .map(|_| {
+            let mut spec = StageSpec::new("audit");
+            (spec.mode, spec.timeout) = (Mode::Audit, Duration::from_secs(60));
+            let chain = Chain::new("audits", Vec::new(), vec![spec.with(hangs.clone())]);
+            tokio::spawn(async move {
+                let surroundings = Surroundings {
+                    namespaces: &StaticNamespaces::default(),
+                    authorizer: &NoAuthorizer,
+                };
+                let mut evaluation = Evaluation::new(request(), Deadline::after(Duration::from_secs(60)));
+                evaluation.run(&[&chain], surroundings).await;
+            })
+        })
+        .collect();
+    // All of them have begun: they were spawned before this task waits.
+    while sandbox.free_slots() > 2 {
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..3 {
+        call(&good).await.unwrap();
+    }
+    assert_eq!(sandbox.free_slots(), 2);
+
+    for audit in &audits {
+        audit.abort();
+    }
+    while sandbox.free_slots() < 4 {
+        tokio::task::yield_now().await;
+    }
 }
 
 #[tokio::test]
