@@ -51,16 +51,20 @@ impl Host {
         watch: Option<&mut Watch>,
     ) -> Result<Reload, Arc<Error>> {
         let mut rollbacks = self.0.rollbacks.subscribe();
-        // Read without the lock, since files that are being written are waited for.
-        let version = self.0.state.lock().await.source.version;
+        let (before, base) = {
+            let state = self.0.state.lock().await;
+            (state.source.clone(), self.table().revision())
+        };
+        // Without the lock: files that are being written are waited for, and modules may be on a slow disk.
         let contents = self.0.stores.read().await;
-        let (source, base, read, _building) = {
+        let _building = self.building();
+        let input = before.input(contents).await.map_err(Arc::new)?;
+        let (source, read) = {
             let mut state = self.0.state.lock().await;
-            if state.source.version != version {
+            if state.source.version != before.version || self.table().revision() != base {
                 return Ok(Reload::Superseded);
             }
-            let building = self.building();
-            let read = state.source.act_upon(contents).await;
+            let read = state.source.record(input);
             let inputs = state.source.inputs();
             let newest = state.newest();
             let is_held = newest.is_some_and(|newest| newest.instead_of.as_deref() == Some(inputs.as_str()));
@@ -68,7 +72,7 @@ impl Host {
                 self.settled(&state, None);
                 return Ok(Reload::Live(self.table()));
             }
-            (state.source.clone(), self.table().revision(), read, building)
+            (state.source.clone(), read)
         };
         let (origin, asks_all) = match &servers {
             Servers::All(again) if !again.is_empty() => (Origin::Refreshed, true),

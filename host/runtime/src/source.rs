@@ -46,7 +46,7 @@ pub(crate) struct Source {
     /// The files of the modules that the definitions name, as they were when a table was last built from them,
     /// successfully or not.
     pub(crate) modules: Fingerprint,
-    /// Counts [`act_upon`](Self::act_upon): what was read before a later one is stale.
+    /// Counts the recorded inputs: what was read before a later one is stale.
     pub(crate) version: u64,
     /// The modules that are refreshed on a schedule.
     pub(crate) refreshed: Vec<(ModuleReference, Duration)>,
@@ -60,6 +60,15 @@ pub(crate) struct Source {
     pub(crate) in_force: Arc<[DefinitionFile]>,
     /// The modules of the live table.
     pub(crate) live_modules: LiveModules,
+}
+
+/// What the stores hold, as the input of a table.
+pub(crate) struct Input {
+    contents: Contents,
+    /// Its definitions, and those that are known of stores that cannot be read.
+    known: Usable,
+    modules: Fingerprint,
+    refreshed: Vec<(ModuleReference, Duration)>,
 }
 
 /// A table and its parts.
@@ -111,12 +120,16 @@ impl Source {
 
     /// Records this as the input of the next table.
     pub(crate) async fn act_upon(&mut self, contents: Contents) -> Result<Usable, Error> {
-        self.version += 1;
-        self.stores.act_upon(&contents);
+        let input = self.input(contents).await?;
+        self.record(input)
+    }
+
+    /// Looks at what was read, and at the modules that it names. That takes as long as reading those.
+    pub(crate) async fn input(&self, contents: Contents) -> Result<Input, Error> {
         // The modules of an unreachable store stay watched.
-        let known = self.usable(self.stores.known_set()).await?;
+        let known = self.usable(self.stores.set_after(&contents)).await?;
         let served = known.served();
-        (self.modules, self.refreshed) = blocking(move || {
+        let (modules, refreshed) = blocking(move || {
             // Invalid definitions name no modules; correcting them is a change too.
             let chains = served.chains().unwrap_or_default();
             let plugins = || chains.iter().flat_map(plugins);
@@ -125,8 +138,24 @@ impl Source {
             (modules, refreshed.collect())
         })
         .await?;
-        // If every store could be read, this is what they hold.
-        contents.set().map(|_| known)
+        Ok(Input {
+            contents,
+            known,
+            modules,
+            refreshed,
+        })
+    }
+
+    /// Records an input of this version, and returns the definitions.
+    ///
+    /// # Errors
+    ///
+    /// Unless every store could be read.
+    pub(crate) fn record(&mut self, input: Input) -> Result<Usable, Error> {
+        self.version += 1;
+        self.stores.act_upon(&input.contents);
+        (self.modules, self.refreshed) = (input.modules, input.refreshed);
+        input.contents.set().map(|_| input.known)
     }
 
     /// These definitions without those that cannot be used.

@@ -162,9 +162,7 @@ impl Stores {
 
     /// All definitions as far as they are known.
     pub(crate) fn known_set(&self) -> DefinitionSet {
-        let held = self.known_content();
-        let files = held.iter().flatten().flat_map(|held| held.iter().cloned());
-        DefinitionSet::of_files(files.collect())
+        set_of(self.known())
     }
 }
 
@@ -174,6 +172,16 @@ fn sorted(mut files: Vec<DefinitionFile>) -> Held {
 }
 
 impl Contents {
+
+    /// All definitions as far as they will be known after this was read.
+    pub(crate) fn set_after(&self, contents: &Contents) -> DefinitionSet {
+        set_of(contents.after(&self.known()))
+    }
+}
+
+fn set_of(known: Vec<Known>) -> DefinitionSet {
+    let held: Vec<Held> = known.into_iter().filter_map(|known| known.held).collect();
+    DefinitionSet::of_files(held.iter().flat_map(|held| held.iter().cloned()).collect())
     /// What is known after this was read.
     fn after(&self, known: &[Known]) -> Vec<Known> {
         let after = |(read, known): (&Result<Held, StoreError>, &Known)| Known {
