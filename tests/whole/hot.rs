@@ -3,6 +3,7 @@
 
 mod changes;
 mod clock;
+mod compilers;
 mod disabled;
 mod disks;
 mod failures;

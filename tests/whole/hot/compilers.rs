@@ -1,0 +1,48 @@
+//! Changes while modules are compiled.
+
+use std::fs;
+
+use admittance_tests::modules;
+use http::StatusCode;
+
+use super::scene::{Hot, chain};
+
+/// Two modules, each of which takes minutes to compile, or until a limit stops it, take both turns.
+#[tokio::test]
+async fn what_needs_no_compiler_does_not_wait_for_one() {
+    let hot = Hot::new().await;
+    let program = hot.start().await;
+    let slow = modules::slow_within_limits().unwrap();
+    let applied = [b'a', b'b'].map(|name| {
+        let letter = char::from(name);
+        let path = hot.path(&format!("modules/{letter}.wasm"));
+        // A custom section of this name, so that they are two modules.
+        fs::write(&path, [&slow[..], &[0, 2, 1, name]].concat()).unwrap();
+        let source = format!("file:{}", path.display());
+        let plugin = format!("{{ source: \"{source}\", settings: {{ behaviour: well-behaved }} }}");
+        chain(&letter.to_string(), &plugin)
+    });
+    let compiling = async {
+        let [a, b] = applied
+            .each_ref()
+            .map(|text| hot.post(&program, "/v1/definitions", text));
+        tokio::join!(a, b)
+    };
+    let beside = async {
+        let both_turns = async || program.children().unwrap().len() == 2;
+        hot.until(&program, "two compilers", both_turns).await;
+        let compilers = program.children().unwrap();
+
+        let other = chain("other", &hot.plugin("{ name: stage }"));
+        let reply = hot.post(&program, "/v1/definitions", &other).await;
+        assert_eq!(reply.status, StatusCode::OK, "{}", reply.text());
+        hot.roll_back(&program, 1).await;
+
+        assert_eq!(program.children().unwrap(), compilers, "they still run");
+        assert_eq!(hot.version(&program).await, Some(1));
+    };
+    tokio::select! {
+        (a, b) = compiling => panic!("it is too soon: {} {}", a.text(), b.text()),
+        () = beside => {}
+    }
+}
