@@ -18,7 +18,8 @@ use tempfile::TempDir;
 
 use crate::{
     import::{admittance, kubeconfig},
-    scene::write,
+    scene::{source, write},
+    setting::{Setting, TOKEN},
     webhooks::{certificate, listen},
 };
 
@@ -350,6 +351,283 @@ async fn reports_of_an_audit() {
     ] {
         assert!(text.stdout.contains(expected), "{expected}: {}", text.stdout);
     }
+}
+
+/// A chain whose verdicts depend on labels of namespaces, on the user, on what the user may do, and on an object of the
+/// cluster.
+pub(crate) fn looking_up() -> Value {
+    let validation = |expression: &str, message: &str| json!({"validations": [{"expression": expression, "message": message}]});
+    json!({
+        "apiVersion": "admittance.dev/v1alpha1",
+        "kind": "AdmissionChain",
+        "metadata": {"name": "looking-up"},
+        "spec": {
+            "phase": "Validating",
+            "rules": [{"operations": ["CREATE", "UPDATE"], "resources": ["pods"]}],
+            "stages": [
+                {"name": "access", "cel": validation(
+                    "object.metadata.name != 'by-access' || authorizer.group('').resource('pods').namespace('shop').check('delete').allowed()",
+                    "its user may not delete it",
+                )},
+                {"name": "namespace", "namespaceSelector": {"matchLabels": {"audited": "yes"}}, "cel": validation(
+                    "object.metadata.name != 'by-namespace'",
+                    "not in this namespace",
+                )},
+                // A plugin that fails with what it reads.
+                {
+                    "name": "plugin",
+                    "timeout": "10s",
+                    "matchConditions": [{"name": "one", "expression": "object.metadata.name == 'by-plugin'"}],
+                    "plugin": {
+                        "source": source("guest-misbehaves"),
+                        "settings": {"behaviour": "asks-for-cluster"},
+                        "allow": {"cluster": ["v1/Node"]},
+                    },
+                },
+                {
+                    "name": "user",
+                    "matchConditions": [{"name": "auditor", "expression": "request.userInfo.username == 'auditor' && 'ops' in request.userInfo.groups"}],
+                    "cel": validation("object.metadata.name != 'by-user'", "not by an auditor"),
+                },
+            ],
+        },
+    })
+}
+
+/// What it says of the objects of the namespace `shop`, if `auditor` of the group `ops` asks: name, verdict and a part of
+/// the message.
+pub(crate) const LOOKED_UP: [(&str, &str, &str); 4] = [
+    ("by-access", "denied", "its user may not delete it"),
+    ("by-namespace", "denied", "not in this namespace"),
+    ("by-plugin", "failed", "in-zone-a"),
+    ("by-user", "denied", "not by an auditor"),
+];
+
+/// A cluster with these objects, and others that pass.
+pub(crate) fn put_looking_up(setting: &Setting) {
+    let server = &setting.server;
+    for (name, labels) in [
+        ("shop", json!({"audited": "yes"})),
+        ("web", json!({"audited": "no"})),
+    ] {
+        server.put(
+            "namespaces",
+            json!({"metadata": {"name": name, "labels": labels}}),
+        );
+    }
+    server.put(
+        "nodes",
+        json!({"metadata": {"name": "node-1", "labels": {"zone": "in-zone-a"}}}),
+    );
+    let pod = |namespace: &str, name: &str| {
+        server.put(
+            "pods",
+            json!({"metadata": {"namespace": namespace, "name": name}, "spec": {"containers": []}}),
+        );
+    };
+    for (name, _, _) in LOOKED_UP {
+        pod("shop", name);
+    }
+    pod("shop", "good");
+    pod("web", "by-namespace");
+    server.access(json!({"allowed": false}));
+}
+
+/// The API server was asked about the user of the audit, and no other.
+pub(crate) fn check_access_reviews(setting: &Setting) {
+    let reviews = setting.server.reviews();
+    assert!(!reviews.is_empty());
+    for review in reviews {
+        assert_eq!(
+            (&review["user"], &review["groups"]),
+            (&json!("auditor"), &json!(["ops", "dev"]))
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_audit_looks_up_what_the_cluster_has_as_the_given_user() {
+    let setting = Setting::new();
+    put_looking_up(&setting);
+    let kubeconfig = setting.kubeconfig(&format!("{{token: {TOKEN}}}"));
+    let directory = &setting.directory;
+    write(directory, "chains.json", looking_up().to_string());
+    let kubeconfig = kubeconfig.to_str().unwrap();
+    let arguments = [
+        "audit",
+        "chains.json",
+        "--kubeconfig",
+        kubeconfig,
+        "--rate",
+        "1000",
+        "--output",
+        "json",
+    ];
+    let groups = ["--group", "ops", "--group", "dev"];
+    let audited = admittance(
+        directory,
+        &[&arguments[..], &["--user", "auditor"], &groups].concat(),
+    )
+    .await;
+    assert_eq!(audited.code, Some(1), "{}{}", audited.stdout, audited.stderr);
+    let report: Value = serde_json::from_str(&audited.stdout).unwrap();
+    let mut found = rows(&report);
+    // What the plugin reads is written differently once it is watched, so the messages of the operations may differ.
+    found.dedup_by_key(|[name, ..]| *name);
+    let told: Vec<_> = found
+        .iter()
+        .map(|[name, _, verdict, _]| (*name, *verdict))
+        .collect();
+    assert_eq!(
+        told,
+        LOOKED_UP.map(|(name, verdict, _)| (name, verdict)),
+        "{found:?}"
+    );
+    for ([_, _, _, found], (name, _, message)) in found.iter().zip(LOOKED_UP) {
+        assert!(found.contains(message), "{name}: {found}");
+    }
+    assert_eq!(report["verdicts"]["allowed"], 2);
+    check_access_reviews(&setting);
+
+    // Another user, who may do everything.
+    setting.server.access(json!({"allowed": true}));
+    let audited = admittance(
+        directory,
+        &[&arguments[..], &["--user", "other"], &groups].concat(),
+    )
+    .await;
+    let report: Value = serde_json::from_str(&audited.stdout).unwrap();
+    let mut names: Vec<_> = rows(&report).into_iter().map(|[name, ..]| name).collect();
+    names.dedup();
+    assert_eq!(names, ["by-namespace", "by-plugin"]);
+}
+
+/// A chain that denies Pods without this label, as the API server has it.
+fn labelled(name: &str, label: &str) -> Value {
+    json!({
+        "apiVersion": "admittance.dev/v1alpha1",
+        "kind": "AdmissionChain",
+        "metadata": {
+            "name": name, "uid": "u", "generation": 2, "creationTimestamp": "2026-10-01T00:00:00Z",
+            "managedFields": [{"manager": "kubectl"}],
+            "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"},
+        },
+        "spec": {
+            "phase": "Validating",
+            "rules": [{"operations": ["CREATE"], "resources": ["pods"]}],
+            "stages": [{"name": "label", "cel": {"validations": [
+                {"expression": format!("object.metadata.?labels[?'{label}'].hasValue()"), "message": format!("no {label}")},
+            ]}}],
+        },
+        "status": {"conditions": []},
+    })
+}
+
+/// The chains of a cluster are audited, and compared with files: also with those that `kubectl get -o yaml` prints.
+#[tokio::test]
+async fn chains_of_the_cluster_are_audited() {
+    let setting = Setting::new();
+    let server = &setting.server;
+    for (name, labels) in [
+        ("both", json!({"team": "a", "owner": "me"})),
+        ("team", json!({"team": "a"})),
+    ] {
+        server.put("pods", pod(name, &labels));
+    }
+    let kubeconfig = setting.kubeconfig(&format!("{{token: {TOKEN}}}"));
+    let directory = &setting.directory;
+    let config = |more: &str| {
+        let config = format!(
+            "dialect: {{ kubernetes: {{}} }}\ncluster: {{ kubeconfig: {} }}\n\
+             definitions: [ {{ kubernetes: {{ {more} }} }} ]\n",
+            kubeconfig.display()
+        );
+        write(directory, "admittance.yaml", config);
+    };
+    config("");
+    let arguments = ["audit", "--config", "admittance.yaml", "--output", "json"];
+    let none = admittance(directory, &arguments).await;
+    assert_eq!(none.code, Some(2), "{}", none.stdout);
+    assert!(
+        none.stderr.contains("no definition was found in kubernetes"),
+        "{}",
+        none.stderr
+    );
+
+    server.put("admissionchains", labelled("labels", "owner"));
+    // What a replica would not use is left out, and said.
+    let mut own = labelled("own", "other");
+    own["kind"] = json!("NamespacedAdmissionChain");
+    own["metadata"]["namespace"] = json!("shop");
+    own["spec"]["stages"] =
+        json!([{"name": "ask", "webhook": {"protocol": "AdmissionReview", "url": "https://127.0.0.1:1/"}}]);
+    server.put("namespacedadmissionchains", own);
+    let audited = admittance(directory, &arguments).await;
+    assert_eq!(audited.code, Some(1), "{}{}", audited.stdout, audited.stderr);
+    assert!(
+        audited
+            .stderr
+            .contains("is not allowed in a chain of a namespace"),
+        "{}",
+        audited.stderr
+    );
+    let report: Value = serde_json::from_str(&audited.stdout).unwrap();
+    assert_eq!(rows(&report), [["team", "CREATE", "denied", "no owner"]]);
+
+    // Lists, as kubectl prints them and as the API server sends them.
+    for (list, version) in [("List", "v1"), ("AdmissionChainList", "admittance.dev/v1alpha1")] {
+        let mut item = labelled("labels", "zone");
+        if list != "List" {
+            item.as_object_mut().unwrap().remove("kind");
+        }
+        let exported = json!({"apiVersion": version, "kind": list, "metadata": {"resourceVersion": ""}, "items": [item]});
+        write(directory, "new.json", exported.to_string());
+        let audited = admittance(directory, &[&arguments[..], &["--against", "new.json"]].concat()).await;
+        assert_eq!(audited.code, Some(1), "{}{}", audited.stdout, audited.stderr);
+        let report: Value = serde_json::from_str(&audited.stdout).unwrap();
+        let told: Vec<_> = rows(&report)
+            .into_iter()
+            .map(|[name, _, verdict, message]| (name, verdict, message))
+            .collect();
+        assert_eq!(
+            told,
+            [("both", "denied", "no zone"), ("team", "denied", "no zone")]
+        );
+    }
+
+    // Policies of another system.
+    server.delete("admissionchains", "", "labels");
+    let group = "admissionregistration.k8s.io";
+    server.define_kind(
+        &format!("{group}/v1"),
+        "validatingadmissionpolicies",
+        "ValidatingAdmissionPolicy",
+        false,
+    );
+    server.define_kind(
+        &format!("{group}/v1"),
+        "validatingadmissionpolicybindings",
+        "ValidatingAdmissionPolicyBinding",
+        false,
+    );
+    server.put("validatingadmissionpolicies", json!({"metadata": {"name": "owners"}, "spec": {
+        "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]},
+        "validations": [{"expression": "'owner' in object.metadata.labels", "message": "who owns it"}],
+    }}));
+    server.put(
+        "validatingadmissionpolicybindings",
+        json!({"metadata": {"name": "owners"}, "spec": {
+            "policyName": "owners", "validationActions": ["Deny"],
+        }}),
+    );
+    config("policies: [Kubernetes]");
+    let audited = admittance(directory, &arguments).await;
+    let report: Value = serde_json::from_str(&audited.stdout).unwrap();
+    let names: Vec<_> = rows(&report)
+        .into_iter()
+        .map(|[name, _, verdict, _]| (name, verdict))
+        .collect();
+    assert_eq!(names, [("team", "denied")], "{}", audited.stderr);
 }
 
 #[tokio::test]

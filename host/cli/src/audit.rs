@@ -1,5 +1,6 @@
 //! `admittance audit`: what chains say of the objects that a cluster, or another control plane, has.
 
+mod configured;
 mod report;
 
 use std::{collections::BTreeSet, io::IsTerminal, path::PathBuf, process::ExitCode, sync::Arc, thread};
@@ -14,9 +15,7 @@ use clap::Args;
 use indicatif::ProgressBar;
 
 use self::report::{Format, Report};
-use crate::{
-    arguments::definitions_or_configured, cluster::ClusterArguments, host, logging, progress, replay,
-};
+use crate::{arguments, cluster::ClusterArguments, host, logging, progress, replay};
 
 /// Run the objects that a cluster has through chains, and show what they would refuse or change.
 ///
@@ -32,7 +31,8 @@ use crate::{
   admittance audit --config admittance.yaml --output sarif
   admittance audit chains/ --output reports | kubectl apply -f -")]
 pub(crate) struct Arguments {
-    /// Chain files, or directories of them [default: the definitions of --config].
+    /// Chain files, or directories of them [default: the definitions of --config, also those that are resources of the
+    /// cluster].
     #[arg(value_name = "CHAINS", required_unless_present = "config")]
     chains: Vec<PathBuf>,
     /// Compare with these chains: show only the objects of which they say something else.
@@ -95,28 +95,36 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
 async fn audit(arguments: &Arguments) -> crate::Result<Report> {
     let config = arguments.config.as_deref().map(Config::read).transpose()?;
     let upstream = config.as_ref().filter(|_| !arguments.cluster.are_given());
+    let ensembles = config
+        .as_ref()
+        .map(|config| Ensembles::open(&config.zookeeper))
+        .unwrap_or_default();
     let lists = match upstream {
-        Some(config) => {
-            let ensembles = Ensembles::open(&config.zookeeper);
-            Lists::open(config, &ensembles, arguments.page, arguments.rate)?
-        }
+        Some(config) => Lists::open(config, &ensembles, arguments.page, arguments.rate)?,
         None => None,
     };
     match lists {
-        Some(lists) => audit_lists(arguments, config.as_ref(), &lists).await,
+        Some(lists) => audit_lists(arguments, config.as_ref(), &ensembles, &lists).await,
         None if upstream.is_some_and(|config| config.front.dialect().is_some()) => Err(
             "--config: `upstream.lists` is missing; list the paths of the objects that the upstream has, or name a \
              Kubernetes cluster with --kubeconfig or --context"
                 .into(),
         ),
-        None => audit_cluster(arguments, config.as_ref()).await,
+        None => audit_cluster(arguments, config.as_ref(), &ensembles).await,
     }
 }
 
 /// Audits what a Kubernetes cluster has.
-async fn audit_cluster(arguments: &Arguments, config: Option<&Config>) -> crate::Result<Report> {
-    let cluster = arguments.cluster.connect().await?;
-    let tables = arguments.tables(config, Some(&cluster)).await?;
+async fn audit_cluster(
+    arguments: &Arguments,
+    config: Option<&Config>,
+    ensembles: &Ensembles,
+) -> crate::Result<Report> {
+    let cluster = match config.and_then(|config| config.cluster.as_ref()) {
+        Some(cluster) if !arguments.cluster.are_given() => Cluster::connect(cluster).await?,
+        _ => arguments.cluster.connect().await?,
+    };
+    let tables = arguments.tables(config, Some(&cluster), ensembles).await?;
     let reader = Reader::new(cluster, arguments.rate);
     let all: Vec<&Table> = tables.iter().map(|table| &**table).collect();
     let Discovered {
@@ -156,12 +164,17 @@ async fn audit_cluster(arguments: &Arguments, config: Option<&Config>) -> crate:
 }
 
 /// Audits what the upstream of a configuration has.
-async fn audit_lists(arguments: &Arguments, config: Option<&Config>, lists: &Lists) -> crate::Result<Report> {
+async fn audit_lists(
+    arguments: &Arguments,
+    config: Option<&Config>,
+    ensembles: &Ensembles,
+    lists: &Lists,
+) -> crate::Result<Report> {
     let cluster = match config.and_then(|config| config.cluster.as_ref()) {
         Some(config) => Some(Cluster::connect(config).await?),
         None => None,
     };
-    let tables = arguments.tables(config, cluster.as_ref()).await?;
+    let tables = arguments.tables(config, cluster.as_ref(), ensembles).await?;
     let auditor = arguments.auditor(tables);
     let mut report = Report::new(auditor.compares());
     let mut found = BTreeSet::new();
@@ -254,14 +267,19 @@ impl Arguments {
         &self,
         config: Option<&Config>,
         cluster: Option<&Cluster>,
+        ensembles: &Ensembles,
     ) -> crate::Result<Vec<Arc<Table>>> {
-        let build = async |paths: &[PathBuf]| {
-            let definitions = replay::load(paths, self.call_webhooks)?;
+        let build = async |definitions: Vec<ChainDefinition>| {
+            let definitions = replay::without_candidates(definitions, self.call_webhooks)?;
             table(self, config, cluster, definitions).await
         };
-        let mut tables = vec![build(&definitions_or_configured(&self.chains, config)).await?];
+        let definitions = match (self.chains.as_slice(), config) {
+            ([], Some(config)) => configured::chains(config, cluster, ensembles).await?,
+            (paths, _) => arguments::load(paths)?,
+        };
+        let mut tables = vec![build(definitions).await?];
         if !self.against.is_empty() {
-            tables.push(build(&self.against).await?);
+            tables.push(build(arguments::load(&self.against)?).await?);
         }
         Ok(tables)
     }

@@ -14,7 +14,7 @@ use admittance::{
 use admittance_driver::{Config, LogFormat};
 use clap::Args;
 
-pub(crate) use self::chains::load;
+pub(crate) use self::chains::{load, without_candidates};
 use self::{
     answer::Answer,
     recorded::Recorded,

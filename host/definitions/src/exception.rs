@@ -39,6 +39,7 @@ pub struct ExceptionDefinition {
 pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ExceptionDefinition> {
     let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "kind"]);
+    fields.ignore_present(&[native::STATUS]);
     let fix = "name the exception: `metadata: { name: ... }`";
     let name =
         |node: &Node<'_>, mistakes: &mut Mistakes| native::read_name(node, "name the exception", mistakes);

@@ -41,7 +41,11 @@ fn listed<'v>(kind: &str, version: &'v str) -> Option<(Option<Form>, &'v str)> {
         let form = (version == KUBEWARDEN).then_some(Form::Kubewarden(policy));
         (form, KUBEWARDEN)
     };
+    let native = |form| ((version == NATIVE).then_some(form), NATIVE);
     Some(match kind {
+        "AdmissionChain" => native(Form::Native { is_namespaced: false }),
+        "NamespacedAdmissionChain" => native(Form::Native { is_namespaced: true }),
+        "AdmissionException" => native(Form::Exception),
         "MutatingWebhookConfiguration" => kubernetes(|version| Form::Kubernetes(Phase::Mutating, version)),
         "ValidatingWebhookConfiguration" => {
             kubernetes(|version| Form::Kubernetes(Phase::Validating, version))
@@ -202,14 +206,6 @@ impl<'a> Head<'a> {
 
     fn form(&self, mistakes: &mut Mistakes) -> Option<Form> {
         let (known, versions) = match (self.kind, self.version) {
-            (kind @ ("AdmissionChain" | "NamespacedAdmissionChain"), version) => {
-                let is_namespaced = kind == "NamespacedAdmissionChain";
-                (
-                    (version == NATIVE).then_some(Form::Native { is_namespaced }),
-                    NATIVE,
-                )
-            }
-            ("AdmissionException", version) => ((version == NATIVE).then_some(Form::Exception), NATIVE),
             ("AdmissionWebhookConfiguration", version) => (
                 (version == BCS_RESOURCE).then_some(Form::BcsResource),
                 BCS_RESOURCE,

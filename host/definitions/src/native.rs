@@ -20,10 +20,27 @@ pub(crate) mod write;
 /// The range of a stage's timeout. The maximum is that of kube-apiserver.
 pub(crate) const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(30);
 
+/// The field of a resource that is not part of its definition. Definitions may be written as `kubectl get` prints them.
+pub(crate) const STATUS: &str = "status";
+
+/// The fields of `metadata` that are not either.
+const OF_THE_SERVER: [&str; 9] = [
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "finalizers",
+    "generation",
+    "managedFields",
+    "ownerReferences",
+    "resourceVersion",
+    "uid",
+];
+
 /// A chain, as far as it could be read; missing parts were reported.
 pub(crate) fn read(root: &Node<'_>, is_namespaced: bool, mistakes: &mut Mistakes) -> Option<ChainDefinition> {
     let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "kind"]);
+    fields.ignore_present(&[STATUS]);
     let fix = "name the chain: `metadata: { name: ... }`";
     let name = |node: &Node<'_>, mistakes: &mut Mistakes| match is_namespaced {
         true => read_names(node, mistakes),
@@ -72,6 +89,7 @@ pub(crate) fn read_name(metadata: &Node<'_>, fix: &str, mistakes: &mut Mistakes)
     let read = readers::parse_with(names::subdomain);
     let name = fields.get_required("name", fix, read, mistakes);
     fields.ignore(&["labels", "annotations"]);
+    fields.ignore_present(&OF_THE_SERVER);
     fields.finish(mistakes);
     name
 }
@@ -85,6 +103,7 @@ fn read_names(metadata: &Node<'_>, mistakes: &mut Mistakes) -> Option<(String, O
     let fix = "name the namespace whose resources it is for";
     let namespace = fields.get_required("namespace", fix, read, mistakes);
     fields.ignore(&["labels", "annotations"]);
+    fields.ignore_present(&OF_THE_SERVER);
     fields.finish(mistakes);
     let namespace = namespace?;
     Some((format!("{namespace}/{}", name?), Some(namespace)))

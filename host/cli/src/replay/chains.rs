@@ -9,9 +9,16 @@ use admittance::{
 
 use crate::arguments;
 
-/// The chains of these files and directories, without candidates, which are not compared here.
+/// The chains of these files and directories, as [`without_candidates`] returns them.
 pub(crate) fn load(paths: &[PathBuf], may_call_webhooks: bool) -> crate::Result<Vec<ChainDefinition>> {
-    let mut chains = arguments::load(paths)?;
+    without_candidates(arguments::load(paths)?, may_call_webhooks)
+}
+
+/// These chains without candidates, which are not compared here. Webhooks are an error if they may not be called.
+pub(crate) fn without_candidates(
+    mut chains: Vec<ChainDefinition>,
+    may_call_webhooks: bool,
+) -> crate::Result<Vec<ChainDefinition>> {
     for chain in &mut chains {
         for stage in &mut chain.stages {
             stage.candidate = None;

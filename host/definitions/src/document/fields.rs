@@ -110,6 +110,13 @@ impl<'a> Fields<'a> {
         self.known.extend(names);
     }
 
+    /// Accepts these fields too, and suggests none of them in place of an unknown one.
+    pub fn ignore_present(&mut self, names: &[&'static str]) {
+        let entries = self.entries;
+        let is_there = |name: &&'static str| entries.iter().any(|entry| entry.key == *name);
+        self.known.extend(names.iter().copied().filter(is_there));
+    }
+
     /// This field is known and cannot be used; `why` is the sentence that says so.
     pub fn refuse(&mut self, name: &'static str, why: &str, fix: &str, mistakes: &mut Mistakes) {
         self.known.push(name);

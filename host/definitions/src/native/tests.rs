@@ -434,3 +434,35 @@ fn selectors() {
         );
     }
 }
+
+/// As `kubectl get -o yaml` prints resources; a mistake in what was written is one all the same.
+#[test]
+fn what_the_api_server_adds_is_ignored() {
+    let text = |kind: &str, more: &str| {
+        format!(
+            "apiVersion: v1
+kind: List
+metadata: {{ resourceVersion: '' }}
+items:
+  - apiVersion: admittance.dev/v1alpha1
+    kind: {kind}
+    metadata:
+      name: pods
+      namespace: shop
+      uid: 0c4f
+      generation: 2
+      resourceVersion: '7'
+      creationTimestamp: null
+      managedFields: [ {{ manager: kubectl }} ]
+      {more}
+    spec: {{ rules: [ {RULE} ], stages: [ {STAGE} ] }}
+    status: {{ conditions: [] }}
+"
+        )
+    };
+    let chains = load_text("f.yaml", &text("NamespacedAdmissionChain", "finalizers: [a]")).unwrap();
+    assert_eq!(chains[0].name, "shop/pods");
+    let mistakes = load_text("f.yaml", &text("NamespacedAdmissionChain", "lables: {}")).unwrap_err();
+    let mistakes = mistakes.to_string();
+    assert!(mistakes.contains("did you mean `labels`?") && !mistakes.contains("status"), "{mistakes}");
+}

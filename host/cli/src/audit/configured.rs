@@ -1,0 +1,96 @@
+//! The chains of a configuration, as its stores have them now.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use admittance::NamespacedChains;
+use admittance_bcs::{
+    stores::{CustomResourceStore, ZooKeeperStore},
+    zookeeper::Ensembles,
+};
+use admittance_cluster::Cluster;
+use admittance_definitions::{
+    ChainDefinition, DefinitionFile, DefinitionSet, DefinitionStore, OnBadDefinition, StoreError, read_files,
+};
+use admittance_driver::{Config, DefinitionPlace};
+use admittance_fleet::{ChainStore, PolicyStore};
+use tokio::time::{Instant, timeout_at};
+
+use crate::arguments::no_definition;
+
+/// How long a store is waited for whose first connection is not there yet.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Reads all definitions once. An entry of a store that cannot be used is left out, with a warning, as by a program that
+/// starts.
+pub(super) async fn chains(
+    config: &Config,
+    cluster: Option<&Cluster>,
+    ensembles: &Ensembles,
+) -> crate::Result<Vec<ChainDefinition>> {
+    let mut places: Vec<PathBuf> = config.definition_files().map(Path::to_owned).collect();
+    let mut files = match places.as_slice() {
+        [] => Vec::new(),
+        paths => read_files(paths)?,
+    };
+    let mut may_use = NamespacedChains::default();
+    for place in &config.definitions {
+        if let DefinitionPlace::Kubernetes { namespaced, .. } = place {
+            may_use = namespaced.clone();
+        }
+        for store in stores(place, cluster, ensembles)? {
+            files.extend(read(&*store).await?);
+            places.push(store.location().into());
+        }
+    }
+    let set = DefinitionSet::of_files(files);
+    let usable = set.usable_if(&[], OnBadDefinition::ServeRest, &|chain| may_use.mistakes(chain));
+    for bad in &usable.bad {
+        tracing::warn!("{bad}");
+    }
+    match usable.served().chains()? {
+        chains if chains.is_empty() => Err(no_definition(&places).into()),
+        chains => Ok(chains),
+    }
+}
+
+/// The stores of a place that is no file.
+fn stores(
+    place: &DefinitionPlace,
+    cluster: Option<&Cluster>,
+    ensembles: &Ensembles,
+) -> crate::Result<Vec<Box<dyn DefinitionStore>>> {
+    let cluster = || cluster.ok_or("definitions: `cluster` is not configured");
+    Ok(match place {
+        DefinitionPlace::File(_) => Vec::new(),
+        DefinitionPlace::ZooKeeper { path } => {
+            let zookeeper = ensembles.cluster();
+            let zookeeper = zookeeper.ok_or("definitions: `zookeeper.cluster` is not configured")?;
+            vec![Box::new(ZooKeeperStore::new(zookeeper.clone(), path.as_str())?)]
+        }
+        DefinitionPlace::CustomResources { namespace } => {
+            vec![Box::new(CustomResourceStore::new(cluster()?, namespace.as_str()))]
+        }
+        DefinitionPlace::Kubernetes { policies, .. } => {
+            let mut stores: Vec<Box<dyn DefinitionStore>> = vec![Box::new(ChainStore::new(cluster()?))];
+            if !policies.is_empty() {
+                stores.push(Box::new(PolicyStore::new(cluster()?, policies)));
+            }
+            stores
+        }
+    })
+}
+
+async fn read(store: &dyn DefinitionStore) -> Result<Vec<DefinitionFile>, StoreError> {
+    let latest = Instant::now() + PATIENCE;
+    loop {
+        match store.read().await {
+            Err(StoreError::Unreachable { .. }) if Instant::now() < latest => {
+                let _ = timeout_at(latest, store.changed()).await;
+            }
+            read => return read,
+        }
+    }
+}
