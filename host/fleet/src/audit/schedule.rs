@@ -8,7 +8,7 @@ use std::{
 };
 
 use admittance::{Host, Moment};
-use admittance_admission::{Mode, NamespaceSource, Object, UserInfo};
+use admittance_admission::{Mode, NamespaceSource, Object};
 use admittance_cluster::{AnswerError, Cluster};
 use backon::ExponentialBackoff;
 use tokio::{
@@ -217,7 +217,7 @@ impl Inner {
         let discovered = work.reader.discover(&[&*table]).await;
         let discovered = discovered.map_err(|error| error.to_string())?;
         let mut audited = Audited {
-            auditor: Auditor::new(vec![table], UserInfo::default(), jobs),
+            auditor: Auditor::new(vec![table], self.config.user.clone(), jobs),
             resources: HashMap::new(),
             excluded: HashMap::new(),
             retries: HashMap::new(),

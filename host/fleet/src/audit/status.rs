@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use admittance::Moment;
+use admittance_admission::UserInfo;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +20,8 @@ pub struct AuditConfig {
     pub resources: Vec<String>,
     /// Namespaces that are not audited, beside those that the webhooks are not called for.
     pub excluded_namespaces: Vec<String>,
+    /// The user of the requests.
+    pub user: UserInfo,
     pub calls_webhooks: bool,
     /// Whether reports are written, if the cluster has a kind of them.
     pub writes_reports: bool,
@@ -32,6 +35,7 @@ impl Default for AuditConfig {
             page: 500,
             resources: Vec::new(),
             excluded_namespaces: Vec::new(),
+            user: UserInfo::default(),
             calls_webhooks: false,
             writes_reports: true,
         }

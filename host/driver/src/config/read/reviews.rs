@@ -1,6 +1,6 @@
 use std::{ops::RangeInclusive, time::Duration};
 
-use admittance_admission::is_dns_label;
+use admittance_admission::{UserInfo, is_dns_label};
 use admittance_definitions::{
     Mistakes,
     document::{Node, readers},
@@ -53,6 +53,11 @@ fn audit(node: &Node<'_>, has_cluster: bool, mistakes: &mut Mistakes) -> Option<
             readers::list_of(readers::parse_with(namespace)),
             mistakes,
         ),
+        user: UserInfo {
+            username: fields.get_or_default("user", readers::text, mistakes),
+            groups: fields.get_or_default("groups", readers::list_of(readers::text), mistakes),
+            ..UserInfo::default()
+        },
         calls_webhooks: fields.get("callWebhooks", default.calls_webhooks, Node::boolean, mistakes),
         writes_reports: fields.get("reports", default.writes_reports, Node::boolean, mistakes),
     };

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use admittance_admission::FailurePolicy;
+use admittance_admission::{FailurePolicy, UserInfo};
 use admittance_fleet::{CertificateConfig, OwnCertificate, Registration, WebhooksConfig, audit::AuditConfig};
 
 use super::*;
@@ -26,7 +26,7 @@ fn audits_by_the_leader() {
     let all = "
 dialect:
   kubernetes:
-    audit: { every: 2d, rate: 5, page: 100, resources: [deployments.apps], excludeNamespaces: [a], callWebhooks: true, reports: false }
+    audit: { every: 2d, rate: 5, page: 100, resources: [deployments.apps], excludeNamespaces: [a], callWebhooks: true, reports: false, user: auditor, groups: [ops, dev] }
 cluster: {}
 ";
     let expected = AuditConfig {
@@ -35,6 +35,11 @@ cluster: {}
         page: 100,
         resources: vec!["deployments.apps".to_owned()],
         excluded_namespaces: vec!["a".to_owned()],
+        user: UserInfo {
+            username: "auditor".to_owned(),
+            groups: vec!["ops".to_owned(), "dev".to_owned()],
+            ..UserInfo::default()
+        },
         calls_webhooks: true,
         writes_reports: false,
     };
@@ -44,6 +49,7 @@ cluster: {}
         ("{ every: 8d }", "cluster: {}", "audit.every"),
         ("{ rate: 0 }", "cluster: {}", "audit.rate"),
         ("{ resources: pods }", "cluster: {}", "audit.resources"),
+        ("{ groups: ops }", "cluster: {}", "audit.groups"),
     ] {
         let text = format!("dialect: {{ kubernetes: {{ audit: {section} }} }}\n{more}");
         let mistakes = read_in(&directory, &text).unwrap_err();
