@@ -12,6 +12,7 @@ mod writer;
 
 pub use auditor::{Auditor, Judged};
 pub use finding::{Finding, Judgement, Verdict};
+pub use ledger::FINDINGS;
 pub use reader::{Discovered, Pages, Reader, Resource};
 pub use reports::ReportApi;
 pub use schedule::Audits;

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use admittance_definitions::document::to_yaml;
-use admittance_fleet::audit::{Finding, Judged, ReportApi, Resource, Verdict};
+use admittance_fleet::audit::{FINDINGS, Finding, Judged, ReportApi, Resource, Verdict};
 use anstyle::Style;
 use clap::ValueEnum;
 use serde_json::{Value, json};
@@ -42,7 +42,12 @@ pub(super) struct Report {
     objects: BTreeMap<String, u64>,
     /// How many objects of each namespace have each verdict; those without a namespace are at `None`.
     verdicts: BTreeMap<Option<String>, BTreeMap<Verdict, u64>>,
+    /// At most [`FINDINGS`].
     findings: Vec<Finding>,
+    /// How many there are beyond that.
+    left_out: u64,
+    /// Whether an object would be refused that is not refused already.
+    refuses: bool,
     /// The resources that could not be listed, or not whole, and why.
     not_listed: Vec<(String, String)>,
 }
@@ -54,6 +59,8 @@ impl Report {
             objects: BTreeMap::new(),
             verdicts: BTreeMap::new(),
             findings: Vec::new(),
+            left_out: 0,
+            refuses: false,
             not_listed: Vec::new(),
         }
     }
@@ -71,7 +78,13 @@ impl Report {
             Some(before) => *before != finding.judgement,
             None => finding.judgement.verdict != Verdict::Allowed,
         };
-        self.findings.extend(found.into_iter().filter(is_shown));
+        for finding in found.into_iter().filter(is_shown) {
+            self.refuses |= finding.is_new_refusal();
+            match self.findings.len() < FINDINGS {
+                true => self.findings.push(finding),
+                false => self.left_out += 1,
+            }
+        }
     }
 
     /// Notes a resource that could not be listed.
@@ -81,7 +94,7 @@ impl Report {
 
     /// Whether everything was audited, and no object would be refused that is not refused already.
     pub(super) fn is_clean(&self) -> bool {
-        self.not_listed.is_empty() && !self.findings.iter().any(Finding::is_new_refusal)
+        self.not_listed.is_empty() && !self.refuses
     }
 
     pub(super) fn print(mut self, format: Format) -> crate::Result<()> {
@@ -94,9 +107,21 @@ impl Report {
             Format::Yaml => to_yaml(&self.json()),
             Format::Junit => self.junit(),
             Format::Sarif => serde_json::to_string_pretty(&self.sarif())? + "\n",
-            Format::Reports => self.reports(),
+            Format::Reports => {
+                // A report has no place for it, and counts all objects.
+                if let Some(left_out) = self.left_out() {
+                    tracing::warn!("{left_out}");
+                }
+                self.reports()
+            }
         };
         Ok(write(&text)?)
+    }
+
+    /// Says that there are more findings than are shown, if there are.
+    fn left_out(&self) -> Option<String> {
+        let more = human::count(self.left_out, "more finding");
+        (self.left_out > 0).then(|| format!("{more} not shown: at most {FINDINGS} are kept"))
     }
 
     fn reports(&self) -> String {
@@ -156,6 +181,9 @@ impl Report {
             };
             text.push('\n');
         }
+        if let Some(left_out) = self.left_out() {
+            text += &format!("{WARN}{left_out}{WARN:#}\n");
+        }
         for (resource, why) in &self.not_listed {
             text += &format!("{BAD}not listed{BAD:#}: {resource}: {}\n", harmless(why));
         }
@@ -173,7 +201,10 @@ impl Report {
             (count > 0).then(|| format!("{style}{count} {}{style:#}", verdict.as_str()))
         });
         let differing = match self.compares {
-            true => format!("; {}", human::count(self.findings.len() as u64, "difference")),
+            true => format!(
+                "; {}",
+                human::count(self.findings.len() as u64 + self.left_out, "difference")
+            ),
             false => String::new(),
         };
         format!(
@@ -196,6 +227,7 @@ impl Report {
             "objects": self.objects,
             "verdicts": verdicts,
             "findings": self.findings,
+            "leftOut": self.left_out,
             "notListed": not_listed.collect::<Vec<_>>(),
         })
     }
@@ -239,6 +271,19 @@ impl Report {
             }],
         });
         suites.extend(missing);
+        let left_out = self.left_out();
+        suites.extend(left_out.as_ref().map(|left_out| Suite {
+            name: "findings",
+            cases: vec![junit::Case {
+                name: left_out,
+                time: Duration::ZERO,
+                // One of them may be a refusal.
+                failure: self.refuses.then(|| junit::Failure {
+                    message: left_out.clone(),
+                    text: left_out.clone(),
+                }),
+            }],
+        }));
         junit::write(&suites)
     }
 
@@ -278,6 +323,11 @@ impl Report {
             }
             result
         });
+        let not_listed = self.not_listed.iter().map(
+            |(resource, why)| json!({"level": "error", "message": {"text": format!("{resource}: {why}")}}),
+        );
+        let left_out = self.left_out().into_iter();
+        let left_out = left_out.map(|text| json!({"level": "warning", "message": {"text": text}}));
         json!({
             "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
             "version": "2.1.0",
@@ -286,9 +336,7 @@ impl Report {
                 "results": results.collect::<Vec<_>>(),
                 "invocations": [{
                     "executionSuccessful": self.not_listed.is_empty(),
-                    "toolExecutionNotifications": self.not_listed.iter().map(|(resource, why)| json!({
-                        "level": "error", "message": {"text": format!("{resource}: {why}")},
-                    })).collect::<Vec<_>>(),
+                    "toolExecutionNotifications": not_listed.chain(left_out).collect::<Vec<_>>(),
                 }],
             }],
         })
@@ -301,5 +349,80 @@ fn style(verdict: Verdict) -> Style {
         Verdict::WouldBeDenied | Verdict::FailureIgnored => WARN,
         Verdict::Changed => DIM,
         Verdict::Allowed => GOOD,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use admittance_admission::{GroupVersionKind, GroupVersionResource, Patch};
+    use admittance_fleet::audit::Judgement;
+
+    use super::*;
+
+    fn pods() -> Resource {
+        Resource {
+            kind: GroupVersionKind::from_api_version("v1", "Pod".to_owned()),
+            resource: GroupVersionResource {
+                group: String::new(),
+                version: "v1".to_owned(),
+                resource: "pods".to_owned(),
+            },
+            is_namespaced: true,
+        }
+    }
+
+    fn judged(number: usize, verdict: Verdict) -> Judged {
+        let name = format!("pod-{number}");
+        let finding = Finding {
+            resource: "pods".to_owned(),
+            api_version: "v1".to_owned(),
+            kind: "Pod".to_owned(),
+            namespace: Some("shop".to_owned()),
+            name: name.clone(),
+            operation: "CREATE",
+            judgement: Judgement {
+                verdict,
+                stage: Some("chain/stage".to_owned()),
+                message: String::new(),
+                patch: Patch::default(),
+            },
+            before: None,
+        };
+        Judged {
+            namespace: finding.namespace.clone(),
+            name,
+            findings: vec![finding],
+        }
+    }
+
+    #[test]
+    fn findings_are_bounded_and_the_others_counted() {
+        const MORE: usize = 3;
+        let mut report = Report::new(false);
+        let resource = pods();
+        for number in 0..FINDINGS + MORE - 1 {
+            report.add(&resource, judged(number, Verdict::Changed));
+        }
+        assert!(report.is_clean());
+        report.add(&resource, judged(FINDINGS + MORE, Verdict::Denied));
+        assert!(!report.is_clean(), "the refusal is not among those that are kept");
+        assert_eq!(report.findings.len(), FINDINGS);
+
+        let left_out = "3 more findings not shown: at most 50000 are kept";
+        assert!(report.text().contains(left_out));
+        assert!(report.summary().contains("1 denied"), "{}", report.summary());
+        let json = report.json();
+        assert_eq!(json.get("leftOut"), Some(&json!(MORE)));
+        assert_eq!(
+            json.pointer("/verdicts/changed"),
+            Some(&json!(FINDINGS + MORE - 1))
+        );
+        let notification = "/runs/0/invocations/0/toolExecutionNotifications/0/message/text";
+        assert_eq!(report.sarif().pointer(notification), Some(&json!(left_out)));
+        assert!(
+            report
+                .junit()
+                .contains(&format!("<failure message=\"{left_out}\">"))
+        );
     }
 }

@@ -13,8 +13,8 @@ use super::{
     reports::RESULTS,
 };
 
-/// The limit of findings in memory. Further objects are only counted.
-const FINDINGS: usize = 50_000;
+/// The limit of findings in memory. Further ones are only counted.
+pub const FINDINGS: usize = 50_000;
 
 /// The verdicts on all objects, and the findings on those that do not pass as they are, by namespace. Objects without a
 /// namespace are at `None`.

@@ -385,3 +385,43 @@ fn token_of(body: &Bytes) -> Option<String> {
     let page: Page<'_> = serde_json::from_slice(body).ok()?;
     Some(page.metadata.next).filter(|token| !token.is_empty())
 }
+
+#[cfg(test)]
+mod tests {
+    use admittance_cluster::{ClusterConfig, ClusterSource};
+    use tokio::time::{Instant, advance};
+
+    use super::*;
+
+    /// A reader that sends nothing here.
+    async fn reader(per_second: u32) -> Reader {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("kubeconfig");
+        let text = "apiVersion: v1\nkind: Config\ncurrent-context: a\n\
+                    clusters: [{name: a, cluster: {server: 'http://127.0.0.1:1'}}]\n\
+                    contexts: [{name: a, context: {cluster: a, user: a}}]\nusers: [{name: a, user: {}}]\n";
+        std::fs::write(&path, text).unwrap();
+        let source = ClusterSource::Kubeconfig {
+            path: Some(path),
+            context: None,
+        };
+        let cluster = Cluster::connect(&ClusterConfig { source }).await.unwrap();
+        Reader::new(cluster, per_second)
+    }
+
+    /// The clock goes on only when the test says so.
+    #[tokio::test(start_paused = true)]
+    async fn requests_have_their_distance_also_after_a_pause() {
+        let reader = reader(20).await;
+        let begun = Instant::now();
+        for number in 0..=20 {
+            reader.turn().await;
+            assert_eq!(begun.elapsed(), Duration::from_millis(50) * number);
+        }
+        // What was not used in a pause is lost.
+        advance(Duration::from_secs(10)).await;
+        let begun = Instant::now();
+        tokio::join!(reader.turn(), reader.turn(), reader.turn());
+        assert_eq!(begun.elapsed(), Duration::from_millis(100));
+    }
+}
