@@ -1,11 +1,15 @@
 //! Tables that go live only when the program says so.
 
-use std::time::Duration;
+use std::{fs, time::Duration};
 
-use admittance::{Digest, Host};
+use admittance::{
+    Digest, Host, HostBuilder,
+    definitions::{HookDefinition, load},
+};
 
 use crate::{
-    scene::{Scene, chain, live},
+    guest::Guest,
+    scene::{Scene, chain, live, plugin},
     stores::Following,
 };
 
@@ -117,4 +121,41 @@ async fn what_changes_no_verdict_need_not_wait() {
     assert_eq!(elsewhere.start().await.unwrap().hash(), hash);
     elsewhere.write("z.yaml", &chain("a", "2"));
     assert_ne!(elsewhere.start().await.unwrap().hash(), hash);
+}
+
+/// What a definition refers to counts too: replicas may have other files at the same paths.
+#[tokio::test]
+async fn other_files_of_the_same_names_make_another_table() {
+    let scene = Scene::new();
+    let [module, policy] = ["a.wasm", "a.rego"].map(|name| scene.chains().join(name));
+    scene.write("a.yaml", &plugin("a", "file:a.wasm"));
+    fs::write(&module, Guest::default().component()).unwrap();
+    let first = scene.start_without_history().await.unwrap().hash();
+    assert_eq!(scene.start_without_history().await.unwrap().hash(), first);
+    fs::write(&module, Guest::running("nop").component()).unwrap();
+    let second = scene.start_without_history().await.unwrap().hash();
+    assert_ne!(second, first, "another module");
+
+    // The text of the file becomes a setting of the plugin, which is the guest in place of the stock plugin.
+    let stage = "      rego: { file: a.rego, entrypoint: data.a.deny }\n";
+    let text = plugin("a", "file:a.wasm");
+    let (head, _) = text.split_once("      plugin:").unwrap();
+    scene.write("a.yaml", &format!("{head}{stage}"));
+    let with_policy = async |text: &str| {
+        fs::write(&policy, text).unwrap();
+        let mut chains = load(&[scene.chains()]).unwrap();
+        let HookDefinition::Plugin(plugin) = &mut chains[0].stages[0].hook else {
+            panic!("{chains:?}");
+        };
+        plugin.source = format!("file:{}", module.display()).parse().unwrap();
+        let builder = chains.into_iter().fold(Host::builder(), HostBuilder::definition);
+        builder.build().await.unwrap().hash()
+    };
+    let first = with_policy("package a").await;
+    assert_eq!(with_policy("package a").await, first);
+    assert_ne!(
+        with_policy("package a # other").await,
+        first,
+        "another settings file"
+    );
 }

@@ -24,12 +24,14 @@ struct Reader {
 impl ClusterReader for Reader {
     async fn get(
         &self,
-        _kind: &ClusterKind,
-        _namespace: Option<&str>,
-        _name: &str,
+        kind: &ClusterKind,
+        namespace: Option<&str>,
+        name: &str,
         _deadline: Deadline,
     ) -> Result<Option<String>, ClusterError> {
-        Ok(None)
+        let received = format!("{kind} {namespace:?} {name}");
+        self.received.lock().unwrap().push(received);
+        Ok(Some("{}".to_owned()))
     }
 
     async fn list(
@@ -122,14 +124,20 @@ async fn message_with(
 
 /// Asks for a page of `v1/Node` with this limit and field, and denies with its first object, or with the error.
 fn lists(limit: u32, field: &str) -> Guest {
+    lists_in(None, limit, field)
+}
+
+/// The same in a namespace, or without one.
+fn lists_in(namespace: Option<&str>, limit: u32, field: &str) -> Guest {
     // The list of fields, behind the texts: place and length of its only element.
     let list = TEXT + 64;
     let call = format!(
         "(call $page (i32.const {TEXT}) (i32.const 2) (i32.const {}) (i32.const 4)
-            (i32.const 0) (i32.const 0) (i32.const 0) (i32.const {}) (i32.const 1)
+            {} (i32.const {}) (i32.const 1)
             (i32.const {list}) (i32.const 1) (i32.const {limit})
             (i32.const 1) (i32.const {}) (i32.const 4) (i32.const {SCRATCH}))",
         TEXT + 2,
+        option(namespace),
         TEXT + 6,
         TEXT + 7
     );
@@ -153,22 +161,70 @@ fn lists(limit: u32, field: &str) -> Guest {
         .with_data(TEXT, b"v1Nodelhere")
         .with_data(list, &element)
         .with_data(field_at, field.as_bytes())
+        .with_data(NAMESPACE, namespace.unwrap_or_default().as_bytes())
 }
 
+/// Where the namespace is that a guest asks for.
+const NAMESPACE: u32 = TEXT + 192;
+
+/// The expressions of an `option<string>`: the namespace at its place, or none.
+fn option(namespace: Option<&str>) -> String {
+    let (is_some, length) = (u32::from(namespace.is_some()), namespace.map_or(0, str::len));
+    format!("(i32.const {is_some}) (i32.const {NAMESPACE}) (i32.const {length})")
+}
+
+/// Gets `v1/Node` `l` in a namespace, or without one, and denies with the object.
+fn gets_in(namespace: Option<&str>) -> Guest {
+    let call = format!(
+        "(call $get (i32.const {TEXT}) (i32.const 2) (i32.const {}) (i32.const 4) {}
+            (i32.const {}) (i32.const 1) (i32.const {SCRATCH}))",
+        TEXT + 2,
+        option(namespace),
+        TEXT + 6
+    );
+    // The text of the object: that of `some` in `ok`.
+    let deny = deny(&load(SCRATCH + 8), &load(SCRATCH + 12));
+    Guest::running(&format!("{call} {deny}"))
+        .with_items(
+            r#"(import "admittance:plugin/cluster@0.1.1" "get"
+                (func $get (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32)))"#,
+        )
+        .with_data(TEXT, b"v1Nodel")
+        .with_data(NAMESPACE, namespace.unwrap_or_default().as_bytes())
+}
+
+/// A chain of a namespace is not a way to read what is in others, or in none.
 #[tokio::test]
-async fn a_plugin_of_a_namespace_lists_that_namespace() {
+async fn a_plugin_of_a_namespace_reads_only_that_namespace() {
     let reader = Arc::new(Reader::default());
     let cluster: Arc<dyn ClusterReader> = reader.clone();
     let sandbox = sandbox_with(|config| config.cluster = Some(cluster));
-    let grants = Grants {
-        cluster: [ClusterKind::new("v1", "Node")].into(),
-        namespace: Some("shop".into()),
-        ..Grants::default()
-    };
-    let answer = message_with(&sandbox, &lists(7, ""), grants, "").await;
-    assert!(answer.is_ok(), "{answer:?}");
-    let received = reader.received.lock().unwrap().clone();
-    assert_eq!(received, ["v1/Node Some(\"shop\") \"l\" Some(7) Some(\"here\")"]);
+    let listed = r#"v1/Node Some("shop") "l" Some(7) Some("here")"#;
+    for (guest, expected) in [
+        (lists(7, ""), Ok(listed)),
+        (lists_in(Some("shop"), 7, ""), Ok(listed)),
+        (lists_in(Some("web"), 7, ""), Err("`v1/Node` in namespace web")),
+        (gets_in(Some("shop")), Ok(r#"v1/Node Some("shop") l"#)),
+        (gets_in(Some("web")), Err("`v1/Node` in namespace web")),
+        (gets_in(None), Err("`v1/Node` in no namespace")),
+    ] {
+        let grants = Grants {
+            cluster: [ClusterKind::new("v1", "Node")].into(),
+            namespace: Some("shop".into()),
+            ..Grants::default()
+        };
+        let answer = message_with(&sandbox, &guest, grants, "").await;
+        let received = std::mem::take(&mut *reader.received.lock().unwrap());
+        match (&answer, expected) {
+            (Ok(_), Ok(expected)) => assert_eq!(received, [expected]),
+            (Err(refused), Err(place)) => {
+                let words = format!("reads {place}; its chain may read only what is in the namespace shop");
+                assert!(refused.contains(&words), "{refused}");
+                assert!(received.is_empty(), "{received:?}");
+            }
+            _ => panic!("{expected:?}: {answer:?}"),
+        }
+    }
 }
 
 #[tokio::test]
