@@ -5,7 +5,8 @@ use serde_json::Value;
 
 use crate::setting::eventually;
 
-/// How many changes are made under load; `cargo task soak` says so.
+/// How many changes are made under load; `cargo task soak` says so. Other tests are at full length too, and hold what they
+/// measure to limits, if it is set.
 const CHANGES: &str = "ADMITTANCE_TEST_CHANGES";
 
 /// How many changes a soak makes; `None` in an ordinary run of the tests.

@@ -87,9 +87,10 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         rest: Vec<OsString>,
     },
-    /// Change modules under load and kill the program, and then replicas of it, for about half an hour.
+    /// Change modules under load and kill the program, and then replicas of it, for about half an hour; then measure an
+    /// audit of many objects, and a start with many chains.
     Soak {
-        /// The number of changes of chains that three replicas serve; 0 for none.
+        /// The number of changes of chains that three replicas serve, and three drivers; 0 for none.
         #[arg(long, default_value_t = 500)]
         changes: u32,
         /// Passed on to the program that does it; see `cargo task soak -- --help`.
@@ -176,8 +177,10 @@ fn run(task: Task) -> Result<(), Error> {
             plugins::build(Selection::All)?;
             build_optimised()?;
             command::run(Command::new(command::built("release", "admittance-soak")?).args(&rest))?;
-            let is_help = rest.iter().any(|argument| argument == "--help");
-            change_replicas(if is_help { 0 } else { changes })
+            match rest.iter().any(|argument| argument == "--help") {
+                true => Ok(()),
+                false => test_at_length(changes),
+            }
         }
         Task::Hostile { rest } => {
             plugins::build(Selection::All)?;
@@ -259,15 +262,22 @@ fn build_optimised() -> Result<(), Error> {
     ))
 }
 
-/// Runs the test of replicas under load at full length. The release build of the program has been compiled.
-fn change_replicas(changes: u32) -> Result<(), Error> {
-    if changes == 0 {
-        return Ok(());
-    }
-    say(&format!("{changes} changes of chains that three replicas serve"));
-    let test = "test --release --workspace --test whole -- --nocapture changes_under_load";
+/// Runs the tests of replicas under load, and those that measure, at full length: one after another, so that none disturbs
+/// another. The release build of the program has been compiled.
+fn test_at_length(changes: u32) -> Result<(), Error> {
+    const CHANGING: [&str; 2] = [
+        "changes_under_load_go_live_everywhere_at_once",
+        "three_drivers_go_live_with_each_change_together",
+    ];
+    const MEASURING: [&str; 2] = ["an_audit_of_many_objects", "thousands_of_chains_are_ready_soon"];
+    say(&format!(
+        "{changes} changes of chains that three replicas serve, an audit of many objects, and a start with many chains"
+    ));
+    let test = "test --release --workspace --test whole -- --nocapture --test-threads=1";
+    let tests = CHANGING.iter().filter(|_| changes > 0).chain(&MEASURING);
     let mut command = command::cargo_command();
-    command.args(with(test, []));
+    command.args(with(test, tests.map(OsString::from)));
+    command.envs(found("ZooKeeper", zookeeper::VARIABLE, zookeeper::install()));
     command::run(command.env("ADMITTANCE_TEST_CHANGES", changes.to_string()))
 }
 

@@ -1,12 +1,17 @@
 //! Thousands of chains as resources of the cluster.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use admittance_tests::{Admittance, LogLine};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
-use super::resources::{PLURAL, chain, start_with};
-use crate::{scene::source, setting::Setting};
+use super::resources::{PLURAL, chain, start_storing, start_with};
+use crate::{
+    replicas::{changes_of_soak, until_ready},
+    scene::source,
+    setting::Setting,
+};
 
 /// How many chains there are, and how many of these have a plugin with settings of their own.
 const CHAINS: usize = 2000;
@@ -21,8 +26,13 @@ fn name(number: usize) -> String {
 
 /// One of them, with a registry or a message.
 fn numbered(number: usize, text: &str) -> Value {
+    numbered_with(EVERY, number, text)
+}
+
+/// The same; every so many have a plugin.
+fn numbered_with(every: usize, number: usize, text: &str) -> Value {
     let mut chain = chain(&name(number), text);
-    if number.is_multiple_of(EVERY) {
+    if number.is_multiple_of(every) {
         chain["spec"]["stages"][0] = json!({
             "name": "images",
             "plugin": {"source": source("image-policy"), "settings": {"allowedRegistries": [format!("{text}.example.com")]}},
@@ -74,5 +84,39 @@ async fn a_change_touches_only_what_changed() {
             2,
             "its status was written once more"
         );
+    }
+}
+
+/// With `cargo task soak`: with many chains, of which half have a plugin with settings of their own, a replica is ready
+/// soon if the compiled forms are in the store.
+#[tokio::test]
+async fn thousands_of_chains_are_ready_soon() {
+    const LIMIT: Duration = Duration::from_secs(5);
+    let is_soak = changes_of_soak().is_some();
+    let chains = if is_soak { CHAINS } else { 40 };
+    let setting = Setting::new();
+    for number in 1..=chains {
+        setting
+            .server
+            .put(PLURAL, numbered_with(2, number, &name(number)));
+    }
+    let store = TempDir::new().unwrap();
+    let start = async || {
+        let begun = Instant::now();
+        let mut server = start_storing(&setting, "", store.path()).await;
+        until_ready(&server.program).await;
+        let ready = begun.elapsed();
+        let status = server.program.status().await.unwrap();
+        assert_eq!(status["chains"].as_array().unwrap().len(), chains);
+        server.program.terminate().unwrap();
+        server.program.ended().await.unwrap();
+        ready
+    };
+    let (cold, warm) = (start().await, start().await);
+    println!(
+        "{chains} chains as resources: ready after {cold:.1?} with an empty store, and {warm:.1?} with a warm one"
+    );
+    if is_soak {
+        assert!(warm < LIMIT, "{warm:?}");
     }
 }

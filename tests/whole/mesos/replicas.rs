@@ -67,14 +67,16 @@ async fn check_order(nodes: &Nodes) {
     }
 }
 
-/// Clients that create applications through the drivers in turn, each only if it says that it is ready.
+/// Clients that create applications through the drivers in turn, each only if it says that it is ready. No driver may go
+/// back to an earlier table.
 async fn load(
     around: &Surroundings,
     drivers: &[Front],
     is_over: &AtomicBool,
     answers: &mut Vec<(Instant, usize)>,
 ) {
-    for driver in drivers.iter().cycle() {
+    let mut newest = vec![0; drivers.len()];
+    for (index, driver) in drivers.iter().enumerate().cycle() {
         if is_over.load(Ordering::SeqCst) {
             return;
         }
@@ -86,7 +88,10 @@ async fn load(
             panic!("{passed:?}")
         };
         let (_, number) = version.split_once('-').unwrap();
-        answers.push((Instant::now(), number.parse().unwrap()));
+        let number = number.parse().unwrap();
+        assert!(number >= newest[index], "{number} after {}", newest[index]);
+        newest[index] = number;
+        answers.push((Instant::now(), number));
     }
 }
 

@@ -153,8 +153,8 @@ impl Shared {
         Some(ready[next].clone())
     }
 
-    /// The version in the answer to a review.
-    async fn answer(&self) -> u32 {
+    /// The replica that answers a review, and the version in the answer.
+    async fn answer(&self) -> (Arc<Backend>, u32) {
         let review = POD.review("load");
         loop {
             let Some(backend) = self.next() else {
@@ -164,7 +164,8 @@ impl Shared {
             match backend.client.send(request(&backend.review, &review)).await {
                 Ok(reply) => {
                     backend.answered.fetch_add(1, Ordering::SeqCst);
-                    return version(Verdict::of(&review, &reply).message());
+                    let version = version(Verdict::of(&review, &reply).message());
+                    return (backend, version);
                 }
                 Err(Error::NoReply { .. }) => {
                     backend.is_ready.store(false, Ordering::SeqCst);
@@ -176,15 +177,20 @@ impl Shared {
     }
 }
 
-/// A client, which sends a request every 5 ms, or as soon as the one before was answered.
+/// A client, which sends a request every 5 ms, or as soon as the one before was answered. No replica may go back to an
+/// earlier table.
 async fn send(shared: Arc<Shared>) -> Vec<Answer> {
     let mut answers = Vec::new();
+    let mut newest: BTreeMap<String, u32> = BTreeMap::new();
     let mut turns = interval(Duration::from_millis(5));
     turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while !shared.is_over() {
         turns.tick().await;
         let answer = timeout(PATIENCE, shared.answer()).await;
-        let version = answer.unwrap_or_else(|error| panic!("a request is lost: {error}"));
+        let (backend, version) = answer.unwrap_or_else(|error| panic!("a request is lost: {error}"));
+        let newest = newest.entry(backend.review.clone()).or_default();
+        assert!(version >= *newest, "version {version} after {newest}");
+        *newest = version;
         answers.push(Answer {
             at: Instant::now(),
             version,
