@@ -164,14 +164,6 @@ impl Stores {
     pub(crate) fn known_set(&self) -> DefinitionSet {
         set_of(self.known())
     }
-}
-
-fn sorted(mut files: Vec<DefinitionFile>) -> Held {
-    files.sort_by(|a, b| a.path.cmp(&b.path));
-    files.into()
-}
-
-impl Contents {
 
     /// All definitions as far as they will be known after this was read.
     pub(crate) fn set_after(&self, contents: &Contents) -> DefinitionSet {
@@ -182,6 +174,14 @@ impl Contents {
 fn set_of(known: Vec<Known>) -> DefinitionSet {
     let held: Vec<Held> = known.into_iter().filter_map(|known| known.held).collect();
     DefinitionSet::of_files(held.iter().flat_map(|held| held.iter().cloned()).collect())
+}
+
+fn sorted(mut files: Vec<DefinitionFile>) -> Held {
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    files.into()
+}
+
+impl Contents {
     /// What is known after this was read.
     fn after(&self, known: &[Known]) -> Vec<Known> {
         let after = |(read, known): (&Result<Held, StoreError>, &Known)| Known {
