@@ -1,6 +1,6 @@
 //! The examples on the pages.
 
-use admittance::definitions::load_text;
+use admittance::definitions::{ChainDefinition, load_text};
 use admittance_tests::{Admittance, Artifacts};
 use serde_json::Value;
 
@@ -39,6 +39,9 @@ const LEAST: &str = r#"dialect: { bcs: { cluster: BCS-MESOS-10001 } }
 upstream: { servers: ["http://127.0.0.1:8081"] }
 "#;
 
+/// A part of each warning about an example that is right all the same, and why it is.
+const WARNED: [(&str, &str); 1] = [("undefined field 'sizes'", "the page shows this warning")];
+
 #[test]
 fn every_block_says_what_it_is() {
     for block in blocks() {
@@ -66,7 +69,7 @@ fn json_and_toml_can_be_read() {
 #[test]
 fn definitions_and_configurations_are_right() {
     let folder = tempfile::tempdir().unwrap();
-    let mut read = 0;
+    let (mut read, mut warnings) = (0, Vec::new());
     for block in blocks().iter().filter(|block| block.info == "yaml") {
         let name = block.to_string();
         let is_definition = block.text.lines().any(|line| line.starts_with("kind:"));
@@ -77,6 +80,8 @@ fn definitions_and_configurations_are_right() {
                     let has_none = ["kind: SyncSet", "kind: ExpansionTemplate"];
                     let has_none = has_none.iter().any(|kind| block.text.contains(kind));
                     assert_eq!(chains.is_empty(), has_none, "{block}");
+                    let warned = chains.iter().flat_map(ChainDefinition::warnings);
+                    warnings.extend(warned.map(|warning| warning.to_string()));
                 })
                 .err()
         } else {
@@ -86,6 +91,12 @@ fn definitions_and_configurations_are_right() {
         read += 1;
     }
     assert!(read > 5, "the pages have examples");
+    for (part, why) in WARNED {
+        let before = warnings.len();
+        warnings.retain(|warning| !warning.contains(part));
+        assert!(warnings.len() < before, "{part} ({why}) is not warned of");
+    }
+    assert_eq!(warnings, [""; 0], "readers copy what the pages show");
 }
 
 /// The commands for certificates on the page for operators create the files that its fragments name.
