@@ -1,9 +1,11 @@
 use admittance_admission::{NamespaceSelector, ServiceNaming, WebhookTarget};
+use serde_json::{Map, Value};
 
 use super::*;
 use crate::{HookDefinition, certificates, load_text};
 
-/// The body that the API of BCS documents for creating a definition; its CA bundles are no base64.
+/// The body that the API of BCS documents for creating a definition; its CA bundles are no base64. The other example of
+/// BCS differs from it, as the page about migrating says.
 const DOCUMENTED: &str = r#"{"apiVersion":"v4","kind":"admissionwebhook","metadata":{"name":"webhook-test","namespace":"defaultGroup"},
  "resourcesRef":{"operation":"Create","kind":"Application"},
  "admissionWebhooks":[
@@ -118,6 +120,69 @@ fn the_documented_body_as_it_is() {
              f.json:6:80: spec.admissionWebhooks[1].clientConfig.caBundle: {rest}"
         )
     );
+}
+
+/// The page about migrating quotes what is wrong in the examples of BCS, and each quotation is a mistake.
+#[test]
+fn the_documented_examples_are_wrong_where_the_page_says() {
+    const PAGE: &str = include_str!("../../../../docs/bcs-migration.md");
+    let rows = PAGE.lines().filter_map(|line| line.strip_prefix("| `\""));
+    let quoted: Vec<Value> = rows
+        .map(|row| {
+            let (members, _) = row.split_once("` |").unwrap();
+            serde_json::from_str(&format!("{{\"{}}}", members.replace("\\|", "|"))).unwrap()
+        })
+        .collect();
+    let valid: Value =
+        serde_json::from_str(&DOCUMENTED.replace("xxxxxxxxx", &certificates::bundle())).unwrap();
+    let mistakes = |quoted: &[Value]| {
+        let mut example = valid.clone();
+        for members in quoted {
+            put(&mut example, members.as_object().unwrap());
+        }
+        let mistakes = load_text("f.json", &example.to_string())
+            .err()
+            .unwrap_or_default();
+        let lines = mistakes
+            .into_iter()
+            .map(|mistake| format!("{}: {}", mistake.path, mistake.message));
+        lines.collect::<Vec<_>>()
+    };
+    assert_eq!(mistakes(&[]), [""; 0]);
+    let mut found: Vec<String> = Vec::new();
+    for members in &quoted {
+        let of_row = mistakes(std::slice::from_ref(members));
+        assert!(!of_row.is_empty(), "{members} is right");
+        found.extend(of_row);
+    }
+    found.sort();
+    assert_eq!(
+        found,
+        [
+            "admissionWebhooks[0].clientConfig.caBundle: this is not base64: Invalid input length: 9",
+            "admissionWebhooks[0].failurePolicy: \"Ignore | Fail\" is not a valid failure policy",
+            "admissionWebhooks[1].clientConfig.caBundle: this is not base64: Invalid input length: 9",
+            "admissionWebhooks[1].failurePolicy: \"Ignore | Fail\" is not a valid failure policy",
+            "metadata.namespace: missing",
+            "resourcesRef.kind: \"Application | Deployment\" is not a valid kind of BCS",
+            "resourcesRef.operation: \"Create | Update\" is not a valid operation",
+        ]
+    );
+    let mut whole = mistakes(&quoted);
+    whole.sort();
+    assert_eq!(whole, found, "the example as a whole");
+}
+
+/// Gives these members to each object that has all of them.
+fn put(value: &mut Value, members: &Map<String, Value>) {
+    match value {
+        Value::Object(object) if members.keys().all(|key| object.contains_key(key)) => {
+            object.extend(members.clone());
+        }
+        Value::Object(object) => object.values_mut().for_each(|value| put(value, members)),
+        Value::Array(list) => list.iter_mut().for_each(|value| put(value, members)),
+        _ => {}
+    }
 }
 
 /// A definition with this hook on its line 6.
