@@ -70,6 +70,9 @@ enum Task {
     Fuzz(fuzz::Fuzz),
     /// Check the dependencies against the RustSec advisories. Needs the network.
     Audit {
+        /// Check nothing if the advisories cannot be fetched.
+        #[arg(long)]
+        if_reachable: bool,
         /// Passed on to `cargo deny check`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         rest: Vec<OsString>,
@@ -148,7 +151,7 @@ fn run(task: Task) -> Result<(), Error> {
             Ok(())
         }
         Task::Fuzz(arguments) => fuzz::run_targets(&arguments),
-        Task::Audit { rest } => supply::audit(&rest),
+        Task::Audit { if_reachable, rest } => supply::audit(if_reachable, &rest),
         Task::Sbom => supply::sbom().map(drop),
         Task::Release => {
             plugins::release()?;

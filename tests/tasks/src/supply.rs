@@ -67,15 +67,10 @@ impl Tool {
 }
 
 /// Check the dependencies against the RustSec advisories. `rest` goes to `cargo deny check`.
-pub(crate) fn audit(rest: &[OsString]) -> Result<(), Error> {
+pub(crate) fn audit(if_reachable: bool, rest: &[OsString]) -> Result<(), Error> {
     let is_offline = rest.iter().any(|argument| argument == "--disable-fetch");
-    if !is_offline && !is_reachable() {
-        return Err(Error::Missing(format!(
-            "the advisories cannot be fetched: {DATABASE} is unreachable, and no package registry has them. \
-             Run `cargo task audit` where it is, or with a copy that cargo-deny fetched before: \
-             `cargo task audit -- --disable-fetch`. Licences, sources and unwanted crates are checked by \
-             `cargo task test` without a network"
-        )));
+    if !is_offline && !is_reachable(DATABASE) {
+        return unreachable(DATABASE, if_reachable);
     }
     let program = DENY.install()?;
     run(Command::new(program)
@@ -85,9 +80,24 @@ pub(crate) fn audit(rest: &[OsString]) -> Result<(), Error> {
         .current_dir(root()))
 }
 
-fn is_reachable() -> bool {
+/// What it means that the advisories cannot be fetched.
+fn unreachable(database: &str, is_optional: bool) -> Result<(), Error> {
+    let missing = format!("the advisories cannot be fetched: {database} is unreachable");
+    if is_optional {
+        eprintln!("skipped: {missing}");
+        return Ok(());
+    }
+    Err(Error::Missing(format!(
+        "{missing}, and no package registry has them. \
+         Run `cargo task audit` where it is, or with a copy that cargo-deny fetched before: \
+         `cargo task audit -- --disable-fetch`. Licences, sources and unwanted crates are checked by \
+         `cargo task test` without a network"
+    )))
+}
+
+fn is_reachable(database: &str) -> bool {
     Command::new("git")
-        .args(["ls-remote", "--quiet", DATABASE, "HEAD"])
+        .args(["ls-remote", "--quiet", database, "HEAD"])
         .env("GIT_TERMINAL_PROMPT", "0")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -167,4 +177,21 @@ pub(crate) fn release() -> Result<(), Error> {
     sbom()?;
     say(&format!("The program is {}", program.display()));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advisories_that_cannot_be_fetched() {
+        let nowhere = "file:///nowhere/advisory-db";
+        assert!(!is_reachable(nowhere));
+        assert!(unreachable(nowhere, true).is_ok(), "it is skipped");
+        let error = unreachable(nowhere, false).map_err(|error| error.to_string());
+        assert!(
+            error.is_err_and(|error| error.contains("file:///nowhere/advisory-db is unreachable")),
+            "it fails"
+        );
+    }
 }
