@@ -10,6 +10,19 @@ use spdx::{Expression, ParseMode};
 struct Metadata {
     packages: Vec<Package>,
     workspace_members: BTreeSet<String>,
+    resolve: Resolve,
+}
+
+#[derive(Deserialize)]
+struct Resolve {
+    nodes: Vec<Node>,
+}
+
+/// A package with what is enabled of it by all that depend on it.
+#[derive(Deserialize)]
+struct Node {
+    id: String,
+    features: BTreeSet<String>,
 }
 
 #[derive(Deserialize)]
@@ -162,6 +175,42 @@ fn dependencies_are_what_deny_toml_allows() {
 fn is_allowed(license: &str, allowed: &[String]) -> bool {
     Expression::parse_mode(license, ParseMode::LAX)
         .is_ok_and(|expression| expression.evaluate(|requirement| allowed.contains(&requirement.to_string())))
+}
+
+/// Most advisories against wasmtime concern garbage collection, threads, asynchronous components, and the files and
+/// sockets of WASI. None of it is compiled, whatever other dependencies would enable.
+#[test]
+fn wasmtime_is_built_with_few_features() {
+    let metadata = metadata(&[]);
+    for (name, expected) in [
+        (
+            "wasmtime",
+            // The last two come of the others.
+            &[
+                "async",
+                "component-model",
+                "cranelift",
+                "parallel-compilation",
+                "pooling-allocator",
+                "runtime",
+                "std",
+                "once_cell",
+                "wasmtime-jit-icache-coherence",
+            ][..],
+        ),
+        ("wasmtime-wasi", &["p2"]),
+        ("wasmtime-wizer", &["component-model"]),
+    ] {
+        let packages = metadata.packages.iter().filter(|package| package.name == name);
+        let ids: Vec<_> = packages.map(|package| &package.id).collect();
+        let nodes = metadata.resolve.nodes.iter();
+        let found: Vec<_> = nodes.filter(|node| ids.contains(&&node.id)).collect();
+        assert!(!found.is_empty(), "{name}");
+        for node in found {
+            let expected = expected.iter().map(|feature| (*feature).to_owned());
+            assert_eq!(node.features, expected.collect(), "{}", node.id);
+        }
+    }
 }
 
 /// The dependencies that only a feature of the library brings.
@@ -340,6 +389,7 @@ fn every_example_in_a_docstring_is_a_test() {
     let Metadata {
         packages,
         workspace_members,
+        ..
     } = metadata(&[]);
     for package in packages {
         if !workspace_members.contains(&package.id) || package.targets.iter().any(|target| target.doctest) {

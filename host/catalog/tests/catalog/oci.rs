@@ -1,6 +1,6 @@
 //! Modules in registries.
 
-use std::{env, fs, os::unix::fs::PermissionsExt as _};
+use std::{env, fs, io::ErrorKind, net::TcpListener, os::unix::fs::PermissionsExt as _};
 
 use admittance_catalog::{Digest, Error, Freshness, Pushed};
 use serde_json::json;
@@ -302,6 +302,36 @@ async fn registries_with_tokens() {
         .obtain_as(&scene.catalog(), &reference, None, Freshness::Again)
         .await
         .unwrap();
+}
+
+#[tokio::test]
+async fn no_credentials_are_sent_without_tls() {
+    let scene = Scene::new();
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    server.set_nonblocking(true).unwrap();
+    let realm = format!("http://{}/token", server.local_addr().unwrap());
+    let signed_by = scene.authority.pem();
+    let access = Access::Token {
+        realm: &realm,
+        signed_by: &signed_by,
+    };
+    let (certificate, key) = (scene.path("registry.pem"), scene.path("registry.key"));
+    scene.authority.write(&certificate, &key);
+    let registry = Registry::start(access, Some((&certificate, &key))).await;
+    scene.log_in(&registry.name);
+    let name = format!("{}/plugins/a:1", registry.name);
+    let catalog = scene.catalog();
+    let pulled = scene
+        .obtain(&catalog, &format!("oci://{name}"))
+        .await
+        .unwrap_err();
+    let pushed = push(&catalog, &name, &component(1000, 1)).await.unwrap_err();
+    for error in [pulled, pushed] {
+        let expected = format!("the registry asks for credentials to be sent without TLS, to {realm}");
+        assert!(error.to_string().contains(&expected), "{error}");
+    }
+    let connection = server.accept().map_err(|error| error.kind());
+    assert!(matches!(connection, Err(ErrorKind::WouldBlock)), "{connection:?}");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use admittance_net::upstream::HealthCheck;
 use axum::{Router, body::Body, routing::any};
@@ -8,6 +8,8 @@ use http::{HeaderMap, Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use hyper_util::rt::TokioIo;
+use metrics_exporter_prometheus::PrometheusBuilder;
+use serde_json::json;
 use tokio::{io::AsyncReadExt, net::TcpListener};
 
 use crate::harness::*;
@@ -337,4 +339,57 @@ async fn the_operators_port() {
     assert_eq!(driver.ask("/readyz").await.0, 200);
     assert_eq!(driver.status().await["chains"][0]["name"], "c");
     assert_eq!(driver.ask("/other").await.0, 404);
+}
+
+/// A client cannot make the driver keep more and more metrics.
+#[tokio::test]
+async fn nothing_of_a_request_is_a_label() {
+    const MARK: &str = "flood";
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let metrics = recorder.handle();
+    let _recorder = metrics::set_default_local_recorder(&recorder);
+    let driver = Setup::new(&[echo().await]).on_this_thread().start().await;
+    let object = |kind: &str, name: &str| {
+        json!({"apiVersion": MARK, "kind": kind, "metadata": {"name": name, "namespace": MARK}}).to_string()
+    };
+    let mut series = Vec::new();
+    for round in ["a", "b", "c"] {
+        let mark = format!("{MARK}-{round}");
+        for (method, path, body) in [
+            ("POST", APPLICATIONS, object("application", "bad")),
+            ("POST", APPLICATIONS, object("application", "odd")),
+            ("POST", APPLICATIONS, object("application", &mark)),
+            ("POST", APPLICATIONS, object(&mark, "good")),
+            ("POST", APPLICATIONS, mark.clone()),
+            ("FLOOD", APPLICATIONS, mark.clone()),
+            ("GET", "/mesosdriver/v4/flood", String::new()),
+            (
+                "DELETE",
+                "/mesosdriver/v4/namespaces/flood/applications/flood",
+                String::new(),
+            ),
+            ("GET", "/flood?flood=flood", String::new()),
+        ] {
+            let mut sent = request(method, path, body);
+            for header in ["user-agent", "traceparent", "x-forwarded-for", "flood"] {
+                sent.headers_mut().insert(header, mark.parse().unwrap());
+            }
+            text(driver.send(sent).await).await;
+        }
+        let rendered = metrics.render();
+        assert!(
+            rendered.contains("admittance_requests_total{decision=\"denied\"}"),
+            "{rendered}"
+        );
+        assert!(!rendered.to_lowercase().contains(MARK), "{rendered}");
+        let lines = rendered
+            .lines()
+            .filter_map(|line| Some(line.rsplit_once(' ')?.0.to_owned()));
+        series.push(
+            lines
+                .filter(|line| !line.starts_with('#'))
+                .collect::<BTreeSet<_>>(),
+        );
+    }
+    assert_eq!(series[1], series[2]);
 }

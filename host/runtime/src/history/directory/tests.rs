@@ -1,3 +1,5 @@
+use std::os::unix::fs::PermissionsExt as _;
+
 use super::*;
 use crate::history::tests::entry;
 
@@ -17,6 +19,30 @@ fn what_is_written_is_there_when_the_program_starts_again() {
     directory.remove_before(10);
     directory.remove_before(10);
     assert_eq!(directory.entries().unwrap(), [second]);
+}
+
+#[test]
+fn only_the_owner_reads_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a/history");
+    let directory = HistoryDirectory::open(&path).unwrap();
+    directory.write(&entry(1, "a")).unwrap();
+    directory.write_disabled(&[]).unwrap();
+    let files = fs::read_dir(&path).unwrap().map(|file| file.unwrap().path());
+    let parents = [folder.path().join("a"), path.clone()];
+    let mut seen = 0;
+    for place in files.chain(parents) {
+        let mode = fs::metadata(&place).unwrap().permissions().mode();
+        let is_public = mode & 0o077 != 0;
+        // What is in the directory is as private as that.
+        assert!(
+            !is_public || place == path.join("lock"),
+            "{}: {mode:o}",
+            place.display()
+        );
+        seen += 1;
+    }
+    assert_eq!(seen, 5);
 }
 
 #[test]
