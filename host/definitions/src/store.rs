@@ -1,6 +1,7 @@
 //! Where definitions are kept.
 
 mod files;
+mod loss;
 mod reading;
 mod write;
 

@@ -1,6 +1,7 @@
 //! Definitions in files.
 
 use std::{
+    collections::HashMap,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
     time::Duration,
@@ -15,22 +16,23 @@ use tokio::{
 
 use super::{
     DefinitionStore, StoreError, StoreKind,
-    reading::{EXTENSIONS, Found, QUIET, Reading, Stages, is_definition},
+    loss::enforces_less,
+    reading::{EXTENSIONS, Found, QUIET, Reading, is_definition},
     write::{sweep, write},
 };
 use crate::{
-    DefinitionFile, DefinitionId, FileChange,
+    DefinitionFile, DefinitionId, Definitions, FileChange,
     change::{file_of, free_path},
 };
 
-/// How long files must be unchanged before the removal of chains or stages is believed: a file that is being written
-/// may be a valid file with fewer of them, and a directory that is being replaced is empty for a moment.
+/// How long files must be unchanged before it is believed that they enforce less than before: a file that is being
+/// written may be a valid file with less in it, and a directory that is being replaced is empty for a moment.
 const REMOVAL: Duration = Duration::from_secs(2);
 
 /// Definitions in files and directories, which people edit too. Lives as long as the host.
 ///
 /// They are read as by [`read_files`](crate::read_files), with two precautions: while a file is known to be written, the
-/// read waits, and chains or stages must have been missing for 2 s before their removal is believed. Each file is
+/// read waits, and what may be a part of a file must have been unchanged for 2 s before it is believed. Each file is
 /// replaced as a whole. The target of a symbolic link is written, but the link itself is removed. New definitions go to
 /// the first directory. The first read removes the temporary files of a commit that was killed.
 #[derive(Debug)]
@@ -94,8 +96,8 @@ impl FileStore {
                 Err(pause) => {
                     if pause > QUIET && !std::mem::replace(&mut has_logged, true) {
                         tracing::info!(
-                            "chains or stages were removed from the definitions, or a file is empty; this goes \
-                             live if it is unchanged for {}",
+                            "the definitions have less in them than before, or more exceptions; this goes live if \
+                             they are unchanged for {}",
                             humantime::format_duration(REMOVAL)
                         );
                     }
@@ -191,20 +193,20 @@ impl DefinitionStore for FileStore {
 struct Complete {
     files: Vec<DefinitionFile>,
     /// Unknown before there is a read without mistakes.
-    stages: Option<Stages>,
+    definitions: Option<Arc<Definitions>>,
 }
 
 impl Complete {
     fn after(last: Option<Self>, found: &Found) -> Self {
         let last = last.unwrap_or_default();
-        if last.stages.is_some() && last.files == found.files {
+        if last.definitions.is_some() && last.files == found.files {
             return last;
         }
-        match found.stages() {
+        match found.definitions() {
             None => last,
-            Some(stages) => Self {
+            Some(definitions) => Self {
                 files: found.files.clone(),
-                stages: Some(stages.clone()),
+                definitions: Some(definitions.clone()),
             },
         }
     }
@@ -220,25 +222,31 @@ impl Complete {
         Self::after(Some(self), &Found::of_files(files))
     }
 
-    /// Whether this removes chains or stages, or a file was emptied. A mistake removes nothing, as it does not go live.
+    /// Whether this may be a part of what is to come: a file is the beginning of what it was, or is blank, or the
+    /// definitions enforce less. Other mistakes remove nothing, as they do not go live.
     fn loses(&self, found: &Found) -> bool {
         if found.files == self.files {
             return false;
         }
-        let Some(stages) = found.stages() else {
+        let files = self.files.iter();
+        let before: HashMap<&Path, &str> = files.map(|file| (&*file.path, &*file.text)).collect();
+        let before = |file: &DefinitionFile| before.get(&*file.path).copied();
+        let is_cut = |file: &DefinitionFile| {
+            before(file).is_some_and(|before| before != file.text && before.starts_with(&file.text))
+        };
+        if found.files.iter().any(is_cut) {
+            return true;
+        }
+        let Some(now) = found.definitions() else {
             return false;
         };
-        let is_blank = |file: &&DefinitionFile| file.text.trim().is_empty();
-        let was_blank = |path: &Path| self.files.iter().filter(is_blank).any(|file| file.path == path);
-        found
-            .files
-            .iter()
-            .filter(is_blank)
-            .any(|file| !was_blank(&file.path))
+        let is_blank = |text: &str| text.trim().is_empty();
+        let is_blanked = |file: &DefinitionFile| is_blank(&file.text) && !before(file).is_some_and(is_blank);
+        found.files.iter().any(is_blanked)
             || self
-                .stages
+                .definitions
                 .as_ref()
-                .is_none_or(|before| !before.is_subset(stages))
+                .is_none_or(|before| enforces_less(before, now))
     }
 }
 

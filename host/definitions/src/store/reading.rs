@@ -5,14 +5,14 @@ use std::{
     collections::HashSet,
     fs, io,
     path::{Path, PathBuf},
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
-use admittance_admission::Phase;
 use admittance_watch::{Extensions, Stamp, counts};
 
 use crate::{
-    DefinitionFile, DefinitionSet,
+    DefinitionFile, DefinitionSet, Definitions,
     document::{self, Location, Mistake, Mistakes},
 };
 
@@ -59,12 +59,9 @@ pub(crate) fn read(paths: &[PathBuf], mistakes: &mut Mistakes) -> Vec<Definition
 pub(super) struct Found {
     pub(super) files: Vec<DefinitionFile>,
     pub(super) mistakes: Mistakes,
-    /// See [`stages`](Self::stages).
-    stages: OnceCell<Option<Stages>>,
+    /// See [`definitions`](Self::definitions).
+    definitions: OnceCell<Option<Arc<Definitions>>>,
 }
-
-/// Phase, chain and name of each stage.
-pub(super) type Stages = HashSet<(Phase, String, String)>;
 
 impl Found {
     pub(super) fn of_files(files: Vec<DefinitionFile>) -> Self {
@@ -74,18 +71,14 @@ impl Found {
         }
     }
 
-    /// All stages of all chains; `None` if there are mistakes. The files are parsed at the first call.
-    pub(super) fn stages(&self) -> Option<&Stages> {
+    /// What the files define; `None` if there are mistakes. They are parsed at the first call.
+    pub(super) fn definitions(&self) -> Option<&Arc<Definitions>> {
         let parse = || {
-            let chains = DefinitionSet::of_files(self.files.clone()).chains().ok()?;
-            let stages = chains.iter().flat_map(|chain| {
-                let stages = chain.stages.iter();
-                stages.map(|stage| (chain.phase, chain.name.clone(), stage.spec.name.to_string()))
-            });
-            Some(stages.collect())
+            let files = DefinitionSet::of_files(self.files.clone());
+            files.definitions().ok().map(Arc::new)
         };
         match self.mistakes.is_empty() {
-            true => self.stages.get_or_init(parse).as_ref(),
+            true => self.definitions.get_or_init(parse).as_ref(),
             false => None,
         }
     }

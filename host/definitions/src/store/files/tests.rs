@@ -230,6 +230,90 @@ async fn a_removal_is_believed_when_it_lasts() {
     assert!(timed(&place).await.0 < SOON);
 }
 
+/// A chain whose rules come last, in block style: whatever of it is written so far is often valid.
+const RULES_LAST: &str = "apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata:
+  name: a
+spec:
+  stages:
+    - name: s
+      plugin:
+        source: file:s.wasm
+  rules:
+    - operations:
+        - CREATE
+        - UPDATE
+      kinds:
+        - pod
+    - operations:
+        - DELETE
+      kinds:
+        - pod
+";
+
+/// A hook that does not fail open, unless its last line is not there yet.
+const POLICY_LAST: &str = "apiVersion: v4
+kind: admissionwebhook
+metadata: { namespace: n, name: a }
+resourcesRef: { operation: Create, kind: Application }
+admissionWebhooks:
+  - name: s
+    plugin: { source: 'file:s.wasm' }
+    failurePolicy: Fail
+";
+
+#[tokio::test(start_paused = true)]
+async fn a_part_of_a_file_is_believed_when_it_lasts() {
+    const SOON: Duration = Duration::from_millis(1000);
+    /// The text up to and with this, of a new version and not only of the one before.
+    fn cut(text: &str, end: &str) -> String {
+        let length = text.find(end).unwrap() + end.len();
+        format!("# New.\n{}\n", &text[..length])
+    }
+    let exception = "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionException\nmetadata: { name: e }\nspec: { \
+                     owner: o, reason: r, expires: 2099-01-31, stages: [a/s], names: [x] }\n";
+    // (before, now, whether it is waited for)
+    let table = [
+        (RULES_LAST, cut(RULES_LAST, "        - pod"), true),
+        (
+            RULES_LAST,
+            cut(
+                RULES_LAST,
+                "- CREATE\n        - UPDATE\n      kinds:\n        - pod",
+            ),
+            true,
+        ),
+        (RULES_LAST, RULES_LAST.replace("        - UPDATE\n", ""), true),
+        (POLICY_LAST, cut(POLICY_LAST, "'file:s.wasm' }"), true),
+        (RULES_LAST, format!("{RULES_LAST}---\n{exception}"), true),
+        // The beginning of what it was, also if it is not valid.
+        (RULES_LAST, RULES_LAST[..RULES_LAST.len() - 1].to_owned(), true),
+        (RULES_LAST, RULES_LAST[..RULES_LAST.len() - 30].to_owned(), true),
+        // Something else, and more.
+        (RULES_LAST, RULES_LAST.replace("s.wasm", "s_2.wasm"), false),
+        (RULES_LAST, format!("{RULES_LAST}---\n{}", chain("b")), false),
+        (
+            RULES_LAST,
+            format!("# New.\n{RULES_LAST}    - operations: [CREATE]\n      kinds: [job]\n"),
+            false,
+        ),
+        (
+            POLICY_LAST,
+            format!("{POLICY_LAST}  - name: t\n    plugin: {{ source: 'file:t.wasm' }}\n"),
+            false,
+        ),
+    ];
+    for (before, now, is_waited_for) in table {
+        let place = Place::new();
+        place.write("more.yaml", before);
+        place.read().await;
+        place.write("more.yaml", &now);
+        let (took, _) = timed(&place).await;
+        assert_eq!(took > SOON, is_waited_for, "{took:?}: {now}");
+    }
+}
+
 /// Even if what is already there is valid and removes nothing.
 #[tokio::test]
 async fn a_file_that_is_being_written_is_waited_for() {
