@@ -12,6 +12,9 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::{Error, Host, RevisionModule, assembly::Servers, reload::Reload};
 
+/// How long modules that are being written are waited for.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 /// A reason to build a table.
 struct Attempt {
     /// Something changed. Changes that need no server go live first.
@@ -42,8 +45,8 @@ impl Host {
                 Some(attempt) => attempt,
                 None => self.next_attempt(&mut watch, &mut schedule).await,
             };
-            // Whatever the reason is, a module may be incomplete now.
-            watch.writers().finished().await;
+            // Whatever the reason is, a module may be incomplete now. One that is written for longer fails to load.
+            watch.writers().finished(PATIENCE).await;
             let Attempt { is_change, again } = attempt;
             // Only changes may go live without servers.
             let mut result = match is_change {

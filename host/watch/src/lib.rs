@@ -223,10 +223,15 @@ pub struct Writers {
 }
 
 impl Writers {
-    /// Waits until no file is being written, as [`WatchConfig::hold`] says and as far as the system reports it.
-    pub async fn finished(&self) {
-        let latest = Instant::now() + self.config.hold * PATIENCE;
-        while self.notifier.is_written_to(self.config.hold) && Instant::now() < latest {
+    /// Waits until no file is being written, as [`WatchConfig::hold`] says and as far as the system reports it. Returns
+    /// the files that still are after this time.
+    pub async fn finished(&self, patience: Duration) -> Vec<PathBuf> {
+        let latest = Instant::now() + patience;
+        loop {
+            let written = self.notifier.written_to(self.config.hold);
+            if written.is_empty() || Instant::now() >= latest {
+                return written;
+            }
             tokio::time::sleep(self.config.settle).await;
         }
     }

@@ -63,9 +63,16 @@ impl Notifier {
     /// Whether a file was being written within this time. The close notification may get lost, hence the
     /// limit.
     pub(crate) fn is_written_to(&self, within: Duration) -> bool {
+        !self.written_to(within).is_empty()
+    }
+
+    /// The files that were being written within this time, sorted.
+    pub(crate) fn written_to(&self, within: Duration) -> Vec<PathBuf> {
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         written.retain(|_, last| last.elapsed() < within);
-        !written.is_empty()
+        let mut paths: Vec<PathBuf> = written.keys().cloned().collect();
+        paths.sort();
+        paths
     }
 
     /// Notes which of these files are watched, and returns whether any is.

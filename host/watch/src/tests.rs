@@ -361,6 +361,36 @@ async fn a_file_is_not_seen_by_halves() {
     assert_eq!(changed(&mut watch).await, [file]);
 }
 
+#[tokio::test]
+async fn a_file_that_goes_on_being_written_is_named() {
+    use std::io::Write as _;
+    let directory = TempDir::new().unwrap();
+    // As the system reports it.
+    let file = directory.path().canonicalize().unwrap().join("file");
+    let held = WatchConfig {
+        hold: NEVER,
+        ..NOTICED
+    };
+    let mut watch = Watch::since(Fingerprint::of([file.clone()]), held);
+    armed(&mut watch, &file).await;
+    let writers = watch.writers();
+    assert_eq!(writers.finished(NEVER).await, [] as [PathBuf; 0]);
+    let mut writer = fs::File::create(&file).unwrap();
+    writer.write_all(b"a half").unwrap();
+    let patience = held.settle * 40;
+    let named = tokio::time::timeout(SOON, async {
+        // The system may report it later.
+        while writers.finished(patience).await.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        writers.finished(patience).await
+    });
+    assert_eq!(named.await.unwrap(), std::slice::from_ref(&file));
+    drop(writer);
+    let finished = tokio::time::timeout(SOON, writers.finished(NEVER));
+    assert_eq!(finished.await.unwrap(), [] as [PathBuf; 0]);
+}
+
 /// Opening a pipe without a writer would block.
 #[test]
 fn what_is_no_file_is_not_read() {

@@ -17,11 +17,11 @@ use tokio::{
 use super::{
     DefinitionStore, StoreError, StoreKind,
     loss::enforces_less,
-    reading::{EXTENSIONS, Found, QUIET, Reading, is_definition},
+    reading::{EXTENSIONS, Found, QUIET, Reading, is_definition, of_path},
     write::{sweep, write},
 };
 use crate::{
-    DefinitionFile, DefinitionId, Definitions, FileChange,
+    DefinitionFile, DefinitionId, Definitions, FileChange, Mistakes,
     change::{file_of, free_path},
 };
 
@@ -29,12 +29,15 @@ use crate::{
 /// written may be a valid file with less in it, and a directory that is being replaced is empty for a moment.
 const REMOVAL: Duration = Duration::from_secs(2);
 
+/// How long a file that is being written is waited for before that is a mistake.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 /// Definitions in files and directories, which people edit too. Lives as long as the host.
 ///
 /// They are read as by [`read_files`](crate::read_files), with two precautions: while a file is known to be written, the
-/// read waits, and what may be a part of a file must have been unchanged for 2 s before it is believed. Each file is
-/// replaced as a whole. The target of a symbolic link is written, but the link itself is removed. New definitions go to
-/// the first directory. The first read removes the temporary files of a commit that was killed.
+/// read waits, and fails after 20 s; and what may be a part of a file must have been unchanged for 2 s before it is
+/// believed. Each file is replaced as a whole. The target of a symbolic link is written, but the link itself is removed.
+/// New definitions go to the first directory. The first read removes the temporary files of a commit that was killed.
 #[derive(Debug)]
 pub struct FileStore {
     paths: Arc<[PathBuf]>,
@@ -46,6 +49,10 @@ pub struct FileStore {
     watch: Mutex<Option<Watch>>,
     /// Known once changes are waited for.
     writers: OnceLock<Writers>,
+    /// How changes are waited for.
+    config: WatchConfig,
+    /// How long writers are.
+    patience: Duration,
 }
 
 impl FileStore {
@@ -57,7 +64,23 @@ impl FileStore {
             complete: Mutex::default(),
             watch: Mutex::default(),
             writers: OnceLock::new(),
+            config: WatchConfig::default(),
+            patience: PATIENCE,
         }
+    }
+
+    /// Waits until no file is being written.
+    async fn written(&self) -> Result<(), StoreError> {
+        let Some(writers) = self.writers.get() else {
+            return Ok(());
+        };
+        let mut mistakes = Mistakes::new();
+        for path in writers.finished(self.patience).await {
+            let message = "the file is still being written".to_owned();
+            let fix = "it is read once its writer closes it, or pauses for 2 s";
+            mistakes.push(of_path(&path, message, fix));
+        }
+        Ok(mistakes.into_result(())?)
     }
 
     async fn blocking<T: Send + 'static>(
@@ -76,9 +99,7 @@ impl FileStore {
         let (mut reading, last) = (Reading::default(), Arc::new(last));
         let mut has_logged = false;
         loop {
-            if let Some(writers) = self.writers.get() {
-                writers.finished().await;
-            }
+            self.written().await?;
             let (paths, before) = (self.paths.clone(), last.clone());
             let look = move || {
                 let quiet = |found: &Found| match &*before {
@@ -174,7 +195,7 @@ impl DefinitionStore for FileStore {
                     watch
                 }
                 none => {
-                    let watch = none.insert(Watch::since(seen, WatchConfig::default()));
+                    let watch = none.insert(Watch::since(seen, self.config));
                     self.writers.get_or_init(|| watch.writers());
                     watch
                 }

@@ -228,7 +228,7 @@ pub(super) fn is_definition(file: &Path) -> bool {
     counts(file, EXTENSIONS)
 }
 
-fn of_path(path: &Path, message: String, fix: &str) -> Mistake {
+pub(super) fn of_path(path: &Path, message: String, fix: &str) -> Mistake {
     Mistake {
         location: Location::of_file(path.display().to_string()),
         path: String::new(),

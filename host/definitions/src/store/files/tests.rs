@@ -335,6 +335,35 @@ async fn a_file_that_is_being_written_is_waited_for() {
     assert_eq!(read, "chains/a.yaml=12 more.yaml=more");
 }
 
+/// It is not read in part, however long that takes.
+#[tokio::test]
+async fn a_file_that_goes_on_being_written_is_a_mistake() {
+    const PAUSE: Duration = Duration::from_millis(250);
+    let mut place = Place::new();
+    place.store.patience = PAUSE;
+    place.store.config.hold = Duration::from_secs(3600);
+    place.read().await;
+    // Writers are only known to a store whose changes are waited for.
+    let changed = tokio::time::timeout(4 * PAUSE, place.store.changed()).await;
+    assert!(changed.is_err(), "nothing has changed");
+    let mut file = fs::File::create(place.path("chains/a.yaml")).unwrap();
+    file.write_all(b"1").unwrap();
+    let refused = tokio::time::timeout(Duration::from_secs(60), async {
+        loop {
+            let read = place.read().await;
+            // The system may report it later.
+            if read.contains("a.yaml: the file is still being written") {
+                break;
+            }
+        }
+    });
+    refused.await.unwrap();
+    file.write_all(b"2").unwrap();
+    drop(file);
+    place.changed().await;
+    assert_eq!(place.read().await, "chains/a.yaml=12 more.yaml=more");
+}
+
 /// Only files that are definitions by their name are waited for.
 #[tokio::test]
 async fn a_log_beside_the_definitions_is_not_waited_for() {
