@@ -121,6 +121,10 @@ pub trait DefinitionStore: Send + Sync + Debug + 'static {
     /// number behind its name if there is one of this path already.
     fn place_for(&self, id: &DefinitionId) -> Option<PathBuf>;
 
+    /// These definitions of it were live when the host ended. Called before the first [`read`](Self::read), which may
+    /// compare them with what is there, to recognize what is half-written.
+    async fn was_live(&self, _files: Vec<DefinitionFile>) {}
+
     /// All content, sorted by path, including invalid definitions, and nothing half-written.
     ///
     /// # Errors

@@ -113,6 +113,7 @@ impl Host {
         let slot = slots.take(Duration::ZERO).await?;
         if let Some(last) = history.last() {
             source.is_live(last);
+            source.stores.were_live(&source.in_force).await;
         }
         let FirstTable {
             built,

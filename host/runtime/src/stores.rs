@@ -60,6 +60,14 @@ impl Stores {
         stores.find(|store| store.owns(path))
     }
 
+    /// These definitions were live when the host ended.
+    pub(crate) async fn were_live(&self, files: &[DefinitionFile]) {
+        for store in &self.stores {
+            let own = files.iter().filter(|file| store.owns(&file.path));
+            store.was_live(own.cloned().collect()).await;
+        }
+    }
+
     /// Reads all stores.
     pub(crate) async fn read(&self) -> Contents {
         let reads = join_all(self.stores.iter().map(|store| store.read())).await;

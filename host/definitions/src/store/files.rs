@@ -152,7 +152,7 @@ impl DefinitionStore for FileStore {
 
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
         let last = self.complete.lock().await.clone();
-        if last.is_none() {
+        if self.read.borrow().is_none() {
             let paths = self.paths.clone();
             self.blocking(move || sweep(&paths)).await?;
         }
@@ -167,6 +167,12 @@ impl DefinitionStore for FileStore {
         *complete = Some(now);
         found.files.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(found.mistakes.into_result(found.files)?)
+    }
+
+    async fn was_live(&self, files: Vec<DefinitionFile>) {
+        let mut complete = self.complete.lock().await;
+        let before = self.blocking(move || Complete::after(None, &Found::of_files(files)));
+        *complete = before.await.ok();
     }
 
     async fn commit(&self, changes: &[FileChange]) -> Result<(), StoreError> {

@@ -1,6 +1,9 @@
 //! What is served after a start.
 
-use std::fs;
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
 
 use admittance::{
     Digest, Error, Host,
@@ -20,6 +23,20 @@ async fn the_same_definitions_are_the_same_revision() {
     }
     scene.write("a.yaml", &chain("a", "2"));
     assert_eq!(live(&scene.start().await.unwrap()), "2 a=2");
+}
+
+/// What was being written when the program was started is compared with what was live before.
+#[tokio::test]
+async fn half_a_file_is_not_used_at_a_start() {
+    // The clocks of file systems are coarse.
+    const HOLD: Duration = Duration::from_millis(1900);
+    let scene = Scene::new();
+    scene.write("ab.yaml", &format!("{}---\n{}", chain("a", "1"), chain("b", "1")));
+    assert_eq!(live(&scene.start().await.unwrap()), "1 a=1 b=1");
+    let written = Instant::now();
+    scene.write("ab.yaml", &chain("a", "1"));
+    assert_eq!(live(&scene.start().await.unwrap()), "2 a=1");
+    assert!(written.elapsed() >= HOLD, "{:?}", written.elapsed());
 }
 
 #[tokio::test]

@@ -439,3 +439,28 @@ async fn what_a_killed_commit_left_is_removed() {
     place.read().await;
     assert_eq!(left("chains").len(), 8);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_first_read_is_compared_with_what_was_live() {
+    const SOON: Duration = Duration::from_millis(1000);
+    let both = format!("{}---\n{}", chain("a"), chain("b"));
+    // (what was live, what is there, whether it is waited for)
+    for (before, now, is_waited_for) in [
+        (Some(&both), chain("a"), true),
+        (Some(&both), both.clone(), false),
+        (Some(&chain("a")), both.clone(), false),
+        (None, chain("a"), false),
+    ] {
+        let place = Place::new();
+        place.write("more.yaml", &now);
+        place.write("chains/.admittance-Ab3dEf", "half");
+        if let Some(before) = before {
+            let before = DefinitionFile::file(place.path("more.yaml"), before);
+            place.store.was_live(vec![before]).await;
+        }
+        let (took, files) = timed(&place).await;
+        assert_eq!((took > SOON, files), (is_waited_for, 1), "{took:?}: {now}");
+        let left = place.path("chains/.admittance-Ab3dEf").exists();
+        assert!(!left, "the first read removes what a killed commit left");
+    }
+}
