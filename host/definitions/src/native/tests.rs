@@ -464,5 +464,8 @@ items:
     assert_eq!(chains[0].name, "shop/pods");
     let mistakes = load_text("f.yaml", &text("NamespacedAdmissionChain", "lables: {}")).unwrap_err();
     let mistakes = mistakes.to_string();
-    assert!(mistakes.contains("did you mean `labels`?") && !mistakes.contains("status"), "{mistakes}");
+    assert!(
+        mistakes.contains("did you mean `labels`?") && !mistakes.contains("status"),
+        "{mistakes}"
+    );
 }
