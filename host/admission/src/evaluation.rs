@@ -108,7 +108,7 @@ impl Evaluation {
         let mut audits = Vec::new();
         self.mutate(chains, surroundings, &mut audits).await;
         self.validate(chains, surroundings, &mut audits).await;
-        self.drop_reverted_patch().await;
+        self.shorten_patch().await;
         self.audit(&audits, surroundings).await;
     }
 
@@ -239,20 +239,23 @@ impl Evaluation {
         }
     }
 
-    /// Changes may cancel each other out.
-    async fn drop_reverted_patch(&mut self) {
+    /// Changes may cancel each other out, and those of several stages may be more than a patch may have.
+    async fn shorten_patch(&mut self) {
         if self.revision < 2 {
             return;
         }
-        let (before, after) = (self.original.clone(), self.request.object.clone());
-        let bytes = [&before, &after]
-            .into_iter()
-            .flatten()
-            .map(|object| object.text().len())
-            .sum();
+        let (Some(before), Some(after)) = (self.original.clone(), self.request.object.clone()) else {
+            return;
+        };
+        let bytes = before.text().len() + after.text().len();
+        let is_long = self.patch.len() > Patch::MAX_OPERATIONS;
+        let shorter = move || match before == after {
+            true => Some(Patch::default()),
+            false => is_long.then(|| Patch::between(&before, &after)),
+        };
         // If that fails the patch stays: it is correct, but not minimal.
-        if let Ok(true) = offload(bytes, self.deadline, move || before == after).await {
-            self.patch = Patch::default();
+        if let Ok(Some(patch)) = offload(bytes, self.deadline, shorter).await {
+            self.patch = patch;
         }
     }
 

@@ -1,15 +1,19 @@
 //! Work that takes long, on threads with a lower priority than those that serve.
 
 use std::{
+    io,
     num::NonZero,
+    panic::resume_unwind,
     sync::{Arc, LazyLock},
     thread::available_parallelism,
+    time::Duration,
 };
 
 use rustix::process::nice;
 use tokio::{
     runtime::{Builder, Handle, Runtime},
     sync::Semaphore,
+    task::JoinError,
     time::timeout_at,
 };
 
@@ -17,6 +21,14 @@ use crate::{Deadline, Failure, FailureKind};
 
 /// Work on fewer bytes is fast enough to run on a worker.
 const SMALL: usize = 64 << 10;
+
+/// The nice value of threads for long work: they get a third of a processor that others use as well.
+const NICE: i32 = 5;
+
+/// The time slice of threads for long work. Linux 6.12 and later interrupts a thread at once if another one wakes up whose
+/// slice is shorter, as those of other threads are: by default, 0.7 to 3 ms, for which such a thread would otherwise wait
+/// each time. Earlier versions ignore it.
+const SLICE: Duration = Duration::from_millis(20);
 
 /// One permit per core: the workers keep at least half of the machine.
 static PLACES: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(cores())));
@@ -37,8 +49,32 @@ static THREADS: LazyLock<Option<Runtime>> = LazyLock::new(|| {
 
 /// Lets threads that serve interrupt this one. On Linux it applies to the calling thread only.
 pub fn lower_priority() {
-    // Without it, the thread works as well.
-    let _ = nice(5);
+    if let Err(error) = set_scheduling(NICE, SLICE) {
+        tracing::debug!(%error, "this thread cannot be interrupted at any time");
+        // Without it, the thread works as well.
+        let _ = nice(NICE);
+    }
+}
+
+/// Sets the nice value of this thread, and the time for which it may run before the kernel looks for another one.
+#[expect(unsafe_code, reason = "no safe interface to this system call exists")]
+fn set_scheduling(nice: i32, slice: Duration) -> io::Result<()> {
+    let attributes = libc::sched_attr {
+        size: size_of::<libc::sched_attr>() as u32,
+        sched_policy: libc::SCHED_OTHER as u32,
+        sched_flags: 0,
+        sched_nice: nice,
+        sched_priority: 0,
+        sched_runtime: u64::try_from(slice.as_nanos()).unwrap_or(u64::MAX),
+        sched_deadline: 0,
+        sched_period: 0,
+    };
+    // SAFETY: the kernel reads as many bytes as `size` says, and keeps none of them. 0 is the calling thread.
+    let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 fn cores() -> usize {
@@ -51,6 +87,36 @@ pub fn threads_for_long_work() -> Handle {
     THREADS
         .as_ref()
         .map_or_else(Handle::current, |threads| threads.handle().clone())
+}
+
+/// Runs work whose time depends on this many bytes, where [`offload`] does, without a deadline. Must be called within a tokio
+/// runtime.
+pub async fn apart<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> T {
+    if bytes <= SMALL {
+        return work();
+    }
+    match threads_for_long_work().spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => ended(error).await,
+    }
+}
+
+/// For a task on a thread for long work that ended without a result: its panic goes on here. Nothing else ends it before the
+/// process does.
+pub async fn ended<T>(error: JoinError) -> T {
+    match error.try_into_panic() {
+        Ok(panic) => resume_unwind(panic),
+        Err(_) => std::future::pending().await,
+    }
+}
+
+/// Drops a value of this many bytes: at once if they are few, otherwise on a thread for long work.
+pub(crate) fn drop_apart<T: Send + 'static>(value: T, bytes: usize) {
+    if bytes > SMALL
+        && let Some(threads) = THREADS.as_ref()
+    {
+        threads.spawn_blocking(move || drop(value));
+    }
 }
 
 /// Runs work whose time depends on this many bytes: inline if they are few, otherwise on a [thread for long

@@ -7,20 +7,35 @@ use serde_json::value::RawValue;
 use crate::{
     Deadline, FailureKind, Object,
     head::{is_whole, unique_keys},
+    offload::drop_apart,
     tree::{Budget, Node, Problem},
 };
 
-/// A JSON Patch (RFC 6902). Cheap to clone.
+/// A JSON Patch (RFC 6902). Cheap to clone, however many operations it has.
 #[derive(Clone, Default)]
-pub struct Patch(Vec<Arc<Operation>>);
+pub struct Patch(Vec<Arc<Part>>);
 
-#[derive(Debug)]
+/// The operations of one verdict: the patch of an outcome has those of several.
+struct Part {
+    operations: Vec<Operation>,
+    /// The bytes of their paths and values.
+    size: usize,
+}
+
+impl Drop for Part {
+    /// Each operation has memory of its own, and ten thousand of them may be the last of a patch long after its request.
+    fn drop(&mut self) {
+        drop_apart(std::mem::take(&mut self.operations), self.size);
+    }
+}
+
+#[derive(Clone, Debug)]
 pub(crate) struct Operation {
     pub(crate) path: PointerBuf,
     pub(crate) action: Action,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Action {
     Add(Box<RawValue>),
     Replace(Box<RawValue>),
@@ -169,13 +184,11 @@ impl Patch {
         if operations.len() > Self::MAX_OPERATIONS {
             return Err(PatchError::TooManyOperations(operations.len()));
         }
-        let operations = operations.into_iter().enumerate().map(|(index, draft)| {
-            draft
-                .finish()
-                .map(Arc::new)
-                .map_err(|reason| malformed(index, reason))
-        });
-        operations.collect::<Result<_, _>>().map(Self)
+        let operations = operations
+            .into_iter()
+            .enumerate()
+            .map(|(index, draft)| draft.finish().map_err(|reason| malformed(index, reason)));
+        Ok(Self::from_operations(operations.collect::<Result<_, _>>()?))
     }
 
     /// Starts building a patch.
@@ -195,7 +208,11 @@ impl Patch {
     }
 
     pub(crate) fn from_operations(operations: Vec<Operation>) -> Self {
-        Self(operations.into_iter().map(Arc::new).collect())
+        if operations.is_empty() {
+            return Self::default();
+        }
+        let size = operations.iter().map(Operation::size).sum();
+        Self(vec![Arc::new(Part { operations, size })])
     }
 
     /// Whether it has no operations.
@@ -205,11 +222,11 @@ impl Patch {
 
     /// The number of operations.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.0.iter().map(|part| part.operations.len()).sum()
     }
 
     pub(crate) fn operations(&self) -> impl Iterator<Item = &Operation> {
-        self.0.iter().map(|operation| &**operation)
+        self.0.iter().flat_map(|part| &part.operations)
     }
 
     /// The size limit of the result for an object of this size.
@@ -219,10 +236,7 @@ impl Patch {
 
     /// The bytes of its paths and values.
     pub(crate) fn size(&self) -> usize {
-        let size = |operation: &Arc<Operation>| {
-            operation.path.len() + operation.action.value().map_or(0, |value| value.get().len())
-        };
-        self.0.iter().map(size).sum()
+        self.0.iter().map(|part| part.size).sum()
     }
 
     /// The most bytes, about, that are read and written to apply it to an object of this size, besides the object.
@@ -235,18 +249,14 @@ impl Patch {
                 .saturating_mul(1 << copies.min(30))
                 .min(Self::MAX_COPIED_BYTES),
         };
-        self.size() + self.0.len() * Budget::OPERATION + copied
+        self.size() + self.len() * Budget::OPERATION + copied
     }
 
     /// An estimate of the memory that it takes, in bytes.
     pub fn memory(&self) -> usize {
-        // With the counters of the `Arc`, and what allocations are rounded up by.
-        let each = size_of::<Arc<Operation>>() + size_of::<Operation>() + 64;
-        let sources = self.operations().filter_map(|operation| operation.action.from());
-        self.0.capacity() * size_of::<usize>()
-            + self.0.len() * each
-            + self.size()
-            + sources.map(Pointer::len).sum::<usize>()
+        // What two allocations are rounded up by.
+        let each = size_of::<Operation>() + 32;
+        size_of::<Part>() * self.0.len() + self.len() * each + self.size()
     }
 
     /// Applies the patch to an object, and returns the same object if nothing changes. Untouched parts keep
@@ -275,7 +285,7 @@ impl Patch {
         let mut root = Node::new(object.text());
         let mut changed = false;
         let mut deepened = false;
-        for (index, operation) in self.0.iter().enumerate() {
+        for (index, operation) in self.operations().enumerate() {
             changed |= operation
                 .apply(&mut root, changed, &mut budget)
                 .map_err(|(problem, reason)| PatchError::of(problem, reason, index, operation))?;
@@ -299,7 +309,7 @@ impl Patch {
 
     /// Whether applying it may change the value at this place.
     pub(crate) fn may_reach(&self, place: &str) -> bool {
-        self.0.iter().any(|operation| {
+        self.operations().any(|operation| {
             let source = match &operation.action {
                 Action::Move(from) => Some(from.as_str()),
                 _ => None,
@@ -322,7 +332,7 @@ impl Patch {
 /// [`Patch::MAX_OPERATIONS`] already.
 #[derive(Clone, Debug, Default)]
 #[must_use]
-pub struct PatchBuilder(Patch);
+pub struct PatchBuilder(Vec<Operation>);
 
 impl PatchBuilder {
     /// Sets a member of an object, or inserts an element into an array; `-` stands for its end.
@@ -366,7 +376,7 @@ impl PatchBuilder {
 
     /// The patch.
     pub fn build(self) -> Patch {
-        self.0
+        Patch::from_operations(self.0)
     }
 
     fn push(mut self, pointer: &str, action: Action) -> Result<Self, PatchError> {
@@ -374,7 +384,7 @@ impl PatchBuilder {
             return Err(PatchError::TooManyOperations(Patch::MAX_OPERATIONS + 1));
         }
         let path = parse_pointer(pointer).map_err(|reason| malformed(self.0.len(), reason))?;
-        self.0.0.push(Arc::new(Operation { path, action }));
+        self.0.push(Operation { path, action });
         Ok(self)
     }
 }
@@ -409,6 +419,12 @@ fn is_on_the_way(ancestor: &str, place: &str) -> bool {
 }
 
 impl Operation {
+    /// The bytes of its paths and its value.
+    fn size(&self) -> usize {
+        let from = self.action.from().map_or(0, Pointer::len);
+        self.path.len() + from + self.action.value().map_or(0, |value| value.get().len())
+    }
+
     /// Applies it, and returns whether it changed anything. If the object already `has_changed`, setting a
     /// value counts as a change even if it is equal.
     fn apply<'a>(

@@ -10,6 +10,7 @@ use std::{
 
 use admittance_admission::{
     Decision, Denial, FrontEnd, Object, Operation, Outcome, Phase, Refusal, Selection, TraceContext, Uid,
+    apart,
 };
 use admittance_definitions::DefinitionFile;
 use admittance_dialect::{End, Review, ReviewAddress, read_review, status_reply, write_review};
@@ -262,7 +263,9 @@ async fn judge(table: &Table, review: Review, selection: &Selection, patience: D
         Decision::Allowed if outcome.is_changed() => Passage::Changed,
         Decision::Allowed => Passage::Allowed,
     };
-    reply(&uid, write_review(version, &uid, Some(&outcome)), passage)
+    let (bytes, id) = (outcome.patch.memory(), uid.clone());
+    let body = apart(bytes, move || write_review(version, &id, Some(&outcome))).await;
+    reply(&uid, body, passage)
 }
 
 /// The time limit of the chains for a caller's timeout.

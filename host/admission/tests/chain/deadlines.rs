@@ -4,9 +4,11 @@ use std::{
     pin::pin,
     sync::mpsc,
     task::{Context, Waker},
+    thread::available_parallelism,
 };
 
-use tokio::{runtime::Builder, task::spawn_blocking};
+use admittance_admission::offload;
+use tokio::spawn;
 
 use super::*;
 
@@ -28,10 +30,10 @@ fn failure_of(outcome: &Outcome) -> &Failure {
     }
 }
 
-/// The runtime's only blocking thread is busy at first, so work that leaves the worker cannot be done before
-/// that thread is free, and work that stays on the worker is done in the first poll.
-#[test]
-fn a_large_patch_holds_no_worker() {
+/// All places for long work are taken at first, so work that leaves the worker cannot be done before, and work that stays on
+/// the worker is done in the first poll.
+#[tokio::test]
+async fn a_large_patch_holds_no_worker() {
     let copies: Vec<Value> = (0..35)
         .map(|i| json!({"op": "copy", "from": "", "path": format!("/b{i}")}))
         .collect();
@@ -39,21 +41,29 @@ fn a_large_patch_holds_no_worker() {
     for mode in Mode::ALL {
         let mut stage = Stage::new("stage", Script::Patch(copies.clone().into()));
         (stage.spec.mode, stage.spec.timeout) = (mode, MINUTE);
-        let runtime = Builder::new_current_thread()
-            .enable_time()
-            .max_blocking_threads(1)
-            .build()
-            .unwrap();
-        let outcome = runtime.block_on(async {
-            let (free, busy) = mpsc::channel::<()>();
-            let blocking = spawn_blocking(move || busy.recv());
-            let mut run = pin!(run(vec![stage], request.clone(), MINUTE));
-            let first = run.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-            assert!(first.is_pending(), "{mode}: the worker was held");
-            free.send(()).unwrap();
-            blocking.await.unwrap().unwrap();
-            run.await
-        });
+        let (taken, mut places) = tokio::sync::mpsc::unbounded_channel();
+        let taking: Vec<_> = (0..available_parallelism().unwrap().get())
+            .map(|_| {
+                let (taken, (free, until_free)) = (taken.clone(), mpsc::channel::<()>());
+                let hold = move || {
+                    taken.send(free).unwrap();
+                    let _ = until_free.recv();
+                };
+                spawn(offload(usize::MAX, Deadline::after(MINUTE), hold))
+            })
+            .collect();
+        let mut held = Vec::new();
+        for _ in &taking {
+            held.push(places.recv().await.unwrap());
+        }
+        let mut run = pin!(run(vec![stage], request.clone(), MINUTE));
+        let first = run.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(first.is_pending(), "{mode}: the worker was held");
+        drop(held);
+        for place in taking {
+            place.await.unwrap().unwrap();
+        }
+        let outcome = run.await;
         assert_eq!(failure_of(&outcome).kind, FailureKind::OutputTooLarge);
         assert_eq!(outcome.is_allowed(), mode == Mode::Audit);
     }
