@@ -1,5 +1,7 @@
 use std::{path::Path, sync::Arc};
 
+use admittance_admission::threads_for_long_work;
+
 use crate::{
     Digest, Error, MODULE_SIZE_LIMIT, Module, ModuleReference, NetworkConfig, OnProgress, Resolver, Store,
     module::{Found, check_pin, read_file},
@@ -307,7 +309,8 @@ impl Inner {
 pub(crate) async fn on_disk<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Error> {
-    tokio::task::spawn_blocking(work)
+    threads_for_long_work()
+        .spawn_blocking(work)
         .await
         .map_err(|error| match error.is_panic() {
             true => Error::Panicked(error.to_string()),

@@ -8,7 +8,9 @@ use std::{
     time::Duration,
 };
 
-use admittance_admission::{Authorizer, Chain, Digest, ModuleReference, NamespaceSource};
+use admittance_admission::{
+    Authorizer, Chain, Digest, ModuleReference, NamespaceSource, threads_for_long_work,
+};
 use admittance_catalog::signature::SIGNATURE_SUFFIXES;
 use admittance_definitions::{
     BadDefinition, ChainDefinition, DefinitionFile, DefinitionSet, Definitions, Location, Mistake,
@@ -408,7 +410,8 @@ fn revision_files(set: &DefinitionSet) -> Vec<RevisionFile> {
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Error> {
-    tokio::task::spawn_blocking(work)
+    threads_for_long_work()
+        .spawn_blocking(work)
         .await
         .map_err(Error::Interrupted)
 }

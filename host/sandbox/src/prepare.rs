@@ -4,13 +4,12 @@ use std::{
     time::Duration,
 };
 
-use admittance_admission::{Deadline, Digest, Failure, FailureKind, Grants, UserInfo};
+use admittance_admission::{Deadline, Digest, Failure, FailureKind, Grants, UserInfo, threads_for_long_work};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tokio::{
     runtime::Builder,
     sync::{OwnedSemaphorePermit, oneshot},
-    task::spawn_blocking,
     time::timeout,
 };
 use wasmtime::{
@@ -268,21 +267,22 @@ pub(crate) async fn on_blocking_thread<T: Send + 'static>(
     work: impl AsyncFnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     let (awaited, abandoned) = oneshot::channel::<Infallible>();
-    let done = spawn_blocking(move || {
-        let runtime = Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| Error::Interrupted(error.to_string()))?;
-        let result = runtime.block_on(async {
-            tokio::select! {
-                biased;
-                _ = abandoned => Err(Error::Interrupted("its result is no longer needed".to_owned())),
-                result = work() => result,
-            }
-        });
-        // Does not wait for an abandoned compilation in this process, which continues.
-        runtime.shutdown_background();
-        result
-    })
-    .await;
+    let done = threads_for_long_work()
+        .spawn_blocking(move || {
+            let runtime = Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.map_err(|error| Error::Interrupted(error.to_string()))?;
+            let result = runtime.block_on(async {
+                tokio::select! {
+                    biased;
+                    _ = abandoned => Err(Error::Interrupted("its result is no longer needed".to_owned())),
+                    result = work() => result,
+                }
+            });
+            // Does not wait for an abandoned compilation in this process, which continues.
+            runtime.shutdown_background();
+            result
+        })
+        .await;
     drop(awaited);
     done.unwrap_or_else(|error| Err(Error::Interrupted(error.to_string())))
 }
@@ -330,7 +330,7 @@ impl Preparation {
             }
             None => {
                 let place = self.place.clone();
-                let work = spawn_blocking(move || {
+                let work = threads_for_long_work().spawn_blocking(move || {
                     let _place = place;
                     // The effort is a setting of the engine. Nothing runs in this one.
                     let compile = || precompile(&Engine::new(&compile_settings(effort))?, &module);

@@ -7,12 +7,10 @@ use std::{
     time::Duration,
 };
 
+use admittance_admission::threads_for_long_work;
 use admittance_watch::{Fingerprint, Watch, WatchConfig, Writers};
 use async_trait::async_trait;
-use tokio::{
-    sync::{Mutex, watch},
-    task::spawn_blocking,
-};
+use tokio::sync::{Mutex, watch};
 
 use super::{
     DefinitionStore, StoreError, StoreKind,
@@ -87,7 +85,7 @@ impl FileStore {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, StoreError> {
-        let done = spawn_blocking(work).await;
+        let done = threads_for_long_work().spawn_blocking(work).await;
         done.map_err(|error| StoreError::Unreachable {
             store: self.location(),
             reason: format!("the work was interrupted: {error}"),
