@@ -2,22 +2,48 @@
 
 use std::{
     future::poll_fn,
-    panic::resume_unwind,
     pin::Pin,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicU8, Ordering},
     task::{Context, Poll},
     thread::yield_now,
     time::Duration,
 };
 
-use admittance_admission::{noted_here, threads_for_long_work};
-use tokio::task::{AbortHandle, JoinError};
+use admittance_admission::{ended, noted_here, threads_for_long_work};
+use tokio::task::AbortHandle;
 use tracing::Instrument as _;
 
 use crate::{engine::TICK, store::thread_time};
 
 /// A call that uses this much processor time after it has yielded once, at a tick or to wait, computes for long.
 const LONG: Duration = TICK;
+
+/// A call with a larger answer, in bytes, is not short.
+pub(crate) const LARGE_ANSWER: usize = 64 << 10;
+
+/// How many short calls of a plugin after a long one begin where long ones do: one that computes for long only now and then
+/// seldom does so on a thread that serves.
+const WARY: u8 = 16;
+
+/// What is to be expected of the next call of a plugin, from those before it. Lives as long as the plugin.
+#[derive(Debug, Default)]
+pub(crate) struct Expectation(AtomicU8);
+
+impl Expectation {
+    pub(crate) fn is_long(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+
+    /// Concurrent calls may overwrite what others have learned: the next one learns it again.
+    pub(crate) fn learn(&self, was_long: bool) {
+        let before = self.0.load(Ordering::Relaxed);
+        let after = if was_long { WARY } else { before.saturating_sub(1) };
+        // Most calls are short, and write nothing that other threads read.
+        if after != before {
+            self.0.store(after, Ordering::Relaxed);
+        }
+    }
+}
 
 /// A call of a guest.
 pub(crate) type LongCall<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -47,14 +73,14 @@ impl<T> Measured<T> {
 }
 
 /// Runs the call on this thread until it turns out that it computes for long, and the rest of it on a thread for long work. It
-/// begins there if `was_long`, which says after it what is to be expected of the next call.
-pub(crate) async fn run<T: Send + 'static>(call: LongCall<T>, was_long: &AtomicBool) -> T {
+/// begins there if that is to be expected.
+pub(crate) async fn run<T: Send + 'static>(call: LongCall<T>, expectation: &Expectation) -> T {
     let mut call = Measured {
         call,
         has_yielded: false,
         spent: Duration::ZERO,
     };
-    if !was_long.load(Ordering::Relaxed) {
+    if !expectation.is_long() {
         let beginning = poll_fn(|context| match call.poll(context) {
             Poll::Ready(output) => Poll::Ready(Some(output)),
             Poll::Pending if call.is_long() => Poll::Ready(None),
@@ -62,7 +88,7 @@ pub(crate) async fn run<T: Send + 'static>(call: LongCall<T>, was_long: &AtomicB
         });
         let output = beginning.await;
         // What takes long may also be the end: an answer that is copied out of the guest, or memory that is returned.
-        was_long.store(call.is_long(), Ordering::Relaxed);
+        expectation.learn(call.is_long());
         if let Some(output) = output {
             return output;
         }
@@ -82,18 +108,10 @@ pub(crate) async fn run<T: Send + 'static>(call: LongCall<T>, was_long: &AtomicB
     let _abort = Abort(task.abort_handle());
     match task.await {
         Ok((output, is_long)) => {
-            was_long.store(is_long, Ordering::Relaxed);
+            expectation.learn(is_long);
             output
         }
         Err(error) => ended(error).await,
-    }
-}
-
-/// The task ended without a result: its panic goes on here. Nothing else ends it before the process does.
-async fn ended<T>(error: JoinError) -> T {
-    match error.try_into_panic() {
-        Ok(panic) => resume_unwind(panic),
-        Err(_) => std::future::pending().await,
     }
 }
 
@@ -108,7 +126,7 @@ impl Drop for Abort {
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::Arc, thread::current};
+    use std::thread::current;
 
     use tokio::{sync::oneshot, task};
 
@@ -126,28 +144,30 @@ mod tests {
         })
     }
 
+    fn long() -> Expectation {
+        let expectation = Expectation::default();
+        expectation.learn(true);
+        expectation
+    }
+
     #[tokio::test]
-    async fn a_long_call_ends_on_another_thread_and_the_next_one_begins_there() {
+    async fn a_long_call_ends_on_another_thread_and_the_next_ones_begin_there() {
         let here = current().name().unwrap_or_default().to_owned();
-        let was_long = AtomicBool::default();
-        for (ticks, thread) in [
-            (0, here.as_str()),
-            (1, &here),
-            (2, "long-work"),
-            (3, "long-work"),
-            // Short, but that turns out only afterwards.
-            (0, "long-work"),
-            (0, &here),
-        ] {
-            assert_eq!(run(call(ticks), &was_long).await, thread, "{ticks}");
+        let expectation = Expectation::default();
+        let first = [(0, here.as_str()), (1, &here), (2, "long-work"), (3, "long-work")];
+        // A plugin of which one call in some computes for long.
+        let short = std::iter::repeat_n((0, "long-work"), usize::from(WARY));
+        let next = [(0, here.as_str()), (2, "long-work")];
+        for (ticks, thread) in first.into_iter().chain(short).chain(next) {
+            assert_eq!(run(call(ticks), &expectation).await, thread, "{ticks}");
         }
     }
 
     #[tokio::test]
     async fn a_panic_is_that_of_the_call() {
-        let was_long = AtomicBool::new(true);
+        let expectation = long();
         let panicking = task::spawn(async move {
-            run::<()>(Box::pin(async { panic!("of the guest") }), &was_long).await;
+            run::<()>(Box::pin(async { panic!("of the guest") }), &expectation).await;
         });
         let panic = panicking.await.unwrap_err().into_panic();
         assert_eq!(panic.downcast_ref(), Some(&"of the guest"));
@@ -156,12 +176,12 @@ mod tests {
     #[tokio::test]
     async fn a_call_that_is_given_up_ends() {
         let (alive, ended) = oneshot::channel::<()>();
-        let was_long = Arc::new(AtomicBool::new(true));
+        let expectation = long();
         let call: LongCall<()> = Box::pin(async move {
             let _alive = alive;
             std::future::pending().await
         });
-        let given_up = tokio::time::timeout(Duration::ZERO, run(call, &was_long)).await;
+        let given_up = tokio::time::timeout(Duration::ZERO, run(call, &expectation)).await;
         assert!(given_up.is_err());
         assert!(ended.await.is_err());
     }

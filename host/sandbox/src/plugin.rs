@@ -1,4 +1,4 @@
-use std::sync::{Arc, atomic::AtomicBool};
+use std::sync::Arc;
 
 use admittance_admission::{
     Deadline, Failure, FailureKind, Grants, Hook, Request, Response, is_audit, offload,
@@ -16,7 +16,8 @@ use crate::{
     imports::Linked,
     kubewarden::{Cache, Policy},
     logging::CallLog,
-    long,
+    long::{self, Expectation, LARGE_ANSWER},
+    release::{self, CallStore},
     store::{Call, CallState},
 };
 
@@ -35,8 +36,8 @@ pub struct Plugin {
     pub(crate) grants: Arc<Grants>,
     /// What a policy of Kubewarden keeps between calls.
     cache: Arc<Cache>,
-    /// Whether the last call computed for long.
-    was_long: Arc<AtomicBool>,
+    /// Whether the next call is expected to compute for long.
+    expectation: Arc<Expectation>,
 }
 
 /// What plugins of one module with the same settings share: code and memory of several hundred kilobytes.
@@ -87,7 +88,7 @@ impl Plugin {
             limits: config.limits.clone(),
             grants: Arc::new(config.grants.clone()),
             cache: Arc::default(),
-            was_long: Arc::default(),
+            expectation: Arc::default(),
         }
     }
 
@@ -101,7 +102,11 @@ impl Plugin {
     ) -> Result<Response, Failure> {
         let running = self.sandbox.running();
         let measured = self.sandbox.config.meter.as_ref().map(|meter| meter.begin());
-        let mut store = CallState::store(
+        if self.expectation.is_long() {
+            // It may take the place of a call that used much memory, which is made inaccessible then.
+            drop(release::wait());
+        }
+        let mut call = CallStore::from(CallState::store(
             &self.sandbox,
             Call {
                 log,
@@ -119,12 +124,12 @@ impl Plugin {
                     }
                 ),
             },
-        );
-        let answer = self.answer(&mut store, &request, deadline).await;
+        ));
+        let answer = self.answer(&mut call.store, &request, deadline).await;
         // The slot is released after the instance's resources are returned to the pool.
         match measured {
-            Some(measured) => measured.end(store.data().guest_ran(), || drop(store)),
-            None => drop(store),
+            Some(measured) => measured.end(call.store.data().guest_ran(), || drop(call)),
+            None => drop(call),
         }
         drop((running, slot));
         answer
@@ -147,6 +152,10 @@ impl Plugin {
         match answer {
             Ok(Ok(response)) => {
                 let (size, limit) = (contract::size(&response), self.limits.output);
+                // Copying it out of the guest, and its memory, take longer than most calls.
+                if size > LARGE_ANSWER {
+                    self.expectation.learn(true);
+                }
                 offload(size, deadline, move || contract::response(response, limit)).await?
             }
             Ok(Err(message)) => Err(self.own_error(message)),
@@ -223,7 +232,7 @@ impl Hook for Plugin {
             self.limits.log,
         );
         let call = Box::pin(self.clone().call(request.clone(), deadline, log.clone(), slot));
-        match tokio::time::timeout_at(deadline.instant(), long::run(call, &self.was_long)).await {
+        match tokio::time::timeout_at(deadline.instant(), long::run(call, &self.expectation)).await {
             Ok(Err(failure)) if failure.kind == FailureKind::Timeout => Err(self.timeout(deadline, given)),
             Ok(answer) => answer,
             Err(_) => {
