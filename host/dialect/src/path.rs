@@ -62,7 +62,7 @@ const ROUNDS: usize = 3;
 
 /// The most bytes of all readings of a path together. An ordinary path has a few readings, one made to have many has
 /// hundreds.
-const READINGS_SIZE: usize = 128 << 10;
+const READINGS_SIZE: usize = 32 << 10;
 
 /// A slash that is a part of its segment. No readable path has a control character.
 const SLASH: &str = "\u{1}";
