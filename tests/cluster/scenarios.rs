@@ -11,6 +11,7 @@
 //! | deletion that continues after admission (garbage collection, namespaces) | no controllers run |
 //! | containers | there are no nodes; a stand-in for a kubelet answers `exec`, `logs` and `port-forward` |
 
+mod audits;
 mod bare;
 mod callers;
 mod documents;
@@ -18,6 +19,7 @@ mod edge;
 mod failures;
 pub(crate) mod gateway;
 mod installation;
+mod kept;
 mod mutating;
 mod operations;
 mod refusals;
@@ -118,6 +120,12 @@ pub(crate) const SCENARIOS: &[Scenario] = scenarios! {
     resources:
         chains_are_written_with_kubectl,
         policies_of_gatekeeper_are_read,
+    ;
+    kept:
+        chains_take_effect_without_a_registration,
+    ;
+    audits:
+        what_exists_is_audited,
     ;
     gateway:
         a_cluster_is_used_directly,

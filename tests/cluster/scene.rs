@@ -64,6 +64,24 @@ impl Scene {
         more: Value,
         chains: &[Value],
     ) -> Self {
+        let mut config = json!({
+            "dialect": dialect,
+            "listen": {"tls": {"certificate": "mounted/tls.crt", "key": "mounted/tls.key"}},
+            "definitions": ["chains"],
+        });
+        merge(&mut config, more);
+        let scene = Self::without_server(cluster, &config).await;
+        scene.make_certificates("certs").await;
+        scene.mount("certs");
+        fs::create_dir(scene.path("chains")).unwrap();
+        for chain in chains {
+            scene.define(chain);
+        }
+        scene.serve().await
+    }
+
+    /// A namespace and a configuration.
+    pub(crate) async fn without_server(cluster: Arc<Cluster>, config: &Value) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let namespace = format!("scene-{}", cluster.number());
         let kubectl = cluster.kubectl().unwrap();
@@ -80,20 +98,8 @@ impl Scene {
             cluster,
         };
         scene.make_namespace(&scene.namespace, json!({})).await;
-        scene.make_certificates("certs").await;
-        scene.mount("certs");
-        fs::create_dir(scene.path("chains")).unwrap();
-        for chain in chains {
-            scene.define(chain);
-        }
-        let mut config = json!({
-            "dialect": dialect,
-            "listen": {"tls": {"certificate": "mounted/tls.crt", "key": "mounted/tls.key"}},
-            "definitions": ["chains"],
-        });
-        merge(&mut config, more);
         fs::write(scene.path("admittance.yaml"), config.to_string()).unwrap();
-        scene.serve().await
+        scene
     }
 
     /// Starts the server.
@@ -121,6 +127,11 @@ impl Scene {
         let mut address = self.address;
         address.set_port(port.parse().unwrap());
         (program, address)
+    }
+
+    /// Makes this the server of the scene.
+    pub(crate) fn run_server(&mut self, program: Admittance) {
+        self.program = Some(program);
     }
 
     /// Starts another server, on another port, which becomes the server of the scene; returns the previous

@@ -13,10 +13,10 @@ use crate::{
 };
 
 /// The Service of the webhook configurations. Nothing listens there, so these let everything pass.
-const SERVICE: &str = "hooks";
+pub(super) const SERVICE: &str = "hooks";
 
 /// A chain that denies Pods of the image `bad` with this message.
-fn denying(scene: &Scene, message: &str) -> Value {
+pub(super) fn denying(scene: &Scene, message: &str) -> Value {
     // kubectl 1.20 does not show the message of the default reason.
     let expression = "object.spec.containers.all(c, c.image != 'bad')";
     let rule = json!({"expression": expression, "message": message, "reason": "Forbidden"});
@@ -26,24 +26,20 @@ fn denying(scene: &Scene, message: &str) -> Value {
     validating(chain(&scene.namespace, rules, json!([stage])))
 }
 
-/// A server that reads chains and Gatekeeper's policies from the cluster, with the rights that the manifests give.
-async fn reading(cluster: Arc<Cluster>) -> Scene {
+/// kubectl 1.20 does not know all fields of a schema, which the API server drops.
+async fn apply(cluster: &Cluster, documents: &str) {
+    let arguments = ["apply", "--validate=false", "-f", "-"];
     let kubectl = cluster.kubectl().unwrap();
-    let apply = async |documents: &str| {
-        // kubectl 1.20 does not know all fields of a schema, which the API server drops.
-        let arguments = ["apply", "--validate=false", "-f", "-"];
-        kubectl.run_with(&arguments, documents).await.unwrap().succeeds();
-    };
+    kubectl.run_with(&arguments, documents).await.unwrap().succeeds();
+}
+
+/// Creates the CustomResourceDefinitions, and gives the server the rights that the manifests for this configuration give.
+pub(super) async fn prepare(cluster: &Cluster, config: &Value) {
     let crds = Admittance::run(["kubernetes", "crds"]).await.unwrap();
     assert_eq!(crds.code, Some(0), "{}", crds.stderr);
-    apply(&crds.stdout).await;
+    apply(cluster, &crds.stdout).await;
 
     let directory = tempfile::tempdir().unwrap();
-    let mut dialect = json!({"kubernetes": {"webhookConfigurations": {
-        "service": format!("{SERVICE}.default"), "failurePolicy": "Ignore",
-    }}});
-    let definitions = json!([{"kubernetes": {"policies": ["Gatekeeper"]}}]);
-    let config = json!({"dialect": dialect, "cluster": {}, "definitions": definitions});
     let path = directory.path().join("admittance.yaml");
     fs::write(&path, config.to_string()).unwrap();
     let config = path.to_str().unwrap();
@@ -64,7 +60,7 @@ async fn reading(cluster: Arc<Cluster>) -> Scene {
         .filter(|document| document.contains("\nkind: Role\n") || document.contains("\nkind: ClusterRole\n"))
         .collect();
     assert_eq!(roles.len(), 2, "{}", printed.stdout);
-    apply(&roles.join("\n---\n")).await;
+    apply(cluster, &roles.join("\n---\n")).await;
     for (kind, name) in [
         ("Role", SERVICE.to_owned()),
         ("ClusterRole", format!("default-{SERVICE}")),
@@ -77,8 +73,18 @@ async fn reading(cluster: Arc<Cluster>) -> Scene {
             "roleRef": {"apiGroup": group, "kind": kind, "name": name},
             "subjects": [{"apiGroup": group, "kind": "User", "name": User::Admittance.name()}],
         });
-        apply(&binding.to_string()).await;
+        apply(cluster, &binding.to_string()).await;
     }
+}
+
+/// A server that reads chains and Gatekeeper's policies from the cluster, with the rights that the manifests give.
+async fn reading(cluster: Arc<Cluster>) -> Scene {
+    let mut dialect = json!({"kubernetes": {"webhookConfigurations": {
+        "service": format!("{SERVICE}.default"), "failurePolicy": "Ignore",
+    }}});
+    let definitions = json!([{"kubernetes": {"policies": ["Gatekeeper"]}}]);
+    let config = json!({"dialect": dialect, "cluster": {}, "definitions": definitions});
+    prepare(&cluster, &config).await;
     // The server of the scene has a certificate in files.
     dialect["kubernetes"]["webhookConfigurations"]["caBundle"] = json!("certs/ca.pem");
     let kubeconfig = cluster.kubeconfig(User::Admittance);
@@ -165,25 +171,27 @@ pub(crate) async fn chains_are_written_with_kubectl(cluster: Arc<Cluster>) {
     scene.create(&pod("free", "bad")).await.succeeds();
 }
 
+/// A CustomResourceDefinition without a schema.
+pub(super) fn crd(group: &str, version: &str, plural: &str, kind: &str, scope: &str) -> Value {
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{group}")},
+        "spec": {
+            "group": group,
+            "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase()},
+            "scope": scope,
+            "versions": [{
+                "name": version, "served": true, "storage": true, "schema": {"openAPIV3Schema": schema},
+            }],
+        },
+    })
+}
+
 pub(crate) async fn policies_of_gatekeeper_are_read(cluster: Arc<Cluster>) {
     let scene = reading(Arc::clone(&cluster)).await;
     scene.register(&Registration::validating("/validate")).await;
-    let crd = |group: &str, version: &str, plural: &str, kind: &str| {
-        let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-        json!({
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition",
-            "metadata": {"name": format!("{plural}.{group}")},
-            "spec": {
-                "group": group,
-                "names": {"kind": kind, "plural": plural, "singular": plural},
-                "scope": "Cluster",
-                "versions": [{
-                    "name": version, "served": true, "storage": true, "schema": {"openAPIV3Schema": schema},
-                }],
-            },
-        })
-    };
     let apply = async |object: Value| {
         // Its kind is known a moment after its CustomResourceDefinition.
         until("what is applied", async || {
@@ -192,7 +200,14 @@ pub(crate) async fn policies_of_gatekeeper_are_read(cluster: Arc<Cluster>) {
         .await;
     };
     let (templates, constraints) = ("templates.gatekeeper.sh", "constraints.gatekeeper.sh");
-    apply(crd(templates, "v1", "constrainttemplates", "ConstraintTemplate")).await;
+    apply(crd(
+        templates,
+        "v1",
+        "constrainttemplates",
+        "ConstraintTemplate",
+        "Cluster",
+    ))
+    .await;
     let validations = json!([{
         "expression": "object.spec.containers.all(c, c.image != 'bad')", "message": "by a constraint",
     }]);
@@ -210,7 +225,7 @@ pub(crate) async fn policies_of_gatekeeper_are_read(cluster: Arc<Cluster>) {
     }))
     .await;
     // Gatekeeper does this for a template.
-    apply(crd(constraints, "v1beta1", "images", "Images")).await;
+    apply(crd(constraints, "v1beta1", "images", "Images", "Cluster")).await;
     let constraint = json!({
         "apiVersion": format!("{constraints}/v1beta1"),
         "kind": "Images",

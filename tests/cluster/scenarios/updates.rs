@@ -17,7 +17,7 @@ use crate::{
 
 /// Users who create Pods one after another until they are stopped. One uses kubectl, the others are
 /// faster.
-struct Creating {
+pub(super) struct Creating {
     creators: Vec<Creator>,
     stop: watch::Sender<bool>,
 }
@@ -59,7 +59,7 @@ impl Way {
 const SOME: usize = 5;
 
 impl Creating {
-    fn begin(scene: &Scene, mark: fn(&Value) -> String) -> Self {
+    pub(super) fn begin(scene: &Scene, mark: fn(&Value) -> String) -> Self {
         let (stop, stopped) = watch::channel(false);
         let ways = [
             ("kubectl", Way::Kubectl(scene.kubectl.clone())),
@@ -105,7 +105,7 @@ impl Creating {
     }
 
     /// Waits until every user has created some more, all with this mark.
-    async fn until_more(&mut self, mark: &str) {
+    pub(super) async fn until_more(&mut self, mark: &str) {
         for creator in &mut self.creators {
             // The next one may already be in flight.
             creator.past = creator.marks.borrow().len() + 1;
@@ -114,7 +114,7 @@ impl Creating {
     }
 
     /// Stops, and checks that each user saw these marks in this order.
-    async fn end(self, expected: &[&str]) {
+    pub(super) async fn end(self, expected: &[&str]) {
         self.stop.send_replace(true);
         for creator in self.creators {
             creator.task.await.unwrap();
@@ -132,7 +132,7 @@ fn injection(stage: Value) -> Value {
     chain("injection", core(&["CREATE"], &["pods"]), json!([stage]))
 }
 
-fn sidecar_image(pod: &Value) -> String {
+pub(super) fn sidecar_image(pod: &Value) -> String {
     image(pod, "log-agent").unwrap_or_else(|| "no sidecar".to_owned())
 }
 

@@ -1,0 +1,201 @@
+//! Audits of what the cluster has: those of the command, and those of the leader with its reports.
+
+use std::{fs, sync::Arc};
+
+use admittance_tests::Admittance;
+use serde_json::{Value, json};
+
+use super::resources::{crd, denying, prepare};
+use crate::{
+    cluster::{Cluster, User},
+    process::until,
+    scene::{GOOD_IMAGE, Scene, pod},
+};
+
+/// The report of a namespace.
+const REPORT: &str = "report admittance-audit";
+
+/// A CustomResourceDefinition of reports, with the fields of OpenReports: this API server drops all others.
+fn reports(plural: &str, kind: &str, scope: &str) -> Value {
+    let text = json!({"type": "string"});
+    let texts = json!({"type": "object", "additionalProperties": text});
+    let reference = json!({"type": "object", "properties": {
+        "apiVersion": text, "kind": text, "name": text, "namespace": text, "uid": text,
+    }});
+    let outcomes = ["pass", "fail", "warn", "error", "skip"];
+    let counts: serde_json::Map<_, _> = outcomes
+        .iter()
+        .map(|outcome| ((*outcome).to_owned(), json!({"type": "integer"})))
+        .collect();
+    let result = json!({"type": "object", "required": ["policy"], "properties": {
+        "source": text,
+        "policy": text,
+        "rule": text,
+        "message": text,
+        "result": {"type": "string", "enum": outcomes},
+        "scored": {"type": "boolean"},
+        "timestamp": {"type": "object", "required": ["seconds", "nanos"], "properties": {
+            "seconds": {"type": "integer"}, "nanos": {"type": "integer"},
+        }},
+        "properties": texts,
+        "resources": {"type": "array", "items": reference},
+    }});
+    let mut crd = crd("openreports.io", "v1alpha1", plural, kind, scope);
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = json!({"type": "object", "properties": {
+        "source": text,
+        "results": {"type": "array", "items": result},
+        "summary": {"type": "object", "properties": counts},
+    }});
+    crd
+}
+
+/// The names of the objects in a report's results.
+fn names(report: &Value) -> Vec<&str> {
+    let results = report["results"].as_array().into_iter().flatten();
+    results
+        .map(|result| result["resources"][0]["name"].as_str().unwrap_or_default())
+        .collect()
+}
+
+pub(crate) async fn what_exists_is_audited(cluster: Arc<Cluster>) {
+    let dialect = json!({"kubernetes": {"audit": {
+        // Pages of two, so that lists are continued.
+        "resources": ["pods"], "page": 2, "rate": 100, "every": "5s",
+    }}});
+    let definitions = json!([{"kubernetes": {}}]);
+    prepare(
+        &cluster,
+        &json!({"dialect": dialect, "cluster": {}, "definitions": definitions}),
+    )
+    .await;
+    let kubeconfig = cluster.kubeconfig(User::Admittance);
+    let more = json!({"cluster": {"kubeconfig": kubeconfig}, "definitions": definitions});
+    let scene = Scene::with_dialect(Arc::clone(&cluster), dialect, more, &[]).await;
+    for (plural, kind, scope) in [
+        ("reports", "Report", "Namespaced"),
+        ("clusterreports", "ClusterReport", "Cluster"),
+    ] {
+        scene.apply(&reports(plural, kind, scope)).await.succeeds();
+    }
+    for number in 0..5 {
+        scene
+            .create(&pod(&format!("good-{number}"), GOOD_IMAGE))
+            .await
+            .succeeds();
+    }
+    scene.create(&pod("worse", "bad")).await.succeeds();
+    let ignored = format!("{}-ignored", scene.namespace);
+    scene
+        .make_namespace(&ignored, json!({"admittance.dev/ignore": "true"}))
+        .await;
+    let mut ignored_pod = pod("ignored", "bad");
+    ignored_pod["metadata"]["namespace"] = json!(ignored);
+    scene.create(&ignored_pod).await.succeeds();
+
+    // What would the chain refuse, before it is there, and what more would another one?
+    let chain = denying(&scene, "by a chain");
+    let all = chain.to_string().replace("c.image != 'bad'", "c.image == ''");
+    let (path, all_path) = (scene.path("new.json"), scene.path("all.json"));
+    fs::write(&path, chain.to_string()).unwrap();
+    fs::write(&all_path, all).unwrap();
+    let admin = cluster.kubeconfig(User::Admin);
+    let audit = async |more: &[&str]| {
+        let (path, admin) = (path.to_str().unwrap(), admin.to_str().unwrap());
+        let arguments = [
+            "audit",
+            path,
+            "--kubeconfig",
+            admin,
+            "--page",
+            "2",
+            "--rate",
+            "100",
+        ];
+        let only = ["--namespace", scene.namespace.as_str()];
+        Admittance::run([&arguments[..], &only, more].concat())
+            .await
+            .unwrap()
+    };
+    let audited = audit(&["--output", "json"]).await;
+    assert_eq!(audited.code, Some(1), "{}{}", audited.stdout, audited.stderr);
+    let found: Value = serde_json::from_str(&audited.stdout).unwrap();
+    let finding = &found["findings"][0];
+    assert_eq!(
+        (&finding["name"], &finding["verdict"], &finding["message"]),
+        (&json!("worse"), &json!("denied"), &json!("by a chain")),
+        "{found}"
+    );
+    assert_eq!(found["objects"], json!({"pods": 6}), "{found}");
+    let compared = audit(&["--against", all_path.to_str().unwrap(), "--output", "json"]).await;
+    let found: Value = serde_json::from_str(&compared.stdout).unwrap();
+    assert_eq!(found["findings"].as_array().unwrap().len(), 5, "{found}");
+
+    // Its reports are resources that this API server takes.
+    let printed = audit(&["--output", "reports"]).await;
+    let arguments = ["apply", "--namespace", &scene.namespace, "-f", "-"];
+    let applied = scene.kubectl.run_with(&arguments, &printed.stdout).await.unwrap();
+    applied.succeeds();
+
+    // The leader reports the same, and follows what changes.
+    scene.apply(&chain).await.succeeds();
+    let report = async || {
+        let said = scene.run(&format!("get {REPORT} --output=json")).await;
+        match said.succeeded {
+            true => said.json(),
+            false => {
+                assert!(said.stderr.contains("NotFound"), "{}", said.stderr);
+                Value::Null
+            }
+        }
+    };
+    let until_reported = async |expected: &[&str]| {
+        until(&format!("a report of {expected:?}"), async || {
+            let report = report().await;
+            (names(&report) == expected && report.is_null() == expected.is_empty()).then_some(report)
+        })
+        .await
+    };
+    let stored = until_reported(&["worse"]).await;
+    assert_eq!(
+        stored["summary"],
+        json!({"pass": 5, "fail": 1, "warn": 0, "error": 0, "skip": 0})
+    );
+    let result = &stored["results"][0];
+    assert_eq!(
+        (
+            &result["policy"],
+            &result["rule"],
+            &result["result"],
+            &result["message"]
+        ),
+        (
+            &json!(scene.namespace),
+            &json!("images"),
+            &json!("fail"),
+            &json!("by a chain")
+        )
+    );
+    scene
+        .run("delete pod worse --grace-period=0 --force")
+        .await
+        .succeeds();
+    until_reported(&[]).await;
+    scene.create(&pod("later", "bad")).await.succeeds();
+    until_reported(&["later"]).await;
+    // A report that was deleted is written again by the next audit.
+    scene.run(&format!("delete {REPORT}")).await.succeeds();
+    until_reported(&["later"]).await;
+    let status = scene.running().status().await.unwrap();
+    assert_eq!(status["audit"]["problems"], json!({}), "{status}");
+    let said = scene
+        .kubectl
+        .run(&["get", "reports", "--namespace", &ignored, "--output=name"])
+        .await
+        .unwrap();
+    assert_eq!(said.stdout, "", "nothing is said of a namespace that is ignored");
+    scene
+        .run(&format!("delete admissionchain {}", scene.namespace))
+        .await
+        .succeeds();
+    until_reported(&[]).await;
+}

@@ -1,0 +1,160 @@
+//! The webhook configurations that the leader keeps, and the certificate that it makes for them, as the API server uses them.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use admittance_tests::Serve;
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use serde_json::{Value, json};
+
+use super::{
+    resources::{SERVICE, denying, prepare},
+    updates::{Creating, sidecar_image},
+};
+use crate::{
+    cluster::{Cluster, User},
+    process::until,
+    scene::{GOOD_IMAGE, Scene, chain, compiled, containers, pod, sidecar},
+};
+
+/// The port of a Service in webhook configurations.
+const PORT: u16 = 443;
+
+/// A server that keeps its webhook configurations and makes its certificate, behind a Service with an external host, since
+/// there are no nodes.
+async fn keeping(cluster: Arc<Cluster>) -> Scene {
+    let config = json!({
+        "dialect": {"kubernetes": {"webhookConfigurations": {
+            "service": format!("{SERVICE}.default"), "certificate": {"overlap": "1s"},
+        }}},
+        "cluster": {},
+        "definitions": [{"kubernetes": {}}],
+    });
+    prepare(&cluster, &config).await;
+    let mut config = config;
+    config["cluster"]["kubeconfig"] = json!(cluster.kubeconfig(User::Admittance));
+    let mut scene = Scene::without_server(cluster, &config).await;
+    let service = json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": SERVICE, "namespace": "default"},
+        "spec": {"type": "ExternalName", "externalName": "localhost"},
+    });
+    scene.apply(&service).await.succeeds();
+    let server = Serve::new(scene.path("admittance.yaml"))
+        .unwrap()
+        .listen(SocketAddr::from(([127, 0, 0, 1], PORT)))
+        .store(compiled());
+    // Only root may listen on this port.
+    scene.run_server(server.start().await.unwrap());
+    scene
+}
+
+/// What becomes of a Pod with this image: its containers, or the message of the refusal.
+async fn tried(scene: &Scene, image: &str) -> Result<Vec<String>, String> {
+    let arguments = ["create", "--dry-run=server", "--output=json", "-f", "-"];
+    let said = scene.with(&arguments, &pod("tried", image)).await;
+    if said.succeeded {
+        Ok(containers(&said.json()))
+    } else {
+        Err(said.stderr)
+    }
+}
+
+async fn until_changed(scene: &Scene, expected: &[&str]) {
+    until(&format!("a Pod with {expected:?}"), async || {
+        (tried(scene, GOOD_IMAGE).await.ok()? == expected).then_some(())
+    })
+    .await;
+}
+
+fn mutating(stage: Value) -> Value {
+    let rules = json!([{"operations": ["CREATE"], "resources": ["pods"]}]);
+    chain("sidecars", rules, json!([stage]))
+}
+
+pub(crate) async fn chains_take_effect_without_a_registration(cluster: Arc<Cluster>) {
+    let scene = keeping(cluster).await;
+    until_changed(&scene, &["web"]).await;
+
+    // A plugin changes Pods, and a validation in CEL refuses some of them.
+    scene.apply(&mutating(sidecar("1"))).await.succeeds();
+    scene.apply(&denying(&scene, "by a chain")).await.succeeds();
+    until_changed(&scene, &["web", "log-agent"]).await;
+    let refusal = until("a refusal by the chain", async || {
+        let refusal = tried(&scene, "bad").await.err()?;
+        refusal.contains("by a chain").then_some(refusal)
+    })
+    .await;
+    let expected = format!("admission webhook \"validate.{SERVICE}.default\" denied the request: ");
+    assert!(refusal.contains(&expected), "{refusal}");
+    scene.create(&pod("good", GOOD_IMAGE)).await.succeeds();
+    assert_eq!(scene.containers("good").await, ["web", "log-agent"]);
+
+    // A bad chain is refused before it is stored.
+    let mut bad = denying(&scene, "never said");
+    bad["spec"]["stages"][0]["cel"]["validations"][0]["expression"] = json!("object.");
+    scene
+        .with(&["apply", "--dry-run=server", "-f", "-"], &bad)
+        .await
+        .fails_with(&["spec.stages[0].cel.validations[0].expression"]);
+
+    // Another certificate is made while Pods are created.
+    let image = "registry.example.com/log-agent:1";
+    let mut creating = Creating::begin(&scene, sidecar_image);
+    creating.until_more(image).await;
+    let secret = format!("secret {SERVICE}-tls --namespace default");
+    let certificate = async || {
+        let said = scene.run(&format!("get {secret} --output=json")).await;
+        said.succeeded.then(|| said.json()["data"]["tls.crt"].clone())
+    };
+    let before = certificate().await;
+    scene.run(&format!("delete {secret}")).await.succeeds();
+    until("another certificate", async || {
+        let now = certificate().await;
+        (now.is_some() && now != before).then_some(())
+    })
+    .await;
+    creating.until_more(image).await;
+    until("the authorities of both certificates", async || {
+        let kept = scene
+            .get(&format!("mutatingwebhookconfiguration {SERVICE}"))
+            .await;
+        let bundle = kept["webhooks"][0]["clientConfig"]["caBundle"].as_str()?;
+        let bundle = String::from_utf8(BASE64_STANDARD.decode(bundle).unwrap()).unwrap();
+        (bundle.matches("BEGIN CERTIFICATE").count() == 2).then_some(())
+    })
+    .await;
+    creating.until_more(image).await;
+    creating.end(&[image]).await;
+
+    // A rule that somebody removed is written again.
+    let rules = [
+        "--type=json",
+        "-p",
+        r#"[{"op":"remove","path":"/webhooks/0/rules"}]"#,
+    ];
+    let configuration = format!("patch mutatingwebhookconfiguration {SERVICE}");
+    let arguments: Vec<_> = configuration.split(' ').chain(rules).collect();
+    scene.with(&arguments, &Value::Null).await.succeeds();
+    until("the rules again", async || {
+        let configuration = scene
+            .get(&format!("mutatingwebhookconfiguration {SERVICE}"))
+            .await;
+        configuration["webhooks"][0]["rules"].is_array().then_some(())
+    })
+    .await;
+    until_changed(&scene, &["web", "log-agent"]).await;
+
+    // Without the chains, Pods are left alone.
+    for name in ["sidecars", &scene.namespace] {
+        scene
+            .run(&format!("delete admissionchain {name}"))
+            .await
+            .succeeds();
+    }
+    until("a Pod that is left alone", async || {
+        tried(&scene, "bad").await.ok()
+    })
+    .await;
+    until_changed(&scene, &["web"]).await;
+}
