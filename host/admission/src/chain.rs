@@ -1,6 +1,6 @@
 use std::{fmt, str::FromStr, sync::Arc};
 
-use crate::{Outline, Request, Rule, Stage, UnknownWord, words};
+use crate::{Outline, Request, Rule, Scope, Stage, UnknownWord, words};
 
 /// An ordered list of stages, and the rules that say which requests it is for.
 #[derive(Clone, Debug)]
@@ -67,18 +67,19 @@ words!(Phase, "phase": Mutating = "Mutating", Validating = "Validating");
 pub enum Selection {
     /// All of them.
     All,
-    /// The chains of a phase.
-    Phase(Phase),
+    /// The chains of a phase: those of namespaces, the others, or all of them.
+    Phase(Phase, Scope),
     /// One chain of a phase.
     Chain(Phase, String),
 }
 
 impl fmt::Display for Selection {
-    /// `all`, `Mutating` or `Mutating:pods`.
+    /// `all`, `Mutating`, `Mutating/Namespaced` or `Mutating:pods`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::All => f.write_str("all"),
-            Self::Phase(phase) => write!(f, "{phase}"),
+            Self::Phase(phase, Scope::Any) => write!(f, "{phase}"),
+            Self::Phase(phase, scope) => write!(f, "{phase}/{scope}"),
             Self::Chain(phase, name) => write!(f, "{phase}:{name}"),
         }
     }
@@ -91,7 +92,10 @@ impl FromStr for Selection {
         Ok(match text.split_once(':') {
             Some((phase, name)) => Self::Chain(phase.parse()?, name.to_owned()),
             None if text == "all" => Self::All,
-            None => Self::Phase(text.parse()?),
+            None => match text.split_once('/') {
+                Some((phase, scope)) => Self::Phase(phase.parse()?, scope.parse()?),
+                None => Self::Phase(text.parse()?, Scope::Any),
+            },
         })
     }
 }
@@ -101,7 +105,14 @@ impl Selection {
     pub fn selects(&self, chain: &Chain) -> bool {
         match self {
             Self::All => true,
-            Self::Phase(phase) => chain.phase == *phase,
+            Self::Phase(phase, scope) => {
+                let is_in_scope = match scope {
+                    Scope::Any => true,
+                    Scope::Cluster => chain.namespace.is_none(),
+                    Scope::Namespaced => chain.namespace.is_some(),
+                };
+                chain.phase == *phase && is_in_scope
+            }
             Self::Chain(phase, name) => chain.phase == *phase && *chain.name == **name,
         }
     }
@@ -148,10 +159,34 @@ mod tests {
     }
 
     #[test]
+    fn selections_by_phase_and_scope() {
+        let cluster = Chain::new("pods", Vec::new(), Vec::new());
+        let namespaced = Chain {
+            namespace: Some("shop".into()),
+            ..Chain::new("shop/pods", Vec::new(), Vec::new())
+        };
+        for (phase, scope, expected) in [
+            (Phase::Mutating, Scope::Any, [true, true]),
+            (Phase::Mutating, Scope::Cluster, [true, false]),
+            (Phase::Mutating, Scope::Namespaced, [false, true]),
+            (Phase::Validating, Scope::Any, [false, false]),
+            (Phase::Validating, Scope::Namespaced, [false, false]),
+        ] {
+            let selection = Selection::Phase(phase, scope);
+            let selected = [&cluster, &namespaced].map(|chain| selection.selects(chain));
+            assert_eq!(selected, expected, "{selection}");
+        }
+    }
+
+    #[test]
     fn selections_as_text_and_back() {
         for (selection, text) in [
             (Selection::All, "all"),
-            (Selection::Phase(Phase::Validating), "Validating"),
+            (Selection::Phase(Phase::Validating, Scope::Any), "Validating"),
+            (
+                Selection::Phase(Phase::Mutating, Scope::Namespaced),
+                "Mutating/Namespaced",
+            ),
             (
                 Selection::Chain(Phase::Mutating, "a:b/c".to_owned()),
                 "Mutating:a:b/c",
@@ -160,6 +195,8 @@ mod tests {
             assert_eq!(selection.to_string(), text);
             assert_eq!(text.parse(), Ok(selection));
         }
-        assert!("mutating".parse::<Selection>().is_err());
+        for text in ["mutating", "Mutating/", "Mutating/pods"] {
+            assert!(text.parse::<Selection>().is_err(), "{text}");
+        }
     }
 }

@@ -7,7 +7,10 @@
 
 mod exclusions;
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use admittance::{
     admission::{
@@ -123,6 +126,10 @@ pub struct Webhook {
     phase: Phase,
     /// The chain that it is for, if it is for one only.
     chain: Option<String>,
+    /// The chains of the phase otherwise: those of namespaces, the others, or all, if none is of a namespace.
+    scope: Scope,
+    /// The only namespaces that it is called for; empty without a limit.
+    namespaces: BTreeSet<String>,
     rules: Vec<Rule>,
     timeout: u64,
     pub failure_policy: FailurePolicy,
@@ -143,23 +150,66 @@ impl Webhook {
                 .iter()
                 .filter(|chain| chain.phase == phase && !chain.stages.is_empty())
                 .collect();
-            let size = if registration.per_chain {
-                1
-            } else {
-                chains.len().max(1)
-            };
-            let of_phase = chains
-                .chunks(size)
-                .map(|chains| Self::one(phase, chains, registration, limit))
+            let one = |scope, chains: &[_]| {
                 // A webhook without rules would never be called.
-                .filter(|webhook| !webhook.rules.is_empty());
-            webhooks.extend(of_phase);
+                Some(Self::one(phase, scope, chains, registration, limit))
+                    .filter(|webhook| !webhook.rules.is_empty())
+            };
+            if registration.per_chain {
+                webhooks.extend(chains.chunks(1).filter_map(|chain| one(Scope::Any, chain)));
+                continue;
+            }
+            let mut cluster = Vec::new();
+            let mut namespaced: BTreeMap<_, Vec<_>> = BTreeMap::new();
+            for chain in chains {
+                match chain.namespace {
+                    Some(namespace) => namespaced.entry(namespace).or_default().push(chain),
+                    None => cluster.push(chain),
+                }
+            }
+            let scope = match namespaced.is_empty() {
+                true => Scope::Any,
+                false => Scope::Cluster,
+            };
+            webhooks.extend(one(scope, &cluster));
+            let mut of_namespaces: Vec<Self> = Vec::new();
+            for webhook in namespaced
+                .values()
+                .filter_map(|chains| one(Scope::Namespaced, chains))
+            {
+                // The chains choose by themselves which namespace they are for.
+                match of_namespaces
+                    .iter_mut()
+                    .find(|known| known.needs_the_same(&webhook))
+                {
+                    Some(known) => known.namespaces.extend(webhook.namespaces),
+                    None => of_namespaces.push(webhook),
+                }
+            }
+            webhooks.extend(of_namespaces);
         }
         webhooks
     }
 
+    /// Whether both are called in the same way, apart from the namespaces.
+    fn needs_the_same(&self, other: &Self) -> bool {
+        fn needs(webhook: &Webhook) -> impl PartialEq + '_ {
+            let Webhook {
+                rules,
+                timeout,
+                failure_policy,
+                side_effects,
+                reinvocation,
+                ..
+            } = webhook;
+            (rules, timeout, failure_policy, side_effects, reinvocation)
+        }
+        needs(self) == needs(other)
+    }
+
     fn one(
         phase: Phase,
+        scope: Scope,
         chains: &[&RegisteredChain<'_>],
         registration: &Registration,
         limit: Duration,
@@ -207,6 +257,11 @@ impl Webhook {
         Self {
             phase,
             chain: chain.map(|chain| chain.name.to_owned()),
+            scope,
+            namespaces: chains
+                .iter()
+                .filter_map(|chain| chain.namespace.map(str::to_owned))
+                .collect(),
             timeout: timeout.unwrap_or_else(|| seconds(sum.min(limit))),
             failure_policy,
             side_effects,
@@ -221,6 +276,11 @@ impl Webhook {
         may_match(&self.rules, "", "nodes")
     }
 
+    /// The only namespaces that it is called for; empty without a limit.
+    pub fn namespaces(&self) -> &BTreeSet<String> {
+        &self.namespaces
+    }
+
     fn verb(&self) -> &'static str {
         match self.phase {
             Phase::Mutating => "mutate",
@@ -228,22 +288,27 @@ impl Webhook {
         }
     }
 
-    /// The name that the API server shows to users.
+    /// The name that the API server shows to users; unique among the webhooks.
     fn name(&self, registration: &Registration) -> String {
         let Registration { name, namespace, .. } = registration;
         let verb = self.verb();
-        match &self.chain {
-            // A chain of a namespace has a slash in its name.
-            Some(chain) => format!("{}.{verb}.{name}.{namespace}", chain.replace('/', ".")),
-            None => format!("{verb}.{name}.{namespace}"),
+        let first = self.namespaces.first();
+        // A chain of a namespace has a slash in its name; another chain may have a dot there.
+        let subject = self.chain.as_ref().map(|chain| chain.replace('/', "."));
+        match (subject.as_ref().or(first), first) {
+            (Some(subject), Some(_)) => format!("{subject}.{verb}-namespaced.{name}.{namespace}"),
+            (Some(subject), None) => format!("{subject}.{verb}.{name}.{namespace}"),
+            (None, _) => format!("{verb}.{name}.{namespace}"),
         }
     }
 
     fn path(&self) -> String {
         let verb = self.verb();
-        match &self.chain {
-            Some(chain) => format!("/{verb}/{chain}"),
-            None => format!("/{verb}"),
+        match (&self.chain, self.scope) {
+            (Some(chain), _) => format!("/{verb}/{chain}"),
+            (None, Scope::Any) => format!("/{verb}"),
+            (None, Scope::Cluster) => format!("/{verb}-cluster"),
+            (None, Scope::Namespaced) => format!("/{verb}-namespaced"),
         }
     }
 
@@ -270,7 +335,7 @@ impl Webhook {
             },
             "rules": self.rules.iter().map(rule).collect::<Vec<_>>(),
             "matchPolicy": match_policy.as_str(),
-            "namespaceSelector": namespace_selector(registration),
+            "namespaceSelector": namespace_selector(registration, &self.namespaces),
         });
         if registration.has_match_conditions && !self.exclusions.is_empty() {
             let conditions = self.exclusions.iter();
@@ -404,14 +469,19 @@ pub fn excluded_namespaces(registration: &Registration) -> Vec<&str> {
     names
 }
 
-/// Excludes the namespaces that the cluster and Admittance itself depend on.
-fn namespace_selector(registration: &Registration) -> Json {
+/// Excludes the namespaces that the cluster and Admittance itself depend on, and all others than these, if there are any.
+fn namespace_selector(registration: &Registration, only: &BTreeSet<String>) -> Json {
+    const NAME: &str = "kubernetes.io/metadata.name";
     let mut names = excluded_namespaces(registration);
     names.insert(0, &registration.namespace);
-    json!({"matchExpressions": [
-        {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": names},
-        {"key": IGNORE_LABEL, "operator": "DoesNotExist"},
-    ]})
+    let mut expressions = vec![
+        json!({"key": NAME, "operator": "NotIn", "values": names}),
+        json!({"key": IGNORE_LABEL, "operator": "DoesNotExist"}),
+    ];
+    if !only.is_empty() {
+        expressions.push(json!({"key": NAME, "operator": "In", "values": only}));
+    }
+    json!({"matchExpressions": expressions})
 }
 
 fn rule(rule: &Rule) -> Json {

@@ -35,7 +35,8 @@ use crate::{
 /// Cheap to clone. Made by [`Host::reviews`].
 ///
 /// A POST to `/admit` calls every matching chain, `/mutate` and `/validate` those of a phase, and
-/// `/mutate/{chain}` and `/validate/{chain}` one chain. The uid of a review is the uid of its request in
+/// `/mutate/{chain}` and `/validate/{chain}` one chain; `-cluster` and `-namespaced` after the first word leave out the
+/// chains of namespaces and all others. The uid of a review is the uid of its request in
 /// logs. The answer is sent a little before the `timeout` in the query expires, so that the failure policy of
 /// a slow stage is applied here, and not that of the whole webhook. An `Arc<FrontEnd>` among the extensions of a call
 /// becomes part of the decision on it.

@@ -23,7 +23,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::{
-    resources::{PLURAL, chain},
+    resources::{NAMESPACED, PLURAL, chain, in_namespace},
     server::{POD, ReviewedResource, certificates},
 };
 use crate::{
@@ -77,11 +77,16 @@ impl Replica {
 
     /// The message of the denial of this object, by an API server that trusts this bundle.
     async fn message(&self, bundle: &str, resource: ReviewedResource<'_>) -> String {
+        self.message_at("/validate", bundle, resource).await
+    }
+
+    /// The same, of the chains of this path.
+    async fn message_at(&self, path: &str, bundle: &str, resource: ReviewedResource<'_>) -> String {
         let review = resource.review("u1").to_string();
         let (stream, _) = connect(self.address(), bundle).await.unwrap();
         let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await.unwrap();
         tokio::spawn(connection);
-        let request = http::Request::post("/validate")
+        let request = http::Request::post(path)
             .header("host", HOST)
             .header("content-type", "application/json")
             .body(Full::new(Bytes::from(review)))
@@ -272,6 +277,62 @@ async fn configurations_are_what_the_live_chains_need() {
             "{verb}"
         );
     }
+}
+
+/// A chain of a namespace that is for everything costs other namespaces nothing, and no chain is called twice.
+#[tokio::test]
+async fn chains_of_a_namespace_are_called_for_it_alone() {
+    let setting = setting();
+    let mut everything = in_namespace(chain("all", "of a team"), "test");
+    everything["spec"]["rules"] = json!([{"operations": ["*"], "resources": ["*/*"]}]);
+    setting.server.put(NAMESPACED, everything);
+    let mut ignored = chain("pods", "of the cluster");
+    ignored["spec"]["stages"][0]["failurePolicy"] = json!("Ignore");
+    setting.server.put(PLURAL, ignored);
+    let replica = Replica::start(&setting, &[KEPT, RESOURCES].concat()).await;
+    until_registered(&setting, &["pods"]).await;
+    let registered = webhooks(&setting, VALIDATING);
+    let registered = registered.as_array().unwrap();
+    let shown = registered.iter().map(|webhook| {
+        let expressions = webhook["namespaceSelector"]["matchExpressions"]
+            .as_array()
+            .unwrap();
+        (
+            webhook["clientConfig"]["service"]["path"].as_str().unwrap(),
+            webhook["rules"][0]["resources"][0].as_str().unwrap(),
+            webhook["rules"][0]["scope"].as_str().unwrap(),
+            webhook["failurePolicy"].as_str().unwrap(),
+            expressions.get(2).map(|expression| &expression["values"]),
+        )
+    });
+    assert_eq!(
+        shown.collect::<Vec<_>>(),
+        [
+            ("/validate-cluster", "pods", "*", "Ignore", None),
+            (
+                "/validate-namespaced",
+                "*/*",
+                "Namespaced",
+                "Fail",
+                Some(&json!(["test"]))
+            ),
+        ]
+    );
+    let trusted = bundle(&setting);
+    for (path, of_team, of_cluster) in [
+        ("/validate-cluster", false, true),
+        ("/validate-namespaced", true, false),
+    ] {
+        let message = replica.message_at(path, &trusted, POD).await;
+        let said = [message.contains("of a team"), message.contains("of the cluster")];
+        assert_eq!(said, [of_team, of_cluster], "{path}: {message}");
+    }
+
+    // Without chains of namespaces, all is as it was.
+    setting.server.delete(NAMESPACED, "test", "all");
+    let path = || webhooks(&setting, VALIDATING)[0]["clientConfig"]["service"]["path"].take();
+    eventually("one webhook for all chains", async || path() == "/validate").await;
+    assert_eq!(webhooks(&setting, VALIDATING).as_array().unwrap().len(), 1);
 }
 
 /// A Secret whose certificate has 10 of 90 days left, and its CA as PEM.

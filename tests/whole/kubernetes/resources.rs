@@ -12,7 +12,7 @@ use crate::{
 };
 
 pub(super) const PLURAL: &str = "admissionchains";
-const NAMESPACED: &str = "namespacedadmissionchains";
+pub(super) const NAMESPACED: &str = "namespacedadmissionchains";
 const EXCEPTIONS: &str = "admissionexceptions";
 
 /// A chain that denies every Pod with this message.
@@ -208,7 +208,7 @@ async fn exceptions_are_resources() {
 }
 
 /// The same in a namespace.
-fn in_namespace(mut chain: Value, namespace: &str) -> Value {
+pub(super) fn in_namespace(mut chain: Value, namespace: &str) -> Value {
     chain["kind"] = json!("NamespacedAdmissionChain");
     chain["metadata"]["namespace"] = json!(namespace);
     chain

@@ -1,6 +1,6 @@
 //! Notes for the user who applies the manifests.
 
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
 use admittance::{admission::FailurePolicy, definitions::ChainDefinition};
 use admittance_fleet::{IGNORE_LABEL, Webhook, excluded};
@@ -62,6 +62,15 @@ pub(super) fn notes(installation: &Installation, prepared: &Prepared, webhooks: 
         &format!(
             "before Kubernetes 1.21 namespaces have no label with their name; label those that must be \
              excluded: `kubectl label namespace kube-system kube-node-lease {IGNORE_LABEL}=true`"
+        ),
+    );
+    let only: BTreeSet<_> = webhooks.iter().flat_map(Webhook::namespaces).cloned().collect();
+    note(
+        !installation.supports(Version::labels_namespaces) && !only.is_empty(),
+        &format!(
+            "the webhooks of chains of namespaces find these by the same label: `kubectl label namespace NAME \
+             kubernetes.io/metadata.name=NAME` for {}",
+            only.into_iter().collect::<Vec<_>>().join(", ")
         ),
     );
     let excluded = excluded(webhooks);

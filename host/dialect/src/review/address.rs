@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use admittance_admission::{Phase, Selection};
+use admittance_admission::{Phase, Scope, Selection};
 use http::Uri;
 use percent_encoding::percent_decode_str;
 
@@ -30,8 +30,9 @@ pub enum AddressError {
 
 impl ReviewAddress {
     /// Read the address of a call: `/admit` for every chain, `/mutate` and `/validate` for those of a
-    /// phase, `/mutate/{chain}` and `/validate/{chain}` for one, and `/definitions` for definitions. kube-apiserver adds
-    /// `?timeout=5s`.
+    /// phase, `/mutate-namespaced` and `/validate-namespaced` for those of namespaces among them, `/mutate-cluster` and
+    /// `/validate-cluster` for the others, `/mutate/{chain}` and `/validate/{chain}` for one, and `/definitions` for
+    /// definitions. kube-apiserver adds `?timeout=5s`.
     ///
     /// # Errors
     ///
@@ -49,8 +50,12 @@ impl ReviewAddress {
         };
         let selection = match (root, chain) {
             ("admit", None) => Some(Selection::All),
-            ("mutate", None) => Some(Selection::Phase(Phase::Mutating)),
-            ("validate", None) => Some(Selection::Phase(Phase::Validating)),
+            ("mutate", None) => Some(Selection::Phase(Phase::Mutating, Scope::Any)),
+            ("mutate-cluster", None) => Some(Selection::Phase(Phase::Mutating, Scope::Cluster)),
+            ("mutate-namespaced", None) => Some(Selection::Phase(Phase::Mutating, Scope::Namespaced)),
+            ("validate", None) => Some(Selection::Phase(Phase::Validating, Scope::Any)),
+            ("validate-cluster", None) => Some(Selection::Phase(Phase::Validating, Scope::Cluster)),
+            ("validate-namespaced", None) => Some(Selection::Phase(Phase::Validating, Scope::Namespaced)),
             ("mutate", Some(chain)) => Some(Selection::Chain(Phase::Mutating, chain)),
             ("validate", Some(chain)) => Some(Selection::Chain(Phase::Validating, chain)),
             ("definitions", None) => None,
@@ -75,7 +80,8 @@ mod tests {
     #[rustfmt::skip]
     fn addresses() {
         let all = Some(Some(Selection::All));
-        let phase = |phase| Some(Some(Selection::Phase(phase)));
+        let scoped = |phase, scope| Some(Some(Selection::Phase(phase, scope)));
+        let phase = |phase| scoped(phase, Scope::Any);
         let chain = |phase, name: &str| Some(Some(Selection::Chain(phase, name.to_owned())));
         for (uri, selection, timeout) in [
             ("/admit", all.clone(), None),
@@ -83,6 +89,11 @@ mod tests {
             ("/mutate?timeout=1m30s", phase(Phase::Mutating), Some(90_000)),
             ("/mutate/?x=y", phase(Phase::Mutating), None),
             ("/validate", phase(Phase::Validating), None),
+            ("/mutate-cluster?timeout=1s", scoped(Phase::Mutating, Scope::Cluster), Some(1_000)),
+            ("/mutate-namespaced", scoped(Phase::Mutating, Scope::Namespaced), None),
+            ("/validate-cluster", scoped(Phase::Validating, Scope::Cluster), None),
+            ("/validate-namespaced", scoped(Phase::Validating, Scope::Namespaced), None),
+            ("/mutate-namespaced/shop", None, None),
             ("/mutate/pods", chain(Phase::Mutating, "pods"), None),
             ("/validate/a.b%2Fc?timeout=500ms", chain(Phase::Validating, "a.b/c"), Some(500)),
             ("/mutate/bcs/web", chain(Phase::Mutating, "bcs/web"), None),

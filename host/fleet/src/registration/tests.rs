@@ -193,6 +193,136 @@ fn one_webhook_for_each_phase_or_chain() {
 }
 
 #[test]
+fn chains_of_namespaces_have_webhooks_of_their_own() {
+    let everything = "{ operations: [\"*\"], resources: [\"*/*\"] }";
+    let in_namespace = |namespace: &str, name: &str, rules: &str, stages: &[&str]| {
+        chain(name, "Mutating", rules, stages)
+            .replace("kind: AdmissionChain", "kind: NamespacedAdmissionChain")
+            .replace("metadata: {", &format!("metadata: {{ namespace: {namespace},"))
+    };
+    let ignored = "failurePolicy: Ignore, timeout: 1s";
+    let of_cluster = chain("pods", "Mutating", PODS, &[ignored]);
+    let of_namespaces = [
+        in_namespace("shop", "all", everything, &["timeout: 3s"]),
+        in_namespace("web", "pods", PODS, &[ignored]),
+        in_namespace("bank", "pods", PODS, &[ignored]),
+    ];
+    let both = [of_cluster.clone(), of_namespaces.concat()].concat();
+    // Of each webhook: name, path, namespaces, resources, failure policy, timeout.
+    type Row = (
+        &'static str,
+        &'static str,
+        &'static [&'static str],
+        &'static str,
+        &'static str,
+        u64,
+    );
+    let alone: &[Row] = &[("mutate.hooks.hooks-system", "/mutate", &[], "pods", "Ignore", 2)];
+    let namespaced: [Row; 2] = [
+        (
+            "bank.mutate-namespaced.hooks.hooks-system",
+            "/mutate-namespaced",
+            &["bank", "web"],
+            "pods",
+            "Ignore",
+            2,
+        ),
+        (
+            "shop.mutate-namespaced.hooks.hooks-system",
+            "/mutate-namespaced",
+            &["shop"],
+            "*/*",
+            "Fail",
+            4,
+        ),
+    ];
+    let cluster: Row = (
+        "mutate.hooks.hooks-system",
+        "/mutate-cluster",
+        &[],
+        "pods",
+        "Ignore",
+        2,
+    );
+    // In the order of their names, in which that of a namespace comes first.
+    let each: &[Row] = &[
+        (
+            "bank.pods.mutate-namespaced.hooks.hooks-system",
+            "/mutate/bank/pods",
+            &["bank"],
+            "pods",
+            "Ignore",
+            2,
+        ),
+        (
+            "pods.mutate.hooks.hooks-system",
+            "/mutate/pods",
+            &[],
+            "pods",
+            "Ignore",
+            2,
+        ),
+        (
+            "shop.all.mutate-namespaced.hooks.hooks-system",
+            "/mutate/shop/all",
+            &["shop"],
+            "*/*",
+            "Fail",
+            4,
+        ),
+        (
+            "web.pods.mutate-namespaced.hooks.hooks-system",
+            "/mutate/web/pods",
+            &["web"],
+            "pods",
+            "Ignore",
+            2,
+        ),
+    ];
+    let all = [&[cluster][..], &namespaced].concat();
+    for (text, per_chain, expected) in [
+        (&of_cluster, false, alone),
+        (&of_namespaces.concat(), false, &namespaced),
+        (&both, false, &all),
+        (&both, true, each),
+    ] {
+        let registration = Registration {
+            per_chain,
+            ..registration()
+        };
+        let found = configured(text, &registration);
+        let webhooks = found[0]["webhooks"].as_array().unwrap();
+        assert_eq!(webhooks.len(), expected.len(), "{webhooks:#?}");
+        for (webhook, (name, path, namespaces, resources, failure_policy, timeout)) in
+            webhooks.iter().zip(expected)
+        {
+            assert_eq!(webhook["name"], *name);
+            assert_eq!(webhook["clientConfig"]["service"]["path"], *path);
+            let expressions = webhook["namespaceSelector"]["matchExpressions"]
+                .as_array()
+                .unwrap();
+            assert_eq!(expressions[0]["operator"], "NotIn", "{name}");
+            let only = expressions.get(2).cloned().unwrap_or_default();
+            let (operator, scope) = match namespaces {
+                [] => (Json::Null, "*"),
+                _ => ("In".into(), "Namespaced"),
+            };
+            assert_eq!(only["operator"], operator, "{name}");
+            assert_eq!(
+                only["values"].as_array().map_or(&[][..], Vec::as_slice),
+                *namespaces,
+                "{name}"
+            );
+            assert_eq!(webhook["rules"].as_array().unwrap().len(), 1, "{name}");
+            assert_eq!(webhook["rules"][0]["resources"], json!([resources]), "{name}");
+            assert_eq!(webhook["rules"][0]["scope"], scope, "{name}");
+            assert_eq!(webhook["failurePolicy"], *failure_policy, "{name}");
+            assert_eq!(webhook["timeoutSeconds"], *timeout, "{name}");
+        }
+    }
+}
+
+#[test]
 fn what_the_cluster_cannot_be_without_is_not_asked() {
     // (rule, the match conditions, whether nodes are matched); wildcards are those of kube-apiserver.
     let none: &[&str] = &[];
@@ -310,11 +440,14 @@ fn namespaces_are_excluded_once_each() {
         ),
         (true, &[], &["hooks-system", "kube-node-lease"]),
     ] {
-        let selector = namespace_selector(&Registration {
-            excluded_namespaces: exclude.to_vec(),
-            includes_kube_system,
-            ..registration()
-        });
+        let selector = namespace_selector(
+            &Registration {
+                excluded_namespaces: exclude.to_vec(),
+                includes_kube_system,
+                ..registration()
+            },
+            &BTreeSet::new(),
+        );
         let expected = json!({"matchExpressions": [
             {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": names},
             {"key": "admittance.dev/ignore", "operator": "DoesNotExist"},

@@ -5,7 +5,7 @@ use std::{borrow::Cow, mem::size_of, sync::Arc, time::Duration};
 
 use admittance_admission::{
     Decision, Denial, FrontEnd, GroupVersionKind, GroupVersionResource, IdentityFields, Mode, Object,
-    Operation, Outcome, Patch, Phase, Refusal, Request, Requested, Selection, SkipReason, Spelling,
+    Operation, Outcome, Patch, Phase, Refusal, Request, Requested, Scope, Selection, SkipReason, Spelling,
     StageResult, TraceContext, TraceRow, Uid, UserInfo,
 };
 use serde::{Deserialize, Serialize};
@@ -53,7 +53,7 @@ pub(super) struct Packed<'a> {
     dry_run: bool,
     #[serde(borrow)]
     objects: Option<Objects<'a>>,
-    phase: Option<Phase>,
+    phase: Option<(Phase, Scope)>,
     chain: Option<&'a str>,
     /// `traceparent` and `tracestate`.
     trace: Option<(Cow<'a, str>, Option<&'a str>)>,
@@ -169,8 +169,8 @@ impl<'a> Packed<'a> {
         let request = &observed.request;
         let (phase, chain) = match observed.selection {
             Selection::All => (None, None),
-            Selection::Phase(phase) => (Some(*phase), None),
-            Selection::Chain(phase, chain) => (Some(*phase), Some(chain.as_str())),
+            Selection::Phase(phase, scope) => (Some((*phase, *scope)), None),
+            Selection::Chain(phase, chain) => (Some((*phase, Scope::Any)), Some(chain.as_str())),
         };
         let user = &request.user;
         Self {
@@ -237,8 +237,8 @@ impl<'a> Packed<'a> {
     fn selection(&self) -> Selection {
         match (self.phase, self.chain) {
             (None, _) => Selection::All,
-            (Some(phase), None) => Selection::Phase(phase),
-            (Some(phase), Some(chain)) => Selection::Chain(phase, chain.to_owned()),
+            (Some((phase, scope)), None) => Selection::Phase(phase, scope),
+            (Some((phase, _)), Some(chain)) => Selection::Chain(phase, chain.to_owned()),
         }
     }
 }
@@ -487,7 +487,7 @@ mod tests {
         for mut outcome in [plain, warned, refused] {
             for selection in [
                 Selection::All,
-                Selection::Phase(Phase::Mutating),
+                Selection::Phase(Phase::Mutating, Scope::Namespaced),
                 Selection::Chain(Phase::Validating, "chain".to_owned()),
             ] {
                 let request = request();

@@ -54,7 +54,7 @@ pub struct DecisionRecord {
     pub namespace: Option<String>,
     /// Empty if the control plane generates it later.
     pub name: String,
-    /// The chains that the request was sent to, if not to all: `Mutating`, `Validating:images`.
+    /// The chains that the request was sent to, if not to all: `Mutating`, `Mutating/Namespaced`, `Validating:images`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selection: Option<String>,
     /// Whether the request is a dry run.
