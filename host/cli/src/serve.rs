@@ -69,7 +69,7 @@ pub(crate) struct Arguments {
     /// Register webhooks for this Service instead of dialect.kubernetes.webhookConfigurations.service.
     #[arg(long, value_name = "NAME.NAMESPACE", env = "ADMITTANCE_SERVICE")]
     service: Option<Service>,
-    /// The Lease of the leader, instead of the `lease` of `kubernetes` in definitions.
+    /// The Lease of the leader, instead of the `lease` of `kubernetes` in definitions, or the default.
     #[arg(long, value_name = "NAME", value_parser = DefinitionPlace::parse_lease, env = "ADMITTANCE_LEASE")]
     lease: Option<String>,
     /// The level of log lines, or a filter (`info,admittance=debug`), instead of log.level.
@@ -119,13 +119,14 @@ pub(crate) fn run(arguments: Arguments) -> crate::Result<ExitCode> {
         webhooks.registration.namespace = namespace.to_owned();
     }
     if let Some(name) = arguments.lease {
-        let lease = config.definitions.iter_mut().find_map(|place| match place {
-            DefinitionPlace::Kubernetes { lease, .. } => Some(lease),
-            _ => None,
-        });
-        *lease
-            .ok_or("--lease: no definitions are resources of the cluster; add `kubernetes: {}` to them")? =
-            name;
+        if !config.has_lease() {
+            return Err(
+                "--lease: these replicas have no leader; add `kubernetes: {}` to `definitions`, or write \
+                 `dialect.kubernetes.webhookConfigurations` or `.audit`"
+                    .into(),
+            );
+        }
+        config.lease = Some(name);
     }
     let level = config.log.level.as_str();
     let level = arguments.log.unwrap_or_else(|| level.to_owned());

@@ -48,6 +48,8 @@ pub struct Config {
     /// When replicas go live with a change; `None`: together, if they read chains as resources, or are drivers of BCS with
     /// definitions in ZooKeeper.
     pub replicas: Option<SwitchMode>,
+    /// The Lease that the leader of the replicas holds, in place of that of `definitions`.
+    pub lease: Option<String>,
     /// How to treat an invalid definition in ZooKeeper or in a custom resource.
     pub on_bad_definition: OnBadDefinition,
     /// The ZooKeeper ensembles for discovery and registration.
@@ -95,6 +97,12 @@ impl Config {
             Some(mode) => mode == SwitchMode::Together,
             None => self.definitions.iter().any(is_shared),
         }
+    }
+
+    /// Whether the replicas have a leader that holds a Lease.
+    pub fn has_lease(&self) -> bool {
+        let has_ensemble = false;
+        self.front.has_leader(&self.definitions, has_ensemble)
     }
 
     /// Warnings about valid but probably unintended settings: world-readable private keys.
@@ -200,7 +208,7 @@ impl FrontConfig {
     /// Whether replicas with these definitions have a leader, if there is an ensemble of the cluster or not.
     fn has_leader(&self, definitions: &[DefinitionPlace], has_ensemble: bool) -> bool {
         let has_one = match self {
-            Self::Reviews(reviews) => reviews.webhooks.is_some(),
+            Self::Reviews(reviews) => reviews.webhooks.is_some() || reviews.audit.is_some(),
             Self::Bcs(_) => has_ensemble,
             Self::Proxy { .. } | Self::Gateway(_) => false,
         };

@@ -101,15 +101,16 @@ impl Driver {
             namespaces,
             decision_sinks,
             definitions,
+            lease,
             ..
         } = config;
-        let lease = definitions.into_iter().find_map(|place| match place {
+        let of_definitions = definitions.into_iter().find_map(|place| match place {
             DefinitionPlace::Kubernetes { lease, .. } => Some(lease),
             _ => None,
         });
         // Two installations do not keep the same webhook configurations.
         let of_webhooks = || Some(connections.webhooks.as_ref()?.status().name);
-        let lease = lease.or_else(of_webhooks);
+        let lease = lease.or(of_definitions).or_else(of_webhooks);
         let lease = lease.unwrap_or_else(|| DefinitionPlace::DEFAULT_LEASE.to_owned());
         let audits = match (&front, &connections.cluster) {
             (

@@ -389,6 +389,10 @@ definitions: [pods.yaml, { kubernetes: {} }]
 cluster: {}
 definitions: [pods.yaml, { kubernetes: {} }]
 ",
+        "dialect: { kubernetes: { audit: {} } }
+cluster: {}
+definitions: [pods.yaml]
+",
         CONFIG,
     ] {
         let charts = Charts::new(&chains(), config).await;
@@ -432,7 +436,7 @@ definitions: [pods.yaml, { kubernetes: {} }]
                 .into_iter()
                 .find(|variable| variable["name"] == "ADMITTANCE_LEASE")
         };
-        if config.contains("definitions: [pods.yaml, { kubernetes: {} }]") {
+        if config.contains("audit:") || config.contains("{ kubernetes: {} }]") {
             assert_eq!(variable(&pod).unwrap()["value"], "first");
             assert_eq!(variable(&others).unwrap()["value"], "second");
         }

@@ -249,12 +249,16 @@ impl Configuration {
         self.use_cluster();
     }
 
-    /// Whether it reads resources, and does not say which Lease the leader holds.
+    /// Whether another installation's leader could hold the same Lease: it does not say which, and keeps no webhook
+    /// configurations, whose name the Lease has otherwise.
     pub(super) fn needs_lease(&self) -> bool {
         let places = self.root.get("definitions").and_then(Json::as_array);
         let mut places = places.into_iter().flatten();
         let place = places.find_map(|place| place.get("kubernetes"));
-        place.is_some_and(|place| place.get("lease").is_none())
+        match place {
+            Some(place) => place.get("lease").is_none(),
+            None => self.audit.is_some(),
+        }
     }
 
     /// Keeps the webhook configurations as the operator's file says; the Pod is told the name of its Service.

@@ -131,6 +131,7 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
         limits: limits.unwrap_or(defaults),
         definitions,
         replicas,
+        lease: None,
         on_bad_definition,
         zookeeper,
         store,
@@ -157,8 +158,8 @@ fn duration(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Duration> {
 fn switch_mode(node: &Node<'_>, has_leader: bool, mistakes: &mut Mistakes) -> Option<SwitchMode> {
     let mode = node.word(mistakes)?;
     if mode == SwitchMode::Together && !has_leader {
-        let fix = "add `kubernetes: {}` to `definitions`, or write `dialect.kubernetes.webhookConfigurations`, or \
-                   `zookeeper.cluster` with the dialect `bcs`";
+        let fix = "add `kubernetes: {}` to `definitions`, or write `dialect.kubernetes.webhookConfigurations` or `.audit`, \
+                   or `zookeeper.cluster` with the dialect `bcs`";
         node.wrong("these replicas have no leader", fix, mistakes);
     }
     Some(mode)

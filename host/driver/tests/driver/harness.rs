@@ -123,6 +123,7 @@ impl Setup {
                 lists: Vec::new(),
                 limits: Limits::default(),
                 definitions: Vec::new(),
+                lease: None,
                 on_bad_definition: Default::default(),
                 zookeeper: Default::default(),
                 store: Default::default(),
