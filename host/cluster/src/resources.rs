@@ -324,11 +324,11 @@ impl Resources {
             }
             let written = match (&current, edit.set) {
                 (None, None) => return Ok(true),
-                (None, Some(set)) => self.create(namespace, name, set).await,
+                (None, Some(set)) => self.create(namespace, name, set).await.map(drop),
                 (Some(current), Some(set)) => {
                     let mut new = current.clone();
                     set(&mut new.object);
-                    self.replace(&new).await
+                    self.replace(&new).await.map(drop)
                 }
                 (Some(current), None) => self.delete(current).await,
             };
@@ -395,7 +395,7 @@ impl Resources {
         namespace: &str,
         name: &str,
         set: impl Fn(&mut Map<String, Value>),
-    ) -> Result<(), ResourceError> {
+    ) -> Result<Resource, ResourceError> {
         let mut object = Map::new();
         object.insert(
             "apiVersion".to_owned(),
@@ -424,7 +424,7 @@ impl Resources {
             answer = self.ask(Verb::Create, api.create(&params, &item)).await;
         }
         match answer {
-            Ok(_) => Ok(()),
+            Ok(item) => Ok(Resource::of(item)),
             Err(RequestError::NotFound(_)) => Err(ResourceError::NotFound(self.no_such_kind())),
             Err(failure) => Err(self.error("create", failure)),
         }
@@ -448,12 +448,12 @@ impl Resources {
     ///
     /// [`ResourceError::Conflict`] when it was changed since; other errors when the API server refuses or
     /// does not answer.
-    pub async fn replace(&self, resource: &Resource) -> Result<(), ResourceError> {
+    pub async fn replace(&self, resource: &Resource) -> Result<Resource, ResourceError> {
         let item = resource.item()?;
         let (api, params) = (self.api(&resource.namespace), written());
         self.ask(Verb::Replace, api.replace(&resource.name, &params, &item))
             .await
-            .map(|_| ())
+            .map(Resource::of)
             .map_err(|failure| self.error("update", failure))
     }
 

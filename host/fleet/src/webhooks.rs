@@ -4,6 +4,7 @@ mod certificate;
 mod configuration;
 
 use std::{
+    collections::HashMap,
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -20,7 +21,7 @@ use tokio::time::{Instant, sleep};
 
 use self::{
     certificate::{CertificateSecret, Contents, SECRET},
-    configuration::{KINDS, write},
+    configuration::{KINDS, Written, write},
 };
 use crate::{
     RegisteredChain, Registration, Webhook, certificates,
@@ -127,6 +128,8 @@ pub(crate) struct Kept {
     certificate: Option<Contents>,
     /// CAs, and since when all webhook configurations have them.
     trusted: Option<(String, Instant)>,
+    /// The last write of each configuration.
+    written: HashMap<Phase, Option<Written>>,
     /// What no webhook is registered for.
     unregistered: Vec<String>,
 }
@@ -342,7 +345,8 @@ impl Inner {
             if self.checks_definitions && *phase == Phase::Validating {
                 webhooks.push(check_of_definitions(&self.registration, &authorities));
             }
-            let (kind, written) = write(resources, *phase, &self.registration.name, &webhooks).await;
+            let last = kept.written.entry(*phase).or_default();
+            let (kind, written) = write(resources, *phase, &self.registration.name, &webhooks, last).await;
             if let Some(written) = written {
                 self.note(kind, &written);
                 result = result.and(written);

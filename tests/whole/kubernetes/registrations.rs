@@ -437,6 +437,42 @@ async fn a_lost_secret_is_restored_and_replaced() {
     assert_eq!(authorities(&bundle(&setting)), 2);
 }
 
+/// An API server that does not know a field is not written to again and again.
+#[tokio::test]
+async fn what_the_api_server_leaves_out_is_written_once() {
+    let setting = setting();
+    setting.server.forget_field("matchConditions");
+    let everything = |message: &str| {
+        let mut chain = chain("all", message);
+        chain["spec"]["rules"] = json!([{"operations": ["CREATE"], "resources": ["*"]}]);
+        chain
+    };
+    setting.server.put(PLURAL, everything("first"));
+    let replica = Replica::start(&setting, &[KEPT, RESOURCES].concat()).await;
+    until_registered(&setting, &["*"]).await;
+    assert_eq!(webhooks(&setting, VALIDATING)[0].get("matchConditions"), None);
+    let named = format!("{VALIDATING}/{NAME}");
+    let looked = || setting.server.count("get", &named);
+    // A table that needs the same webhooks. When it is looked at once more, the look before has ended.
+    for message in ["second", "third"] {
+        let before = looked();
+        setting.server.put(PLURAL, everything(message));
+        let is_live = async || replica.message(&bundle(&setting), POD).await.contains(message);
+        eventually(message, is_live).await;
+        eventually("another look", async || looked() > before).await;
+    }
+    let writes = |verb: &str| setting.server.count(verb, VALIDATING);
+    assert_eq!((writes("create"), writes("replace")), (1, 0));
+
+    // What others write is still restored.
+    let kept = webhooks(&setting, VALIDATING);
+    let mut changed = setting.server.object(VALIDATING, "", NAME).unwrap();
+    changed["webhooks"][0]["failurePolicy"] = json!("Ignore");
+    setting.server.put(VALIDATING, changed);
+    let restored = async || webhooks(&setting, VALIDATING) == kept;
+    eventually("the configuration as it was", restored).await;
+}
+
 #[tokio::test]
 async fn what_changed_without_the_api_server_is_written_later() {
     let setting = setting();

@@ -68,6 +68,8 @@ struct Data {
     absent: BTreeSet<String>,
     /// Kinds that a test defined.
     kinds: Vec<DefinedKind>,
+    /// A field of webhooks that it does not know, and stores them without.
+    unknown_field: Option<&'static str>,
     /// An action before the next write of this verb, such as a concurrent write.
     before: BTreeMap<String, Vec<Event>>,
     /// The status of every review.
@@ -262,6 +264,13 @@ impl Drop for ApiServer {
 impl Data {
     fn put(&mut self, plural: &str, mut object: Value) {
         self.version += 1;
+        if let Some(field) = self.unknown_field
+            && let Some(webhooks) = object.get_mut("webhooks").and_then(Value::as_array_mut)
+        {
+            for webhook in webhooks.iter_mut().filter_map(Value::as_object_mut) {
+                webhook.remove(field);
+            }
+        }
         object["metadata"]["resourceVersion"] = self.version.to_string().into();
         object["metadata"]["managedFields"] = json!([{"manager": "kubectl"}]);
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();

@@ -65,8 +65,8 @@ async fn what_is_another_one_by_now_stays() {
     spec(2)(&mut new.object);
     resources.replace(&new).await.unwrap();
     for result in [
-        resources.create("bkbcs", "a", spec(3)).await,
-        resources.replace(&old).await,
+        resources.create("bkbcs", "a", spec(3)).await.map(drop),
+        resources.replace(&old).await.map(drop),
         resources.delete(&old).await,
     ] {
         assert!(matches!(result, Err(ResourceError::Conflict(_))), "{result:?}");
@@ -101,8 +101,11 @@ async fn what_the_server_does_not_allow() {
     for (result, verb) in [
         (resources.list().await.map(|_| ()), "`list`"),
         (resources.get("bkbcs", "a").await.map(|_| ()), "`get`"),
-        (resources.create("bkbcs", "b", spec(1)).await, "`create`"),
-        (resources.replace(&there).await, "`update`"),
+        (
+            resources.create("bkbcs", "b", spec(1)).await.map(drop),
+            "`create`",
+        ),
+        (resources.replace(&there).await.map(drop), "`update`"),
         (resources.delete(&there).await, "`delete`"),
     ] {
         let words = format!("account {verb} on `admissionwebhookconfigurations` of the API group");
@@ -116,7 +119,7 @@ async fn what_the_server_does_not_allow() {
     let resources = setting.cluster().await.resources(&KIND);
     for result in [
         resources.list().await.map(|_| ()),
-        resources.create("bkbcs", "a", spec(1)).await,
+        resources.create("bkbcs", "a", spec(1)).await.map(drop),
     ] {
         match result {
             Err(ResourceError::NotFound(error)) => assert!(error.contains("install"), "{error}"),

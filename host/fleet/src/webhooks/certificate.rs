@@ -286,7 +286,7 @@ impl CertificateSecret {
                 None => self.create(set).await,
                 Some(mut resource) => {
                     set(&mut resource.object);
-                    self.secret.replace(&resource).await
+                    self.secret.replace(&resource).await.map(drop)
                 }
             };
             inner.note(SECRET.kind, &written);
@@ -299,7 +299,7 @@ impl CertificateSecret {
 
     async fn create(&self, set: impl Fn(&mut Map<String, Value>)) -> Result<(), ResourceError> {
         let namespace = &self.registration.namespace;
-        self.secret.create(namespace, &self.name, set).await
+        self.secret.create(namespace, &self.name, set).await.map(drop)
     }
 
     fn is_trusted(&self, contents: &Contents, kept: &Kept) -> bool {
@@ -345,9 +345,9 @@ async fn first(
         None => secret.create(&registration.namespace, name, set).await?,
         Some(mut found) => {
             set(&mut found.object);
-            secret.replace(&found).await?;
+            secret.replace(&found).await?
         }
-    }
+    };
     Ok(contents)
 }
 

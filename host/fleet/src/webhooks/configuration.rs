@@ -3,7 +3,9 @@
 use admittance::admission::Phase;
 use admittance_cluster::{Resource, ResourceError, ResourceKind, Resources};
 use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 
+use super::CHECK;
 use crate::registration::labels;
 
 const MUTATING: ResourceKind = ResourceKind {
@@ -24,12 +26,33 @@ const VALIDATING: ResourceKind = ResourceKind {
 pub(super) const KINDS: [(Phase, ResourceKind); 2] =
     [(Phase::Mutating, MUTATING), (Phase::Validating, VALIDATING)];
 
+/// What this program wrote last. An API server that does not know a field, such as `matchConditions` before Kubernetes 1.27,
+/// stores the object without it.
+#[derive(Debug)]
+pub(super) struct Written {
+    webhooks: Vec<Value>,
+    /// That of the stored object.
+    version: Option<String>,
+    at: Instant,
+}
+
+impl Written {
+    /// Whether this is what the API server made of these webhooks. After a while it is asked again: it may be of a later
+    /// version then.
+    fn is(&self, found: &Resource, webhooks: &[Value]) -> bool {
+        self.webhooks == webhooks
+            && self.version.as_deref() == found.metadata("resourceVersion")
+            && self.at.elapsed() < CHECK
+    }
+}
+
 /// Gives the configuration these webhooks and no others. Returns its kind, and the result of the write if one was needed.
 pub(super) async fn write(
     resources: &Resources,
     phase: Phase,
     name: &str,
     webhooks: &[Value],
+    last: &mut Option<Written>,
 ) -> (&'static str, Option<Result<(), ResourceError>>) {
     let kind = match phase {
         Phase::Mutating => MUTATING.kind,
@@ -44,11 +67,21 @@ pub(super) async fn write(
                 .await,
         ),
         Ok(Some(found)) if has(&found, webhooks) => None,
+        Ok(Some(found)) if last.as_ref().is_some_and(|last| last.is(&found, webhooks)) => None,
         Ok(Some(mut found)) => {
             set(&mut found.object, name, webhooks);
             Some(resources.replace(&found).await)
         }
     };
+    let written = written.map(|written| {
+        written.map(|stored| {
+            *last = Some(Written {
+                webhooks: webhooks.to_vec(),
+                version: stored.metadata("resourceVersion").map(str::to_owned),
+                at: Instant::now(),
+            });
+        })
+    });
     (kind, written)
 }
 

@@ -28,6 +28,11 @@ impl ApiServer {
         self.change(|data| data.absent.remove(plural));
     }
 
+    /// Stores webhooks without this field, as an API server does that is older than the field.
+    pub(crate) fn forget_field(&self, field: &'static str) {
+        self.change(|data| data.unknown_field = Some(field));
+    }
+
     /// Puts an object there between what a client read and what it writes: right before the next request of
     /// this verb is looked at.
     pub(crate) fn put_before(&self, verb: &str, plural: &str, object: Value) {
