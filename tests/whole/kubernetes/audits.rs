@@ -218,6 +218,34 @@ async fn reports_follow_objects_chains_and_leaders() {
     assert_eq!(audit(&second.program).await["isAuditor"], true);
 }
 
+/// Of several kinds of reports, the newest is used.
+#[tokio::test]
+async fn reports_are_of_a_kind_that_the_cluster_has() {
+    for (absent, expected) in [
+        (&["openreports.io"][..], "reports.x-k8s.io/v1beta2"),
+        (&["openreports.io", "policyreports"], "reports.x-k8s.io/v1beta2"),
+        (&["reports.x-k8s.io"], "openreports.io/v1alpha1"),
+    ] {
+        let setting = setting();
+        for name in absent {
+            setting.server.remove_kind(name);
+        }
+        setting.server.put("nodes", json!({"metadata": {"name": "n1"}}));
+        let server = start(&setting).await;
+        let of_cluster = until_reported(&setting, "clusterreports", "", &[("n1", "no team")]).await;
+        let both = [("bad", "no team"), ("worse", "no team")];
+        let of_namespace = until_reported(&setting, "reports", "shop", &both).await;
+        for (report, kind) in [(of_cluster, "ClusterReport"), (of_namespace, "Report")] {
+            assert_eq!(
+                (&report["apiVersion"], &report["kind"]),
+                (&json!(expected), &json!(kind))
+            );
+            assert_eq!(report["source"], "admittance");
+        }
+        assert_eq!(audit(&server.program).await["reports"], expected);
+    }
+}
+
 #[tokio::test]
 async fn what_an_audit_lacks_is_told() {
     let setting = setting();

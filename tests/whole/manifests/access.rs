@@ -419,6 +419,7 @@ async fn the_leader_may_list_what_it_audits() {
         ("", "pods"),
         ("apps", "deployments"),
         ("openreports.io", "reports"),
+        ("reports.x-k8s.io", "reports"),
         ("wgpolicyk8s.io", "policyreports"),
     ];
     assert_eq!(rules(&with), expected.map(pair));

@@ -6,7 +6,10 @@ use admittance::{
     admission::{Matcher, Operation},
     definitions::ChainDefinition,
 };
-use admittance_fleet::{RESOURCES, audit::AuditConfig};
+use admittance_fleet::{
+    RESOURCES,
+    audit::{AuditConfig, ReportApi},
+};
 use serde_json::{Value as Json, json};
 
 use super::{Installation, Prepared, configuration::Configuration};
@@ -110,13 +113,11 @@ fn of_audits(audit: &AuditConfig, chains: &[ChainDefinition]) -> Vec<Json> {
     });
     let mut rules: Vec<_> = read.collect();
     if audit.writes_reports {
-        for (group, resources) in [
-            ("openreports.io", ["reports", "clusterreports"]),
-            ("wgpolicyk8s.io", ["policyreports", "clusterpolicyreports"]),
-        ] {
+        rules.extend(ReportApi::ALL.into_iter().rev().map(|api| {
+            let resources = [true, false].map(|is_namespaced| api.plural(is_namespaced));
             let verbs = ["get", "list", "create", "patch", "delete"];
-            rules.push(json!({"apiGroups": [group], "resources": resources, "verbs": verbs}));
-        }
+            json!({"apiGroups": [api.group()], "resources": resources, "verbs": verbs})
+        }));
     }
     rules
 }

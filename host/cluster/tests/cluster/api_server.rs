@@ -64,7 +64,7 @@ struct Data {
     requests: Vec<(String, String)>,
     open_watches: usize,
     page: usize,
-    /// Plurals of kinds that are not served.
+    /// Plurals of kinds, or groups, that are not served.
     absent: BTreeSet<String>,
     /// Kinds that a test defined.
     kinds: Vec<DefinedKind>,
@@ -105,9 +105,11 @@ const CORE: [(&str, &str, bool, &[&str]); 4] = [
 ];
 
 /// Kind, plural and version of reports.
-const REPORTS: [(&str, &str, &str); 4] = [
+const REPORTS: [(&str, &str, &str); 6] = [
     ("Report", "reports", "openreports.io/v1alpha1"),
     ("ClusterReport", "clusterreports", "openreports.io/v1alpha1"),
+    ("Report", "reports", "reports.x-k8s.io/v1beta2"),
+    ("ClusterReport", "clusterreports", "reports.x-k8s.io/v1beta2"),
     ("PolicyReport", "policyreports", "wgpolicyk8s.io/v1alpha2"),
     (
         "ClusterPolicyReport",
@@ -338,6 +340,7 @@ impl Target {
             ["apis", "bkbcs.tencent.com", "v2", rest @ ..] => ("bkbcs.tencent.com/v2", rest),
             ["apis", "admittance.dev", "v1alpha1", rest @ ..] => ("admittance.dev/v1alpha1", rest),
             ["apis", "openreports.io", "v1alpha1", rest @ ..] => ("openreports.io/v1alpha1", rest),
+            ["apis", "reports.x-k8s.io", "v1beta2", rest @ ..] => ("reports.x-k8s.io/v1beta2", rest),
             ["apis", "wgpolicyk8s.io", "v1alpha2", rest @ ..] => ("wgpolicyk8s.io/v1alpha2", rest),
             ["apis", "events.k8s.io", "v1", rest @ ..] => ("events.k8s.io/v1", rest),
             ["apis", "coordination.k8s.io", "v1", rest @ ..] => ("coordination.k8s.io/v1", rest),
@@ -370,7 +373,7 @@ impl Target {
                 "admissionexceptions" => Some("AdmissionException"),
                 _ => None,
             },
-            "openreports.io/v1alpha1" | "wgpolicyk8s.io/v1alpha2" => REPORTS
+            "openreports.io/v1alpha1" | "reports.x-k8s.io/v1beta2" | "wgpolicyk8s.io/v1alpha2" => REPORTS
                 .iter()
                 .find(|(_, known, version)| known == plural && *version == api_version)
                 .map(|(kind, ..)| *kind),
@@ -458,7 +461,11 @@ impl Shared {
         let label = query.get("labelSelector").and_then(|text| text.split_once("%3D"));
         target.label = label.map(|(key, value)| (key.replace("%2F", "/"), value.to_owned()));
         self.held(verb, &target.plural).await;
-        if self.data().absent.contains(&target.plural) {
+        let group = target.api_version.split('/').next().unwrap_or_default();
+        if [&*target.plural, group]
+            .into_iter()
+            .any(|name| self.data().absent.contains(name))
+        {
             return not_served();
         }
         let rule = (verb.to_owned(), target.plural.clone());
@@ -521,7 +528,9 @@ impl Shared {
                 ],
             ),
             "/apis" => json(200, &self.groups()),
-            "/apis/openreports.io/v1alpha1" | "/apis/wgpolicyk8s.io/v1alpha2" => {
+            "/apis/openreports.io/v1alpha1"
+            | "/apis/reports.x-k8s.io/v1beta2"
+            | "/apis/wgpolicyk8s.io/v1alpha2" => {
                 let version = path.trim_start_matches("/apis/");
                 let kinds = REPORTS.iter().filter(|(_, _, known)| *known == version);
                 let kinds = kinds.map(|(kind, plural, _)| {
@@ -560,9 +569,10 @@ impl Shared {
         let mut groups = vec![group("apps", "v1")];
         for (plural, name, version) in [
             ("reports", "openreports.io", "v1alpha1"),
+            ("reports", "reports.x-k8s.io", "v1beta2"),
             ("policyreports", "wgpolicyk8s.io", "v1alpha2"),
         ] {
-            if !absent.contains(plural) {
+            if !absent.contains(plural) && !absent.contains(name) {
                 groups.push(group(name, version));
             }
         }

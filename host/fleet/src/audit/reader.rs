@@ -223,16 +223,22 @@ impl Reader {
             let mut of_group: Vec<Resource> = Vec::new();
             for GroupVersion { group_version } in versions {
                 let reports = ReportApi::of(&group_version);
-                found.reports = reports.max(found.reports);
                 // A group whose own API server is down does not prevent the audit of the others.
                 let listed: Result<ResourceList, _> = self.get_as(&format!("/apis/{group_version}")).await;
                 let listed = match listed {
                     Ok(listed) => listed,
                     Err(error) => {
+                        found.reports = reports.max(found.reports);
                         found.unknown.push((group_version, error));
                         continue;
                     }
                 };
+                // Other kinds had this group and version once.
+                let has_kind = |api: &ReportApi| {
+                    let mut resources = listed.resources.iter();
+                    resources.any(|resource| resource.name == api.plural(true))
+                };
+                found.reports = reports.filter(has_kind).max(found.reports);
                 for resource in wanted(listed, tables) {
                     let same = |known: &Resource| known.resource.resource == resource.resource.resource;
                     if !of_group.iter().any(same) {

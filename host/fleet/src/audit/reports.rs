@@ -1,4 +1,8 @@
-//! Findings as reports: resources of OpenReports, or of its predecessor, for each namespace and for the cluster.
+//! Findings as reports: resources of OpenReports, or of its predecessors, for each namespace and for the cluster.
+//!
+//! All have the same fields. First was `wgpolicyk8s.io` of the policy working group of Kubernetes, whose
+//! `reports.x-k8s.io/v1beta2` renamed the kinds and added `source`; OpenReports took that over (the directory
+//! `policy-report` in the history of github.com/openreports/reports-api).
 
 use serde_json::{Value, json};
 
@@ -18,31 +22,40 @@ pub(super) const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "ad
 pub enum ReportApi {
     /// `wgpolicyk8s.io/v1alpha2`.
     PolicyReport,
+    /// `reports.x-k8s.io/v1beta2`.
+    KubernetesReports,
     /// `openreports.io/v1alpha1`.
     OpenReports,
 }
 
 impl ReportApi {
+    pub const ALL: [Self; 3] = [Self::PolicyReport, Self::KubernetesReports, Self::OpenReports];
+
     /// The kinds of this group and version, if they are reports.
     pub(super) fn of(api_version: &str) -> Option<Self> {
-        let mut known = [Self::PolicyReport, Self::OpenReports].into_iter();
-        known.find(|api| api.api_version() == api_version)
+        Self::ALL.into_iter().find(|api| api.api_version() == api_version)
+    }
+
+    pub fn group(self) -> &'static str {
+        let (group, _) = self.api_version().split_once('/').unwrap_or_default();
+        group
     }
 
     pub fn api_version(self) -> &'static str {
         match self {
             Self::PolicyReport => "wgpolicyk8s.io/v1alpha2",
+            Self::KubernetesReports => "reports.x-k8s.io/v1beta2",
             Self::OpenReports => "openreports.io/v1alpha1",
         }
     }
 
     /// The name of the resources, with and without a namespace.
-    fn plural(self, is_namespaced: bool) -> &'static str {
+    pub fn plural(self, is_namespaced: bool) -> &'static str {
         match (self, is_namespaced) {
             (Self::PolicyReport, true) => "policyreports",
             (Self::PolicyReport, false) => "clusterpolicyreports",
-            (Self::OpenReports, true) => "reports",
-            (Self::OpenReports, false) => "clusterreports",
+            (Self::KubernetesReports | Self::OpenReports, true) => "reports",
+            (Self::KubernetesReports | Self::OpenReports, false) => "clusterreports",
         }
     }
 
@@ -50,8 +63,8 @@ impl ReportApi {
         match (self, is_namespaced) {
             (Self::PolicyReport, true) => "PolicyReport",
             (Self::PolicyReport, false) => "ClusterPolicyReport",
-            (Self::OpenReports, true) => "Report",
-            (Self::OpenReports, false) => "ClusterReport",
+            (Self::KubernetesReports | Self::OpenReports, true) => "Report",
+            (Self::KubernetesReports | Self::OpenReports, false) => "ClusterReport",
         }
     }
 
@@ -98,7 +111,7 @@ impl ReportApi {
             "metadata": metadata,
         });
         if let Some(document) = document.as_object_mut() {
-            if self == Self::OpenReports {
+            if self != Self::PolicyReport {
                 document.insert("source".to_owned(), "admittance".into());
             }
             document.insert("summary".to_owned(), summary);

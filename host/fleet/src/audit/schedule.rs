@@ -21,6 +21,7 @@ use super::{
     auditor::Auditor,
     ledger::Ledger,
     reader::{Pages, Reader, Resource},
+    reports::ReportApi,
     status::{AuditConfig, AuditPass, AuditStatus},
     watch::{self, Change},
     writer::Writer,
@@ -307,10 +308,9 @@ impl Inner {
     /// Events end by themselves, and reports are made by audits.
     fn is_audited(&self, resource: &Resource) -> bool {
         let names = &self.config.resources;
-        let is_left_out = matches!(
-            &*resource.resource.group,
-            "events.k8s.io" | "openreports.io" | "wgpolicyk8s.io"
-        ) || resource.name() == "events";
+        let group = &*resource.resource.group;
+        let is_report = ReportApi::ALL.into_iter().any(|api| api.group() == group);
+        let is_left_out = is_report || group == "events.k8s.io" || resource.name() == "events";
         !is_left_out && (names.is_empty() || names.iter().any(|name| resource.is_called(name)))
     }
 

@@ -57,7 +57,8 @@ pub struct AuditStatus {
     /// `allowed`.
     #[serde(default)]
     pub objects: BTreeMap<String, u64>,
-    /// The kind of reports that are written: `openreports.io/v1alpha1` or `wgpolicyk8s.io/v1alpha2`.
+    /// The kind of reports that are written: `openreports.io/v1alpha1`, `reports.x-k8s.io/v1beta2` or
+    /// `wgpolicyk8s.io/v1alpha2`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reports: Option<String>,
     /// What is not as it should be: resources that cannot be listed or watched, and reports that cannot be written.

@@ -18,7 +18,7 @@ impl ApiServer {
         self.change(|data| data.kinds.push(kind));
     }
 
-    /// Serves this kind no longer, as if its CustomResourceDefinition were not there.
+    /// Serves this kind no longer, or no kind of this group, as if its CustomResourceDefinition were not there.
     pub(crate) fn remove_kind(&self, plural: &str) {
         self.change(|data| data.absent.insert(plural.into()));
     }
