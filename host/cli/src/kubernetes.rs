@@ -36,7 +36,7 @@ use self::{
     configuration::Configuration,
     manifest::Manifest,
     needs::Needs,
-    values::{Version, directory, label, name, quantity},
+    values::{Version, claim, directory, label, name, quantity},
 };
 use crate::{
     arguments::{no_definition, word},
@@ -140,8 +140,12 @@ struct Installation {
     /// Write the files of a control plane node instead: a static Pod that the API server of the same node calls at
     /// 127.0.0.1, and the webhooks as files (KEP-5793). Make the certificate with `admittance certs --host 127.0.0.1`.
     #[arg(long = "static", requires_all = ["certs", "output_directory"],
-        conflicts_with_all = ["agent", "resources", "max_replicas", "network_policy", "service_monitor"])]
+        conflicts_with_all = ["agent", "resources", "max_replicas", "network_policy", "service_monitor", "store_claim"])]
     static_pod: bool,
+    /// A PersistentVolumeClaim for the store of modules and their compiled forms, which the Pods then share and a new Pod
+    /// finds filled. Its content is executed: no other Pod may mount it [default: an emptyDir for each Pod].
+    #[arg(long, value_name = "NAME", value_parser = claim)]
+    store_claim: Option<String>,
     /// The image contains the plugins in this directory; print no ConfigMaps for them.
     #[arg(long, value_name = "DIRECTORY", value_parser = directory)]
     modules_in_image: Option<String>,

@@ -156,7 +156,8 @@ definitions: [ pods.yaml ]
         ),
         (
             full,
-            "--network-policy --max-replicas 5 --service-monitor --memory-limit 1Gi --priority-class p --image r/a:1",
+            "--network-policy --max-replicas 5 --service-monitor --memory-limit 1Gi --priority-class p --image r/a:1 \
+             --store-claim store",
         ),
     ] {
         let charts = Charts::new(&chains(), config).await;
@@ -208,6 +209,8 @@ priorityClassName="high" | Deployment | | POD/priorityClassName | "high"
 nodeSelector.disk="ssd" | Deployment | | POD/nodeSelector | {"disk":"ssd"}
 tolerations=[{"operator":"Exists"}] | Deployment | | POD/tolerations | [{"operator":"Exists"}]
 affinity={"nodeAffinity":{}} | Deployment | | POD/affinity | {"nodeAffinity":{}}
+storeClaim="store" | Deployment | | POD/volumes/3 | {"name":"cache","persistentVolumeClaim":{"claimName":"store"}}
+storeClaim="store" | Deployment | | POD/securityContext/fsGroupChangePolicy | "OnRootMismatch"
 labels.team="web" | Service | | /metadata/labels/team | "web"
 annotations.team="web" | ServiceAccount | | /metadata/annotations | {"team":"web"}
 annotations.team="web" | MutatingWebhookConfiguration | | /metadata/annotations | {"team":"web"}

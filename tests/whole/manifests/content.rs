@@ -258,6 +258,20 @@ async fn flags() {
             json!("2Gi"),
         ),
         ("--network-policy", "NetworkPolicy", "", "/spec/egress", json!([])),
+        (
+            "--store-claim store",
+            "Deployment",
+            "",
+            "/spec/template/spec/volumes/3",
+            json!({"name": "cache", "persistentVolumeClaim": {"claimName": "store"}}),
+        ),
+        (
+            "--store-claim store",
+            "Deployment",
+            "",
+            "/spec/template/spec/securityContext/fsGroupChangePolicy",
+            json!("OnRootMismatch"),
+        ),
     ];
     for (flags, kind, name, pointer, expected) in table {
         let printed = Printed::of(&chains(), flags).await;

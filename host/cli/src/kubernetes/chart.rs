@@ -80,6 +80,7 @@ fn objects_as_templates(
         service_monitor: true,
         max_replicas: Some(installation.replicas),
         priority_class: None,
+        store_claim: None,
         // Those of the values.
         exclude_namespace: Vec::new(),
         failure_policy: None,
@@ -159,6 +160,7 @@ fn values(installation: &Installation, prepared: &Prepared, certificates: Option
         node_selector: Map::new(),
         tolerations: Vec::new(),
         affinity: Map::new(),
+        store_claim: installation.store_claim.clone().unwrap_or_default(),
         labels: Map::new(),
         annotations: Map::new(),
         pod_labels: Map::new(),

@@ -30,11 +30,17 @@ pub(super) fn deployment(
     bundle: &Bundle,
 ) -> Json {
     let selector = installation.labels();
+    let mut security = pod_restrictions();
+    if installation.store_claim.is_some() {
+        // Otherwise the kubelet lets the group write to everything in the volume whenever a Pod starts, and the program
+        // executes nothing that others may write.
+        security["fsGroupChangePolicy"] = "OnRootMismatch".into();
+    }
     let mut pod = json!({
         "serviceAccountName": installation.name,
         "automountServiceAccountToken": configuration.uses_cluster(),
         "terminationGracePeriodSeconds": grace_period(configuration),
-        "securityContext": pod_restrictions(),
+        "securityContext": security,
         "topologySpreadConstraints": [{
             "maxSkew": 1,
             "topologyKey": "kubernetes.io/hostname",
@@ -189,10 +195,11 @@ fn volumes(installation: &Installation, configuration: &Configuration, bundle: &
         let secret = json!({"secretName": name("tls"), "defaultMode": SECRET_MODE});
         volumes.push(json!({"name": "tls", "secret": secret}));
     }
-    volumes.extend([
-        json!({"name": "cache", "emptyDir": {}}),
-        json!({"name": "state", "emptyDir": {}}),
-    ]);
+    volumes.push(match &installation.store_claim {
+        Some(claim) => json!({"name": "cache", "persistentVolumeClaim": {"claimName": claim}}),
+        None => json!({"name": "cache", "emptyDir": {}}),
+    });
+    volumes.push(json!({"name": "state", "emptyDir": {}}));
     if !configuration.admin_files.is_empty() {
         let secret = json!({"secretName": name("admin"), "defaultMode": SECRET_MODE});
         volumes.push(json!({"name": "admin", "secret": secret}));

@@ -8,8 +8,8 @@ pub(super) const CHAINS: &str = "/etc/admittance/chains";
 pub(super) const MODULES: &str = "/etc/admittance/modules";
 pub(super) const TLS: &str = "/etc/admittance/tls";
 pub(super) const ADMIN: &str = "/etc/admittance/admin";
-/// An emptyDir, which every user may write to. Compiled code is read only from a directory that no other user
-/// can write to, so the program creates one in it.
+/// An emptyDir, which every user may write to, or the volume of a claim, which the group may. Compiled code is read only from
+/// a directory that no other user can write to, so the program creates one in it.
 pub(super) const CACHE: &str = "/var/cache/admittance";
 /// The same, for the history.
 pub(super) const STATE: &str = "/var/lib/admittance";

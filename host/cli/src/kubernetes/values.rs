@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use admittance_admission::is_dns_label;
+use admittance_admission::{is_dns_label, is_dns_subdomain};
 
 /// The name of a namespace: a DNS label.
 pub(super) fn label(text: &str) -> Result<String, &'static str> {
@@ -21,6 +21,16 @@ pub(super) fn name(text: &str) -> Result<String, &'static str> {
         Ok(name)
     } else {
         Err("begin with a letter, and use at most 40 characters")
+    }
+}
+
+/// The name of a PersistentVolumeClaim: a DNS subdomain.
+pub(super) fn claim(text: &str) -> Result<String, &'static str> {
+    match is_dns_subdomain(text) {
+        true => Ok(text.to_owned()),
+        false => {
+            Err("write lower-case letters, digits, `-` and `.`, as in the name of a PersistentVolumeClaim")
+        }
     }
 }
 

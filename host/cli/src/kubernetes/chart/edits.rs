@@ -92,6 +92,19 @@ fn deployment(template: &mut Template, values: &Values) {
             template.edit(format!("{POD}/volumes/{index}/secret/secretName"), value(SECRET));
         }
     }
+    if let Some(index) = volumes.iter().position(|volume| volume["name"] == "cache") {
+        let place = format!("{POD}/volumes/{index}");
+        template.edit(format!("{place}/emptyDir"), Edit::If("not .Values.storeClaim"));
+        let claim = format!("{place}/persistentVolumeClaim");
+        template.object["spec"]["template"]["spec"]["volumes"][index]["persistentVolumeClaim"] =
+            json!({"claimName": ""});
+        template.edit(claim.as_str(), Edit::If(".Values.storeClaim"));
+        template.edit(format!("{claim}/claimName"), value(".Values.storeClaim | quote"));
+        let policy = "fsGroupChangePolicy";
+        template.object["spec"]["template"]["spec"]["securityContext"][policy] = "OnRootMismatch".into();
+        let policy = format!("{POD}/securityContext/{policy}");
+        template.edit(policy, Edit::If(".Values.storeClaim"));
+    }
     template.edit("/spec/replicas", Edit::If("not .Values.autoscaling.enabled"));
     template.edit("/spec/replicas", value(".Values.replicas"));
     template.edit(

@@ -27,6 +27,9 @@ pub(super) struct Values {
     pub(super) tolerations: Vec<Object>,
     /// As in the field `affinity` of a Pod. Without it, Pods are spread over the nodes.
     pub(super) affinity: Object,
+    /// A PersistentVolumeClaim for the store of modules and their compiled forms, which the Pods then share and a new Pod
+    /// finds filled. Its content is executed: no other Pod may mount it. If it is empty, each Pod has a store of its own.
+    pub(super) store_claim: String,
     /// More labels for all objects.
     pub(super) labels: Object,
     /// Annotations for all objects.
