@@ -246,6 +246,7 @@ impl Ground for Resources {
     type Store = CustomResourceStore;
 
     const TAKES_SEVERAL: bool = false;
+    const HAS_SCHEMA: bool = true;
 
     async fn new(_is_to_be_lost: bool) -> Self {
         let mut shared = KUBERNETES.get_or_init(Default::default).lock().await;
