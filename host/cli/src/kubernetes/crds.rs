@@ -235,22 +235,24 @@ fn status() -> Json {
 }
 
 /// Keywords that structural schemas have too, with the same meaning.
-const KEPT: [&str; 11] = [
+const KEPT: [&str; 13] = [
     "type",
     "description",
     "required",
     "enum",
     "pattern",
     "minLength",
+    "maxLength",
     "minItems",
     "maxItems",
     "minimum",
     "maximum",
+    "minProperties",
     "maxProperties",
 ];
 
 /// The structural schema of a schema: without references, with a type in every place. What it cannot express, such as
-/// fields that may have several forms, is left to the validation of the driver. Defaults are left out, so that the API
+/// a text in place of an object, is left to the validation of the driver. Defaults are left out, so that the API
 /// server does not write them into the resources.
 fn structural(schema: &Json, root: &Json) -> Json {
     let schema = resolved(schema, root);
@@ -293,7 +295,7 @@ fn structural(schema: &Json, root: &Json) -> Json {
         match alternatives {
             // Which fields there must be is a rule, whose message is better than that of an API server.
             Some(alternatives) if alternatives.iter().all(requires) => {}
-            Some(_) => return any(&result),
+            Some(alternatives) => return joined(alternatives, root).unwrap_or_else(|| any(&result)),
             None => {}
         }
     }
@@ -305,6 +307,16 @@ fn structural(schema: &Json, root: &Json) -> Json {
         Some("object" | "array") if !is_described => any(&result),
         Some(_) => result.into(),
     }
+}
+
+/// The schema of objects that may have several forms: one with the fields of all. A rule tells the forms apart.
+fn joined(forms: &[Json], root: &Json) -> Option<Json> {
+    let mut fields = Map::new();
+    for form in forms {
+        let form = structural(form, root);
+        fields.extend(form.get("properties")?.as_object()?.clone());
+    }
+    Some(json!({"type": "object", "properties": fields}))
 }
 
 /// The schema of a place that may hold anything of its type.
@@ -400,8 +412,17 @@ mod tests {
                 "/properties/plugin/properties/settings/x-kubernetes-preserve-unknown-fields",
                 json!(true),
             ),
+            ("/properties/plugin/properties/memory/minimum", json!(1 << 20)),
             (
-                "/properties/namespaceSelector/x-kubernetes-preserve-unknown-fields",
+                "/properties/namespaceSelector/properties/operator/enum",
+                json!(["In", "NotIn"]),
+            ),
+            (
+                "/properties/namespaceSelector/properties/matchExpressions/type",
+                json!("array"),
+            ),
+            (
+                "/properties/plugin/properties/allow/properties/http/items/x-kubernetes-preserve-unknown-fields",
                 json!(true),
             ),
             ("/properties/name/maxLength", json!(253)),

@@ -47,6 +47,15 @@ const SOURCES: &[&str] = &[
     "/properties/stages/items/properties/candidate/properties/source",
     "/properties/stages/items/properties/group/properties/plugins/additionalProperties/properties/source",
 ];
+/// What labels are selected by.
+const EXPRESSIONS: &[&str] = &[
+    "/properties/stages/items/properties/namespaceSelector/properties/matchExpressions",
+    "/properties/stages/items/properties/objectSelector/properties/matchExpressions",
+];
+const EACH_EXPRESSION: &[&str] = &[
+    "/properties/stages/items/properties/namespaceSelector/properties/matchExpressions/items",
+    "/properties/stages/items/properties/objectSelector/properties/matchExpressions/items",
+];
 /// The rules of chains and stages, or of exceptions.
 const OWN_RULES: &[&str] = &["/properties/rules/items"];
 const ALL_RULES: &[&str] = &[
@@ -208,7 +217,8 @@ const CHAIN: &[Addition] = &[
                 "a policy in Rego has either a `text` or a `file`",
             ),
             (
-                "!has(self.file) || self.file.startsWith('/')",
+                "(!has(self.file) || self.file.startsWith('/')) && \
+                 (!has(self.libs) || self.libs.all(lib, lib.startsWith('/')))",
                 "the path of a file is absolute in a resource",
             ),
         ]),
@@ -216,6 +226,10 @@ const CHAIN: &[Addition] = &[
     Addition {
         places: &["/properties/stages/items/properties/rego/properties/file"],
         keywords: Length(4096),
+    },
+    Addition {
+        places: &["/properties/stages/items/properties/rego/properties/libs"],
+        keywords: Items(64, 4096),
     },
     Addition {
         places: &["/properties/stages/items/properties/webhook"],
@@ -229,11 +243,12 @@ const CHAIN: &[Addition] = &[
                 "only the protocol AdmissionReview has `versions`",
             ),
             (
-                "!has(self.service) || has(self.caBundle)",
+                "!has(self.service) || (has(self.caBundle) && self.caBundle != '')",
                 "a webhook with a `service` needs a `caBundle`",
             ),
             (
-                "!has(self.url) || self.protocol != 'AdmissionReview' || self.url.startsWith('https://')",
+                "!has(self.url) || self.protocol != 'AdmissionReview' || \
+                 self.url.matches('^[Hh][Tt][Tt][Pp][Ss]:')",
                 "an AdmissionReview webhook must be called over https",
             ),
         ]),
@@ -241,6 +256,31 @@ const CHAIN: &[Addition] = &[
     Addition {
         places: &["/properties/stages/items/properties/webhook/properties/url"],
         keywords: Length(2048),
+    },
+    Addition {
+        places: &["/properties/stages/items/properties/namespaceSelector"],
+        keywords: Rules(&[
+            (
+                "has(self.operator) == has(self.values)",
+                "a selector by name has `operator` and `values`",
+            ),
+            (
+                "!has(self.operator) || (!has(self.matchLabels) && !has(self.matchExpressions))",
+                "it selects by name (`operator`, `values`) and by label (`matchLabels`, `matchExpressions`): use one of \
+                 the two forms",
+            ),
+        ]),
+    },
+    Addition {
+        places: EXPRESSIONS,
+        keywords: Items(64, 0),
+    },
+    Addition {
+        places: EACH_EXPRESSION,
+        keywords: Rules(&[(
+            "(self.operator == 'In' || self.operator == 'NotIn') == (has(self.values) && self.values.size() > 0)",
+            "In and NotIn have `values`, Exists and DoesNotExist have none",
+        )]),
     },
     Addition {
         places: &["/properties/stages/items/properties/webhook/properties/versions"],

@@ -1,17 +1,20 @@
-//! The rules are evaluated by this program's own CEL, as an API server would.
+mod evaluator;
+mod examples;
+mod reader;
 
-use std::{collections::BTreeSet, fs, path::Path, time::Duration};
-
-use admittance::admission::{
-    Deadline, GroupVersionKind, GroupVersionResource, NoAuthorizer, Object, Operation, Request,
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
 };
-use admittance_conditions::{CelConditions, ObjectSchema, PolicyCompiler};
+
 use admittance_definitions::{
-    CHAIN_SCHEMA, DefinitionFile, DefinitionSet, Mistakes,
+    CHAIN_SCHEMA, DefinitionFile, DefinitionSet, Definitions, Mistakes,
     document::{self},
 };
 use serde_json::{Map, Value as Json, json};
 
+use self::evaluator::Schemas;
 use super::{super::structural, *};
 use crate::schema;
 
@@ -33,60 +36,16 @@ fn spec_schema(kind: &str) -> Json {
     spec
 }
 
-fn compiler(schema: &Json) -> PolicyCompiler {
-    let object = json!({"type": "object", "properties": {"self": schema}});
-    PolicyCompiler::new(false).with_schemas(ObjectSchema::new("Place", &object).unwrap(), None)
+fn schemas_of_kinds() -> BTreeMap<&'static str, Schemas> {
+    ["AdmissionChain", "NamespacedAdmissionChain", "AdmissionException"]
+        .map(|kind| (kind, Schemas::of(kind)))
+        .into()
 }
 
-/// The messages of the rules of this place that do not hold.
-async fn violated_here(schema: &Json, value: &Json) -> Vec<String> {
-    let mut violated = Vec::new();
-    for rule in schema[VALIDATIONS].as_array().into_iter().flatten() {
-        let text = rule["rule"].as_str().unwrap().replace("self", "object.self");
-        let condition = compiler(schema)
-            .condition("rule", &text)
-            .unwrap_or_else(|error| panic!("{text}: {error}"));
-        let kind = GroupVersionKind::default();
-        let mut request = Request::new(Operation::Create, kind, GroupVersionResource::default());
-        request.object = Object::from_value(json!({"self": value}));
-        let conditions = CelConditions::from_iter([condition]);
-        let deadline = Deadline::after(Duration::from_secs(60));
-        let result = conditions.evaluate(&request, &NoAuthorizer, deadline).await;
-        // A rule that fails is violated, as in an API server.
-        if !matches!(result, Ok(None)) {
-            violated.push(rule["message"].as_str().unwrap().to_owned());
-        }
-    }
-    violated
-}
-
-/// The messages of all rules that do not hold in this value or in what it contains.
-async fn violated(schema: &Json, value: &Json) -> Vec<String> {
-    let mut found = violated_here(schema, value).await;
-    let mut inner: Vec<(&Json, &Json)> = Vec::new();
-    for (name, value) in value.as_object().into_iter().flatten() {
-        let schema = schema["properties"]
-            .get(name)
-            .or_else(|| schema.get("additionalProperties"));
-        inner.extend(schema.map(|schema| (schema, value)));
-    }
-    inner.extend(
-        value
-            .as_array()
-            .into_iter()
-            .flatten()
-            .map(|value| (&schema["items"], value)),
-    );
-    for (schema, value) in inner {
-        found.extend(Box::pin(violated(schema, value)).await);
-    }
-    found
-}
-
-/// Whether the reader of definitions finds a mistake in it as a resource.
-fn is_refused(document: &Json) -> bool {
+/// What the reader of definitions makes of it as a resource.
+fn read(document: &Json) -> Result<Definitions, Mistakes> {
     let file = DefinitionFile::entry("kubernetes:test", document.to_string(), None);
-    DefinitionSet::of_files(vec![file]).definitions().is_err()
+    DefinitionSet::of_files(vec![file]).definitions()
 }
 
 fn document(kind: &str, spec: Json) -> Json {
@@ -139,6 +98,11 @@ fn bad() -> Vec<Json> {
     let webhook = |webhook: Json| chain("Mutating", json!({"name": "a", "webhook": webhook}));
     let rego = |rego: Json| chain("Mutating", json!({"name": "a", "rego": rego}));
     let stage = |stage: Json| chain("Mutating", stage);
+    let selector = |field: &str, selector: Json| {
+        let mut stage = json!({"name": "a", "cel": valid_cel()});
+        stage[field] = selector;
+        chain("Mutating", stage)
+    };
     let mutation = json!({"patchType": "JSONPatch", "jsonPatch": {"expression": "[]"}});
     let oci = "oci://registry.example.com/a:1";
     let rollout = |rollout: Json, mode: &str| {
@@ -178,6 +142,15 @@ fn bad() -> Vec<Json> {
         rego(json!({"entrypoint": "data.a.deny"})),
         rego(json!({"entrypoint": "data.a.deny", "text": "package a", "file": "/a.rego"})),
         rego(json!({"entrypoint": "data.a.deny", "file": "a.rego"})),
+        selector("namespaceSelector", json!({"operator": "In"})),
+        selector(
+            "namespaceSelector",
+            json!({"operator": "In", "values": ["a"], "matchLabels": {}}),
+        ),
+        selector(
+            "objectSelector",
+            json!({"matchExpressions": [{"key": "a", "operator": "In"}]}),
+        ),
         webhook(json!({"protocol": "AdmissionReview"})),
         webhook(json!({"protocol": "BcsResource", "url": "https://a.example.com", "versions": ["v1"]})),
         webhook(json!({"protocol": "AdmissionReview", "service": {"name": "a", "namespace": "b"}})),
@@ -209,11 +182,12 @@ fn bad() -> Vec<Json> {
 #[tokio::test]
 async fn bad_definitions_are_refused_by_a_rule_and_by_the_reader() {
     let mut seen = BTreeSet::new();
+    let schemas = schemas_of_kinds();
     for document in bad() {
-        let schema = spec_schema(document["kind"].as_str().unwrap());
-        let messages = violated(&schema, &document["spec"]).await;
+        let schemas = &schemas[document["kind"].as_str().unwrap()];
+        let messages = schemas.rules.violated(&document["spec"]).await;
         assert_eq!(messages.len(), 1, "{document:#}\n{messages:?}");
-        assert!(is_refused(&document), "the reader accepts {document:#}");
+        assert!(read(&document).is_err(), "the reader accepts {document:#}");
         seen.extend(messages);
     }
     // Every rule was violated once.
@@ -258,14 +232,17 @@ fn documented() -> Vec<Json> {
 async fn documented_definitions_violate_nothing() {
     let documents = documented();
     assert!(documents.len() > 15, "{}", documents.len());
+    let schemas = schemas_of_kinds();
     for mut document in documents {
+        let schemas = &schemas[document["kind"].as_str().unwrap()];
+        assert!(!schemas.files_refuse(&document), "{document:#}");
         // Those in files have paths relative to their directory.
         for stage in document["spec"]["stages"].as_array_mut().into_iter().flatten() {
             absolute(stage);
         }
-        let schema = spec_schema(document["kind"].as_str().unwrap());
-        let messages = violated(&schema, &document["spec"]).await;
+        let messages = schemas.rules.violated(&document["spec"]).await;
         assert_eq!(messages, [""; 0], "{document:#}");
+        assert!(!schemas.resources_refuse(&document).await, "{document:#}");
     }
 }
 

@@ -1,0 +1,260 @@
+//! Holds values to schemas and their rules, as editors and API servers do.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{LazyLock, Mutex},
+    time::Duration,
+};
+
+use admittance::admission::{
+    Deadline, GroupVersionKind, GroupVersionResource, NoAuthorizer, Object, Operation, Request,
+};
+use admittance_conditions::{CelConditions, ObjectSchema, PolicyCompiler};
+use admittance_definitions::CHAIN_SCHEMA;
+use regex::Regex;
+use serde_json::{Value as Json, json};
+
+use super::{LIST_TYPE, VALIDATIONS, spec_schema};
+use crate::schema;
+
+/// The schemas of a kind of definition: that of files, and that of resources with its rules.
+pub(super) struct Schemas {
+    of_files: Json,
+    /// With what is outside of `spec` as in files.
+    of_resources: Json,
+    pub(super) rules: Rules,
+}
+
+impl Schemas {
+    pub(super) fn of(kind: &str) -> Self {
+        let text = match kind {
+            "AdmissionException" => schema::EXCEPTION,
+            _ => CHAIN_SCHEMA,
+        };
+        let of_files: Json = serde_json::from_str(text).unwrap();
+        let mut spec = spec_schema(kind);
+        let rules = Rules::of(&spec);
+        without_unknown(&mut spec);
+        let mut of_resources = of_files.clone();
+        of_resources["properties"]["spec"] = spec;
+        Self {
+            of_files,
+            of_resources,
+            rules,
+        }
+    }
+
+    pub(super) fn files_refuse(&self, document: &Json) -> bool {
+        !is_of(&self.of_files, &self.of_files, document)
+    }
+
+    pub(super) async fn resources_refuse(&self, document: &Json) -> bool {
+        // API servers evaluate rules last.
+        !is_of(&self.of_resources, &self.of_resources, document)
+            || !self.rules.violated(&document["spec"]).await.is_empty()
+    }
+
+    /// The schema of this place in resources.
+    pub(super) fn at(&self, pointer: &str) -> &Json {
+        let steps = pointer.split('/').skip(1);
+        steps.fold(&self.of_resources, |schema, step| {
+            let field = schema["properties"].get(step);
+            let each = || schema.get("items").or_else(|| schema.get("additionalProperties"));
+            field.or_else(each).unwrap_or(&Json::Null)
+        })
+    }
+}
+
+/// In place of the name of a field: each item of a list, or each value of an object with free keys.
+const EACH: &str = "[]";
+
+/// The rules of a place and of what it contains, evaluated by this program's own CEL.
+pub(super) struct Rules {
+    /// Each with what is wrong where it does not hold.
+    own: Vec<(CelConditions, String)>,
+    inner: BTreeMap<String, Rules>,
+}
+
+impl Rules {
+    pub(super) fn of(schema: &Json) -> Self {
+        let object = json!({"type": "object", "properties": {"self": schema}});
+        let compile = |rule: &Json| {
+            let text = rule["rule"].as_str().unwrap().replace("self", "object.self");
+            let schema = ObjectSchema::new("Place", &object).unwrap();
+            let condition = PolicyCompiler::new(false)
+                .with_schemas(schema, None)
+                .condition("rule", &text)
+                .unwrap_or_else(|error| panic!("{text}: {error}"));
+            let message = rule["message"].as_str().unwrap();
+            (CelConditions::from_iter([condition]), message.to_owned())
+        };
+        let rules = schema[VALIDATIONS].as_array().into_iter().flatten();
+        let each = ["items", "additionalProperties"]
+            .iter()
+            .filter_map(|keyword| schema.get(keyword))
+            .map(|schema| (EACH.to_owned(), Self::of(schema)));
+        let properties = schema["properties"].as_object().into_iter().flatten();
+        let properties = properties.map(|(name, schema)| (name.clone(), Self::of(schema)));
+        Self {
+            own: rules.map(compile).collect(),
+            inner: properties.chain(each).collect(),
+        }
+    }
+
+    /// The messages of all rules that do not hold in this value or in what it contains.
+    pub(super) async fn violated(&self, value: &Json) -> Vec<String> {
+        let mut violated = Vec::new();
+        for (rule, message) in &self.own {
+            let kind = GroupVersionKind::default();
+            let mut request = Request::new(Operation::Create, kind, GroupVersionResource::default());
+            request.object = Object::from_value(json!({"self": value}));
+            let deadline = Deadline::after(Duration::from_secs(60));
+            let result = rule.evaluate(&request, &NoAuthorizer, deadline).await;
+            // A rule that fails is violated, as in an API server.
+            if !matches!(result, Ok(None)) {
+                violated.push(message.clone());
+            }
+        }
+        let fields = value.as_object().into_iter().flatten();
+        let fields = fields.map(|(name, value)| (name.as_str(), value));
+        let items = value.as_array().into_iter().flatten();
+        for (name, value) in fields.chain(items.map(|item| (EACH, item))) {
+            if let Some(rules) = self.inner.get(name).or_else(|| self.inner.get(EACH)) {
+                violated.extend(Box::pin(rules.violated(value)).await);
+            }
+        }
+        violated
+    }
+}
+
+/// Refuses unknown fields, which API servers drop or refuse.
+fn without_unknown(schema: &mut Json) {
+    let Some(keywords) = schema.as_object_mut() else {
+        return;
+    };
+    for (keyword, inner) in keywords.iter_mut() {
+        match keyword.as_str() {
+            "properties" => inner
+                .as_object_mut()
+                .unwrap()
+                .values_mut()
+                .for_each(without_unknown),
+            "items" | "additionalProperties" => without_unknown(inner),
+            _ => {}
+        }
+    }
+    if keywords.contains_key("properties") {
+        keywords.insert("additionalProperties".to_owned(), false.into());
+    }
+}
+
+/// Whether the value is of the schema, whose references are into `root`.
+pub(super) fn is_of(schema: &Json, root: &Json, value: &Json) -> bool {
+    let Json::Object(keywords) = schema else {
+        return *schema == Json::Bool(true);
+    };
+    let mut keywords = keywords.iter();
+    keywords.all(|(keyword, argument)| holds(keyword, argument, schema, root, value))
+}
+
+/// Whether a keyword with this argument holds. Most of them are about values of one type, and hold for all others.
+fn holds(keyword: &str, argument: &Json, schema: &Json, root: &Json, value: &Json) -> bool {
+    let is_of = |schema: &Json, value: &Json| is_of(schema, root, value);
+    let text = || value.as_str();
+    let length = || text().map(|text| text.chars().count() as u64);
+    let items = || value.as_array();
+    let count = || items().map(|items| items.len() as u64);
+    let fields = || value.as_object();
+    let size = || fields().map(|fields| fields.len() as u64);
+    let least = |number: Option<u64>| number.is_none_or(|number| number >= argument.as_u64().unwrap());
+    let most = |number: Option<u64>| number.is_none_or(|number| number <= argument.as_u64().unwrap());
+    let number = || value.as_f64();
+    let bound = || argument.as_f64().unwrap();
+    let schemas = || argument.as_array().unwrap().iter();
+    let names = |names: &Json| -> Vec<String> { serde_json::from_value(names.clone()).unwrap() };
+    let has = |name: &String| fields().is_none_or(|fields| fields.contains_key(name));
+    match keyword {
+        "$ref" => {
+            let pointer = argument.as_str().unwrap().strip_prefix('#').unwrap();
+            is_of(root.pointer(pointer).unwrap(), value)
+        }
+        "type" => match argument {
+            Json::Array(types) => types.iter().any(|name| is_type(name, value)),
+            name => is_type(name, value),
+        },
+        "const" => value == argument,
+        "enum" => schemas().any(|one| one == value),
+        "pattern" => text().is_none_or(|text| matches(argument.as_str().unwrap(), text)),
+        "minLength" => least(length()),
+        "maxLength" => most(length()),
+        "minimum" => number().is_none_or(|number| number >= bound()),
+        "maximum" => number().is_none_or(|number| number <= bound()),
+        "minItems" => least(count()),
+        "maxItems" => most(count()),
+        "minProperties" => least(size()),
+        "maxProperties" => most(size()),
+        "items" => items().is_none_or(|items| items.iter().all(|item| is_of(argument, item))),
+        "required" => names(argument).iter().all(has),
+        "properties" => {
+            let mut properties = argument.as_object().unwrap().iter();
+            properties.all(|(name, schema)| value.get(name).is_none_or(|value| is_of(schema, value)))
+        }
+        "additionalProperties" => {
+            let is_other = |name: &String| schema["properties"].get(name).is_none();
+            let mut fields = fields().into_iter().flatten();
+            fields.all(|(name, value)| !is_other(name) || is_of(argument, value))
+        }
+        "propertyNames" => {
+            let mut fields = fields().into_iter().flatten();
+            fields.all(|(name, _)| is_of(argument, &json!(name)))
+        }
+        "anyOf" => schemas().any(|schema| is_of(schema, value)),
+        "oneOf" => schemas().filter(|schema| is_of(schema, value)).count() == 1,
+        "if" => {
+            let branch = if is_of(argument, value) { "then" } else { "else" };
+            schema.get(branch).is_none_or(|schema| is_of(schema, value))
+        }
+        "x-kubernetes-int-or-string" => value.is_string() || value.is_i64() || value.is_u64(),
+        LIST_TYPE => {
+            let keys = schema.get("x-kubernetes-list-map-keys").map(names);
+            let key = |item: &Json| match &keys {
+                Some(keys) => keys.iter().map(|key| item[key].clone()).collect(),
+                None => item.clone(),
+            };
+            let keys: Vec<Json> = items().into_iter().flatten().map(key).collect();
+            (1..keys.len()).all(|index| !keys[..index].contains(&keys[index]))
+        }
+        // They say nothing about values, or something about another keyword.
+        "$schema"
+        | "$defs"
+        | "title"
+        | "description"
+        | "default"
+        | "examples"
+        | "then"
+        | "else"
+        | "x-kubernetes-preserve-unknown-fields"
+        | "x-kubernetes-list-map-keys"
+        | VALIDATIONS => true,
+        other => panic!("this test does not know the keyword {other}"),
+    }
+}
+
+fn is_type(name: &Json, value: &Json) -> bool {
+    match name.as_str().unwrap() {
+        "string" => value.is_string(),
+        "integer" => value.is_i64() || value.is_u64(),
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        other => panic!("this test does not know the type {other}"),
+    }
+}
+
+pub(super) fn matches(pattern: &str, text: &str) -> bool {
+    static COMPILED: LazyLock<Mutex<HashMap<String, Regex>>> = LazyLock::new(Mutex::default);
+    let mut compiled = COMPILED.lock().unwrap();
+    let regex = compiled
+        .entry(pattern.to_owned())
+        .or_insert_with(|| Regex::new(pattern).unwrap());
+    regex.is_match(text)
+}

@@ -1,0 +1,266 @@
+//! Schemas and rules refuse what the reader of definitions refuses: complete definitions are changed in one place at a
+//! time.
+
+use std::collections::BTreeSet;
+
+use admittance_definitions::CHAIN_SCHEMA;
+use serde_json::{Value as Json, json};
+
+use super::{
+    evaluator::{Schemas, is_of, matches},
+    examples::{Example, examples},
+    read,
+};
+use crate::schema;
+
+/// A text that means nothing, and the name of a field that does not exist.
+const UNKNOWN: &str = "qqqq";
+
+/// The JSON Pointers of all places in the value, which is at this one.
+fn places(value: &Json, pointer: &str, found: &mut Vec<String>) {
+    found.push(pointer.to_owned());
+    for (name, value) in value.as_object().into_iter().flatten() {
+        places(value, &format!("{pointer}/{name}"), found);
+    }
+    for (index, value) in value.as_array().into_iter().flatten().enumerate() {
+        places(value, &format!("{pointer}/{index}"), found);
+    }
+}
+
+/// What a place of an example is changed to.
+#[derive(Clone, Debug)]
+enum Change {
+    To(Json),
+    Removal,
+}
+
+impl Change {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::To(Json::String(_)) => Kind::Text,
+            Self::To(_) => Kind::Value,
+            Self::Removal => Kind::Removal,
+        }
+    }
+
+    /// The document with the change at this place. The root is not removed.
+    fn made(&self, document: &Json, pointer: &str) -> Json {
+        let mut changed = document.clone();
+        match (self, pointer.rsplit_once('/')) {
+            (Self::To(other), _) => *changed.pointer_mut(pointer).unwrap() = other.clone(),
+            (Self::Removal, Some((parent, name))) => match changed.pointer_mut(parent).unwrap() {
+                Json::Object(fields) => drop(fields.remove(name)),
+                list => drop(list.as_array_mut().unwrap().remove(name.parse().unwrap())),
+            },
+            (Self::Removal, None) => {}
+        }
+        changed
+    }
+}
+
+/// The changes of a place. `null` is none of them: to the reader it is an absent field, to API servers no value of a type.
+fn changes(document: &Json, pointer: &str, schema: &Json) -> Vec<Change> {
+    let value = document.pointer(pointer).unwrap();
+    let mut others = vec![
+        json!(UNKNOWN),
+        json!(""),
+        json!("7"),
+        json!(-1),
+        json!(0),
+        json!(7),
+        json!(1.5),
+        json!(true),
+        json!([]),
+        json!({}),
+    ];
+    match value {
+        Json::String(text) => {
+            others.extend([json!(text.to_uppercase()), json!(text.to_lowercase())]);
+            let unknown = Change::To(json!(UNKNOWN)).made(document, pointer);
+            others.extend(words(&unknown).map(Json::String));
+            others.extend(schema["enum"].as_array().into_iter().flatten().cloned());
+        }
+        Json::Object(fields) => {
+            let mut more = fields.clone();
+            more.insert(UNKNOWN.to_owned(), json!(7));
+            others.push(more.into());
+        }
+        Json::Array(items) => others.push(items.iter().chain(items.first()).cloned().collect()),
+        _ => {}
+    }
+    for (bound, beyond) in [("minimum", -1), ("maximum", 1)] {
+        let bound = schema[bound].as_i64().into_iter();
+        others.extend(bound.flat_map(|bound| [json!(bound), json!(bound + beyond)]));
+    }
+    others.retain(|other| other != value);
+    let removal = (!pointer.is_empty()).then_some(Change::Removal);
+    others.into_iter().map(Change::To).chain(removal).collect()
+}
+
+/// The words that the reader would take, as its mistakes say.
+fn words(document: &Json) -> impl Iterator<Item = String> {
+    let fixes: Vec<_> = match read(document) {
+        Ok(_) => Vec::new(),
+        Err(mistakes) => mistakes.iter().map(|mistake| mistake.fix.clone()).collect(),
+    };
+    fixes.into_iter().flat_map(|fix| {
+        let words = fix.strip_prefix("write ").unwrap_or_default();
+        let words = words.split(", ").flat_map(|words| words.split(" or "));
+        words.map(str::to_owned).collect::<Vec<_>>()
+    })
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Value,
+    Removal,
+}
+
+/// Whether the schema of files, that of resources, and the reader refuse it.
+type Refused = [bool; 3];
+
+const BY_READER: Refused = [false, false, true];
+const BY_READER_AND_FILES: Refused = [true, false, true];
+const BY_SCHEMAS: Refused = [true, true, false];
+
+/// Where they differ deliberately: a pattern of places, the kinds of changes, who refuses them, and why.
+const DIFFERENCES: &[(&str, &[Kind], Refused, &str)] = &[
+    (
+        "^/metadata/(labels|annotations)$",
+        &[Kind::Text, Kind::Value],
+        BY_SCHEMAS,
+        "they are for users, so they are not read",
+    ),
+    (
+        "(e|E)xpression$",
+        &[Kind::Text],
+        BY_READER,
+        "CEL is not described by a pattern",
+    ),
+    (
+        "/group/plugins/[a-z]+$",
+        &[Kind::Removal],
+        BY_READER,
+        "the expression uses it",
+    ),
+    (
+        "/memory$",
+        &[Kind::Text],
+        BY_READER,
+        "the size that a text stands for may be out of range",
+    ),
+    (
+        "/allow/http/[0-9]",
+        &[Kind::Text, Kind::Value, Kind::Removal],
+        BY_READER_AND_FILES,
+        "structural schemas have no choice of a text or an object",
+    ),
+    (
+        "/allow/images/[0-9]+$",
+        &[Kind::Text],
+        BY_READER,
+        "names in a registry are parsed",
+    ),
+    ("/caBundle$", &[Kind::Text], BY_READER, "certificates are parsed"),
+    (
+        "/rego/(file|libs/[0-9]+)$",
+        &[Kind::Text],
+        BY_READER,
+        "the file must exist",
+    ),
+    (
+        "/service/path$",
+        &[Kind::Text],
+        BY_READER,
+        "what a path may contain depends on the protocol",
+    ),
+];
+
+/// The changes of an example about which schemas and reader differ.
+async fn differences(example: Example) -> Vec<(String, Change, Refused)> {
+    let Example { document, under } = example;
+    let schemas = Schemas::of(document["kind"].as_str().unwrap());
+    let refused = async |document: &Json| {
+        [
+            schemas.files_refuse(document),
+            schemas.resources_refuse(document).await,
+            read(document).is_err(),
+        ]
+    };
+    assert_eq!(refused(&document).await, [false; 3], "{document:#}");
+    let mut pointers = Vec::new();
+    places(document.pointer(under).unwrap(), under, &mut pointers);
+    let mut differences = Vec::new();
+    for pointer in pointers {
+        for change in changes(&document, &pointer, schemas.at(&pointer)) {
+            let [files, resources, reader] = refused(&change.made(&document, &pointer)).await;
+            // That of files may leave to the reader what is a rule for resources.
+            if resources != reader || (files && !reader) {
+                differences.push((pointer.clone(), change, [files, resources, reader]));
+            }
+        }
+    }
+    differences
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn schemas_refuse_what_the_reader_refuses() {
+    let tasks: Vec<_> = examples()
+        .into_iter()
+        .map(|example| tokio::spawn(differences(example)))
+        .collect();
+    let mut seen = BTreeSet::new();
+    let mut unknown = Vec::new();
+    for task in tasks {
+        for (place, change, refused) in task.await.unwrap() {
+            let is_it = |(places, kinds, by, _): &&(&str, &[Kind], Refused, &str)| {
+                matches(places, &place) && kinds.contains(&change.kind()) && *by == refused
+            };
+            match DIFFERENCES.iter().position(|row| is_it(&row)) {
+                Some(row) => drop(seen.insert(row)),
+                None => unknown.push(format!("{place}: {change:?} is refused by {refused:?}")),
+            }
+        }
+    }
+    assert!(
+        unknown.is_empty(),
+        "the schema of files, that of resources and the reader differ:\n{}",
+        unknown.join("\n")
+    );
+    for (row, difference) in DIFFERENCES.iter().enumerate() {
+        assert!(
+            seen.contains(&row),
+            "it is no difference any more: {difference:?}"
+        );
+    }
+}
+
+/// Without a field, the schema would refuse an example.
+#[test]
+fn the_examples_have_every_field() {
+    let examples = examples();
+    for (is_exception, text) in [(false, CHAIN_SCHEMA), (true, schema::EXCEPTION)] {
+        let documents = examples.iter().map(|example| &example.document);
+        let documents =
+            documents.filter(|document| (document["kind"] == "AdmissionException") == is_exception);
+        let documents: Vec<_> = documents.collect();
+        let schema: Json = serde_json::from_str(text).unwrap();
+        let mut found = Vec::new();
+        places(&schema, "", &mut found);
+        for place in found {
+            let (parent, _) = place.rsplit_once('/').unwrap_or_default();
+            let mut without = schema.clone();
+            let field = without.pointer_mut(&place).unwrap();
+            if !parent.ends_with("/properties") || *field == Json::Bool(false) {
+                continue;
+            }
+            *field = Json::Bool(false);
+            let mut documents = documents.iter();
+            assert!(
+                documents.any(|document| !is_of(&without, &without, document)),
+                "{place}"
+            );
+        }
+    }
+}
