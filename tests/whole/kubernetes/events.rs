@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{
-    resources::{PLURAL, chain, start_with},
+    resources::{PLURAL, chain, start, start_with},
+    rollouts::{STAGE, rolled_out},
     server::{POD, ReviewedResource, Server},
 };
 use crate::setting::{Setting, eventually};
@@ -174,4 +175,40 @@ async fn changes_of_chains_are_events() {
     let refused = events(&setting, "Refused", 1).await.remove(0);
     assert_eq!(refused["type"], "Warning");
     assert!(refused["note"].to_string().contains("expression"), "{refused}");
+}
+
+#[tokio::test]
+async fn the_end_of_a_roll_out_is_an_event() {
+    let setting = Setting::new();
+    let rollout = json!({"percent": 100, "pause": "1h", "abortOn": {"failures": 1}});
+    let mut chain = rolled_out(&rollout);
+    chain["metadata"]["uid"] = json!("chain-uid");
+    setting.server.put(PLURAL, chain);
+    let server = start(&setting).await;
+    events(&setting, "Live", 1).await;
+    eventually("the roll-out is aborted", async || {
+        server.review("/mutate", &POD.review("p1")).await.is_allowed()
+    })
+    .await;
+    let aborted = events(&setting, "RolloutAborted", 1).await.remove(0);
+    assert_eq!(
+        (&aborted["type"], &aborted["action"], &aborted["regarding"]["uid"]),
+        (&json!("Warning"), &json!("Abort"), &json!("chain-uid"))
+    );
+    assert_eq!(
+        aborted["note"],
+        "the plugin of Mutating:pods/images decides all requests again: the candidate failed for 1 of 1 requests; the \
+         limit is 1"
+    );
+
+    for action in ["resume", "next"] {
+        let steered = server.tell(&["rollout", action, STAGE]).await;
+        assert_eq!(steered.code, Some(0), "{}", steered.stderr);
+    }
+    let completed = events(&setting, "RolloutCompleted", 1).await.remove(0);
+    assert_eq!(completed["type"], "Normal");
+    assert_eq!(
+        completed["note"],
+        "the roll-out of the candidate of Mutating:pods/images is completed: it can be promoted"
+    );
 }

@@ -12,10 +12,10 @@ use crate::{
     setting::{Setting, eventually},
 };
 
-const STAGE: &str = "pods/images";
+pub(super) const STAGE: &str = "pods/images";
 
 /// A chain whose candidate fails whenever it is called, and is rolled out so.
-fn rolled_out(rollout: &Value) -> Value {
+pub(super) fn rolled_out(rollout: &Value) -> Value {
     let mut chain = chain("pods", "");
     let plugin = json!({"source": source("guest-misbehaves"), "settings": {"behaviour": "well-behaved"}});
     let mut candidate = plugin.clone();
