@@ -11,7 +11,7 @@ use crate::{
 };
 
 pub(super) const READER: &str = "the-token-of-who-reads";
-const ADMIN: &str = "the-token-of-who-changes";
+pub(super) const ADMIN: &str = "the-token-of-who-changes";
 
 const CONFIG: &str = "
 dialect: { kubernetes: {} }
@@ -32,11 +32,16 @@ fn write_token(directory: &Path, name: &str, token: &str) {
 }
 
 pub(super) async fn server() -> Server {
+    server_with(&chains()).await
+}
+
+/// With these chains.
+pub(super) async fn server_with(chains: &str) -> Server {
     let directory: TempDir = tempfile::tempdir().unwrap();
     certificates(&directory, &[]).await;
     write_token(directory.path(), "board.token", READER);
     write_token(directory.path(), "ops.token", ADMIN);
-    Server::start_in(directory, CONFIG, &chains()).await
+    Server::start_in(directory, CONFIG, chains).await
 }
 
 pub(super) async fn sign_in(browser: &Browser, token: &str) {

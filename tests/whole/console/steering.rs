@@ -4,12 +4,13 @@ use std::fs;
 
 use super::{
     pod,
-    sign_in::{self, READER},
+    sign_in::{self, ADMIN, READER},
 };
 use crate::{
     browser::Browser,
     kubernetes::server::{Server, certificates},
     scene::source,
+    setting::eventually,
 };
 
 const CONFIG: &str = "
@@ -249,6 +250,93 @@ async fn a_stage_is_disabled_for_a_time() {
     browser.find_with(".notice.warn", "only audited").await;
     let latest = pod("audited", "shop", "web", "nginx");
     assert!(server.review("/admit", &latest).await.is_allowed());
+    browser.end(&origin).await;
+}
+
+/// The state of the roll-out on the page, what the candidate decides, and the buttons.
+async fn rollout_is(browser: &Browser, state: &str, share: &str, buttons: &[&str]) {
+    browser.find_with("section.candidate h3", state).await;
+    let decides = format!("The candidate decides {share} of the requests, by uid");
+    browser.find_with("section.candidate p", &decides).await;
+    let there = browser
+        .texts("section.candidate form[action='/rollout'] button")
+        .await;
+    assert_eq!(there, buttons, "{state} {share}");
+}
+
+#[tokio::test]
+async fn a_roll_out_is_steered() {
+    let Some(browser) = Browser::start().await else {
+        return;
+    };
+    let rollout = "        rollout: { steps: [50, 100], by: uid, pause: 1h }\n";
+    let server = sign_in::server_with(&(images() + rollout)).await;
+    let origin = server.program.admin_url("");
+    let page = server.program.admin_url("/chains/Mutating/images");
+    browser.open(&page).await;
+    sign_in::sign_in(&browser, ADMIN).await;
+    let progressing = ["Begin the next step", "Pause", "Abort"];
+    rollout_is(&browser, "progressing", "50%", &progressing).await;
+    browser.only_failed_with("401").await;
+    browser.click("button", "Pause").await;
+    let paused = ["Begin the next step", "Resume", "Abort"];
+    rollout_is(&browser, "paused", "50%", &paused).await;
+    browser
+        .find_with("section.candidate .notice.warn", "paused by token ops")
+        .await;
+    browser.click("button", "Resume").await;
+    rollout_is(&browser, "progressing", "50%", &progressing).await;
+    browser.click("button", "Begin the next step").await;
+    rollout_is(&browser, "progressing", "100%", &progressing).await;
+
+    // Its decisions are counted.
+    let decided_by = async |uid: &str, host: &str| {
+        let answer = server
+            .review("/admit", &pod(uid, "shop", "web", "nginx:1.29"))
+            .await;
+        let patch = answer.patch().unwrap().to_string();
+        assert!(patch.contains(host), "{patch}");
+    };
+    decided_by("by-candidate", "other.example.com").await;
+    eventually("the decision is counted", async || {
+        browser.open(&page).await;
+        browser.texts("section.candidate td[data-label=Decided]").await == ["1"]
+    })
+    .await;
+    browser.picture("roll-out").await;
+
+    browser.click("button", "Abort").await;
+    rollout_is(&browser, "aborted", "0%", &["Resume"]).await;
+    browser
+        .find_with("section.candidate .notice.warn", "aborted by token ops")
+        .await;
+    decided_by("by-plugin", "mirror.example.com").await;
+    browser.click("button", "Resume").await;
+    rollout_is(&browser, "progressing", "50%", &progressing).await;
+    assert_eq!(browser.errors().await, Vec::<String>::new());
+
+    // Who only reads sees it without buttons, and cannot send the form either.
+    browser.click("button", "Sign out").await;
+    browser.open(&page).await;
+    sign_in::sign_in(&browser, READER).await;
+    rollout_is(&browser, "progressing", "50%", &[]).await;
+    browser.errors().await;
+    let send = "
+        const form = document.querySelector('form[action=\"/sign-out\"]');
+        form.action = '/rollout';
+        for (const [name, value] of [['stage', 'images/registry'], ['action', 'abort']]) {
+            const field = document.createElement('input');
+            [field.name, field.value] = [name, value];
+            form.append(field);
+        }
+        form.submit();";
+    browser.evaluate::<()>(send, Vec::new()).await;
+    browser
+        .find_with(".notice.bad", "the role Admin is required")
+        .await;
+    browser.only_failed_with("403").await;
+    browser.open(&page).await;
+    rollout_is(&browser, "progressing", "50%", &[]).await;
     browser.end(&origin).await;
 }
 
