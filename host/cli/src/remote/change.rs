@@ -62,7 +62,7 @@ pub(crate) struct PromoteArguments {
 /// Make an earlier revision live, with its definitions and exactly its modules.
 ///
 /// The driver's files are not changed: the revision stays live until they, or the modules that they name,
-/// change again.
+/// change again. Run it for each replica, with the number that the revision has there.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance rollback 41")]

@@ -30,7 +30,8 @@ use crate::{
 pub(crate) struct StatusArguments {
     #[command(flatten)]
     query: Query,
-    /// Show what every replica serves and has prepared, instead of the driver's own state.
+    /// Show what every replica serves and has prepared, instead of the driver's own state. A rollback is for one
+    /// replica: run it for each.
     #[arg(long)]
     fleet: bool,
 }
