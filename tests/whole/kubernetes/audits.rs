@@ -412,6 +412,21 @@ async fn everything_is_audited_again_and_again() {
     assert_eq!(audit(&server.program).await["last"]["revision"], 1);
 }
 
+/// Audits that take longer than the time between them follow one another, and report what they find nevertheless.
+#[tokio::test]
+async fn slow_audits_report_what_they_find() {
+    let setting = setting();
+    let _server = start_with(&setting, "every: 1s, rate: 4, page: 2", "").await;
+    let left_out = [("bad", "no team")];
+    until_reported(&setting, "reports", "left-out", &left_out).await;
+    setting
+        .server
+        .put("pods", pod("left-out", "bad", &json!({"team": "b"})));
+    setting.server.put("pods", pod("web", "new", &json!({})));
+    until_reported(&setting, "reports", "left-out", &[]).await;
+    until_reported(&setting, "reports", "web", &[("new", "no team")]).await;
+}
+
 /// With `cargo task soak`: all objects of a large cluster are audited in a minute, with little memory.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_audit_of_many_objects() {

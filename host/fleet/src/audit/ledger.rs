@@ -147,19 +147,24 @@ impl Ledger {
         verdicts
     }
 
-    /// The namespaces whose reports may be other ones than the last time that they were taken.
-    pub(super) fn take_changed(&mut self) -> Vec<Option<String>> {
-        let shards = self.shards.iter_mut();
-        let changed = shards.filter_map(|(namespace, shard)| {
-            std::mem::take(&mut shard.is_changed).then(|| namespace.clone())
-        });
-        let changed = changed.collect();
-        self.shards.retain(|_, shard| !shard.objects.is_empty());
-        changed
+    /// The namespaces whose reports may be other ones than those that were written.
+    pub(super) fn changed(&self) -> Vec<Option<String>> {
+        let changed = self.shards.iter().filter(|(_, shard)| shard.is_changed);
+        changed.map(|(namespace, _)| namespace.clone()).collect()
     }
 
-    /// Marks a namespace whose report is not in the cluster.
-    pub(super) fn changed(&mut self, namespace: &Option<String>) {
+    /// Notes that the report of a namespace was written.
+    pub(super) fn written(&mut self, namespace: &Option<String>) {
+        if let Some(shard) = self.shards.get_mut(namespace) {
+            shard.is_changed = false;
+            if shard.objects.is_empty() {
+                self.shards.remove(namespace);
+            }
+        }
+    }
+
+    /// Notes that the report of a namespace is not in the cluster.
+    pub(super) fn lost(&mut self, namespace: &Option<String>) {
         if let Some(shard) = self.shards.get_mut(namespace) {
             shard.is_changed = true;
         }
@@ -224,6 +229,13 @@ mod tests {
         }
     }
 
+    /// Writes the reports that have changed.
+    fn write(ledger: &mut Ledger) -> Vec<Option<String>> {
+        let changed = ledger.changed();
+        changed.iter().for_each(|namespace| ledger.written(namespace));
+        changed
+    }
+
     fn counts(ledger: &Ledger) -> [u64; 3] {
         let verdicts = ledger.verdicts();
         [Verdict::Denied, Verdict::Changed, Verdict::Allowed].map(|verdict| verdicts[&verdict])
@@ -243,13 +255,13 @@ mod tests {
         ledger.end(pods);
         assert_eq!(counts(&ledger), [1, 1, 1]);
         let [a, b] = ["a", "b"].map(|name| Some(name.to_owned()));
-        assert_eq!(ledger.take_changed(), [a.clone(), b.clone()]);
+        assert_eq!(write(&mut ledger), [a.clone(), b.clone()]);
 
         // The same again, from a watch.
         ledger.enter(pods, judged("a", "bad", Verdict::Denied));
-        assert!(ledger.take_changed().is_empty());
+        assert!(write(&mut ledger).is_empty());
         ledger.enter(pods, judged("a", "bad", Verdict::Allowed));
-        assert_eq!(ledger.take_changed(), std::slice::from_ref(&a));
+        assert_eq!(write(&mut ledger), std::slice::from_ref(&a));
         assert!(!ledger.has_findings(&a) && ledger.has_findings(&b));
         assert_eq!(counts(&ledger), [0, 1, 2]);
 
@@ -261,7 +273,7 @@ mod tests {
         ledger.enter(pods, judged("a", "good", Verdict::Allowed));
         ledger.end(pods);
         assert_eq!(counts(&ledger), [1, 0, 1]);
-        assert_eq!(ledger.take_changed(), [a, b]);
+        assert_eq!(write(&mut ledger), [a, b]);
         ledger.keep_only(&[pods]);
         assert_eq!((counts(&ledger), ledger.findings), ([0, 0, 1], 0));
     }

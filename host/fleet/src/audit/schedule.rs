@@ -263,11 +263,19 @@ impl Inner {
             let numbers: Vec<_> = audited.resources.keys().copied().collect();
             work.ledger.keep_only(&numbers);
         }
-        if is_complete && let Some(writer) = &mut work.writer {
-            let compared = writer.compare(&work.reader, &mut work.ledger).await;
-            self.report(REPORTS, compared.err().map(|error| error.to_string()));
-        }
         self.passed(&work.ledger, revision, listed, begun, is_complete);
+        if let Some(writer) = &mut work.writer {
+            let compared = match is_complete {
+                true => writer.compare(&work.reader, &mut work.ledger).await,
+                false => Ok(()),
+            };
+            // Already here: an audit that takes longer than `every` is followed by the next one at once.
+            let written = writer.write(&work.reader, &mut work.ledger).await;
+            self.report(
+                REPORTS,
+                compared.and(written).err().map(|error| error.to_string()),
+            );
+        }
         Ok(audited)
     }
 
@@ -369,14 +377,15 @@ impl Inner {
         is_excluded
     }
 
-    /// Writes the reports, audits what changes, and writes its reports again. Never completes.
+    /// Audits what changes, and writes its reports. Never completes.
     async fn follow(
         &self,
         mut audited: Audited,
         work: &mut Work,
         mut changes: mpsc::Receiver<(u16, Change)>,
     ) {
-        let mut due = Some(Instant::now());
+        // Reports that could not be written.
+        let mut due = (!work.ledger.changed().is_empty()).then(|| Instant::now() + LAST_RETRY);
         loop {
             let is_due = async {
                 match due {

@@ -65,13 +65,13 @@ impl Writer {
     }
 
     /// Writes the reports that have changed, and removes those without findings. Returns the first error; what was not
-    /// written is written the next time.
+    /// written is written the next time, also if this future is dropped.
     pub(super) async fn write(&mut self, reader: &Reader, ledger: &mut Ledger) -> Result<(), AnswerError> {
         let mut result = Ok(());
-        for namespace in ledger.take_changed() {
-            if let Err(error) = self.write_one(reader, ledger, &namespace).await {
-                ledger.changed(&namespace);
-                result = result.and(Err(error));
+        for namespace in ledger.changed() {
+            match self.write_one(reader, ledger, &namespace).await {
+                Ok(()) => ledger.written(&namespace),
+                Err(error) => result = result.and(Err(error)),
             }
         }
         result
@@ -155,7 +155,7 @@ impl Writer {
         self.written.retain(|namespace, _| {
             let is_there = there.contains(namespace);
             if !is_there {
-                ledger.changed(namespace);
+                ledger.lost(namespace);
             }
             is_there
         });
