@@ -74,6 +74,9 @@ pub fn quoted(text: &str) -> String {
     }
 }
 
+/// The most mistakes that are reported at once: 1,000.
+const MOST: usize = 1000;
+
 /// Every mistake that was found in the documents read so far. Its text has one line for each.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(transparent)]
@@ -110,13 +113,24 @@ impl Mistakes {
     ///
     /// # Errors
     ///
-    /// The mistakes, each once, sorted by file, line and column.
+    /// The mistakes, each once, sorted by file, line and column. Of more than 1,000, the last one says how many there are.
     pub fn into_result<T>(mut self, value: T) -> Result<T, Self> {
         if self.is_empty() {
             return Ok(value);
         }
         self.0.sort();
         self.0.dedup();
+        let all = self.0.len();
+        if let Some(first_left_out) = self.0.get(MOST) {
+            let summary = Mistake {
+                location: first_left_out.location.clone(),
+                path: String::new(),
+                message: format!("{} more mistakes from here on are not listed", all - MOST),
+                fix: "correct these first".to_owned(),
+            };
+            self.0.truncate(MOST);
+            self.0.push(summary);
+        }
         Err(self)
     }
 }
@@ -154,5 +168,38 @@ impl fmt::Display for Mistakes {
             mistake.fmt(f)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_mistakes_the_first_are_listed() {
+        for (count, listed, last) in [
+            (1000, 1000, "line 1000"),
+            (1001, 1001, "1 more mistakes from here on are not listed"),
+            (20_000, 1001, "19000 more mistakes from here on are not listed"),
+        ] {
+            let mut mistakes = Mistakes::new();
+            for line in (1..=count).rev() {
+                mistakes.push(Mistake {
+                    location: Location {
+                        file: "chains.yaml".to_owned(),
+                        line,
+                        column: 1,
+                    },
+                    path: String::new(),
+                    message: format!("line {line}"),
+                    fix: String::new(),
+                });
+            }
+            let mistakes = mistakes.into_result(()).unwrap_err();
+            assert_eq!(mistakes.len(), listed);
+            let found = mistakes.iter().next_back().unwrap();
+            assert_eq!(found.message, last);
+            assert_eq!(found.location.line, count.min(1001));
+        }
     }
 }
