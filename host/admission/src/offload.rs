@@ -1,12 +1,7 @@
 //! Work that takes long, on threads with a lower priority than those that serve.
 
 use std::{
-    io,
-    num::NonZero,
-    panic::resume_unwind,
-    sync::{Arc, LazyLock},
-    thread::available_parallelism,
-    time::Duration,
+    io, num::NonZero, panic::resume_unwind, sync::LazyLock, thread::available_parallelism, time::Duration,
 };
 
 use rustix::process::nice;
@@ -20,18 +15,19 @@ use tokio::{
 use crate::{Deadline, Failure, FailureKind};
 
 /// Work on fewer bytes is fast enough to run on a worker.
-const SMALL: usize = 64 << 10;
+const SMALL: usize = 32 << 10;
 
-/// The nice value of threads for long work: they get a third of a processor that others use as well.
-const NICE: i32 = 5;
+/// The nice value of threads for long work: each gets a tenth of a processor that another one uses as well.
+const NICE: i32 = 10;
 
 /// The time slice of threads for long work. Linux 6.12 and later interrupts a thread at once if another one wakes up whose
 /// slice is shorter, as those of other threads are: by default, 0.7 to 3 ms, for which such a thread would otherwise wait
 /// each time. Earlier versions ignore it.
 const SLICE: Duration = Duration::from_millis(20);
 
-/// One permit per core: the workers keep at least half of the machine.
-static PLACES: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(cores())));
+/// One permit per two cores. Many threads for long work that want to run at the same time would get as much of a processor
+/// as those that serve, in spite of their priority.
+static PLACES: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new((cores() / 2).max(1)));
 
 /// Started with the first work that takes long.
 static THREADS: LazyLock<Option<Runtime>> = LazyLock::new(|| {
@@ -95,10 +91,21 @@ pub async fn apart<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + S
     if bytes <= SMALL {
         return work();
     }
-    match threads_for_long_work().spawn_blocking(work).await {
+    match in_turn(work).await {
         Ok(done) => done,
         Err(error) => ended(error).await,
     }
+}
+
+/// Runs work on a thread for long work when it has a permit, which it keeps until it is done.
+async fn in_turn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
+    // The semaphore is never closed.
+    let place = PLACES.acquire().await.ok();
+    let work = move || {
+        let _place = place;
+        work()
+    };
+    threads_for_long_work().spawn_blocking(work).await
 }
 
 /// For a task on a thread for long work that ended without a result: its panic goes on here. Nothing else ends it before the
@@ -115,7 +122,7 @@ pub(crate) fn drop_apart<T: Send + 'static>(value: T, bytes: usize) {
     if bytes > SMALL
         && let Some(threads) = THREADS.as_ref()
     {
-        threads.spawn_blocking(move || drop(value));
+        threads.spawn(in_turn(move || drop(value)));
     }
 }
 
@@ -134,17 +141,8 @@ pub async fn offload<T: Send + 'static>(
     if bytes <= SMALL {
         return Ok(work());
     }
-    let beside = async {
-        // The semaphore is never closed.
-        let place = PLACES.clone().acquire_owned().await.ok();
-        let threads = threads_for_long_work();
-        let work = threads.spawn_blocking(move || {
-            let _place = place;
-            // After the deadline, the result is no longer needed.
-            (!deadline.has_passed()).then(work)
-        });
-        work.await
-    };
+    // After the deadline, the result is no longer needed.
+    let beside = in_turn(move || (!deadline.has_passed()).then(work));
     let too_late = || {
         Failure::new(
             FailureKind::Timeout,

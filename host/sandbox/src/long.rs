@@ -19,7 +19,7 @@ use crate::{engine::TICK, store::thread_time};
 const LONG: Duration = TICK;
 
 /// A call with a larger answer, in bytes, is not short.
-pub(crate) const LARGE_ANSWER: usize = 64 << 10;
+pub(crate) const LARGE_ANSWER: usize = 32 << 10;
 
 /// How many short calls of a plugin after a long one begin where long ones do: one that computes for long only now and then
 /// seldom does so on a thread that serves.
