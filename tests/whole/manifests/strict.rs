@@ -1,4 +1,4 @@
-//! Every object has only fields that Kubernetes knows, of their types: the API server validates strictly.
+//! Every object has only fields that Kubernetes 1.36 knows, of their types: the API server validates strictly.
 
 use k8s_openapi::{
     Resource,
