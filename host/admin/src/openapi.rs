@@ -188,7 +188,7 @@ fn refusal(status: u16) -> &'static str {
         413 => "The body is too large.",
         415 => "The body is neither YAML nor JSON.",
         422 => {
-            "Nothing was changed, because there are mistakes in the definitions or in the request. The first 1,000 are listed."
+            "Nothing was changed, because there are mistakes in the definitions or in the request. The first 100 are listed."
         }
         503 => "The driver cannot process the request now.",
         _ => "Refused.",

@@ -74,8 +74,8 @@ pub fn quoted(text: &str) -> String {
     }
 }
 
-/// The most mistakes that are reported at once: 1,000.
-const MOST: usize = 1000;
+/// The most mistakes that are reported at once: 100.
+const MOST: usize = 100;
 
 /// Every mistake that was found in the documents read so far. Its text has one line for each.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, thiserror::Error)]
@@ -113,7 +113,7 @@ impl Mistakes {
     ///
     /// # Errors
     ///
-    /// The mistakes, each once, sorted by file, line and column. Of more than 1,000, the last one says how many there are.
+    /// The mistakes, each once, sorted by file, line and column. Of more than 100, the last one says how many there are.
     pub fn into_result<T>(mut self, value: T) -> Result<T, Self> {
         if self.is_empty() {
             return Ok(value);
@@ -178,9 +178,9 @@ mod tests {
     #[test]
     fn of_many_mistakes_the_first_are_listed() {
         for (count, listed, last) in [
-            (1000, 1000, "line 1000"),
-            (1001, 1001, "1 more mistakes from here on are not listed"),
-            (20_000, 1001, "19000 more mistakes from here on are not listed"),
+            (100, 100, "line 100"),
+            (101, 101, "1 more mistakes from here on are not listed"),
+            (20_000, 101, "19900 more mistakes from here on are not listed"),
         ] {
             let mut mistakes = Mistakes::new();
             for line in (1..=count).rev() {
@@ -199,7 +199,7 @@ mod tests {
             assert_eq!(mistakes.len(), listed);
             let found = mistakes.iter().next_back().unwrap();
             assert_eq!(found.message, last);
-            assert_eq!(found.location.line, count.min(1001));
+            assert_eq!(found.location.line, count.min(101));
         }
     }
 }
