@@ -17,9 +17,9 @@ use crate::{Deadline, Failure, FailureKind};
 /// Work on fewer bytes is fast enough to run on a worker.
 const SMALL: usize = 32 << 10;
 
-/// The nice value of threads for long work: each gets a thirtieth of a processor that another one uses as well. When Linux
-/// gives it that share, it runs for a whole tick, up to 4 ms; with more, that happens to more than one request in a hundred.
-const NICE: i32 = 15;
+/// The nice value of threads for long work: each gets a quarter of a processor that another one uses as well. With a tenth or
+/// less, they do not meet their deadlines on a busy machine.
+const NICE: i32 = 5;
 
 /// The time slice of threads for long work. Linux 6.12 and later interrupts a thread at once if another one wakes up whose
 /// slice is shorter, as those of other threads are: by default, 0.7 to 3 ms, for which such a thread would otherwise wait

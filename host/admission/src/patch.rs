@@ -1,7 +1,11 @@
-use std::{borrow::Cow, fmt, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc, thread};
 
 use jsonptr::{Pointer, PointerBuf};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::SerializeMap};
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{self, IgnoredAny, SeqAccess},
+    ser::SerializeMap,
+};
 use serde_json::value::RawValue;
 
 use crate::{
@@ -180,14 +184,15 @@ impl Patch {
     /// [`PatchError::Malformed`] when it is not valid, or when an object in it has duplicate keys;
     /// [`PatchError::TooManyOperations`].
     pub fn parse(text: impl AsRef<[u8]>) -> Result<Self, PatchError> {
-        let operations = serde_json::from_slice::<Option<Vec<Draft<'_>>>>(text.as_ref())?.unwrap_or_default();
-        if operations.len() > Self::MAX_OPERATIONS {
-            return Err(PatchError::TooManyOperations(operations.len()));
+        let Drafts { drafts, count } =
+            serde_json::from_slice::<Option<Drafts<'_>>>(text.as_ref())?.unwrap_or_default();
+        if count > Self::MAX_OPERATIONS {
+            return Err(PatchError::TooManyOperations(count));
         }
-        let operations = operations
-            .into_iter()
-            .enumerate()
-            .map(|(index, draft)| draft.finish().map_err(|reason| malformed(index, reason)));
+        let operations = drafts.into_iter().enumerate().map(|(index, draft)| {
+            pause(index);
+            draft.finish().map_err(|reason| malformed(index, reason))
+        });
         Ok(Self::from_operations(operations.collect::<Result<_, _>>()?))
     }
 
@@ -286,6 +291,7 @@ impl Patch {
         let mut changed = false;
         let mut deepened = false;
         for (index, operation) in self.operations().enumerate() {
+            pause(index);
             changed |= operation
                 .apply(&mut root, changed, &mut budget)
                 .map_err(|(problem, reason)| PatchError::of(problem, reason, index, operation))?;
@@ -522,17 +528,64 @@ struct Draft<'a> {
     path: Cow<'a, str>,
     #[serde(borrow, default)]
     from: Option<Cow<'a, str>>,
-    #[serde(default)]
-    value: Written,
+    #[serde(borrow, default)]
+    value: Written<'a>,
+}
+
+/// The operations of a patch as they are written, and how many there are. Those beyond the limit are only counted.
+#[derive(Default)]
+struct Drafts<'a> {
+    drafts: Vec<Draft<'a>>,
+    count: usize,
+}
+
+impl<'de> Deserialize<'de> for Drafts<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = Drafts<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a sequence")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut operations: A) -> Result<Self::Value, A::Error> {
+                let mut drafts = Vec::new();
+                while drafts.len() < Patch::MAX_OPERATIONS
+                    && let Some(draft) = operations.next_element()?
+                {
+                    pause(drafts.len());
+                    drafts.push(draft);
+                }
+                let mut count = drafts.len();
+                while operations.next_element::<IgnoredAny>()?.is_some() {
+                    count += 1;
+                }
+                Ok(Drafts { drafts, count })
+            }
+        }
+
+        deserializer.deserialize_seq(Visitor)
+    }
+}
+
+/// Called before each operation: lets other threads run after some of them. A patch with so many is not processed on threads
+/// that serve, and the kernel would let a thread with long work run for a whole tick.
+fn pause(index: usize) {
+    const OPERATIONS: usize = 2048;
+    if index % OPERATIONS == OPERATIONS - 1 {
+        thread::yield_now();
+    }
 }
 
 /// A value that may be `null` or absent.
 #[derive(Default)]
-struct Written(Option<Box<RawValue>>);
+struct Written<'a>(Option<&'a RawValue>);
 
-impl<'de> Deserialize<'de> for Written {
+impl<'de: 'a, 'a> Deserialize<'de> for Written<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Box::<RawValue>::deserialize(deserializer).map(|value| Self(Some(value)))
+        <&RawValue>::deserialize(deserializer).map(|value| Self(Some(value)))
     }
 }
 
@@ -546,7 +599,7 @@ impl Draft<'_> {
         } = self;
         let value = || match value {
             Some(value) => match unique_keys(value.get()) {
-                Ok(()) => Ok(value),
+                Ok(()) => Ok(value.to_owned()),
                 Err(error) => Err(format!("`value` cannot be read: {error}")),
             },
             None => Err(format!("`{op}` needs `value`")),
