@@ -17,8 +17,8 @@ use crate::{Deadline, Failure, FailureKind};
 /// Work on fewer bytes is fast enough to run on a worker.
 const SMALL: usize = 32 << 10;
 
-/// The nice value of threads for long work: each gets a quarter of a processor that another one uses as well. With a tenth or
-/// less, they do not meet their deadlines on a busy machine.
+/// The nice value of threads for long work: each gets a quarter of a processor that another one uses as well. With a
+/// thirtieth (15), calls that compute for long missed their deadlines beside other programs.
 const NICE: i32 = 5;
 
 /// The time slice of threads for long work. Linux 6.12 and later interrupts a thread at once if another one wakes up whose

@@ -231,7 +231,7 @@ async fn schemas_refuse_what_the_reader_refuses() {
     for (row, difference) in DIFFERENCES.iter().enumerate() {
         assert!(
             seen.contains(&row),
-            "it is no difference any more: {difference:?}"
+            "schemas and reader no longer differ here, so remove the row: {difference:?}"
         );
     }
 }
