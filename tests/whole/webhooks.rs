@@ -130,6 +130,12 @@ fn review(what: &str, review: &Value) -> (u16, String) {
         "jobs" => {
             json!({"allowed": false, "status": {"code": 403, "message": "Priority: 90 and above is for the house"}})
         }
+        "notes" => {
+            let notes: serde_json::Map<_, _> = (0..INVALID_KEYS)
+                .map(|number| (format!("invalid*{number:04}"), "x".into()))
+                .collect();
+            json!({"allowed": true, "auditAnnotations": notes})
+        }
         "denies" => {
             json!({"allowed": false, "status": {"code": 422, "reason": "Invalid", "message": "no tea today"}})
         }
@@ -145,6 +151,9 @@ fn review(what: &str, review: &Value) -> (u16, String) {
     (200, reply.to_string())
 }
 
+/// How many annotations the hook `notes` answers with, none of which has a valid key.
+const INVALID_KEYS: usize = 3000;
+
 /// The expected result of a hook.
 #[derive(Clone, Copy)]
 enum Expected {
@@ -157,7 +166,7 @@ enum Expected {
 use Expected::{Changes, Denies, Fails, Passes};
 
 /// (name, protocol, service, path, CA bundle, expected result)
-const HOOKS: [(&str, &str, &str, &str, Authority, Expected); 21] = [
+const HOOKS: [(&str, &str, &str, &str, Authority, Expected); 22] = [
     (
         "annotates",
         "BcsResource",
@@ -287,6 +296,14 @@ const HOOKS: [(&str, &str, &str, &str, Authority, Expected); 21] = [
         Changes,
     ),
     (
+        "notes",
+        "AdmissionReview",
+        "hook",
+        "/review/notes",
+        Authority::Right,
+        Passes,
+    ),
+    (
         "denies",
         "AdmissionReview",
         "hook",
@@ -407,6 +424,18 @@ spec:
         wrong.extend(checked.err().map(|error| error.to_string()));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    // One line for each of the two answers of `notes`, however many annotations are dropped.
+    let log = scene.program.log();
+    let dropped: Vec<_> = log
+        .iter()
+        .filter(|line| {
+            line.message()
+                .contains("audit annotations of a webhook are dropped")
+        })
+        .map(|line| (&line.fields()["dropped"], line.field("key")))
+        .collect();
+    let number = json!(INVALID_KEYS);
+    assert_eq!(dropped, [(&number, "invalid*0000"); 2]);
 }
 
 async fn check(scene: &Scene, name: &str, policy: &str, expected: Expected) {
