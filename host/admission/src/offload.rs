@@ -1,10 +1,14 @@
 //! Work that takes long, on threads with a lower priority than those that serve.
 
 use std::{
-    io, num::NonZero, panic::resume_unwind, sync::LazyLock, thread::available_parallelism, time::Duration,
+    io,
+    num::NonZero,
+    panic::resume_unwind,
+    sync::LazyLock,
+    thread::{available_parallelism, yield_now},
+    time::Duration,
 };
 
-use rustix::process::nice;
 use tokio::{
     runtime::{Builder, Handle, Runtime},
     sync::Semaphore,
@@ -17,23 +21,17 @@ use crate::{Deadline, Failure, FailureKind};
 /// Work on fewer bytes is fast enough to run on a worker.
 const SMALL: usize = 32 << 10;
 
-/// The nice value of threads for long work: each gets a quarter of a processor that another one uses as well. With a
-/// thirtieth (15), calls that compute for long missed their deadlines beside other programs.
+/// The nice value of threads for long work: each gets a quarter of a processor that another one uses as well. With much
+/// less, calls that compute for long would miss their deadlines beside other programs.
 const NICE: i32 = 5;
 
-/// The time slice of threads for long work. Linux 6.12 and later interrupts a thread at once if another one wakes up whose
-/// slice is shorter, as those of other threads are: by default, 0.7 to 3 ms, for which such a thread would otherwise wait
-/// each time. Earlier versions ignore it.
-const SLICE: Duration = Duration::from_millis(20);
-
-/// One permit per two cores. Many threads for long work that want to run at the same time would get as much of a processor
-/// as those that serve, in spite of their priority.
-static PLACES: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new((cores() / 2).max(1)));
+/// A permit for each thread for long work.
+static PLACES: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(places()));
 
 /// Started with the first work that takes long.
 static THREADS: LazyLock<Option<Runtime>> = LazyLock::new(|| {
     let threads = Builder::new_multi_thread()
-        .worker_threads(cores())
+        .worker_threads(places())
         .thread_name("long-work")
         .enable_all()
         .on_thread_start(lower_priority)
@@ -44,16 +42,25 @@ static THREADS: LazyLock<Option<Runtime>> = LazyLock::new(|| {
     threads.ok()
 });
 
-/// Lets threads that serve interrupt this one. On Linux it applies to the calling thread only.
+/// Gives this thread a lower priority than those that serve. On Linux it applies to the calling thread only.
 pub fn lower_priority() {
-    if let Err(error) = set_scheduling(NICE, SLICE) {
-        tracing::debug!(%error, "this thread cannot be interrupted at any time");
-        // Without it, the thread works as well.
-        let _ = nice(NICE);
+    schedule(Duration::ZERO);
+}
+
+/// As [`lower_priority`], for a thread that computes without a [`pause`], as a compiler does. Linux 6.12 and later interrupts
+/// it at once if a thread wakes up whose time slice is shorter, as those of other threads are.
+pub fn lower_priority_without_pauses() {
+    schedule(Duration::from_millis(20));
+}
+
+fn schedule(slice: Duration) {
+    if let Err(error) = set_scheduling(NICE, slice) {
+        tracing::debug!(%error, "the priority of this thread stays as it is");
     }
 }
 
-/// Sets the nice value of this thread, and the time for which it may run before the kernel looks for another one.
+/// Sets the nice value of this thread, and the time for which it may run before the kernel looks for another one; zero is the
+/// kernel's default, and a pause gives up all of it.
 #[expect(unsafe_code, reason = "no safe interface to this system call exists")]
 fn set_scheduling(nice: i32, slice: Duration) -> io::Result<()> {
     let attributes = libc::sched_attr {
@@ -74,12 +81,23 @@ fn set_scheduling(nice: i32, slice: Duration) -> io::Result<()> {
     }
 }
 
-fn cores() -> usize {
-    available_parallelism().map_or(1, NonZero::get)
+/// How many threads may do long work at a time: one core is left to the threads that serve. On each core that has such work,
+/// the kernel lets it run for up to a tick, 4 ms, before a thread that serves gets its turn.
+fn places() -> usize {
+    let cores = available_parallelism().map_or(1, NonZero::get);
+    cores.saturating_sub(1).max(1)
 }
 
-/// The runtime for work that takes long. Its threads, one per core, have a lower priority than others, so that such work
-/// uses what other requests leave. Must be called within a tokio runtime.
+/// Lets other threads run after each so many items, on a thread for long work that processes many of them. On a busy machine
+/// each pause costs the thread a whole time slice, so they must be rare.
+pub fn pause(item: usize, every: usize) {
+    if (item + 1).is_multiple_of(every) {
+        yield_now();
+    }
+}
+
+/// The runtime for work that takes long. Its threads have a lower priority than others, so that such work uses what other
+/// requests leave. Must be called within a tokio runtime.
 pub fn threads_for_long_work() -> Handle {
     THREADS
         .as_ref()

@@ -1,4 +1,4 @@
-use std::{borrow::Cow, fmt, sync::Arc, thread};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use jsonptr::{Pointer, PointerBuf};
 use serde::{
@@ -11,9 +11,12 @@ use serde_json::value::RawValue;
 use crate::{
     Deadline, FailureKind, Object,
     head::{is_whole, unique_keys},
-    offload::drop_apart,
+    offload::{drop_apart, pause},
     tree::{Budget, Node, Problem},
 };
+
+/// After so many operations, other threads may run.
+const UNINTERRUPTED: usize = 2048;
 
 /// A JSON Patch (RFC 6902). Cheap to clone, however many operations it has.
 #[derive(Clone, Default)]
@@ -190,7 +193,7 @@ impl Patch {
             return Err(PatchError::TooManyOperations(count));
         }
         let operations = drafts.into_iter().enumerate().map(|(index, draft)| {
-            pause(index);
+            pause(index, UNINTERRUPTED);
             draft.finish().map_err(|reason| malformed(index, reason))
         });
         Ok(Self::from_operations(operations.collect::<Result<_, _>>()?))
@@ -291,7 +294,7 @@ impl Patch {
         let mut changed = false;
         let mut deepened = false;
         for (index, operation) in self.operations().enumerate() {
-            pause(index);
+            pause(index, UNINTERRUPTED);
             changed |= operation
                 .apply(&mut root, changed, &mut budget)
                 .map_err(|(problem, reason)| PatchError::of(problem, reason, index, operation))?;
@@ -555,7 +558,7 @@ impl<'de> Deserialize<'de> for Drafts<'de> {
                 while drafts.len() < Patch::MAX_OPERATIONS
                     && let Some(draft) = operations.next_element()?
                 {
-                    pause(drafts.len());
+                    pause(drafts.len(), UNINTERRUPTED);
                     drafts.push(draft);
                 }
                 let mut count = drafts.len();
@@ -567,15 +570,6 @@ impl<'de> Deserialize<'de> for Drafts<'de> {
         }
 
         deserializer.deserialize_seq(Visitor)
-    }
-}
-
-/// Called before each operation: lets other threads run after some of them. A patch with so many is not processed on threads
-/// that serve, and the kernel would let a thread with long work run for a whole tick.
-fn pause(index: usize) {
-    const OPERATIONS: usize = 2048;
-    if index % OPERATIONS == OPERATIONS - 1 {
-        thread::yield_now();
     }
 }
 

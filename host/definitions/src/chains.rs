@@ -2,11 +2,11 @@
 
 use std::{collections::HashMap, path::PathBuf};
 
-use admittance_admission::Phase;
+use admittance_admission::{Phase, pause};
 
 use crate::{
     DefinitionSet, bcs,
-    document::{self, Document, Location, Mistake, Mistakes, Node, quoted},
+    document::{self, Document, Location, Mistake, Mistakes, Node, UNINTERRUPTED, quoted},
     exception::{self, ExceptionDefinition},
     form::{self, Form},
     gatekeeper::{
@@ -130,7 +130,8 @@ impl Chains {
         documents: impl IntoIterator<Item = &'a Document>,
         mistakes: &mut Mistakes,
     ) {
-        for document in documents {
+        for (index, document) in documents.into_iter().enumerate() {
+            pause(index, UNINTERRUPTED);
             for (form, root) in form::definitions(document, mistakes) {
                 self.read(form, &root, mistakes);
             }

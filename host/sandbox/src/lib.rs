@@ -51,7 +51,6 @@ mod plugin;
 #[cfg(feature = "engine")]
 mod prepare;
 #[cfg(feature = "engine")]
-mod release;
 #[cfg(feature = "engine")]
 mod shared;
 #[cfg(feature = "engine")]

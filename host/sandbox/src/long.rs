@@ -5,7 +5,6 @@ use std::{
     pin::Pin,
     sync::atomic::{AtomicU8, Ordering},
     task::{Context, Poll},
-    thread::yield_now,
     time::Duration,
 };
 
@@ -93,17 +92,7 @@ pub(crate) async fn run<T: Send + 'static>(call: LongCall<T>, expectation: &Expe
             return output;
         }
     }
-    let rest = async move {
-        let output = poll_fn(|context| {
-            let output = call.poll(context);
-            if output.is_pending() {
-                // The kernel would let this thread use its time slice first, which is a few milliseconds.
-                yield_now();
-            }
-            output
-        });
-        (output.await, call.is_long())
-    };
+    let rest = async move { (poll_fn(|context| call.poll(context)).await, call.is_long()) };
     let task = threads_for_long_work().spawn(noted_here(rest).in_current_span());
     let _abort = Abort(task.abort_handle());
     match task.await {

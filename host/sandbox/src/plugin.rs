@@ -17,7 +17,6 @@ use crate::{
     kubewarden::{Cache, Policy},
     logging::CallLog,
     long::{self, Expectation, LARGE_ANSWER},
-    release::{self, CallStore},
     store::{Call, CallState},
 };
 
@@ -102,11 +101,7 @@ impl Plugin {
     ) -> Result<Response, Failure> {
         let running = self.sandbox.running();
         let measured = self.sandbox.config.meter.as_ref().map(|meter| meter.begin());
-        if self.expectation.is_long() {
-            // It may take the place of a call that used much memory, which is made inaccessible then.
-            drop(release::wait());
-        }
-        let mut call = CallStore::from(CallState::store(
+        let mut store = CallState::store(
             &self.sandbox,
             Call {
                 log,
@@ -124,12 +119,12 @@ impl Plugin {
                     }
                 ),
             },
-        ));
-        let answer = self.answer(&mut call.store, &request, deadline).await;
+        );
+        let answer = self.answer(&mut store, &request, deadline).await;
         // The slot is released after the instance's resources are returned to the pool.
         match measured {
-            Some(measured) => measured.end(call.store.data().guest_ran(), || drop(call)),
-            None => drop(call),
+            Some(measured) => measured.end(store.data().guest_ran(), || drop(store)),
+            None => drop(store),
         }
         drop((running, slot));
         answer

@@ -13,7 +13,6 @@ use crate::{
     engine::{Inner, per_call},
     kubewarden::{Cache, Exchange},
     logging::{CallLog, Stream},
-    release::{self, MUCH},
     stdio::StandardStream,
 };
 
@@ -76,8 +75,6 @@ pub(crate) struct CallState {
 struct Memory {
     limit: usize,
     used: usize,
-    /// After the instantiation.
-    grown: usize,
 }
 
 /// The parameters of a new store.
@@ -128,7 +125,6 @@ impl CallState {
             memory: Memory {
                 limit: limits.memory,
                 used: 0,
-                grown: 0,
             },
             table,
             wasi: None,
@@ -155,11 +151,6 @@ impl CallState {
             Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
         });
         store
-    }
-
-    /// By how much the memory of the guest has grown since it was instantiated, in bytes.
-    pub(crate) fn grown(&self) -> usize {
-        self.memory.grown
     }
 
     /// The instance is ready, and the guest runs next.
@@ -290,12 +281,6 @@ impl ResourceLimiter for Memory {
             ));
         }
         self.used = wanted;
-        if current > 0 {
-            self.grown += desired.saturating_sub(current);
-            if self.grown >= MUCH {
-                drop(release::wait());
-            }
-        }
         Ok(true)
     }
 

@@ -47,6 +47,9 @@ pub use self::{
 /// The most bytes that a file may have: 4 MiB. A definition is a few kilobytes.
 pub const LARGEST_FILE: usize = 4 * 1024 * 1024;
 
+/// After so many documents, other threads may run.
+pub(crate) const UNINTERRUPTED: usize = 256;
+
 /// The most documents that a file may have, empty ones too: 16,384. With more than a few hundred it is better
 /// split.
 pub const MOST_DOCUMENTS: usize = 16 * 1024;

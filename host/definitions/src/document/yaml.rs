@@ -2,12 +2,13 @@
 
 use std::{borrow::Cow, ops::Range};
 
+use admittance_admission::pause;
 use saphyr::Scalar as CoreScalar;
 use saphyr_parser::{Event, Marker, ScalarStyle, Span, Tag};
 use serde_json::Number;
 
 use super::{
-    MOST_DOCUMENTS,
+    MOST_DOCUMENTS, UNINTERRUPTED,
     events::Events,
     tree::{DEEPEST, Entry, Flaw, MapBuilder, Position, Positioned, Value},
 };
@@ -66,6 +67,7 @@ fn read_into(
     let mut builder = Builder::new(text, schema);
     while let Some((event, span)) = events.next()? {
         if matches!(event, Event::DocumentStart(_)) {
+            pause(begun, UNINTERRUPTED);
             begun += 1;
             if begun > MOST_DOCUMENTS {
                 return Err(Flaw::new(
