@@ -68,6 +68,8 @@ pub(crate) struct Cluster {
     namespaces: AtomicUsize,
     /// How long scenarios that try long watches keep them open.
     pub(crate) longest_watch: Duration,
+    /// How many changes replicas go live with.
+    pub(crate) changes: u32,
 }
 
 impl fmt::Debug for Cluster {
@@ -82,7 +84,7 @@ impl fmt::Debug for Cluster {
 impl Cluster {
     /// Starts a store and an API server, and returns when it is ready. Call it on the main thread: the processes end
     /// with the thread.
-    pub(crate) async fn start(longest_watch: Duration) -> Result<Self, Error> {
+    pub(crate) async fn start(longest_watch: Duration, changes: u32) -> Result<Self, Error> {
         let directory = tempfile::Builder::new()
             .prefix("admittance-cluster-")
             .tempdir()
@@ -107,6 +109,7 @@ impl Cluster {
             authority: credentials.authority,
             namespaces: AtomicUsize::new(0),
             longest_watch,
+            changes,
             directory,
         })
     }
@@ -150,11 +153,17 @@ impl Cluster {
         self.directory.path().join(AUTHORITY)
     }
 
-    /// Removes all webhook configurations, so that they do not affect the next scenario.
-    pub(crate) async fn remove_webhooks(&self) -> Result<(), Error> {
+    /// Removes all webhook configurations and Pods, so that they do not affect the next scenario.
+    pub(crate) async fn clean(&self) -> Result<(), Error> {
         let rest = self.rest()?;
         for resource in ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"] {
             let path = format!("/apis/admissionregistration.k8s.io/v1/{resource}");
+            rest.send(http::Method::DELETE, &path, None).await?;
+        }
+        let namespaces = rest.get("/api/v1/namespaces").await?.json()?;
+        let namespaces = namespaces["items"].as_array().into_iter().flatten();
+        for name in namespaces.filter_map(|namespace| namespace["metadata"]["name"].as_str()) {
+            let path = format!("/api/v1/namespaces/{name}/pods?gracePeriodSeconds=0");
             rest.send(http::Method::DELETE, &path, None).await?;
         }
         Ok(())

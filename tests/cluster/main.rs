@@ -7,6 +7,7 @@
 //! - `cargo task cluster` runs all of them, and finally prints how long creations take.
 //! - `cargo task cluster NAME...` runs those whose names contain one of the words.
 //! - `cargo task cluster figures` only prints these measurements.
+//! - `cargo task cluster replicas --changes 500` changes a chain that often, served by three replicas.
 //! - `cargo task cluster gateway --watch 600` opens watches for ten minutes, as without names.
 //! - `cargo task cluster --list` lists their names.
 //! - `cargo task cluster --stay` runs none, and keeps the API server running until Ctrl-C.
@@ -64,6 +65,9 @@ struct Arguments {
     /// How many seconds the watches of `gateway::watches_last` stay open; ten minutes if all scenarios run.
     #[arg(long, value_name = "SECONDS")]
     watch: Option<u64>,
+    /// How many changes the replicas of `replicas::changes_go_live_everywhere_at_once` go live with.
+    #[arg(long, value_name = "NUMBER", default_value_t = 20)]
+    changes: u32,
     /// Run no scenario, and keep the API server running until Ctrl-C.
     #[arg(long, conflicts_with_all = ["names", "list"])]
     stay: bool,
@@ -119,7 +123,7 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         ));
     }
     let begin = Instant::now();
-    let mut cluster = Arc::new(Cluster::start(arguments.longest_watch()).await?);
+    let mut cluster = Arc::new(Cluster::start(arguments.longest_watch(), arguments.changes).await?);
     println!("The API server is ready after {:.1?}.", begin.elapsed());
     if arguments.stay {
         stay(&cluster).await;
@@ -141,7 +145,7 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
                 failed.push(scenario.name);
             }
         }
-        cluster.remove_webhooks().await?;
+        cluster.clean().await?;
     }
     if arguments.measures() {
         println!("\n{}", figures::measure(Arc::clone(&cluster)).await);

@@ -23,6 +23,7 @@ mod kept;
 mod mutating;
 mod operations;
 mod refusals;
+mod replicas;
 mod resources;
 mod selectors;
 mod updates;
@@ -123,6 +124,9 @@ pub(crate) const SCENARIOS: &[Scenario] = scenarios! {
     ;
     kept:
         chains_take_effect_without_a_registration,
+    ;
+    replicas:
+        changes_go_live_everywhere_at_once,
     ;
     audits:
         what_exists_is_audited,

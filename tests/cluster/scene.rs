@@ -143,6 +143,11 @@ impl Scene {
         self.program.replace(program).unwrap()
     }
 
+    /// The API server calls this address, behind which the test starts its servers itself.
+    pub(crate) fn called_at(&mut self, address: SocketAddr) {
+        self.address = address;
+    }
+
     /// Stops the server.
     pub(crate) async fn stop(&mut self) {
         if let Some(mut program) = self.program.take() {

@@ -6,10 +6,10 @@ use std::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use admittance_tests::{Client, Error, Trust};
+use admittance_tests::{Answer, Client, Error, Trust, longest_overlap};
 use tokio::{
     task::JoinHandle,
     time::{MissedTickBehavior, interval, sleep, timeout},
@@ -51,14 +51,6 @@ struct Backend {
     is_ready: AtomicBool,
     /// How many requests it has answered.
     answered: AtomicUsize,
-}
-
-/// The answer to one request.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Answer {
-    at: Instant,
-    /// The version of the table that gave it.
-    version: u32,
 }
 
 /// What the clients got.
@@ -153,8 +145,8 @@ impl Shared {
         Some(ready[next].clone())
     }
 
-    /// The replica that answers a review, and the version in the answer.
-    async fn answer(&self) -> (Arc<Backend>, u32) {
+    /// The replica that answers a review, and its answer.
+    async fn answer(&self) -> (Arc<Backend>, Answer) {
         let review = POD.review("load");
         loop {
             let Some(backend) = self.next() else {
@@ -164,8 +156,8 @@ impl Shared {
             match backend.client.send(request(&backend.review, &review)).await {
                 Ok(reply) => {
                     backend.answered.fetch_add(1, Ordering::SeqCst);
-                    let version = version(Verdict::of(&review, &reply).message());
-                    return (backend, version);
+                    let answer = Answer::now(Verdict::of(&review, &reply).message());
+                    return (backend, answer.unwrap());
                 }
                 Err(Error::NoReply { .. }) => {
                     backend.is_ready.store(false, Ordering::SeqCst);
@@ -187,14 +179,15 @@ async fn send(shared: Arc<Shared>) -> Vec<Answer> {
     while !shared.is_over() {
         turns.tick().await;
         let answer = timeout(PATIENCE, shared.answer()).await;
-        let (backend, version) = answer.unwrap_or_else(|error| panic!("a request is lost: {error}"));
+        let (backend, answer) = answer.unwrap_or_else(|error| panic!("a request is lost: {error}"));
         let newest = newest.entry(backend.review.clone()).or_default();
-        assert!(version >= *newest, "version {version} after {newest}");
-        *newest = version;
-        answers.push(Answer {
-            at: Instant::now(),
-            version,
-        });
+        assert!(
+            answer.version >= *newest,
+            "version {} after {newest}",
+            answer.version
+        );
+        *newest = answer.version;
+        answers.push(answer);
     }
     answers
 }
@@ -212,29 +205,13 @@ async fn probe(shared: Arc<Shared>, backend: Arc<Backend>) {
     }
 }
 
-/// The number in the message of the chain.
-fn version(message: &str) -> u32 {
-    let (_, number) = message.split_once("version ").unwrap();
-    let digits: String = number.chars().take_while(char::is_ascii_digit).collect();
-    digits.parse().unwrap()
-}
-
 impl Answers {
     pub(super) fn count(&self) -> usize {
         self.all.len()
     }
 
-    /// The longest time that an answer of a table came after the first one of a newer table, with its version.
+    /// As [`longest_overlap`].
     pub(super) fn longest_overlap(&self) -> (Duration, u32) {
-        let mut first: BTreeMap<u32, Instant> = BTreeMap::new();
-        let mut longest = (Duration::ZERO, 0);
-        for Answer { at, version } in &self.all {
-            first.entry(*version).or_insert(*at);
-            let newer = first.range(version + 1..).map(|(_, first)| *first).min();
-            if let Some(newer) = newer {
-                longest = longest.max((at.duration_since(newer), *version));
-            }
-        }
-        longest
+        longest_overlap(&self.all)
     }
 }

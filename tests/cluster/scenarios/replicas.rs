@@ -1,0 +1,369 @@
+//! Three replicas of the server that share the chains of the cluster, and go live with each change together.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use admittance_tests::{Admittance, Answer, Client, Serve, Trust, longest_overlap};
+use http::{Method, Request};
+use serde_json::{Value, json};
+use tokio::{
+    io::copy_bidirectional,
+    net::{TcpListener, TcpStream},
+    sync::watch,
+    task::JoinHandle,
+    time::sleep,
+};
+
+use super::resources::{denying, prepare};
+use crate::{
+    cluster::{Cluster, User},
+    process::until,
+    registration::Registration,
+    rest::Rest,
+    scene::{Scene, compiled, pod},
+};
+
+/// How many users create Pods.
+const USERS: usize = 3;
+
+/// The longest time that two tables may answer.
+const OVERLAP: Duration = Duration::from_secs(1);
+
+/// A client's pause between an answer and its next request.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// A client that sends requests one after another. Each is answered by the chain.
+struct Asking {
+    stop: watch::Sender<bool>,
+    answers: JoinHandle<Vec<Answer>>,
+}
+
+impl Asking {
+    /// `ask` returns the text of an answer.
+    fn begin<A>(ask: impl Fn() -> A + Send + Sync + 'static) -> Self
+    where
+        A: Future<Output = String> + Send,
+    {
+        let (stop, stopped) = watch::channel(false);
+        let answers = tokio::spawn(async move {
+            let mut answers = Vec::new();
+            while !*stopped.borrow() {
+                let text = ask().await;
+                let answer = Answer::now(&text);
+                answers.push(answer.unwrap_or_else(|| panic!("the chain did not answer: {text}")));
+                sleep(PAUSE).await;
+            }
+            answers
+        });
+        Self { stop, answers }
+    }
+
+    async fn end(self) -> Vec<Answer> {
+        self.stop.send_replace(true);
+        self.answers.await.unwrap()
+    }
+}
+
+/// Asks one replica to review a Pod.
+#[derive(Clone)]
+struct Reviewer {
+    client: Client,
+    url: String,
+}
+
+impl Reviewer {
+    fn new(scene: &Scene, program: &Admittance) -> Self {
+        let authorities = String::from_utf8(scene.authority("certs")).unwrap();
+        let trust = Trust {
+            authorities: &authorities,
+            identity: None,
+        };
+        Self {
+            client: Client::trusting(trust).unwrap(),
+            url: program.tls_url("/validate"),
+        }
+    }
+
+    async fn ask(self) -> String {
+        let request = Request::post(&self.url)
+            .header("content-type", "application/json")
+            .body(review())
+            .unwrap();
+        self.client.send(request).await.unwrap().text()
+    }
+}
+
+/// A replica, and a client that asks only this one.
+struct Replica {
+    program: Admittance,
+    address: SocketAddr,
+    reviewer: Reviewer,
+    asking: Asking,
+}
+
+/// How a replica ends.
+#[derive(Clone, Copy)]
+enum End {
+    /// It is asked to, as in a roll-out of its Deployment.
+    Terminated,
+    Killed,
+}
+
+/// Three replicas behind one address, which the API server calls.
+struct Fleet {
+    scene: Scene,
+    replicas: Vec<Replica>,
+    /// Where connections go.
+    addresses: Arc<Mutex<Vec<SocketAddr>>>,
+    users: Vec<Asking>,
+    answers: Vec<Answer>,
+    version: u32,
+}
+
+/// Passes each connection on to the next replica that takes it, as a Service does.
+async fn pass_on(listener: TcpListener, addresses: Arc<Mutex<Vec<SocketAddr>>>) {
+    for turn in 0_usize.. {
+        let (mut caller, _) = listener.accept().await.unwrap();
+        let mut addresses = addresses.lock().unwrap().clone();
+        let first = turn % addresses.len();
+        addresses.rotate_left(first);
+        tokio::spawn(async move {
+            for address in addresses {
+                if let Ok(mut replica) = TcpStream::connect(address).await {
+                    // Either side may end it.
+                    let _ = copy_bidirectional(&mut caller, &mut replica).await;
+                    break;
+                }
+            }
+        });
+    }
+}
+
+/// A review of a Pod that the chain denies.
+fn review() -> String {
+    let request = json!({
+        "uid": "5b1c2a60-7d9e-4f6b-9a3e-0c8d7e6f5a41",
+        "kind": {"group": "", "version": "v1", "kind": "Pod"},
+        "resource": {"group": "", "version": "v1", "resource": "pods"},
+        "name": "asked", "namespace": "default", "operation": "CREATE",
+        "userInfo": {"username": "client"},
+        "object": pod("asked", "bad"),
+    });
+    let review = json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request,
+    });
+    review.to_string()
+}
+
+impl Fleet {
+    async fn start(cluster: Arc<Cluster>) -> Self {
+        let definitions = json!([{"kubernetes": {}}]);
+        let mut config = json!({
+            "dialect": {"kubernetes": {}},
+            "listen": {"tls": {"certificate": "mounted/tls.crt", "key": "mounted/tls.key"}},
+            "cluster": {},
+            "definitions": definitions,
+        });
+        prepare(&cluster, &config).await;
+        config["cluster"]["kubeconfig"] = json!(cluster.kubeconfig(User::Admittance));
+        let mut scene = Scene::without_server(cluster, &config).await;
+        scene.make_certificates("certs").await;
+        scene.mount("certs");
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        scene.called_at(listener.local_addr().unwrap());
+        scene.apply(&denying(&scene, "version 0")).await.succeeds();
+
+        let addresses = Arc::new(Mutex::new(Vec::new()));
+        let mut fleet = Self {
+            scene,
+            replicas: Vec::new(),
+            addresses: addresses.clone(),
+            users: Vec::new(),
+            answers: Vec::new(),
+            version: 0,
+        };
+        for _ in 0..3 {
+            fleet.add().await;
+        }
+        tokio::spawn(pass_on(listener, addresses));
+        fleet.scene.register(&Registration::validating("/validate")).await;
+        fleet.let_users_create();
+        fleet
+    }
+
+    /// Starts a replica, and waits until it is ready and known to the others.
+    async fn add(&mut self) {
+        let program = Serve::new(self.scene.path("admittance.yaml"))
+            .unwrap()
+            .store(compiled())
+            .start()
+            .await
+            .unwrap();
+        let client = Client::new().unwrap();
+        until("the replica is ready", async || {
+            let answer = client.get(&program.admin_url("/readyz")).await.ok()?;
+            answer.status.is_success().then_some(())
+        })
+        .await;
+        let reviewer = Reviewer::new(&self.scene, &program);
+        let port = reviewer.url.trim_end_matches("/validate").rsplit(':').next();
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port.unwrap().parse().unwrap()));
+        let asking = Asking::begin({
+            let reviewer = reviewer.clone();
+            move || reviewer.clone().ask()
+        });
+        self.addresses.lock().unwrap().push(address);
+        self.replicas.push(Replica {
+            program,
+            address,
+            reviewer,
+            asking,
+        });
+        let count = self.replicas.len();
+        for replica in &self.replicas {
+            until("the replicas know one another", async || {
+                let status = replica.program.status().await.unwrap();
+                let known = status["replicas"]["replicas"].as_array()?.len();
+                (known == count).then_some(())
+            })
+            .await;
+        }
+    }
+
+    /// Users create Pods, which the chain denies, through the API server.
+    fn let_users_create(&mut self) {
+        for user in 0..USERS {
+            let rest = self.scene.rest.clone();
+            let path = format!("/api/v1/namespaces/{}/pods?dryRun=All", self.scene.namespace);
+            let bad = pod(&format!("by-user-{user}"), "bad");
+            let create = async |rest: Rest, path: String, bad: Value| {
+                let reply = rest.send(Method::POST, &path, Some(&bad)).await.unwrap();
+                assert_eq!(reply.status, 403, "{}", reply.text());
+                reply.text()
+            };
+            self.users.push(Asking::begin(move || {
+                create(rest.clone(), path.clone(), bad.clone())
+            }));
+        }
+    }
+
+    async fn end_users(&mut self) {
+        for user in self.users.drain(..) {
+            self.answers.extend(user.end().await);
+        }
+    }
+
+    /// Changes the chain, and waits until every replica answers with the change.
+    async fn change(&mut self) {
+        self.version += 1;
+        let message = format!("version {}", self.version);
+        let chain = denying(&self.scene, &message);
+        let path = format!(
+            "/apis/admittance.dev/v1alpha1/admissionchains/{}",
+            self.scene.namespace
+        );
+        until("a change of the chain", async || {
+            let mut stored: Value = self.scene.rest.get(&path).await.unwrap().json().unwrap();
+            stored["spec"] = chain["spec"].clone();
+            let reply = self
+                .scene
+                .rest
+                .send(Method::PUT, &path, Some(&stored))
+                .await
+                .unwrap();
+            // The leader may have written the status in between.
+            assert!(matches!(reply.status.as_u16(), 200 | 409), "{}", reply.text());
+            (reply.status == 200).then_some(())
+        })
+        .await;
+        for replica in &self.replicas {
+            until(&message, async || {
+                let text = replica.reviewer.clone().ask().await;
+                (Answer::now(&text)?.version == self.version).then_some(())
+            })
+            .await;
+        }
+    }
+
+    async fn changes(&mut self, count: u32) {
+        for _ in 0..count {
+            self.change().await;
+        }
+    }
+
+    /// The leader, or one of the others, ends, and another replica takes its place.
+    async fn replace(&mut self, is_leader: bool, end: End) {
+        let place = until("a replica that leads, or not", async || {
+            for (index, replica) in self.replicas.iter().enumerate() {
+                let status = replica.program.status().await.unwrap();
+                if status["leader"]["self"] == is_leader {
+                    return Some(index);
+                }
+            }
+            None
+        })
+        .await;
+        let mut replica = self.replicas.remove(place);
+        self.addresses
+            .lock()
+            .unwrap()
+            .retain(|address| *address != replica.address);
+        self.answers.extend(replica.asking.end().await);
+        match end {
+            End::Terminated => {
+                // The users go on: the API server is told to use another connection.
+                replica.program.terminate().unwrap();
+                let status = replica.program.ended().await.unwrap();
+                assert_eq!(status.code(), Some(0), "{status}");
+            }
+            End::Killed => {
+                // A request that it has accepted would be lost.
+                self.end_users().await;
+                replica.program.kill().await.unwrap();
+                self.let_users_create();
+            }
+        }
+        self.change().await;
+        self.add().await;
+    }
+}
+
+pub(crate) async fn changes_go_live_everywhere_at_once(cluster: Arc<Cluster>) {
+    let share = cluster.changes / 4;
+    let mut fleet = Fleet::start(cluster).await;
+    fleet.changes(share).await;
+    fleet.replace(true, End::Terminated).await;
+    fleet.changes(share).await;
+    fleet.replace(false, End::Killed).await;
+    fleet.changes(share).await;
+    fleet.replace(true, End::Killed).await;
+    fleet.changes(share).await;
+
+    fleet.end_users().await;
+    let through_api_server = fleet.answers.len();
+    let mut answers = std::mem::take(&mut fleet.answers);
+    for replica in fleet.replicas.drain(..) {
+        answers.extend(replica.asking.end().await);
+    }
+    answers.sort();
+    let (overlap, version) = longest_overlap(&answers);
+    print!(
+        "{} changes, {} answers, longest overlap {overlap:.1?} ... ",
+        fleet.version,
+        answers.len(),
+    );
+    assert!(
+        through_api_server > fleet.version as usize,
+        "{through_api_server}"
+    );
+    assert!(overlap < OVERLAP, "{overlap:?} after version {version}");
+    let name = fleet.scene.namespace.clone();
+    fleet
+        .scene
+        .run(&format!("delete admissionchain {name}"))
+        .await
+        .succeeds();
+}

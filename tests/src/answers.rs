@@ -1,0 +1,83 @@
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+/// When a client got an answer, and the version of the table that gave it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Answer {
+    /// When it came.
+    pub at: Instant,
+    /// The version, which its message says.
+    pub version: u32,
+}
+
+impl Answer {
+    /// An answer that comes now. Its message has the words `version N`; `None` if it does not.
+    pub fn now(message: &str) -> Option<Self> {
+        let (_, number) = message.split_once("version ")?;
+        let digits: String = number.chars().take_while(char::is_ascii_digit).collect();
+        Some(Self {
+            at: Instant::now(),
+            version: digits.parse().ok()?,
+        })
+    }
+}
+
+/// The longest time that an answer of a table came after the first one of a newer table, with its version. The answers are in
+/// the order in which they came.
+pub fn longest_overlap(answers: &[Answer]) -> (Duration, u32) {
+    let mut first: BTreeMap<u32, Instant> = BTreeMap::new();
+    let mut longest = (Duration::ZERO, 0);
+    for Answer { at, version } in answers {
+        first.entry(*version).or_insert(*at);
+        let newer = first.range(version + 1..).map(|(_, first)| *first).min();
+        if let Some(newer) = newer {
+            longest = longest.max((at.duration_since(newer), *version));
+        }
+    }
+    longest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_overlap_is_between_the_first_answer_of_a_table_and_the_last_of_one_before() {
+        let begin = Instant::now();
+        let answer = |(millis, version): (u64, u32)| Answer {
+            at: begin + Duration::from_millis(millis),
+            version,
+        };
+        for (answers, longest, version) in [
+            (&[][..], 0, 0),
+            (&[(0, 1), (5, 1), (6, 2)], 0, 0),
+            (&[(0, 1), (5, 2), (9, 1), (10, 3), (11, 2), (12, 3)], 4, 1),
+            (&[(0, 1), (1, 2), (2, 3), (7, 1)], 6, 1),
+        ] {
+            let answers: Vec<_> = answers.iter().copied().map(answer).collect();
+            assert_eq!(
+                longest_overlap(&answers),
+                (Duration::from_millis(longest), version),
+                "{answers:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_message_says_its_version() {
+        for (message, version) in [
+            ("by version 12: no", Some(12)),
+            ("version 7", Some(7)),
+            ("no team", None),
+            ("version x", None),
+        ] {
+            assert_eq!(
+                Answer::now(message).map(|answer| answer.version),
+                version,
+                "{message}"
+            );
+        }
+    }
+}
