@@ -163,12 +163,12 @@ impl Fleet {
         let definitions = json!([{"kubernetes": {}}]);
         let mut config = json!({
             "dialect": {"kubernetes": {}},
-            "listen": {"tls": {"certificate": "mounted/tls.crt", "key": "mounted/tls.key"}},
             "cluster": {},
             "definitions": definitions,
         });
         prepare(&cluster, &config).await;
         config["cluster"]["kubeconfig"] = json!(cluster.kubeconfig(User::Admittance));
+        config["listen"] = json!({"tls": {"certificate": "mounted/tls.crt", "key": "mounted/tls.key"}});
         let mut scene = Scene::without_server(cluster, &config).await;
         scene.make_certificates("certs").await;
         scene.mount("certs");
@@ -222,12 +222,21 @@ impl Fleet {
             reviewer,
             asking,
         });
-        let count = self.replicas.len();
+        let names = async |replica: &Replica, only_itself: bool| {
+            let status = replica.program.status().await.unwrap();
+            let known = status["replicas"]["replicas"].as_array().cloned();
+            let known = known.unwrap_or_default().into_iter();
+            let known = known.filter(|known| !only_itself || known["self"] == true);
+            known.map(|known| known["name"].clone()).collect::<Vec<_>>()
+        };
+        let new = self.replicas.last().unwrap();
+        let name = until("the replica knows itself", async || {
+            names(new, true).await.into_iter().next()
+        })
+        .await;
         for replica in &self.replicas {
-            until("the replicas know one another", async || {
-                let status = replica.program.status().await.unwrap();
-                let known = status["replicas"]["replicas"].as_array()?.len();
-                (known == count).then_some(())
+            until("the others know the replica", async || {
+                names(replica, false).await.contains(&name).then_some(())
             })
             .await;
         }
