@@ -13,9 +13,10 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// An answer that comes now. Its message has the words `version N`; `None` if it does not.
+    /// An answer that comes now. Its message says `version N` or `version-N`; `None` if it does not.
     pub fn now(message: &str) -> Option<Self> {
-        let (_, number) = message.split_once("version ")?;
+        let (_, number) = message.split_once("version")?;
+        let number = number.strip_prefix([' ', '-'])?;
         let digits: String = number.chars().take_while(char::is_ascii_digit).collect();
         Some(Self {
             at: Instant::now(),
@@ -69,7 +70,8 @@ mod tests {
     fn a_message_says_its_version() {
         for (message, version) in [
             ("by version 12: no", Some(12)),
-            ("version 7", Some(7)),
+            ("version-7", Some(7)),
+            ("version7", None),
             ("no team", None),
             ("version x", None),
         ] {

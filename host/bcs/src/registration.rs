@@ -3,11 +3,13 @@
 use std::{
     net::{IpAddr, SocketAddr},
     sync::Arc,
+    time::Duration,
 };
 
 use admittance_net::upstream::{InvalidServer, Server};
 use futures_util::future::join_all;
 use metrics::gauge;
+use tokio::{sync::watch, time::timeout};
 
 use crate::{
     ClusterId, metric_names,
@@ -22,6 +24,9 @@ use crate::{
 const DRIVERS: &str = "/bcs/services/endpoints/mesosdriver";
 /// Gateways register below this node, as bcs-api does.
 const GATEWAYS: &str = "/bcs/services/endpoints/apiserver";
+
+/// The longest time from the moment at which the drivers agree on a table until each serves it.
+const SWITCH: Duration = Duration::from_secs(1);
 
 /// How a driver or a gateway registers itself. It is registered while it serves: a driver in the service ensemble,
 /// below its cluster, and in the cluster's own ensemble; a gateway in the service ensemble.
@@ -161,10 +166,19 @@ impl Registrar {
 
     /// Register the driver or gateway until the result is withdrawn or dropped.
     pub fn register(self) -> Registrations {
+        self.register_with(ZooKeeper::register)
+    }
+
+    /// The same, once it is ready: see [`Registrations::follow`].
+    pub fn register_later(self) -> Registrations {
+        self.register_with(ZooKeeper::register_later)
+    }
+
+    fn register_with(self, register: fn(&ZooKeeper, Registration) -> Registered) -> Registrations {
         let active = |entry: Entry| ActiveRegistration {
             ensemble: entry.ensemble,
             parent: entry.registration.parent.clone(),
-            registered: entry.zookeeper.register(entry.registration),
+            registered: register(&entry.zookeeper, entry.registration),
         };
         Registrations(self.0.into_iter().map(active).collect())
     }
@@ -265,6 +279,24 @@ impl Registrations {
     /// Keep the metrics up to date, until the registrations are withdrawn.
     pub async fn update_metrics(&self) {
         join_all(self.0.iter().map(ActiveRegistration::update_metrics)).await;
+    }
+
+    /// Registers a driver while it is ready, that is, while it serves what the other drivers serve, so that gateways ask no
+    /// driver that is late. A change that goes live within a second does not affect the registrations. Never returns; drop it
+    /// to stop.
+    pub async fn follow(&self, mut is_ready: watch::Receiver<bool>) {
+        loop {
+            let now_ready = *is_ready.borrow_and_update();
+            if !now_ready && let Ok(Ok(())) = timeout(SWITCH, is_ready.changed()).await {
+                continue;
+            }
+            for active in self.0.iter() {
+                active.registered.set_present(now_ready);
+            }
+            if is_ready.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+        }
     }
 
     /// Remove the registrations. Takes at most 2 s.

@@ -201,8 +201,6 @@ impl Driver {
         let Self {
             port, admin, front, ..
         } = self;
-        // Its port is bound: connections are answered from now on.
-        let registrations = self.registrar.map(Registrar::register).unwrap_or_default();
         let is_stopping = Arc::new(AtomicBool::new(false));
         let Connections {
             ensembles,
@@ -223,6 +221,12 @@ impl Driver {
             (None, drivers) => drivers.map(Replicas::new),
         };
         let replicas = replicas.map(Arc::new);
+        // Its port is bound: connections are answered from now on.
+        let register = match &replicas {
+            Some(_) => Registrar::register_later,
+            None => Registrar::register,
+        };
+        let registrations = self.registrar.map(register).unwrap_or_default();
         let observed = Arc::new(Observed {
             host: self.host,
             front: front.clone(),
@@ -327,7 +331,8 @@ async fn follow(
     };
     let replicas = async {
         if let Some(replicas) = &observed.replicas {
-            replicas.follow(&observed.host).await;
+            let registered = observed.registrations.follow(replicas.readiness());
+            tokio::join!(replicas.follow(&observed.host), registered);
         }
     };
     tokio::join!(

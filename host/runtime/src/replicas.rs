@@ -84,6 +84,7 @@ pub struct Replicas {
     transport: Box<dyn Transport>,
     started: Instant,
     known: Mutex<Known>,
+    is_ready: watch::Sender<bool>,
 }
 
 #[derive(Debug, Default)]
@@ -108,6 +109,7 @@ impl Replicas {
             transport: Box::new(transport),
             started: Instant::now(),
             known: Mutex::default(),
+            is_ready: watch::Sender::new(false),
         }
     }
 
@@ -121,6 +123,11 @@ impl Replicas {
             None => self.started.elapsed() >= PATIENCE,
             target => is_ready(target, host.hash()),
         }
+    }
+
+    /// Whether this replica [is ready](Self::is_ready), to wait for changes; `false` until it takes part.
+    pub fn readiness(&self) -> watch::Receiver<bool> {
+        self.is_ready.subscribe()
     }
 
     /// What the replicas serve and have prepared.
@@ -180,7 +187,10 @@ impl Replicas {
             }
             self.note(membership, agreement);
             waiting.log(&self.known().waiting);
-            metrics::replicas(&self.status(), self.is_ready(host));
+            let is_ready = self.is_ready(host);
+            self.is_ready
+                .send_if_modified(|known| std::mem::replace(known, is_ready) != is_ready);
+            metrics::replicas(&self.status(), is_ready);
             let wanted = if is_alone { Some(own.prepared) } else { target };
             if let Some(wanted) = wanted.filter(|wanted| *wanted != own.live)
                 && host.go_live_with(wanted).await

@@ -131,8 +131,12 @@ pub(crate) async fn chains_are_written_with_kubectl(cluster: Arc<Cluster>) {
     until_true(&scene, &name, "Live").await;
     until_refused(&scene, "by a chain").await;
     scene.create(&pod("good", GOOD_IMAGE)).await.succeeds();
-    let listed = scene.run("get admissionchains").await.succeeds();
-    assert!(listed.stdout.contains("ACCEPTED"), "{}", listed.stdout);
+    // By its name, its short name and its category.
+    for names in ["admissionchains", "achain", "admittance"] {
+        let listed = scene.run(&format!("get {names}")).await.succeeds();
+        let has = |text: &str| listed.stdout.contains(text);
+        assert!(has("ACCEPTED") && has(&name), "{}", listed.stdout);
+    }
 
     // A bad one is refused, without being stored.
     let mut bad = denying(&scene, "never said");

@@ -1,22 +1,21 @@
 //! Several drivers that go live together.
 
 use std::{
-    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use admittance_tests::{Admittance, Client, LogLine, Mark, Versions};
+use admittance_tests::{Admittance, Answer, Client, LogLine, Mark, Versions, longest_overlap};
 use http::Method;
 use rcgen::KeyPair;
 use serde_json::{Value, json};
 
 use super::{
     definitions::{NODE, ROUTE, Surroundings},
-    nodes::Nodes,
+    nodes::{DRIVERS, Nodes},
     scene::{CLUSTER, Front},
     zookeeper::{Place, Server, blocking},
 };
@@ -69,12 +68,7 @@ async fn check_order(nodes: &Nodes) {
 
 /// Clients that create applications through the drivers in turn, each only if it says that it is ready. No driver may go
 /// back to an earlier table.
-async fn load(
-    around: &Surroundings,
-    drivers: &[Front],
-    is_over: &AtomicBool,
-    answers: &mut Vec<(Instant, usize)>,
-) {
+async fn load(around: &Surroundings, drivers: &[Front], is_over: &AtomicBool, answers: &mut Vec<Answer>) {
     let mut newest = vec![0; drivers.len()];
     for (index, driver) in drivers.iter().enumerate().cycle() {
         if is_over.load(Ordering::SeqCst) {
@@ -87,25 +81,15 @@ async fn load(
         let [version] = passed.as_slice() else {
             panic!("{passed:?}")
         };
-        let (_, number) = version.split_once('-').unwrap();
-        let number = number.parse().unwrap();
-        assert!(number >= newest[index], "{number} after {}", newest[index]);
-        newest[index] = number;
-        answers.push((Instant::now(), number));
+        let answer = Answer::now(version).unwrap();
+        assert!(
+            answer.version >= newest[index],
+            "{version} after {}",
+            newest[index]
+        );
+        newest[index] = answer.version;
+        answers.push(answer);
     }
-}
-
-/// The longest time that an answer of a table came after the first one of the next.
-fn longest_overlap(answers: &[(Instant, usize)]) -> Duration {
-    let mut first: BTreeMap<usize, Instant> = BTreeMap::new();
-    let mut longest = Duration::ZERO;
-    for (at, number) in answers {
-        first.entry(*number).or_insert(*at);
-        if let Some(next) = first.get(&(number + 1)) {
-            longest = longest.max(at.duration_since(*next));
-        }
-    }
-    longest
 }
 
 #[tokio::test]
@@ -155,7 +139,7 @@ async fn three_drivers_go_live_with_each_change_together() {
     };
     tokio::join!(changing, load(&around, &drivers, &is_over, &mut answers));
     answers.sort();
-    let overlap = longest_overlap(&answers);
+    let (overlap, _) = longest_overlap(&answers);
     println!(
         "{} answers, {changes} changes, longest overlap {overlap:?}",
         answers.len()
@@ -362,29 +346,27 @@ async fn a_driver_that_cannot_prepare_a_change_is_named_and_later_not_ready() {
     std::fs::write(&module, Versions::find().unwrap().module(1)).unwrap();
     let first = patient(&around, &place).await;
     // It accepts no module that is not signed.
-    let strict = around
-        .config(
-            &place,
-            &format!("signatures: [ {{ source: \"file:**\", keys: [{key:?}] }} ]\n"),
-        )
-        .replace("2s", "60s");
-    let mut unable = Front::start(&strict).await;
+    let strict = around.config(
+        &place,
+        &format!("registration: {{}}\nsignatures: [ {{ source: \"file:**\", keys: [{key:?}] }} ]\n"),
+    );
+    let mut unable = Front::start(&strict.replace("2s", "60s")).await;
     for driver in [&first, &unable] {
         until_ready(&driver.program).await;
     }
     let name = until_known(&unable, 2).await;
     until_known(&first, 2).await;
 
-    let mut definition = around.definition("plugin", "unused");
-    definition["resourcesRef"]["kind"] = "secret".into();
-    definition["admissionWebhooks"][0]
+    let mut of_plugin = around.definition("plugin", "unused");
+    of_plugin["resourcesRef"]["kind"] = "secret".into();
+    of_plugin["admissionWebhooks"][0]
         .as_object_mut()
         .unwrap()
         .remove("clientConfig");
-    definition["admissionWebhooks"][0]["plugin"] =
+    of_plugin["admissionWebhooks"][0]["plugin"] =
         json!({"source": format!("file:{}", module.display()), "settings": {"name": "a"}});
     let node = NODE.replace("webhook-test", "plugin");
-    nodes.put(&node, &definition).await;
+    nodes.put(&node, &of_plugin).await;
     let waiting = until_waiting(&first.program, "not signed").await;
     assert!(waiting.contains(&format!("{name} has not prepared")), "{waiting}");
     let logged = |line: &LogLine| line.message().contains("a change waits") && line.message().contains(&name);
@@ -403,7 +385,7 @@ async fn a_driver_that_cannot_prepare_a_change_is_named_and_later_not_ready() {
     unable.program.ended().await.unwrap();
     eventually("the plugin is live", async || chains(&first).await == 2).await;
 
-    // Once the others serve it, one that cannot is not ready, and holds nobody back.
+    // Once the others serve it, one that cannot is not ready, and holds nobody back. Gateways do not find it.
     let late = Front::start(&strict).await;
     eventually("it knows what the others serve", async || {
         replicas(&late.program).await["target"].is_string()
@@ -416,9 +398,32 @@ async fn a_driver_that_cannot_prepare_a_change_is_named_and_later_not_ready() {
         answer.json().unwrap()["reason"],
         "the replicas serve another table"
     );
+    until_registered(&nodes, 0).await;
     let definition = around.definition("webhook-test", "version-1");
     around.change(&first, Method::PUT, ROUTE, &definition).await;
     assert_eq!(around.passed(&first).await, ["version-1"]);
+    until_registered(&nodes, 0).await;
+
+    // They do while it serves what the others serve.
+    nodes.delete(&node).await;
+    until_ready(&late.program).await;
+    until_registered(&nodes, 1).await;
+    late.program.suspend().unwrap();
+    nodes.put(&node, &of_plugin).await;
+    eventually("the plugin is live again", async || chains(&first).await == 2).await;
+    late.program.resume().unwrap();
+    eventually("it is late again", async || !is_ready(&late.program).await).await;
+    until_registered(&nodes, 0).await;
+}
+
+/// Waits until so many drivers are registered for gateways.
+async fn until_registered(nodes: &Nodes, count: usize) {
+    let of_cluster = format!("{DRIVERS}/{CLUSTER}");
+    nodes
+        .until_children(&of_cluster, "the drivers that are ready", |nodes| {
+            nodes.len() == count
+        })
+        .await;
 }
 
 #[tokio::test]

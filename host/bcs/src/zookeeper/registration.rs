@@ -24,8 +24,16 @@ pub struct Registration {
 #[derive(Debug)]
 pub struct Registered {
     state: watch::Receiver<RegistrationState>,
-    data: watch::Sender<Bytes>,
+    wanted: watch::Sender<Wanted>,
     stop: CancellationToken,
+}
+
+/// What the node should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Wanted {
+    data: Bytes,
+    /// Whether it should exist.
+    is_present: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,29 +56,41 @@ impl RegistrationState {
 }
 
 impl Registered {
-    pub(crate) fn keep(zookeeper: ZooKeeper, registration: Registration) -> Self {
+    pub(crate) fn keep(zookeeper: ZooKeeper, registration: Registration, is_present: bool) -> Self {
         let (sender, state) = watch::channel(RegistrationState::Missing {
             reason: "not registered yet".to_owned(),
             is_refused: false,
         });
-        let data = watch::Sender::new(registration.data.clone());
+        let wanted = watch::Sender::new(Wanted {
+            data: registration.data.clone(),
+            is_present,
+        });
         let stop = CancellationToken::new();
         tokio::spawn(keeper::keep(
             zookeeper,
             registration,
-            data.subscribe(),
+            wanted.subscribe(),
             sender,
             stop.clone(),
         ));
-        Self { state, data, stop }
+        Self { state, wanted, stop }
     }
 
     /// The data of the node from now on, also when it is created again.
     pub fn update(&self, data: Bytes) {
-        self.data.send_if_modified(|known| {
-            let is_new = *known != data;
-            *known = data;
-            is_new
+        self.change(|wanted| wanted.data = data);
+    }
+
+    /// Removes the node, or creates it again, as soon as possible.
+    pub fn set_present(&self, is_present: bool) {
+        self.change(|wanted| wanted.is_present = is_present);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Wanted)) {
+        self.wanted.send_if_modified(|wanted| {
+            let before = wanted.clone();
+            change(wanted);
+            *wanted != before
         });
     }
 

@@ -158,7 +158,12 @@ impl ZooKeeper {
 
     /// Keep a node registered until the result is withdrawn or dropped.
     pub fn register(&self, registration: Registration) -> Registered {
-        Registered::keep(self.clone(), registration)
+        Registered::keep(self.clone(), registration, true)
+    }
+
+    /// The same, once the node [should be present](Registered::set_present).
+    pub fn register_later(&self, registration: Registration) -> Registered {
+        Registered::keep(self.clone(), registration, false)
     }
 
     /// Follow something in one session after another. What is done in a session ends with an error; that, and why there is

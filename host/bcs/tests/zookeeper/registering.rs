@@ -127,6 +127,32 @@ async fn a_withdrawn_registration_has_no_node() {
 }
 
 #[tokio::test]
+async fn a_node_is_there_while_it_should_be() {
+    let zookeeper = ZooKeeper::open(config(shared()));
+    let client = other_client(shared()).await;
+    let registered = zookeeper.register_later(registration("/present", "x"));
+    let absent = async || {
+        let is_told = |state: &RegistrationState| matches!(state, RegistrationState::Missing { reason, .. } if reason.contains("the others serve"));
+        until(&mut registered.states(), is_told).await;
+        match client.list_children("/present").await {
+            Ok(names) => assert!(names.is_empty(), "{names:?}"),
+            Err(error) => assert_eq!(error, zookeeper_client::Error::NoNode),
+        }
+    };
+    absent().await;
+    let mut before = String::new();
+    for data in ["x", "y"] {
+        registered.update(data.into());
+        registered.set_present(true);
+        let path = path_after(&registered, &before).await;
+        assert_eq!(client.get_data(&path).await.unwrap().0, data.as_bytes());
+        registered.set_present(false);
+        absent().await;
+        before = path;
+    }
+}
+
+#[tokio::test]
 async fn a_registration_in_progress_can_be_withdrawn() {
     let parent = "/hardly";
     let zookeeper = ZooKeeper::open(config(shared()));

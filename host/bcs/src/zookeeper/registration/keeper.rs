@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 use zookeeper_client::{Client, CreateMode, Error, SessionId};
 
-use super::{Registration, RegistrationState};
+use super::{Registration, RegistrationState, Wanted};
 use crate::zookeeper::{
     Watch, ZooKeeper, ZooKeeperError, check_path, error::At, path::join, session::RECONNECT_PAUSE,
 };
@@ -38,8 +38,7 @@ struct Node {
 struct Keeper {
     zookeeper: ZooKeeper,
     registration: Registration,
-    /// The data that the node should have; that of the registration at first.
-    data: watch::Receiver<Bytes>,
+    wanted: watch::Receiver<Wanted>,
     state: watch::Sender<RegistrationState>,
     node: Option<Node>,
     pause: Duration,
@@ -49,14 +48,14 @@ struct Keeper {
 pub(super) async fn keep(
     zookeeper: ZooKeeper,
     registration: Registration,
-    data: watch::Receiver<Bytes>,
+    wanted: watch::Receiver<Wanted>,
     state: watch::Sender<RegistrationState>,
     stop: CancellationToken,
 ) {
     let mut keeper = Keeper {
         zookeeper,
         registration,
-        data,
+        wanted,
         state,
         node: None,
         pause: FIRST_PAUSE,
@@ -105,6 +104,9 @@ impl Keeper {
 
     /// Create or find the node, and wait until it changes.
     async fn once(&mut self, client: &Client) -> Result<(), ZooKeeperError> {
+        if !self.wanted.borrow_and_update().is_present {
+            return self.stay_away(client).await;
+        }
         let path = self.path(client).await?;
         let (data, watch) = match Watch::data(client, &path).await {
             Ok(((data, stat), watch)) if stat.ephemeral_owner == client.session_id().0 => (data, watch),
@@ -116,7 +118,7 @@ impl Keeper {
             }
             Err(error) => return Err(error).at("reading", &path),
         };
-        let wanted = self.data.borrow_and_update().clone();
+        let wanted = self.wanted.borrow_and_update().data.clone();
         if data != wanted {
             if self.node.as_ref().is_some_and(|node| node.data != data) {
                 tracing::warn!(path, "the registration was overwritten, and is restored");
@@ -136,8 +138,22 @@ impl Keeper {
         self.registered(&path);
         tokio::select! {
             fired = watch.fired() => fired.at("following", &path),
-            Ok(()) = self.data.changed() => Ok(()),
+            Ok(()) = self.wanted.changed() => Ok(()),
         }
+    }
+
+    /// Removes the node, and waits until it is wanted again.
+    async fn stay_away(&mut self, client: &Client) -> Result<(), ZooKeeperError> {
+        let node = self.node.as_ref();
+        if let Some(node) = node.filter(|node| node.session == client.session_id()) {
+            remove(client, &self.registration.parent, node).await?;
+        }
+        self.node = None;
+        let reason = "until this driver serves the table that the others serve";
+        self.missing(reason.to_owned(), false);
+        // It ends with this task.
+        let _ = self.wanted.changed().await;
+        Ok(())
     }
 
     async fn pause(&mut self) {
@@ -171,7 +187,7 @@ impl Keeper {
         let begin = join(&parent, &format!("{}{}", node.prefix, self.registration.name));
         let acls = self.zookeeper.acls();
         let options = CreateMode::EphemeralSequential.with_acls(acls);
-        node.data = self.data.borrow().clone();
+        node.data = self.wanted.borrow().data.clone();
         let created = client.create(&begin, &node.data, &options).await;
         let (_, sequence) = match created {
             Err(Error::NoNode) => {
