@@ -19,7 +19,9 @@ use tempfile::TempDir;
 use tokio::{io::AsyncReadExt, net::TcpStream};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use crate::harness::{APPLICATIONS, Running, Setup, application, echo, post, rest, soon, text, write};
+use crate::harness::{
+    APPLICATIONS, PATIENCE, Running, Setup, application, echo, post, rest, soon, text, write,
+};
 use crate::{log::Log, places::switching};
 
 /// A certificate authority, and what it has signed, in files.
@@ -233,7 +235,7 @@ pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
             tokio::time::sleep(INTERVAL).await;
         }
     };
-    let waited = tokio::time::timeout(Duration::from_secs(30), wait).await;
+    let waited = tokio::time::timeout(PATIENCE, wait).await;
     assert!(waited.is_ok(), "{what} does not come");
 }
 

@@ -148,9 +148,18 @@ impl Keeper {
         if let Some(node) = node.filter(|node| node.session == client.session_id()) {
             remove(client, &self.registration.parent, node).await?;
         }
-        self.node = None;
-        let reason = "until this driver serves the table that the others serve";
-        self.missing(reason.to_owned(), false);
+        let was_registered = self.node.take().is_some();
+        self.publish(RegistrationState::Missing {
+            reason: "this driver does not serve the table that the others serve".to_owned(),
+            is_refused: false,
+        });
+        if was_registered {
+            tracing::warn!(
+                parent = self.registration.parent,
+                name = self.registration.name,
+                "withdrawn from ZooKeeper until this driver serves the table that the others serve"
+            );
+        }
         // It ends with this task.
         let _ = self.wanted.changed().await;
         Ok(())
