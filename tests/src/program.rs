@@ -304,6 +304,12 @@ impl Admittance {
         Ok(Metrics(reply.text()))
     }
 
+    /// Whether `/readyz` says that it is ready.
+    pub async fn is_ready(&self) -> bool {
+        let asked = async { Client::new()?.get(&self.admin_url("/readyz")).await };
+        asked.await.is_ok_and(|reply| reply.status == 200)
+    }
+
     /// The current `/v1/status`.
     ///
     /// # Errors

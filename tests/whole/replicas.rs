@@ -1,6 +1,6 @@
 //! What replicas that go live together say of themselves, however they learn of one another.
 
-use admittance_tests::{Admittance, Client};
+use admittance_tests::Admittance;
 use serde_json::Value;
 
 use crate::setting::eventually;
@@ -15,14 +15,8 @@ pub(crate) fn changes_of_soak() -> Option<u32> {
     changes.map(|number| number.parse().unwrap())
 }
 
-pub(crate) async fn is_ready(program: &Admittance) -> bool {
-    let client = Client::new().unwrap();
-    let answer = client.get(&program.admin_url("/readyz")).await;
-    answer.is_ok_and(|answer| answer.status == 200)
-}
-
 pub(crate) async fn until_ready(program: &Admittance) {
-    eventually("the replica is ready", async || is_ready(program).await).await;
+    eventually("the replica is ready", async || program.is_ready().await).await;
 }
 
 /// What a replica knows of all of them.

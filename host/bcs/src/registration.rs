@@ -164,17 +164,13 @@ impl Registrar {
         Ok(Self(vec![entry]))
     }
 
-    /// Register the driver or gateway until the result is withdrawn or dropped.
-    pub fn register(self) -> Registrations {
-        self.register_with(ZooKeeper::register)
-    }
-
-    /// The same, once it is ready: see [`Registrations::follow`].
-    pub fn register_later(self) -> Registrations {
-        self.register_with(ZooKeeper::register_later)
-    }
-
-    fn register_with(self, register: fn(&ZooKeeper, Registration) -> Registered) -> Registrations {
+    /// Register the driver or gateway until the result is withdrawn or dropped: at once if it is ready, otherwise once
+    /// [`Registrations::follow`] learns that it is.
+    pub fn register(self, is_ready: bool) -> Registrations {
+        let register = match is_ready {
+            true => ZooKeeper::register,
+            false => ZooKeeper::register_later,
+        };
         let active = |entry: Entry| ActiveRegistration {
             ensemble: entry.ensemble,
             parent: entry.registration.parent.clone(),

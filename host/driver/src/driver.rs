@@ -222,11 +222,8 @@ impl Driver {
         };
         let replicas = replicas.map(Arc::new);
         // Its port is bound: connections are answered from now on.
-        let register = match &replicas {
-            Some(_) => Registrar::register_later,
-            None => Registrar::register,
-        };
-        let registrations = self.registrar.map(register).unwrap_or_default();
+        let is_ready = replicas.is_none();
+        let registrations = self.registrar.map(|registrar| registrar.register(is_ready));
         let observed = Arc::new(Observed {
             host: self.host,
             front: front.clone(),
@@ -239,7 +236,7 @@ impl Driver {
             audits: self.audits,
             leader: leader.clone(),
             replicas: replicas.clone(),
-            registrations,
+            registrations: registrations.unwrap_or_default(),
             is_stopping: is_stopping.clone(),
         });
         let access = admin.as_ref().map(|admin| admin.access.clone());

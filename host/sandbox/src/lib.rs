@@ -51,7 +51,6 @@ mod plugin;
 #[cfg(feature = "engine")]
 mod prepare;
 #[cfg(feature = "engine")]
-#[cfg(feature = "engine")]
 mod shared;
 #[cfg(feature = "engine")]
 mod snapshot;

@@ -120,7 +120,10 @@ struct Fleet {
     /// Where connections go.
     addresses: Arc<Mutex<Vec<SocketAddr>>>,
     users: Vec<Asking>,
+    /// Those of users and of replicas that have ended.
     answers: Vec<Answer>,
+    /// How many of them came through the API server.
+    through_api_server: usize,
     version: u32,
 }
 
@@ -141,6 +144,16 @@ async fn pass_on(listener: TcpListener, addresses: Arc<Mutex<Vec<SocketAddr>>>) 
             }
         });
     }
+}
+
+/// The names of the replicas that a replica knows, and whether each is its own.
+fn names(status: &Value) -> impl Iterator<Item = (&Value, bool)> {
+    let known = status["replicas"]["replicas"].as_array().into_iter().flatten();
+    known.map(|replica| (&replica["name"], replica["self"] == true))
+}
+
+fn own_name(status: &Value) -> Option<&Value> {
+    names(status).find_map(|(name, is_own)| is_own.then_some(name))
 }
 
 /// A review of a Pod that the chain denies.
@@ -184,6 +197,7 @@ impl Fleet {
             addresses: addresses.clone(),
             users: Vec::new(),
             answers: Vec::new(),
+            through_api_server: 0,
             version: 0,
         };
         for _ in 0..3 {
@@ -203,10 +217,8 @@ impl Fleet {
             .start()
             .await
             .unwrap();
-        let client = Client::new().unwrap();
         until("the replica is ready", async || {
-            let answer = client.get(&program.admin_url("/readyz")).await.ok()?;
-            answer.status.is_success().then_some(())
+            program.is_ready().await.then_some(())
         })
         .await;
         let reviewer = Reviewer::new(&self.scene, &program);
@@ -223,23 +235,15 @@ impl Fleet {
             reviewer,
             asking,
         });
-        let names = async |replica: &Replica, only_itself: bool| {
-            let status = replica.program.status().await.unwrap();
-            let known = status["replicas"]["replicas"].as_array().cloned();
-            let known = known.unwrap_or_default().into_iter();
-            let known = known.filter(|known| !only_itself || known["self"] == true);
-            known.map(|known| known["name"].clone()).collect::<Vec<_>>()
-        };
-        let new = self.replicas.last().unwrap();
-        let name = until("the replica knows itself", async || {
-            names(new, true).await.into_iter().next()
-        })
-        .await;
-        for replica in &self.replicas {
-            until("the others know the replica", async || {
-                names(replica, false).await.contains(&name).then_some(())
-            })
+        let new = &self.replicas.last().unwrap().program;
+        let known = new
+            .until_status("itself", |status| own_name(status).is_some())
             .await;
+        let name = own_name(&known.unwrap()).cloned();
+        for replica in &self.replicas {
+            let is_known = |status: &Value| names(status).any(|(found, _)| Some(found) == name.as_ref());
+            let known = replica.program.until_status("the new replica", is_known);
+            known.await.unwrap();
         }
     }
 
@@ -262,7 +266,9 @@ impl Fleet {
 
     async fn end_users(&mut self) {
         for user in self.users.drain(..) {
-            self.answers.extend(user.end().await);
+            let answers = user.end().await;
+            self.through_api_server += answers.len();
+            self.answers.extend(answers);
         }
     }
 
@@ -324,7 +330,7 @@ impl Fleet {
         self.answers.extend(replica.asking.end().await);
         match end {
             End::Terminated => {
-                // The users go on: the API server is told to use another connection.
+                // Users keep creating Pods: the replica ends its connections gracefully, and the API server opens others.
                 replica.program.terminate().unwrap();
                 let status = replica.program.ended().await.unwrap();
                 assert_eq!(status.code(), Some(0), "{status}");
@@ -353,7 +359,7 @@ pub(crate) async fn changes_go_live_everywhere_at_once(cluster: Arc<Cluster>) {
     fleet.changes(share).await;
 
     fleet.end_users().await;
-    let through_api_server = fleet.answers.len();
+    let through_api_server = fleet.through_api_server;
     let mut answers = std::mem::take(&mut fleet.answers);
     for replica in fleet.replicas.drain(..) {
         answers.extend(replica.asking.end().await);

@@ -178,7 +178,7 @@ signatures:
             "{name}: {status:#}"
         );
         assert_eq!(line.field("level"), "ERROR", "{name}");
-        assert!(hot.is_ready(&program).await, "{name}");
+        assert!(program.is_ready().await, "{name}");
         assert!(!hot.is_current(&program).await, "{name}");
         // A failure that is retried does not prevent other changes, so a table is built.
         let has_failed = failed(&program).await > failed_before;

@@ -163,12 +163,6 @@ impl Hot {
         assert_eq!(reply.status, StatusCode::OK, "{}", reply.text());
     }
 
-    /// Whether `/readyz` reports readiness.
-    pub(super) async fn is_ready(&self, program: &Admittance) -> bool {
-        let reply = self.client.get(&program.admin_url("/readyz")).await.unwrap();
-        reply.status == 200
-    }
-
     /// Whether the metric reports that the current definitions are live.
     pub(super) async fn is_current(&self, program: &Admittance) -> bool {
         let metrics = program.metrics().await.unwrap();

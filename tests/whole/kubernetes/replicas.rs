@@ -13,7 +13,7 @@ use super::{
     server::{POD, Server},
 };
 use crate::{
-    replicas::{is_ready, own_name, replicas, until_known, until_ready, until_waiting},
+    replicas::{own_name, replicas, until_known, until_ready, until_waiting},
     setting::{Setting, eventually},
 };
 
@@ -180,7 +180,7 @@ async fn replicas_go_on_without_one_that_was_killed_and_without_the_api_server()
     setting.server.put(PLURAL, chain("pods", "third"));
     for server in [&second, &third] {
         assert!(message(server).await.contains("second"));
-        assert!(is_ready(&server.program).await);
+        assert!(server.program.is_ready().await);
     }
     setting.server.come_back();
     for server in [&second, &third] {
@@ -218,7 +218,7 @@ async fn a_rollback_is_one_of_all_replicas() {
     assert_eq!(told.code, Some(0), "{}{}", told.stdout, told.stderr);
     for server in &servers {
         until_message(server, "first").await;
-        assert!(is_ready(&server.program).await);
+        assert!(server.program.is_ready().await);
     }
     check_order(&setting);
 }

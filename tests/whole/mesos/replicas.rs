@@ -20,7 +20,7 @@ use super::{
     zookeeper::{Place, Server, blocking},
 };
 use crate::{
-    replicas::{changes_of_soak, is_ready, own_name, replicas, until_ready, until_waiting},
+    replicas::{changes_of_soak, own_name, replicas, until_ready, until_waiting},
     setting::eventually,
 };
 
@@ -74,7 +74,7 @@ async fn load(around: &Surroundings, drivers: &[Front], is_over: &AtomicBool, an
         if is_over.load(Ordering::SeqCst) {
             return;
         }
-        if !is_ready(&driver.program).await {
+        if !driver.program.is_ready().await {
             continue;
         }
         let passed = around.passed(driver).await;
@@ -274,7 +274,7 @@ async fn drivers_go_on_without_one_that_was_killed_and_without_zookeeper() {
         })
         .await;
         assert_eq!(around.passed(driver).await, ["version-1"]);
-        assert!(is_ready(&driver.program).await);
+        assert!(driver.program.is_ready().await);
     }
     let server = blocking(move || {
         server.start_again();
@@ -380,12 +380,12 @@ async fn a_driver_that_cannot_prepare_a_change_is_named_and_later_not_ready() {
         status["chains"].as_array().unwrap().len()
     };
     assert_eq!(chains(&first).await, 1);
-    assert!(is_ready(&unable.program).await, "it serves what all serve");
+    assert!(unable.program.is_ready().await, "it serves what all serve");
     unable.program.terminate().unwrap();
     unable.program.ended().await.unwrap();
     eventually("the plugin is live", async || chains(&first).await == 2).await;
 
-    // Once the others serve it, one that cannot is not ready, and holds nobody back. Gateways do not find it.
+    // Once the others serve the plugin, a driver that cannot is not ready, is not waited for, and is not registered for gateways.
     let late = Front::start(&strict).await;
     eventually("it knows what the others serve", async || {
         replicas(&late.program).await["target"].is_string()
@@ -404,7 +404,7 @@ async fn a_driver_that_cannot_prepare_a_change_is_named_and_later_not_ready() {
     assert_eq!(around.passed(&first).await, ["version-1"]);
     until_registered(&nodes, 0).await;
 
-    // They do while it serves what the others serve.
+    // It is registered while it serves what the others serve.
     nodes.delete(&node).await;
     until_ready(&late.program).await;
     until_registered(&nodes, 1).await;
@@ -412,7 +412,7 @@ async fn a_driver_that_cannot_prepare_a_change_is_named_and_later_not_ready() {
     nodes.put(&node, &of_plugin).await;
     eventually("the plugin is live again", async || chains(&first).await == 2).await;
     late.program.resume().unwrap();
-    eventually("it is late again", async || !is_ready(&late.program).await).await;
+    eventually("it is late again", async || !late.program.is_ready().await).await;
     until_registered(&nodes, 0).await;
 }
 

@@ -14,7 +14,7 @@ use crate::{
         resources::{PLURAL, chain, start_storing},
         server::Server,
     },
-    replicas::{changes_of_soak, is_ready, own_name, replicas, until_known, until_ready},
+    replicas::{changes_of_soak, own_name, replicas, until_known, until_ready},
     scene::write,
     setting::{Setting, eventually},
 };
@@ -143,7 +143,7 @@ impl Fleet {
         let before = format!("version {}", self.version - 1);
         for server in &self.servers {
             assert!(super::message(server).await.contains(&before));
-            assert!(is_ready(&server.program).await);
+            assert!(server.program.is_ready().await);
         }
         self.setting.server.come_back();
         self.until_changed().await;
@@ -189,7 +189,7 @@ impl Fleet {
                 self.balancer.answered(server) > answered + 10
             })
             .await;
-            assert!(is_ready(&server.program).await);
+            assert!(server.program.is_ready().await);
         }
         self.modules.slow_down(Duration::ZERO);
         self.until_changed().await;
