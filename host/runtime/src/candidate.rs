@@ -14,8 +14,8 @@ use std::{
 
 use ::metrics::{Counter, counter};
 use admittance_admission::{
-    Deadline, Digest, Effect, Failure, FailureKind, Hook, Object, Patch, Request, Response, async_trait,
-    decided_by_candidate,
+    Deadline, Digest, Effect, Failure, FailureKind, Hook, Object, Patch, Request, Response, apart,
+    async_trait, decided_by_candidate,
 };
 use admittance_definitions::{RolloutDefinition, Share};
 use futures_util::FutureExt;
@@ -239,6 +239,14 @@ impl Answer {
         effects && self.warnings == other.warnings && self.audit_annotations == other.audit_annotations
     }
 
+    /// The size of the object that it leaves, in bytes.
+    fn size(&self) -> usize {
+        match &self.effect {
+            Ok(Effect::Change(after, _)) => after.text().len(),
+            _ => 0,
+        }
+    }
+
     fn sample(&self, before: Option<&Object>) -> AnswerSample {
         let (verdict, message) = match &self.effect {
             Err(failure) => ("failed", Some(failure.to_string())),
@@ -264,7 +272,7 @@ impl Answer {
 }
 
 impl Trial {
-    /// Compares the two answers on a blocking thread, because they may be large.
+    /// Compares the two answers, on a thread for long work if they are large.
     async fn record(
         self: Arc<Self>,
         request: Request,
@@ -281,16 +289,13 @@ impl Trial {
             let denies = |effect: &Effect| matches!(effect, Effect::Deny(_));
             rollout.compared(theirs.effect.as_ref().is_ok_and(denies) && !denies(effect));
         }
-        let trial = self.clone();
+        let before = request.object.as_ref().map_or(0, |object| object.text().len());
+        let bytes = before + ours.size() + theirs.size();
         let span = Span::current();
-        let compare = move || span.in_scope(|| trial.compare(&request, &ours, &theirs));
-        let compared = tokio::task::spawn_blocking(compare).await;
-        if let Err(error) = compared {
-            tracing::warn!(
-                stage = self.subject.stage,
-                "the candidate could not be compared: {error}"
-            );
-        }
+        apart(bytes, move || {
+            span.in_scope(|| self.compare(&request, &ours, &theirs))
+        })
+        .await;
     }
 
     fn compare(&self, request: &Request, ours: &Answer, theirs: &Answer) {
