@@ -7,6 +7,7 @@ mod scene;
 
 use std::{io, path::Path, process::ExitCode, time::Duration};
 
+use admittance_net::workers::shorten_time_slice;
 use admittance_tests::Error;
 use attack::{ATTACKS, Attack};
 use beside::Latency;
@@ -52,8 +53,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// A runtime for the well-behaved client, and one for attackers. The thread of the latter has the lowest priority, since
-/// real attackers do not use the processor of the program and of its clients.
+/// A runtime for the well-behaved client and its upstream, and one for attackers. Real ones do not use the processor of the
+/// program: so the thread of the attackers has the lowest priority, and the others do not wait for a time slice of another.
 fn runtimes() -> io::Result<(Runtime, Runtime)> {
     let attackers = Builder::new_multi_thread()
         .worker_threads(1)
@@ -62,7 +63,12 @@ fn runtimes() -> io::Result<(Runtime, Runtime)> {
             let _ = rustix::process::nice(19);
         })
         .build()?;
-    Ok((Runtime::new()?, attackers))
+    shorten_time_slice();
+    let others = Builder::new_multi_thread()
+        .enable_all()
+        .on_thread_start(shorten_time_slice)
+        .build()?;
+    Ok((others, attackers))
 }
 
 /// Whether all attacks stayed within the limits.

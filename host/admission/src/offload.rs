@@ -1,15 +1,13 @@
 //! Work that takes long, on threads with a lower priority than those that serve.
 
 use std::{
-    io,
     num::NonZero,
     panic::resume_unwind,
     sync::LazyLock,
     thread::{available_parallelism, yield_now},
-    time::Duration,
 };
 
-use rustix::process::nice;
+use rustix::process::{getpriority_process, setpriority_process};
 use tokio::{
     runtime::{Builder, Handle, Runtime},
     sync::Semaphore,
@@ -43,49 +41,20 @@ static THREADS: LazyLock<Option<Runtime>> = LazyLock::new(|| {
     threads.ok()
 });
 
-/// Gives this thread a lower priority than those that serve. On Linux it applies to the calling thread only.
+/// Gives this thread a lower priority than those that serve. On Linux it applies to the calling thread only. A thread that has
+/// such a priority keeps it: a compiler inherits it from the thread that starts it.
 pub fn lower_priority() {
-    schedule(Duration::ZERO);
-}
-
-/// As [`lower_priority`], for a thread that computes without a [`pause`], as a compiler does. Linux 6.12 and later interrupts
-/// it at once if a thread wakes up whose time slice is shorter, as those of other threads are.
-pub fn lower_priority_without_pauses() {
-    schedule(Duration::from_millis(20));
-}
-
-fn schedule(slice: Duration) {
-    if let Err(error) = set_scheduling(NICE, slice) {
-        tracing::debug!(%error, "the priority of this thread cannot be set; it is lowered relative to what it is");
-        // Without a lower priority, the thread works as well.
-        let _ = nice(NICE);
-    }
-}
-
-/// Sets the nice value of this thread, and the time for which it may run before the kernel looks for another one; zero is the
-/// kernel's default, and a pause gives up all of it.
-#[expect(unsafe_code, reason = "no safe interface to this system call exists")]
-fn set_scheduling(nice: i32, slice: Duration) -> io::Result<()> {
-    let attributes = libc::sched_attr {
-        size: size_of::<libc::sched_attr>() as u32,
-        sched_policy: libc::SCHED_OTHER as u32,
-        sched_flags: 0,
-        sched_nice: nice,
-        sched_priority: 0,
-        sched_runtime: u64::try_from(slice.as_nanos()).unwrap_or(u64::MAX),
-        sched_deadline: 0,
-        sched_period: 0,
-    };
-    // SAFETY: the kernel reads as many bytes as `size` says, and keeps none of them. 0 is the calling thread.
-    let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
-    match result {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
+    let lowered = getpriority_process(None).and_then(|nice| match nice < NICE {
+        true => setpriority_process(None, NICE),
+        false => Ok(()),
+    });
+    if let Err(error) = lowered {
+        tracing::debug!(%error, "the priority of this thread cannot be lowered");
     }
 }
 
 /// How many threads may do long work at a time: one core is left to the threads that serve. On each core that has such work,
-/// the kernel lets it run for up to a tick, 4 ms, before a thread that serves gets its turn.
+/// the kernel may let it run for up to a tick, 4 ms, before a thread that serves gets its turn.
 fn places() -> usize {
     let cores = available_parallelism().map_or(1, NonZero::get);
     cores.saturating_sub(1).max(1)
@@ -175,5 +144,25 @@ pub async fn offload<T: Send + 'static>(
         Ok(Ok(done)) => done.ok_or_else(too_late),
         Ok(Err(error)) => Err(Failure::new(FailureKind::Error, error.to_string())),
         Err(_) => Err(too_late()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_priority_is_lowered_once_and_for_one_thread() {
+        let nice = || getpriority_process(None).unwrap();
+        let before = nice();
+        let lowered = thread::spawn(move || {
+            lower_priority();
+            lower_priority();
+            nice()
+        });
+        assert_eq!(lowered.join().unwrap(), before.max(NICE));
+        assert_eq!(nice(), before);
     }
 }

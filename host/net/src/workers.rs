@@ -12,9 +12,11 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     thread,
+    time::Duration,
 };
 
 use hyper::rt::Executor;
+use rustix::process::getpriority_process;
 use tokio::{
     runtime::{Builder, Handle},
     sync::oneshot,
@@ -32,6 +34,37 @@ pub(crate) fn index() -> Option<usize> {
 /// The number of workers.
 pub(crate) fn count() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
+}
+
+/// The time slice of threads that serve: shorter than the default of the kernel, and enough for most requests.
+const TIME_SLICE: Duration = Duration::from_micros(200);
+
+/// Lets this thread, which serves requests, interrupt others when it wakes up. Linux 6.12 and later lets a thread run until the
+/// end of its time slice, even one with a low priority, unless one with a shorter time slice wakes up.
+pub fn shorten_time_slice() {
+    if let Err(error) = set_time_slice(TIME_SLICE) {
+        tracing::debug!(%error, "the time slice of this thread cannot be set");
+    }
+}
+
+#[expect(unsafe_code, reason = "no safe interface to this system call exists")]
+fn set_time_slice(slice: Duration) -> io::Result<()> {
+    let attributes = libc::sched_attr {
+        size: size_of::<libc::sched_attr>() as u32,
+        sched_policy: libc::SCHED_OTHER as u32,
+        sched_flags: 0,
+        sched_nice: getpriority_process(None)?,
+        sched_priority: 0,
+        sched_runtime: u64::try_from(slice.as_nanos()).unwrap_or(u64::MAX),
+        sched_deadline: 0,
+        sched_period: 0,
+    };
+    // SAFETY: the kernel reads as many bytes as `size` says, and keeps none of them. 0 is the calling thread.
+    let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// The threads. Cheap to clone. They end when the last clone is dropped, and drop what they still run.
@@ -79,6 +112,7 @@ impl Worker {
             .name(format!("connections-{index}"))
             .spawn(move || {
                 INDEX.set(Some(index));
+                shorten_time_slice();
                 // An error means that the sender was dropped.
                 let _ = runtime.block_on(stopped);
                 runtime.shutdown_background();
@@ -150,5 +184,17 @@ struct Counted(Arc<Worker>);
 impl Drop for Counted {
     fn drop(&mut self) {
         self.0.streams.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_slice_does_not_change_the_priority() {
+        let before = getpriority_process(None).unwrap();
+        set_time_slice(TIME_SLICE).unwrap();
+        assert_eq!(getpriority_process(None).unwrap(), before);
     }
 }

@@ -1,6 +1,6 @@
 use std::sync::{Arc, OnceLock};
 
-use admittance_admission::lower_priority_without_pauses;
+use admittance_admission::lower_priority;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -51,7 +51,7 @@ fn pool() -> Option<ThreadPool> {
     let pool = ThreadPoolBuilder::new()
         .num_threads(1)
         .thread_name(|_| "plugin-compiler".to_owned())
-        .start_handler(|_| lower_priority_without_pauses())
+        .start_handler(|_| lower_priority())
         .build();
     if let Err(error) = &pool {
         tracing::warn!(%error, "the compiler thread cannot be started; plugins are compiled on all cores");

@@ -13,7 +13,7 @@ use std::{
     thread,
 };
 
-use admittance_admission::lower_priority_without_pauses;
+use admittance_admission::lower_priority;
 use bytes::Bytes;
 use rustix::process::{Resource, Rlimit, Signal, setrlimit};
 use serde::{Deserialize, Serialize};
@@ -120,7 +120,7 @@ fn limit(job: &Job) -> io::Result<()> {
     // If memory runs out in spite of the limits, this process is killed before its parent.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     if job.in_background {
-        lower_priority_without_pauses();
+        lower_priority();
     }
     for (resource, most) in [
         (Resource::Data, job.memory),
