@@ -12,6 +12,7 @@ use std::{
 use admittance_tests::{Artifacts, Client, Error, Trust};
 use serde_json::json;
 use tempfile::TempDir;
+use tokio::sync::Mutex;
 
 use crate::{
     authority::Credentials,
@@ -60,16 +61,20 @@ impl User {
 /// The running API server. All processes are stopped and all files removed when it is dropped.
 pub(crate) struct Cluster {
     /// Dropped in this order: the API server before its store, both before their files.
-    _api_server: Process,
+    api_server: Mutex<Process>,
     _etcd: Process,
     directory: TempDir,
     address: SocketAddr,
+    /// The address of the store.
+    store: SocketAddr,
     authority: String,
     namespaces: AtomicUsize,
     /// How long scenarios that try long watches keep them open.
     pub(crate) longest_watch: Duration,
     /// How many changes replicas go live with.
     pub(crate) changes: u32,
+    /// How long the API server is down in scenarios in which it is.
+    pub(crate) outage: Duration,
 }
 
 impl fmt::Debug for Cluster {
@@ -84,7 +89,11 @@ impl fmt::Debug for Cluster {
 impl Cluster {
     /// Starts a store and an API server, and returns when it is ready. Call it on the main thread: the processes end
     /// with the thread.
-    pub(crate) async fn start(longest_watch: Duration, changes: u32) -> Result<Self, Error> {
+    pub(crate) async fn start(
+        longest_watch: Duration,
+        changes: u32,
+        outage: Duration,
+    ) -> Result<Self, Error> {
         let directory = tempfile::Builder::new()
             .prefix("admittance-cluster-")
             .tempdir()
@@ -103,15 +112,30 @@ impl Cluster {
             )?;
         }
         Ok(Self {
-            _api_server: api_server,
+            api_server: Mutex::new(api_server),
             _etcd: etcd,
             address,
+            store,
             authority: credentials.authority,
             namespaces: AtomicUsize::new(0),
             longest_watch,
             changes,
+            outage,
             directory,
         })
+    }
+
+    /// Kills the API server, but not its store.
+    pub(crate) async fn kill_api_server(&self) -> Result<(), Error> {
+        self.api_server.lock().await.kill().await
+    }
+
+    /// Starts the API server again, and returns when it is ready.
+    pub(crate) async fn restart_api_server(&self) -> Result<(), Error> {
+        let start = start_api_server(self.directory.path(), self.store, self.address, &self.authority);
+        let (process, _) = start.await?;
+        *self.api_server.lock().await = process;
+        Ok(())
     }
 
     /// kubectl as the administrator.

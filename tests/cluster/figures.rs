@@ -1,4 +1,4 @@
-//! Measures creations with and without webhooks, and by way of a gateway. The figures are informative:
+//! Measures creations with and without webhooks and by way of a gateway, and what many objects take. The figures are informative:
 //! `cargo task cluster figures` measures a release build, and `cargo task cluster` a debug build.
 
 use std::{
@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 
 use crate::{
     cluster::Cluster,
+    many::{self, Many},
     registration::Registration,
     rest::Rest,
     scenarios::gateway::{Watched, measure_gateways, memory_of_watches},
@@ -29,6 +30,7 @@ const AT_ONCE: usize = 8;
 pub(crate) struct Figures {
     rows: Vec<Row>,
     watches: Vec<Watched>,
+    many: Many,
 }
 
 #[derive(Debug)]
@@ -67,6 +69,7 @@ pub(crate) async fn measure(cluster: Arc<Cluster>) -> Figures {
     Figures {
         rows,
         watches: memory_of_watches(&cluster).await,
+        many: many::measure(cluster).await,
     }
 }
 
@@ -132,6 +135,6 @@ impl fmt::Display for Figures {
         for watches in &self.watches {
             write!(f, "\n{watches}")?;
         }
-        Ok(())
+        write!(f, "\n{}", self.many)
     }
 }

@@ -30,6 +30,7 @@ mod ensemble;
 mod figures;
 mod kubectl;
 mod kubelet;
+mod many;
 mod mariadb;
 mod process;
 mod registration;
@@ -68,6 +69,10 @@ struct Arguments {
     /// How many changes the replicas of `replicas::changes_go_live_everywhere_at_once` go live with.
     #[arg(long, value_name = "NUMBER", default_value_t = 20)]
     changes: u32,
+    /// How many seconds the API server is down in `replicas::changes_go_live_everywhere_at_once`; a minute if all scenarios
+    /// run.
+    #[arg(long, value_name = "SECONDS")]
+    outage: Option<u64>,
     /// Run no scenario, and keep the API server running until Ctrl-C.
     #[arg(long, conflicts_with_all = ["names", "list"])]
     stay: bool,
@@ -88,6 +93,11 @@ impl Arguments {
     fn longest_watch(&self) -> Duration {
         let unless_chosen = if self.names.is_empty() { 600 } else { 10 };
         Duration::from_secs(self.watch.unwrap_or(unless_chosen))
+    }
+
+    fn outage(&self) -> Duration {
+        let unless_chosen = if self.names.is_empty() { 60 } else { 5 };
+        Duration::from_secs(self.outage.unwrap_or(unless_chosen))
     }
 
     /// Whether creations are measured at the end.
@@ -123,7 +133,8 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         ));
     }
     let begin = Instant::now();
-    let mut cluster = Arc::new(Cluster::start(arguments.longest_watch(), arguments.changes).await?);
+    let cluster = Cluster::start(arguments.longest_watch(), arguments.changes, arguments.outage());
+    let mut cluster = Arc::new(cluster.await?);
     println!("The API server is ready after {:.1?}.", begin.elapsed());
     if arguments.stay {
         stay(&cluster).await;

@@ -24,7 +24,7 @@ mod mutating;
 mod operations;
 mod refusals;
 mod replicas;
-mod resources;
+pub(crate) mod resources;
 mod selectors;
 mod updates;
 

@@ -1,20 +1,23 @@
 //! Three replicas of the server that share the chains of the cluster, and go live with each change together.
 
 use std::{
+    fs,
     net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
-use admittance_tests::{Admittance, Answer, Client, Serve, Trust, longest_overlap};
+use admittance_tests::{Admittance, Answer, Client, ModuleServer, Serve, Trust, Versions, longest_overlap};
 use http::{Method, Request};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use tokio::{
     io::copy_bidirectional,
     net::{TcpListener, TcpStream},
     sync::watch,
     task::JoinHandle,
-    time::sleep,
+    time::{Instant, sleep, sleep_until},
 };
 
 use super::resources::{denying, prepare};
@@ -34,6 +37,9 @@ const OVERLAP: Duration = Duration::from_secs(1);
 
 /// A client's pause between an answer and its next request.
 const PAUSE: Duration = Duration::from_millis(5);
+
+/// The pause before each chunk of a module that is downloaded slowly: until the test lets it go on.
+const SLOWLY: Duration = Duration::from_secs(1);
 
 /// A client that sends requests one after another. Each is answered by the chain.
 struct Asking {
@@ -88,6 +94,11 @@ impl Reviewer {
         }
     }
 
+    /// The version of the table that answers.
+    async fn version(&self) -> Option<u32> {
+        Some(Answer::now(&self.clone().ask().await)?.version)
+    }
+
     async fn ask(self) -> String {
         let request = Request::post(&self.url)
             .header("content-type", "application/json")
@@ -116,7 +127,10 @@ enum End {
 /// Three replicas behind one address, which the API server calls.
 struct Fleet {
     scene: Scene,
+    modules: ModuleServer,
+    /// The last one has a store of its own at first, as if it ran on another node.
     replicas: Vec<Replica>,
+    _other_store: TempDir,
     /// Where connections go.
     addresses: Arc<Mutex<Vec<SocketAddr>>>,
     users: Vec<Asking>,
@@ -181,9 +195,12 @@ impl Fleet {
             "definitions": definitions,
         });
         prepare(&cluster, &config).await;
+        let modules = ModuleServer::start().await.unwrap();
+        config["modules"] = json!({"ca": "modules.pem"});
         config["cluster"]["kubeconfig"] = json!(cluster.kubeconfig(User::Admittance));
         config["listen"] = json!({"tls": {"certificate": "mounted/tls.crt", "key": "mounted/tls.key"}});
         let mut scene = Scene::without_server(cluster, &config).await;
+        fs::write(scene.path("modules.pem"), modules.authority()).unwrap();
         scene.make_certificates("certs").await;
         scene.mount("certs");
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
@@ -191,17 +208,21 @@ impl Fleet {
         scene.apply(&denying(&scene, "version 0")).await.succeeds();
 
         let addresses = Arc::new(Mutex::new(Vec::new()));
+        let other_store = TempDir::new().unwrap();
+        let stores = [compiled(), compiled(), other_store.path().to_owned()];
         let mut fleet = Self {
             scene,
+            modules,
             replicas: Vec::new(),
+            _other_store: other_store,
             addresses: addresses.clone(),
             users: Vec::new(),
             answers: Vec::new(),
             through_api_server: 0,
             version: 0,
         };
-        for _ in 0..3 {
-            fleet.add().await;
+        for store in stores {
+            fleet.add(store).await;
         }
         tokio::spawn(pass_on(listener, addresses));
         fleet.scene.register(&Registration::validating("/validate")).await;
@@ -210,10 +231,10 @@ impl Fleet {
     }
 
     /// Starts a replica, and waits until it is ready and known to the others.
-    async fn add(&mut self) {
+    async fn add(&mut self, store: PathBuf) {
         let program = Serve::new(self.scene.path("admittance.yaml"))
             .unwrap()
-            .store(compiled())
+            .store(store)
             .start()
             .await
             .unwrap();
@@ -272,11 +293,13 @@ impl Fleet {
         }
     }
 
-    /// Changes the chain, and waits until every replica answers with the change.
-    async fn change(&mut self) {
+    /// The next version of the chain.
+    fn next(&mut self) -> Value {
         self.version += 1;
-        let message = format!("version {}", self.version);
-        let chain = denying(&self.scene, &message);
+        denying(&self.scene, &format!("version {}", self.version))
+    }
+
+    async fn write(&self, chain: &Value) {
         let path = format!(
             "/apis/admittance.dev/v1alpha1/admissionchains/{}",
             self.scene.namespace
@@ -295,13 +318,23 @@ impl Fleet {
             (reply.status == 200).then_some(())
         })
         .await;
+    }
+
+    /// Waits until every replica answers with the current version.
+    async fn until_changed(&self) {
         for replica in &self.replicas {
-            until(&message, async || {
-                let text = replica.reviewer.clone().ask().await;
-                (Answer::now(&text)?.version == self.version).then_some(())
+            until(&format!("version {}", self.version), async || {
+                (replica.reviewer.version().await == Some(self.version)).then_some(())
             })
             .await;
         }
+    }
+
+    /// Changes the chain, and waits until every replica answers with the change.
+    async fn change(&mut self) {
+        let chain = self.next();
+        self.write(&chain).await;
+        self.until_changed().await;
     }
 
     async fn changes(&mut self, count: u32) {
@@ -343,19 +376,93 @@ impl Fleet {
             }
         }
         self.change().await;
-        self.add().await;
+        self.add(compiled()).await;
+    }
+
+    /// The last replica needs longer for a change than the others, whose store has its module: they wait for it.
+    async fn wait_for_slow_replica(&mut self) {
+        let before = self.version;
+        let version = Versions::find().unwrap().module(1);
+        let (module, definition) = (self.scene.path("new.wasm"), self.scene.path("new.json"));
+        fs::write(&module, &version).unwrap();
+        self.modules.put("new.wasm", version);
+        let inspected = Admittance::run(["inspect", "-o", "json", module.to_str().unwrap()]);
+        let inspected: Value = serde_json::from_str(&inspected.await.unwrap().stdout).unwrap();
+        let mut chain = self.next();
+        let stages = chain["spec"]["stages"].as_array_mut().unwrap();
+        stages.push(json!({
+            "name": "new",
+            "matchConditions": [{"name": "never", "expression": "false"}],
+            "plugin": {
+                "source": self.modules.url("new.wasm"),
+                "digest": inspected["digest"],
+                "settings": {"name": "new"},
+            },
+        }));
+        fs::write(&definition, chain.to_string()).unwrap();
+        let (first, slow) = (self.replicas.first().unwrap(), self.replicas.last().unwrap());
+        let server = first.program.admin_url("");
+        let definition = definition.to_str().unwrap();
+        let tried = Admittance::run(["apply", "--dry-run", "-f", definition, "--server", &server]);
+        let tried = tried.await.unwrap();
+        assert_eq!(tried.code, Some(0), "{}{}", tried.stdout, tried.stderr);
+
+        self.modules.slow_down(SLOWLY);
+        self.write(&chain).await;
+        let status = slow.program.status().await.unwrap();
+        let name = own_name(&status).and_then(Value::as_str).unwrap();
+        for replica in &self.replicas {
+            let names_it = |status: &Value| {
+                let waiting = status["replicas"]["waiting"].as_array();
+                waiting.is_some_and(|waiting| match waiting.as_slice() {
+                    [one] => one.as_str().is_some_and(|one| one.starts_with(name)),
+                    _ => false,
+                })
+            };
+            let named = replica.program.until_status("the slow replica", names_it);
+            named.await.unwrap();
+        }
+        for replica in &self.replicas {
+            assert_eq!(replica.reviewer.version().await, Some(before));
+            assert!(replica.program.is_ready().await);
+        }
+        self.modules.slow_down(Duration::ZERO);
+        self.until_changed().await;
+    }
+
+    /// The API server is down for some time, and then the chain changes.
+    async fn go_on_without_api_server(&mut self) {
+        self.end_users().await;
+        let back = Instant::now() + self.scene.cluster.outage;
+        self.scene.cluster.kill_api_server().await.unwrap();
+        for replica in &self.replicas {
+            let is_alone = |status: &Value| status["replicas"]["problem"] != Value::Null;
+            let alone = replica.program.until_status("its problem", is_alone);
+            alone.await.unwrap();
+        }
+        sleep_until(back).await;
+        for replica in &self.replicas {
+            assert_eq!(replica.reviewer.version().await, Some(self.version));
+            assert!(replica.program.is_ready().await);
+        }
+        self.scene.cluster.restart_api_server().await.unwrap();
+        self.let_users_create();
+        self.change().await;
     }
 }
 
 pub(crate) async fn changes_go_live_everywhere_at_once(cluster: Arc<Cluster>) {
-    let share = cluster.changes / 4;
+    let share = cluster.changes / 5;
     let mut fleet = Fleet::start(cluster).await;
+    fleet.wait_for_slow_replica().await;
     fleet.changes(share).await;
     fleet.replace(true, End::Terminated).await;
     fleet.changes(share).await;
     fleet.replace(false, End::Killed).await;
     fleet.changes(share).await;
     fleet.replace(true, End::Killed).await;
+    fleet.changes(share).await;
+    fleet.go_on_without_api_server().await;
     fleet.changes(share).await;
 
     fleet.end_users().await;

@@ -16,7 +16,7 @@ use crate::{
 pub(super) const SERVICE: &str = "hooks";
 
 /// A chain that denies Pods of the image `bad` with this message.
-pub(super) fn denying(scene: &Scene, message: &str) -> Value {
+pub(crate) fn denying(scene: &Scene, message: &str) -> Value {
     // kubectl 1.20 does not show the message of the default reason.
     let expression = "object.spec.containers.all(c, c.image != 'bad')";
     let rule = json!({"expression": expression, "message": message, "reason": "Forbidden"});
@@ -34,7 +34,7 @@ async fn apply(cluster: &Cluster, documents: &str) {
 }
 
 /// Creates the CustomResourceDefinitions, and gives the server the rights that the manifests for this configuration give.
-pub(super) async fn prepare(cluster: &Cluster, config: &Value) {
+pub(crate) async fn prepare(cluster: &Cluster, config: &Value) {
     let crds = Admittance::run(["kubernetes", "crds"]).await.unwrap();
     assert_eq!(crds.code, Some(0), "{}", crds.stderr);
     apply(cluster, &crds.stdout).await;

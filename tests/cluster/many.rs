@@ -1,0 +1,178 @@
+//! Measures an audit of many objects, and a start with many chains, with the real API server. Its store has them all.
+
+use std::{
+    fmt, fs,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use admittance_tests::{Admittance, Serve};
+use http::Method;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+
+use crate::{
+    cluster::{Cluster, User},
+    process::until,
+    rest::Rest,
+    scenarios::resources::{denying, prepare},
+    scene::{GOOD_IMAGE, Scene, plugin, pod},
+};
+
+/// How many there are: a debug build is slower.
+const OBJECTS: usize = if cfg!(debug_assertions) { 2_000 } else { 20_000 };
+const CHAINS: usize = if cfg!(debug_assertions) { 200 } else { 2_000 };
+/// Concurrent creations.
+const AT_ONCE: usize = 8;
+
+const CHAINS_PATH: &str = "/apis/admittance.dev/v1alpha1/admissionchains";
+
+/// The description of the measurements.
+#[derive(Debug)]
+pub(crate) struct Many {
+    audit: Value,
+    /// The memory of the program before the audit, and the most during it, in bytes.
+    memory: [u64; 2],
+    cold: Duration,
+    warm: Duration,
+}
+
+/// Creates objects, several at a time.
+async fn create_all(rest: &Rest, path: String, objects: impl Iterator<Item = Value>) {
+    let mut shares = vec![Vec::new(); AT_ONCE];
+    for (number, object) in objects.enumerate() {
+        shares[number % AT_ONCE].push(object);
+    }
+    let mut creating = JoinSet::new();
+    for share in shares {
+        let (rest, path) = (rest.clone(), path.clone());
+        creating.spawn(async move {
+            for object in share {
+                let reply = rest.post(&path, &object).await.unwrap();
+                assert_eq!(reply.status, 201, "{}", reply.text());
+            }
+        });
+    }
+    creating.join_all().await;
+}
+
+/// Starts a replica, and waits until it is ready.
+async fn start(scene: &Scene, store: &Path) -> Admittance {
+    let serve = Serve::new(scene.path("admittance.yaml")).unwrap().store(store);
+    let program = serve.start().await.unwrap();
+    until("the replica is ready", async || {
+        program.is_ready().await.then_some(())
+    })
+    .await;
+    program
+}
+
+async fn end(mut program: Admittance) {
+    program.terminate().unwrap();
+    program.ended().await.unwrap();
+}
+
+/// A Pod of 1.6 kB. The chain denies every tenth.
+fn large_pod(number: usize) -> Value {
+    let image = if number.is_multiple_of(10) {
+        "bad"
+    } else {
+        GOOD_IMAGE
+    };
+    let mut pod = pod(&format!("pod-{number}"), image);
+    let variables = (0..40).map(|variable| json!({"name": format!("V{variable}"), "value": "some value"}));
+    pod["spec"]["containers"][0]["env"] = variables.collect();
+    pod
+}
+
+pub(crate) async fn measure(cluster: Arc<Cluster>) -> Many {
+    let audit = json!({"resources": ["pods"], "rate": 1000});
+    let mut config = json!({
+        "dialect": {"kubernetes": {"audit": audit}},
+        "cluster": {},
+        "definitions": [{"kubernetes": {}}],
+    });
+    prepare(&cluster, &config).await;
+    config["cluster"]["kubeconfig"] = json!(cluster.kubeconfig(User::Admittance));
+    config["listen"] = json!({"tls": {"certificate": "mounted/tls.crt", "key": "mounted/tls.key"}});
+    let scene = Scene::without_server(cluster, &config).await;
+    scene.make_certificates("certs").await;
+    scene.mount("certs");
+    let store = TempDir::new().unwrap();
+
+    let pods = format!("/api/v1/namespaces/{}/pods", scene.namespace);
+    create_all(&scene.rest, pods, (0..OBJECTS).map(large_pod)).await;
+    scene.apply(&denying(&scene, "bad image")).await.succeeds();
+    let (audit, memory) = audit_all(&scene, store.path()).await;
+    let _ = scene.rest.send(Method::DELETE, CHAINS_PATH, None).await.unwrap();
+
+    config["dialect"] = json!({"kubernetes": {}});
+    fs::write(scene.path("admittance.yaml"), config.to_string()).unwrap();
+    let chains = (0..CHAINS).map(|number| {
+        let mut chain = denying(&scene, "bad image");
+        chain["metadata"]["name"] = json!(format!("chain-{number:04}"));
+        if number.is_multiple_of(2) {
+            let registry = format!("registry-{number}.example.com");
+            let settings = json!({"allowedRegistries": [registry]});
+            chain["spec"]["stages"] = json!([plugin("image-policy", settings)]);
+        }
+        chain
+    });
+    create_all(&scene.rest, CHAINS_PATH.to_owned(), chains).await;
+    let time = async || {
+        let begin = Instant::now();
+        let program = start(&scene, store.path()).await;
+        let ready = begin.elapsed();
+        let status = program.status().await.unwrap();
+        assert_eq!(status["chains"].as_array().map(Vec::len), Some(CHAINS));
+        end(program).await;
+        ready
+    };
+    let (cold, warm) = (time().await, time().await);
+    let _ = scene.rest.send(Method::DELETE, CHAINS_PATH, None).await.unwrap();
+    Many {
+        audit,
+        memory,
+        cold,
+        warm,
+    }
+}
+
+/// What the leader says of its audit, and the memory of the program before and at most.
+async fn audit_all(scene: &Scene, store: &Path) -> (Value, [u64; 2]) {
+    let program = start(scene, store).await;
+    let before = program.resident_memory().unwrap();
+    let most = AtomicU64::new(before);
+    let audit = until("the end of the audit", async || {
+        most.fetch_max(program.resident_memory().unwrap(), Ordering::Relaxed);
+        let mut audit = program.status().await.unwrap()["audit"].take();
+        let listed = audit["last"]["listed"].as_u64()?;
+        (listed >= OBJECTS as u64).then(|| audit["last"].take())
+    })
+    .await;
+    let status = program.status().await.unwrap();
+    assert_eq!(status["audit"]["objects"]["denied"], OBJECTS / 10, "{status}");
+    end(program).await;
+    (audit, [before, most.into_inner()])
+}
+
+impl fmt::Display for Many {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [before, most] = self.memory.map(|bytes| bytes as f64 / 1e6);
+        writeln!(
+            f,
+            "audit of {OBJECTS} Pods: {:.1} s, {before:.0} MB of memory before and {most:.0} MB at most",
+            self.audit["seconds"].as_f64().unwrap_or_default(),
+        )?;
+        write!(
+            f,
+            "{CHAINS} chains as resources: ready after {:.1?} with an empty store, and {:.1?} with a warm one",
+            self.cold, self.warm
+        )
+    }
+}
