@@ -456,34 +456,51 @@ async fn plugin(
     module: &Module,
     order: &Order,
 ) -> Result<(Arc<Plugin>, bool), StageErrorCause> {
-    let (prepared, from_store) = prepare(assembler, sandbox, module, order).await?;
+    let key = compiled_key(sandbox, module, order);
+    if let Some(plugin) = stored(assembler, sandbox, key, order).await? {
+        return Ok((Arc::new(plugin), true));
+    }
+    let prepared = prepare(assembler, sandbox, module, key, order).await?;
     let _permit = permit(&assembler.loaders).await?;
     let (sandbox, config) = (sandbox.clone(), order.config.clone());
     let plugin = tokio::task::spawn_blocking(move || sandbox.load(&prepared, &config))
         .await
         .map_err(StageErrorCause::Interrupted)??;
-    Ok((Arc::new(plugin), from_store))
+    Ok((Arc::new(plugin), false))
 }
 
-/// The compiled form, and whether it was in the store.
+/// The plugin whose compiled form is in the store. It is read and loaded with one permit, so that few compiled forms are in
+/// memory at a time.
+async fn stored(
+    assembler: &Assembler,
+    sandbox: &Sandbox,
+    key: CompiledKey,
+    order: &Order,
+) -> Result<Option<Plugin>, StageErrorCause> {
+    let Some(store) = assembler.catalog.store().cloned() else {
+        return Ok(None);
+    };
+    let _permit = permit(&assembler.loaders).await?;
+    let (sandbox, config) = (sandbox.clone(), order.config.clone());
+    let load = move || {
+        let bytes = store.compiled(key)?;
+        let prepared = Prepared::from_bytes(bytes).ok()?;
+        Some(sandbox.load(&prepared, &config))
+    };
+    let loaded = tokio::task::spawn_blocking(load)
+        .await
+        .map_err(StageErrorCause::Interrupted)?;
+    Ok(loaded.transpose()?)
+}
+
+/// Compiles a plugin, and keeps the compiled form in the store.
 async fn prepare(
     assembler: &Assembler,
     sandbox: &Sandbox,
     module: &Module,
+    key: CompiledKey,
     order: &Order,
-) -> Result<(Prepared, bool), StageErrorCause> {
-    let store = assembler.catalog.store();
-    let key = compiled_key(sandbox, module, order);
-    if let Some(store) = store {
-        let _permit = permit(&assembler.loaders).await?;
-        let store = store.clone();
-        let kept = tokio::task::spawn_blocking(move || store.compiled(key))
-            .await
-            .map_err(StageErrorCause::Interrupted)?;
-        if let Some(prepared) = kept.and_then(|bytes| Prepared::from_bytes(bytes).ok()) {
-            return Ok((prepared, true));
-        }
-    }
+) -> Result<Prepared, StageErrorCause> {
     // Held while others with the same module wait for their turn too.
     let _shared = sandbox.share(module.digest());
     let _turn = assembler.compilers.turn(module.bytes().len()).await;
@@ -496,7 +513,7 @@ async fn prepare(
     let prepared = sandbox
         .prepare(module.bytes().clone(), &order.settings, &order.config)
         .await?;
-    if let Some(store) = store.filter(|_| assembler.fills_store) {
+    if let Some(store) = assembler.catalog.store().filter(|_| assembler.fills_store) {
         let (store, bytes) = (store.clone(), prepared.to_bytes());
         let kept = tokio::task::spawn_blocking(move || store.keep_compiled(key, &bytes)).await;
         if let Ok(Err(error)) = kept {
@@ -504,5 +521,5 @@ async fn prepare(
             tracing::warn!(%error, "a compiled plugin could not be stored; the next start compiles it again");
         }
     }
-    Ok((prepared, false))
+    Ok(prepared)
 }
