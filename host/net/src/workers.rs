@@ -40,7 +40,8 @@ pub(crate) fn count() -> usize {
 const TIME_SLICE: Duration = Duration::from_micros(200);
 
 /// Lets this thread, which serves requests, interrupt others when it wakes up. Linux 6.12 and later lets a thread run until the
-/// end of its time slice, even one with a low priority, unless one with a shorter time slice wakes up.
+/// end of its time slice, even one with a low priority, unless one with a shorter time slice wakes up. Threads that it starts
+/// have the default of the kernel again.
 pub fn shorten_time_slice() {
     if let Err(error) = set_time_slice(TIME_SLICE) {
         tracing::debug!(%error, "the time slice of this thread cannot be set");
@@ -52,7 +53,8 @@ fn set_time_slice(slice: Duration) -> io::Result<()> {
     let attributes = libc::sched_attr {
         size: size_of::<libc::sched_attr>() as u32,
         sched_policy: libc::SCHED_OTHER as u32,
-        sched_flags: 0,
+        // Otherwise the threads for long work would inherit the time slice: those that serve start them.
+        sched_flags: libc::SCHED_FLAG_RESET_ON_FORK as u64,
         sched_nice: getpriority_process(None)?,
         sched_priority: 0,
         sched_runtime: u64::try_from(slice.as_nanos()).unwrap_or(u64::MAX),
@@ -191,10 +193,30 @@ impl Drop for Counted {
 mod tests {
     use super::*;
 
+    /// The nice value and the time slice of this thread; older kernels than Linux 6.12 do not report the latter.
+    #[expect(unsafe_code, reason = "no safe interface to this system call exists")]
+    fn scheduling() -> (i32, u64) {
+        // SAFETY: all fields are integers.
+        let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
+        let size = size_of::<libc::sched_attr>();
+        // SAFETY: the kernel writes at most `size` bytes. 0 is the calling thread.
+        let result = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) };
+        assert_eq!(result, 0, "{}", io::Error::last_os_error());
+        (attributes.sched_nice, attributes.sched_runtime)
+    }
+
     #[test]
-    fn a_time_slice_does_not_change_the_priority() {
-        let before = getpriority_process(None).unwrap();
-        set_time_slice(TIME_SLICE).unwrap();
-        assert_eq!(getpriority_process(None).unwrap(), before);
+    fn a_time_slice_is_that_of_one_thread_and_changes_no_priority() {
+        let before = scheduling();
+        let (shortened, started) = thread::spawn(|| {
+            set_time_slice(TIME_SLICE).unwrap();
+            (scheduling(), thread::spawn(scheduling).join().unwrap())
+        })
+        .join()
+        .unwrap();
+        assert_eq!(shortened.0, before.0);
+        let reported = [0, u64::try_from(TIME_SLICE.as_nanos()).unwrap()];
+        assert!(reported.contains(&shortened.1), "{shortened:?}");
+        assert_eq!(started, before, "threads that it starts");
     }
 }
