@@ -1,8 +1,7 @@
 //! Measures an audit of many objects, and a start with many chains, with the real API server. Its store has them all.
 
 use std::{
-    fmt, fs,
-    path::Path,
+    fmt,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -10,17 +9,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use admittance_tests::{Admittance, Serve};
+use admittance_tests::Admittance;
 use http::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use crate::{
-    cluster::{Cluster, User},
+    cluster::Cluster,
     process::until,
     rest::Rest,
-    scenarios::resources::{denying, prepare},
+    scenarios::resources::{CHAINS_PATH, denying},
     scene::{GOOD_IMAGE, Scene, plugin, pod},
 };
 
@@ -29,8 +28,6 @@ const OBJECTS: usize = if cfg!(debug_assertions) { 2_000 } else { 20_000 };
 const CHAINS: usize = if cfg!(debug_assertions) { 200 } else { 2_000 };
 /// Concurrent creations.
 const AT_ONCE: usize = 8;
-
-const CHAINS_PATH: &str = "/apis/admittance.dev/v1alpha1/admissionchains";
 
 /// The description of the measurements.
 #[derive(Debug)]
@@ -61,17 +58,6 @@ async fn create_all(rest: &Rest, path: String, objects: impl Iterator<Item = Val
     creating.join_all().await;
 }
 
-/// Starts a replica, and waits until it is ready.
-async fn start(scene: &Scene, store: &Path) -> Admittance {
-    let serve = Serve::new(scene.path("admittance.yaml")).unwrap().store(store);
-    let program = serve.start().await.unwrap();
-    until("the replica is ready", async || {
-        program.is_ready().await.then_some(())
-    })
-    .await;
-    program
-}
-
 async fn end(mut program: Admittance) {
     program.terminate().unwrap();
     program.ended().await.unwrap();
@@ -91,28 +77,25 @@ fn large_pod(number: usize) -> Value {
 }
 
 pub(crate) async fn measure(cluster: Arc<Cluster>) -> Many {
-    let audit = json!({"resources": ["pods"], "rate": 1000});
-    let mut config = json!({
-        "dialect": {"kubernetes": {"audit": audit}},
-        "cluster": {},
-        "definitions": [{"kubernetes": {}}],
-    });
-    prepare(&cluster, &config).await;
-    config["cluster"]["kubeconfig"] = json!(cluster.kubeconfig(User::Admittance));
-    config["listen"] = json!({"tls": {"certificate": "mounted/tls.crt", "key": "mounted/tls.key"}});
-    let scene = Scene::without_server(cluster, &config).await;
-    scene.make_certificates("certs").await;
-    scene.mount("certs");
+    let (audit, memory) = audit_all(cluster.clone()).await;
+    let [cold, warm] = start_twice(cluster).await;
+    Many {
+        audit,
+        memory,
+        cold,
+        warm,
+    }
+}
+
+async fn delete_chains(scene: &Scene) {
+    let reply = scene.rest.send(Method::DELETE, CHAINS_PATH, None).await.unwrap();
+    assert_eq!(reply.status, 200, "{}", reply.text());
+}
+
+/// How long a replica takes until it is ready: with an empty store, and with the compiled forms in it.
+async fn start_twice(cluster: Arc<Cluster>) -> [Duration; 2] {
+    let scene = Scene::of_replicas(cluster, json!({})).await;
     let store = TempDir::new().unwrap();
-
-    let pods = format!("/api/v1/namespaces/{}/pods", scene.namespace);
-    create_all(&scene.rest, pods, (0..OBJECTS).map(large_pod)).await;
-    scene.apply(&denying(&scene, "bad image")).await.succeeds();
-    let (audit, memory) = audit_all(&scene, store.path()).await;
-    let _ = scene.rest.send(Method::DELETE, CHAINS_PATH, None).await.unwrap();
-
-    config["dialect"] = json!({"kubernetes": {}});
-    fs::write(scene.path("admittance.yaml"), config.to_string()).unwrap();
     let chains = (0..CHAINS).map(|number| {
         let mut chain = denying(&scene, "bad image");
         chain["metadata"]["name"] = json!(format!("chain-{number:04}"));
@@ -124,28 +107,29 @@ pub(crate) async fn measure(cluster: Arc<Cluster>) -> Many {
         chain
     });
     create_all(&scene.rest, CHAINS_PATH.to_owned(), chains).await;
-    let time = async || {
+    let mut times = [Duration::ZERO; 2];
+    for time in &mut times {
         let begin = Instant::now();
-        let program = start(&scene, store.path()).await;
-        let ready = begin.elapsed();
+        let program = scene.start_replica(store.path()).await;
+        *time = begin.elapsed();
         let status = program.status().await.unwrap();
         assert_eq!(status["chains"].as_array().map(Vec::len), Some(CHAINS));
         end(program).await;
-        ready
-    };
-    let (cold, warm) = (time().await, time().await);
-    let _ = scene.rest.send(Method::DELETE, CHAINS_PATH, None).await.unwrap();
-    Many {
-        audit,
-        memory,
-        cold,
-        warm,
     }
+    delete_chains(&scene).await;
+    times
 }
 
 /// What the leader says of its audit, and the memory of the program before and at most.
-async fn audit_all(scene: &Scene, store: &Path) -> (Value, [u64; 2]) {
-    let program = start(scene, store).await;
+async fn audit_all(cluster: Arc<Cluster>) -> (Value, [u64; 2]) {
+    let audit = json!({"resources": ["pods"], "rate": 1000});
+    let more = json!({"dialect": {"kubernetes": {"audit": audit}}});
+    let scene = Scene::of_replicas(cluster, more).await;
+    let store = TempDir::new().unwrap();
+    let pods = format!("/api/v1/namespaces/{}/pods", scene.namespace);
+    create_all(&scene.rest, pods, (0..OBJECTS).map(large_pod)).await;
+    scene.apply(&denying(&scene, "bad image")).await.succeeds();
+    let program = scene.start_replica(store.path()).await;
     let before = program.resident_memory().unwrap();
     let most = AtomicU64::new(before);
     let audit = until("the end of the audit", async || {
@@ -158,6 +142,7 @@ async fn audit_all(scene: &Scene, store: &Path) -> (Value, [u64; 2]) {
     let status = program.status().await.unwrap();
     assert_eq!(status["audit"]["objects"]["denied"], OBJECTS / 10, "{status}");
     end(program).await;
+    delete_chains(&scene).await;
     (audit, [before, most.into_inner()])
 }
 

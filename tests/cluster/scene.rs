@@ -23,6 +23,7 @@ use crate::{
     process::until,
     registration::Registration,
     rest::Rest,
+    scenarios::resources::prepare,
 };
 
 /// The label that every namespace of a scene has, with its own name.
@@ -100,6 +101,35 @@ impl Scene {
         scene.make_namespace(&scene.namespace, json!({})).await;
         fs::write(scene.path("admittance.yaml"), config.to_string()).unwrap();
         scene
+    }
+
+    /// A scene whose replicas read chains of the cluster, with the rights that the manifests for this configuration give.
+    /// None is started.
+    pub(crate) async fn of_replicas(cluster: Arc<Cluster>, more: Value) -> Self {
+        let mut config = json!({
+            "dialect": {"kubernetes": {}},
+            "cluster": {},
+            "definitions": [{"kubernetes": {}}],
+        });
+        merge(&mut config, more);
+        prepare(&cluster, &config).await;
+        config["cluster"]["kubeconfig"] = json!(cluster.kubeconfig(User::Admittance));
+        config["listen"] = json!({"tls": {"certificate": "mounted/tls.crt", "key": "mounted/tls.key"}});
+        let scene = Self::without_server(cluster, &config).await;
+        scene.make_certificates("certs").await;
+        scene.mount("certs");
+        scene
+    }
+
+    /// Starts a replica, on a port of its own, and waits until it is ready.
+    pub(crate) async fn start_replica(&self, store: impl AsRef<Path>) -> Admittance {
+        let serve = Serve::new(self.path("admittance.yaml")).unwrap().store(store);
+        let program = serve.start().await.unwrap();
+        until("the replica is ready", async || {
+            program.is_ready().await.then_some(())
+        })
+        .await;
+        program
     }
 
     /// Starts the server.

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use admittance_tests::{Admittance, Answer, Client, ModuleServer, Serve, Trust, Versions, longest_overlap};
+use admittance_tests::{Admittance, Answer, Client, ModuleServer, Trust, Versions, longest_overlap};
 use http::{Method, Request};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -20,9 +20,9 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 
-use super::resources::{denying, prepare};
+use super::resources::{CHAINS_PATH, denying};
 use crate::{
-    cluster::{Cluster, User},
+    cluster::Cluster,
     process::until,
     registration::Registration,
     rest::Rest,
@@ -188,21 +188,10 @@ fn review() -> String {
 
 impl Fleet {
     async fn start(cluster: Arc<Cluster>) -> Self {
-        let definitions = json!([{"kubernetes": {}}]);
-        let mut config = json!({
-            "dialect": {"kubernetes": {}},
-            "cluster": {},
-            "definitions": definitions,
-        });
-        prepare(&cluster, &config).await;
+        let more = json!({"modules": {"ca": "modules.pem"}});
+        let mut scene = Scene::of_replicas(cluster, more).await;
         let modules = ModuleServer::start().await.unwrap();
-        config["modules"] = json!({"ca": "modules.pem"});
-        config["cluster"]["kubeconfig"] = json!(cluster.kubeconfig(User::Admittance));
-        config["listen"] = json!({"tls": {"certificate": "mounted/tls.crt", "key": "mounted/tls.key"}});
-        let mut scene = Scene::without_server(cluster, &config).await;
         fs::write(scene.path("modules.pem"), modules.authority()).unwrap();
-        scene.make_certificates("certs").await;
-        scene.mount("certs");
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         scene.called_at(listener.local_addr().unwrap());
         scene.apply(&denying(&scene, "version 0")).await.succeeds();
@@ -232,16 +221,7 @@ impl Fleet {
 
     /// Starts a replica, and waits until it is ready and known to the others.
     async fn add(&mut self, store: PathBuf) {
-        let program = Serve::new(self.scene.path("admittance.yaml"))
-            .unwrap()
-            .store(store)
-            .start()
-            .await
-            .unwrap();
-        until("the replica is ready", async || {
-            program.is_ready().await.then_some(())
-        })
-        .await;
+        let program = self.scene.start_replica(store).await;
         let reviewer = Reviewer::new(&self.scene, &program);
         let port = reviewer.url.trim_end_matches("/validate").rsplit(':').next();
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port.unwrap().parse().unwrap()));
@@ -300,10 +280,7 @@ impl Fleet {
     }
 
     async fn write(&self, chain: &Value) {
-        let path = format!(
-            "/apis/admittance.dev/v1alpha1/admissionchains/{}",
-            self.scene.namespace
-        );
+        let path = format!("{CHAINS_PATH}/{}", self.scene.namespace);
         until("a change of the chain", async || {
             let mut stored: Value = self.scene.rest.get(&path).await.unwrap().json().unwrap();
             stored["spec"] = chain["spec"].clone();

@@ -15,6 +15,9 @@ use crate::{
 /// The Service of the webhook configurations. Nothing listens there, so these let everything pass.
 pub(super) const SERVICE: &str = "hooks";
 
+/// Where the API server has chains of the cluster.
+pub(crate) const CHAINS_PATH: &str = "/apis/admittance.dev/v1alpha1/admissionchains";
+
 /// A chain that denies Pods of the image `bad` with this message.
 pub(crate) fn denying(scene: &Scene, message: &str) -> Value {
     // kubectl 1.20 does not show the message of the default reason.
