@@ -8,7 +8,8 @@ use std::{
     time::Duration,
 };
 
-use admittance_tests::{Admittance, Answer, Client, ModuleServer, Trust, Versions, longest_overlap};
+use admittance_tests::{Admittance, Answer, Client, ModuleServer, Reply, Trust, Versions, longest_overlap};
+use futures_util::future::BoxFuture;
 use http::{Method, Request};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -25,7 +26,6 @@ use crate::{
     cluster::Cluster,
     process::until,
     registration::Registration,
-    rest::Rest,
     scene::{Scene, compiled, pod},
 };
 
@@ -130,7 +130,8 @@ struct Fleet {
     modules: ModuleServer,
     /// The last one has a store of its own at first, as if it ran on another node.
     replicas: Vec<Replica>,
-    _other_store: TempDir,
+    /// That store, and the authority of the modules.
+    _files: TempDir,
     /// Where connections go.
     addresses: Arc<Mutex<Vec<SocketAddr>>>,
     users: Vec<Asking>,
@@ -188,22 +189,22 @@ fn review() -> String {
 
 impl Fleet {
     async fn start(cluster: Arc<Cluster>) -> Self {
-        let more = json!({"modules": {"ca": "modules.pem"}});
-        let mut scene = Scene::of_replicas(cluster, more).await;
         let modules = ModuleServer::start().await.unwrap();
-        fs::write(scene.path("modules.pem"), modules.authority()).unwrap();
+        let files = TempDir::new().unwrap();
+        let authority = files.path().join("modules.pem");
+        fs::write(&authority, modules.authority()).unwrap();
+        let mut scene = Scene::of_replicas(cluster, json!({"modules": {"ca": authority}})).await;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         scene.called_at(listener.local_addr().unwrap());
         scene.apply(&denying(&scene, "version 0")).await.succeeds();
 
         let addresses = Arc::new(Mutex::new(Vec::new()));
-        let other_store = TempDir::new().unwrap();
-        let stores = [compiled(), compiled(), other_store.path().to_owned()];
+        let stores = [compiled(), compiled(), files.path().join("store")];
         let mut fleet = Self {
             scene,
             modules,
             replicas: Vec::new(),
-            _other_store: other_store,
+            _files: files,
             addresses: addresses.clone(),
             users: Vec::new(),
             answers: Vec::new(),
@@ -251,17 +252,26 @@ impl Fleet {
     /// Users create Pods, which the chain denies, through the API server.
     fn let_users_create(&mut self) {
         for user in 0..USERS {
-            let rest = self.scene.rest.clone();
-            let path = format!("/api/v1/namespaces/{}/pods?dryRun=All", self.scene.namespace);
-            let bad = pod(&format!("by-user-{user}"), "bad");
-            let create = async |rest: Rest, path: String, bad: Value| {
-                let reply = rest.send(Method::POST, &path, Some(&bad)).await.unwrap();
-                assert_eq!(reply.status, 403, "{}", reply.text());
-                reply.text()
-            };
+            let create = self.creation(&format!("by-user-{user}"));
             self.users.push(Asking::begin(move || {
-                create(rest.clone(), path.clone(), bad.clone())
+                let reply = create();
+                async {
+                    let reply = reply.await;
+                    assert_eq!(reply.status, 403, "{}", reply.text());
+                    reply.text()
+                }
             }));
+        }
+    }
+
+    /// Tries to create a Pod that the chain denies.
+    fn creation(&self, name: &str) -> impl Fn() -> BoxFuture<'static, Reply> + Send + Sync + 'static {
+        let rest = self.scene.rest.clone();
+        let path = format!("/api/v1/namespaces/{}/pods?dryRun=All", self.scene.namespace);
+        let bad = pod(name, "bad");
+        move || {
+            let (rest, path, bad) = (rest.clone(), path.clone(), bad.clone());
+            Box::pin(async move { rest.send(Method::POST, &path, Some(&bad)).await.unwrap() })
         }
     }
 
@@ -349,6 +359,12 @@ impl Fleet {
                 // A request that it has accepted would be lost.
                 self.end_users().await;
                 replica.program.kill().await.unwrap();
+                // So would one that the API server sends before it notices that its connection has ended.
+                let create = self.creation("after-the-kill");
+                until("the API server calls another replica", async || {
+                    (create().await.status == 403).then_some(())
+                })
+                .await;
                 self.let_users_create();
             }
         }
