@@ -173,7 +173,7 @@ impl Kind {
                         RequestError::Forbidden(words) => self.view.health.refused(words.clone()),
                         other => self.view.health.down(other.sentence()),
                     }
-                    pace.wait(&failure).await;
+                    pace.wait().await;
                 }
             }
         };

@@ -24,8 +24,6 @@ const WATCH_SECONDS: u32 = 60;
 /// The wait after the first failure; it doubles with each, up to `SLOWEST`.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 const SLOWEST: Duration = Duration::from_secs(30);
-/// The wait after a refusal, which needs a change of permissions.
-const REFUSED_WAIT: Duration = Duration::from_secs(60);
 
 /// The cache and the health of a watch. Shared by the watch and lookups.
 #[derive(Debug)]
@@ -76,30 +74,23 @@ impl Pace {
         (self.waits, self.has_expired) = (None, false);
     }
 
-    fn next(&mut self, failure: &RequestError) -> Duration {
-        match failure {
-            RequestError::Forbidden(_)
-            | RequestError::NotFound(_)
-            | RequestError::Conflict(_)
-            | RequestError::Refused(_) => REFUSED_WAIT,
-            RequestError::Unavailable(_) | RequestError::Timeout => {
-                let waits = self.waits.get_or_insert_with(|| {
-                    ExponentialBuilder::default()
-                        .with_min_delay(FIRST_WAIT)
-                        .with_max_delay(SLOWEST)
-                        .with_jitter()
-                        .without_max_times()
-                        .build()
-                });
-                waits.next().unwrap_or(SLOWEST)
-            }
-        }
+    /// A refusal is not different: an API server that starts refuses what it allows, and does not find what it has.
+    fn next(&mut self) -> Duration {
+        let waits = self.waits.get_or_insert_with(|| {
+            ExponentialBuilder::default()
+                .with_min_delay(FIRST_WAIT)
+                .with_max_delay(SLOWEST)
+                .with_jitter()
+                .without_max_times()
+                .build()
+        });
+        waits.next().unwrap_or(SLOWEST)
     }
 
     /// Waits before the next attempt, longer after each failure, but not after the API server answers again: replicas
     /// learn at the same time what was changed meanwhile.
-    pub(crate) async fn wait(&mut self, failure: &RequestError) {
-        let pause = sleep(self.next(failure));
+    pub(crate) async fn wait(&mut self) {
+        let pause = sleep(self.next());
         let answers = async {
             // The sender lives as long as the connection.
             while self.answers.changed().await.is_ok() && !*self.answers.borrow() {}
@@ -117,7 +108,7 @@ impl Pace {
     /// The watch expired: it is listed again at once, unless the API server expires every watch.
     async fn expired(&mut self) {
         if std::mem::replace(&mut self.has_expired, true) {
-            self.wait(&RequestError::Timeout).await;
+            self.wait().await;
         }
     }
 }
@@ -192,7 +183,7 @@ pub(crate) async fn follow<K, V>(
                         RequestError::Forbidden(words) => health.refused(format!("{words}; {permission}")),
                         other => health.down(other.sentence()),
                     }
-                    pace.wait(failure).await;
+                    pace.wait().await;
                 }
             }
         }
@@ -264,11 +255,9 @@ mod tests {
             waits: None,
             has_expired: false,
         };
-        let failure = RequestError::Timeout;
-        let waits: Vec<_> = (0..12).map(|_| pace.next(&failure)).collect();
+        let waits: Vec<_> = (0..12).map(|_| pace.next()).collect();
         assert!(waits[0] < FIRST_WAIT * 3 && waits[11] >= SLOWEST, "{waits:?}");
         pace.reset();
-        assert!(pace.next(&failure) < FIRST_WAIT * 3);
-        assert_eq!(pace.next(&RequestError::Refused(String::new())), REFUSED_WAIT);
+        assert!(pace.next() < FIRST_WAIT * 3);
     }
 }

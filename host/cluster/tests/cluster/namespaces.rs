@@ -4,7 +4,7 @@ use admittance_admission::{Labels, NamespaceSource};
 use admittance_cluster::{Cluster, WatchState};
 use serde_json::json;
 
-use crate::setting::{Setting, eventually};
+use crate::setting::{PATIENCE, Setting, eventually};
 
 fn put(setting: &Setting, name: &str, tier: &str) {
     setting.server.put(
@@ -223,6 +223,32 @@ async fn an_expired_watch_is_up_only_after_the_list() {
     setting.server.release("list", "namespaces");
     is_watching(&cluster).await;
     assert_eq!(cluster.labels("prod").await, Ok(tier("db")));
+}
+
+/// An API server that starts refuses what it allows later, until it has read its roles. Were each refusal waited for as a
+/// missing right is, the rounds would take longer than this test waits for anything.
+#[tokio::test]
+async fn a_refusal_that_passes_is_not_waited_for() {
+    let setting = Setting::new();
+    let cluster = setting.cluster().await;
+    cluster.watch_namespaces();
+    let rounds = async {
+        for _ in 0..4 {
+            is_watching(&cluster).await;
+            setting.server.leave();
+            setting.server.forbid("list", "namespaces");
+            setting.server.forbid("watch", "namespaces");
+            setting.server.come_back();
+            eventually("it is refused", async || {
+                cluster.status().namespaces.state == WatchState::Refused
+            })
+            .await;
+            setting.server.allow("list", "namespaces");
+            setting.server.allow("watch", "namespaces");
+        }
+        is_watching(&cluster).await;
+    };
+    assert!(tokio::time::timeout(PATIENCE, rounds).await.is_ok());
 }
 
 /// Each success resets the waits. If they kept doubling, the tenth would be longer than this test waits for anything.
