@@ -3,6 +3,7 @@
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use admittance_net::{
+    informational::limited,
     trace::{SPANS, is_traced},
     upstream::tcp_connector,
 };
@@ -20,7 +21,7 @@ use tokio::{
     sync::{Semaphore, watch},
     time::{Instant, error::Elapsed, timeout, timeout_at},
 };
-use tower::{BoxError, ServiceBuilder, service_fn};
+use tower::{BoxError, ServiceBuilder, ServiceExt as _, service_fn};
 use tracing::{Instrument, Span, debug_span, field::Empty};
 
 use crate::{
@@ -77,7 +78,7 @@ impl Connection {
         let http_client: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(POOL_IDLE)
-            .build(https);
+            .build(https.map_response(limited));
         // Not kube's own stack, which logs every failed request as an error; this crate logs changes of
         // state.
         let service = ServiceBuilder::new()

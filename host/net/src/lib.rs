@@ -8,9 +8,11 @@
     reason = "internal to the program: names say what a docstring would repeat"
 )]
 
+pub mod apart;
 pub mod bearer;
 pub mod body;
 pub mod causes;
+pub mod informational;
 pub mod limits;
 pub mod listener;
 mod telemetry;

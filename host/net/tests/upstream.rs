@@ -21,7 +21,7 @@ use axum::{Router, body::Body};
 use http::Request;
 use http_body_util::BodyExt;
 use tokio::{
-    io::AsyncReadExt,
+    io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
     sync::{Notify, Semaphore, mpsc, watch},
 };
@@ -396,4 +396,21 @@ async fn listed_schedulers_are_tried_in_their_order() {
             assert_eq!((status, body.as_str()), expected, "{addresses:?}");
         }
     }
+}
+
+/// The server sends them until its connection is closed.
+#[tokio::test]
+async fn informational_responses_without_end_are_given_up() {
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let flood = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut request = [0; 4096];
+        let _ = stream.read(&mut request).await.unwrap();
+        while stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await.is_ok() {}
+    });
+    let (upstream, _sender) = followed(&[("n1", address)], Choice::Turns);
+    let (status, reason) = post(&upstream, "x").await;
+    assert_eq!((status, reason.contains("broke")), (502, true), "{reason}");
+    soon(flood).await.unwrap();
 }

@@ -10,6 +10,7 @@ use std::{
 
 use admittance_admission::IpNet;
 use admittance_net::{
+    informational::{LimitedStream, limited},
     tls::{self, TlsError, Trust},
     upstream::tcp_connector_with,
 };
@@ -23,7 +24,7 @@ use hyper_util::{
 };
 use rustls::ClientConfig;
 use tokio::net::TcpStream;
-use tower::{BoxError, service_fn, util::BoxCloneSyncService};
+use tower::{BoxError, ServiceExt as _, service_fn, util::BoxCloneSyncService};
 
 use crate::{OutboundConfig, address::Resolver};
 
@@ -40,8 +41,10 @@ const IDLE_CONNECTIONS: usize = 16;
 const POOLS: usize = 64;
 
 /// A pool of connections.
-pub(crate) type Pool =
-    Client<BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, BoxError>, Full<Bytes>>;
+pub(crate) type Pool = Client<
+    BoxCloneSyncService<Uri, LimitedStream<MaybeHttpsStream<TokioIo<TcpStream>>>, BoxError>,
+    Full<Bytes>,
+>;
 
 /// The pools of connections, one for all grants with the same networks: a connection to an address that one stage
 /// may use is never used for another stage. Lives as long as the program.
@@ -99,7 +102,7 @@ impl Pools {
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
             // Only for a request of which nothing was sent.
             .retry_canceled_requests(true)
-            .build(BoxCloneSyncService::new(https))
+            .build(BoxCloneSyncService::new(https.map_response(limited)))
     }
 }
 

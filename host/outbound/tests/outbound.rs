@@ -16,7 +16,9 @@ use std::{
     time::Duration,
 };
 
-use admittance_admission::{Deadline, HttpError, HttpGrant, HttpRequest, HttpResponse, HttpSender as _};
+use admittance_admission::{
+    Deadline, HttpError, HttpGrant, HttpOrigin, HttpRequest, HttpResponse, HttpSender as _,
+};
 use admittance_outbound::{Credential, Outbound, OutboundConfig};
 use bytes::Bytes;
 use http::{Request, Response};
@@ -31,7 +33,7 @@ use rustls::ServerConfig;
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tempfile::TempDir;
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
     net::TcpListener,
 };
 use tokio_rustls::TlsAcceptor;
@@ -373,6 +375,29 @@ async fn a_slow_or_large_answer_is_given_up() {
             .unwrap()
             .status,
         200
+    );
+}
+
+#[tokio::test]
+async fn informational_responses_without_end_are_given_up() {
+    let scene = Scene::new().await;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let origin = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let _ = stream.read(&mut [0; 4096]).await.unwrap();
+        while stream
+            .write_all(b"HTTP/1.1 103 Early Hints\r\n\r\n")
+            .await
+            .is_ok()
+        {}
+    });
+    let grant = HttpGrant::from(origin.parse::<HttpOrigin>().unwrap());
+    let request = HttpRequest::new("GET", origin.parse().unwrap());
+    let error = send(&scene.sender(), &grant, request).await.unwrap_err();
+    assert!(
+        matches!(&error, HttpError::Unreachable(why) if why.contains("informational responses")),
+        "{error:?}"
     );
 }
 

@@ -3,6 +3,7 @@ use std::{error::Error as StdError, sync::Arc, time::Duration};
 use admittance_admission::{Failure, FailureKind, TraceContext};
 use admittance_net::{
     causes::{chain, find},
+    informational::TooManyInformational,
     trace::{SPANS, TRACEPARENT, TRACESTATE, inject},
 };
 use bytes::Bytes;
@@ -157,6 +158,12 @@ impl Caller {
         }
         if let Some(alert) = tls::alert_in(&chain) {
             return tls::failure(&alert, &self.endpoint.to_string(), self.endpoint.host());
+        }
+        if let Some(error) = find::<TooManyInformational>(error) {
+            return Failure::new(
+                FailureKind::InvalidResponse,
+                format!("{}: {error}", self.endpoint),
+            );
         }
         let (kind, what) = match find::<hyper::Error>(error) {
             Some(error) if error.is_parse() => (

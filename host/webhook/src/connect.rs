@@ -3,6 +3,7 @@ use std::{sync::Arc, time::Duration};
 use admittance_admission::{Failure, FailureKind};
 use admittance_net::{
     causes::{chain, find},
+    informational::{LimitedStream, limited},
     upstream::tcp_connector,
 };
 use http::Uri;
@@ -15,7 +16,8 @@ use tower::{ServiceExt, service_fn, util::BoxCloneSyncService};
 use crate::{Resolve, tls};
 
 /// Connects, with a timeout.
-pub(crate) type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, Failure>;
+pub(crate) type Connector =
+    BoxCloneSyncService<Uri, LimitedStream<MaybeHttpsStream<TokioIo<TcpStream>>>, Failure>;
 
 /// Host names are resolved by the table, or else by DNS.
 pub(crate) fn connector(tls: ClientConfig, resolve: Arc<Resolve>, limit: Duration) -> Connector {
@@ -49,7 +51,7 @@ pub(crate) fn connector(tls: ClientConfig, resolve: Arc<Resolve>, limit: Duratio
         let connecting = timeout(limit, https.clone().oneshot(uri.clone()));
         async move {
             match connecting.await {
-                Ok(Ok(stream)) => Ok(stream),
+                Ok(Ok(stream)) => Ok(limited(stream)),
                 Ok(Err(error)) => Err(match error.downcast::<Failure>() {
                     Ok(failure) => *failure,
                     Err(error) => {

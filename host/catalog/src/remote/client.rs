@@ -4,7 +4,10 @@ use std::{
     time::Duration,
 };
 
-use admittance_net::tls::{self, Trust};
+use admittance_net::{
+    apart,
+    tls::{self, Trust},
+};
 use bytes::{Bytes, BytesMut};
 use reqwest::{NoProxy, Proxy, RequestBuilder, Response, StatusCode, header::HeaderValue, redirect};
 use url::Url;
@@ -79,7 +82,7 @@ impl Network {
 
     /// Sends a request. Any status is returned as a response.
     pub(super) async fn send(&self, request: RequestBuilder, place: &str) -> Result<Response, Error> {
-        let sent = request.send().await;
+        let sent = apart::run(request.send()).await;
         sent.map_err(|error| failure::of_transport(&error, place, &self.config))
     }
 

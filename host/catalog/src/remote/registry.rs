@@ -1,5 +1,6 @@
 use std::{fmt, net::IpAddr};
 
+use admittance_net::apart;
 use bytes::Bytes;
 use reqwest::{
     Method, RequestBuilder, Response, StatusCode,
@@ -256,7 +257,8 @@ impl Network {
         if let Some(scheme) = lock(&self.schemes).get(registry).copied() {
             return Ok(scheme);
         }
-        let scheme = match self.client.get(format!("https://{registry}/v2/")).send().await {
+        let probe = self.client.get(format!("https://{registry}/v2/"));
+        let scheme = match apart::run(probe.send()).await {
             Ok(_) => "https",
             Err(error) if failure::is_without_tls(&error) => "http",
             Err(error) => return Err(failure::of_transport(&error, place, &self.config)),

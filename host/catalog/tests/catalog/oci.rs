@@ -1,9 +1,10 @@
 //! Modules in registries.
 
-use std::{env, fs, io::ErrorKind, net::TcpListener, os::unix::fs::PermissionsExt as _};
+use std::{env, fs, io::ErrorKind, net::TcpListener, os::unix::fs::PermissionsExt as _, time::Duration};
 
 use admittance_catalog::{Digest, Error, Freshness, Pushed};
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::{
     pushing::push,
@@ -380,4 +381,28 @@ async fn what_is_not_a_module_is_told() {
     );
     assert_eq!(scene.kept("modules"), [""; 0]);
     assert_eq!(scene.kept("partial"), [""; 0]);
+}
+
+/// A registry on this machine, without TLS.
+#[tokio::test]
+async fn informational_responses_without_end_are_given_up() {
+    let mut scene = Scene::new();
+    scene.config.network.read_timeout = Duration::from_millis(300);
+    scene.config.network.attempts = 1;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let _ = stream.read(&mut [0; 4096]).await;
+                let flood = b"HTTP/1.1 103 Early Hints\r\n\r\n".repeat(1000);
+                while stream.write_all(&flood).await.is_ok() {}
+            });
+        }
+    });
+    let error = scene
+        .obtain(&scene.catalog(), &format!("oci://{address}/plugins/a:1"))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::TooSlow { .. }), "{error}");
 }

@@ -22,7 +22,12 @@ use hyper_util::{
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower::{BoxError, ServiceExt, service_fn, timeout::Timeout, util::BoxCloneSyncService};
 
-use crate::{body::ReplayBody, tls::ClientTls, workers};
+use crate::{
+    body::ReplayBody,
+    informational::{LimitedStream, limited},
+    tls::ClientTls,
+    workers,
+};
 
 /// Upstreams usually close idle connections after a minute or more; closing them earlier avoids sending a
 /// request on a connection that is being closed.
@@ -31,7 +36,7 @@ const IDLE: Duration = Duration::from_secs(30);
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// Connects to servers, with TLS if their URL says so.
-pub type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<Wire>, BoxError>;
+pub type Connector = BoxCloneSyncService<Uri, LimitedStream<MaybeHttpsStream<Wire>>, BoxError>;
 
 /// Connects to the server at a URL, without TLS: by TCP, or in another way.
 pub type Dial = BoxCloneSyncService<Uri, Wire, BoxError>;
@@ -142,7 +147,9 @@ fn over(dial: Dial, tls: ClientTls, connect_timeout: Duration) -> Connector {
         Arc::new(move |server: &Uri| tls.server_name(server))
     };
     let connector = service_fn(move |server: Uri| {
-        HttpsConnector::new(dial.clone(), tls.current(), false, names.clone()).oneshot(server)
+        HttpsConnector::new(dial.clone(), tls.current(), false, names.clone())
+            .map_response(limited)
+            .oneshot(server)
     });
     BoxCloneSyncService::new(Timeout::new(connector, connect_timeout))
 }

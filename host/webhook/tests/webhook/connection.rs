@@ -241,6 +241,7 @@ async fn nobody_there() {
 #[tokio::test]
 async fn answers_that_break() {
     use tokio::io::AsyncWriteExt;
+    let informational = b"HTTP/1.1 103 Early Hints\r\n\r\n".repeat(65);
     for (case, bytes, kind) in [
         ("nothing", &b""[..], FailureKind::Unreachable),
         ("half a head", b"HTTP/1.1 200 O", FailureKind::Unreachable),
@@ -254,6 +255,11 @@ async fn answers_that_break() {
             b"SSH-2.0-OpenSSH\r\n\r\n",
             FailureKind::InvalidResponse,
         ),
+        (
+            "informational responses without end",
+            &informational,
+            FailureKind::InvalidResponse,
+        ),
     ] {
         // With TLS' own goodbye, and without.
         for says_goodbye in [true, false] {
@@ -261,13 +267,14 @@ async fn answers_that_break() {
             let (listener, clients) = mute().await;
             let webhook = Webhook::new(config(Protocol::BcsResource, &authority), &clients).unwrap();
             let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(authority.server(&[BCS_HOST])));
+            let bytes = bytes.to_vec();
             let server = tokio::spawn(async move {
                 let (stream, _) = listener.accept().await.unwrap();
                 let mut stream = acceptor.accept(stream).await.unwrap();
                 let mut request = [0; 4096];
                 // One read holds at least the first byte of the request.
                 let _ = stream.read(&mut request).await.unwrap();
-                stream.write_all(bytes).await.unwrap();
+                stream.write_all(&bytes).await.unwrap();
                 if says_goodbye {
                     stream.shutdown().await.unwrap();
                 } else {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use admittance_net::{
+    apart,
     causes::root_cause,
     tls::{self, Trust},
 };
@@ -55,10 +56,12 @@ impl HttpSink {
         if let Some(token) = self.token().await? {
             request = request.header(AUTHORIZATION, token);
         }
-        let response = request.send().await.map_err(|error| SinkError::Unreachable {
-            url: url.to_string(),
-            problem: root_cause(&error),
-        })?;
+        let response = apart::run(request.send())
+            .await
+            .map_err(|error| SinkError::Unreachable {
+                url: url.to_string(),
+                problem: root_cause(&error),
+            })?;
         let status = response.status();
         if status.is_success() {
             return Ok(());

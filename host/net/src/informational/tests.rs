@@ -1,0 +1,224 @@
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Empty};
+use hyper::{body::Incoming, client::conn};
+use hyper_util::rt::TokioExecutor;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+
+use super::*;
+use crate::causes::{chain, find};
+
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+
+/// A connection on which a request was sent, and its server.
+fn requested() -> Watch {
+    let mut watch = Watch::Idle;
+    watch.sent(b"GET / HTTP/1.1\r\n\r\n");
+    watch
+}
+
+#[test]
+fn heads_are_counted_however_they_are_split() {
+    let early = b"HTTP/1.1 103 Early Hints\r\nlink: </a>; rel=preload\r\n\r\n";
+    for (name, one, is_counted) in [
+        ("continue", CONTINUE, true),
+        ("early hints", early, true),
+        ("version 1.0", b"HTTP/1.0 102\n\n", true),
+        ("after an empty line", b"\r\n\nHTTP/1.1 100 \r\n\r\n", true),
+        ("final", OK, false),
+        ("switching", b"HTTP/1.1 101 Switching Protocols\r\n\r\n", false),
+        ("another protocol", b"SSH-2.0-0100\r\n\r\n", false),
+    ] {
+        let all = one.repeat(Credit::PER_REQUEST.heads + 1);
+        for part in [1, 7, all.len()] {
+            let mut watch = requested();
+            let refused = all.chunks(part).any(|bytes| watch.received(bytes).is_err());
+            assert_eq!(refused, is_counted, "{name} in parts of {part}");
+        }
+        let mut watch = requested();
+        let within = one.repeat(Credit::PER_REQUEST.heads);
+        assert_eq!(watch.received(&within), Ok(0), "{name}");
+    }
+}
+
+#[test]
+fn the_bytes_of_informational_heads_are_limited_and_those_of_bodies_are_not() {
+    let mut large = b"HTTP/1.1 103 Early Hints\r\nlink: ".to_vec();
+    large.resize(Credit::PER_REQUEST.bytes + 1, b'x');
+    assert_eq!(requested().received(&large), Err(TooManyInformational));
+    let mut watch = requested();
+    assert_eq!(watch.received(OK), Ok(0));
+    assert_eq!(watch.received(&CONTINUE.repeat(10_000)), Ok(0), "a body");
+    // The rest of a request that was answered early.
+    watch.sent(b"more of the body");
+    assert_eq!(watch.received(&b"123456789123".repeat(10_000)), Ok(0), "a body");
+}
+
+#[test]
+fn each_request_has_its_own_credit() {
+    let mut watch = requested();
+    for _ in 0..3 {
+        assert_eq!(watch.received(&CONTINUE.repeat(Credit::PER_REQUEST.heads)), Ok(0));
+        watch.sent(b"more of the same request");
+        assert_eq!(watch.received(OK), Ok(0));
+        watch.sent(b"GET / HTTP/1.1\r\n\r\n");
+    }
+    assert_eq!(watch.received(&CONTINUE.repeat(Credit::PER_REQUEST.heads)), Ok(0));
+    watch.sent(b"more of the same request");
+    assert_eq!(watch.received(CONTINUE), Err(TooManyInformational));
+}
+
+fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+    let mut frame = vec![
+        0,
+        0,
+        u8::try_from(payload.len()).unwrap(),
+        kind,
+        flags,
+        0,
+        0,
+        0,
+        stream,
+    ];
+    frame.extend(payload);
+    frame
+}
+
+/// A frame with this status.
+fn status(status: &[u8; 3], is_last: bool, stream: u8) -> Vec<u8> {
+    let mut block = vec![8, 3];
+    block.extend(status);
+    frame(HEADERS, 4 | u8::from(is_last), stream, &block)
+}
+
+/// Sends requests one after another to a server that sends these bytes after each, or without end.
+async fn exchange(
+    is_http2: bool,
+    replies: Vec<Vec<u8>>,
+    is_endless: bool,
+) -> Vec<Result<Bytes, hyper::Error>> {
+    let (client, server) = duplex(64 << 10);
+    let count = replies.len();
+    tokio::spawn(serve(server, is_http2, replies, is_endless));
+    let stream = limited(TokioIo::new(client));
+    let request = || {
+        Request::get("http://a.example/")
+            .body(Empty::<Bytes>::new())
+            .unwrap()
+    };
+    let mut results = Vec::new();
+    if is_http2 {
+        let (mut sender, connection) = conn::http2::handshake(TokioExecutor::new(), stream)
+            .await
+            .unwrap();
+        tokio::spawn(connection);
+        for _ in 0..count {
+            results.push(content(sender.send_request(request()).await).await);
+        }
+    } else {
+        let (mut sender, connection) = conn::http1::handshake(stream).await.unwrap();
+        tokio::spawn(connection);
+        for _ in 0..count {
+            sender.ready().await.unwrap();
+            results.push(content(sender.send_request(request()).await).await);
+        }
+    }
+    results
+}
+
+async fn content(response: Result<Response<Incoming>, hyper::Error>) -> Result<Bytes, hyper::Error> {
+    Ok(response?.collect().await?.to_bytes())
+}
+
+async fn serve(mut server: DuplexStream, is_http2: bool, replies: Vec<Vec<u8>>, is_endless: bool) {
+    let mut buffer = [0; 4096];
+    if is_http2 {
+        server.write_all(&frame(4, 0, 0, &[])).await.unwrap();
+    }
+    for reply in replies {
+        // A request of HTTP/2 may come with the preface or after it.
+        loop {
+            let read = server.read(&mut buffer).await.unwrap();
+            let headers = frame(HEADERS, 5, 0, &[])[3..5].to_vec();
+            let read = &buffer[..read];
+            if !is_http2 || read.windows(2).any(|bytes| bytes == headers) {
+                break;
+            }
+        }
+        while server.write_all(&reply).await.is_ok() && is_endless {}
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_never_comes_to_a_final_response_is_given_up() {
+    for (is_http2, reply) in [
+        (false, CONTINUE.repeat(100)),
+        (true, status(b"103", false, 1).repeat(100)),
+    ] {
+        let results = exchange(is_http2, vec![reply], true).await;
+        let error = results.into_iter().next().unwrap().unwrap_err();
+        let text = chain(&error);
+        assert!(
+            text.contains("informational responses"),
+            "HTTP/2 {is_http2}: {text}"
+        );
+        assert!(
+            is_http2 || find::<TooManyInformational>(&error).is_some(),
+            "{text}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_few_informational_responses_for_each_request_pass() {
+    let of_http1 = [CONTINUE.repeat(60), OK.to_vec()].concat();
+    let of_http2 = |number: u8| {
+        let stream = 2 * number + 1;
+        let informational = status(b"103", false, stream).repeat(60);
+        [
+            informational,
+            status(b"200", false, stream),
+            frame(0, 1, stream, b"ok"),
+        ]
+        .concat()
+    };
+    for (is_http2, replies) in [
+        (false, vec![of_http1; 100]),
+        (true, (0..100).map(of_http2).collect()),
+    ] {
+        for result in exchange(is_http2, replies, false).await {
+            assert_eq!(result.unwrap(), "ok", "HTTP/2 {is_http2}");
+        }
+    }
+}
+
+/// A stream that is always ready, and takes no part in the cooperative budget.
+struct AlwaysReady;
+
+impl AsyncRead for AlwaysReady {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        buffer.put_slice(&[0]);
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn reads_yield_whatever_the_connection_is_made_of() {
+    let mut endless = limited(TokioIo::new(AlwaysReady));
+    let other = tokio::spawn(async {});
+    let mut buffer = [0; 16];
+    let reading = async {
+        loop {
+            endless.inner_mut().read_exact(&mut buffer).await.unwrap();
+        }
+    };
+    tokio::select! {
+        () = reading => unreachable!("it is endless"),
+        ended = other => ended.unwrap(),
+    }
+}
