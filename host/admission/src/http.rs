@@ -4,9 +4,12 @@ use std::{collections::BTreeSet, fmt, str::FromStr};
 
 use async_trait::async_trait;
 use ipnet::IpNet;
-use url::{Host, Url};
+use url::{Host, Position, Url};
 
-use crate::{Deadline, Failure};
+use crate::{
+    Deadline, Failure,
+    path::{decode, lenient, overridden},
+};
 
 /// Where a plugin may send requests: scheme, host and port, with https, or with http to a loopback address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -105,14 +108,20 @@ impl HttpGrant {
     pub fn of<'a>(
         grants: &'a [Self],
         origin: &HttpOrigin,
-        method: &str,
-        path: &str,
+        request: &HttpRequest,
     ) -> Result<&'a Self, String> {
+        let (method, path) = (request.method.as_str(), request.url.path());
+        let headers = request.headers.iter();
+        let headers = headers.map(|(name, value)| (name.as_str(), value.as_bytes()));
+        let overridden = overridden(method, &request.url[Position::BeforePath..], headers);
+        let mut is_overridden = false;
         let mut fix = format!("add `{origin}` to `allow.http` of the stage");
         for grant in grants.iter().filter(|grant| grant.origin == *origin) {
             let has_path = grant.paths.is_empty() || grant.paths.iter().any(|prefix| prefix.includes(path));
             let has_method = grant.methods.is_empty() || grant.methods.contains(method);
+            let is_limited = !grant.paths.is_empty() || !grant.methods.is_empty();
             match (has_path, has_method) {
+                (true, true) if is_limited && overridden.is_some() => is_overridden = true,
                 (true, true) => return Ok(grant),
                 (true, false) => {
                     fix = format!("add `{method}` to `methods` of `{origin}` in `allow.http` of the stage");
@@ -121,6 +130,9 @@ impl HttpGrant {
                     fix = format!("add the path to `paths` of `{origin}` in `allow.http` of the stage");
                 }
             }
+        }
+        if let Some(name) = overridden.filter(|_| is_overridden) {
+            fix = format!("remove {name}, which names another method or path than the request's own");
         }
         let mut request = format!("{method} {path}");
         crate::verdict::cut(&mut request, LONGEST_REQUEST);
@@ -145,13 +157,18 @@ pub struct PathPrefix(String);
 pub struct InvalidPathPrefix(pub String);
 
 impl PathPrefix {
-    /// Whether it includes this path. No ambiguous path is included, as a server could resolve it to a path elsewhere.
+    /// Whether it includes this path, in every way in which a server could read it.
     fn includes(&self, path: &str) -> bool {
-        let lower = path.to_ascii_lowercase();
-        let is_ambiguous = ["%2f", "%5c", "%2e", "%25", "//", "\\"];
         let rest = path.strip_prefix(self.0.as_str());
-        rest.is_some_and(|rest| rest.is_empty() || self.0.ends_with('/') || rest.starts_with('/'))
-            && !is_ambiguous.iter().any(|part| lower.contains(part))
+        let is_included =
+            rest.is_some_and(|rest| rest.is_empty() || self.0.ends_with('/') || rest.starts_with('/'));
+        // The final slash of a path is not told from its absence.
+        let prefix = decode(self.0.trim_end_matches('/'));
+        let is_within = |reading: &String| {
+            let rest = reading.strip_prefix(prefix.as_str());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        is_included && lenient(path).is_some_and(|readings| readings.iter().all(is_within))
     }
 }
 
@@ -319,7 +336,18 @@ mod tests {
             ("/v1/", "/v1/..%2Fadmin", Some(false)),
             ("/v1/", "/v1/%2e%2e/admin", Some(false)),
             ("/v1/", "/v1/%252e%252e/admin", Some(false)),
-            ("/v1/", "/v1//x", Some(false)),
+            ("/v1/", "/v1//x", Some(true)),
+            ("/v1/", "/v1/a/", Some(true)),
+            ("/%E4%B8%AD/", "/%E4%B8%AD/a", Some(true)),
+            ("/v1/", "/v1/", Some(true)),
+            ("/v1/images/", "/v1/images/library%2Fnginx@sha256:1f", Some(true)),
+            ("/v1/images/", "/v1/images/..;/admin", Some(false)),
+            ("/v1/images/", "/v1/images/..%3b/admin", Some(false)),
+            ("/v1/images/", "/v1/images/..%00/admin", Some(false)),
+            ("/v1/images/", "/v1/images/%c0%ae%c0%ae/admin", Some(false)),
+            ("/v1/images/", "/v1/images/..%ef%bc%8fadmin", Some(false)),
+            ("/v1/images/", "/v1/images/..%5cadmin", Some(false)),
+            ("/v1/images/", "/v1/images/a//../../admin", Some(false)),
             ("v1", "", None),
             ("", "", None),
             ("/v1/../x", "", None),
@@ -351,29 +379,59 @@ mod tests {
             ..HttpGrant::from(origin.clone())
         };
         let grants = [read, write];
-        for (method, path, expected) in [
-            ("GET", "/x", Ok(0)),
-            ("POST", "/v1/x", Ok(1)),
+        let request = |method: &str, path: &str, headers: &[(&str, &str)]| {
+            let url = format!("https://a.example{path}").parse().unwrap();
+            let mut request = HttpRequest::new(method, url);
+            let headers = headers.iter();
+            request.headers = headers
+                .map(|(name, value)| (name.to_string(), value.to_string()))
+                .collect();
+            request
+        };
+        const OVERRIDDEN: &str = "which names another method or path";
+        for (method, path, headers, expected) in [
+            ("GET", "/x", &[][..], Ok(0)),
+            ("POST", "/v1/x", &[], Ok(1)),
             (
                 "POST",
                 "/x",
+                &[],
                 Err("add the path to `paths` of `https://a.example`"),
             ),
             (
                 "get",
                 "/v1/x",
+                &[],
                 Err("add `get` to `methods` of `https://a.example`"),
             ),
+            ("GET", "/x", &[("X-HTTP-Method-Override", "GET")], Ok(0)),
+            (
+                "GET",
+                "/x",
+                &[("X-HTTP-Method-Override", "DELETE")],
+                Err(OVERRIDDEN),
+            ),
+            ("GET", "/x", &[("x_http_method", "DELETE")], Err(OVERRIDDEN)),
+            ("GET", "/x", &[("X-Method-Override", "DELETE")], Err(OVERRIDDEN)),
+            ("GET", "/x?_method=DELETE", &[], Err(OVERRIDDEN)),
+            ("POST", "/v1/x", &[("X-Original-URL", "/admin")], Err(OVERRIDDEN)),
+            ("POST", "/v1/x", &[("x_rewrite_url", "/admin")], Err(OVERRIDDEN)),
         ] {
-            let found = HttpGrant::of(&grants, &origin, method, path);
+            let found = HttpGrant::of(&grants, &origin, &request(method, path, headers));
             match (found, expected) {
                 (Ok(grant), Ok(index)) => assert_eq!(*grant, grants[index], "{method} {path}"),
                 (Err(message), Err(part)) => assert!(message.contains(part), "{message}"),
                 (found, _) => panic!("{method} {path}: {found:?}"),
             }
         }
+        let all = [HttpGrant::from(origin.clone())];
+        let free = request("GET", "/x", &[("X-Original-URL", "/admin")]);
+        assert!(
+            HttpGrant::of(&all, &origin, &free).is_ok(),
+            "every path is granted"
+        );
         let other = "https://b.example".parse().unwrap();
-        let message = HttpGrant::of(&grants, &other, "GET", "/").unwrap_err();
+        let message = HttpGrant::of(&grants, &other, &request("GET", "/", &[])).unwrap_err();
         assert!(
             message.ends_with("add `https://b.example` to `allow.http` of the stage"),
             "{message}"

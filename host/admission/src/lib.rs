@@ -39,6 +39,7 @@ mod object;
 mod offload;
 mod outcome;
 mod patch;
+pub mod path;
 mod pointer;
 mod qualified;
 mod request;

@@ -3,7 +3,8 @@
 use admittance_admission::{
     GroupVersionKind, Object, Operation, Pattern, Refusal, Request, Spelling, SpellingError, words,
 };
-use admittance_dialect::{Class, Dialect, End, Inspection, PathReadings, Reading, Rejection, RejectionKind};
+use admittance_admission::path::PathReadings;
+use admittance_dialect::{Class, Dialect, End, Inspection, Reading, Rejection, RejectionKind};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, request::Parts};
 use serde::Deserialize;

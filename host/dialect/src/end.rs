@@ -1,11 +1,13 @@
 use std::{fmt, time::Duration};
 
-use admittance_admission::Refusal;
+use admittance_admission::{Refusal, path};
 use admittance_net::upstream::UpstreamError;
 use bytes::Bytes;
 use http::{
     HeaderValue, Response, StatusCode,
     header::{CONTENT_TYPE, RETRY_AFTER},
+    request::Parts,
+    uri::PathAndQuery,
 };
 
 /// Everything other than the upstream's reply that can end a request at the front door.
@@ -178,6 +180,25 @@ impl Rejection {
             message: message.into(),
         }
     }
+}
+
+/// The rejection of a request that servers may read in several ways.
+pub fn ambiguous(why: &str) -> Rejection {
+    Rejection::new(
+        RejectionKind::Ambiguous,
+        format!("the request is ambiguous: {why}"),
+    )
+}
+
+/// The rejection of a request with a header or query parameter that names another method or path.
+pub fn overridden(head: &Parts) -> Option<Rejection> {
+    let target = head.uri.path_and_query().map_or("/", PathAndQuery::as_str);
+    let headers = head.headers.iter();
+    let headers = headers.map(|(name, value)| (name.as_str(), value.as_bytes()));
+    let name = path::overridden(head.method.as_str(), target, headers)?;
+    Some(ambiguous(&format!(
+        "{name} names another method or path than the request's own; remove it"
+    )))
 }
 
 /// The reasons for which a dialect cannot let a request pass.

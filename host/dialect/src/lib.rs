@@ -14,19 +14,17 @@ mod dialect;
 mod end;
 mod kubernetes;
 mod list;
-mod path;
 mod rest;
 mod review;
 mod warning;
 
 pub use admittance_admission::{Pattern, Pointer, PointerError};
 pub use dialect::{Class, Dialect, Inspection, Reading};
-pub use end::{End, Rejection, RejectionKind, json_reply};
+pub use end::{End, Rejection, RejectionKind, ambiguous, json_reply, overridden};
 pub use kubernetes::{KubernetesApi, ResourceTarget, StoredState, Target};
 pub use list::{
     InvalidItemPath, ItemPath, ItemRequest, ListError, ListPage, ListPages, ListRoute, NextToken, ObjectPlace,
 };
-pub use path::PathReadings;
 pub use rest::{KindSource, Rest, RestConfig, Route, RouteError, RouteProblem, Unmatched, ValueSource};
 pub use review::{
     AddressError, Review, ReviewAddress, ReviewError, read_review, status_reply, status_with_reason,

@@ -13,9 +13,9 @@ use http::{Response, request::Parts};
 use matchit::Router;
 use serde_json::json;
 
-use self::matching::{ambiguous, in_one_case, overridden};
+use self::matching::in_one_case;
 pub use self::route::{KindSource, RestConfig, Route, Unmatched, ValueSource};
-use crate::{Class, Dialect, End, Inspection, Reading, Rejection, RejectionKind, json_reply};
+use crate::{Class, Dialect, End, Inspection, Reading, Rejection, RejectionKind, json_reply, overridden};
 
 /// The dialect of a JSON API that rules describe. Lives as long as the front door.
 ///
@@ -219,12 +219,10 @@ impl Dialect for Rest {
         let may_matter = || {
             matched.is_some() || self.unmatched == Unmatched::Refuse || self.may_be_routed(head.uri.path())
         };
-        if let Some(name) = overridden(head)
+        if let Some(rejection) = overridden(head)
             && may_matter()
         {
-            return Class::Refuse(ambiguous(&format!(
-                "{name} names another method or path than the request's own; remove it"
-            )));
+            return Class::Refuse(rejection);
         }
         let Some(matched) = matched else {
             return self.unmatched(head);

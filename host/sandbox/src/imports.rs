@@ -592,13 +592,13 @@ impl http::Host for CallState {
             body,
             ..
         } = request;
-        let grant = HttpGrant::of(&self.grants.http, &origin, &method, url.path()).map_err(denied)?;
-        let Some(sender) = self.sandbox.config.http.clone() else {
-            return Ok(Err(http::Error::Unavailable(NO_HTTP.to_owned())));
-        };
         let mut request = HttpRequest::new(method, url);
         request.headers = headers;
         request.body = body;
+        let grant = HttpGrant::of(&self.grants.http, &origin, &request).map_err(denied)?;
+        let Some(sender) = self.sandbox.config.http.clone() else {
+            return Ok(Err(http::Error::Unavailable(NO_HTTP.to_owned())));
+        };
         let sent = format!("{} {origin}{}", request.method, request.url.path());
         let taped = self
             .tape

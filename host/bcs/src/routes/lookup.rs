@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use admittance_dialect::PathReadings;
+use admittance_admission::path::PathReadings;
 use http::{Method, request::Parts};
 use matchit::Router;
 

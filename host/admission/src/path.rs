@@ -1,9 +1,10 @@
-//! Paths in the ways in which upstream servers may read them. A path must not bypass the chains because it is
-//! spelled differently from the rules.
+//! Methods and paths in the ways in which servers may read them. No request may pass a rule because it is spelled
+//! differently from the rule.
 
 use std::collections::BTreeSet;
 
 use percent_encoding::percent_decode_str;
+use url::form_urlencoded;
 
 /// The ways in which a server may read a path: decoded segment by segment (an encoded slash stays a
 /// part of its segment), and decoded before it is split, as Go's servers do. In both, empty and dot
@@ -19,7 +20,7 @@ pub struct PathReadings {
 }
 
 impl PathReadings {
-    /// Of the path of a URI, as it is written.
+    /// The readings of the path of a URI, as it is written.
     pub fn of(path: &str) -> Self {
         // Most paths are plain.
         if !path.contains('%') && !path.contains("//") && !path.contains("/.") {
@@ -68,11 +69,12 @@ const READINGS_SIZE: usize = 32 << 10;
 const SLASH: &str = "\u{1}";
 
 /// A path as lenient servers read it: with any of the steps below, in any order, after decoding it at least once. `None`
-/// if it is encoded too often, contains control characters or invalid UTF-8, or can be read in too many ways.
+/// if it is encoded too often, contains control characters, characters like slashes or invalid UTF-8, or can be read in
+/// too many ways.
 ///
 /// Servers differ in these steps and in their order, and each combination is another reading: one that ignores
 /// parameters of segments may decode before it splits or after.
-pub(crate) fn lenient(path: &str) -> Option<BTreeSet<String>> {
+pub fn lenient(path: &str) -> Option<BTreeSet<String>> {
     if is_plain(path) {
         return Some(BTreeSet::from([path.to_owned()]));
     }
@@ -106,12 +108,20 @@ fn is_readable(path: &str) -> bool {
             return false;
         };
         if decoded == text {
-            return !text.contains(char::is_control);
+            return !text.contains(|c: char| c.is_control() || SEPARATORS_ELSEWHERE.contains(&c));
         }
         text = decoded.into_owned();
     }
     false
 }
+
+/// Characters that become slashes, dots, semicolons, percent signs or backslashes where text is normalized (NFKC), or
+/// converted to a code page of Windows.
+const SEPARATORS_ELSEWHERE: [char; 19] = [
+    '\u{2024}', '\u{2025}', '\u{2026}', '\u{2044}', '\u{2100}', '\u{2101}', '\u{2105}', '\u{2106}',
+    '\u{2215}', '\u{2216}', '\u{fe52}', '\u{fe54}', '\u{fe68}', '\u{fe6a}', '\u{ff05}', '\u{ff0e}',
+    '\u{ff0f}', '\u{ff1b}', '\u{ff3c}',
+];
 
 /// Without empty segments.
 fn merge_slashes(path: &str) -> String {
@@ -175,7 +185,7 @@ fn each_segment(path: &str, change: impl Fn(&str) -> String) -> String {
 }
 
 /// A text in one case, whichever of its spellings it has: some letters have two in lower case, as `s` has.
-pub(crate) fn in_one_case(text: &str) -> String {
+pub fn in_one_case(text: &str) -> String {
     text.chars()
         .flat_map(char::to_uppercase)
         .flat_map(char::to_lowercase)
@@ -183,24 +193,25 @@ pub(crate) fn in_one_case(text: &str) -> String {
 }
 
 /// Whether all servers read the path in the same way.
-pub(crate) fn is_plain(path: &str) -> bool {
+fn is_plain(path: &str) -> bool {
     path.bytes()
         .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"/-_~:@".contains(&byte))
         && !path.contains("//")
         && !path.ends_with('/')
 }
 
-/// A value taken from a template's parameter: with its encoded slashes as slashes.
-pub(crate) fn parameter(value: &str) -> String {
+/// The value of a template's parameter in one of the [`PathReadings`]: with its encoded slashes as slashes.
+pub fn parameter(value: &str) -> String {
     value.replace("%2F", "/")
 }
 
-/// The same of a lenient reading.
-pub(crate) fn lenient_parameter(value: &str) -> String {
+/// The value of a template's parameter in a [`lenient`] reading.
+pub fn lenient_parameter(value: &str) -> String {
     value.replace(SLASH, "/")
 }
 
-fn decode(text: &str) -> String {
+/// The text without its percent-encoding.
+pub fn decode(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
@@ -223,6 +234,48 @@ fn normalize<'a>(segments: impl Iterator<Item = &'a str>) -> String {
         }
     }
     format!("/{}", kept.join("/"))
+}
+
+/// Headers that override the method.
+const METHOD_HEADERS: [&str; 3] = ["x-http-method", "x-http-method-override", "x-method-override"];
+/// Headers that override the path.
+const PATH_HEADERS: [&str; 2] = ["x-original-url", "x-rewrite-url"];
+/// The query parameter that overrides the method.
+const METHOD_PARAMETER: &str = "_method";
+
+/// The header or query parameter that names a method or path other than the request's own, if any. `target` is the path
+/// with the query.
+pub fn overridden<'a>(
+    method: &str,
+    target: &str,
+    headers: impl IntoIterator<Item = (&'a str, &'a [u8])>,
+) -> Option<String> {
+    let is_other = |name: &str, value: &[u8]| {
+        let name = header_key(name);
+        if METHOD_HEADERS.contains(&name.as_str()) {
+            !value.eq_ignore_ascii_case(method.as_bytes())
+        } else {
+            PATH_HEADERS.contains(&name.as_str()) && value != target.as_bytes()
+        }
+    };
+    let mut headers = headers
+        .into_iter()
+        .filter(|(name, _)| name.starts_with(['x', 'X']));
+    if let Some((name, _)) = headers.find(|(name, value)| is_other(name, value)) {
+        return Some(format!("the header {name}"));
+    }
+    // Some servers also separate parameters by semicolons.
+    let (_, query) = target.split_once('?').unwrap_or_default();
+    query
+        .split(['&', ';'])
+        .flat_map(|parameter| form_urlencoded::parse(parameter.as_bytes()))
+        .any(|(key, value)| key == METHOD_PARAMETER && !value.eq_ignore_ascii_case(method))
+        .then(|| format!("the query parameter {METHOD_PARAMETER}"))
+}
+
+/// One name for all spellings of a header. Gateways to other programs (CGI, WSGI) do not distinguish `_` from `-`.
+pub fn header_key(name: &str) -> String {
+    name.to_ascii_lowercase().replace('_', "-")
 }
 
 #[cfg(test)]
@@ -269,6 +322,8 @@ mod tests {
         for path in [
             "/v1/%2525256aobs",
             "/v1%c0%afjobs",
+            "/v1/..%ef%bc%8fjobs",
+            "/v1/%e2%80%a5/jobs",
             "/v1/jobs%0a",
             "/v1/jobs%00",
             "/v1/jobs%2500.png",
