@@ -1,10 +1,13 @@
 //! The dialect of the BCS Mesos driver: `/mesosdriver/v4`, and the envelope `result, code, message, data`.
 
 use admittance_admission::{
-    GroupVersionKind, Object, Operation, Pattern, Refusal, Request, Spelling, SpellingError, words,
+    GroupVersionKind, Object, Operation, Pattern, Refusal, Request, Spelling, SpellingError,
+    path::{PathReadings, in_one_case, lenient},
+    words,
 };
-use admittance_admission::path::PathReadings;
-use admittance_dialect::{Class, Dialect, End, Inspection, Reading, Rejection, RejectionKind};
+use admittance_dialect::{
+    Class, Dialect, End, Inspection, Reading, Rejection, RejectionKind, ambiguous, overridden,
+};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, request::Parts};
 use serde::Deserialize;
@@ -12,7 +15,7 @@ use serde::Deserialize;
 use crate::{
     ClusterId,
     reply::{Code, DRIVER, filter_error, handler_error},
-    routes::PREFIX,
+    routes::{PREFIX, needs_kind},
     translation::{self, types},
 };
 
@@ -37,7 +40,9 @@ const KEYS: [&str; 3] = [
 ///
 /// Differences from the driver: the header `BCS-ClusterID` is checked before any hook runs, a body
 /// that cannot be parsed is refused instead of bypassing the hooks, and keys in another case are
-/// first changed to the documented case.
+/// first changed to the documented case. In front of a driver, to which requests are forwarded unchanged, a request
+/// without hooks that a lenient server could read as one with hooks is refused, as by
+/// [`Rest`](admittance_dialect::Rest).
 ///
 /// [`Bcs::in_front_of`] sets what is behind it. In front of the scheduler, requests that have passed the chains are
 /// [translated](crate::forwarding), as the driver does: the [routes](crate::routes) define the requests to the scheduler.
@@ -108,25 +113,81 @@ impl Bcs {
             format!("http header {CLUSTER_HEADER} {value} don't exist"),
         ))
     }
+
+    /// Refuses a request that passes unchanged although a lenient server could read it as one with hooks. `is_read`:
+    /// its body is read for them.
+    fn check_spelling(&self, head: &Parts, is_read: bool) -> Result<(), Rejection> {
+        // The scheduler only gets requests of the table of routes, which are written anew.
+        if self.behind == UpstreamKind::Scheduler {
+            return Ok(());
+        }
+        let is_hooked = |path: &String| {
+            let path = in_one_case(path);
+            is_own(&path) && !is_forwarded(&path)
+        };
+        let readings = lenient(head.uri.path());
+        if readings
+            .as_ref()
+            .is_some_and(|readings| !readings.iter().any(is_hooked))
+        {
+            return Ok(());
+        }
+        if let Some(rejection) = overridden(head) {
+            return Err(rejection);
+        }
+        match head.method {
+            Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE | Method::DELETE => Ok(()),
+            Method::POST | Method::PUT if is_read => Ok(()),
+            Method::POST | Method::PUT => Err(ambiguous(
+                "some servers would read its path as one with hooks; write it as the API does, without `;`, `\\`, \
+                 control characters, and encoded or doubled slashes and dots",
+            )),
+            _ => Err(ambiguous(
+                "its method is none of the driver's: write GET, POST, PUT or DELETE",
+            )),
+        }
+    }
+
+    /// A body without a kind, which hooks are not called for. A lenient server could take the kind from the path.
+    fn without_kind(&self, head: &Parts) -> Result<Reading, Rejection> {
+        let may_have_kind = || match lenient(head.uri.path()) {
+            Some(readings) => readings
+                .iter()
+                .any(|path| needs_kind(&head.method, &in_one_case(path))),
+            None => true,
+        };
+        match self.behind {
+            UpstreamKind::Driver if may_have_kind() => Err(malformed("the object has no `kind`")),
+            UpstreamKind::Driver | UpstreamKind::Scheduler => Ok(Reading::Nothing),
+        }
+    }
+}
+
+/// Whether a path is one of the driver's.
+fn is_own(path: &str) -> bool {
+    let rest = path.strip_prefix(PREFIX);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Whether the driver only forwards requests for a path.
+fn is_forwarded(path: &str) -> bool {
+    FORWARDED.iter().any(|prefix| path.starts_with(prefix))
 }
 
 impl Dialect for Bcs {
     fn classify(&self, head: &Parts) -> Class {
         let raw = head.uri.path();
         let readings = PathReadings::of(raw);
-        if !readings
-            .iter()
-            .filter_map(|path| path.strip_prefix(PREFIX))
-            .any(|rest| rest.is_empty() || rest.starts_with('/'))
-        {
-            return Class::Pass;
-        }
-        if let Err(rejection) = self.check_cluster(head) {
+        let is_own = readings.iter().any(is_own);
+        // Only if every reading of the path agrees.
+        let is_forwarded = is_own && is_forwarded(raw) && readings.iter().all(is_forwarded);
+        if is_own && let Err(rejection) = self.check_cluster(head) {
             return Class::Refuse(rejection);
         }
-        // Only if every reading of the path agrees.
-        let is_forwarded = |path: &str| FORWARDED.iter().any(|prefix| path.starts_with(prefix));
-        if is_forwarded(raw) && readings.iter().all(is_forwarded) {
+        if let Err(rejection) = self.check_spelling(head, is_own && !is_forwarded) {
+            return Class::Refuse(rejection);
+        }
+        if !is_own || is_forwarded {
             return Class::Pass;
         }
         match head.method {
@@ -136,7 +197,7 @@ impl Dialect for Bcs {
         }
     }
 
-    fn read(&self, _head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<Reading, Rejection> {
+    fn read(&self, head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<Reading, Rejection> {
         if body.is_empty() {
             return Ok(Reading::Nothing);
         }
@@ -150,11 +211,11 @@ impl Dialect for Bcs {
         let text = canonical.as_deref().unwrap_or(text);
         // Hooks have no notion of lists, such as those of /agentsettings.
         if text.trim_start().starts_with('[') {
-            return Ok(Reading::Nothing);
+            return self.without_kind(head);
         }
         let object = Object::parse(text).map_err(malformed)?;
         let Some(kind) = kind_of(&object)? else {
-            return Ok(Reading::Nothing);
+            return self.without_kind(head);
         };
         let resource = kind.guess_resource();
         let mut request = Request::new(inspection.operation, kind, resource).with_object(object);

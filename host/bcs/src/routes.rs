@@ -6,6 +6,7 @@ mod target;
 
 use http::Method;
 
+pub(crate) use self::lookup::needs_kind;
 #[cfg(test)]
 pub(crate) use self::lookup::pattern;
 pub use self::lookup::{Lookup, Matched, lookup};
@@ -109,6 +110,16 @@ pub enum Body {
     DaemonsetDef,
     /// A message becomes the scheduler's `BcsMessage`.
     Message,
+}
+
+impl Body {
+    /// Whether the object in the body must name its kind.
+    fn needs_kind(self) -> bool {
+        match self {
+            Self::Nothing | Self::AsIs | Self::Message => false,
+            Self::Checked(_) | Self::Version(_) | Self::DeploymentDef | Self::DaemonsetDef => true,
+        }
+    }
 }
 
 /// The kinds that routes require, in exact case.

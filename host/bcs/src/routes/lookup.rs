@@ -78,6 +78,20 @@ pub(crate) fn pattern(path: &str) -> String {
     path.replace("{uri:*}", "{*uri}")
 }
 
+/// Whether the path is that of a route for this method whose objects name their kind.
+pub(crate) fn needs_kind(method: &Method, path: &str) -> bool {
+    let Some(path) = path.strip_prefix(PREFIX) else {
+        return false;
+    };
+    let mut routers = ROUTING.routers.iter();
+    let router = routers.find(|(verb, _)| verb.method() == *method);
+    let found = router.and_then(|(_, router)| router.at(path).ok());
+    found.is_some_and(|found| match found.value.route.action {
+        Action::Scheduler(call) | Action::Definitions(call) => call.body.needs_kind(),
+        Action::Console | Action::CustomResourceDefinitions | Action::CustomResources => false,
+    })
+}
+
 /// Find the route of a request by its head.
 ///
 /// A path is read as Go's servers read it: decoded before it is split. So a parameter never holds a slash.
