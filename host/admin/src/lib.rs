@@ -32,7 +32,10 @@ use std::{
 
 use admittance::Host;
 use admittance_bcs::{HealthInfo, accounts::Accounts};
-use admittance_net::listener::{Client, Handler, Transfer};
+use admittance_net::{
+    budget::BodyBudget,
+    listener::{Client, Handler, Transfer},
+};
 use axum::{Router, body::Body, response::IntoResponse};
 use http::{HeaderValue, Request, Response, header::CACHE_CONTROL};
 use tokio::sync::Semaphore;
@@ -117,14 +120,16 @@ pub struct AdminService {
     /// The routes until there is a host: health, readiness and metrics.
     starting: Router,
     started: Arc<OnceLock<Router>>,
+    bodies: BodyBudget,
 }
 
 impl AdminService {
-    /// A service without a host.
-    pub fn new(metrics: RenderMetrics) -> Self {
+    /// A service without a host. `bodies` limits the memory for bodies of requests.
+    pub fn new(metrics: RenderMetrics, bodies: BodyBudget) -> Self {
         Self {
             starting: operations::starting(metrics),
             started: Arc::default(),
+            bodies,
         }
     }
 
@@ -158,7 +163,8 @@ impl AdminService {
 impl Handler for AdminService {
     const IS_COUNTED: bool = false;
 
-    async fn handle(self, request: Request<Body>, client: Client, _: &Transfer) -> Response<Body> {
+    async fn handle(self, mut request: Request<Body>, client: Client, _: &Transfer) -> Response<Body> {
+        request.extensions_mut().insert(self.bodies.clone());
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let router = self.started.get().unwrap_or(&self.starting).clone();
         let answered: Result<_, Infallible> = router.oneshot(request).await;

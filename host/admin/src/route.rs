@@ -3,10 +3,8 @@
 
 use std::{future::Future, time::Duration};
 
-use admittance_net::{
-    causes::find,
-    listener::{Client, Stall},
-};
+use admittance::{BodyError, BodyLimits};
+use admittance_net::listener::Client;
 use axum::{
     body::{Body, Bytes},
     extract::{FromRequestParts, Path, State},
@@ -14,7 +12,6 @@ use axum::{
     routing::{MethodFilter, MethodRouter, on},
 };
 use http::{HeaderMap, Request, header::CONTENT_TYPE, request::Parts};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -132,7 +129,7 @@ pub(crate) struct Nothing {}
 
 /// A body of a request.
 pub(crate) trait ReadBody: Sized + Send {
-    fn read(head: &HeaderMap, body: Body) -> impl Future<Output = Result<Self, ApiError>> + Send;
+    fn read(head: &Parts, body: Body) -> impl Future<Output = Result<Self, ApiError>> + Send;
     fn contents(generator: &mut SchemaGenerator) -> Vec<Content>;
 }
 
@@ -142,7 +139,7 @@ pub(crate) trait Reply: IntoResponse {
 }
 
 impl ReadBody for Nothing {
-    async fn read(_: &HeaderMap, _: Body) -> Result<Self, ApiError> {
+    async fn read(_: &Parts, _: Body) -> Result<Self, ApiError> {
         Ok(Self {})
     }
 
@@ -156,9 +153,9 @@ impl ReadBody for Nothing {
 pub(crate) struct DefinitionText(pub(crate) String);
 
 impl ReadBody for DefinitionText {
-    async fn read(head: &HeaderMap, body: Body) -> Result<Self, ApiError> {
-        media_type(head, &TEXT_TYPES)?;
-        let bytes = collect(body).await?;
+    async fn read(head: &Parts, body: Body) -> Result<Self, ApiError> {
+        media_type(&head.headers, &TEXT_TYPES)?;
+        let bytes = collect(head, body).await?;
         String::from_utf8(bytes.into())
             .map(Self)
             .map_err(|_| ApiError::Malformed("the body is not valid UTF-8".to_owned()))
@@ -179,9 +176,9 @@ impl ReadBody for DefinitionText {
 pub(crate) struct Json<T>(pub(crate) T);
 
 impl<T: DeserializeOwned + JsonSchema + Send> ReadBody for Json<T> {
-    async fn read(head: &HeaderMap, body: Body) -> Result<Self, ApiError> {
-        media_type(head, &["application/json"])?;
-        let bytes = collect(body).await?;
+    async fn read(head: &Parts, body: Body) -> Result<Self, ApiError> {
+        media_type(&head.headers, &["application/json"])?;
+        let bytes = collect(head, body).await?;
         serde_json::from_slice(&bytes)
             .map(Self)
             .map_err(|error| ApiError::Malformed(format!("the body is invalid: {error}")))
@@ -282,7 +279,7 @@ impl<P: DeserializeOwned + Send, Q: DeserializeOwned, B: ReadBody> Call<P, Q, B>
             .map_err(|rejection| ApiError::Malformed(rejection.body_text()))?;
         let query = serde_html_form::from_str(head.uri.query().unwrap_or_default())
             .map_err(|error| ApiError::Malformed(format!("the query is invalid: {error}")))?;
-        let body = B::read(&head.headers, body).await?;
+        let body = B::read(&head, body).await?;
         Ok(Self {
             api,
             caller,
@@ -321,13 +318,14 @@ pub(crate) fn media_type(head: &HeaderMap, known: &[&str]) -> Result<(), ApiErro
     Err(ApiError::UnsupportedMediaType(essence.to_owned()))
 }
 
-pub(crate) async fn collect(body: Body) -> Result<Bytes, ApiError> {
-    let collected = tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, BODY_LIMIT).collect()).await;
-    match collected {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(ApiError::TooLarge(BODY_LIMIT)),
-        Ok(Err(error)) if find::<Stall>(error.as_ref()).is_some() => Err(ApiError::BodyTimeout),
-        Ok(Err(error)) => Err(ApiError::Malformed(format!("the body ended early: {error}"))),
-        Err(_) => Err(ApiError::BodyTimeout),
-    }
+pub(crate) async fn collect(head: &Parts, body: Body) -> Result<Bytes, ApiError> {
+    let collected = BodyLimits::new(BODY_LIMIT, BODY_TIMEOUT)
+        .collect(head, body)
+        .await;
+    collected.map_err(|error| match error {
+        BodyError::TooLarge { limit } => ApiError::TooLarge(limit),
+        BodyError::TooSlow { .. } | BodyError::Stalled { .. } => ApiError::BodyTimeout,
+        BodyError::NoMemory(error) => ApiError::Unavailable(error.to_string()),
+        error => ApiError::Malformed(error.end().to_string()),
+    })
 }

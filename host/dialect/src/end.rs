@@ -45,10 +45,12 @@ pub enum End<'a> {
     },
     /// Not found: this configuration does not serve its path.
     NoRoute,
-    /// The front door has as many requests in flight as it allows.
+    /// The front door has as many requests in flight as it allows, or no memory for the body.
     Overloaded {
         /// When to retry.
         retry_after: Duration,
+        /// The reason, a sentence.
+        reason: &'a str,
     },
     /// No connection to any upstream could be made, or it broke before the reply's head.
     UpstreamUnreachable {
@@ -116,7 +118,7 @@ impl End<'_> {
     /// A reply with its `Retry-After`, if it has one: at least a second.
     #[must_use]
     pub fn with_retry_after(&self, mut response: Response<Bytes>) -> Response<Bytes> {
-        if let Self::Overloaded { retry_after } = self {
+        if let Self::Overloaded { retry_after, .. } = self {
             let seconds = retry_after.as_secs().max(1);
             response.headers_mut().insert(RETRY_AFTER, seconds.into());
         }
@@ -153,7 +155,7 @@ impl fmt::Display for End<'_> {
                 "the request's body has the Content-Encoding `{encoding}`; send it uncompressed"
             ),
             Self::NoRoute => f.write_str("404: Page Not Found"),
-            Self::Overloaded { .. } => f.write_str("too many requests are in flight; try again later"),
+            Self::Overloaded { reason, .. } => f.write_str(reason),
             Self::UpstreamUnreachable { reason } => f.write_str(reason),
             Self::UpstreamTimeout { limit } => {
                 write!(f, "the upstream did not reply within {limit:?}")

@@ -25,6 +25,7 @@ use admittance_definitions::Share;
 use admittance_dialect::{Dialect, ListRoute};
 use admittance_fleet::{PolicySystem, WebhooksConfig, audit::AuditConfig};
 use admittance_net::{
+    budget::BodyBudget,
     tls::{ClientTls, ServerTls},
     upstream::{Server, UpstreamConfig},
 };
@@ -360,6 +361,8 @@ impl Default for ListenConfig {
 pub struct Limits {
     /// The largest body that is read for the chains, in bytes. Default: 7 MiB.
     pub body: usize,
+    /// The memory for all bodies that are held at the same time, in bytes. `None`: see [`BodyBudget::default_for`].
+    pub body_memory: Option<usize>,
     /// How long a body that is read for the chains may take. Default: 30 s.
     pub body_timeout: Duration,
     /// For the TLS handshake, and for the head of each request. Default: 10 s.
@@ -389,10 +392,19 @@ pub struct Limits {
     pub shutdown_timeout: Duration,
 }
 
+impl Limits {
+    /// See [`body_memory`](Self::body_memory).
+    pub(crate) fn body_budget(&self) -> BodyBudget {
+        let default = || BodyBudget::default_for(self.body);
+        BodyBudget::new(self.body_memory.unwrap_or_else(default))
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
             body: AdmissionLayer::DEFAULT_BODY_LIMIT,
+            body_memory: None,
             body_timeout: AdmissionLayer::DEFAULT_BODY_TIMEOUT,
             header_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(60),

@@ -252,7 +252,16 @@ impl Driver {
             "serving"
         );
         let stop = Stop::default();
-        let handler = FrontHandler::new(front.clone(), self.front_end, &self.limits, is_stopping.clone());
+        let bodies = admin
+            .as_ref()
+            .map_or_else(|| self.limits.body_budget(), |admin| admin.bodies.clone());
+        let handler = FrontHandler::new(
+            front.clone(),
+            self.front_end,
+            &self.limits,
+            bodies,
+            is_stopping.clone(),
+        );
         let serving = async {
             let stopping = async {
                 stop.graceful.cancelled().await;

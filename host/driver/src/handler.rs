@@ -12,6 +12,7 @@ use admittance::{Passage, REQUEST_ID, admission::FrontEnd};
 use admittance_dialect::End;
 use admittance_net::{
     body::GuardedBody,
+    budget::BodyBudget,
     limits::{FairLimit, Permit},
     listener::{Client, Handler, Stall, Transfer},
     status_class,
@@ -34,6 +35,7 @@ use crate::{
 
 /// The `Retry-After` of a request that is refused by the limit.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
+const TOO_MANY_REQUESTS: &str = "too many requests are in flight; try again later";
 
 /// A service behind the limit on requests in flight. Cheap to clone; lives as long as its port.
 #[derive(Clone, Debug)]
@@ -42,6 +44,7 @@ pub(crate) struct FrontHandler {
     front_end: Arc<FrontEnd>,
     requests: FairLimit,
     streams: FairLimit,
+    bodies: BodyBudget,
     is_stopping: Arc<AtomicBool>,
 }
 
@@ -98,6 +101,7 @@ impl FrontHandler {
         front: Front,
         front_end: FrontEnd,
         limits: &Limits,
+        bodies: BodyBudget,
         is_stopping: Arc<AtomicBool>,
     ) -> Self {
         Self {
@@ -105,6 +109,7 @@ impl FrontHandler {
             front_end: Arc::new(front_end),
             requests: FairLimit::new(limits.concurrency),
             streams: FairLimit::new(limits.streams),
+            bodies,
             is_stopping,
         }
     }
@@ -126,6 +131,7 @@ impl FrontHandler {
             connection_ended: transfer.connection_ended(),
         });
         request.extensions_mut().insert(self.front_end.clone());
+        request.extensions_mut().insert(self.bodies.clone());
         let stall = tokio::select! {
             biased;
             stall = transfer.stalled() => stall,
@@ -173,8 +179,8 @@ impl Handler for FrontHandler {
             }
             None => {
                 counter!(metric_names::SHED).increment(1);
-                let retry_after = RETRY_AFTER;
-                self.front.end(&path, &End::Overloaded { retry_after })
+                let (retry_after, reason) = (RETRY_AFTER, TOO_MANY_REQUESTS);
+                self.front.end(&path, &End::Overloaded { retry_after, reason })
             }
         };
         if is_http_1 && self.is_stopping.load(Ordering::Relaxed) {

@@ -4,6 +4,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use admittance_admin::{Access, AdminService, DecisionDatabase, RenderMetrics, Sources};
 use admittance_net::{
+    budget::BodyBudget,
     limits::default_connections,
     listener::{ConnectionLimits, Listener, Stop, TransferLimits},
     tls::ServerTls,
@@ -76,6 +77,8 @@ pub struct AdminPort {
     pub(crate) address: SocketAddr,
     pub(crate) tls: Option<ServerTls>,
     pub(crate) access: Access,
+    /// For the bodies of all ports.
+    pub(crate) bodies: BodyBudget,
     metrics: RenderMetrics,
     service: AdminService,
     server: JoinHandle<()>,
@@ -106,11 +109,14 @@ impl AdminPort {
             address,
             tls,
         } = Port::bind("admin.address", admin.address(), tls, limits).await?;
-        let (service, stop) = (AdminService::new(metrics.clone()), Stop::default());
+        let bodies = config.limits.body_budget();
+        let service = AdminService::new(metrics.clone(), bodies.clone());
+        let stop = Stop::default();
         Ok(Some(Self {
             address,
             tls,
             access: Access::new(admin),
+            bodies,
             metrics,
             server: tokio::spawn(listener.serve(service.clone(), stop.clone(), None)),
             service,

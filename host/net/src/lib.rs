@@ -11,6 +11,7 @@
 pub mod apart;
 pub mod bearer;
 pub mod body;
+pub mod budget;
 pub mod causes;
 pub mod informational;
 pub mod limits;

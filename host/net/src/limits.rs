@@ -30,11 +30,12 @@ struct Taken {
     by_client: HashMap<IpAddr, usize>,
 }
 
-/// One of the permits, held until this is dropped.
+/// One of the permits, or [several](Self::try_grow), held until this is dropped.
 #[derive(Debug)]
 pub struct Permit {
     limit: FairLimit,
     client: IpAddr,
+    count: usize,
 }
 
 impl FairLimit {
@@ -60,6 +61,7 @@ impl FairLimit {
         Some(Permit {
             limit: self.clone(),
             client,
+            count: 1,
         })
     }
 
@@ -68,12 +70,32 @@ impl FairLimit {
     }
 }
 
+impl Permit {
+    /// Adds this many permits to this one. `false`: there are not as many, or the client has its share.
+    pub fn try_grow(&mut self, more: usize) -> bool {
+        let mut taken = self.limit.taken();
+        let taken = &mut *taken;
+        let free = self.limit.0.limit.saturating_sub(taken.total);
+        let Some(held) = taken.by_client.get_mut(&self.client) else {
+            return false;
+        };
+        let grown = held.saturating_add(more);
+        if more > free || grown > (free - more).saturating_add(1).saturating_mul(SHARE) {
+            return false;
+        }
+        *held = grown;
+        taken.total += more;
+        self.count += more;
+        true
+    }
+}
+
 impl Drop for Permit {
     fn drop(&mut self) {
         let mut taken = self.limit.taken();
-        taken.total = taken.total.saturating_sub(1);
+        taken.total = taken.total.saturating_sub(self.count);
         match taken.by_client.get_mut(&self.client) {
-            Some(held) if *held > 1 => *held -= 1,
+            Some(held) if *held > self.count => *held -= self.count,
             _ => {
                 taken.by_client.remove(&self.client);
             }

@@ -6,6 +6,8 @@ use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogra
 pub(crate) const STALLED: &str = "admittance_http_stalled_total";
 pub(crate) const CONNECTIONS: &str = "admittance_http_connections";
 pub(crate) const CONNECTIONS_REFUSED: &str = "admittance_http_connections_refused_total";
+pub(crate) const BODY_BYTES: &str = "admittance_http_body_bytes";
+pub(crate) const BODIES_REFUSED: &str = "admittance_http_bodies_refused_total";
 pub(crate) const UPSTREAM_DURATION: &str = "admittance_http_upstream_duration_seconds";
 pub(crate) const UPSTREAM_ERRORS: &str = "admittance_http_upstream_errors_total";
 pub(crate) const UPSTREAM_CONNECT_FAILURES: &str = "admittance_http_upstream_connect_failures_total";
@@ -25,6 +27,15 @@ pub fn describe_metrics() {
     describe_counter!(
         CONNECTIONS_REFUSED,
         "Connections that were refused because the limit of open connections, or of connections of one client, was reached"
+    );
+    describe_gauge!(
+        BODY_BYTES,
+        Unit::Bytes,
+        "Memory of bodies that are held until they are complete, or while they are in use"
+    );
+    describe_counter!(
+        BODIES_REFUSED,
+        "Bodies that were refused because the memory for bodies, or one client's share of it, was used up"
     );
     describe_histogram!(
         UPSTREAM_DURATION,
@@ -63,6 +74,7 @@ pub fn describe_metrics() {
     }
     counter!(UPSTREAM_CONNECT_FAILURES).absolute(0);
     counter!(CONNECTIONS_REFUSED).absolute(0);
+    counter!(BODIES_REFUSED).absolute(0);
     for reason in ["nobody", "connect", "broken", "timeout", "protocol", "invalid"] {
         counter!(UPSTREAM_ERRORS, "reason" => reason).absolute(0);
     }

@@ -3,14 +3,22 @@
 use std::{pin::Pin, time::Duration};
 
 use admittance_dialect::End;
-use bytes::{Bytes, BytesMut};
+use admittance_net::{
+    budget::{BodyMemory, NoBodyMemory},
+    causes::find,
+    listener::Stall,
+};
+use bytes::Bytes;
 use http::{
-    HeaderMap,
+    Extensions, HeaderMap,
     header::{CONTENT_ENCODING, EXPECT},
     request::Parts,
 };
 use http_body::Body;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+
+/// When to send a body again for which there was no memory.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Limits of request bodies that must be read completely.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +54,13 @@ pub enum BodyError {
         /// The timeout.
         limit: Duration,
     },
+    /// It stalled, or arrived too slowly.
+    Stalled {
+        /// The reason.
+        reason: String,
+    },
+    /// There is no memory for it.
+    NoMemory(NoBodyMemory),
     /// The connection failed, or the body was malformed.
     Broken {
         /// The reason.
@@ -64,6 +79,11 @@ impl BodyError {
         match self {
             Self::TooLarge { limit } => End::BodyTooLarge { limit: *limit },
             Self::TooSlow { limit } => End::BodyTimeout { limit: *limit },
+            Self::Stalled { reason } => End::BodyStalled { reason },
+            Self::NoMemory(_) => End::Overloaded {
+                retry_after: RETRY_AFTER,
+                reason: NoBodyMemory::REASON,
+            },
             Self::Broken { reason } => End::BodyUnreadable { reason },
             Self::Encoded { encoding } => End::BodyEncoded { encoding },
         }
@@ -87,54 +107,110 @@ impl BodyLimits {
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
+        self.receive(&head.extensions, &head.headers, body).await
+    }
+
+    /// Reads a whole body with these headers, of a request or of a reply to it, within the
+    /// [`BodyBudget`](admittance_net::budget::BodyBudget) among the extensions of the request.
+    ///
+    /// # Errors
+    ///
+    /// See [`collect`](Self::collect).
+    pub async fn receive<B>(
+        self,
+        extensions: &Extensions,
+        headers: &HeaderMap,
+        body: B,
+    ) -> Result<Bytes, BodyError>
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
         let limit = self.size;
-        if let Some(encoding) = encoding(&head.headers) {
+        if let Some(encoding) = encoding(headers) {
             return Err(BodyError::Encoded { encoding });
         }
         let announced = body.size_hint().lower();
         let mut body = Box::pin(body);
         if usize::try_from(announced).map_or(true, |announced| announced > limit) {
             // A client that sent `Expect: 100-continue` has sent no body yet.
-            if !head.headers.contains_key(EXPECT) {
+            if !headers.contains_key(EXPECT) {
                 drain(body).await;
             }
             return Err(BodyError::TooLarge { limit });
         }
-        let arriving = whole(Limited::new(&mut body, limit));
+        let arriving = async {
+            let mut memory = BodyMemory::begin(extensions)?;
+            let content = whole(Limited::new(&mut body, limit), &mut memory).await?;
+            Ok(memory.hold(content))
+        };
         match tokio::time::timeout(self.time, arriving).await {
             Ok(Ok(body)) => Ok(body),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            Ok(Err(Interrupted::NoMemory(refused))) => {
+                drain(body).await;
+                Err(BodyError::NoMemory(refused))
+            }
+            Ok(Err(Interrupted::Body(error))) if error.is::<LengthLimitError>() => {
                 drain(body).await;
                 Err(BodyError::TooLarge { limit })
             }
-            Ok(Err(error)) => Err(BodyError::Broken {
-                reason: error.to_string(),
-            }),
+            Ok(Err(Interrupted::Body(error))) => {
+                let reason = error.to_string();
+                Err(match find::<Stall>(&*error) {
+                    Some(_) => BodyError::Stalled { reason },
+                    None => BodyError::Broken { reason },
+                })
+            }
             Err(_) => Err(BodyError::TooSlow { limit: self.time }),
         }
     }
 }
 
+/// Why a body did not arrive whole.
+#[derive(Debug, thiserror::Error)]
+enum Interrupted {
+    #[error(transparent)]
+    NoMemory(#[from] NoBodyMemory),
+    #[error(transparent)]
+    Body(#[from] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// Up to this size, a body gets the memory for its announced length at once; a larger one twice what has arrived. So a
+/// client that announces much and sends little takes little.
+const AT_ONCE: usize = 256 << 10;
+
 /// The bytes of a body. Each part is dropped when it was copied, so that the connection can use its memory for the next;
 /// a body of one part is not copied.
-async fn whole<B: Body<Data = Bytes> + Unpin>(mut body: B) -> Result<Bytes, B::Error> {
+async fn whole<B>(mut body: B, memory: &mut BodyMemory) -> Result<Bytes, Interrupted>
+where
+    B: Body<Data = Bytes, Error = Box<dyn std::error::Error + Send + Sync>> + Unpin,
+{
     let mut first = Bytes::new();
-    let mut all = BytesMut::new();
+    let mut all = Vec::new();
     while let Some(frame) = body.frame().await {
         // Trailers are lost.
         let Ok(part) = frame?.into_data() else { continue };
         if first.is_empty() && all.is_empty() {
+            memory.take(part.len())?;
             first = part;
             continue;
         }
-        if all.is_empty() {
-            let rest = usize::try_from(body.size_hint().lower()).unwrap_or_default();
-            all.reserve(first.len().saturating_add(part.len()).saturating_add(rest));
+        let held = first.len() + all.len();
+        if held + part.len() > all.capacity() {
+            let rest = body
+                .size_hint()
+                .exact()
+                .map(|rest| usize::try_from(rest).unwrap_or(usize::MAX));
+            let ahead = rest.map_or(held, |rest| rest.min(held.max(AT_ONCE)));
+            let capacity = held + part.len() + ahead;
+            // The memory of the first part is kept for its copy.
+            memory.take(capacity - all.capacity().max(first.len()))?;
+            all.reserve_exact(capacity - all.len());
             all.extend_from_slice(&std::mem::take(&mut first));
         }
         all.extend_from_slice(&part);
     }
-    Ok(if all.is_empty() { first } else { all.freeze() })
+    Ok(if all.is_empty() { first } else { Bytes::from(all) })
 }
 
 /// Discards what a client is still sending, for a while: a client whose connection is closed while it sends
@@ -177,7 +253,13 @@ mod tests {
             let frames = parts.iter().map(|part| Frame::data(Bytes::from(*part)));
             let trailers = Frame::trailers(HeaderMap::new());
             let body = StreamBody::new(stream::iter(frames.chain([trailers]).map(Ok::<_, Infallible>)));
-            assert_eq!(whole(body).await.unwrap(), parts.concat(), "{parts:?}");
+            let body = body.map_err(|never| match never {});
+            let mut memory = BodyMemory::begin(&Extensions::new()).unwrap();
+            assert_eq!(
+                whole(body, &mut memory).await.unwrap(),
+                parts.concat(),
+                "{parts:?}"
+            );
         }
     }
 }

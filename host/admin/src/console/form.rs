@@ -80,7 +80,7 @@ impl<T: DeserializeOwned + Send> FromRequest<Api> for Change<T> {
 /// The body of a form.
 pub(super) async fn text(head: &http::request::Parts, body: Body) -> Result<String, ApiError> {
     route::media_type(&head.headers, &[MEDIA_TYPE])?;
-    let bytes = route::collect(body).await?;
+    let bytes = route::collect(head, body).await?;
     String::from_utf8(bytes.into()).map_err(|_| ApiError::Malformed("the form is not valid UTF-8".to_owned()))
 }
 

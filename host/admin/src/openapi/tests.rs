@@ -1,6 +1,7 @@
 use std::{path::Path, sync::Arc};
 
 use admittance::Host;
+use admittance_net::budget::BodyBudget;
 use axum::body::{Body, to_bytes};
 use http::Request;
 use serde_json::Value;
@@ -21,7 +22,7 @@ async fn served() -> Value {
         metrics: Arc::new(String::new),
     };
     let access = Access::new(&AdminConfig::new(([127, 0, 0, 1], 0).into()));
-    let service = AdminService::new(Arc::new(String::new));
+    let service = AdminService::new(Arc::new(String::new), BodyBudget::new(1 << 20));
     service.start(access, sources);
     let router = service.started.get().unwrap().clone();
     let request = Request::get("/v1/openapi.json").body(Body::empty()).unwrap();

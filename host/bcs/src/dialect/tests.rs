@@ -291,7 +291,7 @@ fn replies() {
         (End::BodyTimeout { limit: Duration::from_secs(2) }, 408, 1_405_012, "did not arrive within 2s"),
         (End::BodyUnreadable { reason: "cut off" }, 400, 1_405_012, "cannot be read: cut off"),
         (End::BodyEncoded { encoding: "gzip" }, 415, 1_405_012, "`gzip`"),
-        (End::Overloaded { retry_after: Duration::ZERO }, 503, 1_405_230, "too many requests"),
+        (End::Overloaded { retry_after: Duration::ZERO, reason: "too much" }, 503, 1_405_230, "too much"),
     ] {
         let response = bcs().reply(&end);
         let text = json_of(&response);
@@ -312,6 +312,7 @@ fn replies() {
     );
     let overloaded = End::Overloaded {
         retry_after: Duration::from_millis(10),
+        reason: "too much",
     };
     assert_eq!(bcs().reply(&overloaded).headers()[RETRY_AFTER], "1");
     // A message cannot add headers, whatever is in it.

@@ -6,7 +6,7 @@ mod routes;
 
 use std::sync::Arc;
 
-use admittance::BodyLimits;
+use admittance::{BodyError, BodyLimits};
 use admittance_dialect::json_reply;
 use admittance_net::bearer::bearer;
 use axum::body::Body;
@@ -95,7 +95,10 @@ async fn reply(
         cluster,
         parameter: &parameter,
         query: head.uri.query().unwrap_or_default(),
-        body: &body.map_err(|error| RestError::Body(error.end().to_string()))?,
+        body: &body.map_err(|error| match error {
+            BodyError::NoMemory(refused) => RestError::Overloaded(refused),
+            error => RestError::Body(error.end().to_string()),
+        })?,
     };
     call.run(row.action).await
 }

@@ -1,6 +1,6 @@
 //! Asks the API server what the chains need to know of a request: the stored object, and the result of a patch.
 
-use admittance::{BodyLimits, Passage};
+use admittance::{BodyError, BodyLimits, Passage};
 use admittance_admission::{Object, Operation};
 use admittance_dialect::{Class, Dialect, End, Inspection, KubernetesApi, ResourceTarget, StoredState};
 use admittance_net::upstream::Upstream;
@@ -87,7 +87,7 @@ impl Question<'_> {
         let reply = self
             .ask(Method::PATCH, dry_run(&head.uri), head, Body::from(bytes.clone()))
             .await?;
-        let patched = Some(self.object_in(reply).await?);
+        let patched = Some(self.object_in(head, reply).await?);
         head.extensions.insert(StoredState { object, patched });
         Ok(Body::from(bytes))
     }
@@ -115,7 +115,7 @@ impl Question<'_> {
         if reply.status() == StatusCode::NOT_FOUND && may_create {
             return Ok(None);
         }
-        self.object_in(reply).await.map(Some)
+        self.object_in(head, reply).await.map(Some)
     }
 
     async fn ask(
@@ -143,7 +143,7 @@ impl Question<'_> {
     }
 
     /// The object in a reply. Any reply without one is for the client.
-    async fn object_in(&self, reply: Response<Body>) -> Result<Object, Replied> {
+    async fn object_in(&self, request: &Parts, reply: Response<Body>) -> Result<Object, Replied> {
         if !reply.status().is_success() {
             return Err(Box::new(Passage::Ended("refused-by-cluster").mark(reply)));
         }
@@ -152,9 +152,15 @@ impl Question<'_> {
             let reason = "the API server's reply, which the chains need, cannot be read";
             ended(&End::UpstreamUnreachable { reason })
         };
-        let (head, ()) = Request::new(()).into_parts();
-        let bytes = self.limits.collect(&head, reply.into_body()).await;
-        let bytes = bytes.map_err(|error| unreadable(&error.end().to_string()))?;
+        let (head, body) = reply.into_parts();
+        let bytes = self
+            .limits
+            .receive(&request.extensions, &head.headers, body)
+            .await;
+        let bytes = bytes.map_err(|error| match error {
+            BodyError::NoMemory(_) => ended(&error.end()),
+            error => unreadable(&error.end().to_string()),
+        })?;
         let object = Object::parse(&bytes).map_err(|error| unreadable(&error.to_string()))?;
         // The client would take the reply to the dry run for its own: nothing has been stored.
         match object.head().kind.as_deref() == Some("Status") {

@@ -10,7 +10,6 @@ use http::{
     request::Parts,
     uri::PathAndQuery,
 };
-use http_body_util::{BodyExt, Limited};
 use serde::Deserialize;
 
 use super::plain;
@@ -35,18 +34,22 @@ pub(super) async fn definitions(
     };
     // The reply must be readable.
     head.headers.remove(ACCEPT_ENCODING);
+    let extensions = head.extensions.clone();
     let reply = match cluster.forward(request(head, to, body)).await {
         Ok(reply) => reply,
         Err(error) => return Ok(unreachable(&error)),
     };
     let (mut head, body) = reply.into_parts();
-    match Limited::new(body, REPLY_LIMIT).collect().await {
+    let limits = BodyLimits::new(REPLY_LIMIT, limits.time);
+    match limits.receive(&extensions, &head.headers, body).await {
         Ok(collected) => {
             head.headers.remove(CONTENT_LENGTH);
-            let body = definitions_reply(&collected.to_bytes());
+            let body = definitions_reply(&collected);
             Ok(Response::from_parts(head, Body::from(body)))
         }
+        Err(error @ BodyError::NoMemory(_)) => Err(error),
         Err(error) => {
+            let error = error.end().to_string();
             tracing::warn!(error, "a reply of the kube-apiserver cannot be read");
             Ok(plain(
                 StatusCode::BAD_GATEWAY,

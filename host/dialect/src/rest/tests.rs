@@ -492,7 +492,14 @@ fn replies() {
         (End::BodyUnreadable { reason: "x" }, 400, "BodyUnreadable"),
         (End::BodyEncoded { encoding: "br" }, 415, "BodyEncoded"),
         (End::NoRoute, 404, "NoRoute"),
-        (End::Overloaded { retry_after: second }, 503, "Overloaded"),
+        (
+            End::Overloaded {
+                retry_after: second,
+                reason: "x",
+            },
+            503,
+            "Overloaded",
+        ),
         (
             End::UpstreamUnreachable { reason: "x" },
             502,

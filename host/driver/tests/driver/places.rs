@@ -56,6 +56,86 @@ async fn ask(mut stream: TcpStream, method: &str) -> String {
     rest(&mut stream).await
 }
 
+/// The head of a request with a large body, and all of its body but one byte.
+fn large_and_unfinished(path: &str, kind: &str, length: usize) -> String {
+    let sent = " ".repeat(length - 1);
+    format!(
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\nbcs-clusterid: {CLUSTER}\r\ncontent-type: {kind}\r\n\
+         content-length: {length}\r\n\r\n{sent}"
+    )
+}
+
+/// Bodies that wait for their end, at every port and for every kind of front: one client gets its share of the memory, and
+/// the others get the rest. All of it is given back with the connections.
+#[tokio::test]
+async fn bodies_that_wait_have_a_common_limit() {
+    const SIZE: usize = 100 << 10;
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let metrics = recorder.handle();
+    let _recorder = metrics::set_default_local_recorder(&recorder);
+    let limits = |setup: Setup| {
+        setup.on_this_thread().limits(|limits| {
+            limits.body = SIZE;
+            // A little more, for the first byte of each.
+            limits.body_memory = Some(4 * SIZE + 100);
+        })
+    };
+    let mut reviews = Setup::new(&[]);
+    reviews.config.front = FrontConfig::Reviews(ReviewsConfig::default());
+    let behind = Driver::start().await;
+    let behind_gateway = [(CLUSTER, &[behind.address][..])];
+    let of_gateway = format!("{OUTER}/a");
+    let (json, yaml) = ("application/json", "application/yaml");
+    for (name, setup, path, kind, is_admin) in [
+        ("driver", Setup::new(&[echo().await]), APPLICATIONS, json, false),
+        ("reviews", reviews, "/admit", json, false),
+        (
+            "gateway",
+            gateway(&behind_gateway, |_| {}),
+            &of_gateway,
+            yaml,
+            false,
+        ),
+        ("admin", Setup::new(&[echo().await]), "/v1/applies", json, true),
+    ] {
+        let driver = limits(setup).start().await;
+        let address = if is_admin { driver.admin } else { driver.address };
+        let request = large_and_unfinished(path, kind, SIZE);
+        let mut open = Vec::new();
+        // Three quarters of the memory.
+        for _ in 0..3 {
+            let mut stream = connect_from(OTHER, address).await;
+            write(&mut stream, &request).await;
+            open.push(stream);
+        }
+        let full = async {
+            while !metrics
+                .render()
+                .contains(&format!("admittance_http_body_bytes {}\n", 3 * SIZE))
+            {
+                tokio::task::yield_now().await;
+            }
+        };
+        soon(full).await;
+        let mut refused = connect_from(OTHER, address).await;
+        write(&mut refused, &request).await;
+        let reply = until(&mut refused, "try again later").await;
+        assert!(reply.starts_with("HTTP/1.1 503 "), "{name}: {reply}");
+        let mut other = connect_from(LOCAL, address).await;
+        write(&mut other, &large_and_unfinished(path, kind, SIZE / 2)).await;
+        write(&mut other, " ").await;
+        let reply = until(&mut other, "\r\n\r\n").await;
+        assert!(!reply.starts_with("HTTP/1.1 503 "), "{name}: {reply}");
+        drop((open, refused, other));
+        let returned = async {
+            while !metrics.render().contains("admittance_http_body_bytes 0\n") {
+                tokio::task::yield_now().await;
+            }
+        };
+        soon(returned).await;
+    }
+}
+
 /// An upstream that tells of each request that has arrived, and sends its body back as it comes.
 async fn telling() -> (SocketAddr, mpsc::UnboundedReceiver<()>) {
     let (arrived, arrivals) = mpsc::unbounded_channel();

@@ -1,6 +1,7 @@
 //! Why a request is refused, and the reply as bcs-api writes it.
 
 use admittance_dialect::json_reply;
+use admittance_net::budget::NoBodyMemory;
 use bytes::Bytes;
 use http::{
     HeaderValue, Response, StatusCode,
@@ -24,6 +25,8 @@ pub(super) enum RestError {
     Method,
     #[error("{0}")]
     Body(String),
+    #[error("{0}")]
+    Overloaded(NoBodyMemory),
     /// A field of the body, or of the query.
     #[error("{0}")]
     Validation(String),
@@ -68,6 +71,7 @@ impl RestError {
             Self::NoRoute => (StatusCode::NOT_FOUND, Code::NoRoute, "NOT_FOUND"),
             Self::Method => (StatusCode::METHOD_NOT_ALLOWED, Code::NoRoute, "METHOD_NOT_ALLOWED"),
             Self::Body(_) => (StatusCode::BAD_REQUEST, Code::ApiReadBody, "BODY_INVALID"),
+            Self::Overloaded(_) => (StatusCode::SERVICE_UNAVAILABLE, Code::Internal, "UNAVAILABLE"),
             Self::Validation(_) | Self::Accounts(Why::Invalid(_)) => {
                 (StatusCode::BAD_REQUEST, Code::RequestData, "VALIDATION_ERROR")
             }

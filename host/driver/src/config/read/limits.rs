@@ -6,6 +6,8 @@ use admittance_definitions::{
     document::{Node, readers},
 };
 
+use admittance_net::budget::BodyBudget;
+
 use super::{GIB, HOUR, KIB, MIB, duration};
 use crate::config::Limits;
 
@@ -13,8 +15,14 @@ pub(super) fn limits(node: &Node<'_>, default: &Limits, mistakes: &mut Mistakes)
     let mut fields = node.object(mistakes)?;
     let count = readers::integer(1..=1_000_000);
     let delay = readers::duration(Duration::ZERO..=HOUR);
+    let body = fields.get("body", default.body, readers::size(KIB..=GIB), mistakes);
+    let least = u64::try_from(BodyBudget::least(body)).unwrap_or(GIB);
+    let memory = readers::size(least..=1024 * GIB);
     let limits = Limits {
-        body: fields.get("body", default.body, readers::size(KIB..=GIB), mistakes),
+        body,
+        body_memory: fields
+            .get_optional("bodyMemory", memory, mistakes)
+            .or(default.body_memory),
         body_timeout: fields.get("bodyTimeout", default.body_timeout, duration, mistakes),
         header_timeout: fields.get("headerTimeout", default.header_timeout, duration, mistakes),
         idle_timeout: fields.get("idleTimeout", default.idle_timeout, duration, mistakes),

@@ -1,0 +1,160 @@
+//! The memory for bodies that are held until they are complete, shared fairly among clients.
+
+use bytes::Bytes;
+use http::Extensions;
+use metrics::{counter, gauge};
+
+use crate::{
+    limits::{FairLimit, Permit},
+    listener::Client,
+    telemetry,
+};
+
+/// A limit on the bytes of all bodies that are held at the same time: an extension of each request that may hold one.
+/// Cheap to clone; clones share the limit.
+///
+/// Like all [`FairLimit`]s, it gives no client address more than three quarters.
+#[derive(Clone, Debug)]
+pub struct BodyBudget(FairLimit);
+
+/// There is no memory for a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", Self::REASON)]
+pub struct NoBodyMemory;
+
+impl NoBodyMemory {
+    /// For the client.
+    pub const REASON: &str =
+        "the memory for request bodies is used up, or your address has its share of it; try again later";
+}
+
+/// The memory that one body takes. It is given back when this is dropped.
+#[derive(Debug)]
+pub struct BodyMemory {
+    /// `None` without a budget.
+    permit: Option<Permit>,
+    bytes: usize,
+}
+
+impl BodyBudget {
+    /// 256 MiB, or what [`least`](Self::least) says for larger bodies.
+    pub fn default_for(largest_body: usize) -> usize {
+        (256 << 20).max(Self::least(largest_body))
+    }
+
+    /// The smallest budget with which a single client can send a body of this many bytes.
+    pub fn least(largest_body: usize) -> usize {
+        largest_body.saturating_mul(2)
+    }
+
+    pub fn new(bytes: usize) -> Self {
+        Self(FairLimit::new(bytes))
+    }
+}
+
+impl BodyMemory {
+    /// Nothing yet, for the client of the request with these extensions. A request without a [`BodyBudget`] is not limited.
+    pub fn begin(extensions: &Extensions) -> Result<Self, NoBodyMemory> {
+        let budget = extensions.get::<BodyBudget>().zip(extensions.get::<Client>());
+        let permit =
+            budget.map(|(budget, client)| budget.0.try_acquire(client.address.ip()).ok_or_else(refuse));
+        Ok(Self {
+            permit: permit.transpose()?,
+            bytes: 0,
+        })
+    }
+
+    /// Takes this many more bytes.
+    pub fn take(&mut self, bytes: usize) -> Result<(), NoBodyMemory> {
+        if let Some(permit) = &mut self.permit {
+            if !permit.try_grow(bytes) {
+                return Err(refuse());
+            }
+            self.bytes += bytes;
+            gauge!(telemetry::BODY_BYTES).increment(bytes as f64);
+        }
+        Ok(())
+    }
+
+    /// The content of the body, which keeps the memory until its last clone is dropped.
+    pub fn hold(self, content: Bytes) -> Bytes {
+        if self.permit.is_none() || content.is_empty() {
+            return content;
+        }
+        Bytes::from_owner(HeldBody {
+            content,
+            _memory: self,
+        })
+    }
+}
+
+fn refuse() -> NoBodyMemory {
+    counter!(telemetry::BODIES_REFUSED).increment(1);
+    NoBodyMemory
+}
+
+impl Drop for BodyMemory {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            gauge!(telemetry::BODY_BYTES).decrement(self.bytes as f64);
+        }
+    }
+}
+
+struct HeldBody {
+    content: Bytes,
+    _memory: BodyMemory,
+}
+
+impl AsRef<[u8]> for HeldBody {
+    fn as_ref(&self) -> &[u8] {
+        &self.content
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(budget: &BodyBudget, client: [u8; 4]) -> Extensions {
+        let mut extensions = Extensions::new();
+        extensions.insert(budget.clone());
+        extensions.insert(Client {
+            address: (client, 1).into(),
+            is_tls: false,
+        });
+        extensions
+    }
+
+    #[test]
+    fn a_body_keeps_its_memory_until_its_last_clone_is_dropped() {
+        let budget = BodyBudget::new(1000);
+        let (one, other) = (request(&budget, [192, 0, 2, 1]), request(&budget, [192, 0, 2, 2]));
+        let mut memory = BodyMemory::begin(&one).unwrap();
+        memory.take(700).unwrap();
+        let body = memory.hold(Bytes::from_static(b"content"));
+        assert_eq!(body, "content");
+        let part = body.slice(1..2);
+        drop(body);
+        // Its share, whatever else is free.
+        assert!(BodyMemory::begin(&one).unwrap().take(100).is_err());
+        assert!(BodyMemory::begin(&other).unwrap().take(200).is_ok());
+        drop(part);
+        assert!(BodyMemory::begin(&one).unwrap().take(700).is_ok());
+    }
+
+    #[test]
+    fn a_single_client_can_send_the_largest_body() {
+        for size in [1, 10, 1 << 10, 7 << 20, 1 << 30] {
+            let budget = BodyBudget::new(BodyBudget::least(size));
+            let mut memory = BodyMemory::begin(&request(&budget, [192, 0, 2, 1])).unwrap();
+            assert!(memory.take(size).is_ok(), "{size}");
+        }
+    }
+
+    #[test]
+    fn without_a_budget_nothing_is_limited() {
+        let mut memory = BodyMemory::begin(&Extensions::new()).unwrap();
+        assert!(memory.take(usize::MAX).is_ok());
+    }
+}
