@@ -14,14 +14,34 @@ pub(crate) enum Means {
     Guest { settings: Settings, object: usize },
     /// Clients create objects, for which a webhook in Audit mode is called that never responds.
     SilentWebhook,
-    /// Another client opens this many connections and sends the beginning of a request that no chain matches.
-    UnfinishedBodies(usize),
+    /// A server that is asked for objects of the attacked namespace sends informational responses without end.
+    Informational(Server),
+    /// Another client opens this many connections and sends the beginning of a request on each.
+    UnfinishedBodies { connections: usize, request: Unfinished },
     /// A definition with this module is applied as a dry run.
     Module(fn() -> Result<Vec<u8>, Error>),
     /// A definition whose module is a FIFO is applied as a dry run.
     Fifo,
     /// These definitions are applied as a dry run.
     Documents(fn() -> String),
+}
+
+/// Servers that the program asks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Server {
+    Upstream,
+    Webhook,
+    /// The server that a plugin sends requests to.
+    OfPlugin,
+}
+
+/// A request that is never completed.
+#[derive(Clone, Copy)]
+pub(crate) enum Unfinished {
+    /// No chain matches it, and it has one byte.
+    Streamed,
+    /// It is held for the chains, and lacks one byte of the largest body.
+    Held,
 }
 
 /// Settings of the guest `misbehaves`.
@@ -60,7 +80,7 @@ const fn module(name: &'static str, module: fn() -> Result<Vec<u8>, Error>) -> A
 }
 
 /// All attacks.
-pub(crate) const ATTACKS: [Attack; 16] = [
+pub(crate) const ATTACKS: [Attack; 20] = [
     guest("guest loops", "loops-forever"),
     guest("guest grows memory", "grows-memory"),
     guest("guest fills memory", "fills-memory"),
@@ -76,7 +96,29 @@ pub(crate) const ATTACKS: [Attack; 16] = [
     },
     Attack {
         name: "unfinished bodies",
-        means: Means::UnfinishedBodies(1024),
+        means: Means::UnfinishedBodies {
+            connections: 1024,
+            request: Unfinished::Streamed,
+        },
+    },
+    Attack {
+        name: "unfinished large bodies",
+        means: Means::UnfinishedBodies {
+            connections: 300,
+            request: Unfinished::Held,
+        },
+    },
+    Attack {
+        name: "upstream sends 1xx",
+        means: Means::Informational(Server::Upstream),
+    },
+    Attack {
+        name: "webhook sends 1xx",
+        means: Means::Informational(Server::Webhook),
+    },
+    Attack {
+        name: "plugin's server sends 1xx",
+        means: Means::Informational(Server::OfPlugin),
     },
     module("component explodes", modules::exploding),
     module("component compiles long", modules::slow),

@@ -3,6 +3,7 @@
 
 mod attack;
 mod beside;
+mod informational;
 mod scene;
 
 use std::{io, path::Path, process::ExitCode, time::Duration};

@@ -19,8 +19,9 @@ use tokio::{
 };
 
 use crate::{
-    attack::{Attack, Means, Settings},
+    attack::{Attack, Means, Server, Settings, Unfinished},
     beside::{self, Latency},
+    informational,
 };
 
 const CONFIG: &str = "
@@ -30,6 +31,9 @@ upstream:
   servers: [\"http://127.0.0.1:1\"]
 definitions: [chains]
 ";
+
+/// The default of `limits.body`, in bytes.
+const LARGEST_BODY: usize = 7 << 20;
 
 /// The path for creating objects in a namespace.
 fn applications(namespace: &str) -> String {
@@ -54,9 +58,11 @@ pub(crate) struct Scene {
     attackers: Handle,
     admin: String,
     front: String,
-    _upstream: Upstream,
+    _upstream: Option<Upstream>,
     /// Accepts connections and never responds.
     _silent: TcpListener,
+    /// Sends informational responses without end.
+    _informational: JoinSet<()>,
 }
 
 impl Scene {
@@ -68,6 +74,7 @@ impl Scene {
             .await
             .map_err(Error::io("listening"))?;
         let address = silent.local_addr().map_err(Error::io("an address"))?;
+        let (informational, serving) = informational::serve(attackers).await?;
         let guest = Artifacts::find()?.component("guest-misbehaves")?;
         let plugin = |settings: serde_json::Value| {
             format!(
@@ -89,17 +96,44 @@ impl Scene {
                     format!("webhook: {{ protocol: AdmissionReview, url: \"https://{address}/\" }}");
                 text += &chain("attacked", &webhook, "mode: Audit");
             }
+            Means::Informational(Server::Webhook) => {
+                // Only a definition of BCS may name a webhook without TLS.
+                let definition = json!({
+                    "apiVersion": "v4",
+                    "kind": "admissionwebhook",
+                    "metadata": {"name": "attacked", "namespace": "attacked"},
+                    "resourcesRef": {"operation": "Create", "kind": "application"},
+                    "admissionWebhooks": [{
+                        "name": "attacked",
+                        "failurePolicy": "Fail",
+                        "clientConfig": {"url": format!("{informational}/attacked/")},
+                        "namespaceSelector": {"operator": "In", "values": ["attacked"]},
+                    }],
+                });
+                write(&chains.join("webhook.json"), definition.to_string())?;
+            }
+            Means::Informational(Server::OfPlugin) => {
+                let guest = Artifacts::find()?.component("guest-reaches-out")?;
+                let settings = json!({"target": "http", "url": format!("{informational}/attacked/")});
+                let plugin = format!(
+                    "plugin: {{ source: \"file:{}\", settings: {settings}, allow: {{ http: [\"{informational}\"] }} }}",
+                    guest.display()
+                );
+                text += &chain("attacked", &plugin, "timeout: 2s");
+            }
             _ => {}
         }
         write(&chains.join("chains.yaml"), &text)?;
         let config = directory.path().join("admittance.yaml");
         write(&config, CONFIG)?;
-        let upstream = Upstream::forgetful().await?;
-        let program = Serve::new(&config)?
-            .upstream(&upstream.url())
-            .store(store)
-            .start()
-            .await?;
+        let (upstream, url) = if matches!(attack.means, Means::Informational(Server::Upstream)) {
+            (None, informational)
+        } else {
+            let upstream = Upstream::forgetful().await?;
+            let url = upstream.url();
+            (Some(upstream), url)
+        };
+        let program = Serve::new(&config)?.upstream(&url).store(store).start().await?;
         Ok(Self {
             admin: program.admin_url(""),
             front: program.url(""),
@@ -108,6 +142,7 @@ impl Scene {
             attackers: attackers.clone(),
             _upstream: upstream,
             _silent: silent,
+            _informational: serving,
         })
     }
 
@@ -184,13 +219,14 @@ impl Scene {
                 self.creating(*object, clients, outcomes, attackers)?;
                 return Ok(());
             }
-            Means::SilentWebhook => {
+            Means::SilentWebhook | Means::Informational(_) => {
                 self.creating(0, clients, outcomes, attackers)?;
                 return Ok(());
             }
-            Means::UnfinishedBodies(count) => {
+            Means::UnfinishedBodies { connections, request } => {
                 let address = self.front.trim_start_matches("http://").to_owned();
-                attackers.spawn_on(unfinished(address, *count, outcomes.clone()), &self.attackers);
+                let attack = unfinished(address, *connections, *request, outcomes.clone());
+                attackers.spawn_on(attack, &self.attackers);
                 return Ok(());
             }
             Means::Module(bytes) => {
@@ -277,10 +313,10 @@ async fn repeating(url: String, text: String, outcomes: Outcomes) {
 }
 
 /// Opens connections from another address, starts a request on each, and holds them open.
-async fn unfinished(address: String, count: usize, outcomes: Outcomes) {
+async fn unfinished(address: String, count: usize, request: Unfinished, outcomes: Outcomes) {
     let mut held = Vec::new();
     for _ in 0..count {
-        match begun(&address).await {
+        match begun(&address, request).await {
             Ok(stream) => held.push(stream),
             Err(error) => outcomes.add(error.kind().to_string()),
         }
@@ -289,13 +325,20 @@ async fn unfinished(address: String, count: usize, outcomes: Outcomes) {
     std::future::pending::<()>().await;
 }
 
-async fn begun(address: &str) -> std::io::Result<TcpStream> {
+async fn begun(address: &str, request: Unfinished) -> std::io::Result<TcpStream> {
+    let (path, length, sent) = match request {
+        Unfinished::Streamed => ("/not/hooked".to_owned(), 1000, 1),
+        Unfinished::Held => (applications("attacked"), LARGEST_BODY, LARGEST_BODY - 1),
+    };
     let socket = TcpSocket::new_v4()?;
     socket.bind(([127, 0, 0, 2], 0).into())?;
     let address = address.parse().map_err(std::io::Error::other)?;
     let mut stream = socket.connect(address).await?;
-    let head = "POST /not/hooked HTTP/1.1\r\nhost: x\r\nbcs-clusterid: BCS-MESOS-10001\r\ncontent-length: 1000\r\n\r\nx";
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: x\r\nbcs-clusterid: BCS-MESOS-10001\r\ncontent-length: {length}\r\n\r\n"
+    );
     stream.write_all(head.as_bytes()).await?;
+    stream.write_all(&vec![b' '; sent]).await?;
     Ok(stream)
 }
 
