@@ -122,7 +122,7 @@ fn classes_of_requests() {
         ("PUT", "/x;/..;/mesosdriver/v4/namespaces/ns/applications", good, "the request is ambiguous: some servers"),
         ("POST", "/mesosdriver/v4/webconsole/..;/namespaces/ns/applications", good, "the request is ambiguous: some servers"),
         ("POST", "/mesosdriver/v4/webconsole/%252e%252e/namespaces/ns/applications", good, "the request is ambiguous: some servers"),
-        ("POST", "/mesosdriver/v4/customresources/..%5C..%5Cnamespaces/ns/applications", good, "the request is ambiguous: some servers"),
+        ("POST", "/mesosdriver/v4/customresources/..%5Cnamespaces/ns/applications", good, "the request is ambiguous: some servers"),
         ("GET", "/MesosDriver/v4/namespaces/ns/applications", good, "pass"),
         ("GET", "/mesosdriver/v4/namespaces/ns/applications?_method=PUT", good, "the request is ambiguous: the query parameter"),
         ("POST", APPLICATIONS, &[], "http header BCS-ClusterID  don't exist"),

@@ -215,6 +215,7 @@ upstream:
   health: { path: /healthz?x=1, interval: 4s, timeout: 250ms }
 limits:
   body: 1MiB
+  bodyMemory: 3MiB
   bodyTimeout: 5s
   headerTimeout: 6s
   idleTimeout: 10s
@@ -273,6 +274,7 @@ log: { level: debug, format: json }
         config.limits,
         Limits {
             body: 1 << 20,
+            body_memory: Some(3 << 20),
             body_timeout: Duration::from_secs(5),
             header_timeout: Duration::from_secs(6),
             idle_timeout: Duration::from_secs(10),
@@ -356,7 +358,7 @@ upstream:
   tls: { certificate: server.pem }
   connectTimeout: 5
   health: { path: healthz }
-limits: { body: 1, concurrency: 0, headerTimeout: forever, other: 1 }
+limits: { body: 1, bodyMemory: 13MiB, concurrency: 0, headerTimeout: forever, other: 1 }
 sandbox: { callsInFlight: -1 }
 pluginHttp: { responseLimit: 1, credentials: { a: { origins: [], header: "a b" } }, resolve: { b: "10.0.0.7:1" } }
 log: { level: loud }
@@ -376,6 +378,7 @@ listening: {}
         "upstream.connectTimeout: 5 has no unit",
         "upstream.health.path: \"healthz\" is not a valid path",
         "limits.body: 1 is out of range",
+        "limits.bodyMemory: ",
         "limits.concurrency: ",
         "limits.headerTimeout: \"forever\" is not a valid duration",
         "limits.other: unknown field",
@@ -393,7 +396,7 @@ listening: {}
             "{expected} is not in {mistakes:#?}"
         );
     }
-    assert_eq!(mistakes.len(), 22, "{mistakes:#?}");
+    assert_eq!(mistakes.len(), 23, "{mistakes:#?}");
 }
 
 #[test]
