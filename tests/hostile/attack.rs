@@ -14,7 +14,7 @@ pub(crate) enum Means {
     Guest { settings: Settings, object: usize },
     /// Clients create objects, for which a webhook in Audit mode is called that never responds.
     SilentWebhook,
-    /// A server that is asked for objects of the attacked namespace sends informational responses without end.
+    /// Clients create objects, for which this server sends informational responses without end.
     Informational(Server),
     /// Another client opens this many connections and sends the beginning of a request on each.
     UnfinishedBodies { connections: usize, request: Unfinished },
@@ -38,9 +38,9 @@ pub(crate) enum Server {
 /// A request that is never completed.
 #[derive(Clone, Copy)]
 pub(crate) enum Unfinished {
-    /// No chain matches it, and it has one byte.
+    /// No chain matches the request, whose body has one byte.
     Streamed,
-    /// It is held for the chains, and lacks one byte of the largest body.
+    /// The chains need its body, which has all but one of the allowed bytes.
     Held,
 }
 

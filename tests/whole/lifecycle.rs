@@ -282,13 +282,14 @@ fn check_counters_begin_at_zero(metrics: &Metrics) {
             );
         }
     }
-    let table: [(&str, &[(&str, &str)]); 12] = [
+    let table: [(&str, &[(&str, &str)]); 13] = [
         ("admittance_requests_total", &[("decision", "failed")]),
         ("admittance_requests_total", &[("decision", "deadline")]),
         ("admittance_tables_total", &[("result", "failed")]),
         ("admittance_write_failures_total", &[("directory", "history")]),
         ("admittance_write_failures_total", &[("directory", "store")]),
         ("admittance_http_requests_shed_total", &[]),
+        ("admittance_http_bodies_refused_total", &[]),
         (
             "admittance_http_stalled_total",
             &[("who", "client"), ("how", "idle")],

@@ -77,7 +77,7 @@ pub struct AdminPort {
     pub(crate) address: SocketAddr,
     pub(crate) tls: Option<ServerTls>,
     pub(crate) access: Access,
-    /// For the bodies of all ports.
+    /// The memory for bodies, shared with the other ports.
     pub(crate) bodies: BodyBudget,
     metrics: RenderMetrics,
     service: AdminService,

@@ -1,7 +1,7 @@
 //! A thread for connections whose servers are not limited in what they send before a response.
 //!
-//! The connections of reqwest cannot be wrapped like [those of our own clients](crate::informational). A server that sends
-//! informational responses without end keeps their thread busy until the request's timeout: this one, and no other.
+//! Our own clients [limit informational responses](crate::informational), but reqwest lets nobody wrap its connections. A
+//! server that sends informational responses without end keeps this thread busy until the request's timeout, and no other.
 
 use std::{panic::resume_unwind, sync::LazyLock};
 

@@ -17,13 +17,13 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct BodyBudget(FairLimit);
 
-/// There is no memory for a body.
+/// The error for a body that the memory does not suffice for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", Self::REASON)]
 pub struct NoBodyMemory;
 
 impl NoBodyMemory {
-    /// For the client.
+    /// The message to the client.
     pub const REASON: &str =
         "the memory for request bodies is used up, or your address has its share of it; try again later";
 }

@@ -1,4 +1,4 @@
-//! Connections to servers that may send only so many informational responses (status 1xx).
+//! Limits the informational responses (status 1xx) of servers.
 //!
 //! hyper skips informational responses in a loop that neither ends nor yields while they arrive. A server that sends
 //! them for ever would keep a thread from everything else, and HTTP/2 would also keep them in memory.
@@ -21,19 +21,19 @@ use tokio::{
 /// The beginning of each HTTP/2 connection (RFC 9113, section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// How an informational response of HTTP/1 begins.
+/// The first bytes of an informational response of HTTP/1.
 const INFORMATIONAL: &[u8] = b"HTTP/1.1 1";
 
 /// Frames of HTTP/2 with the head of a response (RFC 9113, section 6).
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 
-/// How many frames of HTTP/2 cost as much of the cooperative budget as one read. A read may bring thousands of them.
+/// The number of HTTP/2 frames that cost as much of the cooperative budget as one read. A read may bring thousands.
 const FRAMES_PER_TURN: usize = 32;
 
 /// A connection that fails when its server sends more than a [`Credit`] of informational responses for a request.
 ///
-/// It only looks at the bytes that pass. Each read takes part in tokio's cooperative budget, whatever the connection
+/// The bytes pass unchanged. Each read takes part in tokio's cooperative budget, whatever the connection
 /// is made of.
 #[derive(Debug)]
 pub struct InformationalLimit<S> {
@@ -62,7 +62,7 @@ pub fn limited<S>(stream: S) -> LimitedStream<S> {
 )]
 pub struct TooManyInformational;
 
-/// How many heads of responses, and how many bytes of them, a server may still send.
+/// The number of response heads, and of their bytes, that a server may still send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Credit {
     heads: usize,
@@ -92,13 +92,13 @@ impl Credit {
     }
 }
 
-/// What the next bytes of a connection are.
+/// The state of a connection: it decides the meaning of the next bytes.
 #[derive(Debug)]
 enum Watch {
     /// HTTP/1 between the final head of a response and the next request, or before the first bytes of a connection.
     Idle,
     /// HTTP/1 until the final head of a response.
-    Heads { credit: Credit, place: Place },
+    Heads { credit: Credit, position: Position },
     /// HTTP/2. The frames of both directions are counted: any stream may have informational responses.
     Frames {
         credit: Credit,
@@ -109,26 +109,26 @@ enum Watch {
     Switched,
 }
 
-/// A place in the head of a response.
+/// A position in the head of a response.
 #[derive(Clone, Copy, Debug)]
-enum Place {
-    /// In `HTTP/1.1 1xx`, after this many bytes, the last of which is `last`.
+enum Position {
+    /// `read` bytes of `HTTP/1.1 1xx` have arrived, and `last` is the last one.
     Status { read: usize, last: u8 },
-    /// In the rest of an informational head, on a line that is empty so far, or not.
+    /// The rest of an informational head follows; the current line may be empty so far.
     Rest { is_line_empty: bool },
 }
 
-impl Place {
+impl Position {
     const START: Self = Self::Status { read: 0, last: 0 };
 }
 
-/// Where the frames of one direction of HTTP/2 begin and end.
+/// Finds the beginnings of frames in one direction of an HTTP/2 connection.
 #[derive(Debug, Default)]
 struct Frames {
     /// The beginning of a frame, as far as it was read.
     header: [u8; 9],
     read: usize,
-    /// How many bytes of the current frame, or of the preface, are still to come.
+    /// The bytes of the current frame, or of the preface, that have not arrived yet.
     rest: usize,
 }
 
@@ -182,7 +182,7 @@ impl Watch {
             Self::Idle if !bytes.is_empty() => {
                 *self = Self::Heads {
                     credit: Credit::PER_REQUEST,
-                    place: Place::START,
+                    position: Position::START,
                 }
             }
             Self::Frames { credit, sent, .. } => sent.read(bytes, |kind, _| {
@@ -198,8 +198,8 @@ impl Watch {
     fn received(&mut self, bytes: &[u8]) -> Result<usize, TooManyInformational> {
         match self {
             Self::Idle | Self::Switched => Ok(0),
-            Self::Heads { credit, place } => {
-                if let Some(next) = heads(credit, place, bytes)? {
+            Self::Heads { credit, position } => {
+                if let Some(next) = heads(credit, position, bytes)? {
                     *self = next;
                 }
                 Ok(0)
@@ -221,32 +221,32 @@ impl Watch {
 /// Reads bytes of HTTP/1 as long as they are heads of informational responses. Returns what follows them.
 fn heads(
     credit: &mut Credit,
-    place: &mut Place,
+    position: &mut Position,
     bytes: &[u8],
 ) -> Result<Option<Watch>, TooManyInformational> {
     for &byte in bytes {
-        *place = match (*place, byte) {
+        *position = match (*position, byte) {
             // Empty lines before a response are skipped, also by hyper.
-            (Place::Status { read: 0, .. }, b'\r' | b'\n') => *place,
+            (Position::Status { read: 0, .. }, b'\r' | b'\n') => *position,
             // The second version number may be any.
-            (Place::Status { read, .. }, byte)
+            (Position::Status { read, .. }, byte)
                 if read != 7 && INFORMATIONAL.get(read).is_some_and(|&expected| expected != byte) =>
             {
                 return Ok(Some(Watch::Idle));
             }
-            (Place::Status { read: 11, last: b'0' }, b'1') => return Ok(Some(Watch::Switched)),
-            (Place::Status { read: 11, .. }, _) => Place::Rest { is_line_empty: false },
-            (Place::Status { read, .. }, byte) => Place::Status {
+            (Position::Status { read: 11, last: b'0' }, b'1') => return Ok(Some(Watch::Switched)),
+            (Position::Status { read: 11, .. }, _) => Position::Rest { is_line_empty: false },
+            (Position::Status { read, .. }, byte) => Position::Status {
                 read: read + 1,
                 last: byte,
             },
-            (Place::Rest { is_line_empty: true }, b'\n') => {
+            (Position::Rest { is_line_empty: true }, b'\n') => {
                 credit.spend(1, 0)?;
-                Place::START
+                Position::START
             }
-            (Place::Rest { .. }, b'\n') => Place::Rest { is_line_empty: true },
-            (Place::Rest { .. }, b'\r') => *place,
-            (Place::Rest { .. }, _) => Place::Rest { is_line_empty: false },
+            (Position::Rest { .. }, b'\n') => Position::Rest { is_line_empty: true },
+            (Position::Rest { .. }, b'\r') => *position,
+            (Position::Rest { .. }, _) => Position::Rest { is_line_empty: false },
         };
         credit.spend(0, 1)?;
     }

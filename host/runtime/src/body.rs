@@ -54,12 +54,12 @@ pub enum BodyError {
         /// The timeout.
         limit: Duration,
     },
-    /// It stalled, or arrived too slowly.
+    /// The client sent nothing for too long, or too slowly.
     Stalled {
         /// The reason.
         reason: String,
     },
-    /// There is no memory for it.
+    /// The memory for bodies is used up.
     NoMemory(NoBodyMemory),
     /// The connection failed, or the body was malformed.
     Broken {
@@ -166,7 +166,7 @@ impl BodyLimits {
     }
 }
 
-/// Why a body did not arrive whole.
+/// The error that ended a body early.
 #[derive(Debug, thiserror::Error)]
 enum Interrupted {
     #[error(transparent)]

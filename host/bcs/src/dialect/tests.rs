@@ -113,7 +113,7 @@ fn classes_of_requests() {
         ("post", APPLICATIONS, good, "the request is ambiguous: its method is none of the driver's"),
         ("PATCH", "/mesosdriver/v4/customresources/a/b", good, "pass"),
         ("PATCH", "/other", &[], "pass"),
-        // Paths that some servers read as those of routes.
+        // Some servers find the routes at these paths too.
         ("POST", "/MesosDriver/V4/namespaces/ns/applications", good, "the request is ambiguous: some servers"),
         ("POST", "/mesosdriver;x/v4/namespaces/ns/applications", good, "the request is ambiguous: some servers"),
         ("POST", "/mesosdriver%5Cv4/namespaces/ns/applications", good, "the request is ambiguous: some servers"),

@@ -78,7 +78,7 @@ pub(crate) fn pattern(path: &str) -> String {
     path.replace("{uri:*}", "{*uri}")
 }
 
-/// Whether the path is that of a route for this method whose objects name their kind.
+/// Whether the route for this method and path requires objects to name their kind.
 pub(crate) fn needs_kind(method: &Method, path: &str) -> bool {
     let Some(path) = path.strip_prefix(PREFIX) else {
         return false;
