@@ -31,7 +31,7 @@ const CONTINUATION: u8 = 9;
 /// The number of HTTP/2 frames that cost as much of the cooperative budget as one read. A read may bring thousands.
 const FRAMES_PER_TURN: usize = 32;
 
-/// A connection that fails when its server sends more than a [`Credit`] of informational responses for a request.
+/// A connection that fails when its server sends more informational responses for a request than it may.
 ///
 /// The bytes pass unchanged. Each read takes part in tokio's cooperative budget, whatever the connection
 /// is made of.
