@@ -603,6 +603,33 @@ async fn run_takes_many_requests() {
     assert!(run.stderr.contains("there is no request in"), "{}", run.stderr);
 }
 
+/// `yes` is true in YAML 1.1, so a policy sees the Pod that kubectl would send.
+#[tokio::test]
+async fn run_reads_a_manifest_as_kubectl_does() {
+    let directory = tempfile::tempdir().unwrap();
+    let chain = write(
+        &directory,
+        "chain.yaml",
+        "apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata: { name: host-network }
+spec:
+  phase: Validating
+  rules: [ { operations: [CREATE], resources: [pods] } ]
+  stages:
+    - name: none
+      cel: { validations: [ { expression: \"!(object.spec.?hostNetwork.orValue(false) == true)\" } ] }
+",
+    );
+    for (value, code) in [("yes", 1), ("On", 1), ("'yes'", 0), ("no", 0), ("true", 1)] {
+        let pod = format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{ name: web, namespace: shop }}\nspec: {{ hostNetwork: {value} }}\n"
+        );
+        let run = run(&chain, &write(&directory, "pod.yaml", pod), &[]).await;
+        assert_eq!(run.code, Some(code), "{value}: {}{}", run.stdout, run.stderr);
+    }
+}
+
 #[tokio::test]
 async fn run_grants_a_plugin_what_it_looks_up() {
     let directory = tempfile::tempdir().unwrap();

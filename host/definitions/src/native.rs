@@ -78,7 +78,7 @@ pub(crate) fn read(root: &Node<'_>, is_namespaced: bool, mistakes: &mut Mistakes
         source: root.location(),
         rules: rules?,
         stages,
-        warnings: Vec::new(),
+        warnings: root.ambiguities(),
         idle: Vec::new(),
     })
 }

@@ -21,7 +21,7 @@ use admittance_bcs::{
     zookeeper::{NodePath, ZooKeeperConfig},
 };
 use admittance_cluster::ClusterConfig;
-use admittance_definitions::Share;
+use admittance_definitions::{Mistake, Share};
 use admittance_dialect::{Dialect, ListRoute};
 use admittance_fleet::{PolicySystem, WebhooksConfig, audit::AuditConfig};
 use admittance_net::{
@@ -78,6 +78,8 @@ pub struct Config {
     pub log: LogConfig,
     /// The export of traces, if the file configures it.
     pub tracing: Option<TracingConfig>,
+    /// A warning for each scalar of the file that YAML 1.2 reads differently.
+    pub ambiguities: Vec<Mistake>,
 }
 
 impl Config {
@@ -106,7 +108,8 @@ impl Config {
         self.front.has_leader(&self.definitions, has_ensemble)
     }
 
-    /// Warnings about valid but probably unintended settings: world-readable private keys.
+    /// Warnings about valid but probably unintended settings: world-readable private keys, scalars that YAML 1.2 reads
+    /// differently.
     pub fn warnings(&self) -> Vec<String> {
         let admin = self.admin.as_ref().and_then(AdminConfig::tls);
         let ports = self.listen.tls.iter().chain(admin.map(|tls| &tls.server));
@@ -115,6 +118,7 @@ impl Config {
         ports
             .filter_map(ServerTls::warning)
             .chain(clients.filter_map(ClientTls::warning))
+            .chain(self.ambiguities.iter().map(Mistake::to_string))
             .collect()
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{
 };
 
 use admittance::BodyLimits;
+use admittance_admission::apart;
 use axum::body::Body;
 use http::{
     HeaderValue,
@@ -18,8 +19,6 @@ use super::{error::GatewayError, yaml};
 
 /// The content types of YAML. bcs-api knows only the first.
 const YAML: [&str; 2] = ["application/x-yaml", "application/yaml"];
-/// Smaller bodies are converted inline; larger ones would block other requests of the thread.
-const SMALL: usize = 64 * 1024;
 
 /// Whether the body of the request is YAML.
 pub(super) fn is_yaml(head: &Parts) -> bool {
@@ -44,15 +43,12 @@ pub(super) async fn converted(
         .collect(head, body)
         .await
         .map_err(|error| GatewayError::from(&error.end()))?;
-    let json = if bytes.len() < SMALL {
-        yaml::to_json(&bytes, limits.size)
+    let work = if yaml::may_expand(&bytes) {
+        limits.size
     } else {
-        let converting = tokio::task::spawn_blocking(move || yaml::to_json(&bytes, limits.size));
-        // An error: the runtime is stopping.
-        converting
-            .await
-            .map_err(|error| GatewayError::Unreadable(error.to_string()))?
-    }?;
+        bytes.len()
+    };
+    let json = apart(work, move || yaml::to_json(&bytes, limits.size)).await?;
     let headers = &mut head.headers;
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(CONTENT_LENGTH, json.len().into());

@@ -176,7 +176,7 @@ mod tests {
         let native = r#"{"apiVersion": "admittance.dev/v1alpha1", "kind": "AdmissionChain", "metadata": {"name": "n"},
             "spec": {"rules": [{"operations": ["CREATE"], "resources": ["pods"]}],
             "stages": [{"name": "s", "plugin": {"source": "file:a.wasm"}}]}}"#;
-        let bcs = "apiVersion: v4\nkind: admissionwebhook\nmetadata: { name: b, namespace: n }\n\
+        let bcs = "apiVersion: v4\nkind: admissionwebhook\nmetadata: { name: b, namespace: m }\n\
                    resourcesRef: { operation: Create, kind: application }\n\
                    AdmissionWebhooks:\n- name: h\n  Plugin: { source: file:a.wasm }\n";
         let kubernetes = "apiVersion: v1\nkind: List\nitems:\n\

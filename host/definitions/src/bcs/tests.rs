@@ -206,7 +206,7 @@ fn hooks() {
             "Ignore 10s Enforce None http://h.example/a",
         ),
         (
-            "failurePolicy: '', clientConfig: { url: 'https://h.example', namespace: n, name: s, path: /, port: 443 }",
+            "failurePolicy: '', clientConfig: { url: 'https://h.example', namespace: m, name: s, path: /, port: 443 }",
             "Ignore 10s Enforce None https://h.example/",
         ),
         (
@@ -226,8 +226,8 @@ fn hooks() {
             "Ignore 10s Enforce None file:chains/a.wasm",
         ),
         (
-            "clientConfig: { namespace: n, name: s, path: /a, port: 8443, caBundle: BUNDLE }",
-            "Ignore 10s Enforce None s.n:8443/a",
+            "clientConfig: { namespace: m, name: s, path: /a, port: 8443, caBundle: BUNDLE }",
+            "Ignore 10s Enforce None s.m:8443/a",
         ),
     ];
     for (text, expected) in table {
@@ -286,11 +286,11 @@ fn mistakes_in_hooks() {
              6:30: admissionWebhooks[0].clientConfig.namespace: missing; name the service's namespace",
         ),
         (
-            "{ name: a, clientConfig: { caBundle: aGVsbG8=, namespace: n, name: s } }",
+            "{ name: a, clientConfig: { caBundle: aGVsbG8=, namespace: m, name: s } }",
             "6:42: admissionWebhooks[0].clientConfig.caBundle: there is no certificate in it; write the base64 of a PEM file, `base64 -w0 ca.pem`",
         ),
         (
-            "{ name: a, clientConfig: { caBundle: '', namespace: n, name: s, path: a, port: -1 } }",
+            "{ name: a, clientConfig: { caBundle: '', namespace: m, name: s, path: a, port: -1 } }",
             "6:42: admissionWebhooks[0].clientConfig.caBundle: empty; a service is trusted by its CA: write the base64 of a PEM file, `base64 -w0 ca.pem`\n\
              6:75: admissionWebhooks[0].clientConfig.path: the path \"a\" does not begin with `/`\n\
              6:84: admissionWebhooks[0].clientConfig.port: -1 is out of range; write 0 to 65535",

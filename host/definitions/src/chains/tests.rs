@@ -13,7 +13,7 @@ fn chain(name: &str) -> String {
 
 fn bcs_chain(name: &str, operation: &str, kind: &str) -> String {
     format!(
-        "apiVersion: v4\nkind: admissionwebhook\nmetadata: {{ namespace: n, name: {name} }}\n\
+        "apiVersion: v4\nkind: admissionwebhook\nmetadata: {{ namespace: m, name: {name} }}\n\
          resourcesRef: {{ operation: {operation}, kind: {kind} }}\nadmissionWebhooks: []\n"
     )
 }
@@ -58,7 +58,7 @@ fn directories_and_files() {
     fs::write(path("inside.yaml").join("e.yaml"), chain("e")).unwrap();
 
     let all = load(&[directory.path().to_owned()]).unwrap();
-    assert_eq!(names(&all), ["a", "b", "c", "n/x"]);
+    assert_eq!(names(&all), ["a", "b", "c", "m/x"]);
     assert_eq!(all[0].source.file, path("2.yaml").display().to_string());
     let crate::HookDefinition::Plugin(plugin) = &all[0].stages[0].hook else {
         panic!("no plugin");
@@ -67,7 +67,7 @@ fn directories_and_files() {
 
     // Named beside its directory, a file is read once; a file with another ending is read when named.
     let named = load(&[path("2.yaml"), directory.path().to_owned(), path("other.txt")]).unwrap();
-    assert_eq!(names(&named), ["a", "b", "c", "d", "n/x"]);
+    assert_eq!(names(&named), ["a", "b", "c", "d", "m/x"]);
     assert_eq!(load(&[]).unwrap(), []);
 }
 

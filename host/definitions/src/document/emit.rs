@@ -1,51 +1,61 @@
 //! JSON values as YAML that every reader of YAML understands the same way.
 
-use saphyr::{Mapping, Scalar, ScalarStyle, Yaml, YamlEmitter};
+use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::Value as Json;
+use serde_saphyr::{DoubleQuoted, LitStr, ser_options, to_fmt_writer_with_options};
 
 /// One document of YAML, with its `---` and a line break at its end.
 pub fn to_yaml(value: &Json) -> String {
-    let mut text = String::new();
-    let mut emitter = YamlEmitter::new(&mut text);
-    emitter.multiline(true);
-    if emitter.dump(&node(value)).is_err() {
+    let options = ser_options! { compact_list_indent: false, prefer_block_scalars: false };
+    let mut text = "---\n".to_owned();
+    if to_fmt_writer_with_options(&mut text, &Node(value), options).is_err() {
         // Only a `Write` that fails makes it fail. JSON is read as YAML too.
-        text = format!("---\n{value:#}");
-    }
-    if !text.ends_with('\n') {
-        text.push('\n');
+        text = format!("---\n{value:#}\n");
     }
     text
 }
 
-fn node(value: &Json) -> Yaml<'_> {
-    match value {
-        Json::Null => Yaml::Value(Scalar::Null),
-        Json::Bool(value) => Yaml::Value(Scalar::Boolean(*value)),
-        Json::Number(number) => Yaml::Representation(number.to_string().into(), ScalarStyle::Plain, None),
-        Json::String(text) => string(text),
-        Json::Array(values) => Yaml::Sequence(values.iter().map(node).collect()),
-        Json::Object(fields) => {
-            let fields = fields.iter().map(|(key, value)| (string(key), node(value)));
-            Yaml::Mapping(fields.collect::<Mapping<'_>>())
+struct Node<'a>(&'a Json);
+
+impl Serialize for Node<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Json::String(text) if is_block(text) => LitStr(text).serialize(serializer),
+            Json::String(text) => Text(text).serialize(serializer),
+            Json::Array(values) => serializer.collect_seq(values.iter().map(Node)),
+            Json::Object(fields) => {
+                let mut map = serializer.serialize_map(Some(fields.len()))?;
+                for (key, value) in fields {
+                    map.serialize_entry(&Text(key), &Node(value))?;
+                }
+                map.end()
+            }
+            Json::Null | Json::Bool(_) | Json::Number(_) => self.0.serialize(serializer),
         }
     }
 }
 
-/// kubectl reads YAML 1.1, where `on`, `0777`, `1_000` and `12:30` are no texts. What could be taken for
-/// something else is quoted; the emitter knows the rest.
-fn string(text: &str) -> Yaml<'_> {
-    if is_block(text) || is_word(text) {
-        return Yaml::Value(Scalar::String(text.into()));
+/// A text or a key on one line. What could be taken for something else is quoted; the serializer knows the words of YAML
+/// 1.1, such as `on`.
+struct Text<'a>(&'a str);
+
+impl Serialize for Text<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if is_word(self.0) {
+            serializer.serialize_str(self.0)
+        } else {
+            DoubleQuoted(self.0).serialize(serializer)
+        }
     }
-    Yaml::Representation(escaped(text).into(), ScalarStyle::DoubleQuoted, None)
 }
 
-/// Begins as no number and no mark does.
+/// Begins as no number and no mark does, and has no mark of YAML in it.
 fn is_word(text: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '/')
-        && text.chars().all(|c| matches!(c, ' '..='~'))
-        && !matches!(text, "y" | "Y" | "n" | "N")
+        && !text.ends_with(' ')
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || " !$%&()*+-./;<=>?@^_|~".contains(c))
 }
 
 /// Lines that can stand as they are.
@@ -62,22 +72,6 @@ fn is_printable(c: char) -> bool {
         '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}' => false,
         c => c >= '\u{a0}',
     }
-}
-
-/// The content of a double-quoted string.
-fn escaped(text: &str) -> String {
-    let mut out = String::new();
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\t' => out.push_str("\\t"),
-            c if is_printable(c) => out.push(c),
-            c => out.push_str(&format!("\\u{:04x}", u32::from(c))),
-        }
-    }
-    out
 }
 
 #[cfg(test)]
@@ -126,9 +120,9 @@ mod tests {
             ("a: b", "\"a: b\""),
             ("a #b", "\"a #b\""),
             ("a\\b\"c", "\"a\\\\b\\\"c\""),
-            ("a\u{85}b\u{2028}\u{7f}", "\"a\\u0085b\\u2028\\u007f\""),
+            ("a\u{85}b\u{2028}\u{7f}", "\"a\\Nb\\L\\x7F\""),
             (" a\nb", "\" a\\nb\""),
-            ("a\r\nb", "\"a\\u000d\\nb\""),
+            ("a\r\nb", "\"a\\r\\nb\""),
             ("a\nb\n", "|\n  a\n  b"),
             ("a\nb", "|-\n  a\n  b"),
             ("a\n\n  b\n\n", "|+\n  a\n  \n    b\n  "),

@@ -1,15 +1,26 @@
-//! The events of a YAML text, in which each alias is replaced by the events of its anchored node.
+//! The events of a YAML text, in which each alias is followed by the events of its anchored node.
 
 use std::{collections::HashMap, ops::Range};
 
-use saphyr_parser::{Event, Parser, Span, StrInput};
+use granit_parser::{Event, Parser, Span, StrInput, options};
 
-use super::{tree::Flaw, yaml::position};
+use super::{
+    MOST_VALUES,
+    tree::{Flaw, Position},
+    yaml::position,
+};
+
+/// Aliases may repeat this many values for each that is written, the ratio of go-yaml; it demands more of texts with over
+/// 400,000 values.
+const MOST_REPEATED: usize = 99;
+
+/// The ratio does not matter up to this many values, as in go-yaml.
+const FEW: usize = 1000;
 
 pub(super) struct Events<'t> {
     parser: Parser<'t, StrInput<'t>>,
-    /// How many bytes aliases may repeat; none: aliases are refused.
-    limit: Option<usize>,
+    /// The most bytes that aliases may repeat.
+    limit: usize,
     /// The events of anchored nodes.
     recorded: Vec<(Event<'t>, Span)>,
     /// The lists and maps that are being recorded: their anchors, 0 for none, and their first events.
@@ -18,100 +29,132 @@ pub(super) struct Events<'t> {
     anchors: HashMap<usize, Range<usize>>,
     /// The events that are still to be repeated for an alias, and for those around it.
     repeating: Vec<Range<usize>>,
+    /// The place of the last event that is not repeated: while there are such events, of the outermost alias.
+    written: Position,
+    /// All values so far, the keys of maps included.
+    values: usize,
+    /// The values that aliases repeated, and the bytes of their JSON.
     repeated: usize,
+    repeated_bytes: usize,
 }
 
 impl<'t> Events<'t> {
-    pub(super) fn new(text: &'t str, limit: Option<usize>) -> Self {
+    pub(super) fn new(text: &'t str, limit: usize) -> Self {
+        let options = options! {
+            emit_comments: false,
+            // As libyaml and go-yaml read these.
+            bom_inside_document_as_content: true,
+            block_scalar_eof_without_line_feed: true,
+        };
         Self {
-            parser: Parser::new_from_str(text),
+            parser: Parser::new_from_str_with_options(text, options),
             limit,
             recorded: Vec::new(),
             recording: Vec::new(),
             anchors: HashMap::new(),
             repeating: Vec::new(),
+            written: Position { line: 1, column: 1 },
+            values: 0,
             repeated: 0,
+            repeated_bytes: 0,
         }
     }
 
-    /// The next event, which is never an alias.
+    /// The next event.
     pub(super) fn next(&mut self) -> Result<Option<(Event<'t>, Span)>, Flaw> {
-        loop {
-            let (event, span) = match self.next_repeated()? {
-                Some(event) => event,
-                None => match self.parser.next().transpose() {
-                    Ok(None) => return Ok(None),
-                    Ok(Some((event, span))) => {
-                        self.record(&event, span);
-                        (event, span)
-                    }
-                    Err(error) => {
-                        let message = format!("this is not YAML: {}", error.info());
-                        return Err(Flaw::new(position(*error.marker()), message, ""));
-                    }
-                },
-            };
-            let Event::Alias(anchor) = event else {
-                return Ok(Some((event, span)));
-            };
-            // An alias can stand for any amount of text, many times over.
-            let message = match (self.limit, self.anchors.get(&anchor)) {
-                (Some(_), Some(events)) => {
-                    self.repeating.push(events.clone());
-                    continue;
+        let repeated = self.next_repeated();
+        let is_repeated = repeated.is_some();
+        let (event, span) = match repeated {
+            Some(event) => event,
+            None => match self.parser.next_event().transpose() {
+                Ok(None) => return Ok(None),
+                Ok(Some((event, span))) => {
+                    self.record(&event, span);
+                    (event, span)
                 }
-                (Some(_), None) => "this alias refers to a node that contains the alias",
-                (None, _) => "aliases (`*name`) are not supported here",
-            };
-            return Err(Flaw::new(position(span.start), message, "write the value out"));
+                Err(error) => {
+                    let message = format!("this is not YAML: {}", error.info());
+                    return Err(Flaw::new(position(*error.marker()), message, ""));
+                }
+            },
+        };
+        if !is_repeated {
+            self.written = position(span.start);
         }
+        self.count(&event, is_repeated)?;
+        if let Event::Alias(anchor) = event {
+            let Some(events) = self.anchors.get(&anchor) else {
+                return Err(Flaw::new(
+                    position(span.start),
+                    "this alias refers to a node that contains the alias",
+                    "write the value out",
+                ));
+            };
+            self.repeating.push(events.clone());
+        }
+        Ok(Some((event, span)))
     }
 
-    fn next_repeated(&mut self) -> Result<Option<(Event<'t>, Span)>, Flaw> {
+    fn next_repeated(&mut self) -> Option<(Event<'t>, Span)> {
         while let Some(events) = self.repeating.last_mut() {
-            let Some((event, span)) = events.next().and_then(|index| self.recorded.get(index)) else {
-                self.repeating.pop();
-                continue;
-            };
-            // About the bytes that the JSON needs.
-            self.repeated += match event {
-                Event::Alias(_) => 0,
-                Event::Scalar(text, ..) => 1 + text.len(),
-                _ => 1,
-            };
-            if let Some(limit) = self.limit
-                && self.repeated > limit
-            {
-                return Err(Flaw::too_large(position(span.start), limit));
+            if let Some(event) = events.next().and_then(|index| self.recorded.get(index)) {
+                return Some(event.clone());
             }
-            return Ok(Some((event.clone(), *span)));
+            self.repeating.pop();
         }
-        Ok(None)
+        None
+    }
+
+    /// Bounds the work: an alias can stand for any amount of text, many times over.
+    fn count(&mut self, event: &Event<'_>, is_repeated: bool) -> Result<(), Flaw> {
+        let bytes = match event {
+            Event::Scalar(text, ..) => 1 + text.len(),
+            Event::SequenceStart(..) | Event::MappingStart(..) | Event::Alias(_) => 1,
+            _ => return Ok(()),
+        };
+        self.values += 1;
+        if self.values > MOST_VALUES {
+            return Err(Flaw::too_many(self.written));
+        }
+        if !is_repeated {
+            return Ok(());
+        }
+        self.repeated += 1;
+        self.repeated_bytes += bytes;
+        if self.repeated_bytes > self.limit {
+            return Err(Flaw::too_large(self.written, self.limit));
+        }
+        if self.values > FEW && self.repeated > MOST_REPEATED * (self.values - self.repeated) {
+            let message = "the aliases (`*name`) up to here repeat over 99 times as much as is written";
+            return Err(Flaw::new(self.written, message, "write the values out"));
+        }
+        Ok(())
     }
 
     fn record(&mut self, event: &Event<'t>, span: Span) {
         let anchor = match event {
-            Event::Scalar(_, _, anchor, _)
-            | Event::SequenceStart(anchor, _)
-            | Event::MappingStart(anchor, _) => *anchor,
-            _ => 0,
+            Event::Scalar(..) | Event::SequenceStart(..) | Event::MappingStart(..) => event.anchor_id(),
+            _ => None,
         };
-        if self.limit.is_none() || (anchor == 0 && self.recording.is_empty()) {
+        if anchor.is_none() && self.recording.is_empty() {
             return;
         }
         let index = self.recorded.len();
         self.recorded.push((event.clone(), span));
         match event {
-            Event::SequenceStart(..) | Event::MappingStart(..) => self.recording.push((anchor, index)),
+            Event::SequenceStart(..) | Event::MappingStart(..) => {
+                self.recording.push((anchor.unwrap_or_default(), index));
+            }
             Event::SequenceEnd | Event::MappingEnd => {
                 if let Some((anchor, start)) = self.recording.pop() {
                     self.anchors.insert(anchor, start..index + 1);
                 }
             }
-            _ if anchor != 0 => {
-                self.anchors.insert(anchor, index..index + 1);
+            _ => {
+                if let Some(anchor) = anchor {
+                    self.anchors.insert(anchor, index..index + 1);
+                }
             }
-            _ => {}
         }
     }
 }

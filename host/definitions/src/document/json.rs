@@ -8,7 +8,10 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use super::tree::{DEEPEST, Entry, Flaw, MapBuilder, Position, Positioned, Value};
+use super::{
+    MOST_VALUES,
+    tree::{DEEPEST, Entry, Flaw, MapBuilder, Position, Positioned, Value},
+};
 
 /// The tree of a JSON text. Flaws that leave a tree (duplicate keys) are added to `flaws`.
 pub(super) fn read(text: &str, flaws: &mut Vec<Flaw>) -> Result<Positioned, Flaw> {
@@ -43,6 +46,8 @@ struct Lines<'a> {
     text: &'a str,
     offset: usize,
     position: Position,
+    /// The values so far.
+    values: usize,
 }
 
 impl<'a> Lines<'a> {
@@ -51,6 +56,7 @@ impl<'a> Lines<'a> {
             text,
             offset: 0,
             position: Position { line: 1, column: 1 },
+            values: 0,
         }
     }
 
@@ -64,7 +70,11 @@ impl<'a> Lines<'a> {
     fn position(&mut self, part: &str) -> Position {
         let offset = self.span(part).start;
         if offset < self.offset {
-            *self = Self::new(self.text);
+            let values = self.values;
+            *self = Self {
+                values,
+                ..Self::new(self.text)
+            };
         }
         for c in self.text.get(self.offset..offset).unwrap_or_default().chars() {
             if c == '\n' {
@@ -89,6 +99,10 @@ fn value(
     let position = lines.position(text);
     if depth > DEEPEST {
         return Err(Flaw::too_deep(position));
+    }
+    lines.values += 1;
+    if lines.values > MOST_VALUES {
+        return Err(Flaw::too_many(position));
     }
     let wrong = |error: serde_json::Error| {
         Flaw::new(

@@ -5,10 +5,10 @@
 //! be there, and push what is wrong to [`Mistakes`]. [`Fields`] reads an object field by field, with the methods
 //! of a node or with [`readers`], and reports the fields that are not known.
 //!
-//! YAML is version 1.2: `on`, `yes` and `0777` are not what they were in 1.1. Aliases are refused,
-//! since they can stand for any amount of text. Only [`yaml_to_json`] has other rules: those of a [`Schema`], which
-//! bounds what aliases repeat. A file has at most [`LARGEST_FILE`] bytes and [`MOST_DOCUMENTS`] documents, and nests
-//! at most 64 levels deep.
+//! YAML is what kubectl reads: the syntax and the scalars of go-yaml v2 (YAML 1.1: `on` and `yes` are true, `0644` is
+//! 420), converted to JSON as sigs.k8s.io/yaml does. A key that is written twice is a mistake here. A file has at most
+//! [`LARGEST_FILE`] bytes, [`MOST_DOCUMENTS`] documents and [`MOST_VALUES`] values, and nests at most 64 levels deep; so
+//! does what aliases make of it, which repeat each value at most 99 times on average. JSON is JSON.
 
 mod emit;
 mod events;
@@ -17,6 +17,8 @@ mod json;
 mod mistake;
 mod node;
 pub mod readers;
+mod scalar;
+mod tabs;
 mod tree;
 mod yaml;
 
@@ -24,6 +26,7 @@ mod yaml;
 mod tests;
 
 use std::{
+    cmp::Reverse,
     collections::HashMap,
     fs::Metadata,
     io,
@@ -35,13 +38,12 @@ use std::{
 use admittance_watch::file;
 use serde_json::Value as Json;
 
-use self::tree::{Flaw, Position, Positioned};
+use self::tree::{Ambiguity, Flaw, Position, Positioned, Value, end_of};
 pub use self::{
     emit::to_yaml,
     fields::Fields,
     mistake::{Location, Mistake, Mistakes, quoted},
     node::Node,
-    yaml::{InvalidScalar, Scalar, Schema},
 };
 
 /// The most bytes that a file may have: 4 MiB. A definition is a few kilobytes.
@@ -54,6 +56,10 @@ pub(crate) const UNINTERRUPTED: usize = 256;
 /// split.
 pub const MOST_DOCUMENTS: usize = 16 * 1024;
 
+/// The most values that a file may have, with the keys of maps and what aliases repeat: 500,000. A large definition has
+/// some thousands.
+pub const MOST_VALUES: usize = 500_000;
+
 /// Some editors begin a file with it.
 pub(crate) const BYTE_ORDER_MARK: char = '\u{feff}';
 
@@ -65,6 +71,8 @@ pub struct Document {
     directory: Option<PathBuf>,
     syntax: Syntax,
     root: Positioned,
+    /// The scalars that YAML 1.2 reads differently.
+    ambiguities: Vec<Ambiguity>,
     texts: Texts,
 }
 
@@ -131,12 +139,19 @@ impl Document {
     }
 }
 
-/// The text with other texts in place of these parts of it, which do not overlap.
+/// The text with other texts in place of these parts of it. Of two that overlap, as where an alias repeats a part of another,
+/// the larger one counts.
 pub fn with_replaced(text: &str, mut parts: Vec<(Range<usize>, String)>) -> String {
+    parts.sort_by_key(|(part, _)| (part.start, Reverse(part.end)));
+    let mut end = 0;
+    parts.retain(|(part, _)| {
+        let is_apart = part.start >= end;
+        end = end.max(part.end);
+        is_apart
+    });
     // From the end, so that what is before stays where it is.
-    parts.sort_by_key(|(part, _)| std::cmp::Reverse(part.start));
     let mut replaced = text.to_owned();
-    for (part, new) in parts {
+    for (part, new) in parts.into_iter().rev() {
         replaced.replace_range(part, &new);
     }
     replaced
@@ -253,26 +268,26 @@ pub fn to_json(name: &str, text: &str) -> Result<Json, Mistakes> {
     mistakes.into_result(value.unwrap_or_default())
 }
 
-/// Converts a YAML text with a single document to JSON; `None` if it contains no document. `name` is the name of the
-/// file in the mistake.
+/// Converts a YAML text with a single document to JSON, with at most `limit` bytes; `None` if nothing is written in it.
+/// `name` is the name of the file in the mistake.
 ///
 /// # Errors
 ///
-/// When the text cannot be read, holds more than one document, or is larger as JSON than the limit of the schema.
-pub fn yaml_to_json(name: &str, text: &str, schema: Schema) -> Result<Option<Vec<u8>>, Mistake> {
+/// When the text cannot be read, holds more than one document, or is larger as JSON than the limit.
+pub fn yaml_to_json(name: &str, text: &str, limit: usize) -> Result<Option<Vec<u8>>, Mistake> {
     let mut flaws = Vec::new();
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
-    let roots = yaml::read(text, Some(schema), &mut flaws);
-    if let [_, second, ..] = &*roots {
+    let trees = yaml::read(text, limit, &mut flaws);
+    if let [_, (second, _), ..] = &*trees {
         flaws.push(Flaw::second_document(second.position));
     }
     // Writing plain data to memory does not fail.
-    let json = roots.first().and_then(|root| serde_json::to_vec(root).ok());
-    if json.as_ref().is_some_and(|json| json.len() > schema.limit) {
-        flaws.push(Flaw::too_large(Position { line: 1, column: 1 }, schema.limit));
+    let json = trees.first().and_then(|(root, _)| serde_json::to_vec(root).ok());
+    if json.as_ref().is_some_and(|json| json.len() > limit) {
+        flaws.push(Flaw::too_large(Position { line: 1, column: 1 }, limit));
     }
     match flaws.into_iter().next() {
-        Some(flaw) => Err(flaw.mistake(name)),
+        Some(flaw) => Err(flaw.within(end_of(text)).mistake(name)),
         None => Ok(json),
     }
 }
@@ -315,28 +330,30 @@ fn read_in(
 ) -> Vec<Document> {
     let mut flaws = Vec::new();
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
-    let (syntax, roots) = trees(is_json, text, &mut flaws);
-    mistakes.extend(flaws.into_iter().map(|flaw| flaw.mistake(&file)));
-    roots
+    let (syntax, trees) = trees(is_json, text, &mut flaws);
+    let end = end_of(text);
+    mistakes.extend(flaws.into_iter().map(|flaw| flaw.within(end).mistake(&file)));
+    trees
         .into_iter()
-        .map(|root| Document {
+        .map(|(root, ambiguities)| Document {
             file: file.clone(),
             directory: directory.clone(),
             syntax,
             root,
+            ambiguities,
             texts: Texts::default(),
         })
         .collect()
 }
 
-fn trees(is_json: bool, text: &str, flaws: &mut Vec<Flaw>) -> (Syntax, Vec<Positioned>) {
+fn trees(is_json: bool, text: &str, flaws: &mut Vec<Flaw>) -> (Syntax, Vec<yaml::Tree>) {
     // JSON is almost YAML: not its escapes outside of the basic plane, for one.
     if is_json || text.trim_start().starts_with(['{', '[']) {
         let mut json_flaws = Vec::new();
         match json::read(text, &mut json_flaws) {
             Ok(root) => {
                 flaws.append(&mut json_flaws);
-                return (Syntax::Json, vec![root]);
+                return (Syntax::Json, vec![(root, Vec::new())]);
             }
             Err(_) if is_json && text.trim().is_empty() => return (Syntax::Json, Vec::new()),
             Err(flaw) if is_json => {
@@ -347,7 +364,9 @@ fn trees(is_json: bool, text: &str, flaws: &mut Vec<Flaw>) -> (Syntax, Vec<Posit
             Err(_) => {}
         }
     }
-    (Syntax::Yaml, yaml::read(text, None, flaws))
+    let mut trees = yaml::read(text, LARGEST_FILE, flaws);
+    trees.retain(|(root, _)| !matches!(root.value, Value::Null));
+    (Syntax::Yaml, trees)
 }
 
 /// Whether a file of this name must be JSON.

@@ -16,7 +16,7 @@ use super::{
     fields::closest,
     mistake::quoted,
     text_of,
-    tree::{Position, Positioned, Value},
+    tree::{Position, Positioned, Value, join},
 };
 
 /// A value in a document. All read methods return `None` after they have pushed a mistake.
@@ -248,7 +248,9 @@ impl<'a> Node<'a> {
     pub fn size(&self, range: RangeInclusive<u64>, mistakes: &mut Mistakes) -> Option<u64> {
         let written = match &self.value.value {
             Value::String(text) => text,
-            Value::Number(_, written) => written,
+            Value::Number(number, written) => {
+                &number.as_u64().map_or(written.clone(), |size| size.to_string())
+            }
             _ => return self.expected("a size", "write one with its unit, `64MiB`", mistakes),
         };
         let Ok(size) = written.parse::<bytesize::ByteSize>() else {
@@ -438,12 +440,20 @@ impl<'a> Node<'a> {
 
     /// The path of a field of it.
     pub(super) fn path_of(&self, key: &str) -> String {
-        let plain = !key.is_empty() && key.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-');
-        match (plain, self.path.as_str()) {
-            (true, "") => key.to_owned(),
-            (true, path) => format!("{path}.{key}"),
-            (false, path) => format!("{path}[{key:?}]"),
-        }
+        join(&self.path, key)
+    }
+
+    /// A warning for each scalar in it that YAML 1.2 reads differently, with both readings.
+    pub fn ambiguities(&self) -> Vec<Mistake> {
+        let ambiguities = self.document.ambiguities.iter();
+        let is_here = |path: &str| {
+            let rest = path.strip_prefix(&*self.path);
+            rest.is_some_and(|rest| self.path.is_empty() || rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        ambiguities
+            .filter(|found| is_here(&found.path))
+            .map(|found| self.mistake_at(found.position, found.path.clone(), &found.message, &found.fix))
+            .collect()
     }
 
     pub(super) fn mistake_at(

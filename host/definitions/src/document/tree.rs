@@ -3,15 +3,15 @@
 use std::ops::Range;
 
 use serde::{Serialize, Serializer};
-use serde_json::{Number, value::RawValue};
+use serde_json::Number;
 
-use super::{Location, Mistake};
+use super::{Location, MOST_VALUES, Mistake, number};
 
 /// Deeper nesting than this is refused: no document needs it, and the tree is walked recursively.
 pub(super) const DEEPEST: usize = 64;
 
 /// A line and a column, counted from 1, columns in characters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Position {
     pub(super) line: u32,
     pub(super) column: u32,
@@ -32,7 +32,7 @@ pub(super) enum Value {
     Null,
     /// With the text that was written.
     Bool(bool, String),
-    /// With the text that was written, or as JSON if a [`Schema`](super::Schema) resolved it.
+    /// A number, and its text as it was written.
     Number(Number, String),
     String(String),
     List(Vec<Positioned>),
@@ -44,11 +44,7 @@ impl Serialize for Positioned {
         match &self.value {
             Value::Null => serializer.serialize_unit(),
             Value::Bool(value, _) => serializer.serialize_bool(*value),
-            // A number of any size stays exact.
-            Value::Number(number, json) => match RawValue::from_string(json.clone()) {
-                Ok(json) => json.serialize(serializer),
-                Err(_) => number.serialize(serializer),
-            },
+            Value::Number(number, _) => number.serialize(serializer),
             Value::String(text) => serializer.serialize_str(text),
             Value::List(entries) => serializer.collect_seq(entries),
             Value::Map(entries) => {
@@ -64,6 +60,51 @@ pub(super) struct Entry {
     pub(super) key: String,
     pub(super) key_position: Position,
     pub(super) value: Positioned,
+}
+
+/// A scalar that YAML 1.2 reads differently.
+#[derive(Clone, Debug)]
+pub(super) struct Ambiguity {
+    pub(super) position: Position,
+    pub(super) path: String,
+    pub(super) message: String,
+    pub(super) fix: String,
+}
+
+impl Ambiguity {
+    /// A scalar that is written as `text`, with what YAML 1.1 and YAML 1.2 read.
+    pub(super) fn new(position: Position, path: String, text: &str, read: &str, other: &str) -> Self {
+        Self {
+            position,
+            path,
+            message: format!("`{text}` is {read}, as kubectl reads it (YAML 1.1); in YAML 1.2 it is {other}"),
+            fix: format!("write {read} or {other}"),
+        }
+    }
+}
+
+/// The path of a field: `spec.stages`, `metadata.labels["a.b/c"]`.
+pub(super) fn join(path: &str, key: &str) -> String {
+    let is_plain = !key.is_empty() && key.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-');
+    match (is_plain, path) {
+        (true, "") => key.to_owned(),
+        (true, path) => format!("{path}.{key}"),
+        (false, path) => format!("{path}[{key:?}]"),
+    }
+}
+
+/// The place behind the last character of a text that is not white space: nothing is reported beyond it.
+pub(super) fn end_of(text: &str) -> Position {
+    let text = text.trim_end();
+    let is_break = |(index, byte): (usize, u8)| {
+        byte == b'\n' || byte == b'\r' && text.as_bytes().get(index + 1) != Some(&b'\n')
+    };
+    let breaks = text.bytes().enumerate().filter(|byte| is_break(*byte)).count();
+    let last = text.rsplit(['\n', '\r']).next().unwrap_or_default();
+    Position {
+        line: number(breaks + 1),
+        column: number(last.chars().count() + 1),
+    }
 }
 
 /// A mistake that prevents parsing, before paths are known.
@@ -89,6 +130,11 @@ impl Flaw {
             format!("the document is nested deeper than {DEEPEST} levels"),
             "write it flatter",
         )
+    }
+
+    pub(super) fn too_many(position: Position) -> Self {
+        let message = format!("the file has more than {MOST_VALUES} values");
+        Self::new(position, message, "split it")
     }
 
     pub(super) fn too_large(position: Position, limit: usize) -> Self {
@@ -118,6 +164,12 @@ impl Flaw {
         )
     }
 
+    /// The flaw in a text that ends here.
+    pub(super) fn within(self, end: Position) -> Self {
+        let position = self.position.min(end);
+        Self { position, ..self }
+    }
+
     pub(super) fn mistake(self, file: &str) -> Mistake {
         Mistake {
             location: Location {
@@ -136,26 +188,41 @@ impl Flaw {
 #[derive(Debug, Default)]
 pub(super) struct MapBuilder {
     entries: Vec<Entry>,
-    keys: std::collections::HashMap<String, Position>,
+    /// The index of each key, and whether the field is written in this map rather than merged into it.
+    keys: std::collections::HashMap<String, (usize, bool)>,
 }
 
 impl MapBuilder {
     pub(super) fn insert(&mut self, entry: Entry, flaws: &mut Vec<Flaw>) {
-        if let Some(first) = self.keys.get(&entry.key) {
-            flaws.push(Flaw::duplicate(entry.key_position, &entry.key, *first));
-            return;
+        if let Some(first) = self.set(entry, true) {
+            flaws.push(first);
         }
-        self.keys.insert(entry.key.clone(), entry.key_position);
-        self.entries.push(entry);
     }
 
-    /// Adds these fields, except those that are already there.
+    /// Adds these fields. They replace fields of the same names.
     pub(super) fn merge(&mut self, entries: Vec<Entry>) {
         for entry in entries {
-            if !self.keys.contains_key(&entry.key) {
-                self.insert(entry, &mut Vec::new());
-            }
+            self.set(entry, false);
         }
+    }
+
+    /// Sets a field; if it is written in this map twice, the first one stays.
+    fn set(&mut self, entry: Entry, is_written: bool) -> Option<Flaw> {
+        let next = self.entries.len();
+        let (index, was_written) = self.keys.entry(entry.key.clone()).or_insert((next, is_written));
+        match self.entries.get_mut(*index) {
+            Some(first) if is_written && *was_written => {
+                return Some(Flaw::duplicate(
+                    entry.key_position,
+                    &entry.key,
+                    first.key_position,
+                ));
+            }
+            Some(first) => *first = entry,
+            None => self.entries.push(entry),
+        }
+        *was_written |= is_written;
+        None
     }
 
     pub(super) fn finish(self) -> Value {

@@ -1,72 +1,45 @@
-//! YAML with positions, from the parser's events: version 1.2 without aliases, or with a [`Schema`] of its own.
+//! YAML with positions, from the parser's events, as kubectl reads it.
 
 use std::{borrow::Cow, ops::Range};
 
 use admittance_admission::pause;
-use saphyr::Scalar as CoreScalar;
-use saphyr_parser::{Event, Marker, ScalarStyle, Span, Tag};
-use serde_json::Number;
+use granit_parser::{Event, Marker, ScalarStyle, Span, StructureStyle, Tag};
 
 use super::{
     MOST_DOCUMENTS, UNINTERRUPTED,
     events::Events,
-    tree::{DEEPEST, Entry, Flaw, MapBuilder, Position, Positioned, Value},
+    scalar::{InvalidScalar, Scalar, in_yaml_1_2, key_of_float, of_float, resolve},
+    tabs,
+    tree::{Ambiguity, DEEPEST, Entry, Flaw, MapBuilder, Position, Positioned, Value, end_of, join},
 };
 
-/// The rules of another version of YAML, in which aliases and merge keys are allowed.
-#[derive(Clone, Copy, Debug)]
-pub struct Schema {
-    /// What a scalar is, by its text, whether it is plain, and the name of its tag (`int`).
-    pub scalar: fn(&str, bool, Option<&str>) -> Result<Scalar, InvalidScalar>,
-    /// The most bytes that aliases may repeat, and that the JSON may have.
-    pub limit: usize,
-}
+/// The most ambiguities that are reported for a document.
+const MOST_AMBIGUITIES: usize = 100;
 
-/// What a scalar of a [`Schema`] is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scalar {
-    /// `null`, or nothing.
-    Null,
-    /// `true` or `false`.
-    Bool(bool),
-    /// With its text: JSON, so that it stays exact.
-    Number(Number, String),
-    /// Anything else.
-    String,
-    /// The key `<<`: the maps in its value are merged into the one around it.
-    Merge,
-}
+/// A document and what YAML 1.2 reads differently in it.
+pub(super) type Tree = (Positioned, Vec<Ambiguity>);
 
-/// Why a scalar has no value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InvalidScalar {
-    /// It does not fit its tag.
-    Tag,
-    /// JSON cannot hold the number.
-    Number,
-}
-
-/// The trees of the documents in a YAML text. Empty documents are left out. A flaw that leaves no
-/// tree ends the reading; the documents before it are there.
-pub(super) fn read(text: &str, schema: Option<Schema>, flaws: &mut Vec<Flaw>) -> Vec<Positioned> {
+/// The trees of the documents in a YAML text, without the documents in which nothing is written. Aliases repeat at most
+/// `limit` bytes. A flaw that leaves no tree ends the reading; the documents before it are there.
+pub(super) fn read(text: &str, limit: usize, flaws: &mut Vec<Flaw>) -> Vec<Tree> {
     let mut documents = Vec::new();
-    if let Err(flaw) = read_into(&mut documents, text, schema, flaws) {
+    if let Err(flaw) = read_into(&mut documents, &tabs::as_spaces(text), limit, flaws) {
         flaws.push(flaw);
     }
     documents
 }
 
-fn read_into(
-    documents: &mut Vec<Positioned>,
-    text: &str,
-    schema: Option<Schema>,
-    flaws: &mut Vec<Flaw>,
-) -> Result<(), Flaw> {
+fn read_into(documents: &mut Vec<Tree>, text: &str, limit: usize, flaws: &mut Vec<Flaw>) -> Result<(), Flaw> {
     let mut begun = 0_usize;
-    let mut events = Events::new(text, schema.map(|schema| schema.limit));
-    let mut builder = Builder::new(text, schema);
+    let mut events = Events::new(text, limit);
+    let mut builder = Builder {
+        text,
+        last: end_of(text),
+        open: Vec::new(),
+        ambiguities: Vec::new(),
+    };
     while let Some((event, span)) = events.next()? {
-        if matches!(event, Event::DocumentStart(_)) {
+        if matches!(event, Event::DocumentStart(..)) {
             pause(begun, UNINTERRUPTED);
             begun += 1;
             if begun > MOST_DOCUMENTS {
@@ -78,11 +51,9 @@ fn read_into(
             }
         }
         if let Some(document) = builder.take(event, span, flaws)? {
-            // With a schema, an explicit `null` is a document.
-            let is_empty =
-                matches!(document.value, Value::Null) && (schema.is_none() || document.span.is_empty());
-            if !is_empty {
-                documents.push(document);
+            let ambiguities = std::mem::take(&mut builder.ambiguities);
+            if !document.span.is_empty() {
+                documents.push((document, ambiguities));
             }
         }
     }
@@ -103,7 +74,7 @@ struct Open {
     start: usize,
     /// Where the last thing in it ends.
     end: usize,
-    is_block: bool,
+    style: StructureStyle,
     content: Content,
 }
 
@@ -113,8 +84,6 @@ enum Content {
         map: MapBuilder,
         /// The key that waits for its value.
         key: Option<Key>,
-        /// The values of `<<`.
-        merged: Vec<Positioned>,
     },
 }
 
@@ -125,31 +94,13 @@ enum Key {
 
 struct Builder<'t> {
     text: &'t str,
-    schema: Option<Schema>,
-    /// The byte offset of each character; `None` if the text is ASCII.
-    offsets: Option<Vec<usize>>,
+    /// The end of the text.
+    last: Position,
     open: Vec<Open>,
+    ambiguities: Vec<Ambiguity>,
 }
 
-impl<'t> Builder<'t> {
-    fn new(text: &'t str, schema: Option<Schema>) -> Self {
-        Self {
-            text,
-            schema,
-            offsets: (!text.is_ascii()).then(|| text.char_indices().map(|(offset, _)| offset).collect()),
-            open: Vec::new(),
-        }
-    }
-
-    /// The parser counts characters; it may stand behind the last one.
-    fn offset(&self, mark: Marker) -> usize {
-        let end = self.text.len();
-        match &self.offsets {
-            None => mark.index().min(end),
-            Some(offsets) => offsets.get(mark.index()).copied().unwrap_or(end),
-        }
-    }
-
+impl Builder<'_> {
     /// A whole document, when this event ends one.
     fn take(
         &mut self,
@@ -158,62 +109,22 @@ impl<'t> Builder<'t> {
         flaws: &mut Vec<Flaw>,
     ) -> Result<Option<Positioned>, Flaw> {
         match event {
-            Event::Scalar(text, style, _, tag) => {
-                let position = position(span.start);
-                let scalar = self.scalar(&text, style, tag.as_ref(), position)?;
-                let text = text.into_owned();
-                let span = self.span_of_scalar(span);
-                if let Some(open) = self.open.last_mut() {
-                    open.end = open.end.max(span.end);
-                }
-                if let Some(key) = self.missing_key() {
-                    // A key is the text that is written, whatever it would be as a value.
-                    *key = Some(match scalar {
-                        Scalar::Null => return Err(key_not_text(position)),
-                        Scalar::Merge => Key::Merge,
-                        Scalar::Bool(_) | Scalar::Number(..) | Scalar::String => Key::Field(text, position),
-                    });
-                    return Ok(None);
-                }
-                let value = match scalar {
-                    Scalar::Null => Value::Null,
-                    Scalar::Bool(value) => Value::Bool(value, text),
-                    Scalar::Number(number, text) => Value::Number(number, text),
-                    Scalar::String | Scalar::Merge => Value::String(text),
-                };
-                let value = Positioned {
-                    position,
-                    span,
-                    value,
-                };
-                self.put(value, flaws)
-            }
-            Event::SequenceStart(_, tag) => self.start(span, tag.as_ref(), Content::List(Vec::new())),
-            Event::MappingStart(_, tag) => {
-                let content = Content::Map {
-                    map: MapBuilder::default(),
-                    key: None,
-                    merged: Vec::new(),
-                };
-                self.start(span, tag.as_ref(), content)
+            Event::Scalar(text, style, _, tag) => self.scalar(text, style, tag.as_deref(), span, flaws),
+            Event::SequenceStart(style, ..) => self.start(span, style, Content::List(Vec::new())),
+            Event::MappingStart(style, ..) => {
+                let (map, key) = Default::default();
+                self.start(span, style, Content::Map { map, key })
             }
             Event::SequenceEnd | Event::MappingEnd => match self.open.pop() {
                 None => Ok(None),
                 Some(open) => {
-                    let end = if open.is_block {
-                        open.end
-                    } else {
-                        // Its bracket; the parser adds what stands between it and the next thing.
-                        self.offset(span.start) + 1
+                    let end = match open.style {
+                        StructureStyle::Block => open.end,
+                        StructureStyle::Flow => bytes(span).end,
                     };
                     let value = match open.content {
                         Content::List(entries) => Value::List(entries),
-                        Content::Map { mut map, merged, .. } => {
-                            for value in merged {
-                                merge(&mut map, value, true)?;
-                            }
-                            map.finish()
-                        }
+                        Content::Map { map, .. } => map.finish(),
                     };
                     let value = Positioned {
                         position: open.position,
@@ -223,54 +134,102 @@ impl<'t> Builder<'t> {
                     self.put(value, flaws)
                 }
             },
-            // Aliases have been replaced.
-            Event::Alias(_)
-            | Event::Nothing
-            | Event::StreamStart
-            | Event::StreamEnd
-            | Event::DocumentStart(_)
-            | Event::DocumentEnd => Ok(None),
+            // What it repeats comes next, from elsewhere in the text.
+            Event::Alias(_) => {
+                self.extend(bytes(span).end);
+                Ok(None)
+            }
+            _ => Ok(None),
         }
     }
 
-    fn span_of_scalar(&self, span: Span) -> Range<usize> {
-        let start = self.offset(span.start);
-        let end = self.offset(span.end).max(start);
-        let written = self.text.get(start..end).unwrap_or_default().trim_end();
-        start..start + written.len()
+    /// The innermost collection reaches up to here.
+    fn extend(&mut self, end: usize) {
+        if let Some(open) = self.open.last_mut() {
+            open.end = open.end.max(end);
+        }
+    }
+
+    /// These bytes without the space after what is written: a block scalar ends on a line of its own.
+    fn without_space(&self, span: Range<usize>) -> Range<usize> {
+        let written = self.text.get(span.clone()).unwrap_or_default().trim_end();
+        span.start..span.start + written.len()
+    }
+
+    fn scalar(
+        &mut self,
+        text: Cow<'_, str>,
+        style: ScalarStyle,
+        tag: Option<&Tag>,
+        span: Span,
+        flaws: &mut Vec<Flaw>,
+    ) -> Result<Option<Positioned>, Flaw> {
+        let position = position(span.start).min(self.last);
+        let span = self.without_space(bytes(span));
+        let is_plain = style == ScalarStyle::Plain;
+        let scalar = resolve(&text, is_plain, tag).map_err(|error| unusable(error, &text, tag, position))?;
+        self.extend(span.end);
+        let is_key = self.missing_key().is_some();
+        if is_plain
+            && tag.is_none()
+            && self.ambiguities.len() < MOST_AMBIGUITIES
+            && let Some((read, other)) = in_yaml_1_2(&text, &scalar)
+        {
+            let path = self.path(is_key.then_some(&*text));
+            let ambiguity = Ambiguity::new(position, path, &text, &read, &other);
+            self.ambiguities.push(ambiguity);
+        }
+        if let Some(key) = self.missing_key() {
+            *key = Some(match scalar {
+                Scalar::Null => return Err(key_not_text(position)),
+                Scalar::Merge => Key::Merge,
+                Scalar::Bool(value) => Key::Field(value.to_string(), position),
+                Scalar::Integer(number) => Key::Field(number.to_string(), position),
+                Scalar::Float(number) => Key::Field(key_of_float(number), position),
+                Scalar::Binary(content) => Key::Field(content, position),
+                Scalar::String => Key::Field(text.into_owned(), position),
+            });
+            return Ok(None);
+        }
+        let value = match scalar {
+            Scalar::Null => Value::Null,
+            Scalar::Bool(value) => Value::Bool(value, text.into_owned()),
+            Scalar::Integer(number) => Value::Number(number, text.into_owned()),
+            Scalar::Float(number) => {
+                let number =
+                    of_float(number).ok_or_else(|| unusable(InvalidScalar::Number, &text, tag, position))?;
+                Value::Number(number, text.into_owned())
+            }
+            Scalar::Binary(content) => Value::String(content),
+            Scalar::String | Scalar::Merge => Value::String(text.into_owned()),
+        };
+        let value = Positioned {
+            position,
+            span,
+            value,
+        };
+        self.put(value, flaws)
     }
 
     fn start(
         &mut self,
         span: Span,
-        tag: Option<&Cow<'_, Tag>>,
+        style: StructureStyle,
         content: Content,
     ) -> Result<Option<Positioned>, Flaw> {
         let position = position(span.start);
-        if let Some(tag) = tag {
-            let usual = match content {
-                Content::List(_) => "seq",
-                Content::Map { .. } => "map",
-            };
-            if !tag.is_yaml_core_schema() || tag.suffix != usual {
-                return Err(unknown_tag(tag, position));
-            }
-        }
         if self.open.len() >= DEEPEST {
             return Err(Flaw::too_deep(position));
         }
         if self.missing_key().is_some() {
             return Err(key_not_text(position));
         }
-        let [start, end] = [span.start, span.end].map(|mark| self.offset(mark));
-        // The span holds the tag, if there is one, and the bracket, with the space after it.
-        let written = self.text.get(start..end).unwrap_or_default().trim_end();
-        let is_block = !written.ends_with(['{', '[']);
+        let Range { start, end } = bytes(span);
         self.open.push(Open {
             position,
             start,
             end,
-            is_block,
+            style,
             content,
         });
         Ok(None)
@@ -283,9 +242,9 @@ impl<'t> Builder<'t> {
         open.end = open.end.max(value.span.end);
         match &mut open.content {
             Content::List(entries) => entries.push(value),
-            Content::Map { map, key, merged } => match key.take() {
+            Content::Map { map, key } => match key.take() {
                 None => return Err(key_not_text(value.position)),
-                Some(Key::Merge) => merged.push(value),
+                Some(Key::Merge) => merge(map, value, true)?,
                 Some(Key::Field(key, key_position)) => {
                     let entry = Entry {
                         key,
@@ -307,63 +266,34 @@ impl<'t> Builder<'t> {
         }
     }
 
-    fn scalar(
-        &self,
-        text: &str,
-        style: ScalarStyle,
-        tag: Option<&Cow<'_, Tag>>,
-        position: Position,
-    ) -> Result<Scalar, Flaw> {
-        if let Some(tag) = tag.filter(|tag| !tag.is_yaml_core_schema()) {
-            return Err(unknown_tag(tag, position));
-        }
-        let tag_name = tag.map(|tag| tag.suffix.as_str());
-        let scalar = match self.schema {
-            None => core_scalar(text, style, tag),
-            Some(schema) => (schema.scalar)(text, style == ScalarStyle::Plain, tag_name),
-        };
-        scalar.map_err(|error| match error {
-            InvalidScalar::Tag => Flaw::new(
-                position,
-                format!(
-                    "`{text}` does not fit its tag `!!{}`",
-                    tag_name.unwrap_or_default()
-                ),
-                "remove the tag",
-            ),
-            InvalidScalar::Number => Flaw::new(
-                position,
-                format!("`{text}` is a number that JSON cannot hold"),
-                "put it in quotes if it is a text",
-            ),
-        })
+    /// The path of the next value, or of the field with this key.
+    fn path(&self, key: Option<&str>) -> String {
+        let path = self
+            .open
+            .iter()
+            .fold(String::new(), |path, open| match &open.content {
+                Content::List(entries) => format!("{path}[{}]", entries.len()),
+                Content::Map {
+                    key: Some(Key::Field(key, _)),
+                    ..
+                } => join(&path, key),
+                Content::Map { .. } => path,
+            });
+        key.map_or_else(|| path.clone(), |key| join(&path, key))
     }
 }
 
-/// A scalar of YAML 1.2's core schema.
-fn core_scalar(text: &str, style: ScalarStyle, tag: Option<&Cow<'_, Tag>>) -> Result<Scalar, InvalidScalar> {
-    let scalar = CoreScalar::parse_from_cow_and_metadata(text.into(), style, tag);
-    let number = match scalar.ok_or(InvalidScalar::Tag)? {
-        CoreScalar::Null => return Ok(Scalar::Null),
-        CoreScalar::Boolean(value) => return Ok(Scalar::Bool(value)),
-        CoreScalar::String(_) => return Ok(Scalar::String),
-        CoreScalar::Integer(value) => Some(value.into()),
-        // An integer beyond the signed range is still exact.
-        CoreScalar::FloatingPoint(value) => match text.parse::<u64>() {
-            Ok(value) => Some(value.into()),
-            Err(_) => Number::from_f64(value.into_inner()),
-        },
-    };
-    let number = number.ok_or(InvalidScalar::Number)?;
-    Ok(Scalar::Number(number, text.to_owned()))
+fn bytes(span: Span) -> Range<usize> {
+    span.byte_range().unwrap_or_default()
 }
 
-/// Adds the fields of a map, or of a list of maps, that are not there yet.
+/// Adds the fields of a map, or of a list of maps, of which the first counts most. A field of the same name that came
+/// before is replaced, also one that is written in the map itself: go-yaml v2 does that.
 fn merge(map: &mut MapBuilder, value: Positioned, may_be_list: bool) -> Result<(), Flaw> {
     match value.value {
         Value::Map(entries) => map.merge(entries),
         Value::List(maps) if may_be_list => {
-            for entries in maps {
+            for entries in maps.into_iter().rev() {
                 merge(map, entries, false)?;
             }
         }
@@ -378,12 +308,18 @@ fn merge(map: &mut MapBuilder, value: Positioned, may_be_list: bool) -> Result<(
     Ok(())
 }
 
-fn unknown_tag(tag: &Tag, position: Position) -> Flaw {
-    Flaw::new(
-        position,
-        format!("the tag `{tag}` is not supported"),
-        "remove the tag",
-    )
+fn unusable(error: InvalidScalar, text: &str, tag: Option<&Tag>, position: Position) -> Flaw {
+    match error {
+        InvalidScalar::Tag => {
+            let tag = tag.and_then(Tag::core_suffix).unwrap_or_default();
+            let message = format!("`{text}` does not fit its tag `!!{tag}`");
+            Flaw::new(position, message, "remove the tag")
+        }
+        InvalidScalar::Number => {
+            let message = format!("`{text}` is a number that JSON cannot hold");
+            Flaw::new(position, message, "put it in quotes if it is a text")
+        }
+    }
 }
 
 fn key_not_text(position: Position) -> Flaw {

@@ -37,7 +37,7 @@ webhooks:
     failurePolicy: Ignore
     timeoutSeconds: 3
     namespaceSelector: {{ matchLabels: {{ a: b }}, matchExpressions: [ {{ key: c, operator: NotIn, values: [d] }}, {{ key: e, operator: Exists }} ] }}
-    objectSelector: {{ matchLabels: {{ x: y, z: '1' }} }}
+    objectSelector: {{ matchLabels: {{ x: w, z: '1' }} }}
     matchConditions: [ {{ name: no-leases, expression: \"object.kind != 'Lease'\" }} ]
 {extra}",
         bundle = certificates::bundle()

@@ -291,7 +291,7 @@ fn what_is_not_written() {
 #[test]
 fn a_service_without_ca_bundle_is_known_by_the_cas_of_the_system() {
     for bundle in ["", ", caBundle: ''", ", caBundle: null"] {
-        let change = format!("clientConfig: {{ service: {{ namespace: ns, name: n }}{bundle} }}");
+        let change = format!("clientConfig: {{ service: {{ namespace: ns, name: m }}{bundle} }}");
         let stage = read("Mutating", "v1", &change).unwrap().stages.remove(0);
         let HookDefinition::Webhook(webhook) = stage.hook else {
             panic!("no webhook");

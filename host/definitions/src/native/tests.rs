@@ -297,7 +297,7 @@ fn plugins() {
         ),
         (
             "{ source: 'file:///srv/a.wasm', settings: { a: [on, 1] } }",
-            "file:/srv/a.wasm None {\"a\":[\"on\",1]} None",
+            "file:/srv/a.wasm None {\"a\":[true,1]} None",
         ),
     ];
     for (text, expected) in table {
@@ -317,7 +317,7 @@ fn plugins() {
 fn webhooks() {
     let bundle = certificates::bundle();
     let service = |path: &str, port, naming| WebhookTarget::Service {
-        namespace: "n".into(),
+        namespace: "m".into(),
         name: "s".into(),
         port,
         path: path.into(),
@@ -348,19 +348,19 @@ fn webhooks() {
             1,
         ),
         (
-            "protocol: AdmissionReview, service: { namespace: n, name: s }, caBundle: BUNDLE",
+            "protocol: AdmissionReview, service: { namespace: m, name: s }, caBundle: BUNDLE",
             v1(),
             service("/", 443, ServiceNaming::Kubernetes),
             1,
         ),
         (
-            "protocol: AdmissionReview, service: { namespace: n, name: s, path: /a/b.c/, port: 1 }, caBundle: BUNDLE",
+            "protocol: AdmissionReview, service: { namespace: m, name: s, path: /a/b.c/, port: 1 }, caBundle: BUNDLE",
             v1(),
             service("/a/b.c/", 1, ServiceNaming::Kubernetes),
             1,
         ),
         (
-            "protocol: BcsResource, service: { namespace: n, name: s, path: '/A_b?c=d', port: 65535 }, caBundle: BUNDLE",
+            "protocol: BcsResource, service: { namespace: m, name: s, path: '/A_b?c=d', port: 65535 }, caBundle: BUNDLE",
             Protocol::BcsResource,
             service("/A_b?c=d", 65535, ServiceNaming::Bcs),
             1,
@@ -417,11 +417,11 @@ fn selectors() {
         ),
         ("{}", NamespaceSelector::Labels(LabelSelector::default())),
         (
-            "{ matchLabels: { team: a }, matchExpressions: [ { key: tier, operator: NotIn, values: [x] }, { key: y, operator: Exists } ] }",
+            "{ matchLabels: { team: a }, matchExpressions: [ { key: tier, operator: NotIn, values: [x] }, { key: w, operator: Exists } ] }",
             NamespaceSelector::Labels(LabelSelector::new(vec![
                 requirement("team", LabelOperator::In, &["a"]),
                 requirement("tier", LabelOperator::NotIn, &["x"]),
-                requirement("y", LabelOperator::Exists, &[]),
+                requirement("w", LabelOperator::Exists, &[]),
             ])),
         ),
     ];

@@ -34,14 +34,14 @@ fn forms(fields: &str) -> [(String, u32, &'static str); 4] {
             "webhooks[0]",
         ),
         (
-            format!("apiVersion: v4\nkind: admissionwebhook\nmetadata: {{ namespace: n, name: c }}\n{bcs}"),
+            format!("apiVersion: v4\nkind: admissionwebhook\nmetadata: {{ namespace: m, name: c }}\n{bcs}"),
             7,
             "admissionWebhooks[0]",
         ),
         (
             format!(
                 "apiVersion: bkbcs.tencent.com/v2\nkind: AdmissionWebhookConfiguration\n\
-                 metadata: {{ namespace: n, name: c }}\nspec:\n  {}\n",
+                 metadata: {{ namespace: m, name: c }}\nspec:\n  {}\n",
                 bcs.trim_end().replace('\n', "\n  ")
             ),
             8,

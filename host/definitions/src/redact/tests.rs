@@ -35,6 +35,11 @@ fn values_are_redacted_and_the_rest_stays() {
         ),
         (
             "a.yaml",
+            yaml(" { A: &a s3cret, B: *a, C: { D: &d s3cret }, E: *d }"),
+            yaml(" { A: &a \"[redacted]\", B: *a, C: \"[redacted]\", E: *d }"),
+        ),
+        (
+            "a.yaml",
             format!("{}---\n{}", yaml(" { A: s3cret }"), yaml(" { B: s3cret }")),
             format!(
                 "{}---\n{}",

@@ -50,7 +50,7 @@ fn definitions_as_they_are_written() {
     let pods = chain("pods");
     let text = format!(
         "# Of the team shop.\n\n# Sidecars.\n{pods}  # Not indented like the rest.\n# About jobs.\n---\n\n{jobs}...\n\
-         --- {{ apiVersion: v4, kind: AdmissionWebhook, metadata: {{ namespace: n, name: x }} }}\n",
+         --- {{ apiVersion: v4, kind: AdmissionWebhook, metadata: {{ namespace: 'n', name: x }} }}\n",
         jobs = chain("jobs").replace('\n', "\r\n"),
     );
     let stored = of("chains/a.yaml", &text).documents();
@@ -69,7 +69,7 @@ fn definitions_as_they_are_written() {
             (
                 "AdmissionWebhook/n/x".to_owned(),
                 21,
-                "{ apiVersion: v4, kind: AdmissionWebhook, metadata: { namespace: n, name: x } }\n"
+                "{ apiVersion: v4, kind: AdmissionWebhook, metadata: { namespace: 'n', name: x } }\n"
             ),
         ]
     );
@@ -107,17 +107,17 @@ fn names_of_definitions() {
             vec![("ValidatingWebhookConfiguration/a", Some("Validating:a"))],
         ),
         (
-            "apiVersion: bkbcs.tencent.com/v2\nkind: AdmissionWebhookConfiguration\nmetadata: { namespace: n, name: x }",
+            "apiVersion: bkbcs.tencent.com/v2\nkind: AdmissionWebhookConfiguration\nmetadata: { namespace: 'n', name: x }",
             vec![],
         ),
         (
-            "apiVersion: bkbcs.tencent.com/v2\nkind: AdmissionWebhookConfiguration\nmetadata: { namespace: n, name: x }\nspec: {}",
+            "apiVersion: bkbcs.tencent.com/v2\nkind: AdmissionWebhookConfiguration\nmetadata: { namespace: 'n', name: x }\nspec: {}",
             vec![("AdmissionWebhookConfiguration/n/x", None)],
         ),
         (
-            "apiVersion: bkbcs.tencent.com/v2\nkind: AdmissionWebhookConfiguration\nmetadata: { namespace: n, name: x }\n\
-             spec: { Metadata: { Namespace: m, Name: y } }",
-            vec![("AdmissionWebhookConfiguration/m/y", None)],
+            "apiVersion: bkbcs.tencent.com/v2\nkind: AdmissionWebhookConfiguration\nmetadata: { namespace: 'n', name: x }\n\
+             spec: { Metadata: { Namespace: m, Name: w } }",
+            vec![("AdmissionWebhookConfiguration/m/w", None)],
         ),
         ("kind: Pod\nmetadata: { name: a }", vec![]),
         ("a: [", vec![]),

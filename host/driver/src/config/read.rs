@@ -146,6 +146,7 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
         decision_sinks,
         log,
         tracing,
+        ambiguities: root.ambiguities(),
     })
 }
 

@@ -138,6 +138,7 @@ impl Setup {
                 decision_sinks: Default::default(),
                 log: LogConfig::default(),
                 tracing: None,
+                ambiguities: Vec::new(),
             },
             is_on_this_thread: false,
         }

@@ -285,7 +285,7 @@ fn definitions_in_files() {
     // (text, what is printed of it, what replaces it)
     for (text, expected, replacement) in [
         (
-            format!("# Mine.\nkind: AdmissionWebhook\nmetadata: {{ namespace: n, name: w }}\n{content}"),
+            format!("# Mine.\nkind: AdmissionWebhook\nmetadata: {{ namespace: 'n', name: w }}\n{content}"),
             Some(printed(&metadata)),
             Some(json!({
                 "apiVersion": "v4",
@@ -296,7 +296,7 @@ fn definitions_in_files() {
         ),
         (
             format!(
-                "apiVersion: bkbcs.tencent.com/v2\nkind: AdmissionWebhookConfiguration\nmetadata: {{ namespace: n, name: w, \
+                "apiVersion: bkbcs.tencent.com/v2\nkind: AdmissionWebhookConfiguration\nmetadata: {{ namespace: 'n', name: w, \
                  uid: u, creationTimestamp: '2020-01-01T00:00:00Z' }}\nspec:\n  {inside}"
             ),
             Some(printed(&json!({
@@ -318,7 +318,7 @@ fn definitions_in_files() {
         (
             format!(
                 "apiVersion: bkbcs.tencent.com/v2\nkind: AdmissionWebhookConfiguration\nmetadata: {{ namespace: b, name: other \
-                 }}\nspec:\n  metadata: {{ namespace: n, name: w }}\n  {inside}"
+                 }}\nspec:\n  metadata: {{ namespace: 'n', name: w }}\n  {inside}"
             ),
             Some(printed(&metadata)),
             Some(json!({

@@ -19,7 +19,7 @@ fn a_file_of_one_definition_is_replaced_whole() {
     let pretty = |text: &str| format!("{:#}\n", serde_json::from_str::<serde_json::Value>(text).unwrap());
     let bcs = |kind: &str, operation: &str| {
         format!(
-            "{{ kind: {kind}, metadata: {{ namespace: n, name: x }}, resourcesRef: {{ operation: {operation}, kind: \
+            "{{ kind: {kind}, metadata: {{ namespace: m, name: x }}, resourcesRef: {{ operation: {operation}, kind: \
              secret }}, admissionWebhooks: [] }}\n"
         )
     };
@@ -187,12 +187,12 @@ fn new_files() {
     std::os::unix::fs::symlink("nowhere", path("AdmissionChain-taken-2.yaml")).unwrap();
     let bcs = |name: &str| {
         format!(
-            "kind: admissionwebhook\nmetadata: {{ namespace: n, name: '{name}' }}\nresourcesRef: {{ operation: Create, kind: \
+            "kind: admissionwebhook\nmetadata: {{ namespace: m, name: '{name}' }}\nresourcesRef: {{ operation: Create, kind: \
              Secret }}\nadmissionWebhooks: []\n"
         )
     };
     let long = bcs(&"x".repeat(300));
-    let long_name = format!("admissionwebhook-n-{}.yaml", "x".repeat(81));
+    let long_name = format!("admissionwebhook-m-{}.yaml", "x".repeat(81));
     let phases = ["Mutating", "Validating"]
         .map(|phase| line("p").replace("spec: {", &format!("spec: {{ phase: {phase},")));
     // What is applied, and the files that come of it.
@@ -227,8 +227,8 @@ fn new_files() {
                 ("AdmissionChain-p.yaml", format!("{}\n", phases[0])),
             ],
         ),
-        (bcs("..\\x"), vec![("admissionwebhook-n-..-x.yaml", bcs("..\\x"))]),
-        (bcs("é"), vec![("admissionwebhook-n--.yaml", bcs("é"))]),
+        (bcs("..\\x"), vec![("admissionwebhook-m-..-x.yaml", bcs("..\\x"))]),
+        (bcs("é"), vec![("admissionwebhook-m--.yaml", bcs("é"))]),
         (long.clone(), vec![(long_name.as_str(), long)]),
     ];
     for (new, expected) in table {
@@ -279,7 +279,7 @@ fn why_a_text_is_not_applied() {
     let beside = format!("{a}---\n{b}");
     let bcs = |name: &str| {
         format!(
-            "kind: admissionwebhook\nmetadata: {{ namespace: n, name: {name} }}\nresourcesRef: {{ operation: Create, \
+            "kind: admissionwebhook\nmetadata: {{ namespace: m, name: {name} }}\nresourcesRef: {{ operation: Create, \
              kind: Secret }}\nadmissionWebhooks: []\n"
         )
     };
@@ -325,7 +325,7 @@ fn why_a_text_is_not_applied() {
         ),
         (
             bcs("x"),
-            bcs("y"),
+            bcs("z"),
             "new.yaml:3:15: resourcesRef: f.yaml:3:15 already defines hooks for Create of secret; BCS has one definition".to_owned(),
         ),
     ];
@@ -351,7 +351,7 @@ fn why_a_text_is_not_applied() {
             "kind: Pod\n",
             "o.yaml:1:7: kind: \"Pod\" is not known here; write",
         ),
-        ("a: [", "o.yaml:2:1: this is not YAML"),
+        ("a: [", "o.yaml:1:4: this is not YAML"),
     ] {
         let error = set(&[("f.yaml", &a), ("o.yaml", other)])
             .apply(&a.replace("CREATE", "UPDATE"), "new.yaml", Expected::Any, &|_| {

@@ -92,7 +92,7 @@ fn other_forms() {
     };
     let bcs = |stage: &str| {
         format!(
-            "kind: admissionwebhook\nmetadata: {{ namespace: n, name: c }}\nresourcesRef: {{ operation: create, kind: \
+            "kind: admissionwebhook\nmetadata: {{ namespace: m, name: c }}\nresourcesRef: {{ operation: create, kind: \
              secret }}\nAdmissionWebhooks:\n- name: s\n{stage}"
         )
     };

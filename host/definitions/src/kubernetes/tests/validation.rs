@@ -55,11 +55,11 @@ fn addresses() {
             "6:19: .clientConfig: the webhook has no address; write one of `url` and `service`",
         ),
         (
-            "clientConfig: { url: 'https://h.example', service: { namespace: ns, name: n } }",
+            "clientConfig: { url: 'https://h.example', service: { namespace: ns, name: m } }",
             "6:19: .clientConfig: the webhook has a URL and a service; write one of `url` and `service`",
         ),
         (
-            "clientConfig: { url: example.com/k8s/webhook, service: { namespace: ns, name: n } }",
+            "clientConfig: { url: example.com/k8s/webhook, service: { namespace: ns, name: m } }",
             "6:19: .clientConfig: the webhook has a URL and a service; write one of `url` and `service`\n6:26: .clientConfig.url: this is not a valid URL: relative URL without a base; write https://host/path",
         ),
         (
@@ -106,61 +106,61 @@ fn addresses() {
             "clientConfig: { url: 'wrong url pattern' }",
             "6:26: .clientConfig.url: this is not a valid URL: relative URL without a base; write https://host/path",
         ),
-        ("clientConfig: { service: { namespace: ns, name: n } }", ""),
+        ("clientConfig: { service: { namespace: ns, name: m } }", ""),
         (
-            "clientConfig: { service: { namespace: ns, name: n, path: '' } }",
+            "clientConfig: { service: { namespace: ns, name: m, path: '' } }",
             "",
         ),
         (
-            "clientConfig: { service: { namespace: ns, name: n, path: / } }",
+            "clientConfig: { service: { namespace: ns, name: m, path: / } }",
             "",
         ),
         (
-            "clientConfig: { service: { namespace: ns, name: n, path: /foo } }",
+            "clientConfig: { service: { namespace: ns, name: m, path: /foo } }",
             "",
         ),
         (
-            "clientConfig: { service: { namespace: ns, name: n, path: /foo/, port: 8443 } }",
+            "clientConfig: { service: { namespace: ns, name: m, path: /foo/, port: 8443 } }",
             "",
         ),
         (
-            "clientConfig: { service: { namespace: ns, name: n, path: foo/ } }",
+            "clientConfig: { service: { namespace: ns, name: m, path: foo/ } }",
             "6:62: .clientConfig.service.path: the path \"foo/\" does not begin with `/`",
         ),
         (
-            "clientConfig: { service: { namespace: ns, name: n, path: // } }",
+            "clientConfig: { service: { namespace: ns, name: m, path: // } }",
             "6:62: .clientConfig.service.path: the path \"//\" has an empty part: remove one of the `/`",
         ),
         (
-            "clientConfig: { service: { namespace: ns, name: n, path: /foo//bar/ } }",
+            "clientConfig: { service: { namespace: ns, name: m, path: /foo//bar/ } }",
             "6:62: .clientConfig.service.path: the path \"/foo//bar/\" has an empty part: remove one of the `/`",
         ),
         (
-            "clientConfig: { service: { namespace: ns, name: n, path: /foo/bar// } }",
+            "clientConfig: { service: { namespace: ns, name: m, path: /foo/bar// } }",
             "6:62: .clientConfig.service.path: the path \"/foo/bar//\" has an empty part: remove one of the `/`",
         ),
         (
-            "clientConfig: { service: { namespace: ns, name: n, path: /apis/foo.bar/v1alpha1/--bad } }",
+            "clientConfig: { service: { namespace: ns, name: m, path: /apis/foo.bar/v1alpha1/--bad } }",
             "6:62: .clientConfig.service.path: the path \"/apis/foo.bar/v1alpha1/--bad\": \"--bad\" is not a valid name: use lower-case letters, digits, `-` and `.`, beginning and ending with a letter or digit",
         ),
         (
-            "clientConfig: { service: { namespace: ns, name: n, path: /Foo } }",
+            "clientConfig: { service: { namespace: ns, name: m, path: /Foo } }",
             "6:62: .clientConfig.service.path: the path \"/Foo\": \"Foo\" is not a valid name: use lower-case letters, digits, `-` and `.`, beginning and ending with a letter or digit",
         ),
         (
-            "clientConfig: { service: { namespace: ns, name: n, path: '/foo?a=b' } }",
+            "clientConfig: { service: { namespace: ns, name: m, path: '/foo?a=b' } }",
             "6:62: .clientConfig.service.path: the path \"/foo?a=b\": \"foo?a=b\" is not a valid name: use lower-case letters, digits, `-` and `.`, beginning and ending with a letter or digit",
         ),
         (
-            "clientConfig: { service: { namespace: ns, name: n, path: 'https://apis/foo.bar', port: 0 } }",
+            "clientConfig: { service: { namespace: ns, name: m, path: 'https://apis/foo.bar', port: 0 } }",
             "6:62: .clientConfig.service.path: the path \"https://apis/foo.bar\" does not begin with `/`\n6:92: .clientConfig.service.port: 0 is out of range; write 1 to 65535",
         ),
         (
-            "clientConfig: { service: { namespace: ns, name: n, port: 65536 } }",
+            "clientConfig: { service: { namespace: ns, name: m, port: 65536 } }",
             "6:62: .clientConfig.service.port: 65536 is out of range; write 1 to 65535",
         ),
         (
-            "clientConfig: { service: { name: n } }",
+            "clientConfig: { service: { name: m } }",
             "6:30: .clientConfig.service.namespace: missing; name the service's namespace",
         ),
         (
@@ -168,12 +168,12 @@ fn addresses() {
             "6:30: .clientConfig.service.name: missing; name the service",
         ),
         (
-            "clientConfig: { service: { namespace: ns, name: n, ports: 1 } }",
+            "clientConfig: { service: { namespace: ns, name: m, ports: 1 } }",
             "6:56: .clientConfig.service.ports: unknown field; did you mean `port`?",
         ),
         ("clientConfig: { url: 'https://h.example', caBundle: '' }", ""),
         (
-            "clientConfig: { service: { namespace: ns, name: n }, caBundle: BUNDLE }",
+            "clientConfig: { service: { namespace: ns, name: m }, caBundle: BUNDLE }",
             "",
         ),
         (

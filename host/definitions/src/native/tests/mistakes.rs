@@ -183,7 +183,7 @@ fn mistakes_in_webhooks() {
     let table = [
         ("", "8:27: the webhook has no address; write `url` or `service`"),
         (
-            "url: 'https://h', service: { namespace: n, name: s }",
+            "url: 'https://h', service: { namespace: m, name: s }",
             "8:27: the webhook has a URL and a service; keep one of them",
         ),
         (
@@ -225,11 +225,11 @@ fn mistakes_in_webhooks() {
             "8:93: .versions[0]: \"v2\" is not a valid version of AdmissionReview; write v1 or v1beta1",
         ),
         (
-            "service: { namespace: n, name: s }",
+            "service: { namespace: m, name: s }",
             "8:27: .caBundle: missing; a service is trusted by its CA: write the base64 of a PEM file, `base64 -w0 ca.pem`",
         ),
         (
-            "service: { namespace: n, name: s }, caBundle: ''",
+            "service: { namespace: m, name: s }, caBundle: ''",
             "8:102: .caBundle: empty; a service is trusted by its CA: write the base64 of a PEM file, `base64 -w0 ca.pem`",
         ),
         (
@@ -240,11 +240,11 @@ fn mistakes_in_webhooks() {
              8:82: .service.path: the path \"a\" does not begin with `/`",
         ),
         (
-            "service: { namespace: n, name: s, path: /a//b }, caBundle: BUNDLE",
+            "service: { namespace: m, name: s, path: /a//b }, caBundle: BUNDLE",
             "8:96: .service.path: the path \"/a//b\" has an empty part: remove one of the `/`",
         ),
         (
-            "service: { namespace: n, name: s, path: /A }, caBundle: BUNDLE",
+            "service: { namespace: m, name: s, path: /A }, caBundle: BUNDLE",
             "8:96: .service.path: the path \"/A\": \"A\" is not a valid name: use lower-case letters, digits, `-` and `.`, beginning and ending with a letter or digit",
         ),
         (
@@ -324,7 +324,7 @@ fn mistakes_in_ca_bundles() {
     ];
     for (bundle, expected) in table {
         let stage = format!(
-            "{{ name: a, webhook: {{ protocol: BcsResource, caBundle: \"{bundle}\", service: {{ namespace: n, name: s }} }} }}"
+            "{{ name: a, webhook: {{ protocol: BcsResource, caBundle: \"{bundle}\", service: {{ namespace: m, name: s }} }} }}"
         );
         let expected = format!("8:62: spec.stages[0].webhook.caBundle: {expected}");
         assert_eq!(read_stage(&stage).unwrap_err(), expected, "{bundle}");
@@ -357,7 +357,7 @@ fn mistakes_in_stages() {
         ),
         (
             "mode: Off",
-            "8:52: spec.stages[0].mode: \"Off\" is not a valid mode; write Enforce or Audit",
+            "8:52: spec.stages[0].mode: true or false where a mode is expected; write Enforce or Audit",
         ),
         (
             "sideEffects: none",

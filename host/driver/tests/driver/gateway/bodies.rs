@@ -22,8 +22,8 @@ fn post(kind: &str, body: impl Into<Body>) -> Request<Body> {
 async fn yaml_becomes_json() {
     let driver = Driver::start().await;
     let gateway = gateway(&[(CLUSTER, &[driver.address])], |_| {}).start().await;
-    let yaml = "kind: application\nmetadata: &m { name: a, namespace: ns }\nspec: { instance: 2, big: 123456789012345678901 }\ncopy: *m\n";
-    let json = r#"{"kind":"application","metadata":{"name":"a","namespace":"ns"},"spec":{"instance":2,"big":123456789012345678901},"copy":{"name":"a","namespace":"ns"}}"#;
+    let yaml = "kind: application\nmetadata: &m { name: a, namespace: ns }\nspec: { instance: 2, mode: 0755, on: yes }\ncopy: *m\n";
+    let json = r#"{"kind":"application","metadata":{"name":"a","namespace":"ns"},"spec":{"instance":2,"mode":493,"true":true},"copy":{"name":"a","namespace":"ns"}}"#;
     for (kind, sent, received, kind_received) in [
         ("application/x-yaml", yaml, json, "application/json"),
         ("application/yaml; charset=utf-8", yaml, json, "application/json"),
@@ -69,7 +69,7 @@ async fn what_cannot_be_converted_goes_nowhere() {
             "a: [",
             200,
             1_405_065,
-            "(bcs-api):request yaml convert to json error: line 2, column 1: this is not YAML",
+            "(bcs-api):request yaml convert to json error: line 1, column 4: this is not YAML",
         ),
         (
             "a: 1\na: 2\n",

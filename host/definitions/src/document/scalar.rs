@@ -1,0 +1,190 @@
+//! Scalars as kubectl reads them: YAML 1.1 by the rules of go-yaml v2 (`resolve.go`), and as JSON by the rules of
+//! sigs.k8s.io/yaml.
+
+use std::borrow::Cow;
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use granit_parser::Tag;
+use serde_json::Number;
+
+/// The value of a scalar.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Scalar {
+    Null,
+    Bool(bool),
+    Integer(Number),
+    /// Finite. One without a fraction is an integer in JSON.
+    Float(f64),
+    String,
+    /// The content of a scalar with the tag `!!binary`.
+    Binary(String),
+    /// The key `<<`: the maps in its value are merged into the map around it.
+    Merge,
+}
+
+/// The reason why a scalar has no value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum InvalidScalar {
+    /// Its tag is for other values.
+    Tag,
+    /// JSON cannot hold the number.
+    Number,
+}
+
+const NULL: [&str; 5] = ["", "~", "null", "Null", "NULL"];
+/// True and false in both versions of YAML.
+const CORE_BOOL: [&str; 6] = ["true", "True", "TRUE", "false", "False", "FALSE"];
+const TRUE: [&str; 8] = ["y", "Y", "yes", "Yes", "YES", "on", "On", "ON"];
+const FALSE: [&str; 8] = ["n", "N", "no", "No", "NO", "off", "Off", "OFF"];
+const INFINITE: [&str; 3] = [".inf", ".Inf", ".INF"];
+const NOT_A_NUMBER: [&str; 3] = [".nan", ".NaN", ".NAN"];
+
+/// The value of a scalar with this text and tag.
+pub(super) fn resolve(text: &str, is_plain: bool, tag: Option<&Tag>) -> Result<Scalar, InvalidScalar> {
+    let Some(tag) = tag else {
+        return if is_plain { plain(text) } else { Ok(Scalar::String) };
+    };
+    let name = tag.suffix_in_namespace("tag:yaml.org,2002:").unwrap_or_default();
+    match (&*name, plain(text)) {
+        ("null" | "bool" | "int" | "float", Err(error)) => Err(error),
+        ("null", Ok(Scalar::Null)) => Ok(Scalar::Null),
+        ("bool", Ok(value @ Scalar::Bool(_))) => Ok(value),
+        ("int" | "float", Ok(value @ Scalar::Integer(_))) => Ok(value),
+        ("float", Ok(value @ Scalar::Float(_))) => Ok(value),
+        ("null" | "bool" | "int" | "float", Ok(_)) => Err(InvalidScalar::Tag),
+        ("binary", _) => {
+            let bytes = BASE64_STANDARD.decode(text).map_err(|_| InvalidScalar::Tag)?;
+            Ok(Scalar::Binary(String::from_utf8_lossy(&bytes).into_owned()))
+        }
+        ("merge", Ok(Scalar::Merge)) => Ok(Scalar::Merge),
+        // Another tag is for programs that know it. Timestamps are texts, as they are in JSON.
+        _ => Ok(Scalar::String),
+    }
+}
+
+fn plain(text: &str) -> Result<Scalar, InvalidScalar> {
+    if NULL.contains(&text) {
+        return Ok(Scalar::Null);
+    }
+    if let Some(value) = boolean(text) {
+        return Ok(Scalar::Bool(value));
+    }
+    if text == "<<" {
+        return Ok(Scalar::Merge);
+    }
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if INFINITE.contains(&unsigned) || NOT_A_NUMBER.contains(&text) {
+        return Err(InvalidScalar::Number);
+    }
+    Ok(number(text).unwrap_or(Scalar::String))
+}
+
+fn boolean(text: &str) -> Option<bool> {
+    if CORE_BOOL.contains(&text) || TRUE.contains(&text) {
+        return Some(!text.starts_with(['f', 'F']));
+    }
+    FALSE.contains(&text).then_some(false)
+}
+
+/// A number of YAML 1.1; none if the text is not a number. Numbers that are too large are texts too.
+fn number(text: &str) -> Option<Scalar> {
+    // Only a text that begins with a digit or a sign may have underscores.
+    let digits = match text.as_bytes().first()? {
+        b'.' => Cow::Borrowed(text),
+        b'0'..=b'9' | b'+' | b'-' => Cow::Owned(text.replace('_', "")),
+        _ => return None,
+    };
+    integer(&digits)
+        .map(Scalar::Integer)
+        .or_else(|| float(&digits).map(Scalar::Float))
+}
+
+fn integer(text: &str) -> Option<Number> {
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let prefixes = [
+        ("0x", 16),
+        ("0X", 16),
+        ("0b", 2),
+        ("0B", 2),
+        ("0o", 8),
+        ("0O", 8),
+        ("0", 8),
+    ];
+    let with_base = prefixes
+        .into_iter()
+        .find_map(|(prefix, base)| Some((unsigned.strip_prefix(prefix)?, base)));
+    let (digits, base) = with_base.filter(|_| unsigned != "0").unwrap_or((unsigned, 10));
+    signed(text, digits, base)
+}
+
+/// The integer with these digits and the sign of this text.
+fn signed(text: &str, digits: &str, base: u32) -> Option<Number> {
+    if !digits.chars().all(|digit| digit.is_digit(base)) {
+        return None;
+    }
+    match text.as_bytes().first()? {
+        b'-' => i64::from_str_radix(&format!("-{digits}"), base)
+            .ok()
+            .map(Number::from),
+        b'+' => i64::from_str_radix(digits, base).ok().map(Number::from),
+        _ => u64::from_str_radix(digits, base).ok().map(Number::from),
+    }
+}
+
+/// A decimal number that may have a fraction and an exponent.
+fn float(text: &str) -> Option<f64> {
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let has_only_digits = |c: char| c.is_ascii_digit() || matches!(c, '.' | 'e' | 'E' | '+' | '-');
+    if !unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.')
+        || !unsigned.chars().all(has_only_digits)
+    {
+        return None;
+    }
+    text.parse().ok().filter(|number: &f64| number.is_finite())
+}
+
+/// The number in JSON, as Go writes it: without a fraction if that is zero.
+pub(super) fn of_float(number: f64) -> Option<Number> {
+    // The largest integers that a program reads from JSON without loss.
+    const WHOLE: f64 = (1_u64 << 63) as f64;
+    if number.trunc() == number && number.abs() < WHOLE {
+        return Some((number as i64).into());
+    }
+    Number::from_f64(number)
+}
+
+/// The key of a map that this number is, as sigs.k8s.io/yaml writes it: with the precision of 32 bits.
+pub(super) fn key_of_float(number: f64) -> String {
+    let short = number as f32;
+    let scientific = format!("{short:e}");
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    match exponent.parse::<i32>().unwrap_or_default() {
+        -4..6 => short.to_string(),
+        exponent if exponent < 0 => format!("{digits}e-{:02}", -exponent),
+        exponent => format!("{digits}e+{exponent:02}"),
+    }
+}
+
+/// The value of a plain scalar, and how YAML 1.2 reads it if that is something else.
+pub(super) fn in_yaml_1_2(text: &str, value: &Scalar) -> Option<(String, String)> {
+    let as_text = || format!("{text:?}");
+    match value {
+        Scalar::Bool(value) => (!CORE_BOOL.contains(&text)).then(|| (value.to_string(), as_text())),
+        Scalar::Integer(number) => {
+            let core = core_integer(text);
+            let other = core.as_ref().map_or_else(as_text, Number::to_string);
+            (core.as_ref() != Some(number)).then(|| (number.to_string(), other))
+        }
+        Scalar::Float(number) => float(text).is_none().then(|| (number.to_string(), as_text())),
+        Scalar::Null | Scalar::String | Scalar::Binary(_) | Scalar::Merge => None,
+    }
+}
+
+fn core_integer(text: &str) -> Option<Number> {
+    let prefixed = [("0x", 16), ("0o", 8)];
+    let with_base = prefixed
+        .into_iter()
+        .find_map(|(prefix, base)| Some((text.strip_prefix(prefix)?, base)));
+    let (digits, base) = with_base.unwrap_or((text.strip_prefix(['+', '-']).unwrap_or(text), 10));
+    signed(text, digits, base)
+}

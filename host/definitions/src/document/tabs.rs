@@ -1,0 +1,62 @@
+//! Tabs that indent the lines of a flow collection, which go-yaml accepts anywhere and the parser only outside of blocks.
+
+use std::{borrow::Cow, ops::Range, slice};
+
+use granit_parser::{Event, Parser, StructureStyle};
+
+/// The text with spaces in place of these tabs, so that every place in it stays.
+pub(super) fn as_spaces(text: &str) -> Cow<'_, str> {
+    let is_indented_by_tab = |line: &str| line.trim_start_matches(' ').starts_with('\t');
+    if !text.lines().any(is_indented_by_tab) {
+        return Cow::Borrowed(text);
+    }
+    let everywhere = 0..text.len();
+    let lenient = with_spaces(text, slice::from_ref(&everywhere));
+    Cow::Owned(with_spaces(text, &flow_collections(&lenient)))
+}
+
+/// The text with spaces in place of the tabs that indent lines which begin in one of these parts, in their order.
+fn with_spaces(text: &str, parts: &[Range<usize>]) -> String {
+    let mut written = String::with_capacity(text.len());
+    let mut parts = parts.iter().peekable();
+    for line in text.split_inclusive('\n') {
+        let start = written.len();
+        while parts.next_if(|part| part.end <= start).is_some() {}
+        let is_in = parts.peek().is_some_and(|part| part.start <= start);
+        let content = line.trim_start_matches([' ', '\t']);
+        if is_in {
+            written.extend(std::iter::repeat_n(' ', line.len() - content.len()));
+            written.push_str(content);
+        } else {
+            written.push_str(line);
+        }
+    }
+    written
+}
+
+/// The flow collections that are in no other, up to a mistake.
+fn flow_collections(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let (mut depth, mut start) = (0_usize, 0);
+    for (event, span) in Parser::new_from_str(text).map_while(Result::ok) {
+        let bytes = span.byte_range().unwrap_or_default();
+        match event {
+            Event::SequenceStart(style, ..) | Event::MappingStart(style, ..) => {
+                if depth > 0 || style == StructureStyle::Flow {
+                    depth += 1;
+                }
+                if depth == 1 {
+                    start = bytes.start;
+                }
+            }
+            Event::SequenceEnd | Event::MappingEnd if depth > 0 => {
+                depth -= 1;
+                if depth == 0 {
+                    found.push(start..bytes.end);
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
