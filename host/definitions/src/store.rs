@@ -16,6 +16,7 @@ use admittance_admission::words;
 use async_trait::async_trait;
 use serde_json::Value as Json;
 
+use self::reading::of_path;
 pub(crate) use self::reading::read as read_what_is_there;
 pub use self::{files::FileStore, reading::read_files};
 use crate::{
@@ -34,6 +35,16 @@ pub enum StoreKind {
     /// relative paths. An invalid one is set aside, and the others are used. A commit is one transaction.
     #[default]
     Entries,
+}
+
+impl StoreKind {
+    /// The name of one of its texts.
+    fn one(self) -> &'static str {
+        match self {
+            Self::Files => "file",
+            Self::Entries => "entry",
+        }
+    }
 }
 
 words!(StoreKind, "kind of store": Files = "files", Entries = "entries");
@@ -91,11 +102,22 @@ impl DefinitionFile {
         }
     }
 
+    /// Its documents. None is a mistake: a text that is lost must not remove definitions.
     pub(crate) fn documents(&self, mistakes: &mut Mistakes) -> Vec<Document> {
-        match self.kind {
+        let before = mistakes.len();
+        let documents = match self.kind {
             StoreKind::Files => document::read_text_of(&self.path, &self.text, mistakes),
             StoreKind::Entries => document::read_stored(&self.path, &self.text, mistakes),
+        };
+        if documents.is_empty() && mistakes.len() == before {
+            let fix = format!("to remove its definitions, delete the {}", self.kind.one());
+            mistakes.push(of_path(
+                &self.path,
+                "there is no definition in it".to_owned(),
+                &fix,
+            ));
         }
+        documents
     }
 }
 

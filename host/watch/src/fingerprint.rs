@@ -42,7 +42,7 @@ pub fn counts(path: &Path, extensions: Extensions) -> bool {
 pub(crate) enum Content {
     Absent,
     File([u8; 32]),
-    /// Its entries by name, without directories.
+    /// Its entries by name, without directories, unless only files with some extensions count and their names have one.
     Directory(BTreeMap<OsString, Content>),
     /// A device or the like, which is not read: it may be infinite.
     Other,
@@ -147,9 +147,16 @@ impl Content {
         for entry in std::fs::read_dir(path)? {
             let entry = entry?;
             let path = entry.path();
-            if counts(&path, extensions) && !path.is_dir() {
-                entries.insert(entry.file_name(), Self::of(&path, extensions, digests));
+            let is_directory = path.is_dir();
+            if is_directory && extensions.is_empty() || !counts(&path, extensions) {
+                continue;
             }
+            // A directory with the name of a file that counts is a mistake, and its end a change.
+            let content = match is_directory {
+                true => Self::Other,
+                false => Self::of(&path, extensions, digests),
+            };
+            entries.insert(entry.file_name(), content);
         }
         Ok(Self::Directory(entries))
     }

@@ -18,11 +18,11 @@ struct Row {
     is_retried: bool,
 }
 
-const ROWS: [Row; 12] = [
+const ROWS: [Row; 14] = [
     Row {
         name: "broken YAML",
         break_it: |hot| replace(&hot.chain_file(), "kind: [").unwrap(),
-        words: &["chain.yaml:2:1:", "not YAML"],
+        words: &["chain.yaml:1:7:", "not YAML"],
         is_retried: false,
     },
     Row {
@@ -44,6 +44,18 @@ const ROWS: [Row; 12] = [
         name: "a file that is no text",
         break_it: |hot| fs::write(hot.path("definitions/second.yaml"), b"a: \xff").unwrap(),
         words: &["second.yaml"],
+        is_retried: false,
+    },
+    Row {
+        name: "a file that is emptied",
+        break_it: |hot| fs::write(hot.chain_file(), "").unwrap(),
+        words: &["chain.yaml", "there is no definition in it"],
+        is_retried: false,
+    },
+    Row {
+        name: "a file of which comments are left",
+        break_it: |hot| replace(&hot.chain_file(), "# Sidecars.\n---\n").unwrap(),
+        words: &["chain.yaml", "there is no definition in it"],
         is_retried: false,
     },
     Row {

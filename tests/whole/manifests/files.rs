@@ -208,7 +208,7 @@ async fn what_cannot_be_installed_is_told() {
             "--modules-in-image",
         ),
         (chain(pods, "{ name: s }"), None, "", "chains.yaml"),
-        (String::new(), None, "", "no definition was found"),
+        (String::new(), None, "", "there is no definition in it"),
         (
             chain(pods, &stage),
             Some(proxy),

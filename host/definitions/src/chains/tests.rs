@@ -26,15 +26,9 @@ fn names(chains: &[ChainDefinition]) -> Vec<&str> {
 fn directories_and_files() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
-    for (file, name) in [
-        ("2.yaml", "a"),
-        ("1.yml", "c"),
-        ("3.JSON", "b"),
-        ("other.txt", "d"),
-    ] {
+    for (file, name) in [("2.yaml", "a"), ("1.yml", "c"), ("other.txt", "d")] {
         fs::write(path(file), chain(name)).unwrap();
     }
-    fs::write(path("3.JSON"), "").unwrap();
     fs::write(
         path("many.yaml"),
         format!(
@@ -54,8 +48,8 @@ fn directories_and_files() {
     ] {
         fs::write(path(ignored), "no definition").unwrap();
     }
-    fs::create_dir(path("inside.yaml")).unwrap();
-    fs::write(path("inside.yaml").join("e.yaml"), chain("e")).unwrap();
+    fs::create_dir(path("inside")).unwrap();
+    fs::write(path("inside/e.yaml"), chain("e")).unwrap();
 
     let all = load(&[directory.path().to_owned()]).unwrap();
     assert_eq!(names(&all), ["a", "b", "c", "m/x"]);
@@ -90,6 +84,54 @@ fn mistakes_of_all_files_together() {
          c.yaml:2:1: metadata.name: \"same\" is also the name of the chain in b.yaml:1:1; give each chain its own name\n\
          d.json:1:1: this is not JSON: EOF while parsing an object"
     );
+}
+
+#[test]
+fn a_file_without_a_definition_is_a_mistake() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    fs::write(path("a.yaml"), chain("a")).unwrap();
+    let empty = "there is no definition in it; to remove its definitions, delete the file";
+    let table: [(&str, &[u8], &str); 8] = [
+        ("b.yaml", b"", empty),
+        ("b.yaml", b" \n\n", empty),
+        ("b.yaml", b"# kind: AdmissionChain\n", empty),
+        ("b.yml", b"---\n# nothing\n---\n...\n", empty),
+        ("b.yaml", b"\xef\xbb\xbf", empty),
+        ("b.yaml", b"null\n", empty),
+        ("b.json", b"\n", empty),
+        (
+            "b.yaml",
+            b"# \xff",
+            "the file is not UTF-8 from here on; save it as UTF-8",
+        ),
+    ];
+    let mistakes = || {
+        let found = load(&[directory.path().to_owned()]).unwrap_err().to_string();
+        found.replace(&format!("{}/", directory.path().display()), "")
+    };
+    for (name, content, expected) in table {
+        fs::write(path(name), content).unwrap();
+        let found = mistakes();
+        assert!(
+            found.starts_with(name) && found.ends_with(expected),
+            "{content:?}: {found}"
+        );
+        fs::remove_file(path(name)).unwrap();
+    }
+    fs::create_dir(path("b.yaml")).unwrap();
+    assert_eq!(
+        mistakes(),
+        "b.yaml: the file cannot be read: it is a directory, not a regular file"
+    );
+    fs::remove_dir(path("b.yaml")).unwrap();
+    std::os::unix::fs::symlink(path("absent"), path("b.yaml")).unwrap();
+    assert_eq!(
+        mistakes(),
+        "b.yaml: the file cannot be read: No such file or directory (os error 2)"
+    );
+    fs::remove_file(path("b.yaml")).unwrap();
+    assert_eq!(names(&load(&[directory.path().to_owned()]).unwrap()), ["a"]);
 }
 
 #[test]

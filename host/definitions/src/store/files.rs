@@ -247,8 +247,8 @@ impl Complete {
         Self::after(Some(self), &Found::of_files(files))
     }
 
-    /// Whether this may be a part of what is to come: a file is the beginning of what it was, or is blank, or the
-    /// definitions enforce less. Other mistakes remove nothing, as they do not go live.
+    /// Whether this may be a part of what is to come: a file is the beginning of what it was, or is new and blank, or the
+    /// definitions enforce less. Mistakes remove nothing, as they do not go live.
     fn loses(&self, found: &Found) -> bool {
         if found.files == self.files {
             return false;
@@ -256,8 +256,9 @@ impl Complete {
         let files = self.files.iter();
         let before: HashMap<&Path, &str> = files.map(|file| (&*file.path, &*file.text)).collect();
         let before = |file: &DefinitionFile| before.get(&*file.path).copied();
-        let is_cut = |file: &DefinitionFile| {
-            before(file).is_some_and(|before| before != file.text && before.starts_with(&file.text))
+        let is_cut = |file: &DefinitionFile| match before(file) {
+            Some(before) => before != file.text && before.starts_with(&file.text),
+            None => file.text.trim().is_empty(),
         };
         if found.files.iter().any(is_cut) {
             return true;
@@ -265,13 +266,8 @@ impl Complete {
         let Some(now) = found.definitions() else {
             return false;
         };
-        let is_blank = |text: &str| text.trim().is_empty();
-        let is_blanked = |file: &DefinitionFile| is_blank(&file.text) && !before(file).is_some_and(is_blank);
-        found.files.iter().any(is_blanked)
-            || self
-                .definitions
-                .as_ref()
-                .is_none_or(|before| enforces_less(before, now))
+        let before = self.definitions.as_ref();
+        before.is_none_or(|before| enforces_less(before, now))
     }
 }
 

@@ -215,8 +215,8 @@ fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(path)? {
         let file = entry?.path();
-        // A symbolic link to a file is a file: Kubernetes mounts ConfigMaps so.
-        if is_definition(&file) && !file.is_dir() {
+        // Whatever has the name of a definition file should be one: a directory in its place is reported by reading it.
+        if is_definition(&file) {
             files.push(file);
         }
     }

@@ -9,8 +9,9 @@ use crate::{
 };
 
 /// What a store may hold in place of a definition of `n/y`.
-fn junk() -> [String; 5] {
+fn junk() -> [String; 6] {
     [
+        String::new(),
         "{".to_owned(),
         "7".to_owned(),
         r#"{"metadata":[1]}"#.to_owned(),

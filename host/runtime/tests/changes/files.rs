@@ -1,7 +1,8 @@
 //! Files that change while they are read, and paths that are not files.
 
-use std::{fs, time::Duration};
+use std::{fs, path::Path, time::Duration};
 
+use admittance::{Host, definitions::Definitions};
 use rustix::fs::{CWD, Mode, mkfifoat};
 
 use crate::{
@@ -81,4 +82,68 @@ async fn half_a_file_is_not_used() {
     // It stays so.
     scene.write("ab.yaml", &chain("a", "4"));
     until(&host, "5 a=4 c=3").await;
+}
+
+/// Only deleting a file removes what it defined.
+#[tokio::test]
+async fn a_file_that_loses_its_definitions_keeps_them_in_force() {
+    let scene = Scene::new();
+    scene.write("a.yaml", &chain("a", "1"));
+    scene.write("b.yaml", &chain("b", "1"));
+    let host = scene.start().await.unwrap();
+    let _following = Following::of(&host);
+    let path = scene.chains().join("b.yaml");
+    type Loss = fn(&Path);
+    let losses: [(Loss, &str); 6] = [
+        (
+            |path| fs::write(path, "").unwrap(),
+            "there is no definition in it",
+        ),
+        (
+            |path| fs::write(path, "# gone\n---\n").unwrap(),
+            "there is no definition in it",
+        ),
+        (|path| fs::write(path, b"\xff").unwrap(), "the file is not UTF-8"),
+        (|path| fs::write(path, b"kind: [").unwrap(), "this is not YAML"),
+        (
+            |path| {
+                fs::remove_file(path).unwrap();
+                fs::create_dir(path).unwrap();
+            },
+            "it is a directory, not a regular file",
+        ),
+        (
+            |path| {
+                fs::remove_dir(path).unwrap();
+                std::os::unix::fs::symlink("absent", path).unwrap();
+            },
+            "No such file or directory",
+        ),
+    ];
+    for (lose, expected) in losses {
+        lose(&path);
+        until_problem(&host, expected).await;
+        assert_eq!(live(&host), "1 a=1 b=1 !", "{expected}");
+        let mistakes = host.status().problem.unwrap().mistakes;
+        assert!(mistakes[0].contains("b.yaml"), "{mistakes:?}");
+        // `check` reports the same.
+        let error = Definitions::load(&[scene.chains()]).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    fs::remove_file(&path).unwrap();
+    until(&host, "2 a=1").await;
+}
+
+async fn until_problem(host: &Host, expected: &str) {
+    let is_known = || {
+        let problem = host.status().problem;
+        problem.is_some_and(|problem| problem.mistakes.iter().any(|mistake| mistake.contains(expected)))
+    };
+    for _ in 0..1200 {
+        if is_known() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("{expected}: {:?}", host.status().problem);
 }

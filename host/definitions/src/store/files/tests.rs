@@ -203,12 +203,19 @@ async fn a_removal_is_believed_when_it_lasts() {
     };
     let (read, ()) = tokio::join!(place.read(), completed);
     assert!(read.contains(&both), "{read}");
-    // A removed chain, an emptied file, a new empty file and a removed file are read once they have lasted.
+    // An emptied file and a new empty file are mistakes once they have lasted.
+    for (path, text) in [("more.yaml", ""), ("chains/new.yaml", "\n")] {
+        place.write(path, text);
+        let (took, _) = timed(&place).await;
+        assert!(took > SOON, "{path}: {took:?}");
+        fs::remove_file(place.path(path)).unwrap();
+        place.write("more.yaml", &both);
+        assert!(timed(&place).await.0 < SOON);
+    }
+    // A removed chain and a removed file are read once they have lasted.
     type Step = fn(&Place);
-    let steps: [Step; 4] = [
+    let steps: [Step; 2] = [
         |place| place.write("more.yaml", &chain("a")),
-        |place| place.write("more.yaml", ""),
-        |place| place.write("chains/new.yaml", "\n"),
         |place| fs::remove_file(place.path("chains/c.yaml")).unwrap(),
     ];
     for (number, step) in steps.iter().enumerate() {
@@ -255,7 +262,7 @@ spec:
 /// A hook that does not fail open, unless its last line is not there yet.
 const POLICY_LAST: &str = "apiVersion: v4
 kind: admissionwebhook
-metadata: { namespace: n, name: a }
+metadata: { namespace: m, name: a }
 resourcesRef: { operation: Create, kind: Application }
 admissionWebhooks:
   - name: s

@@ -20,12 +20,12 @@ spec:
     - name: trusted
       group:
         expression: a() && b()
-        message: no
+        message: denied
         plugins: { a: { source: 'file:a.wasm', settings: { keys: [k] } }, b: { source: 'file:b.wasm' } }
     - name: remote
       webhook: { url: 'https://hooks.example/a', protocol: AdmissionReview }
     - name: local
-      webhook: { protocol: AdmissionReview, caBundle: BUNDLE, service: { namespace: n, name: s, path: /b } }
+      webhook: { protocol: AdmissionReview, caBundle: BUNDLE, service: { namespace: m, name: s, path: /b } }
   rules:
     - { operations: [CREATE, UPDATE], resources: [pods, services] }
     - { operations: [DELETE], resources: [pods] }
