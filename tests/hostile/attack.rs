@@ -80,7 +80,7 @@ const fn module(name: &'static str, module: fn() -> Result<Vec<u8>, Error>) -> A
 }
 
 /// All attacks.
-pub(crate) const ATTACKS: [Attack; 20] = [
+pub(crate) const ATTACKS: &[Attack] = &[
     guest("guest loops", "loops-forever"),
     guest("guest grows memory", "grows-memory"),
     guest("guest fills memory", "fills-memory"),
@@ -131,6 +131,14 @@ pub(crate) const ATTACKS: [Attack; 20] = [
         name: "200,000 documents",
         means: Means::Documents(documents),
     },
+    Attack {
+        name: "nested aliases",
+        means: Means::Documents(|| aliases("[", "]")),
+    },
+    Attack {
+        name: "nested aliases, merged",
+        means: Means::Documents(|| aliases("{<<: [", "]}")),
+    },
 ];
 
 /// Each operation copies the whole object into itself.
@@ -156,4 +164,13 @@ fn patch_of(operations: impl Iterator<Item = String>) -> String {
 
 fn documents() -> String {
     "---\n1\n".repeat(200_000)
+}
+
+/// Some hundred bytes, in which each line repeats the line before nine times.
+fn aliases(open: &str, close: &str) -> String {
+    let lines = (1..10).map(|line| {
+        let entries = vec![format!("*a{}", line - 1); 9].join(",");
+        format!("a{line}: &a{line} {open}{entries}{close}\n")
+    });
+    format!("a0: &a0 {{x: 1}}\n{}", lines.collect::<String>())
 }

@@ -27,20 +27,21 @@ mod signatures;
 mod store;
 mod verdict;
 mod webhook;
+mod yaml;
 
 use std::{cell::RefCell, future::Future, path::Path};
 
 pub use self::{
     bcs::bcs, cel::cel, config::config, definitions::definitions, guest::guest, patch::patch,
     references::references, registry::registry, rest::rest, review::review, selectors::selectors,
-    signatures::signatures, store::store, webhook::webhook,
+    signatures::signatures, store::store, webhook::webhook, yaml::yaml,
 };
 
 /// A fuzz target: it takes arbitrary bytes, and panics if an invariant does not hold.
 pub type Target = fn(&[u8]);
 
 /// Every target by its name, which is also the name of its corpus.
-pub const TARGETS: [(&str, Target); 14] = [
+pub const TARGETS: [(&str, Target); 15] = [
     ("bcs", bcs),
     ("cel", cel),
     ("config", config),
@@ -55,6 +56,7 @@ pub const TARGETS: [(&str, Target); 14] = [
     ("signatures", signatures),
     ("store", store),
     ("webhook", webhook),
+    ("yaml", yaml),
 ];
 
 /// The parts of an input, separated by empty lines; the last one is the rest. A missing part is empty.

@@ -132,10 +132,17 @@ async fn what_cannot_be_is_told_and_changes_nothing() {
     let wrong = chain("one.wasm", "").replace("settings: { name: a }", "settings: { nmae: a }");
     let missing = chain("three.wasm", "");
     let broken = chain("one.wasm", "").replace("stages:", "stagse:");
+    // Each line repeats the line before nine times.
+    let lines = (1..10).map(|line| {
+        let aliases = vec![format!("*a{}", line - 1); 9].join(",");
+        format!("a{line}: &a{line} {{<<: [{aliases}]}}\n")
+    });
+    let expanding = format!("a0: &a0 {{ x: 1 }}\n{}", lines.collect::<String>());
     for (text, expected) in [
         (wrong, "nmae"),
         (missing, "three.wasm"),
         (broken, "wrong.yaml:10:3: spec.stagse"),
+        (expanding, "repeat over 99 times as much as is written"),
     ] {
         let file = write(&setup.directory, "wrong.yaml", text);
         let refused = setup.tell(["apply", "-f", file.to_str().unwrap()]).await;
