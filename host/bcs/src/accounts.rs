@@ -29,7 +29,7 @@ use tracing::Instrument;
 use self::database::{Change, Database};
 pub use self::{
     agents::Report,
-    changes::{ClusterName, CreatedRegisterToken, CreatedToken},
+    changes::{ClusterName, CreatedRegisterToken, CreatedToken, Reencrypted},
     config::{AccountsConfig, DatabaseConfig, MySqlConfig},
     directory::{Denied, Directory, Place, Session},
     error::AccountsError,
@@ -61,26 +61,38 @@ struct Inner {
     /// Why the directory may be stale.
     problem: Mutex<Option<String>>,
     register_token_lifetime: Duration,
+    clusters_per_user: usize,
     local_servers: Vec<IpNet>,
     /// When clusters last reported a change.
     reports: Mutex<HashMap<String, Instant>>,
 }
 
 impl Accounts {
-    /// Prepares everything, but connects to no server: that happens in [`follow`](Self::follow). Needs a runtime.
-    pub fn new(config: AccountsConfig) -> Result<Self, AccountsError> {
+    /// Prepares everything, but connects to no server: that happens in [`follow`](Self::follow). An error if the key file
+    /// is missing although it could be created, and the database has something that was encrypted with it.
+    pub async fn new(config: AccountsConfig) -> Result<Self, AccountsError> {
         let path = &config.key_file;
-        let keys = match config.creates_key && !path.exists() {
-            true => KeyFile::create(path),
-            false => KeyFile::read(path),
+        let database = Database::new(&config.database)?;
+        let keys = if config.creates_key && !path.exists() {
+            let sealed = database.sealed().await?;
+            if sealed > 0 {
+                return Err(AccountsError::MissingKey {
+                    file: path.clone(),
+                    sealed,
+                });
+            }
+            KeyFile::create(path)
+        } else {
+            KeyFile::read(path)
         };
         Ok(Self(Arc::new(Inner {
             keys: keys.map_err(AccountsError::Unavailable)?,
-            database: Database::new(&config.database)?,
+            database,
             directory: watch::Sender::new(None),
             loading: tokio::sync::Mutex::default(),
             problem: Mutex::default(),
             register_token_lifetime: config.register_token_lifetime,
+            clusters_per_user: config.clusters_per_user,
             local_servers: config.local_servers,
             reports: Mutex::default(),
         })))

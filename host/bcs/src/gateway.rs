@@ -107,7 +107,7 @@ pub struct Answer {
 impl Gateway {
     /// A gateway with this configuration, on these ports. Requests for Kubernetes clusters pass the chains of `host`;
     /// `limits` are for bodies.
-    pub fn new(
+    pub async fn new(
         mut config: GatewayConfig,
         ports: Ports,
         ensembles: &Ensembles,
@@ -123,7 +123,10 @@ impl Gateway {
             .into());
         }
         let accounts = config.accounts.take();
-        let accounts = accounts.map(|config| Accounts::new(*config)).transpose()?;
+        let accounts = match accounts {
+            Some(config) => Some(Accounts::new(*config).await?),
+            None => None,
+        };
         let others = match (config.peers.take(), &config.registration) {
             (Some(peers), Some(registration)) => Some(OtherGateways {
                 config: peers,

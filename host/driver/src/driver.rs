@@ -153,7 +153,7 @@ impl Driver {
         };
         let front_end = front.front_end(port.address);
         let sinks = DecisionSinks::open(decision_sinks, connections.cluster.as_ref()).await?;
-        let front = Front::new(front, ports, &connections, &host, &limits)?;
+        let front = Front::new(front, ports, &connections, &host, &limits).await?;
         if let Front::Gateway(gateway) = &front {
             gateway.warn_of_port(port.address, port.tls.is_some());
         }

@@ -51,7 +51,7 @@ impl From<Response<Body>> for Answer {
 }
 
 impl Front {
-    pub(crate) fn new(
+    pub(crate) async fn new(
         config: FrontConfig,
         ports: Ports,
         connections: &Connections,
@@ -72,7 +72,7 @@ impl Front {
                 Self::Bcs(MesosDriver::new(bcs, ensembles, cluster.clone(), host, bodies)?)
             }
             FrontConfig::Gateway(config) => {
-                Self::Gateway(Gateway::new(config, ports, ensembles, host, bodies)?)
+                Self::Gateway(Gateway::new(config, ports, ensembles, host, bodies).await?)
             }
             FrontConfig::Reviews(_) => {
                 let reviews = host

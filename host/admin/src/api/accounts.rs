@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use admittance::Moment;
-pub use admittance_bcs::accounts::Imported;
 use admittance_bcs::accounts::{Cluster, Directory, User};
+pub use admittance_bcs::accounts::{Imported, Reencrypted};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -178,14 +178,6 @@ pub struct NewCluster {
 pub struct Removed {
     /// Its kind and name.
     pub removed: String,
-}
-
-/// `POST /v1/accounts/reencrypt`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Reencrypted {
-    /// How many tokens of clusters are now encrypted with the first key.
-    pub tokens: usize,
 }
 
 impl UserEntry {

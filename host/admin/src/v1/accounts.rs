@@ -4,7 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use admittance_bcs::{
     Permission,
-    accounts::{Accounts, AccountsError, ClusterKind, ClusterName, Imported, TokenId, User, UserName},
+    accounts::{
+        Accounts, AccountsError, ClusterKind, ClusterName, Imported, Reencrypted, TokenId, User, UserName,
+    },
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -12,8 +14,8 @@ use serde::Deserialize;
 use super::changes;
 use crate::{
     api::accounts::{
-        ClusterEntry, ClusterList, IssuedToken, NewCluster, NewToken, NewUser, PermissionEntry, Reencrypted,
-        Removed, UserEntry, UserList,
+        ClusterEntry, ClusterList, IssuedToken, NewCluster, NewToken, NewUser, PermissionEntry, Removed,
+        UserEntry, UserList,
     },
     config::Role,
     error::ApiError,
@@ -106,8 +108,10 @@ impl From<AccountsError> for ApiError {
         match error {
             AccountsError::Invalid(_) | AccountsError::Denied(_) => Self::Malformed(text),
             AccountsError::Unknown(..) => Self::NotFound(text),
-            AccountsError::Exists(..) => Self::Conflict(text),
-            AccountsError::TooSoon(_) | AccountsError::Unavailable(_) => Self::Unavailable(text),
+            AccountsError::Exists(..) | AccountsError::Quota(_) => Self::Conflict(text),
+            AccountsError::TooSoon(_) | AccountsError::Unavailable(_) | AccountsError::MissingKey { .. } => {
+                Self::Unavailable(text)
+            }
         }
     }
 }
@@ -287,8 +291,7 @@ async fn withdraw(call: Call<PermissionPath>) -> Result<Json<Removed>, ApiError>
 }
 
 async fn reencrypt(call: Call) -> Result<Json<Reencrypted>, ApiError> {
-    let tokens = call.accounts()?.reencrypt(&call.by()).await?;
-    Ok(Json(Reencrypted { tokens }))
+    Ok(Json(call.accounts()?.reencrypt(&call.by()).await?))
 }
 
 async fn import(call: Call) -> Result<Json<Imported>, ApiError> {

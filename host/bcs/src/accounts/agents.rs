@@ -1,6 +1,7 @@
 //! The credentials that agents report for their clusters.
 
 use std::{
+    fmt::Display,
     net::IpAddr,
     sync::Arc,
     time::{Duration, Instant},
@@ -12,7 +13,7 @@ use ipnet::IpNet;
 use sqlx::query;
 
 use super::{
-    Accounts, AccountsError, Cluster, Secret,
+    Accounts, AccountsError, Cluster, Credentials, Secret,
     database::{Change, now, seconds},
     error::violation,
     rows::digest_text,
@@ -21,6 +22,10 @@ use crate::lock::lock;
 
 /// The minimum time between two changes that one cluster reports.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
+/// The most addresses of a report, each of which is checked regularly.
+const MOST_ADDRESSES: usize = 16;
+/// With a port, it has to fit into a frame of a tunnel.
+const LONGEST_ADDRESS: usize = 92;
 /// The most bytes of each field of a report.
 const LONGEST_ADDRESSES: usize = 2048;
 const LONGEST_CA: usize = 64 * 1024;
@@ -72,16 +77,15 @@ impl Accounts {
         report: Report,
     ) -> Result<(), AccountsError> {
         self.now()?.agent(cluster_id, register_token)?;
-        check(&report)?;
-        let addresses = self.server_addresses(&report.server_addresses)?;
+        let reported = self.reachable(report)?;
         let cluster = self.use_register_token(cluster_id, register_token).await?;
         let is_known = cluster.credentials.as_ref().is_some_and(|known| {
-            (
-                &known.server_addresses,
-                &known.ca,
-                &known.user_token,
-                &known.cluster_domain,
-            ) == (&addresses, &report.ca, &report.user_token, &report.cluster_domain)
+            let reported_at = known.reported_at;
+            **known
+                == Credentials {
+                    reported_at,
+                    ..reported.clone()
+                }
         });
         if is_known {
             return Ok(());
@@ -92,7 +96,8 @@ impl Accounts {
             .bind(cluster_id.to_owned())
             .execute(&mut *change)
             .await?;
-        self.insert_credentials(&mut change, cluster_id, report).await?;
+        self.insert_credentials(&mut change, cluster_id, &reported)
+            .await?;
         let by = format!("agent of {cluster_id}");
         self.commit(change, &by, "report credentials", cluster_id).await
     }
@@ -102,20 +107,20 @@ impl Accounts {
         &self,
         change: &mut Change,
         cluster_id: &str,
-        report: Report,
+        credentials: &Credentials,
     ) -> Result<(), AccountsError> {
-        let sealed = self.0.keys.seal(&report.user_token, cluster_id);
+        let sealed = self.0.keys.seal(&credentials.user_token, cluster_id);
         query(
             "INSERT INTO admittance_credentials \
              (cluster_id, server_addresses, ca, sealed_token, cluster_domain, reported_at) \
              VALUES (?, ?, ?, ?, ?, ?)",
         )
         .bind(cluster_id.to_owned())
-        .bind(report.server_addresses)
-        .bind(report.ca)
+        .bind(credentials.servers().collect::<Vec<_>>().join(";"))
+        .bind(credentials.ca.clone())
         .bind(sealed.map_err(AccountsError::Unavailable)?)
-        .bind(report.cluster_domain)
-        .bind(seconds(now()))
+        .bind(credentials.cluster_domain.clone())
+        .bind(seconds(credentials.reported_at))
         .execute(&mut **change)
         .await
         .map_err(violation("report of the cluster", "cluster", cluster_id))?;
@@ -139,86 +144,121 @@ impl Accounts {
         !is_local(ip) || is_listed(ip, &self.0.local_servers)
     }
 
-    /// The addresses of API servers, separated by `;`, if the gateway may connect to all of them.
-    pub(super) fn server_addresses(&self, text: &str) -> Result<Vec<Uri>, AccountsError> {
-        let addresses = text.split(';').filter(|text| !text.is_empty());
-        let addresses: Vec<Uri> = addresses
-            .map(|text| address(text, &self.0.local_servers))
-            .collect::<Result<_, _>>()?;
-        match addresses.is_empty() {
-            true => Err(AccountsError::Invalid(
-                "server_addresses is empty: send https://10.0.0.1:6443".to_owned(),
-            )),
-            false => Ok(addresses),
-        }
+    /// The credentials in a report, if the gateway may connect to all of their addresses itself.
+    pub(super) fn reachable(&self, report: Report) -> Result<Credentials, AccountsError> {
+        let credentials = report.credentials()?;
+        let local = &self.0.local_servers;
+        let refused = credentials
+            .server_addresses
+            .iter()
+            .find_map(|uri| refusal(uri, local));
+        refused.map_or(Ok(credentials), Err)
     }
 }
 
-/// Check the fields of a report, apart from what the addresses are.
-fn check(report: &Report) -> Result<(), AccountsError> {
-    let too_long = [
-        (
-            "server_addresses",
-            report.server_addresses.len(),
-            LONGEST_ADDRESSES,
-        ),
-        ("cacert_data", report.ca.len(), LONGEST_CA),
-        ("user_token", report.user_token.0.len(), LONGEST_TOKEN),
-        ("cluster_domain", report.cluster_domain.len(), LONGEST_DOMAIN),
-    ]
-    .into_iter()
-    .find(|(_, length, most)| length > most);
-    if let Some((field, length, most)) = too_long {
-        return Err(AccountsError::Invalid(format!(
-            "{field} has {length} bytes, and at most {most} are allowed"
-        )));
+impl Report {
+    /// The credentials, if they are within the limits: the same whether they were reported, sent to open a tunnel,
+    /// announced by another gateway, or are in a database.
+    pub(crate) fn credentials(self) -> Result<Credentials, AccountsError> {
+        self.check()?;
+        let addresses = self.server_addresses.split(';').filter(|text| !text.is_empty());
+        let mut server_addresses = Vec::new();
+        for address in addresses.map(address) {
+            let address = address?;
+            if !server_addresses.contains(&address) {
+                server_addresses.push(address);
+            }
+        }
+        let count = server_addresses.len();
+        if count == 0 {
+            let message = "server_addresses is empty: send https://10.0.0.1:6443";
+            return Err(AccountsError::Invalid(message.to_owned()));
+        }
+        if count > MOST_ADDRESSES {
+            return Err(AccountsError::Invalid(format!(
+                "server_addresses has {count} addresses, and at most {MOST_ADDRESSES} are allowed"
+            )));
+        }
+        Ok(Credentials {
+            server_addresses,
+            ca: self.ca,
+            user_token: self.user_token,
+            cluster_domain: self.cluster_domain,
+            reported_at: now(),
+        })
     }
-    let token = &report.user_token.0;
-    if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(AccountsError::Invalid(
-            "user_token is not the token of a service account".to_owned(),
-        ));
+
+    /// Checks the fields, apart from what the addresses are.
+    fn check(&self) -> Result<(), AccountsError> {
+        let too_long = [
+            ("server_addresses", self.server_addresses.len(), LONGEST_ADDRESSES),
+            ("cacert_data", self.ca.len(), LONGEST_CA),
+            ("user_token", self.user_token.0.len(), LONGEST_TOKEN),
+            ("cluster_domain", self.cluster_domain.len(), LONGEST_DOMAIN),
+        ]
+        .into_iter()
+        .find(|(_, length, most)| length > most);
+        if let Some((field, length, most)) = too_long {
+            return Err(AccountsError::Invalid(format!(
+                "{field} has {length} bytes, and at most {most} are allowed"
+            )));
+        }
+        let token = &self.user_token.0;
+        if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(AccountsError::Invalid(
+                "user_token is not the token of a service account".to_owned(),
+            ));
+        }
+        if !self.ca.contains("-----BEGIN CERTIFICATE-----") {
+            return Err(AccountsError::Invalid(
+                "cacert_data has no certificate as PEM".to_owned(),
+            ));
+        }
+        Ok(())
     }
-    if !report.ca.contains("-----BEGIN CERTIFICATE-----") {
-        return Err(AccountsError::Invalid(
-            "cacert_data has no certificate as PEM".to_owned(),
-        ));
-    }
-    Ok(())
+}
+
+fn wrong(address: impl Display, why: &str) -> AccountsError {
+    AccountsError::Invalid(format!("server_addresses: `{address}` {why}"))
 }
 
 /// The address of an API server, such as `https://10.0.0.1:6443`.
-fn address(text: &str, local: &[IpNet]) -> Result<Uri, AccountsError> {
-    let wrong = |why: &str| {
-        Err(AccountsError::Invalid(format!(
-            "server_addresses: `{text}` {why}"
-        )))
-    };
-    let Ok(uri) = text.parse::<Uri>() else {
-        return wrong("is not an address: send https://10.0.0.1:6443");
-    };
-    let is_bare = uri.scheme_str() == Some("https")
-        && uri.path() == "/"
-        && uri.query().is_none()
-        && uri
-            .authority()
-            .is_some_and(|authority| !authority.as_str().contains('@'));
-    let Some(host) = uri.host().filter(|host| is_bare && !host.is_empty()) else {
-        return wrong("is not https, a host and a port: send https://10.0.0.1:6443");
-    };
+fn address(text: &str) -> Result<Uri, AccountsError> {
+    let uri: Uri = text
+        .parse()
+        .map_err(|_| wrong(text, "is not an address: send https://10.0.0.1:6443"))?;
+    let is_bare = uri.scheme_str() == Some("https") && uri.path() == "/" && uri.query().is_none();
+    let authority = uri.authority().map_or("", |authority| authority.as_str());
+    if !is_bare || authority.contains('@') || uri.host().is_none_or(str::is_empty) {
+        return Err(wrong(
+            text,
+            "is not https, a host and a port: send https://10.0.0.1:6443",
+        ));
+    }
+    if authority.len() > LONGEST_ADDRESS {
+        let why = format!("has more than {LONGEST_ADDRESS} bytes: send an IP address");
+        return Err(wrong(text, &why));
+    }
+    Ok(uri)
+}
+
+/// Why the gateway must not connect to an address itself, if it must not.
+fn refusal(uri: &Uri, local: &[IpNet]) -> Option<AccountsError> {
+    let host = uri.host().unwrap_or_default();
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     match bare.parse::<IpAddr>() {
-        Ok(ip) if is_local(ip) && !is_listed(ip, local) => wrong(
+        Ok(ip) if is_local(ip) && !is_listed(ip, local) => Some(wrong(
+            uri,
             "is an address of the gateway's own machine or link: list it in `accounts.localServers` if an API \
-                   server is there",
-        ),
+             server is there",
+        )),
         Err(_)
             if host.eq_ignore_ascii_case("localhost")
                 || host.to_ascii_lowercase().ends_with(".localhost") =>
         {
-            wrong("is the gateway's own machine: send an IP address")
+            Some(wrong(uri, "is the gateway's own machine: send an IP address"))
         }
-        _ => Ok(uri),
+        _ => None,
     }
 }
 
@@ -272,8 +312,9 @@ mod tests {
             ("10.0.0.1:6443", false, false),
             ("", false, false),
         ] {
-            assert_eq!(address(text, &[]).is_ok(), is_valid, "{text}");
-            assert_eq!(address(text, &local).is_ok(), is_valid_if_listed, "{text}");
+            let may = |local: &[IpNet]| address(text).is_ok_and(|uri| refusal(&uri, local).is_none());
+            assert_eq!(may(&[]), is_valid, "{text}");
+            assert_eq!(may(&local), is_valid_if_listed, "{text}");
         }
     }
 }

@@ -4,6 +4,8 @@ use std::{fmt::Display, sync::Arc, time::Duration};
 
 use admittance::Moment;
 use admittance_net::bearer::TokenDigest;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use sqlx::{query, query_scalar};
 
 use super::{
@@ -46,6 +48,15 @@ pub struct CreatedRegisterToken {
     pub value: Secret,
     pub created_at: Moment,
     pub expires_at: Moment,
+}
+
+/// What was encrypted again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Reencrypted {
+    /// How many tokens of clusters are now encrypted with the first key.
+    pub tokens: usize,
+    /// Tokens that could not be decrypted and stay as they are, each with the reason and what to do.
+    pub skipped: Vec<String>,
 }
 
 /// The name of a new cluster.
@@ -158,8 +169,9 @@ impl Accounts {
             query_scalar("SELECT COUNT(*) FROM admittance_user_tokens WHERE user_id = ?").bind(user.id.0);
         let count: i64 = count.fetch_one(&mut *change).await?;
         if count >= MOST_TOKENS {
-            return Err(AccountsError::Invalid(format!(
-                "{} has {count} tokens already: revoke some, as `admittance tokens list {}` lists them",
+            return Err(AccountsError::Quota(format!(
+                "{} has {count} tokens already, the most that a user may have: revoke some, as \
+                 `admittance tokens list {}` lists them",
                 user.name, user.name
             )));
         }
@@ -221,6 +233,19 @@ impl Accounts {
             grants: [].into(),
         };
         let mut change = self.0.database.change().await?;
+        if let Some(creator) = creator.filter(|creator| !creator.is_super_user) {
+            let count = query_scalar("SELECT COUNT(*) FROM admittance_clusters WHERE creator_id = ?");
+            let count: i64 = count.bind(creator.id.0).fetch_one(&mut *change).await?;
+            let most = self.0.clusters_per_user;
+            if usize::try_from(count).is_ok_and(|count| count >= most) {
+                return Err(AccountsError::Quota(format!(
+                    "{} has created {count} clusters already, and `accounts.clustersPerUser` allows {most}: an \
+                     administrator can delete some with `admittance clusters delete`, raise the limit, or create the \
+                     cluster without a creator",
+                    creator.name
+                )));
+            }
+        }
         insert_cluster(&mut change, &cluster, name.as_str()).await?;
         self.commit(change, by, "create cluster", &cluster.id).await?;
         Ok(Arc::new(cluster))
@@ -312,26 +337,35 @@ impl Accounts {
         self.commit(change, by, "grant permission", &subject).await
     }
 
-    /// Encrypt all tokens of clusters with the first key of the file. Returns how many there are.
-    pub async fn reencrypt(&self, by: &str) -> Result<usize, AccountsError> {
+    /// Encrypt all tokens of clusters with the first key of the file. Those that cannot be decrypted stay as they are.
+    pub async fn reencrypt(&self, by: &str) -> Result<Reencrypted, AccountsError> {
         self.0.keys.reload().map_err(AccountsError::Invalid)?;
         let mut change = self.0.database.change().await?;
         let rows: Vec<(String, String)> =
-            sqlx::query_as("SELECT cluster_id, sealed_token FROM admittance_credentials")
+            sqlx::query_as("SELECT cluster_id, sealed_token FROM admittance_credentials ORDER BY cluster_id")
                 .fetch_all(&mut *change)
                 .await?;
-        for (cluster, sealed) in &rows {
-            let why = |error| AccountsError::Invalid(format!("the token of the cluster {cluster}: {error}"));
-            let token = self.0.keys.open(sealed, cluster).map_err(why)?;
+        let mut done = Reencrypted::default();
+        for (cluster, sealed) in rows {
+            let token = match self.0.keys.open(&sealed, &cluster) {
+                Ok(token) => token,
+                Err(why) => {
+                    done.skipped.push(format!(
+                        "the token of the cluster {cluster}: {why}, or have its agent report again"
+                    ));
+                    continue;
+                }
+            };
             query("UPDATE admittance_credentials SET sealed_token = ? WHERE cluster_id = ?")
-                .bind(self.0.keys.seal(&token, cluster).map_err(unavailable)?)
-                .bind(cluster.clone())
+                .bind(self.0.keys.seal(&token, &cluster).map_err(unavailable)?)
+                .bind(cluster)
                 .execute(&mut *change)
                 .await?;
+            done.tokens += 1;
         }
-        let subject = format!("{} tokens of clusters", rows.len());
+        let subject = format!("{} tokens of clusters", done.tokens);
         self.commit(change, by, "encrypt again", &subject).await?;
-        Ok(rows.len())
+        Ok(done)
     }
 }
 

@@ -20,8 +20,8 @@ use sqlx::{
 };
 
 use super::{
-    AccountsError, BcsInfo, Cluster, Credentials, DatabaseConfig, Directory, KeyFile, RegisterToken, TokenId,
-    User, UserId, directory::UserToken,
+    AccountsError, BcsInfo, Cluster, Credentials, DatabaseConfig, Directory, KeyFile, RegisterToken, Report,
+    TokenId, User, UserId, directory::UserToken,
 };
 
 /// The table of migrations. Another program may have its own in the same database.
@@ -78,6 +78,13 @@ impl Database {
             .run(&self.pool)
             .await
             .map_err(|error| AccountsError::Unavailable(error.to_string()))
+    }
+
+    /// How many tokens of clusters are encrypted in it.
+    pub(super) async fn sealed(&self) -> Result<i64, AccountsError> {
+        self.migrate().await?;
+        let count = query_scalar("SELECT COUNT(*) FROM admittance_credentials");
+        Ok(count.fetch_one(&self.pool).await?)
     }
 
     pub(super) fn is_sqlite(&self) -> bool {
@@ -309,15 +316,21 @@ async fn credentials(
                 continue;
             }
         };
-        let servers = addresses.split(';').filter(|address| !address.is_empty());
-        let found = Credentials {
-            server_addresses: servers.map(parsed).collect::<Result<_, _>>()?,
+        let stored = Report {
+            server_addresses: addresses,
             ca,
             user_token,
             cluster_domain,
-            reported_at: moment(reported_at),
         };
-        credentials.insert(cluster, Arc::new(found));
+        match stored.credentials() {
+            Ok(mut found) => {
+                found.reported_at = moment(reported_at);
+                credentials.insert(cluster, Arc::new(found));
+            }
+            Err(error) => {
+                tracing::error!(%cluster, "the cluster cannot be reached, because its credentials are invalid: {error}");
+            }
+        }
     }
     Ok(credentials)
 }

@@ -1,4 +1,4 @@
-use std::fmt::Display;
+use std::{fmt::Display, path::PathBuf};
 
 use super::Denied;
 
@@ -14,6 +14,16 @@ pub enum AccountsError {
     Unknown(&'static str, String),
     #[error("the {0} `{1}` already exists")]
     Exists(&'static str, String),
+    /// A limit for each user. The message names it, and says what to do.
+    #[error("{0}")]
+    Quota(String),
+    #[error(
+        "the key file {file} does not exist, and the tokens of clusters in the database are encrypted with its keys \
+         ({sealed}): restore the file from a backup, or write a new key with `openssl rand -base64 32`; with a new one, \
+         every agent has to report again before its cluster can be reached",
+        file = file.display()
+    )]
+    MissingKey { file: PathBuf, sealed: i64 },
     #[error("the cluster reported a change less than {0:?} ago; try again later")]
     TooSoon(std::time::Duration),
     /// The database is unavailable, or has an invalid value.

@@ -80,18 +80,20 @@ impl Accounts {
             }
             // The last agent of BCS separates them by commas.
             let server_addresses = addresses.replace(',', ";");
-            // Agents could report any address to bcs-api.
-            if let Err(error) = self.server_addresses(&server_addresses) {
-                done.skipped.push(format!("credentials of {cluster}: {error}"));
-                continue;
-            }
             let report = Report {
                 server_addresses,
                 ca,
                 user_token: Secret(token),
                 cluster_domain,
             };
-            self.insert_credentials(change, &cluster, report).await?;
+            // Agents could report anything to bcs-api.
+            match self.reachable(report) {
+                Ok(credentials) => self.insert_credentials(change, &cluster, &credentials).await?,
+                Err(error) => {
+                    done.skipped.push(format!("credentials of {cluster}: {error}"));
+                    continue;
+                }
+            }
             done.credentials += 1;
         }
         Ok(())

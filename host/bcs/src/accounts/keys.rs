@@ -98,7 +98,7 @@ impl KeyFile {
             let file = self.path.display();
             format!("it is encrypted with the key {name}, which is not in {file}: add that key")
         })?;
-        let broken = || "it was changed in the database".to_owned();
+        let broken = || "it was changed in the database: restore the row from a backup".to_owned();
         let bytes = BASE64_STANDARD.decode(text).map_err(|_| broken())?;
         let (nonce, rest) = bytes.split_first_chunk::<NONCE_LEN>().ok_or_else(broken)?;
         let mut rest = rest.to_vec();

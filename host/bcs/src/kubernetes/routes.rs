@@ -373,7 +373,7 @@ mod tests {
     #[tokio::test]
     async fn names_lead_only_where_addresses_may() {
         let directory = tempfile::tempdir().unwrap();
-        let accounts = |local_servers: &[&str]| {
+        let accounts = async |local_servers: &[&str]| {
             let config = AccountsConfig {
                 database: DatabaseConfig::Sqlite(directory.path().join("accounts.db")),
                 key_file: directory.path().join("accounts.key"),
@@ -381,15 +381,23 @@ mod tests {
                 register_token_lifetime: AccountsConfig::DEFAULT_REGISTER_TOKEN_LIFETIME,
                 local_servers: local_servers.iter().map(|text| text.parse().unwrap()).collect(),
             };
-            Accounts::new(config).unwrap()
+            Accounts::new(config).await.unwrap()
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let server: Uri = format!("https://localhost:{port}").parse().unwrap();
-        let refused = tcp(accounts(&[])).oneshot(server.clone()).await.unwrap_err();
+        let refused = tcp(accounts(&[]).await)
+            .oneshot(server.clone())
+            .await
+            .unwrap_err();
         let why = admittance_net::causes::chain(&*refused);
         assert!(why.contains("the gateway's own machine"), "{why}");
-        assert!(tcp(accounts(&["127.0.0.0/8"])).oneshot(server).await.is_ok());
+        assert!(
+            tcp(accounts(&["127.0.0.0/8"]).await)
+                .oneshot(server)
+                .await
+                .is_ok()
+        );
     }
 
     #[tokio::test]
@@ -417,3 +425,4 @@ mod tests {
         assert!(newest(&routes).is_none());
     }
 }
+                clusters_per_user: AccountsConfig::DEFAULT_CLUSTERS_PER_USER,

@@ -1,8 +1,8 @@
 use std::{fs, sync::Arc, time::Duration};
 
-use admittance_bcs::accounts::{AccountsError, DatabaseConfig, Denied};
+use admittance_bcs::accounts::{Accounts, AccountsError, DatabaseConfig, Denied, KeyFile};
 
-use crate::scene::{Scene, prepend_key, report};
+use crate::scene::{DAY, Scene, prepend_key, report};
 
 #[tokio::test]
 async fn an_agent_reports_with_its_register_token() {
@@ -73,6 +73,7 @@ async fn reports_are_checked() {
         ("local", "accounts.localServers"),
         ("none", "server_addresses is empty"),
         ("long", "at most 2048 are allowed"),
+        ("many", "has 17 addresses, and at most 16 are allowed"),
         ("ca", "no certificate as PEM"),
         ("token", "not the token of a service account"),
     ] {
@@ -80,6 +81,10 @@ async fn reports_are_checked() {
         match field {
             "local" => wrong.server_addresses = "https://10.0.0.1:6443;https://127.0.0.1:6443".to_owned(),
             "none" => wrong.server_addresses = ";".to_owned(),
+            "many" => {
+                let servers: Vec<_> = (0..17).map(|last| format!("https://10.0.0.{last}")).collect();
+                wrong.server_addresses = servers.join(";");
+            }
             "long" => wrong.server_addresses = "https://10.0.0.1:6443;".repeat(100),
             "ca" => wrong.ca = "none".to_owned(),
             _ => wrong.user_token.0 = "two\r\nlines".to_owned(),
@@ -139,7 +144,7 @@ async fn keys_are_rotated_while_other_gateways_serve() {
         .unwrap();
     let another = scene.another().await;
     let new = prepend_key(&scene.key_file());
-    assert_eq!(scene.accounts.reencrypt("test").await.unwrap(), 1);
+    assert_eq!(scene.accounts.reencrypt("test").await.unwrap().tokens, 1);
     fs::write(scene.key_file(), new).unwrap();
     // It reads the key file again, because it does not have the new key.
     scene.user("alice").await;
@@ -163,6 +168,70 @@ async fn keys_are_rotated_while_other_gateways_serve() {
     let third = scene.another().await;
     let directory = third.accounts.now().unwrap();
     assert!(directory.cluster(&cluster.id).unwrap().credentials.is_none());
-    let error = third.accounts.reencrypt("test").await.unwrap_err().to_string();
-    assert!(error.contains("add that key"), "{error}");
+}
+
+#[tokio::test]
+async fn a_token_that_cannot_be_decrypted_holds_up_no_other() {
+    for scene in Scene::all().await {
+        let report_of = async |name: &str| {
+            let cluster = scene.cluster(name, None).await;
+            let token = scene.register_token(&cluster).await;
+            scene
+                .accounts
+                .report(&cluster.id, &token, report(name))
+                .await
+                .unwrap();
+        };
+        report_of("lost").await;
+        let key = |text: &str| text.lines().next().unwrap().to_owned();
+        let new = key(&prepend_key(&scene.key_file()));
+        // The old key is lost, and other clusters have reported since.
+        fs::write(scene.key_file(), &new).unwrap();
+        scene.accounts.reencrypt("test").await.unwrap();
+        report_of("kept").await;
+        report_of("zebra").await;
+        let newest = key(&prepend_key(&scene.key_file()));
+        let done = scene.accounts.reencrypt("test").await.unwrap();
+        assert_eq!((done.tokens, done.skipped.len()), (2, 1), "{done:?}");
+        let skipped = &done.skipped[0];
+        for part in ["plain-lost", "add that key", "report again"] {
+            assert!(skipped.contains(part), "{skipped}");
+        }
+        // The others no longer need the key before.
+        fs::write(scene.key_file(), newest).unwrap();
+        let another = scene.another().await;
+        let directory = another.accounts.now().unwrap();
+        for (id, is_known) in [("plain-lost", false), ("plain-kept", true), ("plain-zebra", true)] {
+            let credentials = &directory.cluster(id).unwrap().credentials;
+            assert_eq!(credentials.is_some(), is_known, "{id}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_missing_key_is_not_replaced_while_it_is_needed() {
+    let scene = Scene::sqlite().await;
+    // Nothing was encrypted with it.
+    fs::remove_file(scene.key_file()).unwrap();
+    Accounts::new(scene.config(DAY)).await.unwrap();
+    let key = fs::read_to_string(scene.key_file()).unwrap();
+    let scene = scene.another().await;
+    let cluster = scene.cluster("dev", None).await;
+    let token = scene.register_token(&cluster).await;
+    scene
+        .accounts
+        .report(&cluster.id, &token, report("one"))
+        .await
+        .unwrap();
+    fs::remove_file(scene.key_file()).unwrap();
+    let refused = Accounts::new(scene.config(DAY)).await.unwrap_err().to_string();
+    for part in ["keys does not exist", "(1)", "restore", "openssl rand -base64 32"] {
+        assert!(refused.contains(part), "{refused}");
+    }
+    assert!(!scene.key_file().exists());
+    KeyFile::create(&scene.key_file()).unwrap();
+    fs::write(scene.key_file(), key).unwrap();
+    let restored = scene.another().await;
+    let directory = restored.accounts.now().unwrap();
+    assert!(directory.cluster(&cluster.id).unwrap().credentials.is_some());
 }

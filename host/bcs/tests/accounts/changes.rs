@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use admittance_bcs::{
     Permission,
-    accounts::{AccountsError, ClusterKind, ClusterName, Denied, UserId, UserName},
+    accounts::{AccountsError, ClusterKind, ClusterName, Denied, User, UserId, UserName},
 };
 use futures_util::future::join_all;
 
@@ -168,6 +168,50 @@ async fn of_changes_at_the_same_moment_one_is_made() {
                 .agent(&cluster.id, created[0].value.0.as_bytes())
                 .is_ok()
         );
+    }
+}
+
+#[tokio::test]
+async fn a_user_creates_a_limited_number_of_clusters() {
+    for scene in Scene::all().await {
+        let alice = scene.user("alice").await;
+        let create = async |creator: Option<&User>, id: String| {
+            let name = ClusterName::new(&id, None).unwrap();
+            scene.accounts.create_cluster("test", creator, &name).await
+        };
+        // Also if they are created at the same moment.
+        let created = join_all((0..10).map(|number| create(Some(&alice), format!("a{number}")))).await;
+        assert_eq!(
+            created.iter().filter(|result| result.is_ok()).count(),
+            3,
+            "{created:?}"
+        );
+        let refused = create(Some(&alice), "b".to_owned()).await.unwrap_err();
+        assert!(matches!(refused, AccountsError::Quota(_)), "{refused:?}");
+        let text = refused.to_string();
+        for part in [
+            "plain:alice has created 3 clusters",
+            "`accounts.clustersPerUser`",
+            "clusters delete",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+        // Others still may, and so may she once one is deleted.
+        let bob = scene.user("bob").await;
+        create(Some(&bob), "c".to_owned()).await.unwrap();
+        let root = UserName::plain("root").unwrap();
+        let root = scene
+            .accounts
+            .create_user("test", &root, true, &[])
+            .await
+            .unwrap();
+        for number in 0..5 {
+            create(Some(&root), format!("r{number}")).await.unwrap();
+            create(None, format!("n{number}")).await.unwrap();
+        }
+        let one = created.into_iter().find_map(Result::ok).unwrap();
+        scene.accounts.delete_cluster("test", &one.id).await.unwrap();
+        create(Some(&alice), "d".to_owned()).await.unwrap();
     }
 }
 

@@ -35,7 +35,7 @@ const ORIGINAL: [&str; 16] = [
     "INSERT INTO bcs_cluster_infos (cluster_id, source_project_id, source_cluster_id, cluster_type) VALUES \
      ('bcs-bcs-k8s-1-k3f9x2ab', 'b37778ec757544868a01e1f01f07037f', 'BCS-K8S-1', 1)",
     "INSERT INTO cluster_credentials (cluster_id, server_addresses, ca_cert_data, user_token, cluster_domain) VALUES \
-     ('plain-dev', 'https://10.0.0.1:6443,https://10.0.0.2:6443', 'PEM', 'serviceaccount', NULL), \
+     ('plain-dev', 'https://10.0.0.1:6443,https://10.0.0.2:6443', '-----BEGIN CERTIFICATE-----', 'serviceaccount', NULL), \
      ('bcs-bcs-k8s-1-k3f9x2ab', 'http://127.0.0.1:9090', 'PEM', 'serviceaccount', NULL)",
     "INSERT INTO register_tokens (cluster_id, token) VALUES ('plain-dev', 'registertoken')",
     "INSERT INTO user_cluster_permissions (backend, user_id, cluster_id, name, is_active) VALUES \

@@ -44,15 +44,8 @@ impl Scene {
         database: DatabaseConfig,
         register_token_lifetime: Duration,
     ) -> Self {
-        let key_file = directory.path().join("keys");
-        let config = AccountsConfig {
-            database: database.clone(),
-            key_file,
-            creates_key: true,
-            register_token_lifetime,
-            local_servers: Vec::new(),
-        };
-        let accounts = Accounts::new(config).unwrap();
+        let config = config(&directory, &database, register_token_lifetime);
+        let accounts = Accounts::new(config).await.unwrap();
         let following = accounts.clone();
         let following = tokio::spawn(async move { following.follow().await }).abort_handle();
         let scene = Self {
@@ -68,6 +61,10 @@ impl Scene {
     /// Another gateway with the same database and keys.
     pub(crate) async fn another(&self) -> Self {
         Self::start(self.directory.clone(), self.database.clone(), DAY).await
+    }
+
+    pub(crate) fn config(&self, register_token_lifetime: Duration) -> AccountsConfig {
+        config(&self.directory, &self.database, register_token_lifetime)
     }
 
     pub(crate) fn key_file(&self) -> PathBuf {
@@ -108,6 +105,21 @@ impl Scene {
     pub(crate) async fn register_token(&self, cluster: &Cluster) -> Vec<u8> {
         let created = self.accounts.create_register_token("test", cluster, true).await;
         created.unwrap().value.0.into_bytes()
+    }
+}
+
+fn config(
+    directory: &TempDir,
+    database: &DatabaseConfig,
+    register_token_lifetime: Duration,
+) -> AccountsConfig {
+    AccountsConfig {
+        database: database.clone(),
+        key_file: directory.path().join("keys"),
+        creates_key: true,
+        register_token_lifetime,
+        clusters_per_user: 3,
+        local_servers: Vec::new(),
     }
 }
 

@@ -6,13 +6,12 @@ mod text;
 use std::time::Duration;
 
 use admittance_admin::api::accounts::{
-    ClusterEntry, ClusterList, NewCluster, NewToken, NewUser, PermissionEntry, Reencrypted, Removed,
-    UserEntry, UserList,
+    ClusterEntry, ClusterList, NewCluster, NewToken, NewUser, PermissionEntry, Removed, UserEntry, UserList,
 };
 use clap::{Args, Subcommand};
 use reqwest::Method;
 
-use self::text::{clusters, imported, issued, permissions, register_tokens, tokens, users};
+use self::text::{clusters, imported, issued, permissions, reencrypted, register_tokens, tokens, users};
 use super::{Query, client::Message};
 use crate::{human, output::harmless};
 
@@ -301,13 +300,15 @@ impl ClustersArguments {
             }
             ClustersCommand::Delete { id, query } => query.remove(&["clusters", id]),
             ClustersCommand::Reencrypt { query } => {
-                let text = |done: &Reencrypted| {
-                    format!(
-                        "encrypted the credentials of {}\n",
-                        human::count(done.tokens, "cluster")
-                    )
-                };
-                query.post(&["accounts", "reencrypt"], &(), text)
+                let message = Message::default();
+                let done = query.send(Method::POST, &["accounts", "reencrypt"], message, reencrypted)?;
+                match done.skipped.len() {
+                    0 => Ok(()),
+                    skipped => {
+                        let tokens = human::count(skipped, "token");
+                        Err(format!("{tokens} could not be decrypted; all others are encrypted again").into())
+                    }
+                }
             }
         }
     }

@@ -75,6 +75,7 @@ impl RestError {
             Self::Validation(_) | Self::Accounts(Why::Invalid(_)) => {
                 (StatusCode::BAD_REQUEST, Code::RequestData, "VALIDATION_ERROR")
             }
+            Self::Accounts(Why::Quota(_)) => (StatusCode::FORBIDDEN, Code::Forbidden, "QUOTA_EXCEEDED"),
             Self::NotSuperUser(_) | Self::Accounts(Why::Denied(Denied::Forbidden { .. })) => {
                 (StatusCode::FORBIDDEN, Code::Forbidden, "FORBIDDEN")
             }
@@ -96,7 +97,7 @@ impl RestError {
             Self::Accounts(Why::Unknown(..)) => (StatusCode::NOT_FOUND, Code::RequestData, "NOT_FOUND"),
             Self::Accounts(Why::Exists(..)) => (StatusCode::BAD_REQUEST, Code::RequestData, "ALREADY_EXISTS"),
             Self::Accounts(Why::TooSoon(_)) => (StatusCode::TOO_MANY_REQUESTS, Code::Internal, "TOO_MANY_REQUESTS"),
-            Self::Accounts(Why::Unavailable(_)) => (StatusCode::SERVICE_UNAVAILABLE, Code::Internal, "UNAVAILABLE"),
+            Self::Accounts(Why::Unavailable(_) | Why::MissingKey { .. }) => (StatusCode::SERVICE_UNAVAILABLE, Code::Internal, "UNAVAILABLE"),
         }
     }
 
@@ -120,7 +121,7 @@ impl RestError {
         };
         let message = match self {
             // It names servers and files, which are for the log only.
-            Self::Accounts(AccountsError::Unavailable(_)) => {
+            Self::Accounts(AccountsError::Unavailable(_) | AccountsError::MissingKey { .. }) => {
                 "the database of users and clusters cannot be used now".to_owned()
             }
             error => error.to_string(),

@@ -1,6 +1,8 @@
 //! Users, clusters and what belongs to them as text.
 
-use admittance_admin::api::accounts::{ClusterEntry, Imported, IssuedToken, TokenEntry, UserEntry};
+use admittance_admin::api::accounts::{
+    ClusterEntry, Imported, IssuedToken, Reencrypted, TokenEntry, UserEntry,
+};
 
 use crate::{
     human,
@@ -84,6 +86,17 @@ pub(super) fn permissions(clusters: &[ClusterEntry]) -> String {
         }
     }
     table.text()
+}
+
+pub(super) fn reencrypted(done: &Reencrypted) -> String {
+    let mut text = format!(
+        "encrypted the credentials of {}\n",
+        human::count(done.tokens, "cluster")
+    );
+    for reason in &done.skipped {
+        text += &format!("not encrypted again: {}\n", harmless(reason));
+    }
+    text
 }
 
 pub(super) fn imported(done: &Imported) -> String {

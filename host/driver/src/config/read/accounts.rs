@@ -37,6 +37,12 @@ pub(super) fn accounts(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Accou
         readers::duration(REGISTER_TOKEN_LIFETIMES),
         mistakes,
     );
+    let clusters_per_user = fields.get(
+        "clustersPerUser",
+        AccountsConfig::DEFAULT_CLUSTERS_PER_USER,
+        readers::integer(0..=1_000_000),
+        mistakes,
+    );
     let networks = readers::list_of(readers::network);
     let local_servers = fields.get_or_default("localServers", networks, mistakes);
     fields.finish(mistakes);
@@ -72,6 +78,7 @@ pub(super) fn accounts(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Accou
         key_file,
         creates_key,
         register_token_lifetime,
+        clusters_per_user,
         local_servers,
     })
 }

@@ -29,6 +29,7 @@ impl Scene {
                 key_file: directory.path().join("key"),
                 creates_key: true,
                 register_token_lifetime: AccountsConfig::DEFAULT_REGISTER_TOKEN_LIFETIME,
+                clusters_per_user: 3,
                 local_servers: Vec::new(),
             }));
         });
@@ -454,6 +455,31 @@ async fn an_administrator_steers_the_same_users_and_clusters() {
     let path = format!("/v1/users/root/tokens/{}", users["tokens"][0]["id"]);
     assert_eq!(scene.admin("DELETE", &path, Value::Null).await.0, 200);
     assert_eq!(scene.as_root("GET", "users/root", Value::Null).await.0, 401);
+}
+
+#[tokio::test]
+async fn a_user_creates_a_limited_number_of_clusters() {
+    let scene = Scene::start(Statuses::Ok).await;
+    let alice = format!("Bearer {}", scene.with_token("alice", false).await);
+    let create = async |number: usize| {
+        let body = json!({"id": format!("dev-{number}")});
+        scene.rest(&alice, "POST", "clusters/", body).await
+    };
+    for number in 0..3 {
+        assert_eq!(create(number).await.0, 200);
+    }
+    let (status, refused) = create(3).await;
+    assert_eq!(
+        (status, &refused["code_name"]),
+        (403, &json!("QUOTA_EXCEEDED")),
+        "{refused}"
+    );
+    let message = refused["message"].as_str().unwrap();
+    assert!(message.contains("accounts.clustersPerUser"), "{message}");
+    let (status, refused) = scene
+        .admin("POST", "/v1/clusters", json!({"id": "x", "creator": "alice"}))
+        .await;
+    assert_eq!(status, 409, "{refused}");
 }
 
 #[tokio::test]

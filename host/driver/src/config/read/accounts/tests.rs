@@ -43,13 +43,14 @@ fn sqlite_needs_only_a_file() {
     assert!(found.key_file.ends_with("accounts.db.key") && found.creates_key);
     assert_eq!(found.register_token_lifetime, Duration::from_secs(86_400));
     assert!(found.local_servers.is_empty());
+    assert_eq!(found.clusters_per_user, 50);
 }
 
 #[test]
 fn every_key() {
     let found = read(
         "{ mysql: { server: db, database: bcs, user: gateway, passwordFile: password }, keyFile: key, \
-         registerTokenLifetime: 1h, localServers: [127.0.0.0/8] }",
+         registerTokenLifetime: 1h, clustersPerUser: 7, localServers: [127.0.0.0/8] }",
     )
     .unwrap();
     let DatabaseConfig::MySql(mysql) = &found.database else {
