@@ -67,8 +67,8 @@ pub struct Sources {
     pub host: Host,
     /// The state of the driver at the moment of the call.
     pub status: Box<dyn Fn() -> DriverStatus + Send + Sync>,
-    /// Whether this replica serves the table that the replicas have agreed on.
-    pub is_ready: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Why the driver is not ready for requests, if it is not, apart from stopping.
+    pub not_ready: Box<dyn Fn() -> Option<&'static str> + Send + Sync>,
     /// `/healthz` in the way of bcs-mesos-driver; none unless the driver takes its place.
     pub health: Box<dyn Fn() -> Option<HealthInfo> + Send + Sync>,
     /// The users and clusters of a gateway; none unless it has them.

@@ -72,8 +72,8 @@ async fn healthz(call: Call) -> Result<Health, ApiError> {
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 struct Readiness {
     /// `true` from when the driver has loaded its chains until it is told to stop, while it serves the table that its
-    /// replicas have agreed on. It does not depend on the upstream: clients of a driver that is not ready get refused connections in place of replies that explain the
-    /// problem.
+    /// replicas have agreed on; of a gateway with users, from when it has read its database. It does not depend on the
+    /// upstream: clients of a driver that is not ready get refused connections in place of replies that explain the problem.
     ready: bool,
     /// The first digits of the content hash of the live table: the same on every replica that serves the same. Absent while
     /// the driver starts.
@@ -107,16 +107,19 @@ impl Reply for Readiness {
         };
         vec![
             form(200, "Ready."),
-            form(503, "Starting or stopping, or the replicas serve another table."),
+            form(
+                503,
+                "Starting or stopping, the replicas serve another table, or a gateway has not read its database.",
+            ),
         ]
     }
 }
 
 async fn readyz(call: Call) -> Result<Readiness, ApiError> {
-    let reason = match () {
-        () if call.api.is_stopping() => Some("stopping"),
-        () if !(call.api.sources.is_ready)() => Some("the replicas serve another table"),
-        () => None,
+    let reason = if call.api.is_stopping() {
+        Some("stopping")
+    } else {
+        (call.api.sources.not_ready)()
     };
     Ok(Readiness {
         ready: reason.is_none(),

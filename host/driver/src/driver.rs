@@ -15,6 +15,7 @@ use admittance_cluster::{Cluster, Terms};
 use admittance_fleet::{ChainStore, Leader, Webhooks, audit::Audits};
 use admittance_net::{listener::Stop, tls::ServerTls, workers::Workers};
 use futures_util::future::join_all;
+use tokio::sync::watch;
 
 use crate::{
     config::{Config, DefinitionPlace, FrontConfig, Limits, ReviewsConfig},
@@ -222,7 +223,7 @@ impl Driver {
         };
         let replicas = replicas.map(Arc::new);
         // Its port is bound: connections are answered from now on.
-        let is_ready = replicas.is_none();
+        let is_ready = replicas.is_none() && front.accounts().is_none();
         let registrations = self.registrar.map(|registrar| registrar.register(is_ready));
         let observed = Arc::new(Observed {
             host: self.host,
@@ -341,6 +342,13 @@ async fn follow(
             tokio::join!(replicas.follow(&observed.host), registered);
         }
     };
+    let accounts = async {
+        if let Some(accounts) = observed.front.accounts().filter(|_| observed.replicas.is_none()) {
+            // An error: the sender lives as long as the gateway.
+            let _ = accounts.changes().wait_for(Option::is_some).await;
+            observed.registrations.follow(watch::channel(true).1).await;
+        }
+    };
     tokio::join!(
         observed.host.clone().follow(),
         observed.front.follow(),
@@ -352,6 +360,7 @@ async fn follow(
         webhooks,
         leader,
         replicas,
+        accounts,
     );
     std::future::pending().await
 }

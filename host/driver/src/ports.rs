@@ -141,9 +141,9 @@ impl AdminPort {
                 let observed = observed.clone();
                 Box::new(move || observed.front.health(observed.address.ip()))
             },
-            is_ready: {
+            not_ready: {
                 let observed = observed.clone();
-                Box::new(move || observed.is_ready())
+                Box::new(move || observed.not_ready())
             },
             status: Box::new(move || observed.status()),
         };

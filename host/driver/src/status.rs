@@ -43,10 +43,18 @@ pub(crate) struct Observed {
 }
 
 impl Observed {
-    /// Whether this replica serves the table that the replicas have agreed on.
-    pub(crate) fn is_ready(&self) -> bool {
+    /// Why requests should go to other replicas, if they should.
+    pub(crate) fn not_ready(&self) -> Option<&'static str> {
         let replicas = self.replicas.as_deref();
-        replicas.is_none_or(|replicas| replicas.is_ready(&self.host))
+        if replicas.is_some_and(|replicas| !replicas.is_ready(&self.host)) {
+            return Some("the replicas serve another table");
+        }
+        let accounts = self.front.accounts();
+        accounts
+            .is_some_and(|accounts| accounts.now().is_err())
+            .then_some(
+                "the database of users and clusters has not been read yet; the log and /v1/status say why",
+            )
     }
 
     pub(crate) fn status(&self) -> DriverStatus {

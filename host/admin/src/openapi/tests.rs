@@ -18,7 +18,7 @@ async fn served() -> Value {
         accounts: None,
         decisions: None,
         is_stopping: Arc::default(),
-        is_ready: Box::new(|| true),
+        not_ready: Box::new(|| None),
         metrics: Arc::new(String::new),
     };
     let access = Access::new(&AdminConfig::new(([127, 0, 0, 1], 0).into()));
