@@ -9,6 +9,7 @@ mod check;
 mod cluster;
 mod dev;
 mod directories;
+mod exporter;
 mod files;
 mod host;
 mod human;

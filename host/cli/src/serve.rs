@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use admittance::{DURATION_BUCKETS, Host, HostBuilder, admission::NamespaceSelector};
+use admittance::{Host, HostBuilder, admission::NamespaceSelector};
 use admittance_admin::AdminConfig;
 use admittance_bcs::{
     SchedulersConfig,
@@ -24,10 +24,9 @@ use admittance_fleet::{ChainStore, PolicyStore, Webhooks, certificates::Service}
 use admittance_net::{limits::raise_descriptor_limit, upstream::Server, workers::Workers};
 use admittance_outbound::Outbound;
 use clap::Args;
-use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::{arguments::word, directories, host, logging, process_metrics};
+use crate::{arguments::word, directories, exporter::Metrics, host, logging, process_metrics};
 
 const DEFAULT_CONFIG: &str = "admittance.yaml";
 
@@ -160,7 +159,7 @@ fn read(path: &Path) -> crate::Result<Config> {
     Ok(Config::read(path)?)
 }
 
-async fn serve(mut config: Config, metrics: PrometheusHandle) -> crate::Result<ExitCode> {
+async fn serve(mut config: Config, metrics: Metrics) -> crate::Result<ExitCode> {
     let cluster = match &config.cluster {
         Some(config) => Some(Cluster::connect(config).await?),
         None => None,
@@ -316,20 +315,16 @@ fn warm(cluster: &Cluster, host: &Host) {
     }
 }
 
-/// Buckets of all duration histograms, for plugins and webhooks alike.
-fn install_metrics() -> crate::Result<PrometheusHandle> {
-    let handle = PrometheusBuilder::new()
-        .set_buckets_for_metric(Matcher::Suffix("duration_seconds".into()), &DURATION_BUCKETS)?
-        .install_recorder()?;
+fn install_metrics() -> crate::Result<Metrics> {
+    let metrics = Metrics::install()?;
     admittance::describe_metrics();
     admittance_driver::describe_metrics();
     admittance_cluster::describe_metrics();
     admittance_outbound::describe_metrics();
-    Ok(handle)
+    Ok(metrics)
 }
 
-/// Histograms keep samples until they are drained, which only a scrape does otherwise.
-async fn maintain(metrics: PrometheusHandle) {
+async fn maintain(metrics: Metrics) {
     let mut ticks = tokio::time::interval(Duration::from_secs(5));
     loop {
         ticks.tick().await;

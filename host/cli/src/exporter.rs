@@ -1,0 +1,221 @@
+//! The exporter of metrics. Labels with names that users choose have a bounded number of values, and the series of a
+//! cluster that is deleted or unused are forgotten.
+
+use std::{
+    borrow::Cow,
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use admittance::DURATION_BUCKETS;
+use metrics::{
+    Counter, Gauge, Histogram, Key, KeyName, Label, Metadata, Recorder, SharedString, Unit,
+    set_global_recorder,
+};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+use metrics_util::MetricKindMask;
+
+/// The label of clusters, which any user of a gateway may create.
+const CLUSTER: &str = "cluster";
+/// The most values of a label. Authors of definitions choose the names of all others.
+const MOST_VALUES: [(&str, usize); 6] = [
+    (CLUSTER, 512),
+    ("chain", 4096),
+    ("definition", 4096),
+    ("exception", 4096),
+    ("origin", 4096),
+    ("stage", 4096),
+];
+/// The value that stands for all others.
+const OTHER: &str = "other";
+/// How long the series of a cluster stay after they last changed.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(60 * 60);
+
+/// Renders all metrics. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Metrics([PrometheusHandle; 2]);
+
+impl Metrics {
+    /// Installs the exporter for the whole process.
+    pub(crate) fn install() -> crate::Result<Self> {
+        let exporter = Exporter::new(FORGOTTEN_AFTER)?;
+        let metrics = exporter.handles();
+        set_global_recorder(exporter)?;
+        Ok(metrics)
+    }
+
+    /// In Prometheus' text format.
+    pub(crate) fn render(&self) -> String {
+        self.0.iter().map(PrometheusHandle::render).collect()
+    }
+
+    /// Histograms keep samples until they are drained, which only a scrape does otherwise.
+    pub(crate) fn run_upkeep(&self) {
+        self.0.iter().for_each(PrometheusHandle::run_upkeep);
+    }
+}
+
+#[derive(Debug)]
+struct Exporter {
+    lasting: PrometheusRecorder,
+    of_clusters: PrometheusRecorder,
+    forgotten_after: Duration,
+    /// The values of each label in [`MOST_VALUES`], with the last time that they were used.
+    values: Mutex<HashMap<&'static str, HashMap<String, Instant>>>,
+}
+
+impl Exporter {
+    fn new(forgotten_after: Duration) -> crate::Result<Self> {
+        // Buckets of all duration histograms, for plugins and webhooks alike.
+        let builder = || {
+            let durations = Matcher::Suffix("duration_seconds".into());
+            PrometheusBuilder::new().set_buckets_for_metric(durations, &DURATION_BUCKETS)
+        };
+        let forgetful = builder()?.idle_timeout(MetricKindMask::ALL, Some(forgotten_after));
+        Ok(Self {
+            lasting: builder()?.build_recorder(),
+            of_clusters: forgetful.build_recorder(),
+            forgotten_after,
+            values: Mutex::default(),
+        })
+    }
+
+    fn handles(&self) -> Metrics {
+        Metrics([self.lasting.handle(), self.of_clusters.handle()])
+    }
+
+    /// Where a series is recorded, and its key, in which values beyond the limit of their label are replaced.
+    fn place<'k>(&self, key: &'k Key) -> (&PrometheusRecorder, Cow<'k, Key>) {
+        let is_of_cluster = key.labels().any(|label| label.key() == CLUSTER);
+        let recorder = if is_of_cluster {
+            &self.of_clusters
+        } else {
+            &self.lasting
+        };
+        let is_within = |label: &&Label| {
+            let limit = MOST_VALUES.iter().find(|(name, _)| *name == label.key());
+            limit.is_none_or(|(name, most)| self.is_within(name, *most, label.value()))
+        };
+        let mut beyond = key.labels().filter(|label| !is_within(label)).peekable();
+        if beyond.peek().is_none() {
+            return (recorder, Cow::Borrowed(key));
+        }
+        let beyond: Vec<&Label> = beyond.collect();
+        let labels = key.labels().map(|label| match beyond.contains(&label) {
+            true => Label::new(label.key().to_owned(), OTHER),
+            false => label.clone(),
+        });
+        let labels: Vec<Label> = labels.collect();
+        (
+            recorder,
+            Cow::Owned(Key::from_parts(key.name().to_owned(), labels)),
+        )
+    }
+
+    /// Whether a label may have this value.
+    fn is_within(&self, label: &'static str, most: usize, value: &str) -> bool {
+        let now = Instant::now();
+        let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+        let values = values.entry(label).or_default();
+        if let Some(used) = values.get_mut(value) {
+            *used = now;
+            return true;
+        }
+        if values.len() >= most && label == CLUSTER {
+            values.retain(|_, used| now.duration_since(*used) < self.forgotten_after);
+        }
+        if values.len() >= most {
+            return false;
+        }
+        values.insert(value.to_owned(), now);
+        true
+    }
+}
+
+impl Recorder for Exporter {
+    fn describe_counter(&self, key: KeyName, unit: Option<Unit>, text: SharedString) {
+        self.lasting.describe_counter(key.clone(), unit, text.clone());
+        self.of_clusters.describe_counter(key, unit, text);
+    }
+
+    fn describe_gauge(&self, key: KeyName, unit: Option<Unit>, text: SharedString) {
+        self.lasting.describe_gauge(key.clone(), unit, text.clone());
+        self.of_clusters.describe_gauge(key, unit, text);
+    }
+
+    fn describe_histogram(&self, key: KeyName, unit: Option<Unit>, text: SharedString) {
+        self.lasting.describe_histogram(key.clone(), unit, text.clone());
+        self.of_clusters.describe_histogram(key, unit, text);
+    }
+
+    fn register_counter(&self, key: &Key, metadata: &Metadata<'_>) -> Counter {
+        let (recorder, key) = self.place(key);
+        recorder.register_counter(&key, metadata)
+    }
+
+    fn register_gauge(&self, key: &Key, metadata: &Metadata<'_>) -> Gauge {
+        let (recorder, key) = self.place(key);
+        recorder.register_gauge(&key, metadata)
+    }
+
+    fn register_histogram(&self, key: &Key, metadata: &Metadata<'_>) -> Histogram {
+        let (recorder, key) = self.place(key);
+        recorder.register_histogram(&key, metadata)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use metrics::{counter, histogram, with_local_recorder};
+
+    use super::*;
+
+    #[test]
+    fn users_cannot_make_series_without_end() {
+        let exporter = Exporter::new(FORGOTTEN_AFTER).unwrap();
+        with_local_recorder(&exporter, || {
+            for number in 0..2000 {
+                counter!("requests_total", "cluster" => format!("plain-{number}"), "status" => "2xx")
+                    .increment(1);
+            }
+            counter!("requests_total", "cluster" => "plain-0", "status" => "2xx").increment(1);
+            counter!("others_total", "result" => "live").increment(1);
+        });
+        let text = exporter.handles().render();
+        let series = text.lines().filter(|line| line.starts_with("requests_total"));
+        assert_eq!(series.count(), 513);
+        for line in [
+            r#"requests_total{cluster="plain-0",status="2xx"} 2"#,
+            r#"requests_total{cluster="other",status="2xx"} 1488"#,
+            r#"others_total{result="live"} 1"#,
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+    }
+
+    #[test]
+    fn the_series_of_an_unused_cluster_are_forgotten_and_make_room() {
+        let exporter = Exporter::new(Duration::from_millis(20)).unwrap();
+        let metrics = exporter.handles();
+        let count = |cluster: String| {
+            with_local_recorder(&exporter, || {
+                counter!("requests_total", "cluster" => cluster.clone()).increment(1);
+                histogram!("duration_seconds", "cluster" => cluster).record(1.0);
+                counter!("others_total").increment(1);
+            });
+        };
+        (0..512).for_each(|number| count(format!("old-{number}")));
+        assert!(metrics.render().contains("old-511"));
+        while metrics.render().contains("old-") {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        count("new".to_owned());
+        let text = metrics.render();
+        assert!(
+            text.contains(r#"cluster="new""#) && !text.contains("=\"other\""),
+            "{text}"
+        );
+        assert!(text.contains("others_total 513"), "{text}");
+    }
+}
