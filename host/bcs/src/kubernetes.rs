@@ -5,13 +5,14 @@ mod agents;
 mod error;
 pub(crate) mod headers;
 mod identity;
+mod memory;
 mod path;
 mod peers;
 mod routes;
 mod state;
 mod stream;
 
-use std::{convert::Infallible, sync::Arc};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use admittance::{AdmissionService, BodyLimits, Host, Passage, admission::FrontEnd};
 use admittance_admission::UserInfo;
@@ -33,6 +34,7 @@ pub(crate) use self::stream::Watched;
 use self::{
     error::KubernetesError,
     identity::Identity,
+    memory::Memory,
     path::ClusterPath,
     peers::Peers,
     routes::{Route, Routes},
@@ -49,6 +51,9 @@ use crate::{
 /// The key in `UserInfo.extra` under which chains find the ID of the cluster.
 const CLUSTER_KEY: &str = "admittance.dev/cluster";
 
+/// How often the metrics of open tunnels are set again.
+const METRICS_INTERVAL: Duration = Duration::from_secs(60);
+
 /// The proxy to clusters. Cheap to clone; lives as long as the gateway.
 #[derive(Clone, Debug)]
 pub(crate) struct Kubernetes(Arc<Inner>);
@@ -57,6 +62,8 @@ pub(crate) struct Kubernetes(Arc<Inner>);
 struct Inner {
     accounts: Accounts,
     routes: Arc<Routes>,
+    /// Of the tunnels.
+    memory: Memory,
     /// None: no other gateways use the tunnels here.
     peers: Option<Arc<Peers>>,
     host: Host,
@@ -106,6 +113,7 @@ impl Kubernetes {
         Self(Arc::new(Inner {
             accounts,
             routes: Arc::default(),
+            memory: Memory::default(),
             peers: others.map(|others| Arc::new(Peers::new(others))),
             host: host.clone(),
             limits,
@@ -232,7 +240,14 @@ impl Kubernetes {
                 peers.follow(self).await;
             }
         };
-        tokio::join!(peers, self.follow_clusters());
+        let metrics = async {
+            let mut turns = tokio::time::interval(METRICS_INTERVAL);
+            loop {
+                turns.tick().await;
+                self.0.routes.renew_metrics();
+            }
+        };
+        tokio::join!(peers, metrics, self.follow_clusters());
     }
 
     async fn follow_clusters(&self) {

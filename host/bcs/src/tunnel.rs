@@ -2,12 +2,15 @@
 //! open them to each other, too, and use the tunnels of another's agents.
 //!
 //! The protocol is that of bcs-api and its agents. Both sides bound what they hold for a connection whose reader is
-//! slow: they ask the other side to pause it, and end it if the other side, an older program, goes on.
+//! slow: they ask the other side to pause it, and end it if the other side, an older program, goes on. Whatever they hold
+//! is charged to a [`Budget`].
 
 mod accepts;
 pub mod agent;
+mod budget;
 pub(crate) mod connect;
 mod frame;
+mod inbox;
 mod session;
 
 use std::time::Duration;
@@ -15,8 +18,9 @@ use std::time::Duration;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 
 use self::session::serve_agent;
-pub(crate) use self::{
-    accepts::{Accepts, Guard},
+pub use self::{
+    accepts::{Accepts, FindTunnel, Guard, TakeAnnouncement},
+    budget::Budget,
     frame::{Announcement, Destination},
     session::{Outgoing, Session},
 };
@@ -25,15 +29,22 @@ pub(crate) use self::{
 const PING_INTERVAL: Duration = Duration::from_secs(5);
 /// Without any message for so long, a tunnel has ended. Every ping is answered.
 const SILENCE: Duration = Duration::from_secs(20);
-/// The largest message. Agents send 32 KiB of data at most.
-const LARGEST_MESSAGE: usize = 1 << 20;
+/// The data of one frame, as agents of bcs-api send them too.
+const CHUNK: usize = 32 << 10;
+/// The largest message of an agent, and of another gateway, whose announcements have certificates.
+pub const LARGEST_OF_AGENT: usize = 64 << 10;
+pub(crate) const LARGEST_OF_GATEWAY: usize = 256 << 10;
+/// The memory of a tunnel, with its connections.
+pub(crate) const TUNNEL_LIMIT: usize = 96 << 20;
+/// The memory of a tunnel without connections: the messages that are read and written.
+pub(crate) const TUNNEL_COST: usize = 256 << 10;
 
-/// The limits of a WebSocket. At most a few messages wait to be written.
-pub(crate) fn websocket_config() -> WebSocketConfig {
+/// The limits of a WebSocket on which no message may be larger than this. At most a few messages wait to be written.
+pub fn websocket_config(largest: usize) -> WebSocketConfig {
     WebSocketConfig::default()
         .read_buffer_size(32 << 10)
         .write_buffer_size(0)
-        .max_write_buffer_size(4 << 20)
-        .max_message_size(Some(LARGEST_MESSAGE))
-        .max_frame_size(Some(LARGEST_MESSAGE))
+        .max_write_buffer_size(1 << 20)
+        .max_message_size(Some(largest))
+        .max_frame_size(Some(largest))
 }

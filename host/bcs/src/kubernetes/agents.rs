@@ -7,7 +7,7 @@ use admittance_net::upstream::{TunnelGuard, is_upgrade};
 use axum::body::Body;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri,
+    HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode,
     header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE},
 };
 use hyper_util::rt::TokioIo;
@@ -24,9 +24,9 @@ use super::{
     routes::{OpenTunnel, Route, Way},
 };
 use crate::{
-    accounts::{Cluster, Credentials, Secret},
+    accounts::{Cluster, Credentials, Report, Secret},
     header::only,
-    tunnel::{Accepts, Outgoing, Session, websocket_config},
+    tunnel::{Accepts, LARGEST_OF_AGENT, Outgoing, Session, websocket_config},
 };
 
 /// How often an unused tunnel is looked for while the gateway stops.
@@ -99,7 +99,7 @@ impl Kubernetes {
         let kubernetes = self.clone();
         let carry = async move |socket, guard| kubernetes.carry(opening, socket, guard).await;
         Ok(Entered {
-            response: switch(request, carry),
+            response: switch(request, LARGEST_OF_AGENT, carry),
             recipient: Some((id, "agent".into())),
         })
     }
@@ -113,7 +113,14 @@ impl Kubernetes {
         // Before anything of the parameters is read.
         let cluster = self.0.accounts.use_register_token(&cluster, &token).await?;
         let credentials = credentials(&params)?;
-        let (session, outgoing) = Session::new();
+        let memory = self.0.memory.of_tunnel(&cluster.id, &self.0.accounts);
+        let memory = memory.ok_or_else(|| {
+            KubernetesError::Tunnel(format!(
+                "no memory is left for another tunnel of {}, or of other clusters of the user who created it",
+                cluster.id
+            ))
+        })?;
+        let (session, outgoing) = Session::new(memory);
         let route = Route::new(&cluster.id, Arc::new(credentials), Way::Tunnel(session.clone()))?;
         let open = self.0.routes.open(&cluster.id, Arc::new(route));
         let open = open.ok_or_else(|| {
@@ -186,9 +193,10 @@ fn is_websocket(request: &Request<Body>) -> Result<(), KubernetesError> {
     Err(KubernetesError::Tunnel(message))
 }
 
-/// The reply that switches to a WebSocket, which `carry` then gets.
+/// The reply that switches to a WebSocket, which `carry` then gets. No message of it may be larger than `largest`.
 pub(super) fn switch<F>(
     mut request: Request<Body>,
+    largest: usize,
     carry: impl FnOnce(Accepted, Option<TunnelGuard>) -> F + Send + 'static,
 ) -> Response<Body>
 where
@@ -201,7 +209,7 @@ where
     tokio::spawn(async move {
         match upgrade.await {
             Ok(upgraded) => {
-                let config = Some(websocket_config());
+                let config = Some(websocket_config(largest));
                 let stream = TokioIo::new(upgraded);
                 let socket = WebSocketStream::from_raw_socket(stream, Role::Server, config).await;
                 carry(socket, guard).await;
@@ -238,28 +246,13 @@ pub(super) fn credentials(params: &str) -> Result<Credentials, KubernetesError> 
         .decode(&params.ca_cert)
         .ok()
         .and_then(|ca| String::from_utf8(ca).ok());
-    let addresses = params.address.split(';').filter(|address| !address.is_empty());
-    let addresses: Vec<Uri> = addresses
-        .map(|address| {
-            address
-                .parse()
-                .map_err(|_| wrong(format!("{address:?} is not an address")))
-        })
-        .collect::<Result<_, _>>()?;
-    if addresses.is_empty()
-        || addresses
-            .iter()
-            .any(|address| address.scheme_str() != Some("https"))
-    {
-        return Err(wrong("its address is not https, a host and a port".to_owned()));
-    }
-    Ok(Credentials {
-        server_addresses: addresses,
+    let report = Report {
+        server_addresses: params.address,
         ca: ca.ok_or_else(|| wrong("`caCert` is not base64 of PEM".to_owned()))?,
         user_token: Secret(params.user_token),
         cluster_domain: String::new(),
-        reported_at: admittance::Moment::now(),
-    })
+    };
+    report.credentials().map_err(|error| wrong(error.to_string()))
 }
 
 /// The same, as [`credentials`] reads them.
@@ -278,31 +271,47 @@ mod tests {
 
     #[test]
     fn parameters() {
-        let encode = |json: &str| BASE64_STANDARD.encode(json);
-        let right =
-            encode(r#"{"address":"https://10.0.0.1:443;https://10.0.0.2","userToken":"t","caCert":"UEVN"}"#);
-        let found = credentials(&right).unwrap();
-        assert_eq!((found.ca.as_str(), found.user_token.0.as_str()), ("PEM", "t"));
+        let encode = |address: &str, token: &str, ca: &str| {
+            let ca = BASE64_STANDARD.encode(ca);
+            let json = serde_json::json!({"address": address, "userToken": token, "caCert": ca});
+            BASE64_STANDARD.encode(json.to_string())
+        };
+        let pem = "-----BEGIN CERTIFICATE-----";
+        let found = credentials(&encode("https://10.0.0.1:443;https://10.0.0.2", "t", pem)).unwrap();
+        assert_eq!((found.ca.as_str(), found.user_token.0.as_str()), (pem, "t"));
         assert_eq!(found.server_addresses.len(), 2);
         let again = credentials(&params(&found)).unwrap();
         assert_eq!(
             (&again.server_addresses, &again.ca, &again.user_token),
             (&found.server_addresses, &found.ca, &found.user_token)
         );
+        let many: Vec<_> = (0..17).map(|number| format!("https://10.0.0.{number}")).collect();
+        let servers = "https://10.0.0.1;".repeat(1000);
         for (params, expected) in [
             ("?".to_owned(), "not base64"),
-            (encode("{"), "not JSON"),
+            (BASE64_STANDARD.encode("{"), "not JSON"),
+            (encode("http://a", "secret", pem), "is not https"),
+            (encode("", "secret", pem), "is empty"),
+            (encode("https://a", "secret", "?"), "no certificate as PEM"),
             (
-                encode(r#"{"address":"http://a","userToken":"secret","caCert":"UEVN"}"#),
-                "not https",
+                encode(&many.join(";"), "secret", pem),
+                "has 17 addresses, and at most 16",
             ),
             (
-                encode(r#"{"address":"","userToken":"secret","caCert":"UEVN"}"#),
-                "not https",
+                encode(&servers, "secret", pem),
+                "has 17000 bytes, and at most 2048",
             ),
             (
-                encode(r#"{"address":"https://a","userToken":"secret","caCert":"?"}"#),
-                "not base64 of PEM",
+                encode(&format!("https://{}", "a".repeat(93)), "secret", pem),
+                "more than 92 bytes",
+            ),
+            (
+                encode("https://a", &"secret".repeat(2000), pem),
+                "user_token has 12000 bytes",
+            ),
+            (
+                encode("https://a", "secret", &pem.repeat(3000)),
+                "cacert_data has 81000 bytes",
             ),
         ] {
             let error = credentials(&params).unwrap_err().to_string();

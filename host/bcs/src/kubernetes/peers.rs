@@ -246,7 +246,7 @@ impl Peers {
             .map_err(|_| ConnectError::Timeout)?
             .map_err(|error| ConnectError::Unreachable(causes::chain(&error)))?;
         self.report(server, None);
-        let (session, outgoing) = Session::new();
+        let (session, outgoing) = Session::new(kubernetes.0.memory.gateway().clone());
         let routes = kubernetes.0.routes.clone();
         let accepts = Accepts::Through(Box::new(move |cluster| routes.tunnel(cluster)));
         Ok(tokio::select! {

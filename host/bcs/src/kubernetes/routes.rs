@@ -26,7 +26,7 @@ use crate::{
     accounts::{Accounts, Cluster, Credentials},
     lock::lock,
     metric_names,
-    tunnel::{Destination, Guard, Session},
+    tunnel::{Budget, Destination, Guard, Session},
 };
 
 /// The name in the certificate of every API server.
@@ -46,8 +46,9 @@ pub(super) enum Way {
     Direct(Accounts),
     /// In the tunnel of the cluster's agent.
     Tunnel(Session),
-    /// In this tunnel to another gateway, which has the tunnel of the cluster's agent.
-    Gateway(Session),
+    /// In this tunnel to another gateway, which has the tunnel of the cluster's agent. Connections are charged to the
+    /// memory of the cluster's owner.
+    Gateway(Session, Arc<Budget>),
 }
 
 /// The connections to a cluster with its current credentials. Lives until the credentials change, and as long as
@@ -59,6 +60,8 @@ pub(super) struct Route {
     /// The cluster's own token.
     pub(super) authorization: HeaderValue,
     way: Way,
+    /// Whether its servers are checked.
+    is_newest: watch::Sender<bool>,
     _checking: AbortOnDropHandle<()>,
 }
 
@@ -92,7 +95,7 @@ impl Route {
             connect_timeout: CONNECT_TIMEOUT,
             response_timeout: UpstreamConfig::DEFAULT_RESPONSE_TIMEOUT,
             // The gateway that has the agent's tunnel checks the API server.
-            health: (!matches!(way, Way::Gateway(_))).then(|| HealthCheck {
+            health: (!matches!(way, Way::Gateway(..))).then(|| HealthCheck {
                 path: PathAndQuery::from_static("/readyz"),
                 interval: HealthCheck::DEFAULT_INTERVAL,
                 timeout: HealthCheck::DEFAULT_TIMEOUT,
@@ -101,31 +104,42 @@ impl Route {
         };
         let servers = Servers::Listed(servers);
         let upstream = Upstream::through(Some(dial(&way, cluster)), servers, Choice::LeastLoaded, config);
-        let checked = upstream.clone();
-        let checking = tokio::spawn(async move { checked.check_health().await });
+        let is_newest = watch::Sender::new(false);
+        let checking = tokio::spawn(check_while(is_newest.subscribe(), upstream.clone()));
         Ok(Self {
             credentials,
             upstream,
             authorization,
             way,
+            is_newest,
             _checking: AbortOnDropHandle::new(checking),
         })
     }
 }
 
+/// Checks the servers while requests use them: an agent may open several tunnels, and report several servers for each.
+async fn check_while(mut is_newest: watch::Receiver<bool>, upstream: Upstream) {
+    while is_newest.wait_for(|is_newest| *is_newest).await.is_ok() {
+        tokio::select! {
+            () = upstream.check_health() => return,
+            _ = is_newest.wait_for(|is_newest| !is_newest) => {}
+        }
+    }
+}
+
 fn dial(way: &Way, cluster: &str) -> Dial {
-    let (session, cluster) = match way {
+    let (session, budget, cluster) = match way {
         Way::Direct(accounts) => return tcp(accounts.clone()),
-        Way::Tunnel(session) => (session.clone(), None),
-        Way::Gateway(session) => (session.clone(), Some(cluster.to_owned())),
+        Way::Tunnel(session) => (session.clone(), session.budget().clone(), None),
+        Way::Gateway(session, budget) => (session.clone(), budget.clone(), Some(cluster.to_owned())),
     };
     BoxCloneSyncService::new(service_fn(move |server: Uri| {
-        let (session, cluster) = (session.clone(), cluster.clone());
+        let (session, budget, cluster) = (session.clone(), budget.clone(), cluster.clone());
         async move {
             let host = server.host().unwrap_or_default();
             let port = server.port_u16().unwrap_or(443);
             let address = format!("{host}:{port}");
-            let stream = session.open(Destination { cluster, address }).await?;
+            let stream = session.open(Destination { cluster, address }, &budget).await?;
             Ok::<_, BoxError>(Wire::new(stream))
         }
     }))
@@ -176,7 +190,7 @@ struct Tunnels {
 impl Tunnels {
     fn of(&mut self, way: &Way) -> &mut HashMap<String, Vec<Arc<Route>>> {
         match way {
-            Way::Gateway(_) => &mut self.of_gateways,
+            Way::Gateway(..) => &mut self.of_gateways,
             Way::Direct(_) | Way::Tunnel(_) => &mut self.of_agents,
         }
     }
@@ -185,6 +199,18 @@ impl Tunnels {
     fn newest(&self, cluster: &str) -> Option<&Arc<Route>> {
         let of_agent = self.of_agents.get(cluster).and_then(|routes| routes.last());
         of_agent.or_else(|| self.of_gateways.get(cluster)?.last())
+    }
+
+    /// Has only the servers of the route that requests use checked.
+    fn check_newest(&self, cluster: &str, direct: &HashMap<String, Arc<Route>>) {
+        let newest = self.newest(cluster).or_else(|| direct.get(cluster));
+        let of_agents = self.of_agents.get(cluster).into_iter().flatten();
+        for route in of_agents.chain(direct.get(cluster)) {
+            let is_newest = newest.is_some_and(|newest| Arc::ptr_eq(newest, route));
+            route
+                .is_newest
+                .send_if_modified(|was| std::mem::replace(was, is_newest) != is_newest);
+        }
     }
 }
 
@@ -202,7 +228,8 @@ impl Routes {
     /// The way to this cluster: the tunnel of its agent, to this gateway or another, or else the addresses that were
     /// reported.
     pub(super) fn to(&self, cluster: &Cluster, accounts: &Accounts) -> Result<Arc<Route>, KubernetesError> {
-        if let Some(route) = lock(&self.tunnels).newest(&cluster.id) {
+        let tunnels = lock(&self.tunnels);
+        if let Some(route) = tunnels.newest(&cluster.id) {
             return Ok(route.clone());
         }
         let Some(credentials) = &cluster.credentials else {
@@ -220,6 +247,7 @@ impl Routes {
             Way::Direct(accounts.clone()),
         )?);
         direct.insert(cluster.id.clone(), route.clone());
+        tunnels.check_newest(&cluster.id, &direct);
         Ok(route)
     }
 
@@ -237,12 +265,13 @@ impl Routes {
             return None;
         }
         of_cluster.push(route.clone());
+        let count = of_cluster.len();
         let open = OpenTunnel {
             routes: self.clone(),
             cluster: cluster.to_owned(),
             route,
         };
-        open.changed(of_cluster.len());
+        open.changed(&tunnels, count);
         Some(open)
     }
 
@@ -253,6 +282,13 @@ impl Routes {
         newest
             .filter_map(|(cluster, routes)| Some((cluster.clone(), routes.last()?.clone())))
             .collect()
+    }
+
+    /// Sets the metrics of open tunnels again: the exporter forgets those of clusters that do not change.
+    pub(super) fn renew_metrics(&self) {
+        for (cluster, routes) in &lock(&self.tunnels).of_agents {
+            set_gauge(cluster, routes.len());
+        }
     }
 
     /// Notice of every change of [`of_agents`](Self::of_agents).
@@ -267,7 +303,7 @@ impl Routes {
         let route = tunnels.of_agents.get(cluster)?.last()?;
         match &route.way {
             Way::Tunnel(session) => Some((session.clone(), route.clone())),
-            Way::Direct(_) | Way::Gateway(_) => None,
+            Way::Direct(_) | Way::Gateway(..) => None,
         }
     }
 
@@ -308,6 +344,11 @@ impl Routes {
     }
 }
 
+fn set_gauge(cluster: &str, tunnels: usize) {
+    let count = u32::try_from(tunnels).unwrap_or(u32::MAX);
+    gauge!(metric_names::GATEWAY_TUNNELS, "cluster" => cluster.to_owned()).set(count);
+}
+
 /// A tunnel that requests may use.
 #[derive(Debug)]
 pub(super) struct OpenTunnel {
@@ -323,11 +364,11 @@ impl OpenTunnel {
     }
 
     /// Reports the number of tunnels of this kind that the cluster has now.
-    fn changed(&self, count: usize) {
+    fn changed(&self, tunnels: &Tunnels, count: usize) {
+        tunnels.check_newest(&self.cluster, &lock(&self.routes.direct));
         if let Way::Tunnel(_) = self.route.way {
             self.routes.changed.send_replace(());
-            let count = u32::try_from(count).unwrap_or(u32::MAX);
-            gauge!(metric_names::GATEWAY_TUNNELS, "cluster" => self.cluster.clone()).set(count);
+            set_gauge(&self.cluster, count);
         }
     }
 }
@@ -343,7 +384,7 @@ impl Drop for OpenTunnel {
             if count == 0 {
                 table.remove(&self.cluster);
             }
-            self.changed(count);
+            self.changed(&tunnels, count);
         }
     }
 }
@@ -379,6 +420,7 @@ mod tests {
                 key_file: directory.path().join("accounts.key"),
                 creates_key: true,
                 register_token_lifetime: AccountsConfig::DEFAULT_REGISTER_TOKEN_LIFETIME,
+                clusters_per_user: AccountsConfig::DEFAULT_CLUSTERS_PER_USER,
                 local_servers: local_servers.iter().map(|text| text.parse().unwrap()).collect(),
             };
             Accounts::new(config).await.unwrap()
@@ -405,7 +447,8 @@ mod tests {
         let routes = Arc::new(Routes::default());
         let credentials = credentials_of_a_test();
         let route = |way: Way| Arc::new(Route::new("a", credentials.clone(), way).unwrap());
-        let session = || Session::new().0;
+        let budget = Budget::new(1 << 20);
+        let session = || Session::new(budget.clone()).0;
         let own = |routes: &Routes| routes.state("a").tunnels;
         let first = routes.open("a", route(Way::Tunnel(session()))).unwrap();
         let second = route(Way::Tunnel(session()));
@@ -414,7 +457,9 @@ mod tests {
         assert_eq!(own(&routes), 1);
         assert!(Arc::ptr_eq(&routes.of_agents()["a"], &second));
         // Those to other gateways are used only if there is no other, and never for other gateways.
-        let through = routes.open("a", route(Way::Gateway(session()))).unwrap();
+        let through = routes
+            .open("a", route(Way::Gateway(session(), budget.clone())))
+            .unwrap();
         let newest = |routes: &Routes| lock(&routes.tunnels).newest("a").cloned();
         assert!(newest(&routes).is_some_and(|newest| Arc::ptr_eq(&newest, &second)));
         assert!(routes.tunnel("a").is_some());
@@ -425,4 +470,3 @@ mod tests {
         assert!(newest(&routes).is_none());
     }
 }
-                clusters_per_user: AccountsConfig::DEFAULT_CLUSTERS_PER_USER,

@@ -5,6 +5,7 @@ use std::{any::Any, sync::Arc, time::Duration};
 use tokio::net::TcpStream;
 
 use super::{
+    budget::Budget,
     frame::{Announcement, Destination},
     session::Session,
 };
@@ -12,7 +13,7 @@ use super::{
 const DIAL_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// What a side accepts from the other one.
-pub(crate) enum Accepts {
+pub enum Accepts {
     /// The gateway of an agent opens no connections.
     Nothing,
     /// An agent opens those to its API server, each `host:port`.
@@ -24,9 +25,9 @@ pub(crate) enum Accepts {
 }
 
 /// The tunnel of a cluster, and what to hold as long as a connection in it is open.
-pub(crate) type FindTunnel = Box<dyn Fn(&str) -> Option<(Session, Guard)> + Send + Sync>;
-pub(crate) type TakeAnnouncement = Box<dyn Fn(Announcement) -> Result<(), String> + Send + Sync>;
-pub(crate) type Guard = Arc<dyn Any + Send + Sync>;
+pub type FindTunnel = Box<dyn Fn(&str) -> Option<(Session, Guard)> + Send + Sync>;
+pub type TakeAnnouncement = Box<dyn Fn(Announcement) -> Result<(), String> + Send + Sync>;
+pub type Guard = Arc<dyn Any + Send + Sync>;
 
 /// A connection that the other side may have.
 pub(super) enum Wanted {
@@ -34,6 +35,27 @@ pub(super) enum Wanted {
     Tcp(String),
     /// In this tunnel. The guard is held as long as the connection is open.
     Tunnel(Session, Guard, Destination),
+}
+
+impl std::fmt::Debug for Accepts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Nothing => "Nothing",
+            Self::Only(_) => "Only",
+            Self::Through(_) => "Through",
+            Self::Announcements(_) => "Announcements",
+        })
+    }
+}
+
+impl Wanted {
+    /// The budget of the connection: that of the tunnel that it uses, or else this one.
+    pub(super) fn budget<'a>(&'a self, own: &'a Arc<Budget>) -> &'a Arc<Budget> {
+        match self {
+            Self::Tcp(_) => own,
+            Self::Tunnel(session, ..) => session.budget(),
+        }
+    }
 }
 
 impl Accepts {

@@ -15,7 +15,7 @@ use tokio_tungstenite::{
 };
 use tower::ServiceExt;
 
-use super::websocket_config;
+use super::{LARGEST_OF_GATEWAY, websocket_config};
 
 /// For a connection, and for a reply.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
@@ -62,7 +62,8 @@ pub(crate) async fn websocket(
     }
     let stream = connector.clone().oneshot(uri).await;
     let stream = stream.map_err(|error| ConnectError::Unreachable(causes::chain(&*error)))?;
-    let opening = client_async_with_config(request, TokioIo::new(stream), Some(websocket_config()));
+    let config = Some(websocket_config(LARGEST_OF_GATEWAY));
+    let opening = client_async_with_config(request, TokioIo::new(stream), config);
     let opened = tokio::time::timeout(TIMEOUT, opening)
         .await
         .map_err(|_| ConnectError::Timeout)?;

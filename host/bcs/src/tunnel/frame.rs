@@ -38,7 +38,7 @@ pub(super) enum Content {
 
 /// What a gateway tells another of the tunnels to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Announcement {
+pub enum Announcement {
     /// A cluster's agent has opened a tunnel: the ID of the cluster, a line feed, and how its API server is reached. It
     /// replaces the cluster's previous tunnel.
     Added(Bytes),
@@ -48,11 +48,11 @@ pub(crate) enum Announcement {
 
 /// Where a connection leads: `tcp/host:port`, or `{cluster}::tcp/host:port` at another gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Destination {
+pub struct Destination {
     /// The cluster whose tunnel the other side uses. None: it connects itself.
-    pub(crate) cluster: Option<String>,
+    pub cluster: Option<String>,
     /// `host:port`.
-    pub(crate) address: String,
+    pub address: String,
 }
 
 /// The text of an error that is none.

@@ -5,7 +5,7 @@ use std::{
     io,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicI64, Ordering},
     },
     time::Duration,
 };
@@ -14,29 +14,34 @@ use bytes::{Bytes, BytesMut};
 use futures_util::{Sink, SinkExt, Stream, StreamExt};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadHalf},
-    sync::{Notify, mpsc, watch},
+    sync::{mpsc, watch},
 };
 use tokio_tungstenite::tungstenite::{Error as WsError, Message};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
-    PING_INTERVAL, SILENCE,
+    CHUNK, PING_INTERVAL, SILENCE, TUNNEL_LIMIT,
     accepts::{Accepts, Wanted, connect},
+    budget::Budget,
     frame::{Announcement, Content, Destination, EOF, Frame},
+    inbox::Inbox,
 };
 use crate::lock::lock;
 
 /// Data frames that wait to be written.
-const DATA_QUEUE: usize = 16;
+const DATA_QUEUE: usize = 4;
 /// Other frames that wait to be written. More is an attack.
-const CONTROL_QUEUE: usize = 4096;
-/// The connections of one tunnel.
-const MOST_CONNECTIONS: usize = 4096;
-/// Of one frame of data.
-const CHUNK: usize = 32 << 10;
+const CONTROL_QUEUE: usize = 1024;
+/// The memory of a connection to which nothing arrives: its buffers, TLS and HTTP.
+const CONNECTION_COST: usize = 64 << 10;
+/// The buffer of a connection in each direction.
+const BUFFER: usize = 16 << 10;
 /// What is held for a connection until the other side is asked to pause it, and until it resumes.
 const HIGH: usize = 1 << 20;
 const LOW: usize = 256 << 10;
+/// The same while memory is short.
+const SHORT_HIGH: usize = 128 << 10;
+const SHORT_LOW: usize = 96 << 10;
 /// What is held for a connection at most. Then nothing more is read of the tunnel, up to a time.
 const MOST_HELD: usize = 8 << 20;
 const SLOW_READER: Duration = Duration::from_secs(5);
@@ -44,24 +49,23 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// One side of a tunnel. Cheap to clone. The tunnel ends when [`run`](Self::run) does.
 #[derive(Clone, Debug)]
-pub(crate) struct Session(Arc<Shared>);
+pub struct Session(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
+    budget: Arc<Budget>,
     data: mpsc::Sender<Frame>,
     control: mpsc::Sender<Frame>,
     connections: Mutex<HashMap<i64, Arc<Connection>>>,
     next: AtomicI64,
+    /// Whether the log has a line about a connection that the other side may not have: it could ask for any number.
+    has_warned: AtomicBool,
     ended: CancellationToken,
 }
 
-/// What arrives for a connection.
 #[derive(Debug)]
 struct Connection {
-    arriving: mpsc::UnboundedSender<Bytes>,
-    /// Bytes that have arrived and are not taken yet: bounded by [`MOST_HELD`].
-    held: AtomicUsize,
-    taken: Notify,
+    inbox: Inbox,
     /// Whether the other side was asked to pause.
     pause_requested: AtomicBool,
     /// Whether the other side asks to pause.
@@ -70,21 +74,36 @@ struct Connection {
     ended: CancellationToken,
 }
 
+impl Connection {
+    /// What is held when the other side is asked to pause, and when it may resume.
+    fn thresholds(&self) -> (usize, usize) {
+        if self.inbox.budget.has_less_than_one_in(2) {
+            (SHORT_HIGH, SHORT_LOW)
+        } else {
+            (HIGH, LOW)
+        }
+    }
+}
+
 /// Frames to be written to the WebSocket.
-pub(crate) struct Outgoing {
+#[derive(Debug)]
+pub struct Outgoing {
     data: mpsc::Receiver<Frame>,
     control: mpsc::Receiver<Frame>,
 }
 
 impl Session {
-    pub(crate) fn new() -> (Self, Outgoing) {
+    /// One side of a tunnel whose connections are charged to this budget, unless [`open`](Self::open) names another.
+    pub fn new(budget: Arc<Budget>) -> (Self, Outgoing) {
         let (data, data_queue) = mpsc::channel(DATA_QUEUE);
         let (control, control_queue) = mpsc::channel(CONTROL_QUEUE);
         let shared = Shared {
+            budget,
             data,
             control,
             connections: Mutex::default(),
             next: AtomicI64::new(1),
+            has_warned: AtomicBool::new(false),
             ended: CancellationToken::new(),
         };
         let outgoing = Outgoing {
@@ -94,8 +113,13 @@ impl Session {
         (Self(Arc::new(shared)), outgoing)
     }
 
-    /// A connection, as the other side sees its destination. If the other side cannot connect, it ends at once.
-    pub(crate) async fn open(&self, to: Destination) -> io::Result<DuplexStream> {
+    pub(crate) fn budget(&self) -> &Arc<Budget> {
+        &self.0.budget
+    }
+
+    /// A connection, as the other side sees its destination, whose memory is charged to this budget. If the other side
+    /// cannot connect, it ends at once.
+    pub async fn open(&self, to: Destination, budget: &Arc<Budget>) -> io::Result<DuplexStream> {
         let closed = || io::Error::new(io::ErrorKind::NotConnected, "the tunnel has ended");
         if !to.fits() {
             return Err(io::Error::other("the address is too long for a tunnel"));
@@ -106,14 +130,11 @@ impl Session {
             permit = self.0.data.reserve() => permit.map_err(|_| closed())?,
             () = self.0.ended.cancelled() => return Err(closed()),
         };
-        let (connection, arriving) = self
-            .0
-            .add(number)
-            .ok_or_else(|| io::Error::other("the tunnel is full or has ended"))?;
+        let connection = self.0.add(number, budget).map_err(io::Error::other)?;
         // Before its data, so in the same queue.
         permit.send(Frame::new(number, Content::Connect(to)));
-        let (own, stream) = tokio::io::duplex(CHUNK * 2);
-        tokio::spawn(self.0.clone().carry(number, connection, arriving, own));
+        let (own, stream) = tokio::io::duplex(BUFFER);
+        tokio::spawn(self.0.clone().carry(number, connection, own));
         Ok(stream)
     }
 
@@ -133,7 +154,7 @@ impl Session {
     }
 
     /// Carries the connections over the WebSocket, until it ends. Returns why.
-    pub(crate) async fn run<S>(&self, socket: S, outgoing: Outgoing, accepts: &Accepts) -> String
+    pub async fn run<S>(&self, socket: S, outgoing: Outgoing, accepts: &Accepts) -> String
     where
         S: Stream<Item = Result<Message, WsError>> + Sink<Message, Error = WsError> + Send,
     {
@@ -157,7 +178,7 @@ pub(super) async fn serve_agent<S>(socket: S, addresses: Vec<String>) -> String
 where
     S: Stream<Item = Result<Message, WsError>> + Sink<Message, Error = WsError> + Send,
 {
-    let (session, outgoing) = Session::new();
+    let (session, outgoing) = Session::new(Budget::new(TUNNEL_LIMIT));
     session.run(socket, outgoing, &Accepts::Only(addresses)).await
 }
 
@@ -219,34 +240,33 @@ impl Shared {
             (Content::Connect(to), known) => {
                 let wanted = accepts.wanted(to);
                 match (wanted, known) {
-                    (Ok(wanted), None) => match self.add(number) {
-                        Some((connection, arriving)) => {
-                            tokio::spawn(self.clone().dial(number, wanted, connection, arriving));
-                        }
-                        None => self.tell(number, Content::Error("the tunnel is full".to_owned()))?,
+                    (Ok(wanted), None) => match self.add(number, wanted.budget(&self.budget)) {
+                        Ok(connection) => drop(tokio::spawn(self.clone().dial(number, wanted, connection))),
+                        Err(why) => self.tell(number, Content::Error(why.to_owned()))?,
                     },
                     (Ok(_), Some(_)) => {
                         self.tell(number, Content::Error("the number is in use".to_owned()))?
                     }
                     (Err(why), _) => {
-                        tracing::warn!(
-                            why,
-                            "the other side of a tunnel asked for a connection that it cannot have"
-                        );
+                        if !self.has_warned.swap(true, Ordering::Relaxed) {
+                            tracing::warn!(
+                                why,
+                                "the other side of a tunnel asked for a connection that it cannot have"
+                            );
+                        }
                         self.tell(number, Content::Error(why))?;
                     }
                 }
             }
             (Content::Announcement(announcement), _) => accepts.announced(announcement)?,
             (Content::Data(bytes), Some(connection)) => self.arrived(number, &connection, bytes).await?,
-            // It has ended here, and the other side may not know yet.
-            (Content::Data(_), None) => self.tell(number, Content::Error(EOF.to_owned()))?,
+            // It has ended here, and the other side may not know yet. If it does not read that, it gets it for its next data.
+            (Content::Data(_), None) => drop(self.tell(number, Content::Error(EOF.to_owned()))),
             (Content::Error(text), Some(connection)) => {
                 if text != EOF {
                     tracing::debug!(number, text, "the other side of a tunnel ended a connection");
                 }
-                // Dropping the sender lets its reader take what has arrived before it ends.
-                drop(connection);
+                connection.inbox.close();
                 self.remove(number);
             }
             (Content::Pause, Some(connection)) => drop(connection.paused.send_replace(true)),
@@ -256,37 +276,66 @@ impl Shared {
         Ok(())
     }
 
-    /// Queues what arrived. Waits for a moment if its reader is slow and the other side does not pause.
-    async fn arrived(&self, number: i64, connection: &Connection, bytes: Bytes) -> Result<(), String> {
-        let held = connection.held.fetch_add(bytes.len(), Ordering::AcqRel) + bytes.len();
-        // An error: its reader has gone.
-        let _ = connection.arriving.send(bytes);
-        if held > HIGH && !connection.pause_requested.swap(true, Ordering::AcqRel) {
+    /// Queues what arrived. Waits for a moment if its reader is slow and the other side does not pause. If the memory of
+    /// this tunnel, its user or the gateway is used up, ends the connection here that holds the most of it.
+    async fn arrived(&self, number: i64, connection: &Arc<Connection>, bytes: Bytes) -> Result<(), String> {
+        let inbox = &connection.inbox;
+        let slow = tokio::time::sleep(SLOW_READER);
+        tokio::pin!(slow);
+        loop {
+            // Before it is tried, so that no release is missed.
+            let released = inbox.budget.released();
+            match inbox.push(&bytes) {
+                Ok(()) => break,
+                Err(full) if std::ptr::eq(full, &*inbox.budget) => tokio::select! {
+                    () = released => {}
+                    () = connection.ended.cancelled() => return Ok(()),
+                    () = &mut slow => {
+                        let why = "its reader is too slow, and the other side goes on sending";
+                        return self.end(number, connection, why);
+                    }
+                },
+                Err(_) => {
+                    let (largest, victim) = self.largest_beside(number, connection);
+                    self.end(
+                        largest,
+                        &victim,
+                        "its reader is too slow, and no memory is left for tunnels",
+                    )?;
+                    if Arc::ptr_eq(&victim, connection) {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        if inbox.budget.held() > connection.thresholds().0
+            && !connection.pause_requested.swap(true, Ordering::AcqRel)
+        {
             self.tell(number, Content::Pause)?;
         }
-        if held <= MOST_HELD {
-            return Ok(());
-        }
-        let drained = async {
-            loop {
-                let taken = connection.taken.notified();
-                if connection.held.load(Ordering::Acquire) <= MOST_HELD {
-                    break;
-                }
-                taken.await;
-            }
-        };
-        tokio::select! {
-            () = drained => {}
-            () = connection.ended.cancelled() => {}
-            () = tokio::time::sleep(SLOW_READER) => {
-                tracing::info!(number, "a connection in a tunnel is ended: its reader is too slow");
-                connection.ended.cancel();
-                self.remove(number);
-                self.tell(number, Content::Error("its reader is too slow".to_owned()))?;
-            }
-        }
         Ok(())
+    }
+
+    /// The connection in this tunnel that shares its memory with this one, and holds the most: this one, if none holds more.
+    fn largest_beside(&self, number: i64, connection: &Arc<Connection>) -> (i64, Arc<Connection>) {
+        let own = &connection.inbox.budget;
+        let connections = lock(&self.connections);
+        let larger = connections.iter().filter(|(_, other)| {
+            let budget = &other.inbox.budget;
+            budget.is_beside(own) && budget.held() > own.held()
+        });
+        let largest = larger.max_by_key(|(_, other)| other.inbox.budget.held());
+        let (number, connection) = largest.unwrap_or((&number, connection));
+        (*number, connection.clone())
+    }
+
+    /// Ends a connection, and tells the other side why.
+    fn end(&self, number: i64, connection: &Connection, why: &'static str) -> Result<(), String> {
+        tracing::info!(number, why, "a connection in a tunnel is ended");
+        connection.ended.cancel();
+        connection.inbox.clear();
+        self.remove(number);
+        self.tell(number, Content::Error(why.to_owned()))
     }
 
     /// Queues a frame that waits for nothing.
@@ -295,22 +344,24 @@ impl Shared {
         sent.map_err(|_| "the other side does not read what it is sent".to_owned())
     }
 
-    fn add(&self, number: i64) -> Option<(Arc<Connection>, mpsc::UnboundedReceiver<Bytes>)> {
-        let mut connections = lock(&self.connections);
-        if connections.len() >= MOST_CONNECTIONS || self.ended.is_cancelled() {
-            return None;
+    fn add(&self, number: i64, budget: &Arc<Budget>) -> Result<Arc<Connection>, &'static str> {
+        let budget = budget.part(MOST_HELD);
+        // Connections that wait leave memory for those that transfer something.
+        if budget.has_less_than_one_in(8) || budget.charge(CONNECTION_COST).is_err() {
+            return Err("the tunnel, or the gateway, has no memory for another connection");
         }
-        let (arriving, queue) = mpsc::unbounded_channel();
+        let mut connections = lock(&self.connections);
+        if self.ended.is_cancelled() {
+            return Err("the tunnel has ended");
+        }
         let connection = Arc::new(Connection {
-            arriving,
-            held: AtomicUsize::new(0),
-            taken: Notify::new(),
+            inbox: Inbox::new(budget),
             pause_requested: AtomicBool::new(false),
             paused: watch::Sender::new(false),
             ended: CancellationToken::new(),
         });
         connections.insert(number, connection.clone());
-        Some((connection, queue))
+        Ok(connection)
     }
 
     fn remove(&self, number: i64) {
@@ -318,13 +369,7 @@ impl Shared {
     }
 
     /// Opens a connection for the other side, and carries it.
-    async fn dial(
-        self: Arc<Self>,
-        number: i64,
-        wanted: Wanted,
-        connection: Arc<Connection>,
-        arriving: mpsc::UnboundedReceiver<Bytes>,
-    ) {
+    async fn dial(self: Arc<Self>, number: i64, wanted: Wanted, connection: Arc<Connection>) {
         let ended = connection.ended.clone();
         let unwanted = async {
             tokio::select! {
@@ -339,17 +384,17 @@ impl Shared {
                     () = unwanted => return,
                 };
                 match connected {
-                    Ok(stream) => return self.carry(number, connection, arriving, stream).await,
+                    Ok(stream) => return self.carry(number, connection, stream).await,
                     Err(why) => why,
                 }
             }
             Wanted::Tunnel(session, _guard, to) => {
                 let opened = tokio::select! {
-                    opened = session.open(to) => opened,
+                    opened = session.open(to, session.budget()) => opened,
                     () = unwanted => return,
                 };
                 match opened {
-                    Ok(stream) => return self.carry(number, connection, arriving, stream).await,
+                    Ok(stream) => return self.carry(number, connection, stream).await,
                     Err(error) => error.to_string(),
                 }
             }
@@ -360,46 +405,33 @@ impl Shared {
     }
 
     /// Carries bytes both ways between a stream and the tunnel, until either ends.
-    async fn carry<S>(
-        self: Arc<Self>,
-        number: i64,
-        connection: Arc<Connection>,
-        arriving: mpsc::UnboundedReceiver<Bytes>,
-        stream: S,
-    ) where
+    async fn carry<S>(self: Arc<Self>, number: i64, connection: Arc<Connection>, stream: S)
+    where
         S: AsyncRead + AsyncWrite + Send + 'static,
     {
-        let (read, write) = tokio::io::split(stream);
-        let weak = Arc::downgrade(&connection);
-        let (ended, paused) = (connection.ended.clone(), connection.paused.subscribe());
-        // The queue ends when the connection is removed from the table.
-        drop(connection);
+        let (read, mut write) = tokio::io::split(stream);
+        let inbox = &connection.inbox;
         let deliver = async {
-            let mut write = write;
-            let mut arriving = arriving;
-            while let Some(bytes) = arriving.recv().await {
-                let length = bytes.len();
-                if write.write_all(&bytes).await.is_err() {
+            while let Some(chunk) = inbox.take().await {
+                if write.write_all(&chunk.bytes).await.is_err() {
                     break;
                 }
-                let Some(connection) = weak.upgrade() else {
-                    continue;
-                };
-                let held = connection.held.fetch_sub(length, Ordering::AcqRel) - length;
-                connection.taken.notify_one();
-                if held <= LOW && connection.pause_requested.swap(false, Ordering::AcqRel) {
+                inbox.delivered(chunk);
+                if inbox.budget.held() <= connection.thresholds().1
+                    && connection.pause_requested.swap(false, Ordering::AcqRel)
+                {
                     // An error: the tunnel ends.
                     let _ = self.control.send(Frame::new(number, Content::Resume)).await;
                 }
             }
             let _ = write.shutdown().await;
         };
-        let collect = self.collect(number, read, paused);
+        let collect = self.collect(number, read, connection.paused.subscribe());
         tokio::select! {
             // The other side has ended it, and all of its bytes are delivered.
             () = deliver => {}
             () = collect => {}
-            () = ended.cancelled() => {}
+            () = connection.ended.cancelled() => {}
             () = self.ended.cancelled() => {}
         }
         let was_known = lock(&self.connections).remove(&number).is_some();

@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     lock::lock,
-    tunnel::{Accepts, Announcement, Session, connect::TIMEOUT},
+    tunnel::{Accepts, Announcement, Budget, LARGEST_OF_GATEWAY, Session, connect::TIMEOUT},
 };
 
 /// The most clusters that one gateway may announce.
@@ -74,7 +74,7 @@ impl Kubernetes {
             (TOKEN, secret.proof(Role::Accepts, &occasion)),
         ];
         let kubernetes = self.clone();
-        let mut response = switch(request, async move |mut socket, guard| {
+        let mut response = switch(request, LARGEST_OF_GATEWAY, async move |mut socket, guard| {
             let _counted = counted;
             let is_answered = tokio::select! {
                 is_answered = is_answered(&mut socket, &secret, &occasion) => is_answered,
@@ -112,12 +112,19 @@ impl Kubernetes {
         guard: Option<TunnelGuard>,
     ) {
         tracing::info!(gateway = id, "another gateway has opened a tunnel");
-        let (session, outgoing) = Session::new();
+        let (session, outgoing) = Session::new(self.0.memory.gateway().clone());
         let announced = Arc::new(Mutex::new(HashMap::new()));
         let accepts = {
-            let (routes, session, announced) = (self.0.routes.clone(), session.clone(), announced.clone());
+            let (inner, session, announced) = (self.0.clone(), session.clone(), announced.clone());
             Accepts::Announcements(Box::new(move |announcement| {
-                learn(announcement, &routes, &session, &mut lock(&announced))
+                let memory = |cluster: &str| inner.memory.of_owner(cluster, &inner.accounts);
+                learn(
+                    announcement,
+                    &inner.routes,
+                    &session,
+                    memory,
+                    &mut lock(&announced),
+                )
             }))
         };
         let is_idle = || lock(&announced).values().all(OpenTunnel::is_idle);
@@ -179,6 +186,7 @@ fn learn(
     announcement: Announcement,
     routes: &Arc<Routes>,
     session: &Session,
+    memory: impl FnOnce(&str) -> Arc<Budget>,
     announced: &mut HashMap<String, OpenTunnel>,
 ) -> Result<(), String> {
     let bytes = match announcement {
@@ -195,8 +203,8 @@ fn learn(
     if announced.len() >= MOST_CLUSTERS && !announced.contains_key(cluster) {
         return Err(format!("it announced more than {MOST_CLUSTERS} clusters"));
     }
-    let opened = credentials(params)
-        .and_then(|credentials| Route::new(cluster, credentials.into(), Way::Gateway(session.clone())));
+    let way = Way::Gateway(session.clone(), memory(cluster));
+    let opened = credentials(params).and_then(|credentials| Route::new(cluster, credentials.into(), way));
     match opened {
         Ok(route) => {
             let open = routes.open(cluster, route.into());
@@ -232,26 +240,30 @@ mod tests {
         };
         let known = || routes.state("a").gateways;
         let (mut before, mut after) = (HashMap::new(), HashMap::new());
-        let (old, new) = (Session::new().0, Session::new().0);
-        learn(added("a"), &routes, &old, &mut before).unwrap();
+        let budget = Budget::new(1 << 20);
+        let (old, new) = (Session::new(budget.clone()).0, Session::new(budget.clone()).0);
+        let learn = |announcement, session: &Session, announced: &mut HashMap<_, _>| {
+            learn(announcement, &routes, session, |_| budget.clone(), announced)
+        };
+        learn(added("a"), &old, &mut before).unwrap();
         // Another tunnel of the same agent takes the place of its own.
-        learn(added("a"), &routes, &old, &mut before).unwrap();
+        learn(added("a"), &old, &mut before).unwrap();
         assert_eq!(known(), 1);
         // The other gateway has connected again, and this one does not know yet that the old connection is gone.
-        learn(added("a"), &routes, &new, &mut after).unwrap();
+        learn(added("a"), &new, &mut after).unwrap();
         drop(before);
         assert_eq!(known(), 1);
-        learn(Announcement::Removed("b".to_owned()), &routes, &new, &mut after).unwrap();
+        learn(Announcement::Removed("b".to_owned()), &new, &mut after).unwrap();
         assert_eq!(known(), 1);
-        learn(Announcement::Removed("a".to_owned()), &routes, &new, &mut after).unwrap();
+        learn(Announcement::Removed("a".to_owned()), &new, &mut after).unwrap();
         assert_eq!(known(), 0);
 
         // What cannot be used is left out; what cannot be read ends the tunnel.
         let broken = Announcement::Added(Bytes::from_static(b"a\n?"));
-        assert!(learn(broken, &routes, &new, &mut after).is_ok() && after.is_empty());
+        assert!(learn(broken, &new, &mut after).is_ok() && after.is_empty());
         for text in [&b"a"[..], b"\xff\n"] {
             let unreadable = Announcement::Added(Bytes::copy_from_slice(text));
-            assert!(learn(unreadable, &routes, &new, &mut after).is_err());
+            assert!(learn(unreadable, &new, &mut after).is_err());
         }
     }
     #[tokio::test(start_paused = true)]

@@ -2,19 +2,36 @@ use tokio::net::TcpListener;
 use tokio_tungstenite::{WebSocketStream, tungstenite::protocol::Role};
 
 use super::*;
-use crate::tunnel::websocket_config;
+use crate::tunnel::{LARGEST_OF_AGENT, websocket_config};
+
+/// Both ends of a WebSocket: the gateway's and the agent's.
+async fn socket() -> [WebSocketStream<DuplexStream>; 2] {
+    let (ours, theirs) = tokio::io::duplex(64 << 10);
+    let config = Some(websocket_config(LARGEST_OF_AGENT));
+    [
+        WebSocketStream::from_raw_socket(ours, Role::Server, config).await,
+        WebSocketStream::from_raw_socket(theirs, Role::Client, config).await,
+    ]
+}
+
+/// The gateway's side of a tunnel, with this budget.
+fn gateway(budget: &Arc<Budget>, socket: WebSocketStream<DuplexStream>) -> Session {
+    let (session, outgoing) = Session::new(budget.clone());
+    let running = session.clone();
+    tokio::spawn(async move { running.run(socket, outgoing, &Accepts::Nothing).await });
+    session
+}
+
+/// Opens a connection in a tunnel without a budget of its own.
+async fn open(session: &Session, to: Destination) -> io::Result<DuplexStream> {
+    session.open(to, session.budget()).await
+}
 
 /// A gateway's side of a tunnel to an agent that connects to this address only, and the task of the agent.
 async fn tunnel(allowed: String) -> (Session, tokio::task::JoinHandle<String>) {
-    let (ours, theirs) = tokio::io::duplex(64 << 10);
-    let config = Some(websocket_config());
-    let ours = WebSocketStream::from_raw_socket(ours, Role::Server, config).await;
-    let theirs = WebSocketStream::from_raw_socket(theirs, Role::Client, config).await;
+    let [ours, theirs] = socket().await;
     let agent = tokio::spawn(serve_agent(theirs, vec![allowed]));
-    let (session, outgoing) = Session::new();
-    let running = session.clone();
-    tokio::spawn(async move { running.run(ours, outgoing, &Accepts::Nothing).await });
-    (session, agent)
+    (gateway(&Budget::new(TUNNEL_LIMIT), ours), agent)
 }
 
 fn to(address: &str) -> Destination {
@@ -44,7 +61,7 @@ async fn connections_are_carried_and_end_on_both_sides() {
     let (session, agent) = tunnel(address.clone()).await;
     let mut streams = Vec::new();
     for number in 0..3_u8 {
-        let mut stream = session.open(to(&address)).await.unwrap();
+        let mut stream = open(&session, to(&address)).await.unwrap();
         stream.write_all(&[number; 3]).await.unwrap();
         streams.push(stream);
     }
@@ -58,7 +75,7 @@ async fn connections_are_carried_and_end_on_both_sides() {
         tokio::task::yield_now().await;
     }
     // What is sent is echoed whole, although only a part of it fits anywhere.
-    let (mut read, mut write) = tokio::io::split(session.open(to(&address)).await.unwrap());
+    let (mut read, mut write) = tokio::io::split(open(&session, to(&address)).await.unwrap());
     let length = 5 << 20;
     let writing = tokio::spawn(async move {
         write.write_all(&vec![7; length]).await.unwrap();
@@ -69,7 +86,7 @@ async fn connections_are_carried_and_end_on_both_sides() {
     assert!(all.iter().all(|byte| *byte == 7));
     let _write = writing.await.unwrap();
     session.0.ended.cancel();
-    assert!(session.open(to("a:1")).await.is_err());
+    assert!(open(&session, to("a:1")).await.is_err());
     assert!(!agent.await.unwrap().is_empty());
 }
 
@@ -78,7 +95,7 @@ async fn an_agent_connects_only_where_it_may() {
     let (address, other) = (echo().await, echo().await);
     let (session, _agent) = tunnel(address).await;
     for refused in [other, "169.254.169.254:80".to_owned()] {
-        let mut stream = session.open(to(&refused)).await.unwrap();
+        let mut stream = open(&session, to(&refused)).await.unwrap();
         assert_eq!(stream.read(&mut [0; 8]).await.unwrap(), 0);
     }
 }
@@ -86,18 +103,16 @@ async fn an_agent_connects_only_where_it_may() {
 #[tokio::test]
 async fn a_gateway_opens_no_connections_for_an_agent() {
     let address = echo().await;
-    let (ours, theirs) = tokio::io::duplex(64 << 10);
-    let config = Some(websocket_config());
-    let ours = WebSocketStream::from_raw_socket(ours, Role::Server, config).await;
-    let theirs = WebSocketStream::from_raw_socket(theirs, Role::Client, config).await;
-    let ((gateway, to_agent), (agent, to_gateway)) = (Session::new(), Session::new());
+    let [ours, theirs] = socket().await;
+    let new = || Session::new(Budget::new(TUNNEL_LIMIT));
+    let ((gateway, to_agent), (agent, to_gateway)) = (new(), new());
     let running = (gateway.clone(), agent.clone());
     tokio::spawn(async move { running.0.run(ours, to_agent, &Accepts::Nothing).await });
     let allowed = Accepts::Only(vec![address.clone()]);
     tokio::spawn(async move { running.1.run(theirs, to_gateway, &allowed).await });
-    let mut stream = agent.open(to(&address)).await.unwrap();
+    let mut stream = open(&agent, to(&address)).await.unwrap();
     assert_eq!(stream.read(&mut [0; 8]).await.unwrap(), 0);
-    let mut stream = gateway.open(to(&address)).await.unwrap();
+    let mut stream = open(&gateway, to(&address)).await.unwrap();
     stream.write_all(b"a").await.unwrap();
     assert_eq!(stream.read_u8().await.unwrap(), b'a');
 }
@@ -106,8 +121,109 @@ async fn a_gateway_opens_no_connections_for_an_agent() {
 async fn an_address_that_no_frame_can_hold_leaves_the_tunnel_open() {
     let address = echo().await;
     let (session, _agent) = tunnel(address.clone()).await;
-    assert!(session.open(to(&"a".repeat(100))).await.is_err());
-    let mut stream = session.open(to(&address)).await.unwrap();
+    assert!(open(&session, to(&"a".repeat(100))).await.is_err());
+    let mut stream = open(&session, to(&address)).await.unwrap();
     stream.write_all(b"a").await.unwrap();
     assert_eq!(stream.read_u8().await.unwrap(), b'a');
+}
+
+/// An agent that sends what it likes.
+struct Attacker(WebSocketStream<DuplexStream>);
+
+impl Attacker {
+    async fn send(&mut self, connection: i64, content: Content) {
+        let frame = Frame::new(connection, content).write(1);
+        self.0.send(Message::Binary(frame)).await.unwrap();
+    }
+
+    /// The next frame for a connection that is an error, or asks to pause.
+    async fn next(&mut self) -> Frame {
+        loop {
+            if let Message::Binary(bytes) = self.0.next().await.unwrap().unwrap() {
+                let frame = Frame::read(bytes).unwrap();
+                if matches!(frame.content, Content::Error(_) | Content::Pause) {
+                    return frame;
+                }
+            }
+        }
+    }
+
+    /// Waits until everything that was sent has been handled.
+    async fn settle(&mut self) {
+        let unknown = 1 << 40;
+        self.send(unknown, Content::Data(Bytes::new())).await;
+        while self.next().await.connection != unknown {}
+    }
+}
+
+#[tokio::test]
+async fn frames_without_data_take_no_memory() {
+    let [ours, theirs] = socket().await;
+    let budget = Budget::new(TUNNEL_LIMIT);
+    let session = gateway(&budget, ours);
+    let mut attacker = Attacker(theirs);
+    let unread = open(&session, to("a:1")).await.unwrap();
+    let idle = budget.held();
+    for _ in 0..20_000 {
+        attacker.send(1, Content::Data(Bytes::new())).await;
+    }
+    attacker.settle().await;
+    assert_eq!(budget.held(), idle);
+    drop(unread);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_goes_on_sending_after_a_pause_loses_the_connection() {
+    let [ours, theirs] = socket().await;
+    let budget = Budget::new(TUNNEL_LIMIT);
+    let session = gateway(&budget, ours);
+    let mut attacker = Attacker(theirs);
+    let mut unread = open(&session, to("a:1")).await.unwrap();
+    let chunk = Bytes::from(vec![7; CHUNK]);
+    for _ in 0..=MOST_HELD / CHUNK {
+        attacker.send(1, Content::Data(chunk.clone())).await;
+    }
+    assert_eq!(attacker.next().await, Frame::new(1, Content::Pause));
+    let Content::Error(why) = attacker.next().await.content else {
+        panic!("it is not ended");
+    };
+    assert!(why.contains("goes on sending"), "{why}");
+    // What has arrived is not kept for a reader that may never come.
+    let mut all = Vec::new();
+    unread.read_to_end(&mut all).await.unwrap();
+    assert!(all.len() <= BUFFER, "{}", all.len());
+    attacker.settle().await;
+    assert_eq!(budget.held(), 0);
+}
+
+#[tokio::test]
+async fn slow_readers_hold_no_more_together_than_a_tunnel_may() {
+    let [ours, theirs] = socket().await;
+    let budget = Budget::new(8 << 20).part(4 << 20);
+    let session = gateway(&budget, ours);
+    let mut attacker = Attacker(theirs);
+    let chunk = Bytes::from(vec![7; CHUNK]);
+    let mut unread = Vec::new();
+    for _ in 0..8 {
+        unread.push(open(&session, to("a:1")).await.unwrap());
+    }
+    let mut healthy = open(&session, to("a:1")).await.unwrap();
+    for _ in 0..64 {
+        for connection in 1..=8 {
+            attacker.send(connection, Content::Data(chunk.clone())).await;
+            assert!(budget.held() <= 4 << 20);
+        }
+        // Those who read lose nothing.
+        attacker.send(9, Content::Data(chunk.clone())).await;
+        let mut read = vec![0; CHUNK];
+        healthy.read_exact(&mut read).await.unwrap();
+    }
+    attacker.settle().await;
+    let ended = session.0.connections.lock().unwrap().len();
+    assert!(ended < 9, "slow readers are ended");
+    drop((unread, healthy));
+    session.0.ended.cancel();
+    while budget.held() > 0 {
+        tokio::task::yield_now().await;
+    }
 }

@@ -1,0 +1,148 @@
+//! How much memory tunnels may hold: all together, those of one user, each of them, and each connection in it.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use tokio::sync::{Notify, futures::Notified};
+
+/// A budget holds at most this multiple of what is free in the one that it is a part of. So none takes all of it, and
+/// one that holds nothing always gets something.
+const SHARE: usize = 3;
+
+/// A limit on bytes of memory, which may be a part of a larger one: whatever is charged to it is charged there too.
+/// Dropping it releases everything.
+#[derive(Debug)]
+pub struct Budget {
+    limit: usize,
+    held: AtomicUsize,
+    whole: Option<Arc<Self>>,
+    released: Notify,
+}
+
+impl Budget {
+    pub fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self {
+            limit,
+            held: AtomicUsize::new(0),
+            whole: None,
+            released: Notify::new(),
+        })
+    }
+
+    /// A part of this budget.
+    pub fn part(self: &Arc<Self>, limit: usize) -> Arc<Self> {
+        Arc::new(Self {
+            limit,
+            held: AtomicUsize::new(0),
+            whole: Some(self.clone()),
+            released: Notify::new(),
+        })
+    }
+
+    /// Charges bytes, or returns the budget that has too few left.
+    pub fn charge(&self, bytes: usize) -> Result<(), &Self> {
+        let whole = self.whole.as_deref();
+        if let Some(whole) = whole
+            && self.held() >= whole.free().saturating_mul(SHARE)
+        {
+            return Err(whole);
+        }
+        let charged = self
+            .held
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |held| {
+                held.checked_add(bytes).filter(|after| *after <= self.limit)
+            });
+        charged.map_err(|_| self)?;
+        match whole.map_or(Ok(()), |whole| whole.charge(bytes)) {
+            Ok(()) => Ok(()),
+            Err(full) => {
+                self.held.fetch_sub(bytes, Ordering::AcqRel);
+                Err(full)
+            }
+        }
+    }
+
+    /// Gives back what was charged.
+    pub fn release(&self, bytes: usize) {
+        self.held.fetch_sub(bytes, Ordering::AcqRel);
+        self.released.notify_waiters();
+        if let Some(whole) = &self.whole {
+            whole.release(bytes);
+        }
+    }
+
+    /// Completes at the next release after this call.
+    pub(super) fn released(&self) -> Notified<'_> {
+        self.released.notified()
+    }
+
+    pub fn held(&self) -> usize {
+        self.held.load(Ordering::Acquire)
+    }
+
+    fn free(&self) -> usize {
+        self.limit.saturating_sub(self.held())
+    }
+
+    /// Whether a budget that this one is a part of has less than the `divisor`th part free.
+    pub(super) fn has_less_than_one_in(&self, divisor: usize) -> bool {
+        self.whole
+            .as_deref()
+            .is_some_and(|whole| whole.free() < whole.limit / divisor || whole.has_less_than_one_in(divisor))
+    }
+
+    /// Whether both are parts of the same budget.
+    pub(super) fn is_beside(&self, other: &Self) -> bool {
+        match (&self.whole, &other.whole) {
+            (Some(whole), Some(other)) => Arc::ptr_eq(whole, other),
+            _ => false,
+        }
+    }
+}
+
+impl Drop for Budget {
+    fn drop(&mut self) {
+        if let Some(whole) = &self.whole {
+            whole.release(self.held());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_charged_counts_in_every_budget_until_it_is_released() {
+        let gateway = Budget::new(1000);
+        let user = gateway.part(400);
+        let tunnels = [user.part(250), user.part(250)];
+        assert!(tunnels[0].charge(250).is_ok());
+        let held = || [&gateway, &user, &tunnels[0], &tunnels[1]].map(|budget| budget.held());
+        assert_eq!(held(), [250, 250, 250, 0]);
+        // Each of them is a limit, and nothing stays charged where another has too few left.
+        assert!(std::ptr::eq(tunnels[0].charge(1).unwrap_err(), &*tunnels[0]));
+        assert!(std::ptr::eq(tunnels[1].charge(151).unwrap_err(), &*user));
+        assert_eq!(held(), [250, 250, 250, 0]);
+        assert!(tunnels[1].charge(150).is_ok());
+        tunnels[0].release(200);
+        assert_eq!(held(), [200, 200, 50, 150]);
+        drop(tunnels);
+        assert_eq!((user.held(), gateway.held()), (0, 0));
+    }
+
+    #[test]
+    fn no_user_takes_what_all_share() {
+        let gateway = Budget::new(1024);
+        let users = [(); 4].map(|()| gateway.part(1024));
+        let taken = users.each_ref().map(|user| {
+            while user.charge(1).is_ok() {}
+            user.held()
+        });
+        assert_eq!(taken, [768, 192, 48, 12]);
+        assert!(gateway.part(1024).charge(1).is_ok());
+        assert!(users[0].has_less_than_one_in(2) && !gateway.has_less_than_one_in(2));
+    }
+}
