@@ -67,7 +67,7 @@ pub struct Sources {
     pub host: Host,
     /// The state of the driver at the moment of the call.
     pub status: Box<dyn Fn() -> DriverStatus + Send + Sync>,
-    /// Why the driver is not ready for requests, if it is not, apart from stopping.
+    /// Returns the reason if the driver is not ready for requests. Whether it is stopping is in `is_stopping`.
     pub not_ready: Box<dyn Fn() -> Option<&'static str> + Send + Sync>,
     /// `/healthz` in the way of bcs-mesos-driver; none unless the driver takes its place.
     pub health: Box<dyn Fn() -> Option<HealthInfo> + Send + Sync>,

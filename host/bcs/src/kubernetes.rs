@@ -51,7 +51,7 @@ use crate::{
 /// The key in `UserInfo.extra` under which chains find the ID of the cluster.
 const CLUSTER_KEY: &str = "admittance.dev/cluster";
 
-/// How often the metrics of open tunnels are set again.
+/// The interval at which the metrics of open tunnels are set again.
 const METRICS_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The proxy to clusters. Cheap to clone; lives as long as the gateway.
@@ -62,7 +62,7 @@ pub(crate) struct Kubernetes(Arc<Inner>);
 struct Inner {
     accounts: Accounts,
     routes: Arc<Routes>,
-    /// Of the tunnels.
+    /// The memory of the tunnels.
     memory: Memory,
     /// None: no other gateways use the tunnels here.
     peers: Option<Arc<Peers>>,

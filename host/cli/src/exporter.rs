@@ -18,18 +18,21 @@ use metrics_util::MetricKindMask;
 
 /// The label of clusters, which any user of a gateway may create.
 const CLUSTER: &str = "cluster";
-/// The most values of a label. Authors of definitions choose the names of all others.
-const MOST_VALUES: [(&str, usize); 6] = [
+/// The most values of a label. Authors of definitions choose the values of most of these labels. Values of
+/// `path` are nodes of ZooKeeper.
+const MOST_VALUES: [(&str, usize); 8] = [
     (CLUSTER, 512),
     ("chain", 4096),
     ("definition", 4096),
     ("exception", 4096),
+    ("kind", 4096),
     ("origin", 4096),
+    ("path", 4096),
     ("stage", 4096),
 ];
 /// The value that stands for all others.
 const OTHER: &str = "other";
-/// How long the series of a cluster stay after they last changed.
+/// The time after which a series of a cluster that did not change is forgotten.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60 * 60);
 
 /// Renders all metrics. Cheap to clone.
@@ -45,7 +48,7 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// In Prometheus' text format.
+    /// Writes all metrics in Prometheus' text format.
     pub(crate) fn render(&self) -> String {
         self.0.iter().map(PrometheusHandle::render).collect()
     }
@@ -85,7 +88,7 @@ impl Exporter {
         Metrics([self.lasting.handle(), self.of_clusters.handle()])
     }
 
-    /// Where a series is recorded, and its key, in which values beyond the limit of their label are replaced.
+    /// Returns the recorder of a series, and its key with `other` in place of values beyond the limit of their label.
     fn place<'k>(&self, key: &'k Key) -> (&PrometheusRecorder, Cow<'k, Key>) {
         let is_of_cluster = key.labels().any(|label| label.key() == CLUSTER);
         let recorder = if is_of_cluster {

@@ -43,7 +43,7 @@ pub(crate) struct Observed {
 }
 
 impl Observed {
-    /// Why requests should go to other replicas, if they should.
+    /// Returns the reason if requests should go to other replicas.
     pub(crate) fn not_ready(&self) -> Option<&'static str> {
         let replicas = self.replicas.as_deref();
         if replicas.is_some_and(|replicas| !replicas.is_ready(&self.host)) {

@@ -24,7 +24,7 @@ use crate::lock::lock;
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 /// The most addresses of a report, each of which is checked regularly.
 const MOST_ADDRESSES: usize = 16;
-/// With a port, it has to fit into a frame of a tunnel.
+/// The longest address. Together with a port, it has to fit into a frame of a tunnel.
 const LONGEST_ADDRESS: usize = 92;
 /// The most bytes of each field of a report.
 const LONGEST_ADDRESSES: usize = 2048;
@@ -242,7 +242,7 @@ fn address(text: &str) -> Result<Uri, AccountsError> {
     Ok(uri)
 }
 
-/// Why the gateway must not connect to an address itself, if it must not.
+/// Returns the reason if the gateway must not connect to an address itself.
 fn refusal(uri: &Uri, local: &[IpNet]) -> Option<AccountsError> {
     let host = uri.host().unwrap_or_default();
     let bare = host.trim_start_matches('[').trim_end_matches(']');

@@ -50,10 +50,10 @@ pub struct CreatedRegisterToken {
     pub expires_at: Moment,
 }
 
-/// What was encrypted again.
+/// The result of encrypting all tokens of clusters again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reencrypted {
-    /// How many tokens of clusters are now encrypted with the first key.
+    /// The number of tokens that are encrypted with the first key now.
     pub tokens: usize,
     /// Tokens that could not be decrypted and stay as they are, each with the reason and what to do.
     pub skipped: Vec<String>,

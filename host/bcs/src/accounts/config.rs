@@ -14,7 +14,7 @@ pub struct AccountsConfig {
     pub creates_key: bool,
     /// The time within which an agent has to use a new register token for the first time.
     pub register_token_lifetime: Duration,
-    /// How many clusters a user may create who is not a super user. Default: 50.
+    /// The number of clusters that a user may create who is not a super user. Default: 50.
     pub clusters_per_user: usize,
     /// Loopback and link-local networks in which API servers may be. Reports of other such addresses are refused,
     /// because agents could make the gateway connect to what only its machine can reach. Default: none.

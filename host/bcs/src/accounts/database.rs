@@ -80,7 +80,7 @@ impl Database {
             .map_err(|error| AccountsError::Unavailable(error.to_string()))
     }
 
-    /// How many tokens of clusters are encrypted in it.
+    /// Counts the encrypted tokens of clusters.
     pub(super) async fn sealed(&self) -> Result<i64, AccountsError> {
         self.migrate().await?;
         let count = query_scalar("SELECT COUNT(*) FROM admittance_credentials");

@@ -16,6 +16,7 @@ use tokio_tungstenite::{
     WebSocketStream,
     tungstenite::{handshake::derive_accept_key, protocol::Role},
 };
+use tracing::{Instrument, info_span};
 
 use super::{
     Entered, Kubernetes, ended,
@@ -147,7 +148,7 @@ impl Kubernetes {
         let cluster = cluster.id.as_str();
         tracing::info!(cluster, "the agent of a cluster has opened a tunnel");
         let why = tokio::select! {
-            why = session.run(socket, outgoing, &Accepts::Nothing) => why,
+            why = session.run(socket, outgoing, &Accepts::Nothing).instrument(info_span!("tunnel", cluster)) => why,
             denied = self.0.accounts.until_agent_denied(cluster, &token) => denied.to_string(),
             () = closed(guard.as_ref()) => CLOSED.to_owned(),
             () = self.stopped(|| open.is_idle()) => STOPPING.to_owned(),

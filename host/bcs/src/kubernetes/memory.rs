@@ -16,8 +16,8 @@ const GATEWAY_LIMIT: usize = 1 << 30;
 /// The memory of the tunnels of one owner.
 const OWNER_LIMIT: usize = 128 << 20;
 
-/// Whom a cluster's tunnels are counted for. Anybody may create clusters and act as their agents, so together those of one
-/// user are limited. Clusters of administrators and super users are limited one by one.
+/// The owner of a cluster's tunnels. Any user may create clusters and act as their agents, so the clusters of one user share
+/// a limit. Clusters of administrators and super users have a limit each.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Owner {
     User(UserId),
@@ -27,7 +27,7 @@ enum Owner {
 #[derive(Debug)]
 pub(super) struct Memory {
     gateway: Arc<Budget>,
-    /// As long as they have tunnels.
+    /// The budgets of owners, which live as long as they have tunnels.
     owners: Mutex<HashMap<Owner, Weak<Budget>>>,
 }
 
@@ -41,12 +41,12 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// That of all tunnels together.
+    /// The budget of all tunnels together.
     pub(super) fn gateway(&self) -> &Arc<Budget> {
         &self.gateway
     }
 
-    /// That of the tunnels of the owner of this cluster.
+    /// The budget that the tunnels of this cluster's owner share.
     pub(super) fn of_owner(&self, cluster: &str, accounts: &Accounts) -> Arc<Budget> {
         let directory = accounts.now().ok();
         let creator = directory.as_ref().and_then(|directory| {
@@ -64,7 +64,7 @@ impl Memory {
         budget
     }
 
-    /// That of a new tunnel of the cluster's agent. None if its owner, or the gateway, has too little left.
+    /// The budget of a new tunnel of the cluster's agent. None if its owner, or the gateway, has too little left.
     pub(super) fn of_tunnel(&self, cluster: &str, accounts: &Accounts) -> Option<Arc<Budget>> {
         let budget = self.of_owner(cluster, accounts).part(TUNNEL_LIMIT);
         budget.charge(TUNNEL_COST).is_ok().then_some(budget)

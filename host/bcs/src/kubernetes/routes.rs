@@ -46,8 +46,8 @@ pub(super) enum Way {
     Direct(Accounts),
     /// In the tunnel of the cluster's agent.
     Tunnel(Session),
-    /// In this tunnel to another gateway, which has the tunnel of the cluster's agent. Connections are charged to the
-    /// memory of the cluster's owner.
+    /// In this tunnel to another gateway, which has the tunnel of the cluster's agent. The budget is that of the
+    /// cluster's owner.
     Gateway(Session, Arc<Budget>),
 }
 
@@ -284,7 +284,7 @@ impl Routes {
             .collect()
     }
 
-    /// Sets the metrics of open tunnels again: the exporter forgets those of clusters that do not change.
+    /// Sets the metrics of open tunnels again, because the exporter forgets a metric of a cluster that does not change.
     pub(super) fn renew_metrics(&self) {
         for (cluster, routes) in &lock(&self.tunnels).of_agents {
             set_gauge(cluster, routes.len());
@@ -440,6 +440,25 @@ mod tests {
                 .await
                 .is_ok()
         );
+    }
+
+    #[tokio::test]
+    async fn only_the_servers_of_the_newest_tunnel_are_checked() {
+        let routes = Arc::new(Routes::default());
+        let credentials = credentials_of_a_test();
+        let tunnel = || {
+            let session = Session::new(Budget::new(1 << 20)).0;
+            Arc::new(Route::new("a", credentials.clone(), Way::Tunnel(session)).unwrap())
+        };
+        let (first, second) = (tunnel(), tunnel());
+        let checked = || [&first, &second].map(|route| *route.is_newest.borrow());
+        let older = routes.open("a", first.clone()).unwrap();
+        assert_eq!(checked(), [true, false]);
+        let newer = routes.open("a", second.clone()).unwrap();
+        assert_eq!(checked(), [false, true]);
+        drop(newer);
+        assert_eq!(checked(), [true, false]);
+        drop(older);
     }
 
     #[tokio::test]

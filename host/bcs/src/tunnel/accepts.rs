@@ -49,7 +49,7 @@ impl std::fmt::Debug for Accepts {
 }
 
 impl Wanted {
-    /// The budget of the connection: that of the tunnel that it uses, or else this one.
+    /// The budget of the connection. If it uses another tunnel, it is charged to that tunnel.
     pub(super) fn budget<'a>(&'a self, own: &'a Arc<Budget>) -> &'a Arc<Budget> {
         match self {
             Self::Tcp(_) => own,

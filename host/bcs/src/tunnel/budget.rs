@@ -1,4 +1,4 @@
-//! How much memory tunnels may hold: all together, those of one user, each of them, and each connection in it.
+//! Budgets limit the memory of a gateway's tunnels, of one user's, of each tunnel, and of each connection in it.
 
 use std::sync::{
     Arc,
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_charged_counts_in_every_budget_until_it_is_released() {
+    fn a_charge_counts_in_every_budget_until_its_release() {
         let gateway = Budget::new(1000);
         let user = gateway.part(400);
         let tunnels = [user.part(250), user.part(250)];

@@ -1,4 +1,4 @@
-//! What has arrived for a connection in a tunnel, until its reader takes it.
+//! An inbox keeps what has arrived for a connection in a tunnel until its reader takes it.
 
 use std::{
     collections::VecDeque,
@@ -13,7 +13,7 @@ use crate::lock::lock;
 /// The smallest chunk. Frames are copied into chunks: an empty one takes nothing, small ones share a chunk, and none
 /// keeps the buffer alive that it was received in.
 const SMALLEST_CHUNK: usize = 512;
-/// For the allocation of a chunk, and its place in the queue.
+/// The memory of a chunk besides its bytes: its allocation, and its place in the queue.
 const CHUNK_COST: usize = 64;
 
 /// A queue of bytes, whose memory is charged to a budget.
@@ -115,7 +115,7 @@ impl Inbox {
 mod tests {
     use super::*;
 
-    /// What is held after these frames, and what the reader takes.
+    /// Pushes these frames. Returns the memory that is held then, and the bytes that the reader takes.
     async fn after(frames: &[&[u8]]) -> (usize, Vec<u8>) {
         let inbox = Inbox::new(Budget::new(1 << 20));
         for frame in frames {

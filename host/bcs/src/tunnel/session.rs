@@ -39,7 +39,7 @@ const BUFFER: usize = 16 << 10;
 /// What is held for a connection until the other side is asked to pause it, and until it resumes.
 const HIGH: usize = 1 << 20;
 const LOW: usize = 256 << 10;
-/// The same while memory is short.
+/// The thresholds while less than half of a tunnel's, a user's or the gateway's memory is free.
 const SHORT_HIGH: usize = 128 << 10;
 const SHORT_LOW: usize = 96 << 10;
 /// What is held for a connection at most. Then nothing more is read of the tunnel, up to a time.
@@ -75,7 +75,7 @@ struct Connection {
 }
 
 impl Connection {
-    /// What is held when the other side is asked to pause, and when it may resume.
+    /// The thresholds for asking the other side to pause, and to resume.
     fn thresholds(&self) -> (usize, usize) {
         if self.inbox.budget.has_less_than_one_in(2) {
             (SHORT_HIGH, SHORT_LOW)

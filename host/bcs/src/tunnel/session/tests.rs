@@ -4,7 +4,7 @@ use tokio_tungstenite::{WebSocketStream, tungstenite::protocol::Role};
 use super::*;
 use crate::tunnel::{LARGEST_OF_AGENT, websocket_config};
 
-/// Both ends of a WebSocket: the gateway's and the agent's.
+/// Connects the gateway's end and the agent's end of a WebSocket.
 async fn socket() -> [WebSocketStream<DuplexStream>; 2] {
     let (ours, theirs) = tokio::io::duplex(64 << 10);
     let config = Some(websocket_config(LARGEST_OF_AGENT));
