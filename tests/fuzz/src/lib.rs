@@ -25,6 +25,7 @@ mod review;
 mod selectors;
 mod signatures;
 mod store;
+mod tunnel;
 mod verdict;
 mod webhook;
 mod yaml;
@@ -34,14 +35,14 @@ use std::{cell::RefCell, future::Future, path::Path};
 pub use self::{
     bcs::bcs, cel::cel, config::config, definitions::definitions, guest::guest, patch::patch,
     references::references, registry::registry, rest::rest, review::review, selectors::selectors,
-    signatures::signatures, store::store, webhook::webhook, yaml::yaml,
+    signatures::signatures, store::store, tunnel::tunnel, webhook::webhook, yaml::yaml,
 };
 
 /// A fuzz target: it takes arbitrary bytes, and panics if an invariant does not hold.
 pub type Target = fn(&[u8]);
 
 /// Every target by its name, which is also the name of its corpus.
-pub const TARGETS: [(&str, Target); 15] = [
+pub const TARGETS: [(&str, Target); 16] = [
     ("bcs", bcs),
     ("cel", cel),
     ("config", config),
@@ -55,6 +56,7 @@ pub const TARGETS: [(&str, Target); 15] = [
     ("selectors", selectors),
     ("signatures", signatures),
     ("store", store),
+    ("tunnel", tunnel),
     ("webhook", webhook),
     ("yaml", yaml),
 ];

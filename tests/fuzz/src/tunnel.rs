@@ -1,0 +1,58 @@
+use admittance_bcs::tunnel::{Accepts, Budget, Destination, LARGEST_OF_AGENT, Session, websocket_config};
+use futures_util::{SinkExt, StreamExt};
+use tokio_tungstenite::{
+    WebSocketStream,
+    tungstenite::{Message, protocol::Role},
+};
+
+use crate::block_on;
+
+/// The memory of the tunnel. Two connections take half of it.
+const LIMIT: usize = 256 << 10;
+
+/// The messages of an agent to a gateway: for each, how often it is sent again, its length, and its bytes. Two
+/// connections are open, 1 and 2; what arrives for the first is not read.
+pub fn tunnel(input: &[u8]) {
+    block_on(async {
+        let (ours, theirs) = tokio::io::duplex(64 << 10);
+        let config = Some(websocket_config(LARGEST_OF_AGENT));
+        let ours = WebSocketStream::from_raw_socket(ours, Role::Server, config).await;
+        let theirs = WebSocketStream::from_raw_socket(theirs, Role::Client, config).await;
+        let gateway = Budget::new(LIMIT);
+        let budget = gateway.part(LIMIT);
+        let (session, outgoing) = Session::new(budget.clone());
+        let running = session.clone();
+        let running = tokio::spawn(async move { running.run(ours, outgoing, &Accepts::Nothing).await });
+        let open = async || {
+            let cluster = None;
+            let address = "a:1".to_owned();
+            let opened = session.open(Destination { cluster, address }, &budget).await;
+            opened.expect("there is memory for it")
+        };
+        let (unread, mut read) = (open().await, open().await);
+        let reading = tokio::spawn(async move { tokio::io::copy(&mut read, &mut tokio::io::sink()).await });
+        let (mut sink, replies) = theirs.split();
+        let replies = tokio::spawn(replies.for_each(async |_| {}));
+        let mut rest = input;
+        'messages: while let [again, length, tail @ ..] = rest {
+            let (message, tail) = tail.split_at(usize::from(*length).min(tail.len()));
+            rest = tail;
+            for _ in 0..=*again {
+                // An error: an invalid message has ended the tunnel.
+                if sink.send(Message::binary(message.to_vec())).await.is_err() {
+                    break 'messages;
+                }
+                assert!(gateway.held() <= LIMIT, "{} bytes are held", gateway.held());
+            }
+        }
+        let _ = sink.close().await;
+        running.await.expect("a tunnel does not panic");
+        replies.await.expect("the socket is read to its end");
+        drop((unread, session, budget));
+        let _ = reading.await;
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(gateway.held(), 0, "the end of a tunnel releases its memory");
+    });
+}
