@@ -18,6 +18,9 @@ pub(crate) enum Means {
     Informational(Server),
     /// Another client opens this many connections and sends the beginning of a request on each.
     UnfinishedBodies { connections: usize, request: Unfinished },
+    /// Another client opens this many watches of its cluster, through a gateway, and reads nothing of them. As the agent
+    /// of the cluster, it sends without end.
+    Tunnel(usize),
     /// A definition with this module is applied as a dry run.
     Module(fn() -> Result<Vec<u8>, Error>),
     /// A definition whose module is a FIFO is applied as a dry run.
@@ -119,6 +122,10 @@ pub(crate) const ATTACKS: &[Attack] = &[
     Attack {
         name: "plugin's server sends 1xx",
         means: Means::Informational(Server::OfPlugin),
+    },
+    Attack {
+        name: "agent ignores pauses",
+        means: Means::Tunnel(256),
     },
     module("component explodes", modules::exploding),
     module("component compiles long", modules::slow),

