@@ -370,22 +370,19 @@ async fn flooding(admin: String, gateway: String, watches: usize, outcomes: &Out
         empty_frames: 16,
         sent: Arc::default(),
     };
+    let path = format!("/tunnels/clusters/{}/api/v1/pods", text(&cluster, "identifier"));
+    let token = text(&token, "token");
     let watching = async {
-        let head = format!(
-            "GET /tunnels/clusters/{}/api/v1/pods?watch=1 HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\n\r\n",
-            text(&cluster, "identifier"),
-            text(&token, "token"),
-        );
         loop {
             let mut held = Vec::new();
             for _ in 0..watches {
-                match begun(&gateway, &head, 0).await {
+                match agent.watch(&path, &token).await {
                     Ok(stream) => held.push(stream),
-                    Err(error) => outcomes.add(error.kind().to_string()),
+                    Err(error) => outcomes.add(error.to_string()),
                 }
             }
             // Those that were ended are replaced.
-            tokio::time::sleep(Duration::from_secs(2)).await;
+            tokio::time::sleep(Duration::from_secs(5)).await;
             outcomes.add(format!("{} watches that nobody reads", held.len()));
             let sent = agent.sent.swap(0, Ordering::Relaxed) >> 20;
             outcomes.add(format!("{sent} MiB"));

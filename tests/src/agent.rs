@@ -16,7 +16,7 @@ use rustls_pki_types::PrivateKeyDer;
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, WriteHalf},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
     sync::mpsc,
 };
 use tokio_rustls::TlsAcceptor;
@@ -114,6 +114,26 @@ impl TunnelFlood {
                 _ => {}
             }
         }
+    }
+
+    /// Opens a watch at this path of the cluster, of which nothing is read, from another address than that of other
+    /// clients. The kernel keeps little of its reply.
+    ///
+    /// # Errors
+    ///
+    /// When the gateway does not accept the connection.
+    pub async fn watch(&self, path: &str, token: &str) -> Result<TcpStream, Error> {
+        let head = format!("GET {path}?watch=1 HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\n\r\n");
+        let opening = async {
+            let socket = TcpSocket::new_v4()?;
+            socket.set_recv_buffer_size(4096)?;
+            socket.bind(([127, 0, 0, 2], 0).into())?;
+            let address = self.gateway.parse().map_err(io::Error::other)?;
+            let mut stream = socket.connect(address).await?;
+            stream.write_all(head.as_bytes()).await?;
+            Ok(stream)
+        };
+        opening.await.map_err(Error::io("opening a watch"))
     }
 
     /// Serves a connection of the gateway. Returns where its data is written to.
