@@ -9,6 +9,7 @@ mod accepts;
 pub mod agent;
 mod budget;
 pub(crate) mod connect;
+mod connection;
 mod frame;
 mod inbox;
 mod session;

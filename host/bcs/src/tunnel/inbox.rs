@@ -46,9 +46,12 @@ impl Inbox {
         }
     }
 
-    /// Adds bytes, or returns the budget that has too few left for them.
+    /// Adds bytes, or returns the budget that has too few left for them. A closed inbox ignores them.
     pub(super) fn push(&self, bytes: &[u8]) -> Result<(), &Budget> {
         let mut queue = lock(&self.queue);
+        if queue.is_closed {
+            return Ok(());
+        }
         let spare = |chunk: &Chunk| chunk.bytes.capacity() - chunk.bytes.len();
         let fitting = queue.chunks.back().map_or(0, spare).min(bytes.len());
         let (fitting, rest) = bytes.split_at(fitting);
@@ -102,6 +105,10 @@ impl Inbox {
     pub(super) fn close(&self) {
         lock(&self.queue).is_closed = true;
         self.changed.notify_one();
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        lock(&self.queue).is_closed
     }
 
     /// Frees what was not taken.

@@ -23,8 +23,8 @@ use super::{
     CHUNK, PING_INTERVAL, SILENCE, TUNNEL_LIMIT,
     accepts::{Accepts, Wanted, connect},
     budget::Budget,
+    connection::Connection,
     frame::{Announcement, Content, Destination, EOF, Frame},
-    inbox::Inbox,
 };
 use crate::lock::lock;
 
@@ -32,18 +32,9 @@ use crate::lock::lock;
 const DATA_QUEUE: usize = 4;
 /// Other frames that wait to be written. More is an attack.
 const CONTROL_QUEUE: usize = 1024;
-/// The memory of a connection to which nothing arrives: its buffers, TLS and HTTP.
-const CONNECTION_COST: usize = 64 << 10;
 /// The buffer of a connection in each direction.
 const BUFFER: usize = 16 << 10;
-/// What is held for a connection until the other side is asked to pause it, and until it resumes.
-const HIGH: usize = 1 << 20;
-const LOW: usize = 256 << 10;
-/// The thresholds while less than half of a tunnel's, a user's or the gateway's memory is free.
-const SHORT_HIGH: usize = 128 << 10;
-const SHORT_LOW: usize = 96 << 10;
-/// What is held for a connection at most. Then nothing more is read of the tunnel, up to a time.
-const MOST_HELD: usize = 8 << 20;
+/// The time that a connection gets whose reader is slow, and whose other side does not pause.
 const SLOW_READER: Duration = Duration::from_secs(5);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -61,28 +52,6 @@ struct Shared {
     /// Whether the log has a line about a connection that the other side may not have: it could ask for any number.
     has_warned: AtomicBool,
     ended: CancellationToken,
-}
-
-#[derive(Debug)]
-struct Connection {
-    inbox: Inbox,
-    /// Whether the other side was asked to pause.
-    pause_requested: AtomicBool,
-    /// Whether the other side asks to pause.
-    paused: watch::Sender<bool>,
-    /// The connection has ended, from whatever side.
-    ended: CancellationToken,
-}
-
-impl Connection {
-    /// The thresholds for asking the other side to pause, and to resume.
-    fn thresholds(&self) -> (usize, usize) {
-        if self.inbox.budget.has_less_than_one_in(2) {
-            (SHORT_HIGH, SHORT_LOW)
-        } else {
-            (HIGH, LOW)
-        }
-    }
 }
 
 /// Frames to be written to the WebSocket.
@@ -266,8 +235,8 @@ impl Shared {
                 if text != EOF {
                     tracing::debug!(number, text, "the other side of a tunnel ended a connection");
                 }
+                // It stays in the table, and counts, until its reader has taken what has arrived.
                 connection.inbox.close();
-                self.remove(number);
             }
             (Content::Pause, Some(connection)) => drop(connection.paused.send_replace(true)),
             (Content::Resume, Some(connection)) => drop(connection.paused.send_replace(false)),
@@ -308,9 +277,7 @@ impl Shared {
                 }
             }
         }
-        if inbox.budget.held() > connection.thresholds().0
-            && !connection.pause_requested.swap(true, Ordering::AcqRel)
-        {
+        if connection.begin_pause() {
             self.tell(number, Content::Pause)?;
         }
         Ok(())
@@ -345,21 +312,13 @@ impl Shared {
     }
 
     fn add(&self, number: i64, budget: &Arc<Budget>) -> Result<Arc<Connection>, &'static str> {
-        let budget = budget.part(MOST_HELD);
-        // Connections that wait leave memory for those that transfer something.
-        if budget.has_less_than_one_in(8) || budget.charge(CONNECTION_COST).is_err() {
-            return Err("the tunnel, or the gateway, has no memory for another connection");
-        }
+        let connection = Connection::new(budget);
+        let connection =
+            Arc::new(connection.ok_or("the tunnel, or the gateway, has no memory for another connection")?);
         let mut connections = lock(&self.connections);
         if self.ended.is_cancelled() {
             return Err("the tunnel has ended");
         }
-        let connection = Arc::new(Connection {
-            inbox: Inbox::new(budget),
-            pause_requested: AtomicBool::new(false),
-            paused: watch::Sender::new(false),
-            ended: CancellationToken::new(),
-        });
         connections.insert(number, connection.clone());
         Ok(connection)
     }
@@ -417,9 +376,7 @@ impl Shared {
                     break;
                 }
                 inbox.delivered(chunk);
-                if inbox.budget.held() <= connection.thresholds().1
-                    && connection.pause_requested.swap(false, Ordering::AcqRel)
-                {
+                if connection.end_pause() {
                     // An error: the tunnel ends.
                     let _ = self.control.send(Frame::new(number, Content::Resume)).await;
                 }
@@ -435,7 +392,7 @@ impl Shared {
             () = self.ended.cancelled() => {}
         }
         let was_known = lock(&self.connections).remove(&number).is_some();
-        if was_known {
+        if was_known && !connection.inbox.is_closed() {
             // After its data, so in the same queue.
             let end = Frame::new(number, Content::Error(EOF.to_owned()));
             tokio::select! {

@@ -2,7 +2,7 @@ use tokio::net::TcpListener;
 use tokio_tungstenite::{WebSocketStream, tungstenite::protocol::Role};
 
 use super::*;
-use crate::tunnel::{LARGEST_OF_AGENT, websocket_config};
+use crate::tunnel::{LARGEST_OF_AGENT, connection::MOST_HELD, websocket_config};
 
 /// Connects the gateway's end and the agent's end of a WebSocket.
 async fn socket() -> [WebSocketStream<DuplexStream>; 2] {
@@ -224,6 +224,38 @@ async fn slow_readers_hold_no_more_together_than_a_tunnel_may() {
     drop((unread, healthy));
     session.0.ended.cancel();
     while budget.held() > 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_connection_counts_until_its_reader_has_taken_what_arrived() {
+    let [ours, theirs] = socket().await;
+    let budget = Budget::new(8 << 20).part(1 << 20);
+    let session = gateway(&budget, ours);
+    let mut attacker = Attacker(theirs);
+    let (mut ended, mut open) = (
+        open(&session, to("a:1")).await.unwrap(),
+        open(&session, to("a:1")).await.unwrap(),
+    );
+    let chunk = Bytes::from(vec![7; CHUNK]);
+    for _ in 0..10 {
+        attacker.send(1, Content::Data(chunk.clone())).await;
+    }
+    // The other side has ended it, and nobody reads it yet.
+    attacker.send(1, Content::Error(EOF.to_owned())).await;
+    attacker.settle().await;
+    assert!(session.is_used());
+    for _ in 0..30 {
+        attacker.send(2, Content::Data(chunk.clone())).await;
+        let mut read = vec![0; CHUNK];
+        open.read_exact(&mut read).await.unwrap();
+    }
+    // A reader that comes late gets all of it, and the connection is gone.
+    let mut all = Vec::new();
+    ended.read_to_end(&mut all).await.unwrap();
+    assert_eq!(all.len(), 10 * CHUNK);
+    while lock(&session.0.connections).len() > 1 {
         tokio::task::yield_now().await;
     }
 }

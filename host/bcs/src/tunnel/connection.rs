@@ -1,0 +1,68 @@
+//! A connection in a tunnel, as one side of the tunnel keeps it.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::{budget::Budget, inbox::Inbox};
+
+/// The memory of a connection to which nothing arrives: its buffers, TLS and HTTP.
+const CONNECTION_COST: usize = 64 << 10;
+/// The memory that a connection takes at most. Then nothing more is read of the tunnel, up to a time.
+pub(super) const MOST_HELD: usize = 8 << 20;
+/// The thresholds for asking the other side to pause a connection, and to resume.
+const HIGH: usize = 1 << 20;
+const LOW: usize = 256 << 10;
+/// The thresholds while less than half of a tunnel's, a user's or the gateway's memory is free.
+const SHORT_HIGH: usize = 128 << 10;
+const SHORT_LOW: usize = 96 << 10;
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) inbox: Inbox,
+    /// Whether the other side was asked to pause.
+    pause_requested: AtomicBool,
+    /// Whether the other side asks to pause.
+    pub(super) paused: watch::Sender<bool>,
+    /// The connection has ended, from whatever side.
+    pub(super) ended: CancellationToken,
+}
+
+impl Connection {
+    /// A connection whose memory is a part of this budget. None if the budget has too little left.
+    pub(super) fn new(budget: &Arc<Budget>) -> Option<Self> {
+        let budget = budget.part(MOST_HELD);
+        // Connections that wait leave memory for those that transfer something.
+        if budget.has_less_than_one_in(8) || budget.charge(CONNECTION_COST).is_err() {
+            return None;
+        }
+        Some(Self {
+            inbox: Inbox::new(budget),
+            pause_requested: AtomicBool::new(false),
+            paused: watch::Sender::new(false),
+            ended: CancellationToken::new(),
+        })
+    }
+
+    /// Whether to ask the other side to pause now.
+    pub(super) fn begin_pause(&self) -> bool {
+        self.inbox.budget.held() > self.thresholds().0 && !self.pause_requested.swap(true, Ordering::AcqRel)
+    }
+
+    /// Whether to tell the other side now that it may resume.
+    pub(super) fn end_pause(&self) -> bool {
+        self.inbox.budget.held() <= self.thresholds().1 && self.pause_requested.swap(false, Ordering::AcqRel)
+    }
+
+    fn thresholds(&self) -> (usize, usize) {
+        if self.inbox.budget.has_less_than_one_in(2) {
+            (SHORT_HIGH, SHORT_LOW)
+        } else {
+            (HIGH, LOW)
+        }
+    }
+}
