@@ -246,14 +246,23 @@ impl Routes {
             credentials.clone(),
             Way::Direct(accounts.clone()),
         )?);
-        direct.insert(cluster.id.clone(), route.clone());
+        // A watch may hold the previous one for long.
+        if let Some(previous) = direct.insert(cluster.id.clone(), route.clone()) {
+            previous.is_newest.send_replace(false);
+        }
         tunnels.check_newest(&cluster.id, &direct);
         Ok(route)
     }
 
     /// Forget the routes to clusters that are gone.
     pub(super) fn retain(&self, exists: impl Fn(&str) -> bool) {
-        lock(&self.direct).retain(|id, _| exists(id));
+        lock(&self.direct).retain(|id, route| {
+            let exists = exists(id);
+            if !exists {
+                route.is_newest.send_replace(false);
+            }
+            exists
+        });
     }
 
     /// Use this tunnel until the result is dropped. None: the agents of the cluster have as many as they may have.
@@ -376,6 +385,7 @@ impl OpenTunnel {
 impl Drop for OpenTunnel {
     fn drop(&mut self) {
         let mut tunnels = lock(&self.routes.tunnels);
+        self.route.is_newest.send_replace(false);
         let table = tunnels.of(&self.route.way);
         // Others stay, newer ones too.
         if let Some(of_cluster) = table.get_mut(&self.cluster) {
