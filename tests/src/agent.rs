@@ -116,8 +116,8 @@ impl TunnelFlood {
         }
     }
 
-    /// Opens a watch at this path of the cluster, of which nothing is read, from another address than that of other
-    /// clients. The kernel keeps little of its reply.
+    /// Opens a watch at this path of the cluster, and reads nothing of the reply. The client's address is not that of other
+    /// clients, and the kernel keeps little of the reply for it.
     ///
     /// # Errors
     ///

@@ -242,7 +242,7 @@ async fn a_connection_counts_until_its_reader_has_taken_what_arrived() {
     for _ in 0..10 {
         attacker.send(1, Content::Data(chunk.clone())).await;
     }
-    // The other side has ended it, and nobody reads it yet.
+    // The other side ends it before anybody reads it.
     attacker.send(1, Content::Error(EOF.to_owned())).await;
     attacker.settle().await;
     assert!(session.is_used());
