@@ -10,7 +10,7 @@ use std::{
 };
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
 use futures_util::{SinkExt as _, StreamExt as _};
 use rustls_pki_types::PrivateKeyDer;
 use serde_json::json;
@@ -213,10 +213,10 @@ fn varint(value: i64) -> Vec<u8> {
 fn take(bytes: &mut Bytes) -> i64 {
     let mut value = 0_u64;
     for shift in (0..64).step_by(7) {
-        if bytes.is_empty() {
+        if !bytes.has_remaining() {
             break;
         }
-        let byte = bytes.split_to(1)[0];
+        let byte = bytes.get_u8();
         value |= u64::from(byte & 0x7f) << shift;
         if byte < 0x80 {
             break;
