@@ -18,7 +18,7 @@ use tokio::{
 use crate::{Deadline, Failure, FailureKind};
 
 /// Work on fewer bytes is fast enough to run on a worker.
-const SMALL: usize = 32 << 10;
+pub(crate) const SMALL: usize = 32 << 10;
 
 /// The nice value of threads for long work: each gets a quarter of a processor that another one uses as well. With much
 /// less, calls that compute for long would miss their deadlines beside other programs.
@@ -137,7 +137,7 @@ pub async fn offload<T: Send + 'static>(
     let too_late = || {
         Failure::new(
             FailureKind::Timeout,
-            format!("an answer with {bytes} bytes, including its object, was not processed in time"),
+            "an object, or an answer with its object, was not processed in time",
         )
     };
     match timeout_at(deadline.instant(), beside).await {

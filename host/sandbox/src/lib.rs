@@ -41,8 +41,6 @@ mod kubewarden;
 #[cfg(feature = "engine")]
 mod logging;
 #[cfg(feature = "engine")]
-mod long;
-#[cfg(feature = "engine")]
 mod merge;
 #[cfg(feature = "engine")]
 mod meter;

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use admittance_admission::{
-    Deadline, Failure, FailureKind, Grants, Hook, Request, Response, is_audit, offload,
+    Deadline, Expectation, Failure, FailureKind, Grants, Hook, Request, Response, is_audit, offload, run_long,
 };
 use async_trait::async_trait;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -16,7 +16,6 @@ use crate::{
     imports::Linked,
     kubewarden::{Cache, Policy},
     logging::CallLog,
-    long::{self, Expectation, LARGE_ANSWER},
     store::{Call, CallState},
 };
 
@@ -147,10 +146,7 @@ impl Plugin {
         match answer {
             Ok(Ok(response)) => {
                 let (size, limit) = (contract::size(&response), self.limits.output);
-                // Copying it out of the guest, and its memory, take longer than most calls.
-                if size > LARGE_ANSWER {
-                    self.expectation.learn(true);
-                }
+                self.expectation.learn_answer(size);
                 offload(size, deadline, move || contract::response(response, limit)).await?
             }
             Ok(Err(message)) => Err(self.own_error(message)),
@@ -227,7 +223,7 @@ impl Hook for Plugin {
             self.limits.log,
         );
         let call = Box::pin(self.clone().call(request.clone(), deadline, log.clone(), slot));
-        match tokio::time::timeout_at(deadline.instant(), long::run(call, &self.expectation)).await {
+        match tokio::time::timeout_at(deadline.instant(), run_long(call, &self.expectation)).await {
             Ok(Err(failure)) if failure.kind == FailureKind::Timeout => Err(self.timeout(deadline, given)),
             Ok(answer) => answer,
             Err(_) => {

@@ -4,7 +4,9 @@ use std::{
     time::Duration,
 };
 
-use admittance_admission::{Deadline, Digest, Failure, FailureKind, Grants, UserInfo, threads_for_long_work};
+use admittance_admission::{
+    Deadline, Digest, Failure, FailureKind, Grants, UserInfo, thread_time, threads_for_long_work,
+};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tokio::{
@@ -31,7 +33,7 @@ use crate::{
     plugin::{Base, Guest, Plugin, mistakes_of},
     shared::SharedModule,
     snapshot::Instrumented,
-    store::{Call, CallState, thread_time},
+    store::{Call, CallState},
 };
 
 /// The version of [`Prepared`]'s bytes; part of the fingerprint.

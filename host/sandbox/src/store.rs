@@ -3,8 +3,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use admittance_admission::{Deadline, FailureKind, Grants, Tape, UserInfo};
-use rustix::time::{ClockId, clock_gettime};
+use admittance_admission::{Deadline, FailureKind, Grants, Tape, UserInfo, thread_time};
 use wasmtime::{ResourceLimiter, Store, UpdateDeadline, component::ResourceTable};
 use wasmtime_wasi::{HostMonotonicClock, WasiCtx, WasiCtxView, WasiView};
 
@@ -201,13 +200,6 @@ impl CallState {
             .limit
             .saturating_add(usize::from(per_call::MEMORIES as u8) * PAGE);
     }
-}
-
-/// The processor time that this thread has used.
-pub(crate) fn thread_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    // It is never negative.
-    Duration::try_from(time).unwrap_or_default()
 }
 
 /// The failure of a call whose deadline passed.
