@@ -80,10 +80,13 @@ impl MatchConditions {
         authorizer: &dyn Authorizer,
         deadline: Deadline,
     ) -> Result<Option<Arc<str>>, Failure> {
-        match &self.0 {
-            Some(conditions) => conditions.first_false(request, authorizer, deadline).await,
-            None => Ok(None),
+        let Some(conditions) = &self.0 else {
+            return Ok(None);
+        };
+        for object in [&request.object, &request.old_object].into_iter().flatten() {
+            object.prepare_value(deadline).await?;
         }
+        conditions.first_false(request, authorizer, deadline).await
     }
 }
 

@@ -211,7 +211,8 @@ pub(crate) async fn mutate(
     if selected.is_empty() {
         return Ok(Response::allow());
     }
-    let bytes = object.text().len();
+    // Each of them looks through the object, and changes it again if another one changed it.
+    let bytes = object.text().len().saturating_mul(selected.len());
     let (namespace, name) = (request.namespace.clone(), request.name.clone());
     let mutators = Arc::clone(mutators);
     let work = move || {

@@ -7,7 +7,11 @@ use bytestring::ByteString;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 
-use crate::{Head, Labels, head::unique_keys};
+use crate::{
+    Deadline, Failure, Head, Labels,
+    head::unique_keys,
+    offload::{SMALL, drop_apart, offload},
+};
 
 /// A JSON object: the resource of a request. Cheap to clone.
 ///
@@ -20,6 +24,15 @@ struct Inner {
     text: OnceLock<ByteString>,
     value: OnceLock<Value>,
     head: OnceLock<Head>,
+}
+
+impl Drop for Inner {
+    /// A tree has an allocation for each of its parts.
+    fn drop(&mut self) {
+        if let Some(value) = self.value.take() {
+            drop_apart(value, self.text.get().map_or(0, |text| text.len()));
+        }
+    }
 }
 
 /// Why bytes are not an object.
@@ -135,6 +148,23 @@ impl Object {
         })
     }
 
+    /// Builds the tree of a large object on a thread for long work, so that [`value`](Self::value) takes no time.
+    ///
+    /// # Errors
+    ///
+    /// When the deadline passes first.
+    pub(crate) async fn prepare_value(&self, deadline: Deadline) -> Result<(), Failure> {
+        let is_built = self.0.value.get().is_some();
+        let Some(text) = self.0.text.get().filter(|text| !is_built && text.len() > SMALL) else {
+            return Ok(());
+        };
+        let object = self.clone();
+        offload(text.len(), deadline, move || {
+            object.value();
+        })
+        .await
+    }
+
     /// Deserializes it. The result may borrow from the text.
     ///
     /// # Errors
@@ -234,6 +264,17 @@ mod tests {
             Err(ObjectError::Utf8(_))
         ));
         assert!(Object::from_value(json!([])).is_none());
+    }
+
+    #[tokio::test]
+    async fn the_tree_of_a_large_object_is_built_apart() {
+        for (length, is_built) in [(10, false), (SMALL, true)] {
+            let object = Object::parse(json!({"a": "x".repeat(length)}).to_string()).unwrap();
+            let deadline = Deadline::after(std::time::Duration::from_secs(60));
+            object.prepare_value(deadline).await.unwrap();
+            assert_eq!(object.0.value.get().is_some(), is_built);
+            assert_eq!(object.value()["a"].as_str().unwrap().len(), length);
+        }
     }
 
     #[test]
