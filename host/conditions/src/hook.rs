@@ -3,8 +3,9 @@
 use std::{fmt, sync::Arc};
 
 use admittance_admission::{
-    Authorizer, ClusterError, ClusterKind, ClusterReader, Deadline, Failure, FailureKind, FailurePolicy,
-    GroupVersionKind, Hook, Object, Patch, PatchError, Request, Response, async_trait, offload, words,
+    Authorizer, ClusterError, ClusterKind, ClusterReader, Deadline, Expectation, Failure, FailureKind,
+    FailurePolicy, GroupVersionKind, Hook, Object, Patch, PatchError, Request, Response, async_trait, leave,
+    leave_for, may_leave, offload, run_long, words,
 };
 use serde_json::Value as Json;
 
@@ -25,6 +26,10 @@ mod params;
 /// The cost limit of all validations of a policy together, of all its audit annotations, and of each of its mutations:
 /// kube-apiserver's limit.
 const POLICY_COST: u64 = 10_000_000;
+/// What evaluating a policy for one of its parameters takes at least, compared with work on this many bytes.
+const PARAMETER_WORK: usize = 1 << 10;
+/// The most that a mutation writes on a thread that serves, in bytes.
+const BRIEF: usize = 16 << 10;
 /// The longest message that an expression may give, in bytes; a longer one is not used.
 const MAX_MESSAGE: usize = 5 << 10;
 
@@ -67,11 +72,14 @@ pub struct ConstraintBinding {
 }
 
 /// A policy that is applied to the requests of a stage.
+#[derive(Clone)]
 pub struct PolicyHook {
     policy: Arc<Policy>,
-    binding: Binding,
+    binding: Arc<Binding>,
     authorizer: Arc<dyn Authorizer>,
     cluster: Option<Arc<dyn ClusterReader>>,
+    /// Whether the next evaluation is expected to take long.
+    expectation: Arc<Expectation>,
 }
 
 impl PolicyHook {
@@ -84,9 +92,10 @@ impl PolicyHook {
     ) -> Self {
         Self {
             policy,
-            binding,
+            binding: Arc::new(binding),
             authorizer,
             cluster,
+            expectation: Arc::default(),
         }
     }
 }
@@ -103,6 +112,24 @@ impl fmt::Debug for PolicyHook {
 #[async_trait]
 impl Hook for PolicyHook {
     async fn admit(&self, request: &Request, deadline: Deadline) -> Result<Response, Failure> {
+        let (hook, request) = (self.clone(), request.clone());
+        let evaluation = Box::pin(async move { hook.evaluate(&request, deadline).await });
+        run_long(evaluation, &self.expectation).await
+    }
+}
+
+impl PolicyHook {
+    async fn evaluate(&self, request: &Request, deadline: Deadline) -> Result<Response, Failure> {
+        // Expressions see trees, which are built of the texts.
+        let objects = [&request.object, &request.old_object];
+        leave_for(
+            objects
+                .into_iter()
+                .flatten()
+                .map(|object| object.text().len())
+                .sum(),
+        )
+        .await;
         let mut findings = Findings::default();
         let params = match self.params(request, deadline).await? {
             Ok(params) => params,
@@ -180,6 +207,7 @@ impl PolicyHook {
             }
             Err(error) => return Ok(Err(error.to_string())),
         };
+        leave_for(found.iter().map(|text| text.len() + PARAMETER_WORK).sum()).await;
         let mut objects = Vec::with_capacity(found.len());
         for text in found {
             match serde_json::from_str(&text) {
@@ -350,7 +378,7 @@ impl PolicyHook {
                     .settle(mutation.expression(), inputs.request, &*self.authorizer)
                     .await
                 {
-                    Ok(value) => Change::of(&value, limit, inputs.deadline),
+                    Ok(value) => Change::written(&value, limit, inputs.deadline).await,
                     Err(fault) => return Ok(Err(Objection::failed(reported(mutation, &fault)?))),
                 }
             };
@@ -381,6 +409,18 @@ enum Change {
 }
 
 impl Change {
+    /// Values share their parts, so how much it writes is known when it is written: if it is much, it begins again on a thread
+    /// for long work.
+    async fn written(value: &Value<'_>, limit: usize, deadline: Deadline) -> Result<Self, Failure> {
+        if may_leave() {
+            match Self::of(value, limit.min(BRIEF), deadline) {
+                Err(failure) if failure.kind == FailureKind::OutputTooLarge => leave().await,
+                written => return written,
+            }
+        }
+        Self::of(value, limit, deadline)
+    }
+
     fn of(value: &Value<'_>, limit: usize, deadline: Deadline) -> Result<Self, Failure> {
         let writer = apply::Writer::new(limit, deadline);
         match value {

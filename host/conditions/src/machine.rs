@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use admittance_admission::{Deadline, Failure, cut};
+use admittance_admission::{Deadline, Failure, cut, may_leave};
 
 use crate::{
     expression::{Definition, Entry, Expression, Index, Item, OrElse, Select},
@@ -19,7 +19,8 @@ mod run;
 
 /// The cost limit of one expression: kube-apiserver's limit of a call.
 const EXPRESSION_COST: u64 = 1_000_000;
-/// The cost between two checks of the deadline.
+/// The cost between two checks of the deadline, and the most that is evaluated on a thread that serves, if the evaluation may
+/// leave it: less than a millisecond.
 const DEADLINE_INTERVAL: u64 = 10_000;
 
 /// Why the evaluation of an expression failed.
@@ -41,6 +42,15 @@ pub(crate) enum Halt {
     Deadline,
     /// The authorizer must be called first.
     Question(Box<Question>),
+    /// The evaluation must leave this thread first.
+    Leave,
+}
+
+impl Halt {
+    /// Whether the expression is evaluated again.
+    fn is_pause(&self) -> bool {
+        matches!(self, Self::Question(_) | Self::Leave)
+    }
 }
 
 impl Fault {
@@ -77,6 +87,8 @@ pub(crate) struct Machine<'a> {
     locals: Vec<Value<'a>>,
     /// What is left for all expressions.
     budget: u64,
+    /// The cost of whole expressions since other tasks had their turn.
+    unpaused: u64,
     meter: Meter,
     deadline: Deadline,
 }
@@ -121,6 +133,7 @@ impl<'a> Machine<'a> {
             answers: Answers::default(),
             locals: Vec::new(),
             budget,
+            unpaused: 0,
             meter: Meter::within(budget),
             deadline,
         }
@@ -142,6 +155,9 @@ impl<'a> Machine<'a> {
             meter.next_deadline_check = meter.cost + DEADLINE_INTERVAL;
             if self.deadline.has_passed() {
                 return Err(Fault::Halt(Halt::Deadline));
+            }
+            if may_leave() {
+                return Err(Fault::Halt(Halt::Leave));
             }
         }
         Ok(())

@@ -2,17 +2,18 @@
 
 use std::mem;
 
-use admittance_admission::{Authorizer, Request};
+use admittance_admission::{Authorizer, Request, leave, may_leave};
 
-use super::{Fault, Halt, Machine, Meter, Outcome};
+use super::{DEADLINE_INTERVAL, Fault, Halt, Machine, Meter, Outcome};
 use crate::expression::Expression;
 
-/// A machine yields to other tasks after an expression of this cost.
+/// A machine yields to other tasks after expressions of this cost.
 const YIELD_COST: u64 = 100_000;
 
 impl<'a> Machine<'a> {
     /// Evaluates an expression. If it calls the authorizer, it is evaluated again when the answer has arrived, so no
-    /// thread is blocked; the cost limits allow two calls in an expression.
+    /// thread is blocked; the cost limits allow two calls in an expression. If it turns out to be costly, it is evaluated again
+    /// on a thread for long work.
     pub(crate) async fn settle(
         &mut self,
         expression: &'a Expression,
@@ -30,10 +31,15 @@ impl<'a> Machine<'a> {
                         Err(_) => break Err(Fault::Halt(Halt::Deadline)),
                     }
                 }
+                Err(Fault::Halt(Halt::Leave)) => leave().await,
                 outcome => break outcome,
             }
         };
-        if before.saturating_sub(self.budget) >= YIELD_COST {
+        self.unpaused = self.unpaused.saturating_add(before.saturating_sub(self.budget));
+        if self.unpaused >= DEADLINE_INTERVAL && may_leave() {
+            leave().await;
+        } else if self.unpaused >= YIELD_COST {
+            self.unpaused = 0;
             tokio::task::yield_now().await;
         }
         outcome
@@ -47,7 +53,7 @@ impl<'a> Machine<'a> {
         let outcome = self.evaluate(expression);
         self.locals = locals;
         let inner = mem::replace(&mut self.meter, outer);
-        if !matches!(outcome, Err(Fault::Halt(Halt::Question(_)))) {
+        if !matches!(&outcome, Err(Fault::Halt(halt)) if halt.is_pause()) {
             self.budget = self.budget.saturating_sub(inner.cost);
         }
         outcome

@@ -1,4 +1,6 @@
-use super::*;
+use admittance_admission::{Hook, Verdict};
+
+use super::{policies::policy, *};
 
 fn with_spec(spec: serde_json::Value) -> Request {
     let mut request = pod();
@@ -234,5 +236,56 @@ fn the_deepest_expression_runs_on_a_small_stack() {
             .spawn(run)
             .unwrap();
         assert!(thread.join().unwrap(), "{expression:.40}");
+    }
+}
+
+/// Allows what is asked on a thread for long work.
+#[derive(Debug)]
+struct Apart;
+
+#[async_trait]
+impl Authorizer for Apart {
+    async fn authorize(&self, _: &UserInfo, _: &AccessAttributes) -> Result<Access, AuthorizerError> {
+        Ok(Access {
+            allowed: std::thread::current().name() == Some("long-work"),
+            reason: String::new(),
+        })
+    }
+}
+
+#[tokio::test]
+async fn policies_that_take_long_leave_the_threads_that_serve() {
+    let numbers: Vec<u32> = (0..200).collect();
+    let spec = |length: usize| json!({"a": numbers, "text": "x".repeat(length)});
+    let nothing = "patch []";
+    for (case, object, first, expected) in [
+        ("little", 10_000, nothing, false),
+        ("a large object", 40_000, nothing, true),
+        (
+            "an expression that costs much",
+            10,
+            "patch object.spec.a.all(x, object.spec.a.all(y, x + y >= 0)) ? [] : []",
+            true,
+        ),
+        (
+            "a mutation that writes much",
+            10_000,
+            "patch [JSONPatch{op: 'add', path: '/spec/b', value: [1, 2, 3, 4, 5].map(x, object.spec.text)}]",
+            true,
+        ),
+    ] {
+        let asking = "patch [JSONPatch{op: 'add', path: '/spec/apart', value: \
+                      authorizer.path('/').check('get').allowed()}]";
+        let hook = PolicyHook::new(
+            Arc::new(policy(&[first, asking])),
+            Binding::default(),
+            Arc::new(Apart),
+            None,
+        );
+        let response = hook.admit(&with_spec(spec(object)), minute()).await.unwrap();
+        let Verdict::Replace(object) = response.verdict else {
+            panic!("{case}: {response:?}");
+        };
+        assert_eq!(object.value()["spec"]["apart"], expected, "{case}");
     }
 }

@@ -10,7 +10,7 @@ use super::*;
 
 /// A policy of these parts: `name = variable`, `validate expression | message | message expression`, `when condition`,
 /// `note expression`, `apply expression`, `patch expression`.
-fn policy(parts: &[&str]) -> Policy {
+pub(super) fn policy(parts: &[&str]) -> Policy {
     let mut compiler = PolicyCompiler::new(true);
     let (mut conditions, mut validations, mut notes, mut mutations) = (vec![], vec![], vec![], vec![]);
     for part in parts {
