@@ -4,6 +4,10 @@ use admittance_admission::{
     LabelOperator, LabelSelector, Labels, NAME_PART_LENGTH, Requirement, is_dns_subdomain, is_name_part,
 };
 
+/// The longest selector, in bytes, and the most requirements of one: they are compared with the labels of every object.
+const LENGTH: usize = 4 << 10;
+const REQUIREMENTS: usize = 64;
+
 /// The label selector of a list, with the grammar and meaning of Kubernetes' `labels.Parse`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TextSelector {
@@ -42,6 +46,12 @@ impl TextSelector {
     ///
     /// A sentence that says what is wrong with the text.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        if text.len() > LENGTH {
+            return Err(format!(
+                "the label selector has {} bytes; the limit is {LENGTH}",
+                text.len()
+            ));
+        }
         let mut reader = Reader {
             words: words(text),
             next: 0,
@@ -124,6 +134,9 @@ impl<'a> Reader<'a> {
         }
         loop {
             self.requirement(&mut sets, &mut bounds)?;
+            if sets.len() + bounds.len() > REQUIREMENTS {
+                return Err(format!("it has more than {REQUIREMENTS} requirements"));
+            }
             match self.take() {
                 None => break,
                 Some(Word::Sign(",")) => {}
@@ -380,6 +393,12 @@ mod tests {
             assert!(error.contains(named), "{text:?}: {error}");
             assert!(error.starts_with(&format!("the label selector `{text}` is invalid: ")));
         }
+        let many = vec!["!a"; REQUIREMENTS].join(",");
+        TextSelector::parse(&many).unwrap();
+        let error = TextSelector::parse(&format!("{many},b")).unwrap_err();
+        assert!(error.ends_with("it has more than 64 requirements"), "{error}");
+        let error = TextSelector::parse(&format!("x in ({})", "a,".repeat(LENGTH))).unwrap_err();
+        assert_eq!(error, "the label selector has 8199 bytes; the limit is 4096");
         let long = "a".repeat(NAME_PART_LENGTH + 1);
         assert!(TextSelector::parse(&long).is_err());
         assert!(TextSelector::parse(&format!("x={long}")).is_err());

@@ -3,6 +3,7 @@ use std::{num::NonZeroU32, sync::Arc};
 use admittance_admission::{
     Access, AccessAttributes, ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Deadline,
     FailureKind, FieldMask, HttpAnswer, HttpError, HttpGrant, HttpOrigin, HttpRequest, Tape, UserInfo,
+    leave_for,
 };
 use tracing::Level;
 use url::Url;
@@ -350,6 +351,8 @@ async fn list_of(
     query: &ClusterQuery,
     deadline: Deadline,
 ) -> Result<ClusterPage, cluster::Error> {
+    // It is compared with the labels of every object.
+    leave_for(query.label_selector.len() * LABELS).await;
     let page = ask(deadline, reader.list(kind, query, deadline)).await?;
     if let Some(tape) = tape {
         tape.objects(kind, &page.objects);
@@ -389,6 +392,8 @@ async fn select(
     fields: &FieldMask,
     deadline: Deadline,
 ) -> Result<Vec<String>, cluster::Error> {
+    // They are copied twice, here and into the plugin.
+    leave_for(page.objects.iter().map(|object| object.len()).sum()).await;
     if fields.is_whole() {
         return Ok(page.objects.iter().map(|object| object.to_string()).collect());
     }
@@ -415,6 +420,12 @@ const NO_HTTP: &str = "outgoing requests of plugins are not enabled on this host
 
 /// The most objects of a page.
 const PAGE_MAX: NonZeroU32 = NonZeroU32::new(500).unwrap();
+
+/// The longest URL that a plugin may use, in bytes: longer than servers accept.
+const URL_MAX: usize = 16 << 10;
+
+/// What comparing a byte of a label selector with the labels of all objects takes, in bytes that are searched.
+const LABELS: usize = 64;
 
 /// How many bytes of objects are searched for fields before other work on the thread gets its turn.
 const BYTES_AT_ONCE: usize = 256 << 10;
@@ -447,6 +458,7 @@ impl cluster::Host for CallState {
         let namespace = self.granted_namespace(&kind, namespace, false)?;
         let answer = reader.get(&kind, namespace.as_deref(), &name, self.deadline);
         let answer = ask(self.deadline, answer).await;
+        leave_for(answer.iter().flatten().map(String::len).sum()).await;
         if let (Some(tape), Ok(found)) = (&self.tape, &answer) {
             let found = found.as_deref().map(Arc::from);
             tape.objects(&kind, &found);
@@ -559,6 +571,12 @@ fn no_response(error: HttpError) -> wasmtime::Result<http::Error> {
 
 /// Parses a URL that a plugin may use.
 fn address(text: &str) -> Result<(Url, HttpOrigin), http::Error> {
+    if text.len() > URL_MAX {
+        return Err(http::Error::Invalid(format!(
+            "the URL has {} bytes; the limit is {URL_MAX}",
+            text.len()
+        )));
+    }
     let invalid = |why: &str| http::Error::Invalid(format!("`{text}` {why}"));
     let url = Url::parse(text).map_err(|error| invalid(&format!("is not a valid URL: {error}")))?;
     let origin = HttpOrigin::of(&url)
@@ -613,6 +631,7 @@ impl http::Host for CallState {
             tape.http(HttpAnswer::recorded(&method, &url, &answer));
         }
         self.log.sent(&sent, answer.as_ref().map(|answer| answer.status));
+        leave_for(answer.as_ref().map_or(0, |answer| answer.body.len())).await;
         match answer {
             Ok(answer) => Ok(Ok(http::Response {
                 status: answer.status,

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use admittance_admission::{ImageError, ImageManifest, ImageReader, Signer, Signers, async_trait};
+use admittance_admission::{ImageError, ImageManifest, ImageReader, Signer, Signers, apart, async_trait};
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -200,11 +200,16 @@ impl ImageReader for Images {
         material
             .signatures
             .retain(|signature| signature.says(&signers.annotations));
-        for requirement in &requirements {
-            valid_signature(requirement, &manifest, &material).map_err(|found| {
+        let material = Arc::new(material);
+        for requirement in requirements {
+            let needed = requirement.to_string();
+            let (manifest, material) = (manifest.clone(), Arc::clone(&material));
+            // Each signature takes up to a millisecond.
+            let verify = move || valid_signature(&requirement, &manifest, &material);
+            apart(usize::MAX, verify).await.map_err(|found| {
                 let found = found.iter().map(ToString::to_string).collect::<Vec<_>>();
                 ImageError(format!(
-                    "{image} has no valid signature: it needs {requirement}; found: {}",
+                    "{image} has no valid signature: it needs {needed}; found: {}",
                     if found.is_empty() {
                         "none".to_owned()
                     } else {

@@ -2,11 +2,11 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::capabilities::{Answer, parse};
@@ -26,8 +26,17 @@ const LONGEST: Duration = Duration::from_secs(24 * 3600);
 pub(crate) struct Cache(Mutex<HashMap<String, Kept>>);
 
 struct Kept {
-    value: Vec<u8>,
+    value: Arc<[u8]>,
     until: Instant,
+}
+
+/// The answer to a question for a value.
+#[derive(Serialize)]
+struct Found<'a> {
+    code: u8,
+    message: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<&'a [u8]>,
 }
 
 #[derive(Deserialize)]
@@ -54,6 +63,7 @@ impl Cache {
             Some(format!("key and value have {size} bytes; the limit is {BYTES}"))
         } else {
             let until = now + Duration::from_secs(ttl).min(LONGEST);
+            let value = value.into();
             self.keep(key, Kept { value, until }, now);
             None
         };
@@ -65,36 +75,41 @@ impl Cache {
     /// The answer to `cache/get`. That there is no value is no error.
     pub(super) fn get(&self, payload: &[u8], now: Instant) -> Answer {
         let Get { key } = parse(payload)?;
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let value = kept
-            .get(&key)
-            .filter(|kept| now < kept.until)
-            .map(|kept| &kept.value);
-        let answer = match value {
-            Some(value) => json!({"code": 0, "message": "hit", "value": value}),
-            None => json!({"code": 0, "message": "miss"}),
+        let value = {
+            let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let found = kept.get(&key).filter(|kept| now < kept.until);
+            found.map(|kept| Arc::clone(&kept.value))
         };
-        Ok(answer.to_string().into_bytes())
+        let message = if value.is_some() { "hit" } else { "miss" };
+        let answer = Found {
+            code: 0,
+            message,
+            value: value.as_deref(),
+        };
+        serde_json::to_vec(&answer).map_err(|error| error.to_string())
     }
 
     /// Keeps a value. If there are too many, those go that would not be kept for long.
     fn keep(&self, key: String, value: Kept, now: Instant) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.insert(key, value);
-        let size = |kept: &HashMap<String, Kept>| -> usize {
-            kept.iter().map(|(key, kept)| key.len() + kept.value.len()).sum()
-        };
-        let is_full = |kept: &HashMap<String, Kept>| kept.len() > ENTRIES || size(kept) > BYTES;
-        if !is_full(&kept) {
+        let size = |(key, kept): (&String, &Kept)| key.len() + kept.value.len();
+        let mut bytes: usize = kept.iter().map(size).sum();
+        if kept.len() <= ENTRIES && bytes <= BYTES {
             return;
         }
         kept.retain(|_, kept| now < kept.until);
-        while is_full(&kept) {
-            let first = kept.iter().min_by_key(|(_, kept)| kept.until);
-            let Some(first) = first.map(|(key, _)| key.clone()) else {
+        bytes = kept.iter().map(size).sum();
+        let mut order: Vec<(Instant, String)> =
+            kept.iter().map(|(key, kept)| (kept.until, key.clone())).collect();
+        order.sort_unstable();
+        for (_, key) in order {
+            if kept.len() <= ENTRIES && bytes <= BYTES {
                 return;
-            };
-            kept.remove(&first);
+            }
+            if let Some(removed) = kept.remove(&key) {
+                bytes -= key.len() + removed.value.len();
+            }
         }
     }
 }

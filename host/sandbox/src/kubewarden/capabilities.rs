@@ -5,10 +5,10 @@ use std::{
     time::{Instant, SystemTime},
 };
 
-use admittance_admission::HttpOrigin;
+use admittance_admission::{Deadline, HttpOrigin, leave, leave_for, offload};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json, value::RawValue};
-use tokio::{net::lookup_host, time::timeout_at};
+use tokio::{net::lookup_host, spawn, sync::Semaphore, time::timeout_at};
 use tracing::Level;
 use url::Url;
 use wasmtime::Caller;
@@ -21,11 +21,21 @@ use super::{
 use crate::{
     contract::bindings::admittance::plugin::{cluster, types},
     imports::{PREPARING, Pace, denied},
-    store::CallState,
+    store::{CallState, Violation},
 };
 
 /// The only binding.
 const BINDING: &str = "kubewarden";
+
+/// The largest question about the cluster, images or addresses, and the largest event of a log, in bytes. Values of the cache
+/// and certificates have limits of their own.
+const QUESTION: usize = 256 << 10;
+
+/// A place for each lookup at a time: one that a name server does not answer occupies a thread for seconds.
+static LOOKUPS: Semaphore = Semaphore::const_new(32);
+
+/// The most conditions on fields, and the most masks, of a list.
+const FIELDS: usize = 64;
 
 /// Where the binding, the namespace, the operation and the payload are, and how long each is.
 pub(super) type Arguments = (u32, u32, u32, u32, u32, u32, u32, u32);
@@ -42,7 +52,10 @@ pub(super) async fn call(guest: &mut Caller<'_, CallState>, arguments: Arguments
     let namespace = take_text(guest, namespace, namespace_length)?;
     let operation = take_text(guest, operation, operation_length)?;
     let payload = take(guest, payload, length)?;
-    let answer = answer(guest.data_mut(), &binding, &namespace, &operation, &payload).await?;
+    leave_for(payload.len()).await;
+    let answer = answer(guest.data_mut(), &binding, &namespace, &operation, payload).await?;
+    // The policy copies it.
+    leave_for(answer.as_ref().map_or(0, Vec::len)).await;
     let exchange = &mut guest.data_mut().exchange;
     exchange.host_failed = answer.is_err();
     exchange.host_answer = answer.unwrap_or_else(String::into_bytes);
@@ -57,44 +70,55 @@ async fn answer(
     binding: &str,
     namespace: &str,
     operation: &str,
-    payload: &[u8],
+    payload: Vec<u8>,
 ) -> wasmtime::Result<Answer> {
     match (binding, namespace, operation) {
         (BINDING, "tracing", "log") => {
-            log(state, payload);
+            log(state, &payload);
             Ok(Ok(Vec::new()))
         }
-        (BINDING, "kubernetes", "get_resource") => match parse(payload) {
+        (BINDING, "kubernetes" | "oci" | "net", _) if payload.len() > QUESTION => Ok(Err(format!(
+            "the request has {} bytes; the limit is {QUESTION}",
+            payload.len()
+        ))),
+        (BINDING, "kubernetes", "get_resource") => match parse(&payload) {
             Ok(get) => get_resource(state, get).await,
             Err(error) => Ok(Err(error)),
         },
-        (BINDING, "kubernetes", "list_resources_all" | "list_resources_by_namespace") => match parse(payload)
-        {
-            Ok(list) => list_resources(state, list).await,
-            Err(error) => Ok(Err(error)),
-        },
-        (BINDING, "kubernetes", "can_i") => match parse(payload) {
+        (BINDING, "kubernetes", "list_resources_all" | "list_resources_by_namespace") => {
+            match parse(&payload) {
+                Ok(list) => list_resources(state, list).await,
+                Err(error) => Ok(Err(error)),
+            }
+        }
+        (BINDING, "kubernetes", "can_i") => match parse(&payload) {
             Ok(question) => can_i(state, question).await,
             Err(error) => Ok(Err(error)),
         },
         (BINDING, "oci", operation) if let Some(operation) = images::Operation::of(operation) => {
-            images::answer(state, operation, payload).await
+            images::answer(state, operation, &payload).await
         }
-        (BINDING, "net", "v1/dns_lookup_host") => match parse::<String>(payload) {
+        (BINDING, "net", "v1/dns_lookup_host") => match parse::<String>(&payload) {
             Ok(host) => look_up(state, &host).await,
             Err(error) => Ok(Err(error)),
         },
         (BINDING, "cache" | "crypto", _) if state.preparing => Ok(Err(PREPARING.to_owned())),
-        (BINDING, "cache", "set") => Ok(state.cache.set(payload, Instant::now())),
-        (BINDING, "cache", "get") => Ok(state.cache.get(payload, Instant::now())),
-        (BINDING, "crypto", "v1/is_certificate_trusted") => {
-            Ok(certificates::is_trusted(payload, SystemTime::now()))
-        }
+        (BINDING, "cache", "set") => Ok(state.cache.set(&payload, Instant::now())),
+        (BINDING, "cache", "get") => Ok(state.cache.get(&payload, Instant::now())),
+        (BINDING, "crypto", "v1/is_certificate_trusted") => is_trusted(state.deadline, payload).await,
         _ => Err(denied(format!(
             "the policy called `{binding}/{namespace}/{operation}`, which this host does not have, and no stage can \
              grant it"
         ))),
     }
+}
+
+/// Verifies a chain, which takes long on any thread.
+async fn is_trusted(deadline: Deadline, payload: Vec<u8>) -> wasmtime::Result<Answer> {
+    leave().await;
+    let verify = move || certificates::is_trusted(&payload, SystemTime::now(), deadline);
+    let verified = offload(usize::MAX, deadline, verify).await;
+    verified.map_err(|failure| Violation::error(failure.kind, failure.message))
 }
 
 pub(super) fn parse<T: DeserializeOwned>(payload: &[u8]) -> Result<T, String> {
@@ -103,7 +127,10 @@ pub(super) fn parse<T: DeserializeOwned>(payload: &[u8]) -> Result<T, String> {
 
 /// Logs an event: a level, a message, and whatever the policy adds.
 fn log(state: &CallState, payload: &[u8]) {
-    let Ok(mut event) = serde_json::from_slice::<Map<String, Value>>(payload) else {
+    // One that is larger is over the limit of the log, and is only counted.
+    let event = Some(payload).filter(|payload| payload.len() <= QUESTION);
+    let event = event.and_then(|event| serde_json::from_slice::<Map<String, Value>>(event).ok());
+    let Some(mut event) = event else {
         state
             .log
             .line(Level::WARN, "policy", &String::from_utf8_lossy(payload));
@@ -144,7 +171,7 @@ async fn get_resource(state: &mut CallState, get: Get) -> wasmtime::Result<Answe
     let namespace = get.namespace.filter(|namespace| !namespace.is_empty());
     let found = cluster::Host::get(state, get.api_version, get.kind, namespace, get.name).await?;
     Ok(match found {
-        Ok(Some(object)) => Ok(masked(object, get.field_masks.as_deref()).into_bytes()),
+        Ok(Some(object)) => masked(object, get.field_masks.as_deref()).map(String::into_bytes),
         Ok(None) => Err(format!("{what} does not exist")),
         Err(error) => Err(explain(error)),
     })
@@ -181,8 +208,10 @@ async fn list_resources(state: &mut CallState, list: List) -> wasmtime::Result<A
             return Ok(Err(explain(error)));
         }
         if fields.selects(&item) {
-            let item = masked(item, list.field_masks.as_deref());
-            items.push(RawValue::from_string(item)?);
+            match masked(item, list.field_masks.as_deref()) {
+                Ok(item) => items.push(RawValue::from_string(item)?),
+                Err(error) => return Ok(Err(error)),
+            }
         }
     }
     Ok(Ok(serde_json::to_vec(&ObjectList {
@@ -270,10 +299,19 @@ async fn look_up(state: &mut CallState, host: &str) -> wasmtime::Result<Answer> 
              the stage"
         )));
     }
-    let found = timeout_at(state.deadline.instant(), lookup_host((host, 443))).await;
-    Ok(match found {
+    let name = host.to_owned();
+    let found = async {
+        let place = LOOKUPS.acquire().await.ok();
+        let look_up = async move {
+            let _place = place;
+            lookup_host((name, 443)).await.map(Vec::from_iter)
+        };
+        // It keeps its place until the system gives it up, also if the call ends before.
+        spawn(look_up).await.unwrap_or_else(|error| Err(error.into()))
+    };
+    Ok(match timeout_at(state.deadline.instant(), found).await {
         Ok(Ok(addresses)) => {
-            let addresses: Vec<String> = addresses.map(|address| address.ip().to_string()).collect();
+            let addresses: Vec<String> = addresses.iter().map(|address| address.ip().to_string()).collect();
             Ok(serde_json::to_vec(&BTreeMap::from([("ips", addresses)]))?)
         }
         Ok(Err(error)) => Err(format!("`{host}` cannot be looked up: {error}")),
@@ -294,8 +332,9 @@ struct FieldSelector(Vec<(String, bool, String)>);
 
 impl FieldSelector {
     fn parse(text: &str) -> Result<Self, String> {
-        let parts = text.split(',').filter(|part| !part.trim().is_empty());
-        let parts = parts.map(|part| {
+        let parts: Vec<&str> = text.split(',').filter(|part| !part.trim().is_empty()).collect();
+        few_fields(parts.len())?;
+        let parts = parts.into_iter().map(|part| {
             let (field, value) = part
                 .split_once('=')
                 .ok_or_else(|| format!("the field selector `{part}` has no `=`"))?;
@@ -325,20 +364,29 @@ impl FieldSelector {
     }
 }
 
+/// Refuses so many conditions or masks that they are compared with every field of every object for long.
+fn few_fields(count: usize) -> Result<(), String> {
+    if count > FIELDS {
+        return Err(format!("the request names {count} fields; the limit is {FIELDS}"));
+    }
+    Ok(())
+}
+
 /// The object with only these fields, besides those that say what it is. A mask is a path: `metadata.labels`; in a list
 /// it applies to every item.
-fn masked(object: String, masks: Option<&[String]>) -> String {
+fn masked(object: String, masks: Option<&[String]>) -> Result<String, String> {
     let Some(masks) = masks.filter(|masks| !masks.is_empty()) else {
-        return object;
+        return Ok(object);
     };
+    few_fields(masks.len())?;
     let Ok(mut value) = serde_json::from_str::<Value>(&object) else {
-        return object;
+        return Ok(object);
     };
     let always = ["apiVersion", "kind", "metadata.name", "metadata.namespace"];
     let paths = always.into_iter().chain(masks.iter().map(String::as_str));
     let paths: Vec<Vec<&str>> = paths.map(|path| path.split('.').collect()).collect();
     retain(&mut value, &paths.iter().map(Vec::as_slice).collect::<Vec<_>>());
-    value.to_string()
+    Ok(value.to_string())
 }
 
 fn retain(value: &mut Value, paths: &[&[&str]]) {
@@ -388,6 +436,19 @@ mod tests {
     }
 
     #[test]
+    fn the_number_of_fields_is_bounded() {
+        let names = |count: usize| vec!["a=b".to_owned(); count];
+        assert!(FieldSelector::parse(&names(FIELDS).join(",")).is_ok());
+        masked("{}".to_owned(), Some(&names(FIELDS))).unwrap();
+        for error in [
+            FieldSelector::parse(&names(FIELDS + 1).join(",")).err(),
+            masked("{}".to_owned(), Some(&names(FIELDS + 1))).err(),
+        ] {
+            assert_eq!(error.unwrap(), "the request names 65 fields; the limit is 64");
+        }
+    }
+
+    #[test]
     fn masks_keep_the_named_fields() {
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod",
@@ -410,7 +471,7 @@ mod tests {
             ),
         ] {
             let masks: Vec<String> = masks.into_iter().map(str::to_owned).collect();
-            let masked = masked(pod.to_string(), Some(&masks));
+            let masked = masked(pod.to_string(), Some(&masks)).unwrap();
             assert_eq!(
                 serde_json::from_str::<Value>(&masked).unwrap(),
                 expected,

@@ -1,18 +1,38 @@
 //! Whether a policy may trust a certificate, as Kubewarden's policy server decides it.
+//!
+//! The policy chooses the certificates, and so how much there is to verify: certificates with one name lead to more and more
+//! paths, and each signature takes up to a millisecond. So their number is limited, and so is the number of steps of a path.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    sync::atomic::{AtomicU32, Ordering},
+    time::{Duration, SystemTime},
+};
 
-use rustls_pki_types::{CertificateDer, UnixTime, pem::PemObject};
+use admittance_admission::Deadline;
+use rustls_pki_types::{
+    AlgorithmIdentifier, CertificateDer, InvalidSignature, SignatureVerificationAlgorithm, UnixTime,
+    pem::PemObject,
+};
 use serde::Deserialize;
 use serde_json::json;
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
-use webpki::{ALL_VERIFICATION_ALGS, EndEntityCert, KeyUsage, anchor_from_trusted_cert};
+use webpki::{
+    ALL_VERIFICATION_ALGS, EndEntityCert, ExtendedKeyUsageValidator, KeyPurposeIdIter, KeyUsage,
+    anchor_from_trusted_cert,
+};
 use x509_parser::parse_x509_certificate;
 
 use super::capabilities::{Answer, parse};
 
 /// The object identifier of code signing, for which a certificate with a chain must be.
 const CODE_SIGNING: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 3];
+
+/// The most certificates of a chain, and their size in bytes. A path has at most six of them besides the root.
+const CHAIN: usize = 32;
+const CHAIN_SIZE: usize = 256 << 10;
+
+/// The most certificates and signatures that are looked at for a path; for the longest one without a detour, they are 14.
+const STEPS: u32 = 32;
 
 #[derive(Deserialize)]
 struct Question {
@@ -35,15 +55,15 @@ enum Encoding {
     Pem,
 }
 
-/// The answer to `crypto/v1/is_certificate_trusted`.
-pub(super) fn is_trusted(payload: &[u8], now: SystemTime) -> Answer {
-    let wrong = problem(&parse(payload)?, now)?;
+/// The answer to `crypto/v1/is_certificate_trusted`. It takes tens of milliseconds at most, and is an error after the deadline.
+pub(super) fn is_trusted(payload: &[u8], now: SystemTime, deadline: Deadline) -> Answer {
+    let wrong = problem(&parse(payload)?, now, deadline)?;
     let answer = json!({"trusted": wrong.is_none(), "reason": wrong.unwrap_or_default()});
     Ok(answer.to_string().into_bytes())
 }
 
 /// Why the certificate is not trusted, if it is not.
-fn problem(question: &Question, now: SystemTime) -> Result<Option<String>, String> {
+fn problem(question: &Question, now: SystemTime, deadline: Deadline) -> Result<Option<String>, String> {
     let der = question.cert.der()?;
     let leaf =
         EndEntityCert::try_from(&der).map_err(|error| format!("the certificate is not valid: {error}"))?;
@@ -71,23 +91,113 @@ fn problem(question: &Question, now: SystemTime) -> Result<Option<String>, Strin
     let Some(chain) = &question.cert_chain else {
         return Ok(None);
     };
+    let size: usize = chain.iter().map(|certificate| certificate.data.len()).sum();
+    if chain.len() > CHAIN || size > CHAIN_SIZE {
+        return Err(format!(
+            "the chain has {} certificates of {size} bytes; the limit is {CHAIN} of {CHAIN_SIZE} bytes together. Leave out \
+             those that do not lead from the certificate to its root",
+            chain.len()
+        ));
+    }
     let chain: Vec<CertificateDer<'_>> = chain.iter().map(Certificate::der).collect::<Result<_, _>>()?;
     let Some((root, intermediates)) = chain.split_last() else {
         return Ok(Some("the chain has no authority".to_owned()));
     };
     let anchors = [anchor_from_trusted_cert(root)
         .map_err(|error| format!("the last certificate of the chain is not valid: {error}"))?];
+    let steps = Steps {
+        left: AtomicU32::new(STEPS),
+        deadline,
+    };
+    let counted: Vec<_> = ALL_VERIFICATION_ALGS
+        .iter()
+        .map(|algorithm| Counted(*algorithm, &steps))
+        .collect();
+    let algorithms: Vec<_> = counted
+        .iter()
+        .map(|counted| counted as &dyn SignatureVerificationAlgorithm)
+        .collect();
     let verified = leaf.verify_for_usage(
-        ALL_VERIFICATION_ALGS,
+        &algorithms,
         &anchors,
         intermediates,
         UnixTime::since_unix_epoch(Duration::from_secs(at)),
-        KeyUsage::required(CODE_SIGNING),
+        Counted(KeyUsage::required(CODE_SIGNING), &steps),
         None,
         None,
     );
-    let problem = verified.err();
-    Ok(problem.map(|error| format!("the chain does not lead to the certificate: {error}")))
+    match verified {
+        Ok(_) => Ok(None),
+        Err(_) if deadline.has_passed() => Err("the chain was not verified in time".to_owned()),
+        Err(_) if steps.are_used_up() => Err(format!(
+            "the chain has too many paths: none of those within {STEPS} certificates and signatures leads to the \
+             certificate. Leave out certificates with the same name"
+        )),
+        Err(error) => Ok(Some(format!(
+            "the chain does not lead to the certificate: {error}"
+        ))),
+    }
+}
+
+/// The steps of a verification that are left. Lives as long as it.
+#[derive(Debug)]
+struct Steps {
+    left: AtomicU32,
+    deadline: Deadline,
+}
+
+impl Steps {
+    /// Takes one, if one is left and the deadline has not passed.
+    fn take(&self) -> bool {
+        let fewer = |left: u32| left.checked_sub(1).filter(|_| !self.deadline.has_passed());
+        self.left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer)
+            .is_ok()
+    }
+
+    fn are_used_up(&self) -> bool {
+        self.left.load(Ordering::Relaxed) == 0
+    }
+}
+
+/// A check of each certificate or signature that takes a step.
+#[derive(Debug)]
+struct Counted<'a, T>(T, &'a Steps);
+
+impl ExtendedKeyUsageValidator for Counted<'_, KeyUsage> {
+    fn validate(&self, purposes: KeyPurposeIdIter<'_, '_>) -> Result<(), webpki::Error> {
+        let Self(usage, steps) = self;
+        if steps.take() {
+            usage.validate(purposes)
+        } else {
+            // This error ends the verification, whatever other paths there are.
+            Err(webpki::Error::MaximumPathBuildCallsExceeded)
+        }
+    }
+}
+
+impl SignatureVerificationAlgorithm for Counted<'_, &dyn SignatureVerificationAlgorithm> {
+    fn verify_signature(
+        &self,
+        public_key: &[u8],
+        message: &[u8],
+        signature: &[u8],
+    ) -> Result<(), InvalidSignature> {
+        let Self(algorithm, steps) = self;
+        if steps.take() {
+            algorithm.verify_signature(public_key, message, signature)
+        } else {
+            Err(InvalidSignature)
+        }
+    }
+
+    fn public_key_alg_id(&self) -> AlgorithmIdentifier {
+        self.0.public_key_alg_id()
+    }
+
+    fn signature_alg_id(&self) -> AlgorithmIdentifier {
+        self.0.signature_alg_id()
+    }
 }
 
 impl Certificate {
@@ -144,6 +254,68 @@ mod tests {
 
     fn pem(text: &str) -> Value {
         json!({"encoding": "Pem", "data": text.as_bytes()})
+    }
+
+    fn trusted(question: &Value, now: SystemTime) -> Answer {
+        is_trusted(question.to_string().as_bytes(), now, Deadline::after(DAY))
+    }
+
+    /// A certificate, and a chain of this many intermediates with one name, the right one at the end. Each could have issued
+    /// every other, so that there are as many paths as orders of them; only that of the right one leads to the root.
+    fn tangle(now: SystemTime, intermediates: usize, is_rooted: bool) -> Value {
+        let signing = |name: &str| {
+            let mut params = params(name, now);
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            params
+        };
+        let key = || KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384).unwrap();
+        let root =
+            CertifiedIssuer::self_signed(signing(if is_rooted { "one" } else { "root" }), key()).unwrap();
+        let mut chain = Vec::new();
+        let mut last = None;
+        for _ in 0..intermediates {
+            // Issued by somebody with the name of the others.
+            let one = CertifiedIssuer::self_signed(signing("one"), key()).unwrap();
+            chain.push(pem(&one.pem()));
+            last = Some(one);
+        }
+        let leaf = match (&last, is_rooted) {
+            (_, true) | (None, _) => params("leaf", now).signed_by(&key(), &root).unwrap(),
+            (Some(last), false) => params("leaf", now).signed_by(&key(), last).unwrap(),
+        };
+        chain.push(pem(&root.pem()));
+        json!({"cert": pem(&leaf.pem()), "cert_chain": chain})
+    }
+
+    /// Without limits, those without a way to the root take minutes, and those with badly signed ones a hundred signatures.
+    #[test]
+    fn a_verification_is_bounded_whatever_the_chain_is() {
+        let now = SystemTime::now();
+        for (case, question, expected) in [
+            ("few with one name", tangle(now, 3, true), Ok(true)),
+            ("many paths", tangle(now, 31, false), Err("too many paths")),
+            ("many certificates", tangle(now, 32, true), Err("the limit is 32")),
+            (
+                "large certificates",
+                json!({"cert": tangle(now, 0, true)["cert"], "cert_chain": [{"encoding": "Der", "data": vec![0; CHAIN_SIZE + 1]}]}),
+                Err("of 262144 bytes"),
+            ),
+        ] {
+            match (trusted(&question, now), expected) {
+                (Ok(answer), Ok(is_trusted)) => {
+                    let answer: Value = serde_json::from_slice(&answer).unwrap();
+                    assert_eq!(answer["trusted"], is_trusted, "{case}: {answer}");
+                }
+                (Err(error), Err(says)) => assert!(error.contains(says), "{case}: {error}"),
+                (answer, expected) => panic!("{case}: {answer:?}, and not {expected:?}"),
+            }
+        }
+        let late = is_trusted(
+            tangle(now, 3, true).to_string().as_bytes(),
+            now,
+            Deadline::after(Duration::ZERO),
+        );
+        assert!(late.unwrap_err().contains("in time"));
     }
 
     /// The rows are those of Kubewarden's policy-evaluator, src/callback_handler/crypto.rs.
@@ -241,7 +413,7 @@ mod tests {
             ),
         ] {
             let question = json!({"cert": cert, "cert_chain": chain, "not_after": not_after});
-            match (is_trusted(question.to_string().as_bytes(), now), expected) {
+            match (trusted(&question, now), expected) {
                 (Ok(answer), Ok(reason)) => {
                     let answer: Value = serde_json::from_slice(&answer).unwrap();
                     assert_eq!(answer["trusted"], reason.is_empty(), "{case}: {answer}");

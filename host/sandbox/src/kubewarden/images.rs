@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use admittance_admission::{ImageError, ImageReader, OciReference, Signer, Signers};
+use admittance_admission::{ImageError, ImageReader, OciReference, Signer, Signers, leave};
 use serde::Deserialize;
 use serde_json::{json, value::RawValue};
 use tokio::time::timeout_at;
@@ -19,6 +19,9 @@ const DEFAULT_PATH: &str = "library";
 
 /// The identity provider of GitHub's workflows.
 const GITHUB: &str = "https://token.actions.githubusercontent.com";
+
+/// The most keys, identities or authorities of a verification: each is tried with each signature.
+const SIGNERS: usize = 16;
 
 /// The operations of the namespace `oci`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,6 +218,15 @@ fn read(operation: Operation, payload: &[u8]) -> Result<Verification, String> {
     }
 }
 
+/// How many keys, identities and authorities these signers name.
+fn number_of(signers: &Signers) -> usize {
+    let authorities = signers.all.iter().map(|signer| match signer {
+        Signer::Certificate { chain, .. } => chain.as_ref().map_or(0, Vec::len),
+        Signer::Key(_) | Signer::Identity { .. } => 0,
+    });
+    signers.all.len() + authorities.sum::<usize>()
+}
+
 /// Answers a question about an image, by the deadline of the call.
 pub(super) async fn answer(
     state: &mut CallState,
@@ -225,6 +237,12 @@ pub(super) async fn answer(
         return Ok(Err(PREPARING.to_owned()));
     }
     let (name, signers) = match read(operation, payload) {
+        Ok((_, signers)) if number_of(&signers) > SIGNERS => {
+            let number = number_of(&signers);
+            return Ok(Err(format!(
+                "the request names {number} keys, identities and authorities; the limit is {SIGNERS}"
+            )));
+        }
         Ok(read) => read,
         Err(error) => return Ok(Err(error)),
     };
@@ -242,6 +260,8 @@ pub(super) async fn answer(
     let Some(reader) = state.sandbox.config.images.clone() else {
         return Ok(Err("this host reads no images of registries".to_owned()));
     };
+    // What a registry answers has up to megabytes, and is hashed and read.
+    leave().await;
     let answer = ask(&*reader, operation, &image, &signers);
     Ok(match timeout_at(state.deadline.instant(), answer).await {
         Ok(answer) => answer.map_err(|error| error.to_string()),

@@ -32,6 +32,10 @@ const CHARACTER_DEVICE: u8 = 2;
 /// The most vectors of one read or write, and the most events that a program waits for at once.
 const VECTORS_MAX: u32 = 1024;
 
+/// The most bytes of one write that goes to the log; a program writes the rest with the next one. Each of them may be a line,
+/// and vectors may name the same memory again and again.
+const LOGGED_MAX: usize = 16 << 10;
+
 /// The sizes of records in a program's memory.
 const STATUS: usize = 24;
 const FILE_STATUS: usize = 64;
@@ -284,19 +288,26 @@ fn write(mut guest: Guest<'_>, descriptor: u32, at: At, count: u32, size: At) ->
         _ => return Ok(BAD_DESCRIPTOR),
     };
     let (memory, state) = parts(&mut guest)?;
-    let mut total = 0_u32;
+    let mut total = 0_usize;
     for (buffer, length) in vectors(memory, at, count)? {
         let bytes = slice(memory, buffer, length)?;
         match &mut state.exchange.output {
             Some(output) if stream == Stream::Out => {
                 fits(output.len().saturating_add(bytes.len()), state.output)?;
                 output.extend_from_slice(bytes);
+                total = total.saturating_add(bytes.len());
             }
-            _ => state.log.write(stream, bytes),
+            _ => {
+                let part = bytes.get(..LOGGED_MAX.saturating_sub(total)).unwrap_or(bytes);
+                state.log.write(stream, part);
+                total = total.saturating_add(part.len());
+                if total >= LOGGED_MAX {
+                    break;
+                }
+            }
         }
-        total = total.saturating_add(length);
     }
-    put(memory, size, &total.to_le_bytes())?;
+    put(memory, size, &u32::try_from(total)?.to_le_bytes())?;
     Ok(SUCCESS)
 }
 

@@ -273,6 +273,80 @@ async fn calls_of_the_host_are_answered_within_the_grants() {
     }
 }
 
+/// A control plane that denies with the name of the thread that asks it.
+#[derive(Debug)]
+struct Threads;
+
+#[async_trait]
+impl ClusterReader for Threads {
+    async fn get(
+        &self,
+        _: &ClusterKind,
+        _: Option<&str>,
+        _: &str,
+        _: Deadline,
+    ) -> Result<Option<String>, ClusterError> {
+        let thread = std::thread::current();
+        let name = thread.name().unwrap_or_default();
+        Ok(Some(format!(r#"{{"accepted":false,"message":{name:?}}}"#)))
+    }
+
+    async fn list(
+        &self,
+        _: &ClusterKind,
+        _: &ClusterQuery,
+        _: Deadline,
+    ) -> Result<ClusterPage, ClusterError> {
+        Err(ClusterError::Timeout)
+    }
+
+    async fn access(&self, _: &UserInfo, _: &AccessAttributes, _: Deadline) -> Result<Access, ClusterError> {
+        Err(ClusterError::Timeout)
+    }
+}
+
+#[tokio::test]
+async fn calls_of_the_host_that_take_long_leave_the_threads_that_serve() {
+    let sandbox = sandbox_with(|config: &mut SandboxConfig| config.cluster = Some(Arc::new(Threads)));
+    let granted = PluginConfig {
+        grants: Grants {
+            cluster: [ClusterKind::new("v1", "Pod")].into(),
+            ..Grants::default()
+        },
+        ..config()
+    };
+    let asking = |padding: usize| {
+        let question = r#"{"api_version":"v1","kind":"Pod","name":"a"}"#;
+        let payload = format!("{question}{}", " ".repeat(padding));
+        Policy::asking(["kubewarden", "kubernetes", "get_resource"], &payload)
+    };
+    let verifying = {
+        let mut policy = asking(0);
+        let mut at = TEXT + policy.text.len();
+        let mut arguments = String::new();
+        for text in ["kubewarden", "crypto", "v1/is_certificate_trusted", "{}"] {
+            arguments += &format!("(i32.const {at}) (i32.const {}) ", text.len());
+            policy.text += text;
+            at += text.len();
+        }
+        policy.validate = format!("(drop (call $host_call {arguments})) {}", policy.validate);
+        policy
+    };
+    let here = std::thread::current().name().unwrap_or_default().to_owned();
+    for (case, policy, expected) in [
+        ("a short question", asking(0), here.as_str()),
+        ("a long question", asking(33 << 10), "long-work"),
+        ("after a verification", verifying, "long-work"),
+    ] {
+        let plugin = policy.load_with(&sandbox, "{}", &granted).await.unwrap();
+        let response = call(&plugin).await.unwrap();
+        assert!(
+            matches!(&response.verdict, Verdict::Deny(denial) if denial.message == expected),
+            "{case}: {response:?}"
+        );
+    }
+}
+
 /// Asks the cache for a key, and answers what the host answers; keeps a verdict under the key before it returns.
 fn keeping(verdict: &str) -> Policy {
     let set = serde_json::json!({"key": "a", "value": verdict.as_bytes(), "ttl": 600}).to_string();

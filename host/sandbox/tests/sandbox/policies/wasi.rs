@@ -66,8 +66,18 @@ async fn a_wasi_policy_is_run_for_each_call() {
         TEXT + 17,
         TEXT + 20
     );
+    // 128 MiB of line ends, and as many lines.
+    let lines = "(memory.fill (i32.const 131072) (i32.const 10) (i32.const 131072))
+         (loop $again
+            (i32.store (i32.add (i32.const 65536) (i32.load (i32.const 8))) (i32.const 131072))
+            (i32.store (i32.add (i32.const 65540) (i32.load (i32.const 8))) (i32.const 131072))
+            (i32.store (i32.const 8) (i32.add (i32.load (i32.const 8)) (i32.const 8)))
+            (br_if $again (i32.lt_u (i32.load (i32.const 8)) (i32.const 8192))))
+         (if (call $write (i32.const 2) (i32.const 65536) (i32.const 1024) (i32.const 8)) (then unreachable))
+         (if (i32.ne (i32.load (i32.const 8)) (i32.const 16384)) (then unreachable))";
     for (code, kind) in [
         (log.as_str(), None),
+        (lines, None),
         ("unreachable", Some(FailureKind::Trap)),
         ("(call $exit (i32.const 1))", Some(FailureKind::Trap)),
         (
