@@ -129,6 +129,17 @@ pub enum Error {
         /// The failure.
         failure: Failure,
     },
+    /// `configure` leaves more in memory than is kept for the calls.
+    #[error(
+        "`configure` leaves {bytes} bytes of memory that are not zero, and at most {limit} can be kept for the calls; \
+         prepare less in it, such as only what the settings name, or overwrite with zeros what calls do not need"
+    )]
+    KeptMemory {
+        /// The bytes in pages of 64 KiB that are not zero; a lower bound.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
     /// The plugin rejected its settings; with every mistake that it found.
     #[error("the plugin rejected its settings: {}", join(.0))]
     Settings(Vec<SettingsMistake>),

@@ -421,7 +421,7 @@ impl Preparation {
                 let linked = link(&self.sandbox, &self.component(&artifact)?)?;
                 let description = self.describe(&linked).await?;
                 let (mut store, instance) = self.configure(&linked).await?;
-                let kept = instrumented.snapshot(&mut store, instance).await;
+                let kept = instrumented.snapshot(&mut store, instance).await?;
                 drop(store);
                 match self.checked_snapshot(kept, &description, shared).await {
                     Ok(artifact) => (description, Configured::Snapshot, artifact),

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use wasm_encoder::{Alias, ComponentAliasSection, ComponentExportKind, ComponentExportSection, RawSection};
 use wasmparser::{
     ComponentAlias, ComponentExternalKind, ComponentInstance, ComponentOuterAliasKind, Parser, Payload,
@@ -8,7 +10,16 @@ use wasmtime::{
 };
 use wasmtime_wizer::{ComponentContext, ComponentInstanceState, Wizer};
 
-use crate::{engine::chain, merge::merge, store::CallState};
+use crate::{
+    Error,
+    engine::chain,
+    merge::merge,
+    store::{CallState, PAGE},
+};
+
+/// The most memory of a configured instance that a snapshot may hold, in bytes: as much as a plugin has by default. Several
+/// copies of it exist until it is compiled.
+const KEPT: usize = 64 << 20;
 
 /// The instance through which wizer reads memories and globals.
 const ACCESS: &str = "wasmtime:wizer/access";
@@ -63,17 +74,23 @@ impl<'a> Instrumented<'a> {
         Ok((Self { wizer, shell, parts }, bytes))
     }
 
-    /// Creates a component from the memories and the globals of a configured instance. An error is the reason why
-    /// that is impossible.
+    /// Creates a component from the memories and the globals of a configured instance. The inner error is the reason why
+    /// that is impossible, so that every call has to configure the plugin.
+    ///
+    /// # Errors
+    ///
+    /// When the memories are too large to be kept: every call would have to fill them.
     pub(crate) async fn snapshot(
         &self,
         store: &mut Store<CallState>,
         instance: Instance,
-    ) -> Result<Vec<u8>, String> {
+    ) -> Result<Result<Vec<u8>, String>, Error> {
         // The memory would still refer to them, and they end with this instance.
         if !store.data().holds_nothing() {
-            return Err("`configure` leaves a host resource open, such as a standard stream".to_owned());
+            let open = "`configure` leaves a host resource open, such as a standard stream";
+            return Ok(Err(open.to_owned()));
         }
+        let mut kept = KeptMemory::default();
         // Wizer needs a page of each memory, which is copied out in one call.
         store.data_mut().make_room_for_snapshot();
         store.set_hostcall_fuel(usize::MAX);
@@ -86,20 +103,61 @@ impl<'a> Instrumented<'a> {
                     Some(_) => access_to(part),
                     None => ACCESS.to_owned(),
                 },
+                kept: &mut kept,
                 error: None,
             };
             let snapshot = self.wizer.snapshot_component(context, &mut reader).await;
-            match (snapshot, reader.error) {
+            let error = reader.error;
+            kept.check()?;
+            match (snapshot, error) {
                 (Ok(snapshot), None) => snapshots.push(merge(&snapshot).unwrap_or(snapshot)),
-                (Ok(_), Some(error)) | (Err(error), _) => return Err(chain(&error)),
+                (Ok(_), Some(error)) | (Err(error), _) => return Ok(Err(chain(&error))),
             }
         }
-        Ok(match &self.shell {
+        Ok(Ok(match &self.shell {
             Some(shell) => shell.around(&snapshots, false),
             None => snapshots.concat(),
-        })
+        }))
     }
 }
+
+/// The memories of a configured instance, as far as a snapshot may hold them.
+#[derive(Default)]
+pub(crate) struct KeptMemory {
+    /// By their names, whether each is held. Wizer reads a memory twice, and relies on its content.
+    held: BTreeMap<String, bool>,
+    /// In pages that are not zero.
+    bytes: usize,
+}
+
+impl KeptMemory {
+    /// What is held of a memory: all of it, or nothing if that is too much.
+    pub(crate) fn part<'m>(&mut self, name: &str, memory: &'m [u8]) -> &'m [u8] {
+        let held = self.held.get(name).copied().unwrap_or_else(|| {
+            let pages = memory
+                .chunks(PAGE)
+                .filter(|page| Some(*page) != ZEROS.get(..page.len()));
+            self.bytes = self.bytes.saturating_add(pages.count().saturating_mul(PAGE));
+            let fits = self.bytes <= KEPT;
+            self.held.insert(name.to_owned(), fits);
+            fits
+        });
+        if held { memory } else { &[] }
+    }
+
+    /// Whether all memories are held.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if self.bytes > KEPT {
+            return Err(Error::KeptMemory {
+                bytes: self.bytes,
+                limit: KEPT,
+            });
+        }
+        Ok(())
+    }
+}
+
+static ZEROS: [u8; PAGE] = [0; PAGE];
 
 /// The name under which a shell exports the access to a part.
 fn access_to(part: usize) -> String {
@@ -264,6 +322,7 @@ struct Reader<'a> {
     instance: Instance,
     /// The name of the instance to read from.
     access: String,
+    kept: &'a mut KeptMemory,
     /// The first error; values that were read after it are meaningless.
     error: Option<wasmtime::Error>,
 }
@@ -302,7 +361,10 @@ impl Reader<'_> {
 impl ComponentInstanceState for Reader<'_> {
     async fn call_func_ret_list_u8(&mut self, _: &str, func: &str, contents: impl FnOnce(&[u8]) + Send) {
         match self.read::<WasmList<u8>>(func).await {
-            Some(list) => contents(list.as_le_slice(&*self.store)),
+            Some(list) => {
+                let name = format!("{}#{func}", self.access);
+                contents(self.kept.part(&name, list.as_le_slice(&*self.store)));
+            }
             None => contents(&[]),
         }
     }

@@ -14,6 +14,7 @@ use crate::{
     engine::{Effort, chain},
     prepare::{Header, Preparation, Prepared},
     shared::SharedModule,
+    snapshot::KeptMemory,
     store::CallState,
 };
 
@@ -50,7 +51,7 @@ impl Preparation {
         match instrumented {
             Ok((context, artifact)) => {
                 let (mut store, instance) = self.validated(&artifact).await?;
-                let snapshot = snapshot(&wizer, &context, &mut store, instance).await;
+                let snapshot = snapshot(&wizer, &context, &mut store, instance).await?;
                 drop(store);
                 match self.checked(snapshot, shared).await {
                     Ok(artifact) => Ok((Configured::Snapshot, artifact)),
@@ -164,29 +165,33 @@ fn check_settings(answer: Result<Vec<u8>, String>) -> Result<(), Error> {
     })
 }
 
-/// The module with the memory and the globals of an instance. An error is the reason why that is impossible.
+/// The module with the memory and the globals of an instance. The inner error is the reason why that is impossible, the outer
+/// one that the memory is too large.
 async fn snapshot(
     wizer: &Wizer,
     context: &ModuleContext<'_>,
     store: &mut Store<CallState>,
     instance: Instance,
-) -> Result<Vec<u8>, String> {
+) -> Result<Result<Vec<u8>, String>, Error> {
     let mut reader = Reader {
         store,
         instance,
+        kept: KeptMemory::default(),
         missing: None,
     };
     let snapshot = wizer.snapshot(context, &mut reader).await;
-    match reader.missing {
+    reader.kept.check()?;
+    Ok(match reader.missing {
         None => snapshot.map_err(|error| chain(&error)),
         Some(name) => Err(format!("`{name}` cannot be read")),
-    }
+    })
 }
 
 /// Reads an instrumented instance. Unlike wizer's own reader, it keeps what is missing instead of panicking.
 struct Reader<'a> {
     store: &'a mut Store<CallState>,
     instance: Instance,
+    kept: KeptMemory,
     /// The first value that could not be read; a snapshot without it is meaningless.
     missing: Option<String>,
 }
@@ -209,7 +214,7 @@ impl InstanceState for Reader<'_> {
 
     async fn memory_contents(&mut self, name: &str, contents: impl FnOnce(&[u8]) + Send) {
         match self.instance.get_memory(&mut *self.store, name) {
-            Some(memory) => contents(memory.data(&*self.store)),
+            Some(memory) => contents(self.kept.part(name, memory.data(&*self.store))),
             None => {
                 self.missing.get_or_insert_with(|| name.to_owned());
                 contents(&[]);

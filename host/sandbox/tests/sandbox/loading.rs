@@ -14,6 +14,7 @@ use admittance_sandbox::{Configured, Error, Limits, Meter, PluginConfig, Prepare
 use crate::{
     guest::{ANSWER, DESCRIPTION, Guest},
     harness::{call, config, sandbox, sandbox_with},
+    policies::Policy,
 };
 
 async fn refusal(module: &[u8]) -> String {
@@ -296,6 +297,33 @@ async fn configure_has_limits_too() {
         };
         assert_eq!(failure.kind, kind, "{case}: {failure}");
     }
+}
+
+/// What is kept of the memory is copied several times, and compiled.
+#[tokio::test]
+async fn what_configure_leaves_in_memory_is_bounded() {
+    let mut config = config();
+    config.limits.memory = 256 << 20;
+    let component = |bytes: usize| Guest::default().with_configure(&filling(bytes)).component();
+    // Zeros do not count.
+    sandbox().prepare(component(1), "{}", &config).await.unwrap();
+    let mut policy = Policy::default();
+    policy.items = format!("(func $fill {}) (start $fill)", filling(100 << 20));
+    for module in [component(100 << 20), policy.module()] {
+        let error = sandbox().prepare(module, "{}", &config).await.unwrap_err();
+        assert!(
+            matches!(error, Error::KeptMemory { bytes, limit } if bytes >= 100 << 20 && limit == 64 << 20),
+            "{error}"
+        );
+    }
+}
+
+/// Code that fills so many of 128 MB.
+fn filling(bytes: usize) -> String {
+    format!(
+        "(drop (memory.grow (i32.const 2000)))
+         (memory.fill (i32.const 262144) (i32.const 1) (i32.const {bytes}))"
+    )
 }
 
 #[tokio::test]

@@ -20,10 +20,10 @@ const METADATA: &str = r#"{
 /// A waPC policy in pieces. Operations are told apart by the length of their names, the answers are at `ANSWER`,
 /// `SETTINGS` and `VERSION`, and `TEXT` is for what the code needs.
 #[derive(Clone)]
-struct Policy {
+pub(crate) struct Policy {
     metadata: String,
     /// Imports and functions.
-    items: String,
+    pub(crate) items: String,
     /// Code before the answer to `validate`.
     validate: String,
     answer: String,
@@ -97,7 +97,7 @@ impl Policy {
         }
     }
 
-    fn module(&self) -> Vec<u8> {
+    pub(crate) fn module(&self) -> Vec<u8> {
         let Self {
             metadata,
             items,
