@@ -3,18 +3,22 @@
 //! The author of a component decides how much time and memory its compilation takes, and a compiling thread
 //! cannot be stopped. So each compilation runs in its own process, with limits that the operating system
 //! enforces. It reads the component from standard input and writes the result to standard output. It has no
-//! environment, no files and no network.
+//! environment, and before it reads the component it gives up all that the kernel offers besides memory, threads and these
+//! streams: it opens no files and no sockets, and starts no programs.
 
 use std::{
     io::{self, Read as _, Write as _},
+    num::NonZero,
     os::unix::process::ExitStatusExt as _,
     path::Path,
     process::{ExitCode, ExitStatus, Stdio},
+    sync::Once,
     thread,
 };
 
 use admittance_admission::lower_priority;
 use bytes::Bytes;
+use rayon::ThreadPoolBuilder;
 use rustix::process::{Resource, Rlimit, Signal, setrlimit};
 use serde::{Deserialize, Serialize};
 use tokio::{
@@ -25,6 +29,7 @@ use wasmtime::Engine;
 
 use crate::{
     Error, SandboxConfig,
+    confinement::confine,
     engine::{Effort, chain, compile_settings},
     kubewarden::CORE_MODULE,
 };
@@ -40,6 +45,9 @@ const ORPHANED: i32 = 4;
 
 /// The largest compiled form, in bytes. Python's interpreter takes 90 MiB.
 const ARTIFACT_MAX: u64 = 512 << 20;
+
+/// How the first line of a compiler's standard error begins if it could not give up what the kernel offers.
+const UNCONFINED: &str = "unconfined: ";
 
 /// How much of a compiler's standard error is kept, in bytes.
 const LAST_WORDS: u64 = 16 << 10;
@@ -87,6 +95,18 @@ pub fn compile(job: &str) -> ExitCode {
 /// The compiled form, or why the component is refused; an error when compilation could not be attempted.
 fn run(job: &Job) -> Result<Result<Vec<u8>, String>, String> {
     limit(job).map_err(|error| format!("the limits of the compiler cannot be set: {error}"))?;
+    // Read from files.
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    if let Err(error) = confine() {
+        // The parent reports it once.
+        let _ = writeln!(io::stderr(), "{UNCONFINED}{error}");
+    }
+    if !job.in_background {
+        ThreadPoolBuilder::new()
+            .num_threads(cores)
+            .build_global()
+            .map_err(|error| format!("the threads of the compiler cannot be started: {error}"))?;
+    }
     let mut component = vec![0; job.size];
     let mut stdin = io::stdin();
     stdin
@@ -187,13 +207,31 @@ pub(crate) async fn compile_apart(
     }
     let status = child.wait().await.map_err(failed)?;
     drop(stdin);
+    let last_words = String::from_utf8_lossy(&last_words);
+    let last_words = without_notice(&last_words);
     match status.code() {
         Some(0) => Ok(answer.into()),
         Some(code) if code == i32::from(REFUSED) => {
             Err(Error::refused(String::from_utf8_lossy(&answer).into_owned()))
         }
-        _ => Err(broken(status, &String::from_utf8_lossy(&last_words), &job)),
+        _ => Err(broken(status, last_words, &job)),
     }
+}
+
+/// A compiler's standard error without the notice that it is not confined, which is logged once.
+fn without_notice(last_words: &str) -> &str {
+    static LOGGED: Once = Once::new();
+    let Some(notice) = last_words.strip_prefix(UNCONFINED) else {
+        return last_words;
+    };
+    let (why, rest) = notice.split_once('\n').unwrap_or((notice, ""));
+    LOGGED.call_once(|| {
+        tracing::warn!(
+            why,
+            "the kernel cannot keep compilers of modules from files and sockets; their memory and time are limited"
+        );
+    });
+    rest
 }
 
 /// Reads a pipe to its end, but at most one byte more than `most`.
@@ -218,4 +256,24 @@ fn broken(status: ExitStatus, last_words: &str, job: &Job) -> Error {
         .find(|line| !line.trim().is_empty())
         .unwrap_or_default();
     Error::Compiler(format!("{status}: {last}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_notice_of_a_compiler_hides_no_error() {
+        for (said, rest) in [
+            ("", ""),
+            (
+                "memory allocation of 9 bytes failed\n",
+                "memory allocation of 9 bytes failed\n",
+            ),
+            ("unconfined: no seccomp\n", ""),
+            ("unconfined: no seccomp\nit broke\n", "it broke\n"),
+        ] {
+            assert_eq!(without_notice(said), rest);
+        }
+    }
 }

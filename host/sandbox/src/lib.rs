@@ -23,6 +23,8 @@ mod compiler;
 mod complexity;
 mod config;
 #[cfg(feature = "engine")]
+mod confinement;
+#[cfg(feature = "engine")]
 mod contract;
 mod description;
 #[cfg(not(feature = "engine"))]

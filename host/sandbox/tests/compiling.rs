@@ -121,8 +121,19 @@ async fn a_compiler_is_ended() {
     let mut stdin = compiler.stdin.take().unwrap();
     stdin.write_all(&module).unwrap();
     assert_eq!(compiler.try_wait().unwrap(), None);
+    #[cfg(target_os = "linux")]
+    until(|| is_confined(compiler.id())).await;
     drop(stdin);
     assert_eq!(compiler.wait().unwrap().code(), Some(4));
+}
+
+/// Whether the kernel filters the system calls of a process, and gives it no more privileges.
+#[cfg(target_os = "linux")]
+fn is_confined(process: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    ["NoNewPrivs:\t1", "Seccomp:\t2"]
+        .iter()
+        .all(|line| status.lines().any(|found| found == *line))
 }
 
 async fn until(condition: impl Fn() -> bool) {

@@ -1,0 +1,181 @@
+//! What the compiler process may ask of the kernel: memory, threads of its own, and its standard streams.
+//!
+//! The author of a module chooses what the compiler reads. If a mistake in it could be used to run other code, that code could
+//! open no file and no socket, start no program and reach no other process.
+
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub(crate) fn confine() -> Result<(), String> {
+    filters::apply().map_err(|error| error.to_string())
+}
+
+#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
+pub(crate) fn confine() -> Result<(), String> {
+    Err("this system has no seccomp".to_owned())
+}
+
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod filters {
+    use std::{collections::BTreeMap, env::consts::ARCH, process};
+
+    use libc::c_long;
+    use seccompiler::{
+        BpfProgram, Error, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+        SeccompRule, apply_filter_all_threads,
+    };
+
+    /// The system calls that may have any arguments. All others fail with `EPERM`, with which the standard library and
+    /// allocators cope: none of these opens, sends, starts or signals anything.
+    const HARMLESS: [c_long; 32] = [
+        libc::SYS_brk,
+        libc::SYS_clock_gettime,
+        libc::SYS_clock_nanosleep,
+        // Refused by the other filter.
+        libc::SYS_clone3,
+        libc::SYS_close,
+        libc::SYS_exit,
+        libc::SYS_exit_group,
+        libc::SYS_futex,
+        libc::SYS_getpid,
+        libc::SYS_getrandom,
+        libc::SYS_gettid,
+        libc::SYS_madvise,
+        libc::SYS_membarrier,
+        libc::SYS_mmap,
+        libc::SYS_mprotect,
+        libc::SYS_mremap,
+        libc::SYS_munmap,
+        libc::SYS_nanosleep,
+        libc::SYS_read,
+        libc::SYS_readv,
+        libc::SYS_restart_syscall,
+        libc::SYS_rseq,
+        libc::SYS_rt_sigaction,
+        libc::SYS_rt_sigprocmask,
+        libc::SYS_rt_sigreturn,
+        libc::SYS_sched_getaffinity,
+        libc::SYS_sched_yield,
+        libc::SYS_set_robust_list,
+        libc::SYS_set_tid_address,
+        libc::SYS_sigaltstack,
+        libc::SYS_write,
+        libc::SYS_writev,
+    ];
+
+    /// Confines all threads of this process, and those that they start. It also gains no privileges any more.
+    pub(super) fn apply() -> Result<(), Error> {
+        // Its flags are in memory, where no filter sees them. C libraries then use `clone`.
+        let unknown = SeccompAction::Errno(libc::ENOSYS.cast_unsigned());
+        let clone3 = [(libc::SYS_clone3, Vec::new())].into();
+        apply_filter_all_threads(&program(clone3, SeccompAction::Allow, unknown)?)?;
+
+        let thread = libc::CLONE_THREAD.cast_unsigned().into();
+        let mut allowed: BTreeMap<c_long, Vec<SeccompRule>> = HARMLESS.map(|call| (call, Vec::new())).into();
+        allowed.extend([
+            (
+                libc::SYS_clone,
+                vec![first(SeccompCmpOp::MaskedEq(thread), thread)?],
+            ),
+            (
+                libc::SYS_prctl,
+                vec![first(SeccompCmpOp::Eq, libc::PR_SET_NAME.cast_unsigned().into())?],
+            ),
+            // For `abort`.
+            (
+                libc::SYS_tgkill,
+                vec![first(SeccompCmpOp::Eq, process::id().into())?],
+            ),
+        ]);
+        let refused = SeccompAction::Errno(libc::EPERM.cast_unsigned());
+        apply_filter_all_threads(&program(allowed, refused, SeccompAction::Allow)?)
+    }
+
+    fn program(
+        calls: BTreeMap<c_long, Vec<SeccompRule>>,
+        others: SeccompAction,
+        these: SeccompAction,
+    ) -> Result<BpfProgram, Error> {
+        Ok(SeccompFilter::new(calls, others, these, ARCH.try_into()?)?.try_into()?)
+    }
+
+    /// A rule about the first argument.
+    fn first(operator: SeccompCmpOp, value: u64) -> Result<SeccompRule, Error> {
+        let condition = SeccompCondition::new(0, SeccompCmpArgLen::Dword, operator, value)?;
+        Ok(SeccompRule::new(vec![condition])?)
+    }
+}
+
+#[cfg(all(
+    test,
+    target_os = "linux",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+mod tests {
+    use std::{
+        fs::{self, File},
+        io,
+        net::{TcpListener, TcpStream, UdpSocket},
+        os::unix::net::UnixStream,
+        process::{self, Command},
+    };
+
+    use super::*;
+
+    /// The name of the test that runs this program again, since a process stays confined.
+    const CHILD: &str = "ADMITTANCE_TEST_CONFINED";
+    const NAME: &str = "confinement::tests::a_confined_process_reaches_nothing";
+
+    #[test]
+    fn a_confined_process_reaches_nothing() {
+        if std::env::var_os(CHILD).is_some() {
+            // Not through the harness, which writes files of its own.
+            process::exit(if confined() { 0 } else { 1 });
+        }
+        let program = std::env::current_exe().unwrap();
+        let child = Command::new(program)
+            .args(["--exact", NAME, "--nocapture"])
+            .env(CHILD, "1")
+            .output()
+            .unwrap();
+        assert!(child.status.success(), "{child:?}");
+    }
+
+    /// Whether nothing can be reached once this process is confined.
+    fn confined() -> bool {
+        let file = File::open("/proc/self/status").unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let parent = rustix::process::getppid().unwrap();
+        confine().unwrap();
+        let refused = |what: &str, result: io::Result<()>| {
+            let is_refused = result
+                .as_ref()
+                .is_err_and(|error| error.raw_os_error() == Some(libc::EPERM));
+            if !is_refused {
+                eprintln!("{what}: {result:?}");
+            }
+            is_refused
+        };
+        let directory = std::env::temp_dir();
+        let mut all = [
+            refused("a file", File::open("/etc/passwd").map(drop)),
+            refused("a new file", fs::write(directory.join("confined"), "a")),
+            refused("a directory", fs::read_dir(&directory).map(drop)),
+            refused("the size of a file", file.metadata().map(drop)),
+            refused("a listener", TcpListener::bind("127.0.0.1:0").map(drop)),
+            refused("a connection", TcpStream::connect(address).map(drop)),
+            refused("an incoming connection", listener.accept().map(drop)),
+            refused("a datagram", UdpSocket::bind("127.0.0.1:0").map(drop)),
+            refused("a socket in a file", UnixStream::connect("/run/a.sock").map(drop)),
+            refused("a program", Command::new("/bin/true").status().map(drop)),
+            refused(
+                "a signal",
+                rustix::process::kill_process(parent, rustix::process::Signal::CONT).map_err(Into::into),
+            ),
+        ]
+        .into_iter();
+        let threads = std::thread::Builder::new()
+            .name("confined".to_owned())
+            .spawn(|| File::open("/etc/passwd").is_err());
+        all.all(|refused| refused) && threads.unwrap().join().unwrap()
+    }
+}
