@@ -87,7 +87,7 @@ pub(crate) struct Machine<'a> {
     locals: Vec<Value<'a>>,
     /// What is left for all expressions.
     budget: u64,
-    /// The cost of whole expressions since other tasks had their turn.
+    /// The cost of computing whole expressions since other tasks had their turn.
     unpaused: u64,
     meter: Meter,
     deadline: Deadline,
@@ -99,10 +99,16 @@ struct Meter {
     limit: u64,
     /// Which limit it is.
     exceeded: Halt,
+    /// The part of it that is for questions to the authorizer, which take no processor time.
+    asked: u64,
     next_deadline_check: u64,
 }
 
 impl Meter {
+    fn computed(&self) -> u64 {
+        self.cost.saturating_sub(self.asked)
+    }
+
     fn within(budget: u64) -> Self {
         let (limit, exceeded) = if budget < EXPRESSION_COST {
             (budget, Halt::TotalCost)
@@ -111,6 +117,7 @@ impl Meter {
         };
         Self {
             cost: 0,
+            asked: 0,
             limit,
             exceeded,
             next_deadline_check: DEADLINE_INTERVAL,
@@ -156,11 +163,17 @@ impl<'a> Machine<'a> {
             if self.deadline.has_passed() {
                 return Err(Fault::Halt(Halt::Deadline));
             }
-            if may_leave() {
+            if meter.computed() >= DEADLINE_INTERVAL && may_leave() {
                 return Err(Fault::Halt(Halt::Leave));
             }
         }
         Ok(())
+    }
+
+    /// Add the cost of a question to the authorizer.
+    pub(crate) fn charge_question(&mut self, cost: u64) -> Result<(), Fault> {
+        self.meter.asked = self.meter.asked.saturating_add(cost);
+        self.charge(cost)
     }
 
     /// Add the cost of reading or copying this many bytes.

@@ -20,7 +20,6 @@ impl<'a> Machine<'a> {
         request: &Request,
         authorizer: &dyn Authorizer,
     ) -> Outcome<'a> {
-        let before = self.budget;
         let outcome = loop {
             match self.run(expression) {
                 Err(Fault::Halt(Halt::Question(question))) => {
@@ -35,7 +34,6 @@ impl<'a> Machine<'a> {
                 outcome => break outcome,
             }
         };
-        self.unpaused = self.unpaused.saturating_add(before.saturating_sub(self.budget));
         if self.unpaused >= DEADLINE_INTERVAL && may_leave() {
             leave().await;
         } else if self.unpaused >= YIELD_COST {
@@ -55,6 +53,7 @@ impl<'a> Machine<'a> {
         let inner = mem::replace(&mut self.meter, outer);
         if !matches!(&outcome, Err(Fault::Halt(halt)) if halt.is_pause()) {
             self.budget = self.budget.saturating_sub(inner.cost);
+            self.unpaused = self.unpaused.saturating_add(inner.computed());
         }
         outcome
     }
