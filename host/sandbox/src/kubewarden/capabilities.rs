@@ -8,7 +8,7 @@ use std::{
 use admittance_admission::{Deadline, HttpOrigin, leave, leave_for, offload};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json, value::RawValue};
-use tokio::{net::lookup_host, spawn, sync::Semaphore, time::timeout_at};
+use tokio::{net::lookup_host, time::timeout_at};
 use tracing::Level;
 use url::Url;
 use wasmtime::Caller;
@@ -30,9 +30,6 @@ const BINDING: &str = "kubewarden";
 /// The largest question about the cluster, images or addresses, and the largest event of a log, in bytes. Values of the cache
 /// and certificates have limits of their own.
 const QUESTION: usize = 256 << 10;
-
-/// A place for each lookup at a time: one that a name server does not answer occupies a thread for seconds.
-static LOOKUPS: Semaphore = Semaphore::const_new(32);
 
 /// The most conditions on fields, and the most masks, of a list.
 const FIELDS: usize = 64;
@@ -299,19 +296,10 @@ async fn look_up(state: &mut CallState, host: &str) -> wasmtime::Result<Answer> 
              the stage"
         )));
     }
-    let name = host.to_owned();
-    let found = async {
-        let place = LOOKUPS.acquire().await.ok();
-        let look_up = async move {
-            let _place = place;
-            lookup_host((name, 443)).await.map(Vec::from_iter)
-        };
-        // It keeps its place until the system gives it up, also if the call ends before.
-        spawn(look_up).await.unwrap_or_else(|error| Err(error.into()))
-    };
-    Ok(match timeout_at(state.deadline.instant(), found).await {
+    let found = timeout_at(state.deadline.instant(), lookup_host((host, 443))).await;
+    Ok(match found {
         Ok(Ok(addresses)) => {
-            let addresses: Vec<String> = addresses.iter().map(|address| address.ip().to_string()).collect();
+            let addresses: Vec<String> = addresses.map(|address| address.ip().to_string()).collect();
             Ok(serde_json::to_vec(&BTreeMap::from([("ips", addresses)]))?)
         }
         Ok(Err(error)) => Err(format!("`{host}` cannot be looked up: {error}")),
