@@ -21,7 +21,7 @@ use crate::{
 /// A call that uses this much processor time after it has yielded once, at a tick or to wait, computes for long.
 const LONG: Duration = Duration::from_millis(1);
 
-/// How many short calls of a plugin after a long one begin where long ones do: one that computes for long only now and then
+/// The number of short calls after a long one that begin where long ones do: a hook that computes for long only now and then
 /// seldom does so on a thread that serves.
 const WARY: u8 = 16;
 
@@ -29,10 +29,10 @@ const WARY: u8 = 16;
 /// measured from its beginning.
 const SUSPICIOUS: Duration = Duration::from_millis(4);
 
-/// What is to be expected of the next call of a hook, from those before it. Lives as long as the hook.
+/// Predicts from the calls of a hook whether its next one is long. Lives as long as the hook.
 #[derive(Debug, Default)]
 pub struct Expectation {
-    /// How many calls begin where long ones do.
+    /// The number of next calls that begin where long ones do.
     wary: AtomicU8,
     /// Whether calls are measured from their beginning.
     is_suspected: AtomicBool,
@@ -64,32 +64,32 @@ impl Expectation {
 /// A call of a hook, which owns what it uses.
 pub type LongCall<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Where the call that this thread polls may continue.
+/// Whether the call that this thread polls can be moved.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
-    /// Only here: it is on a thread for long work already, or nothing can move it.
-    Here,
-    /// On a thread for long work, if it says that the rest is long.
-    Anywhere,
-    /// On a thread for long work.
-    Apart,
+enum Mobility {
+    /// The call is on a thread for long work already, or nothing moves it.
+    Fixed,
+    /// The call is on a thread that serves, and is moved when it asks for that.
+    Movable,
+    /// The call has asked to be moved.
+    Leaving,
 }
 
 thread_local! {
-    static PLACE: Cell<Place> = const { Cell::new(Place::Here) };
+    static MOBILITY: Cell<Mobility> = const { Cell::new(Mobility::Fixed) };
 }
 
 /// Whether the call that this thread polls began where requests are served, so that it should [`leave`] before it computes
 /// for long.
 pub fn may_leave() -> bool {
-    PLACE.get() == Place::Anywhere
+    MOBILITY.get() == Mobility::Movable
 }
 
 /// Lets the call go on on a thread for long work, before work that takes long and cannot yield. Does nothing if it is on one
 /// already, or outside of [`run_long`].
 pub async fn leave() {
     if may_leave() {
-        PLACE.set(Place::Apart);
+        MOBILITY.set(Mobility::Leaving);
         tokio::task::yield_now().await;
     }
 }
@@ -128,15 +128,15 @@ impl<T> Measured<T> {
         output
     }
 
-    /// As [`poll`](Self::poll), on a thread that serves: `None` if the rest is for a thread for long work.
+    /// Polls the call on a thread that serves. `None`: the rest is for a thread for long work.
     fn begin(&mut self, context: &mut Context<'_>, expectation: &Expectation) -> Poll<Option<T>> {
-        let around = PLACE.replace(Place::Anywhere);
+        let around = MOBILITY.replace(Mobility::Movable);
         let begun = (!self.is_measured).then(Instant::now);
         let polled = self.poll(context);
         if begun.is_some_and(|begun| begun.elapsed() >= SUSPICIOUS) {
             expectation.is_suspected.store(true, Ordering::Relaxed);
         }
-        if PLACE.replace(around) == Place::Apart {
+        if MOBILITY.replace(around) == Mobility::Leaving {
             self.spent = self.spent.max(LONG);
         }
         match polled {
@@ -201,7 +201,7 @@ mod tests {
 
     use super::*;
 
-    /// A call that computes for so many ticks; its output is the name of the thread on which it ended.
+    /// A call that computes for this number of ticks. Its output is the name of the thread on which it ended.
     fn call(ticks: u32) -> LongCall<String> {
         Box::pin(async move {
             for _ in 0..ticks {

@@ -26,7 +26,7 @@ mod params;
 /// The cost limit of all validations of a policy together, of all its audit annotations, and of each of its mutations:
 /// kube-apiserver's limit.
 const POLICY_COST: u64 = 10_000_000;
-/// What evaluating a policy for one of its parameters takes at least, compared with work on this many bytes.
+/// Evaluating a policy for one of its parameters takes at least as long as work on this many bytes.
 const PARAMETER_WORK: usize = 1 << 10;
 /// The most that a mutation writes on a thread that serves, in bytes.
 const BRIEF: usize = 16 << 10;

@@ -46,7 +46,7 @@ const ORPHANED: i32 = 4;
 /// The largest compiled form, in bytes. Python's interpreter takes 90 MiB.
 const ARTIFACT_MAX: u64 = 512 << 20;
 
-/// How the first line of a compiler's standard error begins if it could not give up what the kernel offers.
+/// A compiler that is not confined begins its standard error with this, and the reason.
 const UNCONFINED: &str = "unconfined: ";
 
 /// How much of a compiler's standard error is kept, in bytes.

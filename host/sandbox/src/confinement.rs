@@ -1,4 +1,4 @@
-//! What the compiler process may ask of the kernel: memory, threads of its own, and its standard streams.
+//! The compiler process asks the kernel only for memory and threads, and uses its standard streams.
 //!
 //! The author of a module chooses what the compiler reads. If a mistake in it could be used to run other code, that code could
 //! open no file and no socket, start no program and reach no other process.

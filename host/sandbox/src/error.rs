@@ -137,7 +137,7 @@ pub enum Error {
     KeptMemory {
         /// The bytes in pages of 64 KiB that are not zero; a lower bound.
         bytes: usize,
-        /// The limit.
+        /// The limit in bytes.
         limit: usize,
     },
     /// The plugin rejected its settings; with every mistake that it found.

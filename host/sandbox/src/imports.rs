@@ -424,7 +424,7 @@ const PAGE_MAX: NonZeroU32 = NonZeroU32::new(500).unwrap();
 /// The longest URL that a plugin may use, in bytes: longer than servers accept.
 const URL_MAX: usize = 16 << 10;
 
-/// What comparing a byte of a label selector with the labels of all objects takes, in bytes that are searched.
+/// Comparing a byte of a label selector with the labels of all objects takes as long as searching this many bytes.
 const LABELS: usize = 64;
 
 /// How many bytes of objects are searched for fields before other work on the thread gets its turn.

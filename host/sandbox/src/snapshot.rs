@@ -124,14 +124,14 @@ impl<'a> Instrumented<'a> {
 /// The memories of a configured instance, as far as a snapshot may hold them.
 #[derive(Default)]
 pub(crate) struct KeptMemory {
-    /// By their names, whether each is held. Wizer reads a memory twice, and relies on its content.
+    /// Whether each memory is held, by its name. Wizer reads a memory twice, and relies on its content.
     held: BTreeMap<String, bool>,
-    /// In pages that are not zero.
+    /// The size of all pages that are not zero.
     bytes: usize,
 }
 
 impl KeptMemory {
-    /// What is held of a memory: all of it, or nothing if that is too much.
+    /// Counts a memory. The result is its content, or nothing if that is too much.
     pub(crate) fn part<'m>(&mut self, name: &str, memory: &'m [u8]) -> &'m [u8] {
         let held = self.held.get(name).copied().unwrap_or_else(|| {
             let pages = memory

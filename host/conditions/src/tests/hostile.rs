@@ -239,7 +239,7 @@ fn the_deepest_expression_runs_on_a_small_stack() {
     }
 }
 
-/// Allows what is asked on a thread for long work.
+/// An authorizer that allows everything on threads for long work, and nothing elsewhere.
 #[derive(Debug)]
 struct Apart;
 

@@ -32,7 +32,7 @@ struct Kept {
 
 /// The answer to a question for a value.
 #[derive(Serialize)]
-struct Found<'a> {
+struct CacheAnswer<'a> {
     code: u8,
     message: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -81,7 +81,7 @@ impl Cache {
             found.map(|kept| Arc::clone(&kept.value))
         };
         let message = if value.is_some() { "hit" } else { "miss" };
-        let answer = Found {
+        let answer = CacheAnswer {
             code: 0,
             message,
             value: value.as_deref(),

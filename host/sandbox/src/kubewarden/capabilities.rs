@@ -352,7 +352,7 @@ impl FieldSelector {
     }
 }
 
-/// Refuses so many conditions or masks that they are compared with every field of every object for long.
+/// Refuses too many conditions or masks: each is compared with every field of every object.
 fn few_fields(count: usize) -> Result<(), String> {
     if count > FIELDS {
         return Err(format!("the request names {count} fields; the limit is {FIELDS}"));

@@ -31,7 +31,7 @@ const CODE_SIGNING: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 3];
 const CHAIN: usize = 32;
 const CHAIN_SIZE: usize = 256 << 10;
 
-/// The most certificates and signatures that are looked at for a path; for the longest one without a detour, they are 14.
+/// A verification checks at most this many certificates and signatures. The longest path without a detour has 14.
 const STEPS: u32 = 32;
 
 #[derive(Deserialize)]
@@ -260,8 +260,8 @@ mod tests {
         is_trusted(question.to_string().as_bytes(), now, Deadline::after(DAY))
     }
 
-    /// A certificate, and a chain of this many intermediates with one name, the right one at the end. Each could have issued
-    /// every other, so that there are as many paths as orders of them; only that of the right one leads to the root.
+    /// A certificate, and a chain of this many intermediates with one name. Each could have issued every other, so the paths
+    /// are all orders of them. The root signed the certificate if `is_rooted`; otherwise no path leads to it.
     fn tangle(now: SystemTime, intermediates: usize, is_rooted: bool) -> Value {
         let signing = |name: &str| {
             let mut params = params(name, now);
@@ -274,7 +274,6 @@ mod tests {
         let mut chain = Vec::new();
         let mut last = None;
         for _ in 0..intermediates {
-            // Issued by somebody with the name of the others.
             let one = CertifiedIssuer::self_signed(signing("one"), key()).unwrap();
             chain.push(pem(&one.pem()));
             last = Some(one);
@@ -287,7 +286,7 @@ mod tests {
         json!({"cert": pem(&leaf.pem()), "cert_chain": chain})
     }
 
-    /// Without limits, those without a way to the root take minutes, and those with badly signed ones a hundred signatures.
+    /// The limits of webpki are 200,000 certificates and 100 signatures.
     #[test]
     fn a_verification_is_bounded_whatever_the_chain_is() {
         let now = SystemTime::now();

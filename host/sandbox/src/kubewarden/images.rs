@@ -218,7 +218,7 @@ fn read(operation: Operation, payload: &[u8]) -> Result<Verification, String> {
     }
 }
 
-/// How many keys, identities and authorities these signers name.
+/// Counts the keys, identities and authorities that these signers name.
 fn number_of(signers: &Signers) -> usize {
     let authorities = signers.all.iter().map(|signer| match signer {
         Signer::Certificate { chain, .. } => chain.as_ref().map_or(0, Vec::len),

@@ -299,7 +299,7 @@ async fn configure_has_limits_too() {
     }
 }
 
-/// What is kept of the memory is copied several times, and compiled.
+/// A snapshot is copied several times, and compiled.
 #[tokio::test]
 async fn what_configure_leaves_in_memory_is_bounded() {
     let mut config = config();
@@ -318,7 +318,7 @@ async fn what_configure_leaves_in_memory_is_bounded() {
     }
 }
 
-/// Code that fills so many of 128 MB.
+/// Code that grows the memory to 128 MiB, and fills this many bytes of it.
 fn filling(bytes: usize) -> String {
     format!(
         "(drop (memory.grow (i32.const 2000)))
