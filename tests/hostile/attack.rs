@@ -12,6 +12,10 @@ pub(crate) struct Attack {
 pub(crate) enum Means {
     /// Clients create objects, for which a plugin with these settings is called, with a field of this length.
     Guest { settings: Settings, object: usize },
+    /// Clients create objects, for which a policy of Kubewarden is called.
+    Policy(fn() -> Result<Vec<u8>, Error>),
+    /// Clients create objects, for which these expressions are evaluated.
+    Expressions(&'static str),
     /// Clients create objects, for which a webhook in Audit mode is called that never responds.
     SilentWebhook,
     /// Clients create objects, for which this server sends informational responses without end.
@@ -21,6 +25,8 @@ pub(crate) enum Means {
     /// Another client opens this many watches of its cluster, through a gateway, and reads nothing of them. As the agent
     /// of the cluster, it sends without end.
     Tunnel(usize),
+    /// A definition with the guest `misbehaves`, with 1 GiB of memory and this behaviour, is applied as a dry run.
+    Configuring(&'static str),
     /// A definition with this module is applied as a dry run.
     Module(fn() -> Result<Vec<u8>, Error>),
     /// A definition whose module is a FIFO is applied as a dry run.
@@ -94,6 +100,14 @@ pub(crate) const ATTACKS: &[Attack] = &[
     patch("patch inserts 20,000", || inserting(20_000), 0),
     patch("patch inserts 9,999", || inserting(9_999), 0),
     Attack {
+        name: "policy verifies a chain",
+        means: Means::Policy(modules::verifying),
+    },
+    Attack {
+        name: "expression writes 16 MB",
+        means: Means::Expressions(WRITING),
+    },
+    Attack {
         name: "audit webhook hangs",
         means: Means::SilentWebhook,
     },
@@ -127,6 +141,10 @@ pub(crate) const ATTACKS: &[Attack] = &[
         name: "agent ignores pauses",
         means: Means::Tunnel(256),
     },
+    Attack {
+        name: "configure fills 800 MiB",
+        means: Means::Configuring("fills-memory-in-configure"),
+    },
     module("component explodes", modules::exploding),
     module("component compiles long", modules::slow),
     module("the same within limits", modules::slow_within_limits),
@@ -147,6 +165,22 @@ pub(crate) const ATTACKS: &[Attack] = &[
         means: Means::Documents(|| aliases("{<<: [", "]}")),
     },
 ];
+
+/// The lists share one text of 100,000 bytes until they are written.
+const WRITING: &str = r#"cel:
+        variables:
+          - name: text
+            expression: >-
+              'x'.replace('x', 'xxxxxxxxxx').replace('x', 'xxxxxxxxxx').replace('x', 'xxxxxxxxxx')
+              .replace('x', 'xxxxxxxxxx').replace('x', 'xxxxxxxxxx')
+          - name: texts
+            expression: "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9].map(i, variables.text)"
+        mutations:
+          - patchType: JSONPatch
+            jsonPatch:
+              expression: >-
+                [JSONPatch{op: 'add', path: '/spec/a', value:
+                [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15].map(i, variables.texts)}]"#;
 
 /// Each operation copies the whole object into itself.
 fn doubling() -> String {

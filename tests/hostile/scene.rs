@@ -94,6 +94,13 @@ impl Scene {
                 };
                 text += &chain("attacked", &plugin(settings), "timeout: 250ms");
             }
+            Means::Policy(bytes) => {
+                let policy = directory.path().join("policy.wasm");
+                write(&policy, bytes()?)?;
+                let hook = format!("plugin: {{ source: \"file:{}\" }}", policy.display());
+                text += &chain("attacked", &hook, "timeout: 250ms");
+            }
+            Means::Expressions(hook) => text += &chain("attacked", hook, "timeout: 250ms"),
             Means::SilentWebhook => {
                 let webhook =
                     format!("webhook: {{ protocol: AdmissionReview, url: \"https://{address}/\" }}");
@@ -234,7 +241,7 @@ impl Scene {
                 self.creating(*object, clients, outcomes, attackers)?;
                 return Ok(());
             }
-            Means::SilentWebhook | Means::Informational(_) => {
+            Means::Policy(_) | Means::Expressions(_) | Means::SilentWebhook | Means::Informational(_) => {
                 self.creating(0, clients, outcomes, attackers)?;
                 return Ok(());
             }
@@ -247,6 +254,14 @@ impl Scene {
                 let attacking = flood(self.admin.clone(), self.address(), *watches, outcomes.clone());
                 attackers.spawn_on(attacking, &self.attackers);
                 return Ok(());
+            }
+            Means::Configuring(behaviour) => {
+                let guest = Artifacts::find()?.component("guest-misbehaves")?;
+                let plugin = format!(
+                    "plugin: {{ source: \"file:{}\", memory: 1GiB, settings: {{ behaviour: {behaviour} }} }}",
+                    guest.display()
+                );
+                chain("new", &plugin, "")
             }
             Means::Module(bytes) => {
                 write(&module(), bytes()?)?;

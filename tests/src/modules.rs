@@ -1,4 +1,9 @@
-//! Modules that are expensive to compile despite their small size.
+//! Modules that are expensive to compile despite their small size, or that let the host do expensive work.
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+};
+use serde_json::{Value, json};
 
 use crate::{Artifacts, Error};
 
@@ -44,6 +49,79 @@ pub fn slow_within_limits() -> Result<Vec<u8>, Error> {
         "loop end ".repeat(90)
     );
     beside_a_plugin(&format!("(module {})", function.repeat(27)))
+}
+
+/// A policy of Kubewarden that lets the host verify a certificate. Each of its 31 intermediates could have signed all others,
+/// and no path leads to the root.
+///
+/// # Errors
+///
+/// When the certificates cannot be made.
+pub fn verifying() -> Result<Vec<u8>, Error> {
+    let question = question()
+        .map_err(|error| Error::Invalid(error.to_string()))?
+        .to_string();
+    let escaped = |text: &str| {
+        text.bytes()
+            .map(|byte| format!("\\{byte:02x}"))
+            .collect::<String>()
+    };
+    let metadata =
+        r#"{"protocolVersion": "v1", "mutating": false, "executionMode": "kubewarden-wapc", "rules": []}"#;
+    let (operation, length) = ("v1/is_certificate_trusted", question.len());
+    // At 0 is the operation, at 64 the texts of the call, at 1024 the answers.
+    compiled(&format!(
+        r#"(module (@custom "io.kubewarden.metadata" "{}")
+            (import "wapc" "__guest_request" (func $request (param i32 i32)))
+            (import "wapc" "__guest_response" (func $response (param i32 i32)))
+            (import "wapc" "__host_call" (func $call (param i32 i32 i32 i32 i32 i32 i32 i32) (result i32)))
+            (memory (export "memory") 64)
+            (data (i32.const 64) "kubewarden")
+            (data (i32.const 80) "crypto")
+            (data (i32.const 96) "{operation}")
+            (data (i32.const 1024) "{}")
+            (data (i32.const 1088) "{}")
+            (data (i32.const 2048) "{}")
+            (func (export "__guest_call") (param $operation i32) (param $length i32) (result i32)
+                (call $request (i32.const 0) (i32.const 2097152))
+                (if (i32.eq (local.get $operation) (i32.const 17))
+                    (then (call $response (i32.const 1024) (i32.const 14)) (return (i32.const 1))))
+                (if (i32.ne (local.get $operation) (i32.const 8)) (then (return (i32.const 0))))
+                (drop (call $call (i32.const 64) (i32.const 10) (i32.const 80) (i32.const 6)
+                    (i32.const 96) (i32.const {}) (i32.const 2048) (i32.const {length})))
+                (call $response (i32.const 1088) (i32.const 17))
+                (i32.const 1)))"#,
+        escaped(metadata),
+        escaped(r#"{"valid":true}"#),
+        escaped(r#"{"accepted":true}"#),
+        escaped(&question),
+        operation.len(),
+    ))
+}
+
+/// The question whether the certificate is trusted.
+fn question() -> Result<Value, rcgen::Error> {
+    let params = |name: &str, is_authority: bool| {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::CodeSigning];
+        if is_authority {
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        }
+        params
+    };
+    let key = || KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384);
+    let pem = |text: String| json!({"encoding": "Pem", "data": text.as_bytes()});
+    let authority = |name: &str| CertifiedIssuer::self_signed(params(name, true), key()?);
+    let root = authority("root")?;
+    let mut chain = Vec::new();
+    for _ in 0..30 {
+        chain.push(pem(authority("authority")?.pem()));
+    }
+    let last = authority("authority")?;
+    chain.extend([pem(last.pem()), pem(root.pem())]);
+    let certificate = params("leaf", false).signed_by(&key()?, &last)?;
+    Ok(json!({"cert": pem(certificate.pem()), "cert_chain": chain, "not_after": null}))
 }
 
 fn compiled(text: &str) -> Result<Vec<u8>, Error> {

@@ -51,6 +51,7 @@ fn expected(behaviour: Behaviour) -> Expected {
         Behaviour::ReturnsError => Fails("error", "deliberate error"),
         Behaviour::RefusesSettings => DoesNotLoad("these settings are never valid"),
         Behaviour::PanicsInConfigure => DoesNotLoad("deliberate panic in configure"),
+        Behaviour::FillsMemoryInConfigure => DoesNotLoad("at most 67108864 can be kept for the calls"),
     }
 }
 
@@ -72,7 +73,12 @@ fn cases() -> Vec<Case> {
         (
             behaviour.name(),
             expected(*behaviour),
-            format!("{{ source: \"{misbehaves}\", settings: {settings} }}"),
+            match behaviour {
+                Behaviour::FillsMemoryInConfigure => {
+                    format!("{{ source: \"{misbehaves}\", memory: 1GiB, settings: {settings} }}")
+                }
+                _ => format!("{{ source: \"{misbehaves}\", settings: {settings} }}"),
+            },
         )
     });
     let reaches_out = |target: &str| {

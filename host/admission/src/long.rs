@@ -25,7 +25,7 @@ const LONG: Duration = Duration::from_millis(1);
 /// seldom does so on a thread that serves.
 const WARY: u8 = 16;
 
-/// A call that has not yielded for so long may have computed, or its thread may have waited for a processor: the next one is
+/// A call that has not yielded for this long may have computed, or its thread may have waited for a processor: the next one is
 /// measured from its beginning.
 const SUSPICIOUS: Duration = Duration::from_millis(4);
 
@@ -112,26 +112,30 @@ pub fn thread_time() -> Duration {
 /// The time on the clock does not count: a thread may have to wait for a processor.
 struct Measured<T> {
     call: LongCall<T>,
-    /// Whether the next poll counts.
-    is_measured: bool,
+    has_yielded: bool,
+    /// Whether a first poll that is very long counts too.
+    is_suspected: bool,
     spent: Duration,
 }
 
 impl<T> Measured<T> {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<T> {
-        let begun = self.is_measured.then(thread_time);
+        let begun = (self.has_yielded || self.is_suspected).then(thread_time);
         let output = self.call.as_mut().poll(context);
-        self.is_measured = true;
         if let Some(begun) = begun {
-            self.spent += thread_time().saturating_sub(begun);
+            let used = thread_time().saturating_sub(begun);
+            if self.has_yielded || used >= SUSPICIOUS {
+                self.spent += used;
+            }
         }
+        self.has_yielded = true;
         output
     }
 
     /// Polls the call on a thread that serves. `None`: the rest is for a thread for long work.
     fn begin(&mut self, context: &mut Context<'_>, expectation: &Expectation) -> Poll<Option<T>> {
         let around = MOBILITY.replace(Mobility::Movable);
-        let begun = (!self.is_measured).then(Instant::now);
+        let begun = (!self.has_yielded).then(Instant::now);
         let polled = self.poll(context);
         if begun.is_some_and(|begun| begun.elapsed() >= SUSPICIOUS) {
             expectation.is_suspected.store(true, Ordering::Relaxed);
@@ -156,13 +160,13 @@ impl<T> Measured<T> {
 pub async fn run_long<T: Send + 'static>(call: LongCall<T>, expectation: &Expectation) -> T {
     let mut call = Measured {
         call,
-        is_measured: expectation.is_suspected.load(Ordering::Relaxed),
+        has_yielded: false,
+        is_suspected: expectation.is_suspected.load(Ordering::Relaxed),
         spent: Duration::ZERO,
     };
     if !expectation.is_long() {
-        let was_suspected = call.is_measured;
         let output = poll_fn(|context| call.begin(context, expectation)).await;
-        if was_suspected && !call.is_long() {
+        if call.is_suspected && !call.is_long() {
             expectation.is_suspected.store(false, Ordering::Relaxed);
         }
         // What takes long may also be the end: an answer that is copied out of the guest, or memory that is returned.
@@ -171,7 +175,7 @@ pub async fn run_long<T: Send + 'static>(call: LongCall<T>, expectation: &Expect
             return output;
         }
     }
-    call.is_measured = true;
+    call.is_suspected = true;
     let rest = async move { (poll_fn(|context| call.poll(context)).await, call.is_long()) };
     let task = threads_for_long_work().spawn(noted_here(rest).in_current_span());
     let _abort = Abort(task.abort_handle());
@@ -228,8 +232,6 @@ mod tests {
         let short = std::iter::repeat_n((0, "long-work"), usize::from(WARY));
         let next = [(0, here.as_str()), (2, "long-work")];
         for (ticks, thread) in first.into_iter().chain(short).chain(next) {
-            // A busy machine may have let this thread wait.
-            expectation.is_suspected.store(false, Ordering::Relaxed);
             assert_eq!(run_long(call(ticks), &expectation).await, thread, "{ticks}");
         }
     }

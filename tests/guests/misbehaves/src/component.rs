@@ -38,6 +38,7 @@ impl Guest for Component {
             }
             #[expect(clippy::panic, reason = "this is its purpose")]
             Behaviour::PanicsInConfigure => panic!("deliberate panic in configure"),
+            Behaviour::FillsMemoryInConfigure => std::mem::forget(black_box(vec![1_u8; 800 << 20])),
             _ => {}
         }
         SETTINGS.get_or_init(|| settings);
@@ -132,7 +133,7 @@ fn verdict(settings: &Settings, request: &Request) -> Result<Verdict, String> {
             return Err(format!("the host allowed the HTTP request: {answer:?}"));
         }
         Behaviour::ReturnsError => return Err("deliberate error".to_owned()),
-        Behaviour::RefusesSettings | Behaviour::PanicsInConfigure => {
+        Behaviour::RefusesSettings | Behaviour::PanicsInConfigure | Behaviour::FillsMemoryInConfigure => {
             return Err("`configure` accepted these settings".to_owned());
         }
     })

@@ -91,4 +91,6 @@ behaviours! {
     RefusesSettings = "refuses-settings",
     /// Panics in `configure`.
     PanicsInConfigure = "panics-in-configure",
+    /// Fills 800 MiB of memory in `configure`, which calls then begin with.
+    FillsMemoryInConfigure = "fills-memory-in-configure",
 }
