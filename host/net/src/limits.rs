@@ -2,53 +2,68 @@
 
 use std::{
     collections::HashMap,
+    hash::Hash,
     net::{IpAddr, Ipv6Addr},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// A client address gets a permit while it holds fewer than this multiple of the free permits.
+/// A client gets a permit while it holds fewer than this multiple of the free permits.
 const SHARE: usize = 3;
 
-/// A limit on concurrent connections or requests. Cheap to clone; clones share the limit.
+/// A limit on concurrent connections, requests or streams. Cheap to clone; clones share the limit. `K` identifies a client:
+/// its address, or its name.
 ///
-/// No client address gets all permits: a single one gets three quarters, and when permits run short each gets
-/// less, so that an address without permits always gets one.
-#[derive(Clone, Debug)]
-pub struct FairLimit(Arc<Inner>);
+/// No client gets all permits: a single one gets three quarters, and when permits run short each gets less, so that a client
+/// without permits always gets one.
+#[derive(Debug)]
+pub struct FairLimit<K: Eq + Hash = Network>(Arc<Inner<K>>);
 
 #[derive(Debug)]
-struct Inner {
+struct Inner<K: Eq + Hash> {
     limit: usize,
-    taken: Mutex<Taken>,
+    taken: Mutex<Counts<K>>,
 }
 
-#[derive(Debug, Default)]
-struct Taken {
+#[derive(Debug)]
+struct Counts<K> {
     total: usize,
-    by_client: HashMap<IpAddr, usize>,
+    by_client: HashMap<K, usize>,
 }
 
 /// One of the permits, or [several](Self::try_grow), held until this is dropped.
 #[derive(Debug)]
-pub struct Permit {
-    limit: FairLimit,
-    client: IpAddr,
+pub struct Permit<K: Eq + Hash = Network> {
+    limit: FairLimit<K>,
+    client: K,
     count: usize,
 }
 
-impl FairLimit {
+/// The address that identifies a client: for IPv6 the /64 network, because a client may use all of its addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Network(IpAddr);
+
+impl<K: Eq + Hash> Clone for FairLimit<K> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<K: Clone + Eq + Hash> FairLimit<K> {
     pub fn new(limit: usize) -> Self {
         Self(Arc::new(Inner {
             limit,
-            taken: Mutex::default(),
+            taken: Mutex::new(Counts {
+                total: 0,
+                by_client: HashMap::new(),
+            }),
         }))
     }
 
     /// A permit for this client; `None` if all are taken, or if the client has its share.
-    pub fn try_acquire(&self, client: IpAddr) -> Option<Permit> {
-        let client = network(client);
+    pub fn try_acquire(&self, client: impl Into<K>) -> Option<Permit<K>> {
+        let client = client.into();
         let mut taken = self.taken();
         let free = self.0.limit.saturating_sub(taken.total);
         let held = taken.by_client.get(&client).copied().unwrap_or_default();
@@ -56,7 +71,7 @@ impl FairLimit {
             return None;
         }
         taken.total += 1;
-        taken.by_client.insert(client, held + 1);
+        taken.by_client.insert(client.clone(), held + 1);
         drop(taken);
         Some(Permit {
             limit: self.clone(),
@@ -64,13 +79,15 @@ impl FairLimit {
             count: 1,
         })
     }
+}
 
-    fn taken(&self) -> MutexGuard<'_, Taken> {
+impl<K: Eq + Hash> FairLimit<K> {
+    fn taken(&self) -> MutexGuard<'_, Counts<K>> {
         self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Permit {
+impl<K: Eq + Hash> Permit<K> {
     /// Adds this many permits to this one. `false`: there are not as many, or the client has its share.
     pub fn try_grow(&mut self, more: usize) -> bool {
         let mut taken = self.limit.taken();
@@ -90,7 +107,7 @@ impl Permit {
     }
 }
 
-impl Drop for Permit {
+impl<K: Eq + Hash> Drop for Permit<K> {
     fn drop(&mut self) {
         let mut taken = self.limit.taken();
         taken.total = taken.total.saturating_sub(self.count);
@@ -103,15 +120,15 @@ impl Drop for Permit {
     }
 }
 
-/// The address that identifies a client: for IPv6 the /64 network, because a client may use all of its
-/// addresses.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V4(address) => IpAddr::V4(address),
-        IpAddr::V6(address) => {
-            let [a, b, c, d, ..] = address.segments();
-            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
-        }
+impl From<IpAddr> for Network {
+    fn from(address: IpAddr) -> Self {
+        Self(match address.to_canonical() {
+            IpAddr::V4(address) => IpAddr::V4(address),
+            IpAddr::V6(address) => {
+                let [a, b, c, d, ..] = address.segments();
+                IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+            }
+        })
     }
 }
 
@@ -160,7 +177,7 @@ mod tests {
 
     #[test]
     fn no_client_takes_all() {
-        let limit = FairLimit::new(1024);
+        let limit = FairLimit::<Network>::new(1024);
         let take_all = |client: &str| -> Vec<Permit> {
             std::iter::from_fn(|| limit.try_acquire(address(client))).collect()
         };
@@ -182,7 +199,7 @@ mod tests {
 
     #[test]
     fn one_permit() {
-        let limit = FairLimit::new(1);
+        let limit = FairLimit::<Network>::new(1);
         let place = limit.try_acquire(address("::1"));
         assert!(place.is_some());
         assert!(limit.try_acquire(address("192.0.2.1")).is_none());
@@ -199,7 +216,7 @@ mod tests {
             ("2001:db8::1", "2001:db8:0:1::1", false),
         ] {
             assert_eq!(
-                network(address(one)) == network(address(other)),
+                Network::from(address(one)) == Network::from(address(other)),
                 is_same,
                 "{one} {other}"
             );

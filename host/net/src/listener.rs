@@ -4,7 +4,7 @@ mod activity;
 mod stream;
 mod transfer;
 
-use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::VecDeque, convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::body::Body;
 use futures_util::FutureExt;
@@ -23,7 +23,10 @@ use tokio::{
     time::Instant,
 };
 use tokio_rustls::TlsAcceptor;
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::{
+    sync::CancellationToken,
+    task::{AbortOnDropHandle, TaskTracker},
+};
 use tracing::Instrument;
 
 pub use self::transfer::{Stall, Transfer, TransferLimits};
@@ -45,6 +48,8 @@ const TIMEOUT_REPLY_LIMIT: Duration = Duration::from_secs(1);
 /// How long requests in flight may go on after their client's certificate was revoked.
 const REVOKED_GRACE: Duration = Duration::from_secs(10);
 const REVOKED: &str = "the client's certificate is no longer accepted";
+/// The number of connections beyond the limit that are served.
+const BEYOND_LIMIT: usize = 64;
 /// The interval between log lines about refused connections.
 const REFUSED_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -66,6 +71,12 @@ pub struct ClientCertificate(pub Arc<CertificateDer<'static>>);
 pub trait Handler: Clone + Send + Sync + 'static {
     /// Whether its connections are counted in the metric.
     const IS_COUNTED: bool;
+
+    /// The handler for connections beyond the limit; without one, they are closed at once. Only the latest 64 are served: each
+    /// new one closes the oldest, so that a client cannot keep others out by holding connections open.
+    fn beyond_limit(&self) -> Option<Self> {
+        None
+    }
 
     /// Replies to a request. `transfer` reports when a body stalls before there is a reply.
     fn handle(
@@ -95,7 +106,8 @@ pub struct ConnectionLimits {
 /// A bound port.
 #[derive(Debug)]
 pub struct Listener {
-    tcp: TcpListener,
+    /// Not of a runtime, since the one that accepts is another one than that which binds.
+    tcp: std::net::TcpListener,
     tls: Option<ServerTls>,
     limits: ConnectionLimits,
 }
@@ -116,7 +128,7 @@ impl Listener {
         limits: ConnectionLimits,
     ) -> io::Result<Self> {
         Ok(Self {
-            tcp: TcpListener::bind(address).await?,
+            tcp: TcpListener::bind(address).await?.into_std()?,
             tls,
             limits,
         })
@@ -126,22 +138,41 @@ impl Listener {
         self.tcp.local_addr()
     }
 
-    /// Accepts connections until stopped, and returns when the last one has ended. No connection can end or
-    /// delay this loop. They are served by the `workers`, or without them by this runtime.
+    /// Accepts connections until stopped, and returns when the last one has ended. They are accepted and served by threads of
+    /// the `workers`, or without them by this runtime.
     pub async fn serve<H: Handler>(self, handler: H, stop: Stop, workers: Option<Workers>) {
+        let Some(workers) = workers else {
+            return self.accept(handler, stop, None).await;
+        };
+        let runtime = workers.accepting();
+        let accepting = runtime.spawn(self.accept(handler, stop, Some(workers)));
+        if let Err(error) = AbortOnDropHandle::new(accepting).await {
+            tracing::error!(%error, "connections are no longer accepted");
+        }
+    }
+
+    /// No connection can end or delay this loop.
+    async fn accept<H: Handler>(self, handler: H, stop: Stop, workers: Option<Workers>) {
+        let tcp = match TcpListener::from_std(self.tcp) {
+            Ok(tcp) => tcp,
+            Err(error) => return tracing::error!(%error, "connections cannot be accepted"),
+        };
         let connections = TaskTracker::new();
-        let limit = FairLimit::new(self.limits.connections);
-        let mut refused = RefusedConnections::default();
+        let limit: FairLimit = FairLimit::new(self.limits.connections);
+        let (mut refused, mut beyond) = (RefusedConnections::default(), BeyondLimit::default());
         let mut open = |stream: TcpStream, address: SocketAddr| {
-            let Some(permit) = limit.try_acquire(address.ip()) else {
-                return refused.report(address, self.limits.connections);
+            let permit = limit.try_acquire(address.ip());
+            let (handler, stop) = match (&permit, handler.beyond_limit()) {
+                (Some(_), _) => (handler.clone(), stop.clone()),
+                (None, Some(handler)) => (handler, beyond.enter(&stop)),
+                (None, None) => return refused.report(address, self.limits.connections),
             };
             let connection = Connection {
-                handler: handler.clone(),
+                handler,
                 tls: self.tls.clone(),
                 limits: self.limits,
                 address,
-                stop: stop.clone(),
+                stop,
                 streams: StreamExecutor(workers.clone()),
                 _permit: permit,
             };
@@ -160,7 +191,7 @@ impl Listener {
             let accepted = tokio::select! {
                 biased;
                 () = stop.graceful.cancelled() => break,
-                accepted = self.tcp.accept() => accepted,
+                accepted = tcp.accept() => accepted,
             };
             match accepted {
                 Ok((stream, address)) => open(stream, address),
@@ -174,10 +205,10 @@ impl Listener {
             }
         }
         // Connections in the backlog would be reset, with their requests.
-        while let Some(Ok((stream, address))) = self.tcp.accept().now_or_never() {
+        while let Some(Ok((stream, address))) = tcp.accept().now_or_never() {
             open(stream, address);
         }
-        drop(self.tcp);
+        drop(tcp);
         connections.close();
         connections.wait().await;
     }
@@ -216,6 +247,27 @@ impl RefusedConnections {
     }
 }
 
+/// Tokens that close the latest connections beyond the limit, the oldest first.
+#[derive(Debug, Default)]
+struct BeyondLimit(VecDeque<CancellationToken>);
+
+impl BeyondLimit {
+    /// Ends the oldest connection if there are as many as are served. Returns how the new one is stopped.
+    fn enter(&mut self, stop: &Stop) -> Stop {
+        if self.0.len() >= BEYOND_LIMIT
+            && let Some(oldest) = self.0.pop_front()
+        {
+            oldest.cancel();
+        }
+        let now = stop.now.child_token();
+        self.0.push_back(now.clone());
+        Stop {
+            graceful: stop.graceful.clone(),
+            now,
+        }
+    }
+}
+
 /// One client's connection, which runs in its own task.
 struct Connection<H> {
     handler: H,
@@ -224,7 +276,8 @@ struct Connection<H> {
     address: SocketAddr,
     stop: Stop,
     streams: StreamExecutor,
-    _permit: Permit,
+    /// `None` beyond the limit.
+    _permit: Option<Permit>,
 }
 
 impl<H: Handler> Connection<H> {

@@ -1,4 +1,5 @@
-//! Threads that serve connections: one for each core, each with a runtime of its own.
+//! Threads that serve, each with a runtime of its own: one for each core serves connections, and another one accepts them,
+//! so that accepting waits for nothing that is computed.
 //!
 //! A connection stays on its thread, together with its calls of plugins and its connections to upstreams, so
 //! that no other thread has to be woken for a request.
@@ -69,19 +70,55 @@ fn set_time_slice(slice: Duration) -> io::Result<()> {
     }
 }
 
+/// A thread that serves. It ends when this is dropped, and drops what it still runs.
+#[derive(Debug)]
+pub struct ServingThread {
+    runtime: Handle,
+    _stop: oneshot::Sender<()>,
+}
+
+impl ServingThread {
+    pub fn start(name: impl Into<String>) -> io::Result<Self> {
+        Self::start_with(name, || ())
+    }
+
+    /// `begin` runs first on the thread.
+    fn start_with(name: impl Into<String>, begin: impl FnOnce() + Send + 'static) -> io::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let handle = runtime.handle().clone();
+        let (stop, stopped) = oneshot::channel::<()>();
+        thread::Builder::new().name(name.into()).spawn(move || {
+            begin();
+            shorten_time_slice();
+            // An error means that the sender was dropped.
+            let _ = runtime.block_on(stopped);
+            runtime.shutdown_background();
+        })?;
+        Ok(Self {
+            runtime: handle,
+            _stop: stop,
+        })
+    }
+
+    pub fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+}
+
 /// The threads. Cheap to clone. They end when the last clone is dropped, and drop what they still run.
 #[derive(Clone, Debug)]
-pub struct Workers(Arc<[Arc<Worker>]>);
+pub struct Workers {
+    serving: Arc<[Arc<Worker>]>,
+    accepting: Arc<ServingThread>,
+}
 
 #[derive(Debug)]
 struct Worker {
     index: usize,
-    runtime: Handle,
+    thread: ServingThread,
     connections: AtomicUsize,
     /// Requests in flight of HTTP/2 connections.
     streams: AtomicUsize,
-    /// Ends the thread when it is dropped.
-    _stop: oneshot::Sender<()>,
 }
 
 /// A place on a worker for a connection. It is free again when this is dropped.
@@ -91,13 +128,21 @@ pub(crate) struct Place(Arc<Worker>);
 impl Workers {
     pub fn start() -> io::Result<Self> {
         let workers = (0..count()).map(|index| Worker::start(index).map(Arc::new));
-        workers.collect::<io::Result<_>>().map(Self)
+        Ok(Self {
+            serving: workers.collect::<io::Result<_>>()?,
+            accepting: Arc::new(ServingThread::start("accepting")?),
+        })
+    }
+
+    /// The runtime of the thread that accepts connections.
+    pub(crate) fn accepting(&self) -> Handle {
+        self.accepting.runtime.clone()
     }
 
     /// A place on the worker with the fewest connections.
     pub(crate) fn place(&self) -> Option<Place> {
         let worker = self
-            .0
+            .serving
             .iter()
             .min_by_key(|worker| worker.connections.load(Ordering::Relaxed))?;
         worker.connections.fetch_add(1, Ordering::Relaxed);
@@ -107,31 +152,20 @@ impl Workers {
 
 impl Worker {
     fn start(index: usize) -> io::Result<Self> {
-        let runtime = Builder::new_current_thread().enable_all().build()?;
-        let handle = runtime.handle().clone();
-        let (stop, stopped) = oneshot::channel::<()>();
-        thread::Builder::new()
-            .name(format!("connections-{index}"))
-            .spawn(move || {
-                INDEX.set(Some(index));
-                shorten_time_slice();
-                // An error means that the sender was dropped.
-                let _ = runtime.block_on(stopped);
-                runtime.shutdown_background();
-            })?;
         Ok(Self {
             index,
-            runtime: handle,
+            thread: ServingThread::start_with(format!("connections-{index}"), move || {
+                INDEX.set(Some(index));
+            })?,
             connections: AtomicUsize::new(0),
             streams: AtomicUsize::new(0),
-            _stop: stop,
         })
     }
 }
 
 impl Place {
     pub(crate) fn runtime(&self) -> &Handle {
-        &self.0.runtime
+        self.0.thread.runtime()
     }
 }
 
@@ -157,7 +191,7 @@ impl StreamExecutor {
                 Some(worker.index) != index(),
             )
         };
-        workers.0.iter().min_by_key(load)
+        workers.serving.iter().min_by_key(load)
     }
 }
 
@@ -171,7 +205,7 @@ where
             return;
         };
         worker.streams.fetch_add(1, Ordering::Relaxed);
-        let runtime = worker.runtime.clone();
+        let runtime = worker.thread.runtime().clone();
         let counted = Counted(worker);
         runtime.spawn(async move {
             let _counted = counted;
