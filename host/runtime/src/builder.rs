@@ -16,6 +16,7 @@ use tokio::sync::{OnceCell, Semaphore};
 use crate::{
     DecisionsConfig, Error, Host, NamespacedChains, Progress,
     assembly::{Assembler, WORKERS},
+    candidate::Trials,
     decisions::DecisionLog,
     history::History,
     observer::Observer,
@@ -252,6 +253,8 @@ impl HostBuilder {
         }
         let resolve = Resolve::parse(self.resolve).map_err(Error::Resolve)?;
         let catalog = Catalog::new(catalog)?;
+        let redact = self.decisions.as_ref().map(|decisions| decisions.redact.clone());
+        let redact = redact.unwrap_or_default();
         let mut sandbox = self.sandbox;
         #[cfg(feature = "registries")]
         sandbox
@@ -266,7 +269,7 @@ impl HostBuilder {
             progress: self.progress,
             started: OnceCell::new(),
             plugins: Plugins::default(),
-            trials: Default::default(),
+            trials: Trials::redacting(&redact),
             statistics: Default::default(),
             fetchers: Semaphore::new(WORKERS),
             compilers: SmallestFirst::new(WORKERS),

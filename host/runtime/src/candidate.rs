@@ -3,7 +3,6 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    fmt::Write as _,
     panic::AssertUnwindSafe,
     sync::{
         Arc, Mutex, PoisonError, Weak,
@@ -14,8 +13,8 @@ use std::{
 
 use ::metrics::{Counter, counter};
 use admittance_admission::{
-    Deadline, Digest, Effect, Failure, FailureKind, Hook, Object, Patch, Request, Response, apart,
-    async_trait, decided_by_candidate,
+    Deadline, Digest, Effect, Failure, FailureKind, Hook, Patch, Request, Response, apart, async_trait,
+    decided_by_candidate,
 };
 use admittance_definitions::{RolloutDefinition, Share};
 use futures_util::FutureExt;
@@ -23,7 +22,8 @@ use tokio::sync::{Notify, Semaphore};
 use tracing::{Instrument, Span};
 
 use crate::{
-    Moment, metrics,
+    Moment, Redaction, metrics,
+    recording::redact_patch,
     rollout::{Rollout, RolloutProgress},
     status::{AnswerSample, CandidateReport, CandidateStatus, DifferenceSample, PluginStatus},
     trace::request_span,
@@ -59,6 +59,8 @@ pub(crate) struct Trial {
     candidate: PluginStatus,
     share: Share,
     since: Moment,
+    /// Values to redact in samples.
+    redact: Arc<[Redaction]>,
     /// The roll-out of the candidate, if it has one.
     pub(crate) rollout: Option<Arc<Rollout>>,
     slots: Arc<Semaphore>,
@@ -89,11 +91,21 @@ pub(crate) struct Subject {
 #[derive(Debug, Default)]
 pub(crate) struct Trials {
     trials: Mutex<HashMap<Subject, Weak<Trial>>>,
+    /// Values to redact in samples.
+    redact: Arc<[Redaction]>,
     /// Told when a roll-out reaches a limit.
     pub(crate) limits: Arc<Notify>,
 }
 
 impl Trials {
+    /// Redacts these values in samples.
+    pub(crate) fn redacting(redact: &[Redaction]) -> Self {
+        Self {
+            redact: redact.into(),
+            ..Self::default()
+        }
+    }
+
     /// The trial of this subject: the existing one, or a new one.
     pub(crate) fn of(&self, subject: Subject, plugin: PluginStatus, candidate: PluginStatus) -> Arc<Trial> {
         let mut trials = self.trials.lock().unwrap_or_else(PoisonError::into_inner);
@@ -111,6 +123,7 @@ impl Trials {
             plugin,
             candidate,
             since: Moment::now(),
+            redact: self.redact.clone(),
             rollout,
             slots: Arc::new(Semaphore::new(AT_ONCE)),
             calls: AtomicU64::new(0),
@@ -247,24 +260,26 @@ impl Answer {
         }
     }
 
-    fn sample(&self, before: Option<&Object>) -> AnswerSample {
+    fn sample(&self, request: &Request, redact: &[Redaction]) -> AnswerSample {
         let (verdict, message) = match &self.effect {
             Err(failure) => ("failed", Some(failure.to_string())),
             Ok(Effect::Deny(denial)) => ("deny", Some(denial.to_string())),
             Ok(Effect::Change(..)) => ("patch", None),
             Ok(Effect::None) => ("allow", None),
         };
-        let patch = match (&self.effect, before) {
+        let mut patch = match (&self.effect, &request.object) {
             (Ok(Effect::Change(after, _)), Some(before)) => {
-                Some(cut(Patch::between(before, after).to_string()))
+                redact_patch(request, redact, &Patch::between(before, after))
             }
             _ => None,
         };
+        let operations_left_out = patch.as_mut().map_or(0, |patch| patch.shorten_patch(PATCH_SIZE));
         let annotations = self.audit_annotations.iter();
         AnswerSample {
             verdict: verdict.to_owned(),
             message,
             patch,
+            operations_left_out,
             warnings: self.warnings.clone(),
             audit_annotations: annotations.map(|(key, value)| format!("{key}={value}")).collect(),
         }
@@ -318,8 +333,8 @@ impl Trial {
             kind: request.kind.to_string(),
             namespace: request.namespace.clone(),
             name: request.name.clone(),
-            plugin: ours.sample(request.object.as_ref()),
-            candidate: theirs.sample(request.object.as_ref()),
+            plugin: ours.sample(request, &self.redact),
+            candidate: theirs.sample(request, &self.redact),
         };
         tracing::info!(
             target: "admittance::audit",
@@ -374,14 +389,6 @@ impl Trial {
             samples: samples.iter().cloned().collect(),
         }
     }
-}
-
-fn cut(mut text: String) -> String {
-    if let Some(beyond) = text.len().checked_sub(PATCH_SIZE).filter(|beyond| *beyond > 0) {
-        text.truncate(text.floor_char_boundary(PATCH_SIZE));
-        let _ = write!(text, "... ({beyond} bytes more)");
-    }
-    text
 }
 
 impl std::fmt::Debug for Shadowed {

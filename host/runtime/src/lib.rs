@@ -91,7 +91,7 @@ pub use namespaced::{NamespacedChains, NamespacedWebhooks};
 pub use plugins::{Loaded, Progress};
 pub use prepared::Prepared;
 pub use recording::{
-    InvalidRedaction, RecordedRequest, Recording, RecordingConfig, RecordingNote, Redaction,
+    InvalidRedaction, RecordedRequest, Recording, RecordingConfig, RecordingNote, Redacted, Redaction,
 };
 pub use reviews::ReviewService;
 pub use rollout::{RolloutAction, RolloutProgress, RolloutState, RolloutStatus, Steered};

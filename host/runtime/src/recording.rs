@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-pub use self::redaction::{InvalidRedaction, Redaction};
+pub use self::redaction::{InvalidRedaction, Redacted, Redaction};
 pub(crate) use self::redaction::{is_secret, redact_object, redact_patch};
 use crate::{Moment, decisions::Taken};
 
@@ -46,9 +46,9 @@ pub struct RecordedRequest {
     /// `AdmissionReview`.
     pub kind: String,
     /// The request, in the form of kube-apiserver.
-    pub request: Value,
+    pub request: Redacted,
     /// The response, in the form for kube-apiserver.
-    pub response: Value,
+    pub response: Redacted,
     /// Information about the record.
     pub recording: RecordingNote,
 }
@@ -66,17 +66,17 @@ pub struct RecordingNote {
     pub redacted: usize,
     /// The answers to HTTP requests of plugins, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub http: Vec<HttpAnswer>,
+    pub http: Vec<Redacted<HttpAnswer>>,
     /// The objects that look-ups of plugins found, and roles with what users may do; absent if no plugin looked anything
     /// up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cluster: Option<Vec<Value>>,
+    pub cluster: Option<Vec<Redacted>>,
     /// The number of answers and objects that were left out, because there were too many for one request.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub missed: usize,
 }
 
-fn is_zero(number: &usize) -> bool {
+pub(crate) fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
@@ -188,12 +188,14 @@ pub(crate) fn write(taken: &Taken, redact: &[Redaction]) -> Option<RecordedReque
     };
     let review = webhook::write_review(ReviewVersion::V1, &taken.request()?).ok()?;
     let answer = dialect::write_review(ReviewVersion::V1, &taken.request.uid, Some(&taken.outcome));
-    let mut request = part(&review, "request")?;
-    let mut response = part(&answer, "response")?;
-    let mut redacted = redaction::apply(&taken.request, redact, &mut request, &mut response);
-    let mut http = taken.taped.http.clone();
-    for answer in &mut http {
-        redacted += redaction::apply_to_answer(answer, redact);
+    let (request, response) = (part(&review, "request")?, part(&answer, "response")?);
+    let (request, response, mut redacted) =
+        redaction::redact_review(&taken.request, redact, request, response);
+    let mut http = Vec::new();
+    for answer in &taken.taped.http {
+        let (answer, count) = redaction::redact_answer(answer.clone(), redact);
+        redacted += count;
+        http.push(answer);
     }
     let mut cluster = Vec::new();
     for (kind, object) in &taken.taped.objects {
@@ -205,9 +207,9 @@ pub(crate) fn write(taken: &Taken, redact: &[Redaction]) -> Option<RecordedReque
             .entry("apiVersion")
             .or_insert_with(|| kind.api_version().into());
         object.entry("kind").or_insert_with(|| kind.kind().into());
-        let mut object = Value::Object(object);
         let is_secret = kind.api_version() == "v1" && kind.kind() == "Secret";
-        redacted += redaction::apply_to(&mut object, is_secret, redact);
+        let (object, count) = redaction::redact_found(Value::Object(object), is_secret, redact);
+        redacted += count;
         cluster.push(object);
     }
     Some(RecordedRequest {

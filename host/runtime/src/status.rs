@@ -7,7 +7,7 @@ use admittance_definitions::{BadDefinition, Served, StoreKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{DisabledStage, Moment, Origin, RolloutStatus};
+use crate::{DisabledStage, Moment, Origin, Redacted, RolloutStatus};
 
 /// The status of the live table at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -416,6 +416,18 @@ pub struct CandidateReport {
     pub samples: Vec<DifferenceSample>,
 }
 
+impl CandidateReport {
+    /// Removes the values that patches write, which are parts of objects. Their paths stay.
+    pub fn without_values(&mut self) {
+        let answers = self
+            .samples
+            .iter_mut()
+            .flat_map(|sample| [&mut sample.plugin, &mut sample.candidate]);
+        let patches = answers.filter_map(|answer| answer.patch.as_mut());
+        patches.for_each(Redacted::remove_patch_values);
+    }
+}
+
 /// A request on which a candidate and the plugin differ.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -450,9 +462,12 @@ pub struct AnswerSample {
     /// The message of a denial or a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// The changes, as a JSON Patch; truncated if it is very long.
+    /// The changes, as a JSON Patch. A long one has no values, and a very long one not all operations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub patch: Option<String>,
+    pub patch: Option<Redacted>,
+    /// The number of operations at the end that were left out.
+    #[serde(default, skip_serializing_if = "crate::recording::is_zero")]
+    pub operations_left_out: usize,
     /// Warnings for the client.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,

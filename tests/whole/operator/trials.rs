@@ -27,16 +27,12 @@ async fn a_candidate_runs_in_the_shadow_and_is_promoted() {
         (&json!("shop"), &json!("CREATE"))
     );
     assert!(
-        sample["plugin"]["patch"]
-            .as_str()
-            .unwrap()
-            .contains("version-000001"),
+        sample["plugin"]["patch"].to_string().contains("version-000001"),
         "{sample}"
     );
     assert!(
         sample["candidate"]["patch"]
-            .as_str()
-            .unwrap()
+            .to_string()
             .contains("version-000002"),
         "{sample}"
     );

@@ -20,7 +20,7 @@ use super::{
     form::Change,
     history::comparison,
     layout::{Section, form_key, page, refusal},
-    parts::{Tone, badge, moment},
+    parts::{Tone, badge, count, moment},
     session::Session,
     switch::back,
 };
@@ -162,17 +162,14 @@ fn answer(who: &str, answer: &AnswerSample) -> Markup {
         div {
             h4 { (who) " " (verdict(&answer.verdict)) }
             @if let Some(message) = &answer.message { p { (message) } }
-            @if let Some(patch) = &answer.patch { pre.wrap { (pretty(patch)) } }
+            @if let Some(patch) = &answer.patch { pre.wrap { (format!("{:#}", **patch)) } }
+            @if answer.operations_left_out > 0 {
+                p.hint { "And " (count(answer.operations_left_out as u64, "more operation")) "." }
+            }
             @for warning in &answer.warnings { p { "Warning: " (warning) } }
             @for note in &answer.audit_annotations { p { "Audit: " (note) } }
         }
     }
-}
-
-/// A patch with a line for each field. One that was cut stays as it is.
-fn pretty(patch: &str) -> String {
-    let parsed = serde_json::from_str::<serde_json::Value>(patch);
-    parsed.map_or_else(|_| patch.to_owned(), |patch| format!("{patch:#}"))
 }
 
 /// The stage in the address, and in the form.

@@ -24,7 +24,7 @@ use super::{
     session::Session,
     switch::switch,
 };
-use crate::{Api, error::ApiError};
+use crate::{Api, error::ApiError, v1::views};
 
 pub(super) fn router() -> Router<Api> {
     Router::new()
@@ -174,7 +174,7 @@ async fn content(api: &Api, session: &Session, phase: &str, name: &str) -> Resul
         name: chain.name.clone(),
     };
     let own = host.live_definitions(&id).await?;
-    let candidates = host.candidates();
+    let candidates = views::candidates_for(host, session.role);
     Ok(html! {
         p { a href="/chains" { "All chains" } }
         dl.facts {

@@ -305,7 +305,7 @@ pub(super) fn expectation(decision: &DecisionRecord) -> Map<String, Value> {
     expect.insert("allowed".to_owned(), is_allowed.into());
     expect.insert("warnings".to_owned(), json!(decision.warnings));
     if is_allowed {
-        let patch = decision.patch.clone().unwrap_or_else(|| json!([]));
+        let patch = decision.patch.as_deref().cloned().unwrap_or_else(|| json!([]));
         expect.insert("patch".to_owned(), patch);
     }
     if let Some(message) = &decision.message {

@@ -5,10 +5,9 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use admittance::{DecisionDetail, DecisionFilter, DecisionRecord, Moment, RecordedRequest};
+use admittance::{DecisionDetail, DecisionFilter, DecisionRecord, Moment, RecordedRequest, Redacted};
 use admittance_watch::file;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use sqlx::{
     QueryBuilder, SqlSafeStr, Sqlite, SqlitePool,
     migrate::{Migration, MigrationType, Migrator},
@@ -52,7 +51,7 @@ struct Inner {
 #[derive(Debug, Serialize, Deserialize)]
 struct Objects {
     review: Option<RecordedRequest>,
-    result: Option<Value>,
+    result: Option<Redacted>,
 }
 
 impl DecisionDatabase {

@@ -1,6 +1,6 @@
 //! Status, definitions and history.
 
-use admittance::{Comparison, Host, RevisionDetail};
+use admittance::{CandidateReport, Comparison, Host, RevisionDetail};
 use admittance_definitions::{StoredDefinition, without_granted_values};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -62,7 +62,8 @@ pub(super) fn routes() -> Vec<Route> {
             "listCandidates",
             "The candidates' statistics, with samples of differences",
             candidates,
-        ),
+        )
+        .description("Clients with the role Read get the operations and paths of patches, but not the values."),
     ]
 }
 
@@ -163,6 +164,15 @@ async fn definition(call: Call<DefinitionPath>) -> Result<Json<DefinitionList>, 
 }
 
 async fn candidates(call: Call) -> Result<Json<CandidateList>, ApiError> {
-    let candidates = call.api.sources.host.candidates();
+    let candidates = candidates_for(&call.api.sources.host, call.role);
     Ok(Json(CandidateList { candidates }))
+}
+
+/// The candidates, without the values that the caller must not see.
+pub(crate) fn candidates_for(host: &Host, role: impl Into<Option<Role>>) -> Vec<CandidateReport> {
+    let mut candidates = host.candidates();
+    if role.into() != Some(Role::Admin) {
+        candidates.iter_mut().for_each(CandidateReport::without_values);
+    }
+    candidates
 }

@@ -101,11 +101,21 @@ fn answer(text: &mut String, who: &str, answer: &AnswerSample) {
         "  {who:9}  {style}{}{style:#}{message}",
         harmless(&answer.verdict)
     );
-    let patch = answer.patch.iter().map(|patch| ("patch", patch));
-    let warnings = answer.warnings.iter().map(|warning| ("warning", warning));
-    let notes = answer.audit_annotations.iter().map(|note| ("audit", note));
+    let left_out = match answer.operations_left_out {
+        0 => String::new(),
+        count => format!(" and {} more", human::count(count, "operation")),
+    };
+    let patch = answer
+        .patch
+        .iter()
+        .map(|patch| ("patch", format!("{}{left_out}", **patch)));
+    let warnings = answer.warnings.iter().map(|warning| ("warning", warning.clone()));
+    let notes = answer
+        .audit_annotations
+        .iter()
+        .map(|note| ("audit", note.clone()));
     for (what, line) in patch.chain(warnings).chain(notes) {
-        let _ = writeln!(text, "  {:9}  {DIM}{what}:{DIM:#} {}", "", harmless(line));
+        let _ = writeln!(text, "  {:9}  {DIM}{what}:{DIM:#} {}", "", harmless(&line));
     }
 }
 
@@ -143,7 +153,7 @@ mod tests {
             "kind": "v1/Pod",
             "namespace": "default",
             "name": "web",
-            "plugin": { "verdict": "patch", "patch": "[]", "warnings": ["old"] },
+            "plugin": { "verdict": "patch", "patch": [], "warnings": ["old"] },
             "candidate": { "verdict": "deny", "message": "no\nwhere", "auditAnnotations": ["a=b"] },
         });
         let report = json!({

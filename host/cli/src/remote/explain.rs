@@ -223,7 +223,7 @@ fn difference(detail: &DecisionDetail) -> String {
         .as_ref()
         .and_then(|review| review.request.get("object"));
     let mut text = String::new();
-    match (before, &detail.result) {
+    match (before, detail.result.as_deref()) {
         (Some(before), Some(after)) => groups(&mut text, Some(before), Some(after)),
         _ => {
             for operation in patch.as_array().into_iter().flatten() {
@@ -279,7 +279,7 @@ fn replayed(replay: &DecisionReplay) -> String {
         .review
         .as_ref()
         .and_then(|review| review.request.get("object"));
-    let results = [before, after].map(|detail| detail.result.as_ref().or(original));
+    let results = [before, after].map(|detail| detail.result.as_deref().or(original));
     if let [Some(old), Some(new)] = results
         && old != new
     {

@@ -2,7 +2,7 @@
 
 use std::{fmt::Display, fs::File, io::BufReader, path::Path};
 
-use admittance::{RecordingNote, admission::Request};
+use admittance::{RecordingNote, Redacted, admission::Request};
 use admittance_cluster::Manifests;
 use admittance_dialect::read_review;
 use serde::Deserialize;
@@ -51,8 +51,11 @@ pub(crate) fn open(path: &Path) -> Result<impl Iterator<Item = Result<Recorded, 
         let mut is_redacted = false;
         if let Some(note) = extras.recording {
             is_redacted = note.redacted > 0;
-            surroundings.http = Some(note.http);
-            let cluster = note.cluster.map(Manifests::new).transpose();
+            surroundings.http = Some(note.http.into_iter().map(Redacted::into_inner).collect());
+            let objects = note
+                .cluster
+                .map(|objects| objects.into_iter().map(Redacted::into_inner));
+            let cluster = objects.map(Manifests::new).transpose();
             surroundings.cluster = cluster.map_err(|error| invalid(&error))?;
         }
         Ok(Recorded {

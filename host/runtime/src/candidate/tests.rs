@@ -1,4 +1,4 @@
-use admittance_admission::{Denial, GroupVersionKind, Operation, Verdict};
+use admittance_admission::{Denial, GroupVersionKind, Object, Operation, Verdict};
 
 use super::*;
 
@@ -204,15 +204,40 @@ fn a_trial_goes_on_while_some_table_has_it() {
     assert_eq!(of("one", "10%").status(None).same, 0);
 }
 
-#[test]
-fn long_patches_are_cut() {
-    assert_eq!(cut("short".to_owned()), "short");
-    let text = cut("é".repeat(PATCH_SIZE));
-    assert!(
-        text.len() < PATCH_SIZE + 40 && text.ends_with("... (16384 bytes more)"),
-        "{}",
-        text.len()
-    );
+#[tokio::test]
+async fn samples_are_redacted() {
+    let patch: Say = || patch(r#"[{"op":"add","path":"/spec/token","value":"s3cret"}]"#);
+    let allow: Say = || Ok(Response::allow());
+    for (kind, redact) in [("Secret", &[][..]), ("Pod", &["/spec/token"])] {
+        let redact: Vec<_> = redact.iter().map(|text| text.parse().unwrap()).collect();
+        let trials = Trials::redacting(&redact);
+        let mut shadowed = shadowed(Says(patch), Says(allow), "100%");
+        shadowed.trial = trials.of(
+            subject("candidate", "100%"),
+            status("plugin"),
+            status("candidate"),
+        );
+        let mut request = request();
+        request.kind = GroupVersionKind::from_api_version("v1", kind);
+        let admitted = shadowed
+            .admit(&request, Deadline::after(Duration::from_secs(1)))
+            .await;
+        assert!(admitted.is_ok());
+        settled(&shadowed).await;
+        let mut report = shadowed.trial.report(None);
+        let text = serde_json::to_string(&report).unwrap();
+        assert!(
+            text.contains("/spec/token") && !text.contains("s3cret"),
+            "{kind}: {text}"
+        );
+        report.without_values();
+        let patch = report.samples[0].plugin.patch.as_ref().unwrap();
+        assert_eq!(
+            **patch,
+            serde_json::json!([{"op": "add", "path": "/spec/token"}]),
+            "{kind}"
+        );
+    }
 }
 
 fn rolled_out(plugin: Say, candidate: Say, share: &str) -> (Shadowed, Arc<Trials>) {

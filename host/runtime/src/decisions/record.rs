@@ -5,9 +5,8 @@ use admittance_admission::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use crate::{Moment, RecordedRequest};
+use crate::{Moment, RecordedRequest, Redacted};
 
 /// The result of the chains for one request, with a row for each stage. It contains nothing of the request's objects but
 /// what the patches write.
@@ -71,7 +70,7 @@ pub struct DecisionRecord {
     /// The JSON Patch from the original object to the result; absent if nothing changed. It is present for a refused
     /// request too, if stages had changed the object before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub patch: Option<Value>,
+    pub patch: Option<Redacted>,
     /// The warnings for the client.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
@@ -115,7 +114,7 @@ pub struct StageRecord {
     pub exception: Option<String>,
     /// The JSON Patch of its verdict; absent if it changed nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub patch: Option<Value>,
+    pub patch: Option<Redacted>,
     /// When it began, in microseconds after the request entered the chains.
     pub start_microseconds: u64,
     /// From the selectors to the applied verdict; 0 if it was not called.
@@ -142,7 +141,7 @@ pub struct DecisionDetail {
     pub review: Option<RecordedRequest>,
     /// The object after the chains; absent if they did not change it, or if the review is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub result: Option<Value>,
+    pub result: Option<Redacted>,
 }
 
 impl From<DecisionRecord> for DecisionDetail {
@@ -214,14 +213,8 @@ impl DecisionRecord {
     /// Removes the values that patches write, which are parts of objects. Their paths stay.
     pub fn without_values(&mut self) {
         let patches = self.stages.iter_mut().map(|stage| &mut stage.patch);
-        for patch in patches.chain([&mut self.patch]) {
-            let operations = patch.as_mut().and_then(Value::as_array_mut);
-            for operation in operations.into_iter().flatten() {
-                if let Some(operation) = operation.as_object_mut() {
-                    operation.remove("value");
-                }
-            }
-        }
+        let patches = patches.chain([&mut self.patch]).flatten();
+        patches.for_each(Redacted::remove_patch_values);
     }
 }
 

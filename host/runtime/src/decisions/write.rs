@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use admittance_admission::{Decision, Patch, Selection, StageResult, TraceRow};
-use serde_json::Value;
+use admittance_admission::{Decision, Selection, StageResult, TraceRow};
 
 use super::{DecisionDetail, DecisionRecord, StageRecord, Taken};
 use crate::{
@@ -47,7 +46,7 @@ pub(super) fn record(id: u64, taken: &Taken, redact: &[Redaction]) -> DecisionRe
         verdict: taken.verdict,
         message: refusal.map(ToString::to_string),
         code: refusal.map(|refusal| refusal.code()),
-        patch: patch(&outcome.patch, taken, redact),
+        patch: redact_patch(request, redact, &outcome.patch),
         warnings: outcome.warnings.clone(),
         microseconds: micros(taken.duration),
         stages: outcome
@@ -88,28 +87,16 @@ fn stage(row: &TraceRow, taken: &Taken, redact: &[Redaction]) -> StageRecord {
             record.failure = Some(failure.kind.as_str().to_owned());
             record.policy = Some(*policy);
         }
-        StageResult::Changed(changes) => record.patch = patch(changes, taken, redact),
+        StageResult::Changed(changes) => record.patch = redact_patch(&taken.request, redact, changes),
         _ => {}
     }
     record
 }
 
-fn patch(patch: &Patch, taken: &Taken, redact: &[Redaction]) -> Option<Value> {
-    if patch.is_empty() {
-        return None;
-    }
-    let mut operations = serde_json::to_value(patch).ok()?;
-    redact_patch(&taken.request, redact, &mut operations);
-    Some(operations)
-}
-
 pub(super) fn detail(id: u64, taken: &Taken, redact: &[Redaction]) -> DecisionDetail {
     let review = recording::write(taken, redact);
-    let result = taken.result().filter(|_| review.is_some()).map(|object| {
-        let mut object = object.value().clone();
-        redact_object(&taken.request, redact, &mut object);
-        object
-    });
+    let result = taken.result().filter(|_| review.is_some());
+    let result = result.map(|object| redact_object(&taken.request, redact, object.value().clone()));
     DecisionDetail {
         decision: record(id, taken, redact),
         review,

@@ -1,8 +1,63 @@
-use std::{fmt, str::FromStr};
+use std::{fmt, ops::Deref, str::FromStr};
 
-use admittance_admission::{HttpAnswer, REDACTED, Request};
+use admittance_admission::{HttpAnswer, Patch, REDACTED, Request};
 use base64::{Engine, prelude::BASE64_STANDARD};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+/// A part of a request or its answer, without what is redacted. All that is kept of requests has this type, and only redacting
+/// makes one of a request, so nothing that was not redacted can be written. One that is read was written so.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline)]
+pub struct Redacted<T = Value>(T);
+
+impl<T> Redacted<T> {
+    /// The value, for what is not written.
+    pub fn into_inner(self) -> T {
+        self.0
+    }
+}
+
+impl<T> Deref for Redacted<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl Redacted {
+    /// Removes the values that a patch writes, which are parts of objects. The paths stay.
+    pub(crate) fn remove_patch_values(&mut self) {
+        for operation in self.0.as_array_mut().into_iter().flatten() {
+            if let Some(operation) = operation.as_object_mut() {
+                operation.remove("value");
+            }
+        }
+    }
+
+    /// Shortens a patch to about this many bytes: first the values are removed, then the last operations. Returns how many
+    /// operations were removed.
+    pub(crate) fn shorten_patch(&mut self, most: usize) -> usize {
+        if self.0.to_string().len() <= most {
+            return 0;
+        }
+        self.remove_patch_values();
+        let Some(operations) = self.0.as_array_mut() else {
+            return 0;
+        };
+        let (all, mut bytes) = (operations.len(), 0);
+        let fits = |operation: &&Value| {
+            bytes += operation.to_string().len();
+            bytes <= most
+        };
+        let kept = operations.iter().take_while(fits).count();
+        operations.truncate(kept);
+        all - kept
+    }
+}
 
 /// Values of an object that are redacted: a JSON Pointer in which `*` stands for every key or index,
 /// `/spec/containers/*/env/*/value`.
@@ -64,9 +119,56 @@ fn unescape(token: &str) -> String {
     token.replace("~1", "/").replace("~0", "~")
 }
 
+/// Request and response of a review, and the number of redacted values.
+pub(super) fn redact_review(
+    request: &Request,
+    redactions: &[Redaction],
+    mut review_request: Value,
+    mut review_response: Value,
+) -> (Redacted, Redacted, usize) {
+    let count = apply(request, redactions, &mut review_request, &mut review_response);
+    (Redacted(review_request), Redacted(review_response), count)
+}
+
+/// An object of a request.
+pub(crate) fn redact_object(request: &Request, redactions: &[Redaction], mut object: Value) -> Redacted {
+    apply_to(&mut object, is_secret(request), redactions);
+    Redacted(object)
+}
+
+/// A patch of an object of a request; `None` if it changes nothing. That of a Secret has no values.
+pub(crate) fn redact_patch(request: &Request, redactions: &[Redaction], patch: &Patch) -> Option<Redacted> {
+    let mut operations = serde_json::to_value(patch).ok().filter(|_| !patch.is_empty())?;
+    apply_to_patch(request, redactions, &mut operations);
+    let mut patch = Redacted(operations);
+    if is_secret(request) {
+        patch.remove_patch_values();
+    }
+    Some(patch)
+}
+
+/// An object that a plugin looked up, and the number of redacted values.
+pub(super) fn redact_found(
+    mut object: Value,
+    is_secret: bool,
+    redactions: &[Redaction],
+) -> (Redacted, usize) {
+    let count = apply_to(&mut object, is_secret, redactions);
+    (Redacted(object), count)
+}
+
+/// The answer of a server, and the number of redacted values.
+pub(super) fn redact_answer(
+    mut answer: HttpAnswer,
+    redactions: &[Redaction],
+) -> (Redacted<HttpAnswer>, usize) {
+    let count = apply_to_answer(&mut answer, redactions);
+    (Redacted(answer), count)
+}
+
 /// Redacts these values, and secrets, in request and response of a review. Returns the number of redacted
 /// values.
-pub(super) fn apply(
+fn apply(
     request: &Request,
     redactions: &[Redaction],
     review_request: &mut Value,
@@ -85,7 +187,7 @@ pub(super) fn apply(
         let decoded = patch.as_str().and_then(|text| BASE64_STANDARD.decode(text).ok());
         let operations = decoded.and_then(|text| serde_json::from_slice::<Value>(&text).ok());
         if let Some(mut operations) = operations {
-            count += redact_patch(request, redactions, &mut operations);
+            count += apply_to_patch(request, redactions, &mut operations);
             *patch = Value::String(BASE64_STANDARD.encode(operations.to_string()));
         }
     }
@@ -97,13 +199,8 @@ pub(crate) fn is_secret(request: &Request) -> bool {
     request.kind.group.is_empty() && request.kind.kind.eq_ignore_ascii_case("secret")
 }
 
-/// Redacts these values, and secrets, in an object of a request. Returns the number of redacted values.
-pub(crate) fn redact_object(request: &Request, redactions: &[Redaction], object: &mut Value) -> usize {
-    apply_to(object, is_secret(request), redactions)
-}
-
 /// Redacts these values, and secrets, in a patch of an object of a request. Returns the number of redacted values.
-pub(crate) fn redact_patch(request: &Request, redactions: &[Redaction], operations: &mut Value) -> usize {
+fn apply_to_patch(request: &Request, redactions: &[Redaction], operations: &mut Value) -> usize {
     let own = own(is_secret(request));
     let all = redactions.iter().chain(&own);
     all.map(|redaction| redact_operations(operations, &redaction.0))
@@ -111,7 +208,7 @@ pub(crate) fn redact_patch(request: &Request, redactions: &[Redaction], operatio
 }
 
 /// Redacts these values, and secrets, in another value. Returns the number of redacted values.
-pub(super) fn apply_to(value: &mut Value, is_secret: bool, redactions: &[Redaction]) -> usize {
+fn apply_to(value: &mut Value, is_secret: bool, redactions: &[Redaction]) -> usize {
     let own = own(is_secret);
     let all = redactions.iter().chain(&own);
     all.map(|redaction| redact(value, &redaction.0)).sum()
@@ -119,7 +216,7 @@ pub(super) fn apply_to(value: &mut Value, is_secret: bool, redactions: &[Redacti
 
 /// Redacts these values, and secrets, in the answer of a server: the values of queries, and the content of every Secret
 /// in the body. Returns the number of redacted values.
-pub(super) fn apply_to_answer(answer: &mut HttpAnswer, redactions: &[Redaction]) -> usize {
+fn apply_to_answer(answer: &mut HttpAnswer, redactions: &[Redaction]) -> usize {
     let body = &mut answer.body;
     let count = apply_to(body, false, redactions) + redact_secrets(body, "");
     count + answer.redact_queries()

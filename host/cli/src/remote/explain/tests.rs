@@ -74,7 +74,7 @@ fn a_replay_shows_what_differs() {
     after.decision.verdict = admittance::DecisionVerdict::Changed;
     after.decision.code = None;
     after.decision.message = None;
-    after.result = Some(json!({"a": 3}));
+    after.result = serde_json::from_value(json!({"a": 3})).unwrap();
     let different = DecisionReplay {
         before,
         after,

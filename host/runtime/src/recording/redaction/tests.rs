@@ -123,3 +123,36 @@ fn secrets_in_answers_of_servers_are_never_told() {
         serde_json::from_value(json!({"url": "https://a.example/x", "body": {"a": "s3cret"}})).unwrap();
     assert_eq!(apply_to_answer(&mut answer, &["/a".parse().unwrap()]), 1);
 }
+
+#[test]
+fn patches_are_shortened_by_their_values_first() {
+    let request = request("Pod");
+    let patch = |value: &str, count: usize| {
+        let operation = json!({"op": "add", "path": "/spec/a", "value": value});
+        let patch = Patch::parse(json!(vec![operation; count]).to_string()).unwrap();
+        redact_patch(&request, &[], &patch).unwrap()
+    };
+    for (value, count, has_values, removed) in [
+        ("x", 2, true, 0),
+        (&*"x".repeat(1000), 2, false, 0),
+        ("x", 100, false, 75),
+    ] {
+        let mut shortened = patch(value, count);
+        assert_eq!(shortened.shorten_patch(750), removed, "{count}");
+        let operations = shortened.as_array().unwrap();
+        assert_eq!(operations.len(), count - removed);
+        assert!(
+            operations
+                .iter()
+                .all(|operation| operation.get("value").is_some() == has_values)
+        );
+    }
+    assert!(redact_patch(&request, &[], &Patch::default()).is_none());
+}
+
+#[test]
+fn patches_of_secrets_have_no_values() {
+    let text = r#"[{"op":"add","path":"/metadata/annotations/a","value":"s3cret"}]"#;
+    let patch = redact_patch(&request("Secret"), &[], &Patch::parse(text).unwrap()).unwrap();
+    assert_eq!(*patch, json!([{"op": "add", "path": "/metadata/annotations/a"}]));
+}
