@@ -37,12 +37,13 @@ pub fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a regular file for appending, with this mode if it has to be made, without blocking for other kinds of files.
+/// Opens a regular file for appending, without blocking for other kinds of files. One that has to be made is readable only by
+/// its owner: what is appended to is about requests, users or clusters.
 ///
 /// # Errors
 ///
 /// As [`open`].
-pub fn append(path: &Path, mode: u32) -> io::Result<File> {
+pub fn append(path: &Path) -> io::Result<File> {
     match std::fs::metadata(path) {
         Ok(metadata) => check_regular(&metadata)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -51,7 +52,7 @@ pub fn append(path: &Path, mode: u32) -> io::Result<File> {
     let file = OpenOptions::new()
         .append(true)
         .create(true)
-        .mode(mode)
+        .mode(0o600)
         .custom_flags(NO_WAIT)
         .open(path)?;
     check_regular(&file.metadata()?)?;
@@ -225,7 +226,7 @@ mod tests {
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{}", path.display());
             assert_eq!(error.to_string(), expected, "{}", path.display());
             assert_eq!(read(&path, 10).unwrap_err().to_string(), expected);
-            assert_eq!(append(&path, 0o600).unwrap_err().to_string(), expected);
+            assert_eq!(append(&path).unwrap_err().to_string(), expected);
         }
         assert_eq!(open(&path("absent")).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
@@ -235,7 +236,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         for text in ["a", "b"] {
-            append(&path, 0o600).unwrap().write_all(text.as_bytes()).unwrap();
+            append(&path).unwrap().write_all(text.as_bytes()).unwrap();
         }
         assert_eq!(read_to_string(&path, 2).unwrap(), "ab");
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);

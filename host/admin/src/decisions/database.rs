@@ -57,7 +57,7 @@ struct Objects {
 impl DecisionDatabase {
     pub(super) async fn open(config: SqliteConfig) -> Result<Self, SinkError> {
         // SQLite itself would create it readable for everybody, and wait for a writer of a pipe.
-        file::append(&config.file, 0o600).map_err(|source| SinkError::File {
+        file::append(&config.file).map_err(|source| SinkError::File {
             path: config.file.clone(),
             source,
         })?;

@@ -144,8 +144,7 @@ fn url(config: &DatabaseConfig) -> Result<String, AccountsError> {
         DatabaseConfig::Sqlite(path) => {
             let name = path.display();
             // SQLite itself would create it readable for everybody.
-            file::append(path, 0o600)
-                .map_err(|error| AccountsError::Unavailable(format!("{name}: {error}")))?;
+            file::append(path).map_err(|error| AccountsError::Unavailable(format!("{name}: {error}")))?;
             Ok(format!("sqlite://{}?mode=rw", encoded(utf8(path)?)))
         }
         DatabaseConfig::MySql(config) => {

@@ -90,7 +90,7 @@ impl LogFile {
 fn append(path: &Path, open: Option<File>, lines: &[u8]) -> io::Result<File> {
     let mut file = match open.filter(|file| is_at(path, file)) {
         Some(file) => file,
-        None => create(path)?,
+        None => file::append(path)?,
     };
     let before = file.metadata()?.len();
     if let Err(error) = file.write_all(lines) {
@@ -110,11 +110,6 @@ fn is_at(path: &Path, file: &File) -> bool {
     }
 }
 
-/// Opens the file without waiting, readable only by its owner and group.
-fn create(path: &Path) -> io::Result<File> {
-    file::append(path, 0o640)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,7 +127,7 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&rotated).unwrap(), "1\n2\n");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "4\n");
         let mode = path.metadata().unwrap().mode();
-        assert_eq!(mode & 0o777 & !0o640, 0);
+        assert_eq!(mode & 0o777, 0o600);
     }
 
     #[test]
