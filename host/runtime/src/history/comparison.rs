@@ -1,8 +1,11 @@
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, fmt::Write as _, path::Path};
 
 use diffy::DiffOptions;
 
 use super::{Comparison, ModuleChange, RevisionDetail, RevisionModule};
+
+/// The most pairs of lines of two texts that are compared: texts that have nothing in common take time for each pair.
+const PAIRS: usize = 25_000_000;
 
 /// The differences between two revisions.
 pub(crate) fn compare(from: &RevisionDetail, to: &RevisionDetail) -> Comparison {
@@ -31,11 +34,32 @@ fn texts(from: &RevisionDetail, to: &RevisionDetail) -> String {
             Some(_) => path.display().to_string(),
             None => "/dev/null".to_owned(),
         };
-        text += &DiffOptions::new()
-            .set_original_filename(name(old))
-            .set_modified_filename(name(new))
-            .create_patch(old.unwrap_or_default(), new.unwrap_or_default())
-            .to_string();
+        text += &difference(
+            [name(old), name(new)],
+            old.unwrap_or_default(),
+            new.unwrap_or_default(),
+        );
+    }
+    text
+}
+
+/// A unified diff. Texts with too many lines are not compared: the diff then removes all old lines and adds all new ones.
+fn difference([old_name, new_name]: [String; 2], old: &str, new: &str) -> String {
+    let (old_lines, new_lines) = (old.lines().count(), new.lines().count());
+    if old_lines * new_lines <= PAIRS {
+        let mut options = DiffOptions::new();
+        options.set_original_filename(old_name);
+        options.set_modified_filename(new_name);
+        return options.create_patch(old, new).to_string();
+    }
+    let mut text = format!("--- {old_name}\n+++ {new_name}\n@@ -1,{old_lines} +1,{new_lines} @@\n");
+    for (sign, line) in old
+        .lines()
+        .map(|line| ('-', line))
+        .chain(new.lines().map(|line| ('+', line)))
+    {
+        // Writing into a String does not fail.
+        let _ = writeln!(text, "{sign}{line}");
     }
     text
 }
@@ -88,5 +112,14 @@ mod tests {
         assert_ne!(digest(&change.to), digest(&change.from));
         let same = compare(&to, &to);
         assert_eq!((same.text.as_str(), same.modules.len()), ("", 0));
+    }
+
+    #[test]
+    fn long_texts_without_common_lines_are_not_compared() {
+        let text = |line: &str| format!("{line}\n").repeat(20_000);
+        let names = || ["a".to_owned(), "b".to_owned()];
+        let difference = difference(names(), &text("x"), &text("y"));
+        assert!(difference.starts_with("--- a\n+++ b\n@@ -1,20000 +1,20000 @@\n-x\n"));
+        assert_eq!(difference.lines().filter(|line| *line == "+y").count(), 20_000);
     }
 }
