@@ -1,6 +1,9 @@
 //! The attacks.
 
 use admittance_tests::{Error, modules};
+use bytes::Bytes;
+use http::Method;
+use serde_json::{Map, Value, json};
 
 /// An attack by a client, a guest, a webhook or a module.
 pub(crate) struct Attack {
@@ -33,6 +36,26 @@ pub(crate) enum Means {
     Fifo,
     /// These definitions are applied as a dry run.
     Documents(fn() -> String),
+    /// Clients send this to the admin port. Well-behaved requests have new connections, and probes follow them.
+    Admin(fn() -> Call),
+    /// Clients open the page of a uid with which this many objects of 9 KiB were created. Measured in the same way.
+    Decisions(usize),
+}
+
+impl Means {
+    /// Whether it is about the admin port.
+    pub(crate) fn is_of_admin(&self) -> bool {
+        matches!(self, Self::Admin(_) | Self::Decisions(_))
+    }
+}
+
+/// A request to the admin port.
+#[derive(Clone)]
+pub(crate) struct Call {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    pub(crate) headers: &'static [(&'static str, &'static str)],
+    pub(crate) body: Bytes,
 }
 
 /// Servers that the program asks.
@@ -164,6 +187,18 @@ pub(crate) const ATTACKS: &[Attack] = &[
         name: "nested aliases, merged",
         means: Means::Documents(|| aliases("{<<: [", "]}")),
     },
+    Attack {
+        name: "sign-in with 2,000,000 fields",
+        means: Means::Admin(sign_in),
+    },
+    Attack {
+        name: "what applies to 3.5 MB",
+        means: Means::Admin(applies),
+    },
+    Attack {
+        name: "4,000 decisions of one uid",
+        means: Means::Decisions(4000),
+    },
 ];
 
 /// The lists share one text of 100,000 bytes until they are written.
@@ -181,6 +216,36 @@ const WRITING: &str = r#"cel:
               expression: >-
                 [JSONPatch{op: 'add', path: '/spec/a', value:
                 [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15].map(i, variables.texts)}]"#;
+
+/// A form of 8 MB.
+fn sign_in() -> Call {
+    Call {
+        method: Method::POST,
+        path: "/sign-in".to_owned(),
+        headers: &[
+            ("sec-fetch-site", "same-origin"),
+            ("content-type", "application/x-www-form-urlencoded"),
+        ],
+        body: "a=1&".repeat(2_000_000).into(),
+    }
+}
+
+fn applies() -> Call {
+    let labels: Map<String, Value> = (0..100_000)
+        .map(|number| (format!("label-{number:07}"), "a-value-of-16-chr".into()))
+        .collect();
+    let object = json!({
+        "apiVersion": "v4",
+        "kind": "application",
+        "metadata": {"name": "web", "namespace": "good", "labels": labels},
+    });
+    Call {
+        method: Method::POST,
+        path: "/v1/applies".to_owned(),
+        headers: &[("content-type", "application/json")],
+        body: json!({ "object": object }).to_string().into(),
+    }
+}
 
 /// Each operation copies the whole object into itself.
 fn doubling() -> String {

@@ -3,8 +3,13 @@
 use std::time::{Duration, Instant};
 
 use admittance_tests::{Client, Error};
+use futures_util::FutureExt as _;
 use http::Method;
-use tokio::time::MissedTickBehavior;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    time::MissedTickBehavior,
+};
 
 /// The minimum time from the start of one request to that of the next.
 const PACE: Duration = Duration::from_millis(5);
@@ -27,25 +32,83 @@ impl Latency {
     }
 }
 
-/// Sends this request repeatedly on one connection.
-pub(crate) async fn requests(url: &str, body: &str, time: Duration) -> Result<Latency, Error> {
-    let client = Client::new()?;
-    let mut latency = Latency::default();
-    let mut turns = tokio::time::interval(PACE);
-    turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let started = Instant::now();
-    while started.elapsed() < time {
-        turns.tick().await;
-        let sent = Instant::now();
-        match client.bcs(Method::POST, url, body.to_owned()).await {
-            Ok(reply) if reply.status == 200 => {}
-            Ok(reply) => latency
-                .failures
-                .push(format!("{}: {}", reply.status, reply.text())),
-            Err(error) => latency.failures.push(error.to_string()),
+/// The requests of a well-behaved client.
+pub(crate) struct Requests {
+    /// The driver's port, and the path for creating this object.
+    pub(crate) front: String,
+    pub(crate) path: String,
+    pub(crate) object: String,
+    /// The admin port, if each request has a new connection and is followed by a probe of that port.
+    pub(crate) probed: Option<String>,
+}
+
+impl Requests {
+    /// Sends them for this time.
+    pub(crate) async fn send(&self, time: Duration) -> Result<Latency, Error> {
+        let client = Client::new()?;
+        let url = format!("{}{}", self.front, self.path);
+        let mut latency = Latency::default();
+        let mut turns = tokio::time::interval(PACE);
+        turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let started = Instant::now();
+        while started.elapsed() < time {
+            turns.tick().await;
+            match &self.probed {
+                None => {
+                    let reply = client.bcs(Method::POST, &url, self.object.clone());
+                    latency
+                        .measure(reply.map(|reply| match reply {
+                            Ok(reply) if reply.status == 200 => Ok(()),
+                            Ok(reply) => Err(format!("{}: {}", reply.status, reply.text())),
+                            Err(error) => Err(error.to_string()),
+                        }))
+                        .await;
+                }
+                Some(admin) => {
+                    let headers = "content-type: application/json\r\nbcs-clusterid: BCS-MESOS-10001\r\n";
+                    let create = on_new_connection(&self.front, "POST", &self.path, headers, &self.object);
+                    latency.measure(create).await;
+                    latency
+                        .measure(on_new_connection(admin, "GET", "/healthz", "", ""))
+                        .await;
+                }
+            }
         }
-        latency.sorted.push(sent.elapsed());
+        latency.sorted.sort_unstable();
+        Ok(latency)
     }
-    latency.sorted.sort_unstable();
-    Ok(latency)
+}
+
+impl Latency {
+    async fn measure(&mut self, request: impl Future<Output = Result<(), String>>) {
+        let sent = Instant::now();
+        self.failures.extend(request.await.err());
+        self.sorted.push(sent.elapsed());
+    }
+}
+
+/// Sends a request on a connection of its own, and reads the reply, which must be 200.
+async fn on_new_connection(
+    url: &str,
+    method: &str,
+    path: &str,
+    headers: &str,
+    body: &str,
+) -> Result<(), String> {
+    let address = url.trim_start_matches("http://");
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}content-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut reply = Vec::new();
+    let exchange = async {
+        let mut stream = TcpStream::connect(address).await?;
+        stream.write_all(request.as_bytes()).await?;
+        stream.read_to_end(&mut reply).await
+    };
+    exchange.await.map_err(|error| error.to_string())?;
+    match reply.starts_with(b"HTTP/1.1 200 ") {
+        true => Ok(()),
+        false => Err(String::from_utf8_lossy(&reply).into_owned()),
+    }
 }

@@ -99,6 +99,7 @@ async fn one(
 ) -> Result<bool, Error> {
     let mut scene = Scene::start(attack, store, attackers).await?;
     let time = Duration::from_secs(arguments.seconds);
+    scene.prepare(attack).await?;
     scene.warm_up().await?;
     let quiet = scene.measure(time / 2).await?;
     let before = scene.memory()?;

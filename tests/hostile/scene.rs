@@ -8,6 +8,7 @@ use std::{
 };
 
 use admittance_tests::{Admittance, Artifacts, Client, Error, Serve, TunnelFlood, Upstream};
+use bytes::Bytes;
 use http::{Method, Request, header::CONTENT_TYPE};
 use serde_json::json;
 use tempfile::TempDir;
@@ -19,8 +20,8 @@ use tokio::{
 };
 
 use crate::{
-    attack::{Attack, Means, Server, Settings, Unfinished},
-    beside::{self, Latency},
+    attack::{Attack, Call, Means, Server, Settings, Unfinished},
+    beside::{Latency, Requests},
     informational,
 };
 
@@ -61,6 +62,7 @@ pub(crate) struct Scene {
     attackers: Handle,
     admin: String,
     front: String,
+    is_of_admin: bool,
     _upstream: Option<Upstream>,
     /// Accepts connections and never responds.
     _silent: TcpListener,
@@ -154,6 +156,7 @@ impl Scene {
         Ok(Self {
             admin: program.admin_url(""),
             front: program.url(api),
+            is_of_admin: attack.means.is_of_admin(),
             directory,
             program,
             attackers: attackers.clone(),
@@ -176,8 +179,13 @@ impl Scene {
 
     /// Runs a well-behaved client for this time.
     pub(crate) async fn measure(&self, time: Duration) -> Result<Latency, Error> {
-        let url = format!("{}{}", self.front, applications("good"));
-        beside::requests(&url, &application("good", 800), time).await
+        let requests = Requests {
+            front: self.front.clone(),
+            path: applications("good"),
+            object: application("good", 800),
+            probed: self.is_of_admin.then(|| self.admin.clone()),
+        };
+        requests.send(time).await
     }
 
     /// The memory of the program and its child processes, in bytes.
@@ -273,9 +281,70 @@ impl Scene {
                 using(&module())
             }
             Means::Documents(text) => text(),
+            Means::Admin(call) => {
+                self.calling(&call(), clients, outcomes, attackers);
+                return Ok(());
+            }
+            Means::Decisions(_) => {
+                let call = Call {
+                    method: Method::GET,
+                    path: "/decisions/chosen".to_owned(),
+                    headers: &[],
+                    body: Bytes::new(),
+                };
+                self.calling(&call, clients, outcomes, attackers);
+                return Ok(());
+            }
         };
         attackers.spawn_on(repeating(dry_run, text, outcomes.clone()), &self.attackers);
         Ok(())
+    }
+
+    /// Creates the objects that the attack needs before it is measured.
+    pub(crate) async fn prepare(&self, attack: &Attack) -> Result<(), Error> {
+        let Means::Decisions(count) = attack.means else {
+            return Ok(());
+        };
+        let client = Client::new()?;
+        let url = format!("{}{}", self.front, applications("attacked"));
+        for _ in 0..count {
+            let request = Request::post(&url)
+                .header(CONTENT_TYPE, "application/json")
+                .header("BCS-ClusterID", "BCS-MESOS-10001")
+                .header("X-Request-Id", "chosen")
+                .body(application("attacked", 9 << 10));
+            let request = request.map_err(|error| Error::Invalid(error.to_string()))?;
+            client.send(request).await?;
+        }
+        Ok(())
+    }
+
+    /// Clients that send this to the admin port.
+    fn calling(&self, call: &Call, clients: usize, outcomes: &Outcomes, attackers: &mut JoinSet<()>) {
+        for _ in 0..clients {
+            let (url, call, outcomes) = (
+                format!("{}{}", self.admin, call.path),
+                call.clone(),
+                outcomes.clone(),
+            );
+            let calling = async move {
+                let Ok(client) = Client::new() else { return };
+                loop {
+                    let mut request = Request::builder().method(call.method.clone()).uri(&url);
+                    for (name, value) in call.headers {
+                        request = request.header(*name, *value);
+                    }
+                    let Ok(request) = request.body(call.body.clone()) else {
+                        return;
+                    };
+                    outcomes.add(match client.send(request).await {
+                        Ok(reply) => reply.status.to_string(),
+                        Err(_) => "closed before all was sent".to_owned(),
+                    });
+                }
+            };
+            attackers.spawn_on(calling, &self.attackers);
+        }
     }
 
     /// Clients that create objects in the attacked namespace.
