@@ -41,7 +41,7 @@ enum AccessPolicy {
     },
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Caller {
     Loopback,
     /// The token of this name.

@@ -7,11 +7,12 @@ mod sinks;
 use std::time::SystemTime;
 
 use admittance::{
-    DecisionDetail, DecisionFilter, DecisionList, DecisionRecord, DecisionVerdict, LoggedDecision, Moment,
+    DecisionDetail, DecisionFilter, DecisionList, DecisionLog, DecisionRecord, DecisionVerdict,
+    LoggedDecision, Moment,
 };
+use admittance_net::limits::Permit;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tokio::sync::OwnedSemaphorePermit;
 
 pub use self::{
     config::{HttpConfig, NdjsonPlace, SinksConfig, SqliteConfig},
@@ -20,7 +21,8 @@ pub use self::{
 };
 use crate::{
     Api,
-    api::{DecisionReplay, DecisionReplays, ReplayRequest},
+    access::Caller,
+    api::{DecisionDetails, DecisionReplay, DecisionReplays, ReplayRequest},
     config::Role,
     error::ApiError,
 };
@@ -53,7 +55,7 @@ pub(crate) struct DecisionQuery {
     pub(crate) since: Option<String>,
     /// Of a list: only decisions with a smaller id, the `next` of the previous reply.
     pub(crate) before: Option<u64>,
-    /// Of a list: how many at most, 1 to 1000. Default: 100.
+    /// Of a list: how many at most, 1 to 1000. Default: 100. There are fewer if they are large.
     pub(crate) limit: Option<usize>,
     /// Of a stream: begin with the decision after the one with this id, if it is still in memory. Default: from now on.
     pub(crate) after: Option<u64>,
@@ -75,6 +77,8 @@ impl DecisionQuery {
                 })?);
             }
         }
+        filter.verdict.sort_unstable();
+        filter.verdict.dedup();
         filter.since = self.since.as_deref().map(moment).transpose()?;
         filter.chain.clone_from(&self.chain);
         filter.stage.clone_from(&self.stage);
@@ -101,11 +105,10 @@ fn moment(text: &str) -> Result<Moment, ApiError> {
 }
 
 /// A place among the clients that follow decisions, until it is dropped.
-pub(crate) fn follower(api: &Api) -> Result<OwnedSemaphorePermit, ApiError> {
-    let permit = api.followers.clone().try_acquire_owned();
-    permit.map_err(|_| {
+pub(crate) fn follower(api: &Api, caller: Caller) -> Result<Permit<Caller>, ApiError> {
+    api.followers.try_acquire(caller).ok_or_else(|| {
         ApiError::Unavailable(format!(
-            "{FOLLOWERS} clients already follow the decisions; end one of them"
+            "too many clients follow the decisions: {FOLLOWERS} in all, and fewer with one token; end one of them"
         ))
     })
 }
@@ -142,28 +145,70 @@ fn unreadable(error: SinkError) -> ApiError {
     ApiError::Unavailable(format!("the decisions on disk cannot be read: {error}"))
 }
 
-/// The decisions of this uid, the oldest first: at least one.
-pub(crate) async fn get(api: &Api, role: Role, uid: &str) -> Result<Vec<DecisionDetail>, ApiError> {
-    let mut details = found(api, uid).await?;
-    for detail in &mut details {
-        if role < Role::Admin {
-            hide(role, &mut detail.decision);
-            detail.review = None;
-            detail.result = None;
-        }
-    }
-    Ok(details)
+/// The newest decisions of a uid, the oldest of them first.
+struct OfUid {
+    on_disk: Vec<DecisionDetail>,
+    in_memory: Vec<LoggedDecision>,
+    /// The number of older decisions with this uid.
+    older: usize,
 }
 
-/// The decisions of this uid.
-async fn found(api: &Api, uid: &str) -> Result<Vec<DecisionDetail>, ApiError> {
-    let recent = api.sources.host.decisions().get(uid);
-    let mut found = on_disk(api, uid, &recent).await?;
-    found.extend(recent.iter().map(LoggedDecision::detail));
-    if found.is_empty() {
-        return Err(unknown(uid));
+impl OfUid {
+    /// Finds decisions with smaller ids than `before`. None at all is an error.
+    async fn find(api: &Api, uid: &str, before: Option<u64>) -> Result<Self, ApiError> {
+        let log = api.sources.host.decisions();
+        let (in_memory, older) = log.get(uid, before);
+        let mut found = Self {
+            on_disk: Vec::new(),
+            in_memory,
+            older,
+        };
+        if let Some(database) = &api.sources.decisions {
+            let room = match found.older {
+                0 => DecisionLog::OF_UID - found.in_memory.len(),
+                _ => 0,
+            };
+            // Those that are in memory are in the database too.
+            let oldest = log.oldest().into_iter().chain(before).min();
+            let (on_disk, older) = database.get(uid, oldest, room).await.map_err(unreadable)?;
+            found.on_disk = on_disk;
+            found.older += older;
+        }
+        match found.on_disk.is_empty() && found.in_memory.is_empty() {
+            true => Err(unknown(uid)),
+            false => Ok(found),
+        }
     }
-    Ok(found)
+}
+
+/// The newest decisions of this uid with smaller ids than `before`: at least one.
+pub(crate) async fn get(
+    api: &Api,
+    role: Role,
+    uid: &str,
+    before: Option<u64>,
+) -> Result<DecisionDetails, ApiError> {
+    let found = OfUid::find(api, uid, before).await?;
+    let mut decisions = found.on_disk;
+    if role < Role::Admin {
+        // Without their objects.
+        decisions = decisions
+            .into_iter()
+            .map(|detail| detail.decision.into())
+            .collect();
+        decisions.extend(found.in_memory.iter().map(|decision| decision.record().into()));
+        decisions
+            .iter_mut()
+            .for_each(|detail| hide(role, &mut detail.decision));
+    } else {
+        decisions.extend(found.in_memory.iter().map(LoggedDecision::detail));
+    }
+    let oldest = decisions.first().map(|oldest| oldest.decision.id);
+    Ok(DecisionDetails {
+        next: oldest.filter(|_| found.older > 0),
+        older: found.older,
+        decisions,
+    })
 }
 
 fn unknown(uid: &str) -> ApiError {
@@ -173,16 +218,6 @@ fn unknown(uid: &str) -> ApiError {
     ))
 }
 
-/// The decisions of this uid that are on disk, and not in memory.
-async fn on_disk(api: &Api, uid: &str, recent: &[LoggedDecision]) -> Result<Vec<DecisionDetail>, ApiError> {
-    let Some(database) = &api.sources.decisions else {
-        return Ok(Vec::new());
-    };
-    let mut found = database.get(uid).await.map_err(unreadable)?;
-    found.retain(|detail| recent.iter().all(|recent| recent.id() != detail.decision.id));
-    Ok(found)
-}
-
 /// Objects may contain what only administrators should see, as in recordings.
 pub(crate) fn hide(role: Role, record: &mut DecisionRecord) {
     if role < Role::Admin {
@@ -190,20 +225,21 @@ pub(crate) fn hide(role: Role, record: &mut DecisionRecord) {
     }
 }
 
-/// What the live chains say of the requests with this uid. A request in memory is replayed as it was, one on disk as far as
-/// it was not redacted.
+/// Replays the newest requests with this uid through the live chains. A request in memory is replayed as it was, one on disk
+/// as far as it was not redacted.
 pub(crate) async fn replay(
     api: &Api,
     uid: &str,
     options: ReplayRequest,
 ) -> Result<DecisionReplays, ApiError> {
     let host = &api.sources.host;
-    let recent = host.decisions().get(uid);
-    let older = on_disk(api, uid, &recent).await?;
-    let older = older.into_iter().map(|detail| (detail.request(), detail));
-    let recent = recent.iter().map(|recent| (recent.request(), recent.detail()));
+    let OfUid {
+        on_disk, in_memory, ..
+    } = OfUid::find(api, uid, None).await?;
+    let on_disk = on_disk.into_iter().map(|detail| (detail.request(), detail));
+    let in_memory = in_memory.iter().map(|recent| (recent.request(), recent.detail()));
     let mut replays = Vec::new();
-    for (request, before) in older.chain(recent) {
+    for (request, before) in on_disk.chain(in_memory) {
         let Some((request, selection)) = request else {
             return Err(ApiError::Conflict(format!(
                 "the request {uid:?} cannot be replayed, because its objects are not kept: they are Secrets, too large, \
@@ -213,9 +249,6 @@ pub(crate) async fn replay(
         let replay = host.replay(request, &selection, options.call_webhooks).await;
         let after = replay.map_err(|error| ApiError::Conflict(error.to_string()))?;
         replays.push(DecisionReplay::new(before, after.detail()));
-    }
-    if replays.is_empty() {
-        return Err(unknown(uid));
     }
     Ok(DecisionReplays { replays })
 }

@@ -18,6 +18,7 @@ mod error;
 mod openapi;
 mod operations;
 mod route;
+mod threads;
 mod token;
 mod v1;
 
@@ -33,11 +34,16 @@ use std::{
 use admittance::Host;
 use admittance_bcs::{HealthInfo, accounts::Accounts};
 use admittance_net::{
+    body::GuardedBody,
     budget::BodyBudget,
+    limits::FairLimit,
     listener::{Client, Handler, Transfer},
 };
 use axum::{Router, body::Body, response::IntoResponse};
-use http::{HeaderValue, Request, Response, header::CACHE_CONTROL};
+use http::{
+    HeaderValue, Request, Response,
+    header::{CACHE_CONTROL, CONNECTION},
+};
 use tokio::sync::Semaphore;
 use tower::ServiceExt;
 
@@ -51,13 +57,20 @@ pub use self::{
     token::{Token, TokenFile, TokenFileError, TokenSource},
 };
 use self::{
+    access::Caller,
     api::DriverStatus,
     console::Sessions,
     decisions::FOLLOWERS,
     error::ApiError,
-    route::Route,
+    route::{LARGE_BODIES, Route},
     v1::{evaluate::EXPLANATIONS, recording::RECORDINGS},
 };
+
+/// The most requests in flight, apart from probes.
+const REQUESTS: usize = 256;
+
+/// The paths of probes. Their replies are made where connections are served, so they wait for no other reply.
+const PROBES: [&str; 2] = ["/healthz", "/readyz"];
 
 /// Writes all metrics in Prometheus' text format.
 pub type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;
@@ -98,8 +111,10 @@ struct Api {
     /// Limits the questions what applies that are answered at a time.
     explanations: Arc<Semaphore>,
     sessions: Arc<Sessions>,
-    /// One permit for each client that follows decisions.
-    followers: Arc<Semaphore>,
+    /// A permit for each client that follows decisions.
+    followers: FairLimit<Caller>,
+    /// A permit for each request whose body may be large.
+    large_bodies: FairLimit<Caller>,
 }
 
 impl Api {
@@ -121,6 +136,9 @@ pub struct AdminService {
     starting: Router,
     started: Arc<OnceLock<Router>>,
     bodies: BodyBudget,
+    requests: FairLimit,
+    /// Whether its connections are those beyond the limit, on which only probes are answered.
+    only_probes: bool,
 }
 
 impl AdminService {
@@ -130,6 +148,8 @@ impl AdminService {
             starting: operations::starting(metrics),
             started: Arc::default(),
             bodies,
+            requests: FairLimit::new(REQUESTS),
+            only_probes: false,
         }
     }
 
@@ -141,7 +161,8 @@ impl AdminService {
             recordings: Arc::new(Semaphore::new(RECORDINGS)),
             explanations: Arc::new(Semaphore::new(EXPLANATIONS)),
             sessions: Arc::new(Sessions::new()),
-            followers: Arc::new(Semaphore::new(FOLLOWERS)),
+            followers: FairLimit::new(FOLLOWERS),
+            large_bodies: FairLimit::new(LARGE_BODIES),
         };
         let mut router = Router::new();
         for route in routes() {
@@ -160,23 +181,59 @@ impl AdminService {
     }
 }
 
+impl AdminService {
+    /// The reply to a request that is not a probe.
+    async fn answer(&self, request: Request<Body>, client: Client) -> Response<Body> {
+        if self.only_probes {
+            let text = "too many connections of this client to the admin port: close some, or wait";
+            return ApiError::Unavailable(text.to_owned()).into_response();
+        }
+        let Some(permit) = self.requests.try_acquire(client.address.ip()) else {
+            let text = "too many requests of this client to the admin port at a time: wait for some of them";
+            return ApiError::Unavailable(text.to_owned()).into_response();
+        };
+        let reply = threads::reply(routed(self.router(), request)).await;
+        reply.map(|body| Body::new(GuardedBody::new(body, permit)))
+    }
+
+    fn router(&self) -> Router {
+        self.started.get().unwrap_or(&self.starting).clone()
+    }
+}
+
+async fn routed(router: Router, request: Request<Body>) -> Response<Body> {
+    let answered: Result<_, Infallible> = router.oneshot(request).await;
+    match answered {
+        Ok(response) => response,
+        Err(never) => match never {},
+    }
+}
+
 impl Handler for AdminService {
     const IS_COUNTED: bool = false;
+
+    fn beyond_limit(&self) -> Option<Self> {
+        Some(Self {
+            only_probes: true,
+            ..self.clone()
+        })
+    }
 
     async fn handle(self, mut request: Request<Body>, client: Client, _: &Transfer) -> Response<Body> {
         request.extensions_mut().insert(self.bodies.clone());
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-        let router = self.started.get().unwrap_or(&self.starting).clone();
-        let answered: Result<_, Infallible> = router.oneshot(request).await;
-        let mut response = match answered {
-            Ok(response) => response,
-            Err(never) => match never {},
+        let mut response = match PROBES.contains(&path.as_str()) {
+            true => routed(self.router(), request).await,
+            false => self.answer(request, client).await,
         };
+        let headers = response.headers_mut();
         // The reply is a snapshot for this client, except for assets of the console.
-        response
-            .headers_mut()
+        headers
             .entry(CACHE_CONTROL)
             .or_insert(HeaderValue::from_static("no-store"));
+        if self.only_probes {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         let status = response.status().as_u16();
         tracing::debug!(client = %client.address, %method, path, status, "request to the admin port");
         response

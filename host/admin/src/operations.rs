@@ -9,6 +9,7 @@ use axum::{
 use http::StatusCode;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
+use tokio::sync::Semaphore;
 
 use crate::{
     RenderMetrics,
@@ -133,7 +134,9 @@ async fn metrics(call: Call) -> Result<Text, ApiError> {
 }
 
 async fn rendered(render: RenderMetrics) -> Result<Text, ApiError> {
-    // With thousands of stages, the text is megabytes long.
+    // With thousands of stages, the text is megabytes long: it is written for one scraper after another.
+    static TURN: Semaphore = Semaphore::const_new(1);
+    let _turn = TURN.acquire().await;
     let text = tokio::task::spawn_blocking(move || render())
         .await
         .map_err(|error| ApiError::Unavailable(format!("the metrics cannot be written: {error}")))?;

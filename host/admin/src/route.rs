@@ -4,7 +4,7 @@
 use std::{future::Future, time::Duration};
 
 use admittance::{BodyError, BodyLimits};
-use admittance_net::listener::Client;
+use admittance_net::{limits::Permit, listener::Client};
 use axum::{
     body::{Body, Bytes},
     extract::{FromRequestParts, Path, State},
@@ -22,8 +22,16 @@ use crate::{
     error::ApiError,
 };
 
-/// The largest body of a request to the API.
-pub(crate) const BODY_LIMIT: usize = 8 * 1024 * 1024;
+/// The largest body of definitions, and of what is evaluated with them.
+pub(crate) const LARGE_BODY: usize = 8 << 20;
+/// The largest body that describes a request: a review with two objects of the largest size that Kubernetes stores.
+pub(crate) const REQUEST_BODY: usize = 4 << 20;
+/// The largest body of any other request, and of a form.
+pub(crate) const SMALL_BODY: usize = 64 << 10;
+/// The most requests with a body that may be larger than that, at a time.
+pub(crate) const LARGE_BODIES: usize = 8;
+/// The most parameters of an address, and fields of a form.
+const PARAMETERS: usize = 128;
 /// The timeout for such a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -120,6 +128,8 @@ pub(crate) struct Call<P = Nothing, Q = Nothing, B = Nothing> {
     pub(crate) path: P,
     pub(crate) query: Q,
     pub(crate) body: B,
+    /// A place among the requests whose body may be large; held until the reply is made.
+    _place: Option<Permit<Caller>>,
 }
 
 /// No parameters, or no body.
@@ -129,6 +139,9 @@ pub(crate) struct Nothing {}
 
 /// A body of a request.
 pub(crate) trait ReadBody: Sized + Send {
+    /// The most bytes that are read.
+    const LIMIT: usize;
+
     fn read(head: &Parts, body: Body) -> impl Future<Output = Result<Self, ApiError>> + Send;
     fn contents(generator: &mut SchemaGenerator) -> Vec<Content>;
 }
@@ -139,6 +152,8 @@ pub(crate) trait Reply: IntoResponse {
 }
 
 impl ReadBody for Nothing {
+    const LIMIT: usize = 0;
+
     async fn read(_: &Parts, _: Body) -> Result<Self, ApiError> {
         Ok(Self {})
     }
@@ -153,9 +168,11 @@ impl ReadBody for Nothing {
 pub(crate) struct DefinitionText(pub(crate) String);
 
 impl ReadBody for DefinitionText {
+    const LIMIT: usize = LARGE_BODY;
+
     async fn read(head: &Parts, body: Body) -> Result<Self, ApiError> {
         media_type(&head.headers, &TEXT_TYPES)?;
-        let bytes = collect(head, body).await?;
+        let bytes = collect(head, body, Self::LIMIT).await?;
         String::from_utf8(bytes.into())
             .map(Self)
             .map_err(|_| ApiError::Malformed("the body is not valid UTF-8".to_owned()))
@@ -171,14 +188,16 @@ impl ReadBody for DefinitionText {
     }
 }
 
-/// A body, or a reply, in JSON.
+/// A body of at most this many bytes, or a reply, in JSON.
 #[derive(Debug)]
-pub(crate) struct Json<T>(pub(crate) T);
+pub(crate) struct Json<T, const LIMIT: usize = SMALL_BODY>(pub(crate) T);
 
-impl<T: DeserializeOwned + JsonSchema + Send> ReadBody for Json<T> {
+impl<T: DeserializeOwned + JsonSchema + Send, const LIMIT: usize> ReadBody for Json<T, LIMIT> {
+    const LIMIT: usize = LIMIT;
+
     async fn read(head: &Parts, body: Body) -> Result<Self, ApiError> {
         media_type(&head.headers, &["application/json"])?;
-        let bytes = collect(head, body).await?;
+        let bytes = collect(head, body, LIMIT).await?;
         serde_json::from_slice(&bytes)
             .map(Self)
             .map_err(|error| ApiError::Malformed(format!("the body is invalid: {error}")))
@@ -277,8 +296,11 @@ impl<P: DeserializeOwned + Send, Q: DeserializeOwned, B: ReadBody> Call<P, Q, B>
         let Path(path) = Path::<P>::from_request_parts(&mut head, &())
             .await
             .map_err(|rejection| ApiError::Malformed(rejection.body_text()))?;
-        let query = serde_html_form::from_str(head.uri.query().unwrap_or_default())
-            .map_err(|error| ApiError::Malformed(format!("the query is invalid: {error}")))?;
+        let query = parameters("query", head.uri.query().unwrap_or_default())?;
+        let place = match &caller {
+            Some(caller) => large_body(&api, caller, B::LIMIT)?,
+            None => None,
+        };
         let body = B::read(&head, body).await?;
         Ok(Self {
             api,
@@ -288,6 +310,7 @@ impl<P: DeserializeOwned + Send, Q: DeserializeOwned, B: ReadBody> Call<P, Q, B>
             path,
             query,
             body,
+            _place: place,
         })
     }
 }
@@ -318,8 +341,9 @@ pub(crate) fn media_type(head: &HeaderMap, known: &[&str]) -> Result<(), ApiErro
     Err(ApiError::UnsupportedMediaType(essence.to_owned()))
 }
 
-pub(crate) async fn collect(head: &Parts, body: Body) -> Result<Bytes, ApiError> {
-    let collected = BodyLimits::new(BODY_LIMIT, BODY_TIMEOUT)
+/// The whole of a body of at most this many bytes.
+pub(crate) async fn collect(head: &Parts, body: Body, limit: usize) -> Result<Bytes, ApiError> {
+    let collected = BodyLimits::new(limit, BODY_TIMEOUT)
         .collect(head, body)
         .await;
     collected.map_err(|error| match error {
@@ -328,4 +352,45 @@ pub(crate) async fn collect(head: &Parts, body: Body) -> Result<Bytes, ApiError>
         BodyError::NoMemory(error) => ApiError::Unavailable(error.to_string()),
         error => ApiError::Malformed(error.end().to_string()),
     })
+}
+
+/// A place for a request with a body of up to `limit` bytes, before it is read; none is needed if it is small.
+pub(crate) fn large_body(
+    api: &Api,
+    caller: &Caller,
+    limit: usize,
+) -> Result<Option<Permit<Caller>>, ApiError> {
+    if limit <= SMALL_BODY {
+        return Ok(None);
+    }
+    let place = api.large_bodies.try_acquire(caller.clone());
+    place.map(Some).ok_or_else(|| {
+        ApiError::Unavailable(format!(
+            "too many requests with large bodies at a time: {LARGE_BODIES} in all, and fewer for each client; wait for \
+             some of them"
+        ))
+    })
+}
+
+/// The parameters of an address or a form. They are counted before they are read: an unknown one costs as much as any other.
+pub(crate) fn parameters<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, ApiError> {
+    if text.bytes().filter(|byte| *byte == b'&').count() >= PARAMETERS {
+        let message = format!("the {name} is invalid: it has more than {PARAMETERS} fields");
+        return Err(ApiError::Malformed(message));
+    }
+    serde_html_form::from_str(text)
+        .map_err(|error| ApiError::Malformed(format!("the {name} is invalid: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_counted_before_they_are_read() {
+        let read = |count| parameters::<Vec<(String, String)>>("form", &vec!["a=1"; count].join("&"));
+        assert_eq!(read(PARAMETERS).unwrap().len(), PARAMETERS);
+        let error = read(PARAMETERS + 1).unwrap_err().to_string();
+        assert!(error.contains("more than 128 fields"), "{error}");
+    }
 }

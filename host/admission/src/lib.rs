@@ -93,7 +93,7 @@ pub use mutation::{
 };
 pub use namespace::{NamespaceLookupError, NamespaceSelector, NamespaceSource, StaticNamespaces};
 pub use object::{Object, ObjectError};
-pub use offload::{apart, ended, lower_priority, offload, pause, threads_for_long_work};
+pub use offload::{apart, background_threads, ended, lower_priority, offload, pause, threads_for_long_work};
 pub use outcome::{AuditAnnotation, Decision, Outcome, Refusal, SkipReason, StageResult, TraceRow};
 pub use patch::{Patch, PatchBuilder, PatchError};
 pub use pointer::{Pattern, Pointer, PointerError};

@@ -28,18 +28,21 @@ const NICE: i32 = 5;
 static PLACES: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(places()));
 
 /// Started with the first work that takes long.
-static THREADS: LazyLock<Option<Runtime>> = LazyLock::new(|| {
+static THREADS: LazyLock<Option<Runtime>> = LazyLock::new(|| background_threads("long-work", places()));
+
+/// A runtime with this many threads, which have a lower priority than those that serve. `None` if they cannot be started.
+pub fn background_threads(name: &str, count: usize) -> Option<Runtime> {
     let threads = Builder::new_multi_thread()
-        .worker_threads(places())
-        .thread_name("long-work")
+        .worker_threads(count)
+        .thread_name(name)
         .enable_all()
         .on_thread_start(lower_priority)
         .build();
     if let Err(error) = &threads {
-        tracing::warn!(%error, "the threads for work that takes long cannot be started; it delays other requests");
+        tracing::warn!(%error, name, "threads cannot be started; their work delays other requests");
     }
     threads.ok()
-});
+}
 
 /// Gives this thread a lower priority than those that serve. On Linux it applies to the calling thread only. A thread that has
 /// such a priority keeps it: a compiler inherits it from the thread that starts it.

@@ -36,6 +36,8 @@ pub enum Error {
         address: SocketAddr,
         source: std::io::Error,
     },
+    #[error("the threads of the admin port cannot be started: {0}")]
+    Threads(std::io::Error),
     /// A setting requires an ensemble that is not connected.
     #[error(transparent)]
     NoEnsemble(#[from] NoEnsemble),

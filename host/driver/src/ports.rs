@@ -8,6 +8,7 @@ use admittance_net::{
     limits::default_connections,
     listener::{ConnectionLimits, Listener, Stop, TransferLimits},
     tls::ServerTls,
+    workers::ServingThread,
 };
 use tokio::task::JoinHandle;
 
@@ -81,6 +82,8 @@ pub struct AdminPort {
     pub(crate) bodies: BodyBudget,
     metrics: RenderMetrics,
     service: AdminService,
+    /// The thread that serves the connections and answers probes.
+    _thread: ServingThread,
     server: JoinHandle<()>,
     stop: Stop,
 }
@@ -112,13 +115,16 @@ impl AdminPort {
         let bodies = config.limits.body_budget();
         let service = AdminService::new(metrics.clone(), bodies.clone());
         let stop = Stop::default();
+        let thread = ServingThread::start("admin").map_err(Error::Threads)?;
+        let serving = listener.serve(service.clone(), stop.clone(), None);
         Ok(Some(Self {
             address,
             tls,
             access: Access::new(admin),
             bodies,
             metrics,
-            server: tokio::spawn(listener.serve(service.clone(), stop.clone(), None)),
+            server: thread.runtime().spawn(serving),
+            _thread: thread,
             service,
             stop,
         }))

@@ -8,9 +8,20 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DecisionDetails {
-    /// The oldest first. There are several if the control plane sent the request several times, such as kube-apiserver to
-    /// `/mutate` and to `/validate`.
+    /// The newest 20 of them, or fewer if they are large, the oldest first. There are several if the control plane sent the
+    /// request several times, such as kube-apiserver to `/mutate` and to `/validate`, or if clients choose the same uid.
     pub decisions: Vec<DecisionDetail>,
+    /// The number of older decisions with this uid.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub older: usize,
+    /// The value of `before` for the next older ones; absent if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<u64>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// `GET /v1/decisions/rates`.
@@ -34,7 +45,7 @@ pub struct ReplayRequest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DecisionReplays {
-    /// In the order of the decisions.
+    /// The newest 20 decisions, or fewer if they are large, the oldest first.
     pub replays: Vec<DecisionReplay>,
 }
 

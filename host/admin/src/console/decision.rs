@@ -6,7 +6,7 @@ use admittance::{DecisionDetail, DecisionRecord, RecordedRequest, StageRecord};
 use admittance_definitions::document::to_yaml;
 use axum::{
     Router,
-    extract::{Path, State},
+    extract::{Path, RawQuery, State},
     response::Response,
     routing::get,
 };
@@ -19,10 +19,10 @@ use super::{
     diff::side_by_side,
     layout::{Section, page, refusal},
     live::tone,
-    parts::{Tone, badge, duration, moment},
+    parts::{LONGEST_TEXT, Tone, badge, count, duration, moment, text},
     session::Session,
 };
-use crate::{Api, config::Role, decisions};
+use crate::{Api, api::DecisionDetails, config::Role, decisions, route, v1::decisions::OfUidQuery};
 
 pub(super) fn router() -> Router<Api> {
     Router::new().route("/decisions/{uid}", get(decision))
@@ -32,17 +32,42 @@ async fn decision(
     session: Session,
     State(api): State<Api>,
     Path(uid): Path<String>,
+    RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Response {
-    match decisions::get(&api, session.role, &uid).await {
-        Ok(found) => {
+    let found = async {
+        let OfUidQuery { before } = route::parameters("query", &query.unwrap_or_default())?;
+        let found = decisions::get(&api, session.role, &uid, before).await?;
+        Ok((before.is_some(), found))
+    };
+    match found.await {
+        Ok((is_older, found)) => {
             let place = Place::of(&session, &api, &headers);
+            let is_one_of_several = is_older || found.older > 0 || found.decisions.len() > 1;
             let content = html! {
-                @for detail in &found { (article(detail, &session, &place, found.len() > 1)) }
+                (others(&uid, is_older, &found))
+                @for detail in &found.decisions { (article(detail, &session, &place, is_one_of_several)) }
             };
             page(&session, Section::Live, &format!("Decision {uid}"), content)
         }
         Err(error) => refusal(&session, Section::Live, &error),
+    }
+}
+
+/// The number of older decisions with this uid, and links to other pages of them.
+fn others(uid: &str, is_older: bool, found: &DecisionDetails) -> Markup {
+    let address = format!("/decisions/{}", utf8_percent_encode(uid, NON_ALPHANUMERIC));
+    html! {
+        @if found.older > 0 {
+            p.notice {
+                (count(found.older as u64, "older decision")) " of this uid "
+                @if found.older == 1 { "is" } @else { "are" } " not on this page."
+            }
+        }
+        nav.actions aria-label="Older and newer decisions of this uid" {
+            @if is_older { a.button href=(address) { "Newest" } }
+            @if let Some(next) = found.next { a.button href={ (address) "?before=" (next) } { "Older" } }
+        }
     }
 }
 
@@ -219,19 +244,24 @@ fn changes(detail: &DecisionDetail, session: &Session) -> Markup {
         .review
         .as_ref()
         .and_then(|review| review.request.get("object"));
-    match (object, &detail.result, &detail.decision.patch) {
-        (Some(before), Some(after), _) => {
-            side_by_side(["Before", "After"], &to_yaml(before), &to_yaml(after))
-        }
-        (_, _, Some(patch)) => html! {
-            @if session.role < Role::Admin {
-                p.hint { "Values of objects are shown to the role Admin." }
-            } @else {
-                p.hint { "The objects of this request are not kept: they are Secrets, or too large." }
+    let objects = object.zip(detail.result.as_deref());
+    let compared = objects
+        .and_then(|(before, after)| side_by_side(["Before", "After"], &to_yaml(before), &to_yaml(after)));
+    match (compared, &detail.decision.patch) {
+        (Some(compared), _) => compared,
+        (None, Some(patch)) => html! {
+            p.hint {
+                @if session.role < Role::Admin {
+                    "Values of objects are shown to the role Admin."
+                } @else if objects.is_some() {
+                    "The objects of this request are too long to be compared here."
+                } @else {
+                    "The objects of this request are not kept: they are Secrets, or too large."
+                }
             }
-            pre.wrap { (to_yaml(patch)) }
+            (text(&to_yaml(patch)))
         },
-        (_, _, None) => html! { p.muted { "Nothing was changed." } },
+        (None, None) => html! { p.muted { "Nothing was changed." } },
     }
 }
 
@@ -264,8 +294,12 @@ fn copies(detail: &DecisionDetail, place: &Place) -> Markup {
             @let text_id = format!("{name}-{id}");
             details {
                 summary { (title) }
-                p.actions { copy-text from=(text_id) label="Copy" {} }
-                pre.wrap id=(text_id) { (text) }
+                @if text.len() <= LONGEST_TEXT {
+                    p.actions { copy-text from=(text_id) label="Copy" {} }
+                    pre.wrap id=(text_id) { (text) }
+                } @else {
+                    p.hint { "This is too long for a page. The reply to the command above has the request." }
+                }
             }
         }
     }

@@ -6,13 +6,22 @@ use maud::{Markup, html};
 /// The lines that are shown around a difference.
 const CONTEXT: usize = 3;
 
-/// A table with the lines of both texts, and only those near differences. Nothing without differences.
-pub(super) fn side_by_side(titles: [&str; 2], before: &str, after: &str) -> Markup {
+/// The longest texts that are compared, in bytes, and the most pairs of their lines: comparing texts that have nothing in common
+/// takes time for each pair.
+const LONGEST: usize = 1 << 20;
+const PAIRS: usize = 16_000_000;
+
+/// A table with the lines of both texts, and only those near differences. Nothing without differences. `None` if the texts
+/// are too long to be compared.
+pub(super) fn side_by_side(titles: [&str; 2], before: &str, after: &str) -> Option<Markup> {
+    if before.len() + after.len() > LONGEST || before.lines().count() * after.lines().count() > PAIRS {
+        return None;
+    }
     let patch = DiffOptions::new()
         .set_context_len(CONTEXT)
         .create_patch(before, after);
     let groups: Vec<Vec<Row<'_>>> = patch.hunks().iter().map(rows).collect();
-    html! {
+    Some(html! {
         @if !groups.is_empty() {
             table.diff {
                 colgroup { col.line; col; col.line; col; }
@@ -25,7 +34,7 @@ pub(super) fn side_by_side(titles: [&str; 2], before: &str, after: &str) -> Mark
                 }
             }
         }
-    }
+    })
 }
 
 /// A line of each text, with its number from 1.
@@ -96,7 +105,9 @@ mod tests {
     #[test]
     fn lines_stand_beside_each_other() {
         let (before, after) = ("a\nb\nc\n", "a\nB\nc\nd\n");
-        let html = side_by_side(["Before", "After"], before, after).into_string();
+        let html = side_by_side(["Before", "After"], before, after)
+            .unwrap()
+            .into_string();
         for part in [
             "<tr><td class=\"line\">1</td><td>a</td><td class=\"line\">1</td><td>a</td></tr>",
             "<tr><td class=\"line\">2</td><td class=\"removed\">b</td><td class=\"line\">2</td><td class=\"added\">B</td></tr>",
@@ -105,7 +116,9 @@ mod tests {
             assert!(html.contains(part), "{part} in {html}");
         }
         assert_eq!(
-            side_by_side(["Before", "After"], before, before).into_string(),
+            side_by_side(["Before", "After"], before, before)
+                .unwrap()
+                .into_string(),
             ""
         );
     }
@@ -115,11 +128,32 @@ mod tests {
         let lines: Vec<String> = (1..=40).map(|number| number.to_string()).collect();
         let before = lines.join("\n");
         let after = before.replace("\n5\n", "\nfive\n").replace("\n35\n", "\n<35>\n");
-        let html = side_by_side(["Before", "After"], &before, &after).into_string();
+        let html = side_by_side(["Before", "After"], &before, &after)
+            .unwrap()
+            .into_string();
         assert_eq!(html.matches("class=\"gap\"").count(), 1);
         assert!(
             html.contains("&lt;35&gt;") && !html.contains("<td>20</td>"),
             "{html}"
         );
+    }
+
+    #[test]
+    fn what_takes_long_to_compare_is_not() {
+        let text = |line: &str, count| format!("{line}\n").repeat(count);
+        for (before, after, is_compared) in [
+            (text("a", 4000), text("b", 4000), true),
+            (text("a", 4001), text("b", 4000), false),
+            ("a".repeat(LONGEST), "b".to_owned(), false),
+        ] {
+            let compared = side_by_side(["Before", "After"], &before, &after);
+            assert_eq!(
+                compared.is_some(),
+                is_compared,
+                "{} {}",
+                before.len(),
+                after.len()
+            );
+        }
     }
 }

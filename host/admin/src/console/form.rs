@@ -10,21 +10,19 @@ use super::{
     session::{self, Session},
     sign_in,
 };
-use crate::{Api, access, config::Role, error::ApiError, route};
+use crate::{
+    Api, access,
+    config::Role,
+    error::ApiError,
+    route::{self, SMALL_BODY},
+};
 
 /// The media type of forms.
 const MEDIA_TYPE: &str = "application/x-www-form-urlencoded";
 
-/// A form that a page of the console sent, with its user.
+/// A form of at most this many bytes that changes something; its user has the role Admin.
 #[derive(Debug)]
-pub(super) struct Form<T> {
-    pub(super) session: Session,
-    pub(super) fields: T,
-}
-
-/// A form that changes something; its user has the role Admin.
-#[derive(Debug)]
-pub(super) struct Change<T> {
+pub(super) struct Change<T, const LIMIT: usize = SMALL_BODY> {
     pub(super) session: Session,
     pub(super) fields: T,
 }
@@ -36,51 +34,50 @@ struct Key {
     form_key: String,
 }
 
-impl<T: DeserializeOwned + Send> FromRequest<Api> for Form<T> {
+impl<T: DeserializeOwned + Send, const LIMIT: usize> FromRequest<Api> for Change<T, LIMIT> {
     type Rejection = Response;
 
     async fn from_request(request: Request<Body>, api: &Api) -> Result<Self, Response> {
-        let (head, body) = request.into_parts();
-        if let Err(denied) = access::from_own_page(&head, true) {
-            return Err(sign_in::refused(&head, &denied));
-        }
-        let session = session::known(&head, api).map_err(|response| *response)?;
-        let refused = |error: ApiError| layout::refusal(&session, Section::Live, &error);
-        let text = text(&head, body).await.map_err(refused)?;
-        let malformed = |error: serde_html_form::de::Error| {
-            refused(ApiError::Malformed(format!("the form is invalid: {error}")))
-        };
-        let Key { form_key } = serde_html_form::from_str(&text).map_err(malformed)?;
-        let is_known = form_key.as_bytes().ct_eq(session.form_key.as_bytes());
-        if session.form_key.is_empty() || !bool::from(is_known) {
-            return Err(refused(ApiError::Malformed(
-                "the page with this form is from another session: open it again".to_owned(),
-            )));
-        }
-        let fields = serde_html_form::from_str(&text).map_err(malformed)?;
+        let (session, fields) = read(request, api, Role::Admin, LIMIT).await?;
         Ok(Self { session, fields })
     }
 }
 
-impl<T: DeserializeOwned + Send> FromRequest<Api> for Change<T> {
-    type Rejection = Response;
-
-    async fn from_request(request: Request<Body>, api: &Api) -> Result<Self, Response> {
-        let Form { session, fields } = Form::from_request(request, api).await?;
-        if session.role < Role::Admin {
-            let caller = session.caller.clone();
-            tracing::info!(target: "admittance::audit", %caller, "refused: a form of the console that only the role Admin may send");
-            let denied = access::Denied::OnlyReads { caller };
-            return Err(layout::refusal(&session, Section::Live, &denied.into()));
-        }
-        Ok(Self { session, fields })
+/// The user of a form, who needs this role, and its fields. Nothing of the body is read for others.
+pub(super) async fn read<T: DeserializeOwned>(
+    request: Request<Body>,
+    api: &Api,
+    needed: Role,
+    limit: usize,
+) -> Result<(Session, T), Response> {
+    let (head, body) = request.into_parts();
+    if let Err(denied) = access::from_own_page(&head, true) {
+        return Err(sign_in::refused(&head, &denied));
     }
+    let session = session::known(&head, api).map_err(|response| *response)?;
+    let refused = |error: ApiError| layout::refusal(&session, Section::Live, &error);
+    if session.role < needed {
+        let caller = session.caller.clone();
+        tracing::info!(target: "admittance::audit", %caller, "refused: a form of the console that only the role Admin may send");
+        return Err(refused(access::Denied::OnlyReads { caller }.into()));
+    }
+    let _place = route::large_body(api, &session.caller, limit).map_err(refused)?;
+    let text = text(&head, body, limit).await.map_err(refused)?;
+    let Key { form_key } = route::parameters("form", &text).map_err(refused)?;
+    let is_known = form_key.as_bytes().ct_eq(session.form_key.as_bytes());
+    if session.form_key.is_empty() || !bool::from(is_known) {
+        return Err(refused(ApiError::Malformed(
+            "the page with this form is from another session: open it again".to_owned(),
+        )));
+    }
+    let fields = route::parameters("form", &text).map_err(refused)?;
+    Ok((session, fields))
 }
 
-/// The body of a form.
-pub(super) async fn text(head: &http::request::Parts, body: Body) -> Result<String, ApiError> {
+/// The body of a form, of at most this many bytes.
+pub(super) async fn text(head: &http::request::Parts, body: Body, limit: usize) -> Result<String, ApiError> {
     route::media_type(&head.headers, &[MEDIA_TYPE])?;
-    let bytes = route::collect(head, body).await?;
+    let bytes = route::collect(head, body, limit).await?;
     String::from_utf8(bytes.into()).map_err(|_| ApiError::Malformed("the form is not valid UTF-8".to_owned()))
 }
 

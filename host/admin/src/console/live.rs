@@ -7,6 +7,7 @@ use std::{
 };
 
 use admittance::{ChainRates, DecisionRecord, DecisionStream, DecisionVerdict, Followed, LoggedDecision};
+use admittance_net::limits::Permit;
 use axum::{
     Router,
     extract::{RawQuery, State},
@@ -22,10 +23,7 @@ use http::HeaderMap;
 use maud::{Markup, html};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
-use tokio::{
-    sync::OwnedSemaphorePermit,
-    time::{Instant, Interval, MissedTickBehavior},
-};
+use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::{
     layout::{Section, page, refusal},
@@ -34,8 +32,10 @@ use super::{
 };
 use crate::{
     Api,
+    access::Caller,
     decisions::{self, DecisionQuery},
     error::ApiError,
+    route,
 };
 
 /// The time that the numbers of the chains are of.
@@ -55,8 +55,7 @@ pub(super) fn router() -> Router<Api> {
 
 /// The filter in an address. What is empty does not filter, since browsers send empty fields too.
 fn read(text: Option<String>) -> Result<DecisionQuery, ApiError> {
-    let mut query: DecisionQuery = serde_html_form::from_str(&text.unwrap_or_default())
-        .map_err(|error| ApiError::Malformed(format!("the filter is invalid: {error}")))?;
+    let mut query: DecisionQuery = route::parameters("filter", &text.unwrap_or_default())?;
     for text in texts(&mut query) {
         *text = text.take().filter(|text| !text.trim().is_empty());
     }
@@ -303,7 +302,13 @@ async fn events(
     headers: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Response {
-    let opened = read(query).and_then(|query| Ok((query.filter()?, query.after, decisions::follower(&api)?)));
+    let opened = read(query).and_then(|query| {
+        Ok((
+            query.filter()?,
+            query.after,
+            decisions::follower(&api, session.caller.clone())?,
+        ))
+    });
     let (filter, after, permit) = match opened {
         Ok(opened) => opened,
         Err(error) => return error.into_response(),
@@ -332,7 +337,7 @@ async fn events(
 /// A page that follows decisions. Lives as long as its connection.
 struct Following {
     decisions: DecisionStream,
-    _permit: OwnedSemaphorePermit,
+    _permit: Permit<Caller>,
     session: Session,
     api: Api,
     ticks: Interval,

@@ -43,6 +43,20 @@ pub(super) fn plain_moment(at: Moment) -> Markup {
     html! { time datetime=(exact) title=(exact) { (shown) } }
 }
 
+/// The longest text that a page shows, in bytes.
+pub(super) const LONGEST_TEXT: usize = 64 << 10;
+
+/// A text as it is, or its beginning if it is longer than a page shows.
+pub(super) fn text(text: &str) -> Markup {
+    let shown = text.get(..text.floor_char_boundary(LONGEST_TEXT)).unwrap_or(text);
+    html! {
+        pre.wrap { (shown) }
+        @if shown.len() < text.len() {
+            p.hint { "This is the beginning of " (text.len() >> 10) " KiB. The commands below and the API show all of it." }
+        }
+    }
+}
+
 /// `1 plugin`, `2 plugins`.
 pub(super) fn count(count: u64, one: &str) -> String {
     let ending = if count == 1 { "" } else { "s" };
@@ -85,6 +99,18 @@ mod tests {
         ] {
             assert_eq!(duration(microseconds), expected, "{microseconds}");
         }
+    }
+
+    #[test]
+    fn long_texts_are_cut_between_characters() {
+        let markup = text(&format!("a{}", "ä".repeat(LONGEST_TEXT))).into_string();
+        assert!(markup.len() < LONGEST_TEXT + 300, "{}", markup.len());
+        assert!(
+            markup.contains("the beginning of 128 KiB"),
+            "{}",
+            &markup[LONGEST_TEXT..]
+        );
+        assert_eq!(text("a<b").into_string(), "<pre class=\"wrap\">a&lt;b</pre>");
     }
 
     #[test]

@@ -32,6 +32,7 @@ use crate::{
     api::evaluation::{DescribedRequest, EvaluateRequest},
     described,
     error::ApiError,
+    route::LARGE_BODY,
     v1::evaluate::evaluated,
 };
 
@@ -240,7 +241,7 @@ fn editor(name: &str, label: &str, text: &str, rows: u8) -> Markup {
     }
 }
 
-async fn run(State(api): State<Api>, Change { session, fields }: Change<Fields>) -> Response {
+async fn run(State(api): State<Api>, Change { session, fields }: Change<Fields, LARGE_BODY>) -> Response {
     let result = match fields.request() {
         Ok(request) => evaluated(&api, Some(session.caller.clone()), &request).await,
         Err(error) => Err(error),
@@ -280,7 +281,10 @@ fn outcome(evaluated: &Evaluated) -> Markup {
         @if !decision.stages.is_empty() { (timeline(decision)) }
         @if decision.verdict == DecisionVerdict::Changed {
             h3 { "Changes" }
-            (side_by_side(["Before", "After"], &yaml(evaluated.request.object.as_ref()), &yaml(evaluated.outcome.object.as_ref())))
+            @match side_by_side(["Before", "After"], &yaml(evaluated.request.object.as_ref()), &yaml(evaluated.outcome.object.as_ref())) {
+                Some(compared) => (compared),
+                None => p.hint { "The objects are too long to be compared here. The test case has the patch." },
+            }
         }
     }
 }
@@ -290,7 +294,10 @@ fn yaml(object: Option<&Object>) -> String {
 }
 
 /// The request with its outcome as a case of `admittance test`.
-async fn test_case(State(api): State<Api>, Change { session, fields }: Change<Fields>) -> Response {
+async fn test_case(
+    State(api): State<Api>,
+    Change { session, fields }: Change<Fields, LARGE_BODY>,
+) -> Response {
     let saved = async {
         let request = fields.request()?;
         let evaluated = evaluated(&api, Some(session.caller.clone()), &request).await?;

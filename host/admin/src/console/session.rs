@@ -32,8 +32,8 @@ use crate::{
 
 /// The lifetime of a session.
 pub(super) const LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
-/// The maximum number of sessions. One more ends the oldest one.
-const MOST_SESSIONS: usize = 1024;
+/// The maximum number of sessions of one holder of a token. One more ends the oldest one of that holder.
+const MOST_SESSIONS: usize = 128;
 
 /// The user of the console who sent a request. As an extractor, it replies with the sign-in page if the request is
 /// unauthenticated.
@@ -86,6 +86,7 @@ pub(crate) struct Sessions {
 struct SignedIn {
     /// It is looked up for every request, so that a session ends when its token is revoked.
     token: TokenDigest,
+    holder: Caller,
     form_key: Arc<str>,
     until: Instant,
 }
@@ -100,22 +101,27 @@ impl Sessions {
     }
 
     /// Begins a session for the holder of this token.
-    pub(super) fn begin(&self, token: TokenDigest) -> Result<SessionId, ApiError> {
+    pub(super) fn begin(&self, token: TokenDigest, holder: Caller) -> Result<SessionId, ApiError> {
         let no_random = || ApiError::Unavailable("there are no random numbers".to_owned());
         let id = SessionId(random().ok_or_else(no_random)?);
         let now = Instant::now();
         let session = SignedIn {
             token,
+            holder,
             form_key: random().ok_or_else(no_random)?.into(),
             until: now + LIFETIME,
         };
         let mut sessions = self.lock();
         sessions.retain(|_, session| session.until > now);
-        if sessions.len() >= MOST_SESSIONS {
-            let oldest = sessions.iter().min_by_key(|(_, session)| session.until);
-            if let Some(oldest) = oldest.map(|(id, _)| *id) {
-                sessions.remove(&oldest);
-            }
+        let own = || {
+            sessions
+                .iter()
+                .filter(|(_, known)| known.holder == session.holder)
+        };
+        if own().count() >= MOST_SESSIONS
+            && let Some(oldest) = own().min_by_key(|(_, known)| known.until).map(|(id, _)| *id)
+        {
+            sessions.remove(&oldest);
         }
         sessions.insert(id.digest(), session);
         Ok(id)
@@ -239,17 +245,18 @@ pub(super) fn known(head: &Parts, api: &Api) -> Result<Session, Box<Response>> {
 mod tests {
     use super::*;
 
-    fn token(text: &str) -> TokenDigest {
-        TokenDigest::of(text)
+    fn begin(sessions: &Sessions, holder: &str) -> SessionId {
+        let caller = Caller::Token(holder.into());
+        sessions.begin(TokenDigest::of(holder), caller).unwrap()
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_session_ends_after_its_lifetime() {
         let sessions = Sessions::new();
-        let id = sessions.begin(token("a")).unwrap();
+        let id = begin(&sessions, "a");
         tokio::time::advance(LIFETIME - Duration::from_secs(1)).await;
         assert!(sessions.find(&id).is_some());
-        let later = sessions.begin(token("a")).unwrap();
+        let later = begin(&sessions, "a");
         tokio::time::advance(Duration::from_secs(2)).await;
         assert!(sessions.find(&id).is_none());
         assert!(sessions.find(&later).is_some());
@@ -258,16 +265,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_number_of_sessions_is_limited() {
+    async fn one_holder_ends_no_session_of_another() {
         let sessions = Sessions::new();
+        let other = begin(&sessions, "b");
         let mut ids = Vec::new();
         for _ in 0..=MOST_SESSIONS {
-            ids.push(sessions.begin(token("a")).unwrap());
+            ids.push(begin(&sessions, "a"));
             tokio::time::advance(Duration::from_millis(1)).await;
         }
+        assert!(sessions.find(&other).is_some());
         assert!(sessions.find(&ids[0]).is_none());
         assert!(sessions.find(&ids[1]).is_some());
-        assert_eq!(sessions.lock().len(), MOST_SESSIONS);
+        assert_eq!(sessions.lock().len(), MOST_SESSIONS + 1);
         assert_ne!(ids[1], ids[2]);
     }
 

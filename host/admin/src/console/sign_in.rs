@@ -13,11 +13,15 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::{
-    form::{self, Form},
-    layout,
+    form, layout,
     session::{self, LIFETIME},
 };
-use crate::{Api, access, access::Denied, error::ApiError};
+use crate::{
+    Api, access,
+    access::Denied,
+    config::Role,
+    route::{self, SMALL_BODY},
+};
 
 /// Why a client has to sign in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +60,7 @@ async fn page(State(api): State<Api>, request: Request<Body>) -> Response {
         return Redirect::to("/live").into_response();
     }
     let query = head.uri.query().unwrap_or_default();
-    let next = serde_html_form::from_str::<SignIn>(query).map_or_else(|_| String::new(), |query| query.next);
+    let next = route::parameters::<SignIn>("query", query).map_or_else(|_| String::new(), |query| query.next);
     layout::plain_page("Sign in", &form_of(Why::First, &next)).into_response()
 }
 
@@ -65,12 +69,8 @@ async fn sign_in(State(api): State<Api>, request: Request<Body>) -> Response {
     if let Err(denied) = access::from_own_page(&head, true) {
         return refused(&head, &denied);
     }
-    let fields = match form::text(&head, body).await {
-        Ok(text) => serde_html_form::from_str::<SignIn>(&text)
-            .map_err(|error| ApiError::Malformed(format!("the form is invalid: {error}"))),
-        Err(error) => Err(error),
-    };
-    let SignIn { token, next } = match fields {
+    let text = form::text(&head, body, SMALL_BODY).await;
+    let SignIn { token, next } = match text.and_then(|text| route::parameters("form", &text)) {
         Ok(fields) => fields,
         Err(error) => return layout::plain_refusal(&error),
     };
@@ -79,7 +79,7 @@ async fn sign_in(State(api): State<Api>, request: Request<Body>) -> Response {
         log_refused(&head, &Denied::UnknownToken);
         return unauthorized(Why::Unknown, &next);
     };
-    match api.sessions.begin(digest) {
+    match api.sessions.begin(digest, caller.clone()) {
         Ok(id) => {
             tracing::info!(target: "admittance::audit", by = %caller, action = "sign in", %role, "{caller}: signed in to the console");
             ([id.cookie(&head)], Redirect::to(own_address(&next))).into_response()
@@ -89,12 +89,10 @@ async fn sign_in(State(api): State<Api>, request: Request<Body>) -> Response {
 }
 
 async fn sign_out(State(api): State<Api>, request: Request<Body>) -> Response {
-    use axum::extract::FromRequest as _;
-
     let (head, body) = request.into_parts();
-    let form = Form::<Ignored>::from_request(Request::from_parts(head.clone(), body), &api).await;
-    match form {
-        Ok(Form { session, .. }) => {
+    let request = Request::from_parts(head.clone(), body);
+    match form::read::<Ignored>(request, &api, Role::Read, SMALL_BODY).await {
+        Ok((session, Ignored {})) => {
             if let Some(id) = &session.id {
                 api.sessions.end(id);
             }

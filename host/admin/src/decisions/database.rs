@@ -5,8 +5,11 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use admittance::{DecisionDetail, DecisionFilter, DecisionRecord, Moment, RecordedRequest, Redacted};
+use admittance::{
+    DecisionDetail, DecisionFilter, DecisionLog, DecisionRecord, Moment, RecordedRequest, Redacted,
+};
 use admittance_watch::file;
+use futures_util::TryStreamExt as _;
 use serde::{Deserialize, Serialize};
 use sqlx::{
     QueryBuilder, SqlSafeStr, Sqlite, SqlitePool,
@@ -188,22 +191,42 @@ impl DecisionDatabase {
         select.push(format_args!(" ORDER BY {id} DESC LIMIT "));
         // One more, to see whether there are more.
         select.push_bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1));
-        let records: Vec<String> = select.build_query_scalar().fetch_all(&self.0.pool).await?;
-        let decisions = records.iter().map(|record| serde_json::from_str(record));
-        let mut decisions = decisions.collect::<Result<Vec<DecisionRecord>, _>>()?;
-        let has_more = decisions.len() > limit;
-        decisions.truncate(limit);
-        Ok((decisions, has_more))
+        let mut records = select.build_query_scalar::<String>().fetch(&self.0.pool);
+        let (mut decisions, mut bytes) = (Vec::new(), 0);
+        while let Some(record) = records.try_next().await? {
+            bytes += record.len();
+            if decisions.len() == limit || (bytes > DecisionLog::PAGE_BYTES && !decisions.is_empty()) {
+                return Ok((decisions, true));
+            }
+            decisions.push(serde_json::from_str(&record)?);
+        }
+        Ok((decisions, false))
     }
 
-    /// The decisions of this uid, the oldest first.
-    pub(super) async fn get(&self, uid: &str) -> Result<Vec<DecisionDetail>, SinkError> {
-        let rows: Vec<(String, Option<String>)> =
-            query_as("SELECT record, objects FROM admittance_decisions WHERE uid = ? ORDER BY id")
-                .bind(uid)
-                .fetch_all(&self.0.pool)
-                .await?;
-        let details = rows.into_iter().map(|(record, objects)| {
+    /// The newest decisions of this uid with smaller ids than `before`, the oldest of them first, at most `limit` and
+    /// [`DecisionLog::PAGE_BYTES`]; and how many older ones there are.
+    pub(super) async fn get(
+        &self,
+        uid: &str,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<(Vec<DecisionDetail>, usize), SinkError> {
+        let before = before.map_or(i64::MAX, number);
+        let count = query_scalar("SELECT count(*) FROM admittance_decisions WHERE uid = ? AND id < ?");
+        let count: i64 = count.bind(uid).bind(before).fetch_one(&self.0.pool).await?;
+        let mut rows = query_as::<_, (String, Option<String>)>(
+            "SELECT record, objects FROM admittance_decisions WHERE uid = ? AND id < ? ORDER BY id DESC LIMIT ?",
+        )
+        .bind(uid)
+        .bind(before)
+        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+        .fetch(&self.0.pool);
+        let (mut details, mut bytes) = (Vec::new(), 0);
+        while let Some((record, objects)) = rows.try_next().await? {
+            bytes += record.len() + objects.as_ref().map_or(0, String::len);
+            if bytes > DecisionLog::PAGE_BYTES && !details.is_empty() {
+                break;
+            }
             let record: DecisionRecord = serde_json::from_str(&record)?;
             let mut detail = DecisionDetail::from(record);
             if let Some(objects) = objects {
@@ -211,9 +234,12 @@ impl DecisionDatabase {
                 detail.review = review;
                 detail.result = result;
             }
-            Ok(detail)
-        });
-        details.collect()
+            details.push(detail);
+        }
+        details.reverse();
+        let count = usize::try_from(count).unwrap_or_default();
+        let older = count.saturating_sub(details.len());
+        Ok((details, older))
     }
 
     /// Removes decisions that are too old, and the oldest ones of a database that is too large.

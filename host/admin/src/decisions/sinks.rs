@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::{http::HttpSink, ndjson::Ndjson};
 use super::{config::SinksConfig, database::DecisionDatabase};
+use crate::threads::threads;
 
 const WRITTEN: &str = "admittance_decisions_written_total";
 const DROPPED: &str = "admittance_decisions_dropped_total";
@@ -162,12 +163,12 @@ impl DecisionSinks {
         let choice = self.choice;
         let tasks = self.sinks.into_iter().map(|sink| {
             let decisions = log.follow(DecisionFilter::default(), None);
-            tokio::spawn(run(sink, decisions, choice, stop.clone()))
+            threads().spawn(run(sink, decisions, choice, stop.clone()))
         });
         let mut tasks: Vec<_> = tasks.collect();
         tasks.extend(self.events.map(|events| {
             let denied = log.follow(events::filter(), None);
-            tokio::spawn(events::run(events, denied, stop.clone()))
+            threads().spawn(events::run(events, denied, stop.clone()))
         }));
         RunningSinks { tasks, stop }
     }
@@ -285,7 +286,12 @@ async fn write(
             // What has arrived by then is enough.
             let _ = tokio::time::timeout(time, gathering).await;
         }
-        let batch: Vec<_> = waiting.iter().map(|(decision, _)| choice.of(decision)).collect();
+        let mut batch = Vec::with_capacity(waiting.len());
+        for (decision, _) in &waiting {
+            batch.push(choice.of(decision));
+            // Others run between decisions, which may have large objects.
+            tokio::task::yield_now().await;
+        }
         let count = batch.len() as u64;
         match retried(sink, &batch, &failures).await {
             Ok(()) => written.increment(count),

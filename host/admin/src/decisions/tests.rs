@@ -13,7 +13,7 @@ fn queries() {
     assert_eq!(filter.namespace.as_deref(), Some(""));
     assert_eq!(
         filter.verdict,
-        [DecisionVerdict::Denied, DecisionVerdict::Changed]
+        [DecisionVerdict::Changed, DecisionVerdict::Denied]
     );
     assert_eq!(filter.since.unwrap().to_string(), "2026-01-02T03:04:05.000Z");
     let refused = query("verdict=refused").filter().unwrap();

@@ -3,6 +3,7 @@
 use std::{convert::Infallible, time::Duration};
 
 use admittance::{DecisionList, DecisionRecord, DecisionStream, Followed};
+use admittance_net::limits::Permit;
 use axum::response::{
     IntoResponse, Response,
     sse::{Event, KeepAlive, Sse},
@@ -12,10 +13,10 @@ use http::request::Parts;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Deserialize;
 use serde_json::json;
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
     Api,
+    access::Caller,
     api::{DecisionDetails, DecisionReplays, RateList, ReplayRequest},
     config::Role,
     decisions::{self, DecisionQuery, hide},
@@ -76,7 +77,7 @@ pub(super) fn routes() -> Vec<Route> {
             role,
             "/v1/decisions/{uid}",
             "getDecision",
-            "The decisions on the request with a uid",
+            "The newest decisions on the request with a uid",
             decision,
         )
         .description(
@@ -111,10 +112,18 @@ struct DecisionPath {
     uid: String,
 }
 
-async fn decision(call: Call<DecisionPath>) -> Result<Json<DecisionDetails>, ApiError> {
+/// The page of the decisions of a uid.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct OfUidQuery {
+    /// Only decisions with a smaller id, the `next` of the previous reply.
+    pub(crate) before: Option<u64>,
+}
+
+async fn decision(call: Call<DecisionPath, OfUidQuery>) -> Result<Json<DecisionDetails>, ApiError> {
     let role = call.role.unwrap_or(Role::Read);
-    let decisions = decisions::get(&call.api, role, &call.path.uid).await?;
-    Ok(Json(DecisionDetails { decisions }))
+    let found = decisions::get(&call.api, role, &call.path.uid, call.query.before).await;
+    found.map(Json)
 }
 
 async fn replay(
@@ -168,7 +177,7 @@ async fn follow(call: Call<Nothing, DecisionQuery>) -> Result<Events, ApiError> 
         }
         None => after,
     };
-    let permit = decisions::follower(&call.api)?;
+    let permit = decisions::follower(&call.api, call.caller.unwrap_or(Caller::Loopback))?;
     Ok(Events {
         decisions: call.api.sources.host.decisions().follow(filter, last),
         client: FollowingClient {
@@ -191,7 +200,7 @@ struct FollowingClient {
     api: Api,
     role: Role,
     head: Parts,
-    _permit: OwnedSemaphorePermit,
+    _permit: Permit<Caller>,
 }
 
 impl FollowingClient {

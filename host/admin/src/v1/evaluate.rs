@@ -11,14 +11,15 @@ use crate::{
     config::Role,
     described,
     error::ApiError,
-    route::{Call, Json, Method::Post, Nothing, Route},
+    route::{Call, Json, LARGE_BODY, Method::Post, Nothing, REQUEST_BODY, Route},
 };
 
 /// The error statuses of both routes.
 const REFUSALS: &[u16] = &[404, 408, 413, 415, 422, 503];
 
-/// The most questions what applies that are answered at a time: each may evaluate the conditions of all stages.
-pub(crate) const EXPLANATIONS: usize = 2;
+/// The most questions what applies that are answered at a time: each may evaluate the conditions of all stages with a large
+/// object.
+pub(crate) const EXPLANATIONS: usize = 1;
 
 /// The name of a text of definitions without a name.
 const NAME: &str = "definitions";
@@ -56,7 +57,7 @@ pub(super) fn routes() -> [Route; 2] {
 }
 
 async fn evaluate(
-    call: Call<Nothing, Nothing, Json<EvaluateRequest>>,
+    call: Call<Nothing, Nothing, Json<EvaluateRequest, LARGE_BODY>>,
 ) -> Result<Json<EvaluateReply>, ApiError> {
     let Json(request) = call.body;
     let evaluated = evaluated(&call.api, call.caller, &request).await?;
@@ -123,7 +124,7 @@ pub(crate) async fn evaluated(
 }
 
 async fn applies(
-    call: Call<Nothing, Nothing, Json<DescribedRequest>>,
+    call: Call<Nothing, Nothing, Json<DescribedRequest, REQUEST_BODY>>,
 ) -> Result<Json<AppliesReply>, ApiError> {
     let Json(described) = call.body;
     applying(&call.api, &described).await.map(Json)
@@ -131,9 +132,9 @@ async fn applies(
 
 /// Which chains and stages would see the request.
 pub(crate) async fn applying(api: &Api, described: &DescribedRequest) -> Result<AppliesReply, ApiError> {
-    let request = described.request()?;
     let host = &api.sources.host;
     let _turn = api.explanations.acquire().await;
+    let request = described.request()?;
     Ok(AppliesReply {
         revision: host.table().revision(),
         chains: host.applies(&request).await,

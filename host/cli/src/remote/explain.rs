@@ -30,6 +30,9 @@ pub(crate) struct ExplainArguments {
     /// The uid of the request, as `decisions` and the log show it.
     #[arg(value_name = "UID")]
     uid: String,
+    /// Only decisions with a smaller id: older ones of a uid with many.
+    #[arg(long, value_name = "ID", conflicts_with = "replay")]
+    before: Option<u64>,
     /// Replay the request through the live chains, and show the differences.
     #[arg(long)]
     replay: bool,
@@ -44,10 +47,13 @@ impl ExplainArguments {
     pub(crate) fn run(&self) -> crate::Result<ExitCode> {
         if !self.replay {
             let text = |details: &DecisionDetails| {
-                let texts = details.decisions.iter().map(text);
-                texts.collect::<Vec<_>>().join("\n")
+                let mut texts: Vec<_> = details.decisions.iter().map(text).collect();
+                texts.extend(older(details));
+                texts.join("\n")
             };
-            self.query.show(&["decisions", &self.uid], &[], text)?;
+            let before = self.before.map(|id| ("before", id.to_string()));
+            self.query
+                .show(&["decisions", &self.uid], before.as_slice(), text)?;
             return Ok(ExitCode::SUCCESS);
         }
         let options = ReplayRequest {
@@ -70,6 +76,15 @@ impl ExplainArguments {
             ExitCode::FAILURE
         })
     }
+}
+
+/// A note about older decisions that are not shown, with the flag that shows them.
+fn older(details: &DecisionDetails) -> Option<String> {
+    let next = details.next?;
+    let count = human::count(details.older, "older decision");
+    Some(format!(
+        "{WARN}note:{WARN:#} {count} of this uid: add `--before {next}`\n"
+    ))
 }
 
 fn text(detail: &DecisionDetail) -> String {

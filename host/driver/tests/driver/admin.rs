@@ -1,6 +1,7 @@
 //! The operator's port: who may use it, and what it does.
 
 mod access;
+mod bounds;
 mod candidate;
 mod console;
 #[path = "../../../sandbox/tests/sandbox/guest.rs"]

@@ -49,7 +49,7 @@ pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// Denies objects named `bad`, warns of those named `odd`, and marks those named `plain`.
-struct Judge;
+pub(crate) struct Judge;
 
 #[async_trait]
 impl Hook for Judge {

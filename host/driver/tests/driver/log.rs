@@ -1,6 +1,7 @@
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
-use tracing::subscriber::DefaultGuard;
+use tracing::{Level, subscriber::DefaultGuard};
+use tracing_subscriber::{Layer as _, filter::Targets, fmt, layer::SubscriberExt as _, registry};
 
 /// The lines that are logged on the thread of a test, which must be the only one that the test uses.
 #[derive(Clone, Default)]
@@ -28,6 +29,20 @@ impl Log {
             _second: second,
         };
         (log, listening)
+    }
+
+    /// The audit log of all threads, and so of all tests.
+    pub(crate) fn of_audits() -> Self {
+        static AUDITS: LazyLock<Log> = LazyLock::new(|| {
+            let log = Log::default();
+            let writer = log.clone();
+            let layer = fmt::layer().with_ansi(false).with_writer(move || writer.clone());
+            let audits = Targets::new().with_target("admittance::audit", Level::INFO);
+            let subscriber = registry().with(layer.with_filter(audits));
+            tracing::subscriber::set_global_default(subscriber).unwrap();
+            log
+        });
+        AUDITS.clone()
     }
 
     pub(crate) fn text(&self) -> String {

@@ -301,6 +301,13 @@ impl Kept {
         postcard::from_bytes(&self.packed).ok()
     }
 
+    /// The memory that it takes apart from the objects of the request, in bytes.
+    pub(super) fn size_without_objects(&self) -> usize {
+        let objects = self.read().and_then(|packed| packed.objects);
+        let objects = objects.map_or(0, |objects| objects.bytes());
+        self.unpacked.size() + self.packed.len().saturating_sub(objects)
+    }
+
     /// What the stages did.
     pub(super) fn rows(&self, packed: &Packed<'_>) -> Vec<TraceRow> {
         match &self.unpacked.outcome {

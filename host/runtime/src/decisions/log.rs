@@ -22,9 +22,6 @@ use super::{
 };
 use crate::{Moment, Redaction, observer::Observed};
 
-/// How many decisions are taken from the ring at once, so that its lock is held for a short time only.
-const AT_ONCE: usize = 256;
-
 /// How long a follower waits for more decisions after the first one, so that requests seldom wake it.
 const GATHER: Duration = Duration::from_millis(20);
 
@@ -64,6 +61,11 @@ pub enum Followed {
 pub struct DecisionStream(Pin<Box<dyn Stream<Item = Followed> + Send>>);
 
 impl DecisionLog {
+    /// The most memory of the decisions of one page, in bytes; a single larger one is a page too.
+    pub const PAGE_BYTES: usize = 4 << 20;
+    /// The most decisions of one uid on a page.
+    pub const OF_UID: usize = 20;
+
     /// Keeps none without a configuration.
     pub(crate) fn new(config: Option<DecisionsConfig>) -> Self {
         let config = config.unwrap_or(DecisionsConfig {
@@ -98,16 +100,19 @@ impl DecisionLog {
         }
     }
 
-    /// The newest decisions, with smaller ids than `before`, at most `limit`.
+    /// The newest decisions, with smaller ids than `before`, at most `limit` and [`PAGE_BYTES`](Self::PAGE_BYTES), not
+    /// counting objects.
     pub fn list(&self, filter: &DecisionFilter, before: Option<u64>, limit: usize) -> DecisionList {
         let oldest = filter.since.map_or(0, Moment::as_micros);
         let mut decisions = Vec::new();
+        let mut bytes = 0;
         let mut next = None;
         for entry in self.newest_first(before).take_while(|entry| entry.id >= oldest) {
             if !filter.includes(&entry.kept) {
                 continue;
             }
-            if decisions.len() == limit {
+            bytes += entry.kept.size_without_objects();
+            if decisions.len() == limit || (bytes > Self::PAGE_BYTES && !decisions.is_empty()) {
                 next = decisions.last().map(|record: &DecisionRecord| record.id);
                 break;
             }
@@ -116,14 +121,23 @@ impl DecisionLog {
         DecisionList { decisions, next }
     }
 
-    /// The decisions of this uid, the oldest first. kube-apiserver sends one request to several paths, each of which is a
-    /// decision of its own.
-    pub fn get(&self, uid: &str) -> Vec<LoggedDecision> {
-        let entries = self.newest_first(None);
-        let found = entries.filter(|entry| entry.kept.read().is_some_and(|packed| packed.uid == uid));
-        let mut found: Vec<_> = found.filter_map(|entry| self.logged(entry)).collect();
+    /// The newest decisions of this uid with smaller ids than `before`, the oldest of them first: at most
+    /// [`OF_UID`](Self::OF_UID) and [`PAGE_BYTES`](Self::PAGE_BYTES), with their objects. Also returns how many older ones there are. kube-apiserver sends one request to
+    /// several paths, each of which is a decision of its own; and clients choose uids.
+    pub fn get(&self, uid: &str, before: Option<u64>) -> (Vec<LoggedDecision>, usize) {
+        let entries = self.newest_first(before);
+        let matching = entries.filter(|entry| entry.kept.read().is_some_and(|packed| packed.uid == uid));
+        let (mut found, mut bytes, mut older) = (Vec::new(), 0, 0);
+        for entry in matching {
+            bytes += entry.size;
+            if older > 0 || found.len() == Self::OF_UID || (bytes > Self::PAGE_BYTES && !found.is_empty()) {
+                older += 1;
+            } else {
+                found.extend(self.logged(entry));
+            }
+        }
         found.reverse();
-        found
+        (found, older)
     }
 
     /// Decisions as they are made: those with larger ids than `after`, or from now on.
@@ -192,9 +206,9 @@ impl DecisionLog {
         let chunks = std::iter::from_fn(move || {
             let ring = self.0.memory.ring();
             let last = usize::try_from(end.checked_sub(ring.gone)?).ok()?;
-            let first = last.saturating_sub(AT_ONCE);
-            end = ring.gone + first as u64;
-            let mut chunk = ring.entries(first..last);
+            let range = ring.last_entries_before(last);
+            end = ring.gone + range.start as u64;
+            let mut chunk = ring.entries(range);
             chunk.reverse();
             Some(chunk).filter(|chunk| !chunk.is_empty())
         });
@@ -248,9 +262,9 @@ impl Follower {
         let missed = ring.gone.saturating_sub(self.position);
         let first = self.position.saturating_sub(ring.gone);
         let first = usize::try_from(first).unwrap_or(usize::MAX).min(ring.len());
-        let last = ring.len().min(first + AT_ONCE);
-        let entries = ring.entries(first..last);
-        self.position = ring.gone + last as u64;
+        let range = ring.next_entries_from(first);
+        self.position = ring.gone + range.end as u64;
+        let entries = ring.entries(range);
         (missed, entries)
     }
 }

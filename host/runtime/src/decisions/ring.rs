@@ -21,6 +21,10 @@ use crate::observer::Observed;
 const COLLECTED: usize = 16;
 const COLLECTED_BYTES: usize = 64 << 10;
 
+/// Limits of the decisions that are copied from the ring at once, so that its lock is held for a short time only.
+const TAKEN: usize = 256;
+const TAKEN_BYTES: usize = 1 << 20;
+
 pub(super) struct Memory {
     count: usize,
     bytes: usize,
@@ -193,6 +197,18 @@ impl Ring {
         self.slots.partition_point(|slot| slot.id < id)
     }
 
+    /// The last decisions before this index that are taken at once.
+    pub(super) fn last_entries_before(&self, end: usize) -> Range<usize> {
+        let before = self.slots.range(..end.min(self.len())).rev();
+        end.saturating_sub(taken_at_once(before))..end
+    }
+
+    /// The next decisions from this index on that are taken at once.
+    pub(super) fn next_entries_from(&self, start: usize) -> Range<usize> {
+        let from = self.slots.range(start.min(self.len())..);
+        start..start + taken_at_once(from)
+    }
+
     /// These decisions, the oldest first.
     pub(super) fn entries(&self, range: Range<usize>) -> Vec<Entry> {
         let mut start: usize = self.slots.range(..range.start).map(|slot| slot.length).sum();
@@ -210,4 +226,14 @@ impl Ring {
         });
         entries.collect()
     }
+}
+
+/// The number of these slots that are copied at once: at least one, if there is any.
+fn taken_at_once<'s>(slots: impl Iterator<Item = &'s Slot>) -> usize {
+    let mut bytes = 0;
+    let within = slots.take(TAKEN).enumerate().take_while(|(index, slot)| {
+        bytes += slot.length;
+        *index == 0 || bytes <= TAKEN_BYTES
+    });
+    within.count()
 }

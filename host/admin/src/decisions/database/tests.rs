@@ -106,9 +106,9 @@ async fn filters_and_pages() {
     let (second, has_more) = database.list(&since, Some(now + 1), 2).await.unwrap();
     assert_eq!((second[0].id, second.len(), has_more), (now, 1, false));
     assert!(database.list(&since, Some(now + 1), 0).await.unwrap().1);
-    let found = database.get(&format!("u{}", now % 5)).await.unwrap();
+    let found = database.get(&format!("u{}", now % 5), None, 20).await.unwrap().0;
     assert_eq!(found, [batch[0].clone()]);
-    assert!(database.get("none").await.unwrap().is_empty());
+    assert!(database.get("none", None, 20).await.unwrap().0.is_empty());
 }
 
 #[tokio::test]

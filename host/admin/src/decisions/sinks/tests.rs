@@ -153,7 +153,7 @@ async fn batch() -> Vec<DecisionDetail> {
         admit(&host, uid, false).await;
     }
     let log = host.decisions();
-    let found = ["a", "b", "c"].map(|uid| log.get(uid));
+    let found = ["a", "b", "c"].map(|uid| log.get(uid, None).0);
     found
         .iter()
         .flatten()
@@ -191,7 +191,7 @@ async fn what_does_not_fit_is_dropped_and_counted() {
     for _ in 0..100 {
         admit(&host, "a", false).await;
     }
-    let size = host.decisions().get("a")[0].size();
+    let size = host.decisions().get("a", None).0[0].size();
     let (sender, mut queue) = mpsc::unbounded_channel();
     let dropped = Arc::new(AtomicU64::new(0));
     let stop = CancellationToken::new();

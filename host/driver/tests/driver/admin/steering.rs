@@ -381,21 +381,23 @@ async fn a_history_that_is_gone() {
     assert_eq!(live.revision, 2);
 }
 
-/// On the thread of this test, so that the log is its own.
 #[tokio::test]
 async fn the_log_tells_who_changed_what() {
-    let (log, _listening) = crate::log::Log::of_this_thread();
+    let log = crate::log::Log::of_audits();
     let directory = TempDir::new().unwrap();
     let driver = driver(directory.path()).await;
     let _: Applied = good(
         &driver,
         "POST",
-        "/v1/definitions?name=pods.yaml",
+        "/v1/definitions?name=audited.yaml",
         chain("pods", "a"),
     )
     .await;
     assert_eq!(
-        driver.call("POST", "/v1/rollback", r#"{"revision":7}"#).await.0,
+        driver
+            .call("POST", "/v1/rollback", r#"{"revision":7007}"#)
+            .await
+            .0,
         404
     );
     let _: Status = good(&driver, "GET", "/v1/status", "").await;
@@ -403,14 +405,15 @@ async fn the_log_tells_who_changed_what() {
         .text()
         .lines()
         .filter_map(|line| Some(line.split_once("INFO admittance::audit: ")?.1.to_owned()))
+        .filter(|line| line.contains("audited.yaml") || line.contains("7007"))
         .collect();
     let [applied, refused] = &audit[..] else {
         panic!("there are two changes: {audit:?}");
     };
-    assert!(applied.starts_with("loopback: apply pods.yaml "), "{applied}");
+    assert!(applied.starts_with("loopback: apply audited.yaml "), "{applied}");
     assert!(applied.contains("revision=2"), "{applied}");
     assert!(
-        refused.starts_with("loopback: rollback 7 was refused: there is no revision 7"),
+        refused.starts_with("loopback: rollback 7007 was refused: there is no revision 7007"),
         "{refused}"
     );
 }

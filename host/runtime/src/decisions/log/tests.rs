@@ -200,7 +200,7 @@ fn ids_grow_even_if_the_clock_does_not() {
 #[test]
 fn a_decision_as_a_record() {
     let log = three();
-    let [found] = log.get("b").try_into().unwrap();
+    let [found] = log.get("b", None).0.try_into().unwrap();
     let mut record = serde_json::to_value(found.record()).unwrap();
     for moving in ["id", "at"] {
         record.as_object_mut().unwrap().remove(moving);
@@ -221,7 +221,7 @@ fn a_decision_as_a_record() {
                "kind": "v1/Pod", "resource": "v1/pods", "namespace": "shop", "name": "web", "verdict": "changed",
                "patch": patch, "microseconds": 1500, "stages": [stage("images", "allow"), sidecar]})
     );
-    let [refused] = log.get("c").try_into().unwrap();
+    let [refused] = log.get("c", None).0.try_into().unwrap();
     let refused = refused.record();
     assert_eq!(
         (refused.verdict, refused.code),
@@ -230,12 +230,12 @@ fn a_decision_as_a_record() {
     assert!(refused.message.unwrap().contains("denied the request: no"));
     assert_eq!(refused.stages[0].reason.as_deref(), Some("no"));
     assert_eq!(refused.stages[1].result, "not-reached");
-    assert!(log.get("d").is_empty());
+    assert!(log.get("d", None).0.is_empty());
 }
 
 #[test]
 fn objects_of_a_decision() {
-    let [found] = three().get("b").try_into().unwrap();
+    let [found] = three().get("b", None).0.try_into().unwrap();
     let detail = found.detail();
     let review = detail.review.unwrap();
     assert_eq!(review.request["object"]["spec"], json!({"token": "hidden"}));
@@ -252,7 +252,7 @@ fn objects_of_a_decision() {
 fn configured_values_are_redacted() {
     let log = log(10, 1 << 20, &["/spec/token"]);
     log.add(&observed(pod("b", "shop"), &changed("b")));
-    let [found] = log.get("b").try_into().unwrap();
+    let [found] = log.get("b", None).0.try_into().unwrap();
     let text = serde_json::to_string(&found.detail()).unwrap();
     assert!(!text.contains("hidden") && !text.contains("other"), "{text}");
     let detail = found.detail();
@@ -274,7 +274,7 @@ fn secrets_are_not_kept() {
         outcome.trace[0].result = StageResult::Changed(patch.clone());
         outcome.patch = patch;
         log.add(&observed(request("s", kind, &object), &outcome));
-        let [found] = log.get("s").try_into().unwrap();
+        let [found] = log.get("s", None).0.try_into().unwrap();
         let kept = format!("{:?}", found.taken);
         assert!(!kept.contains("c2VjcmV0") && !kept.contains("b3RoZXI"), "{kept}");
         let detail = found.detail();
@@ -286,7 +286,7 @@ fn secrets_are_not_kept() {
 
 #[test]
 fn values_of_patches_are_removed_for_readers() {
-    let [found] = three().get("b").try_into().unwrap();
+    let [found] = three().get("b", None).0.try_into().unwrap();
     let mut record = found.record();
     record.without_values();
     assert_eq!(
@@ -321,14 +321,14 @@ fn the_log_is_bounded_by_count_and_bytes() {
         request("large", "ConfigMap", &object),
         &allowed("large"),
     ));
-    let [found] = by_bytes.get("large").try_into().unwrap();
+    let [found] = by_bytes.get("large", None).0.try_into().unwrap();
     assert!(found.request().is_none() && found.detail().review.is_none());
 
     // A decision that is larger than the log is not kept.
     let mut outcome = allowed("huge");
     outcome.warnings.push("x".repeat(30 * size));
     by_bytes.add(&observed(pod("huge", "shop"), &outcome));
-    assert!(by_bytes.get("huge").is_empty());
+    assert!(by_bytes.get("huge", None).0.is_empty());
     assert!(by_bytes.0.memory.ring().size <= 20 * size);
 }
 
@@ -354,7 +354,7 @@ fn decisions_of_all_threads_are_in_order() {
         let own: Vec<u32> = own.map(|number| number.parse().unwrap()).collect();
         assert!(own.is_sorted_by(|one, other| one > other), "{own:?}");
     }
-    assert_eq!(log.get("c199").len(), 1);
+    assert_eq!(log.get("c199", None).0.len(), 1);
 }
 
 #[test]
@@ -388,7 +388,7 @@ async fn followers_get_what_comes() {
     };
     let mut now = log.follow(all.clone(), None);
     let mut refusals = log.follow(refused, None);
-    let [b] = log.get("b").try_into().unwrap();
+    let [b] = log.get("b", None).0.try_into().unwrap();
     let mut earlier = log.follow(all, Some(b.id()));
     assert!(now.next().now_or_never().is_none());
     assert_eq!(next(&mut earlier, 1).await, ["c"]);
@@ -431,4 +431,50 @@ fn rates_of_chains() {
     assert_eq!((pods.p50_microseconds, pods.p99_microseconds), (0, 100));
     assert_eq!((names.requests, names.denied), (2, 2));
     assert!((pods.seconds - 60.0).abs() < f64::EPSILON);
+}
+
+#[test]
+fn pages_are_bounded_by_bytes() {
+    let log = log(100, 64 << 20, &[]);
+    let large = "x".repeat(900 << 10);
+    let mut oldest = 0;
+    let object =
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": {"large": large}});
+    for uid in ["objects", "patches"] {
+        for _ in 0..10 {
+            let (object, outcome) = match uid {
+                "objects" => (object.clone(), allowed(uid)),
+                _ => {
+                    let mut outcome = changed(uid);
+                    outcome.patch = Patch::builder().add("/spec/token", &large).unwrap().build();
+                    (json!({"metadata": {"name": "web"}}), outcome)
+                }
+            };
+            log.add(&observed(request(uid, "Pod", &object), &outcome));
+        }
+        // All of them are on some page, the newest first, and no page is empty.
+        let (mut before, mut ids) = (None, Vec::new());
+        loop {
+            let (found, older) = log.get(uid, before);
+            assert!((1..10).contains(&found.len()), "{uid}: {}", found.len());
+            ids.extend(found.iter().rev().map(LoggedDecision::id));
+            assert_eq!(ids.len() + older, 10, "{uid}");
+            before = ids.last().copied();
+            if older == 0 {
+                break;
+            }
+        }
+        assert!(ids.is_sorted_by(|newer, older| newer > older), "{uid}: {ids:?}");
+        oldest = before.unwrap();
+    }
+    // A list has no objects, but patches.
+    let filter = DecisionFilter::default();
+    let first = log.list(&filter, None, 100);
+    assert!(
+        (1..10).contains(&first.decisions.len()),
+        "{}",
+        first.decisions.len()
+    );
+    let objects = log.list(&filter, Some(oldest), 100);
+    assert_eq!((objects.decisions.len(), objects.next), (10, None));
 }

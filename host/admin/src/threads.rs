@@ -1,0 +1,62 @@
+//! The threads on which replies of the admin port are made and decisions are written. Requests of the driver's port, accepting
+//! connections, and probes use others.
+
+use std::sync::LazyLock;
+
+use admittance_admission::{background_threads, ended};
+use axum::body::Body;
+use futures_util::{StreamExt as _, stream};
+use http::Response;
+use http_body::Body as _;
+use tokio::{
+    runtime::{Handle, Runtime},
+    sync::mpsc,
+};
+use tokio_util::task::AbortOnDropHandle;
+
+/// One reply that takes long leaves a thread to the others.
+const COUNT: usize = 2;
+
+static THREADS: LazyLock<Option<Runtime>> = LazyLock::new(|| background_threads("operators", COUNT));
+
+/// Must be called within a tokio runtime.
+pub(crate) fn threads() -> Handle {
+    THREADS
+        .as_ref()
+        .map_or_else(Handle::current, |threads| threads.handle().clone())
+}
+
+/// Makes a reply, and its body, on these threads. The work ends when this is dropped.
+pub(crate) async fn reply(making: impl Future<Output = Response<Body>> + Send + 'static) -> Response<Body> {
+    let making = async { making.await.map(forwarded) };
+    match AbortOnDropHandle::new(threads().spawn(making)).await {
+        Ok(response) => response,
+        Err(error) => ended(error).await,
+    }
+}
+
+/// A body that is made while it is sent is made by a task of this thread's runtime, not by the one that sends it.
+fn forwarded(body: Body) -> Body {
+    if body.size_hint().exact().is_some() {
+        return body;
+    }
+    let (parts, waiting) = mpsc::channel(1);
+    tokio::spawn(async move {
+        let mut body = body.into_data_stream();
+        loop {
+            let part = tokio::select! {
+                part = body.next() => part,
+                () = parts.closed() => None,
+            };
+            let Some(part) = part else { return };
+            if parts.send(part).await.is_err() {
+                return;
+            }
+        }
+    });
+    let parts = stream::unfold(waiting, async |mut waiting| {
+        let part = waiting.recv().await?;
+        Some((part, waiting))
+    });
+    Body::from_stream(parts)
+}

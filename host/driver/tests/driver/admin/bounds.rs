@@ -1,0 +1,327 @@
+//! No client of the operator's port delays or locks out others.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, RecvTimeoutError, channel},
+    },
+    time::Duration,
+};
+
+use admittance::{
+    DecisionsConfig, Host,
+    admission::{Chain, Labels, NamespaceLookupError, NamespaceSource, Operation, Rule, Stage, async_trait},
+};
+use admittance_admin::{AdminConfig, Role, Token, TokenSource};
+use admittance_net::bearer::TokenDigest;
+use axum::body::Body;
+use http::Request;
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+
+use super::guest::{Answer, Guest};
+use crate::{
+    harness::{Judge, Setup, application, echo, loopback, post, request, rest, soon, text, write},
+    tls::until,
+};
+
+const READER: &str = "the-token-of-who-reads";
+const ADMIN: &str = "the-token-of-who-changes";
+
+fn guarded() -> AdminConfig {
+    let token = |name: &str, role, text: &str| Token {
+        name: name.to_owned(),
+        role,
+        source: TokenSource::Digest(TokenDigest::of(text)),
+    };
+    let tokens = vec![
+        token("board", Role::Read, READER),
+        token("ops", Role::Admin, ADMIN),
+    ];
+    AdminConfig::new(loopback()).with_tokens(tokens).unwrap()
+}
+
+fn called(token: &str, method: &str, path: &str, body: impl Into<Body>) -> Request<Body> {
+    Request::builder()
+        .method(method)
+        .uri(path)
+        .header("authorization", format!("Bearer {token}"))
+        .body(body.into())
+        .unwrap()
+}
+
+/// Blocks the thread of each lookup until the test releases it, or 20 s have passed.
+struct HeldNamespaces {
+    is_held: Arc<AtomicBool>,
+    gave_up: Arc<AtomicBool>,
+    release: Mutex<Receiver<()>>,
+}
+
+#[async_trait]
+impl NamespaceSource for HeldNamespaces {
+    async fn labels(&self, _: &str) -> Result<Labels, NamespaceLookupError> {
+        self.is_held.store(true, Ordering::SeqCst);
+        // The other end is dropped when it is released.
+        let released = self.release.lock().unwrap().recv_timeout(Duration::from_secs(20));
+        let is_over = released == Err(RecvTimeoutError::Timeout);
+        self.gave_up.fetch_or(is_over, Ordering::SeqCst);
+        Ok(Labels::default())
+    }
+}
+
+/// A reply that is computed for long delays neither probes nor connections to the driver's port.
+#[tokio::test]
+async fn probes_and_connections_wait_for_no_reply() {
+    let directory = tempfile::tempdir().unwrap();
+    let chain = "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: { name: a }\nspec:\n  \
+                 rules: [{ operations: [CREATE], kinds: [application] }]\n  stages:\n  - name: s\n    \
+                 namespaceSelector: { matchLabels: { team: a } }\n    \
+                 cel: { validations: [{ expression: 'true' }] }\n";
+    std::fs::write(directory.path().join("a.yaml"), chain).unwrap();
+    let (is_held, gave_up) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (release, released) = channel::<()>();
+    let host = Host::builder()
+        .definitions(directory.path())
+        .namespaces(HeldNamespaces {
+            is_held: is_held.clone(),
+            gave_up: gave_up.clone(),
+            release: Mutex::new(released),
+        })
+        .build()
+        .await
+        .unwrap();
+    let driver = Arc::new(Setup::new(&[echo().await]).start_with(host).await);
+    let question = json!({"kind": "v4/application", "namespace": "n"}).to_string();
+    let asked = tokio::spawn({
+        let driver = driver.clone();
+        async move { driver.call("POST", "/v1/applies", question).await }
+    });
+    until("the question is being answered", async || {
+        is_held.load(Ordering::SeqCst)
+    })
+    .await;
+    for path in ["/healthz", "/readyz"] {
+        assert_eq!(driver.ask(path).await.0, 200, "{path}");
+    }
+    let request = request("GET", "/not/hooked", Body::empty());
+    assert_eq!(driver.send(request).await.status(), 200);
+    drop(release);
+    let (status, reply) = soon(asked).await.unwrap();
+    assert_eq!(status, 200, "{reply}");
+    assert!(!gave_up.load(Ordering::SeqCst), "something waited for the reply");
+}
+
+/// The bodies and parameters of each kind of request are bounded before they are read.
+#[tokio::test]
+async fn bodies_and_parameters_are_bounded() {
+    let driver = Setup::new(&[echo().await]).admin(guarded()).start().await;
+    let form = |body: String| {
+        Request::post("/sign-in")
+            .header("sec-fetch-site", "same-origin")
+            .header("content-type", "application/x-www-form-urlencoded")
+            .body(Body::from(body))
+            .unwrap()
+    };
+    let long = |bytes: usize| format!("\"{}\"", "x".repeat(bytes));
+    let many = vec!["a=1"; 129].join("&");
+    for (what, request, status, part) in [
+        (
+            "a long form",
+            form("a".repeat((64 << 10) + 1)),
+            413,
+            "65536 bytes",
+        ),
+        (
+            "a form with many fields",
+            form(many.clone()),
+            400,
+            "more than 128 fields",
+        ),
+        (
+            "many parameters",
+            called(READER, "GET", &format!("/v1/decisions?{many}"), Body::empty()),
+            400,
+            "more than 128 fields",
+        ),
+        (
+            "a long description of a request",
+            called(READER, "POST", "/v1/applies", long(4 << 20)),
+            413,
+            "4194304 bytes",
+        ),
+        (
+            "a long number",
+            called(ADMIN, "POST", "/v1/rollback", long(64 << 10)),
+            413,
+            "65536 bytes",
+        ),
+        (
+            "a body of who may not send it",
+            called(READER, "POST", "/v1/rollback", long(64 << 10)),
+            403,
+            "role Admin",
+        ),
+    ] {
+        let (found, reply) = text(driver.send_to_admin(request).await).await;
+        assert!(found == status && reply.contains(part), "{what}: {found} {reply}");
+    }
+}
+
+/// One token does not get all streams of decisions.
+#[tokio::test]
+async fn one_token_leaves_streams_to_others() {
+    let driver = Setup::new(&[echo().await]).admin(guarded()).start().await;
+    let follow = |token| driver.send_to_admin(called(token, "GET", "/v1/decisions/events", Body::empty()));
+    let mut streams = Vec::new();
+    let refusal = loop {
+        let response = follow(READER).await;
+        match response.status().as_u16() {
+            200 => streams.push(response),
+            _ => break text(response).await,
+        }
+    };
+    assert_eq!((streams.len(), refusal.0), (48, 503), "{}", refusal.1);
+    assert_eq!(follow(ADMIN).await.status(), 200);
+    // Who hangs up makes room.
+    streams.pop();
+    until("room for one more", async || follow(READER).await.status() == 200).await;
+}
+
+/// Probes are answered even if their address holds more connections than it may.
+#[tokio::test]
+async fn probes_are_answered_beyond_the_limit_of_connections() {
+    let driver = Setup::new(&[echo().await]).start().await;
+    let mut held = Vec::new();
+    for _ in 0..400 {
+        held.push(soon(TcpStream::connect(driver.admin)).await.unwrap());
+    }
+    for (path, status, part) in [
+        ("/healthz", 200, "ok"),
+        ("/readyz", 200, "true"),
+        ("/v1/status", 503, "too many connections of this client"),
+    ] {
+        let (found, reply) = driver.ask(path).await;
+        assert!(found == status && reply.contains(part), "{path}: {found} {reply}");
+    }
+    // Such a connection is for one request.
+    let mut stream = soon(TcpStream::connect(driver.admin)).await.unwrap();
+    write(&mut stream, "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
+    assert!(rest(&mut stream).await.contains("connection: close"));
+    drop(held);
+    until("the connections are closed", async || {
+        driver.ask("/v1/status").await.0 == 200
+    })
+    .await;
+}
+
+/// Clients choose uids. The decisions of one are read page by page, the newest first.
+#[tokio::test]
+async fn many_decisions_of_one_uid_are_pages() {
+    let rules = vec![Rule::for_operations([Operation::Create])];
+    let host = Host::builder()
+        .decisions(DecisionsConfig::default())
+        .chain(Chain::new("c", rules, vec![Stage::new("judge", Judge)]));
+    let driver = Setup::new(&[echo().await])
+        .start_with(host.build().await.unwrap())
+        .await;
+    for _ in 0..25 {
+        let mut request = post(application("good"));
+        request
+            .headers_mut()
+            .insert("x-request-id", "chosen".parse().unwrap());
+        assert_eq!(driver.send(request).await.status(), 200);
+    }
+    let ids = |page: &Value| -> Vec<u64> {
+        let decisions = page["decisions"].as_array().unwrap();
+        decisions
+            .iter()
+            .map(|decision| decision["id"].as_u64().unwrap())
+            .collect()
+    };
+    let (_, newest) = driver.call("GET", "/v1/decisions/chosen", "").await;
+    let newest_ids = ids(&newest);
+    assert_eq!((newest_ids.len(), &newest["older"]), (20, &json!(5)));
+    assert_eq!(newest["next"], newest_ids[0]);
+    let path = format!("/v1/decisions/chosen?before={}", newest_ids[0]);
+    let (_, oldest) = driver.call("GET", &path, "").await;
+    assert_eq!(
+        (ids(&oldest).len(), oldest.get("older"), oldest.get("next")),
+        (5, None, None)
+    );
+    assert!(ids(&oldest).iter().max() < newest_ids.iter().min());
+    let (status, page) = driver.ask("/decisions/chosen").await;
+    assert!(
+        status == 200 && page.contains("5 older decisions of this uid"),
+        "{page}"
+    );
+    let older = format!("/decisions/chosen?before={}", newest_ids[0]);
+    assert!(page.contains(&older), "{page}");
+    assert_eq!(driver.ask(&older).await.0, 200);
+}
+
+/// Whatever a route shows of requests, the role Read does not get the values of their objects.
+#[tokio::test]
+async fn no_route_shows_readers_values_of_objects() {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, patch) in [
+        (
+            "plugin",
+            r#"[{"op":"add","path":"/spec","value":{"a":"s3cret-plugin"}}]"#,
+        ),
+        (
+            "candidate",
+            r#"[{"op":"add","path":"/spec","value":{"a":"s3cret-candidate"}}]"#,
+        ),
+    ] {
+        let guest = Guest::answering(&Answer::Patch(patch)).component();
+        std::fs::write(directory.path().join(format!("{name}.wasm")), guest).unwrap();
+    }
+    let chains = directory.path().join("chains");
+    std::fs::create_dir(&chains).unwrap();
+    let chain = "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: { name: a }\nspec:\n  \
+                 rules: [{ operations: [CREATE], kinds: [application] }]\n  stages:\n  - name: s\n    \
+                 plugin: { source: \"file:../plugin.wasm\" }\n    \
+                 candidate: { source: \"file:../candidate.wasm\", share: 100% }\n";
+    std::fs::write(chains.join("a.yaml"), chain).unwrap();
+    let host = Host::builder()
+        .definitions(&chains)
+        .decisions(DecisionsConfig::default());
+    let host = host.build().await.unwrap();
+    let driver = Setup::new(&[echo().await])
+        .admin(guarded())
+        .start_with(host)
+        .await;
+    let mut request = post(application("a"));
+    request
+        .headers_mut()
+        .insert("x-request-id", "u1".parse().unwrap());
+    let (status, reply) = text(driver.send(request).await).await;
+    assert!(status == 200 && reply.contains("s3cret-plugin"), "{reply}");
+    let get = async |token, path: &str| {
+        text(
+            driver
+                .send_to_admin(called(token, "GET", path, Body::empty()))
+                .await,
+        )
+        .await
+    };
+    until("the difference", async || {
+        get(ADMIN, "/v1/candidates").await.1.contains("s3cret-candidate")
+    })
+    .await;
+    let document: Value = serde_json::from_str(&get(READER, "/v1/openapi.json").await.1).unwrap();
+    let mut shown = 0;
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        // Streams do not end, and definitions and revisions are not of requests.
+        if methods.get("get").is_none() || path.ends_with("/events") || path == "/v1/requests" {
+            continue;
+        }
+        let path = path.replace("{uid}", "u1");
+        let (_, reply) = get(READER, &path).await;
+        assert!(!reply.contains("s3cret"), "{path}: {reply}");
+        shown += usize::from(get(ADMIN, &path).await.1.contains("s3cret"));
+    }
+    // The list of decisions, this decision, and the candidates.
+    assert_eq!(shown, 3);
+}
