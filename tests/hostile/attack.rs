@@ -188,7 +188,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
         means: Means::Documents(|| aliases("{<<: [", "]}")),
     },
     Attack {
-        name: "sign-in with 2,000,000 fields",
+        name: "sign-in form of 8 MB",
         means: Means::Admin(sign_in),
     },
     Attack {
