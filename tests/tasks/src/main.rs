@@ -10,6 +10,7 @@ mod cluster;
 mod command;
 mod folders;
 mod fuzz;
+mod kinds;
 mod load;
 mod mariadb;
 mod packaged;
@@ -108,6 +109,8 @@ enum Task {
     },
     /// Compile the plugins and run the benchmarks.
     Bench(bench::Bench),
+    /// Write the fields of Kubernetes' own kinds, which the program contains, from the source of client-go.
+    Kinds(kinds::Kinds),
     /// Install the compilation target of plugins if it is missing.
     Target,
 }
@@ -195,6 +198,7 @@ fn run(task: Task) -> Result<(), Error> {
             build_optimised()?;
             bench::measure(&arguments)
         }
+        Task::Kinds(arguments) => arguments.run(),
         Task::Target => target::install(target::TARGET),
     }
 }

@@ -1,0 +1,298 @@
+//! The fields of Kubernetes' own kinds, from the source of client-go: which there are, their types, and how server-side
+//! apply merges them.
+//!
+//! client-go has them twice: as a schema in YAML, with the keys of lists, and as Go types, which say how wide a number is
+//! and which strings are bytes. The result has a line for each type (`host/conditions/src/structure/builtin.rs` reads it):
+//! its name, `=GROUP/VERSION/KIND` if it is a kind, `!` if it is atomic, and its fields with their types.
+
+use std::{
+    collections::HashMap,
+    fmt::Write,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+
+use crate::{
+    command::{Error, say},
+    folders::at,
+};
+
+/// The file that the program contains.
+const RESULT: &str = "host/conditions/src/structure/builtin.txt";
+
+#[derive(Debug, Args)]
+pub(crate) struct Kinds {
+    /// The source of k8s.io/client-go.
+    client_go: PathBuf,
+    /// Its version, which is noted in the file.
+    version: String,
+}
+
+impl Kinds {
+    pub(crate) fn run(&self) -> Result<(), Error> {
+        let configurations = self.client_go.join("applyconfigurations");
+        let schema = read(&configurations.join("internal/internal.go"))?;
+        let schema = schema.split('`').nth(1).unwrap_or_default();
+        let lines: Vec<_> = schema.lines().filter(|line| !line.trim().is_empty()).collect();
+        let types = Yaml::parse(&mut lines.as_slice(), 0);
+        let names = GoNames::read(&configurations)?;
+        let mut text = format!(
+            "# From k8s.io/client-go {}, by `cargo task kinds`.\n",
+            self.version
+        );
+        for known in types.get("types").map(Yaml::items).unwrap_or_default() {
+            names.write_type(known, &mut text);
+        }
+        fs::write(RESULT, text).map_err(at(Path::new(RESULT)))?;
+        say(&format!("wrote {RESULT}"));
+        Ok(())
+    }
+}
+
+fn read(path: &Path) -> Result<String, Error> {
+    fs::read_to_string(path).map_err(at(path))
+}
+
+/// The part of YAML in which client-go writes its schema.
+#[derive(Debug)]
+enum Yaml {
+    Text(String),
+    List(Vec<Yaml>),
+    Map(Vec<(String, Yaml)>),
+}
+
+impl Yaml {
+    /// The block whose lines are indented by at least this much.
+    fn parse(lines: &mut &[&str], indent: usize) -> Self {
+        let (mut items, mut members) = (Vec::new(), Vec::new());
+        while let Some((line, rest)) = lines.split_first() {
+            let text = line.trim_start();
+            let depth = line.len() - text.len();
+            if depth < indent {
+                break;
+            }
+            if let Some(item) = text.strip_prefix("- ") {
+                match item.contains(": ") || item.ends_with(':') {
+                    true => items.push(Self::item(lines, depth + 2)),
+                    false => {
+                        items.push(Self::Text(item.to_owned()));
+                        *lines = rest;
+                    }
+                }
+                continue;
+            }
+            // A list may be indented as much as its key, and so as the next one.
+            if !items.is_empty() {
+                break;
+            }
+            *lines = rest;
+            let (key, value) = text.split_once(':').unwrap_or((text, ""));
+            let value = match value.trim() {
+                "" => {
+                    let next = lines
+                        .first()
+                        .map_or(0, |line| line.len() - line.trim_start().len());
+                    Self::parse(lines, next)
+                }
+                value => Self::Text(value.trim_matches('"').to_owned()),
+            };
+            members.push((key.to_owned(), value));
+        }
+        if items.is_empty() {
+            Self::Map(members)
+        } else {
+            Self::List(items)
+        }
+    }
+
+    /// An item of a list, whose first member follows the dash.
+    fn item(lines: &mut &[&str], indent: usize) -> Self {
+        let dashed = lines[0].replacen("- ", "  ", 1);
+        let end = lines[1..].iter().take_while(|line| {
+            let text = line.trim_start();
+            line.len() - text.len() >= indent
+        });
+        let (own, rest) = lines.split_at(1 + end.count());
+        *lines = rest;
+        let mut own: Vec<&str> = own.to_vec();
+        own[0] = &dashed;
+        Self::parse(&mut own.as_slice(), indent)
+    }
+
+    fn get(&self, key: &str) -> Option<&Self> {
+        match self {
+            Self::Map(members) => members
+                .iter()
+                .find(|(known, _)| known == key)
+                .map(|(_, value)| value),
+            _ => None,
+        }
+    }
+
+    fn text(&self, key: &str) -> Option<&str> {
+        match self.get(key)? {
+            Self::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    fn items(&self) -> &[Self] {
+        match self {
+            Self::List(items) => items,
+            _ => &[],
+        }
+    }
+}
+
+/// What the Go types and their registration say.
+struct GoNames {
+    /// The API group, by the name of its package, `rbac/v1`.
+    groups: HashMap<String, String>,
+    /// The Go types of fields, by `rbac/v1.Role.rules`.
+    fields: HashMap<String, String>,
+}
+
+impl GoNames {
+    fn read(configurations: &Path) -> Result<Self, Error> {
+        let registered = read(&configurations.join("utils.go"))?;
+        let mut packages = HashMap::new();
+        let (mut groups, mut group) = (HashMap::new(), String::new());
+        for line in registered.lines().map(str::trim) {
+            if let Some((alias, path)) = line.split_once(" \"k8s.io/client-go/applyconfigurations/") {
+                packages.insert(alias.to_owned(), path.trim_end_matches('"').to_owned());
+            } else if let Some(named) = line.strip_prefix("// Group=") {
+                group = named.split(',').next().unwrap_or_default().to_owned();
+            } else if let Some(made) = line.strip_prefix("return &") {
+                let package = packages.get(made.split('.').next().unwrap_or_default());
+                groups.extend(package.map(|package| (package.clone(), group.clone())));
+            }
+        }
+        let mut fields = HashMap::new();
+        for package in packages.values() {
+            let directory = configurations.join(package);
+            let Ok(listed) = fs::read_dir(&directory) else {
+                continue;
+            };
+            for file in listed.flatten() {
+                go_fields(package, &read(&file.path())?, &mut fields);
+            }
+        }
+        Ok(Self { groups, fields })
+    }
+
+    fn write_type(&self, known: &Yaml, out: &mut String) {
+        let full = known.text("name").unwrap_or_default();
+        if full.starts_with("__") {
+            return;
+        }
+        let name = short(full);
+        let (package, kind) = name.rsplit_once('.').unwrap_or(("", name));
+        let package = package.replace('.', "/");
+        let Some(map) = known.get("map").filter(|_| known.get("scalar").is_none()) else {
+            let _ = writeln!(out, "{name} {}", self.atom(known, ""));
+            return;
+        };
+        let fields = map.get("fields").map(Yaml::items).unwrap_or_default();
+        if fields.is_empty() {
+            let _ = writeln!(out, "{name} {}", self.atom(known, ""));
+            return;
+        }
+        out.push_str(name);
+        let has = |wanted: &str| fields.iter().any(|field| field.text("name") == Some(wanted));
+        if let (true, Some(group)) = (has("kind") && has("metadata"), self.groups.get(&package)) {
+            let version = package.rsplit('/').next().unwrap_or_default();
+            let group = if group == "core" { "" } else { group };
+            let _ = write!(out, " ={group}/{version}/{kind}");
+        }
+        if map.text("elementRelationship") == Some("atomic") {
+            out.push_str(" !");
+        }
+        for field in fields {
+            let (Some(name), Some(of)) = (field.text("name"), field.get("type")) else {
+                continue;
+            };
+            let go = self.fields.get(&format!("{package}.{kind}.{name}"));
+            let _ = write!(
+                out,
+                " {name}:{}",
+                self.atom(of, go.map(String::as_str).unwrap_or_default())
+            );
+            // Only needed where the field may be a key.
+            if let Some(default @ ("" | "TCP")) = field.text("default") {
+                let _ = write!(out, "={default}");
+            }
+        }
+        out.push('\n');
+    }
+
+    /// A type: `string`, `int32`, `[name]core.v1.EnvVar`.
+    fn atom(&self, of: &Yaml, go: &str) -> String {
+        if let Some(name) = of.text("namedType") {
+            return match name {
+                "__untyped_atomic_" | "__untyped_deduced_" => "any".to_owned(),
+                name => short(name).to_owned(),
+            };
+        }
+        let inner = |of: &Yaml| {
+            of.get("elementType")
+                .map_or_else(|| "any".to_owned(), |item| self.atom(item, go))
+        };
+        match (of.text("scalar"), of.get("list"), of.get("map")) {
+            (Some("string"), None, None) if go.ends_with("[]byte") => "bytes".to_owned(),
+            (Some("numeric"), None, None) => {
+                let width = ["int32", "int64", "float64"]
+                    .into_iter()
+                    .find(|width| go.ends_with(width));
+                width.unwrap_or("number").to_owned()
+            }
+            (Some("untyped"), None, None) => "scalar".to_owned(),
+            (Some(scalar), None, None) => scalar.to_owned(),
+            (None, Some(list), None) => {
+                let keys = list.get("keys").map(Yaml::items).unwrap_or_default();
+                let keys: Vec<_> = keys
+                    .iter()
+                    .filter_map(|key| {
+                        if let Yaml::Text(key) = key {
+                            Some(key.as_str())
+                        } else {
+                            None
+                        }
+                    })
+                    .collect();
+                let merge = match list.text("elementRelationship") {
+                    Some("associative") if keys.is_empty() => "=".to_owned(),
+                    Some("associative") => keys.join(","),
+                    _ => "!".to_owned(),
+                };
+                format!("[{merge}]{}", inner(list))
+            }
+            (None, None, Some(map)) => {
+                let atomic = map.text("elementRelationship") == Some("atomic");
+                format!("{{{}}}{}", if atomic { "!" } else { "" }, inner(map))
+            }
+            _ => "any".to_owned(),
+        }
+    }
+}
+
+/// The name of a type without what all have in common.
+fn short(name: &str) -> &str {
+    let name = name.strip_prefix("io.k8s.api.").unwrap_or(name);
+    name.strip_prefix("io.k8s.apimachinery.pkg.apis.").unwrap_or(name)
+}
+
+/// The fields of the apply configurations in a Go file, by package, type and name in JSON.
+fn go_fields(package: &str, text: &str, found: &mut HashMap<String, String>) {
+    let mut of = "";
+    for line in text.lines() {
+        if let Some(named) = line.strip_prefix("type ") {
+            of = named.split("ApplyConfiguration").next().unwrap_or_default();
+        } else if let Some((declared, tag)) = line.split_once("`json:\"") {
+            let name = tag.split([',', '"']).next().unwrap_or_default();
+            let kind = declared.split_whitespace().last().unwrap_or_default();
+            found.insert(format!("{package}.{of}.{name}"), kind.to_owned());
+        }
+    }
+}
