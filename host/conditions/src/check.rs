@@ -1,6 +1,6 @@
 //! Checks the types of a parsed expression as kube-apiserver's compiler does.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, mem, sync::Arc, time::Duration};
 
 use admittance_admission::Deadline;
 use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, operators};
@@ -69,6 +69,8 @@ pub(crate) struct Checker<'s> {
     uses: Uses,
     depth: usize,
     height: usize,
+    /// Whether lists and maps may have items of several types: in the arguments of `format`, as in kube-apiserver.
+    mixed: bool,
 }
 
 type Typed = Result<(Expression, Type), Mistake>;
@@ -82,6 +84,7 @@ impl<'s> Checker<'s> {
             uses: Uses::default(),
             depth: 0,
             height: 0,
+            mixed: false,
         }
     }
 
@@ -204,7 +207,7 @@ impl<'s> Checker<'s> {
             let (value, item_kind) = self.check(item)?;
             let item_kind = without_optional(item.id, item_kind, is_optional)?;
             self.items.insert(item.id, item_kind.clone());
-            kind = Some(one_type(item.id, kind, item_kind)?);
+            kind = Some(self.one_type(item.id, kind, item_kind)?);
             checked.push(Item {
                 value,
                 optional: is_optional,
@@ -220,17 +223,12 @@ impl<'s> Checker<'s> {
             let EntryExpr::MapEntry(entry) = &entry.expr else {
                 return fail(node, "this cannot be read");
             };
+            // Whether a map can have such a key is found out when it is evaluated.
             let (key, kind) = self.check(&entry.key)?;
-            if !matches!(
-                kind,
-                Type::Bool | Type::Int | Type::Uint | Type::String | Type::Dyn | Type::Free
-            ) {
-                return fail(entry.key.id, format!("a '{kind}' cannot be the key of a map"));
-            }
-            key_kind = Some(one_type(entry.key.id, key_kind, kind)?);
+            key_kind = Some(self.one_type(entry.key.id, key_kind, kind)?);
             let (value, kind) = self.check(&entry.value)?;
             let kind = without_optional(entry.value.id, kind, entry.optional)?;
-            value_kind = Some(one_type(entry.value.id, value_kind, kind)?);
+            value_kind = Some(self.one_type(entry.value.id, value_kind, kind)?);
             checked.push(Entry {
                 key,
                 value,
@@ -239,6 +237,19 @@ impl<'s> Checker<'s> {
         }
         let kind = map(key_kind.unwrap_or(Type::Free), value_kind.unwrap_or(Type::Free));
         Ok((Expression::Map(checked.into()), kind))
+    }
+
+    /// The common type of the items of a list or a map.
+    fn one_type(&self, node: u64, so_far: Option<Type>, kind: Type) -> Result<Type, Mistake> {
+        match so_far {
+            None => Ok(kind),
+            Some(so_far) if self.mixed => Ok(join(&so_far, &kind).unwrap_or(Type::Dyn)),
+            // A dynamic value is not of the type of another item, whatever it is.
+            Some(so_far) => match join(&so_far, &kind).filter(|_| so_far.may_be(&kind)) {
+                Some(joined) => Ok(joined),
+                None => fail(node, format!("expected type '{so_far}' but found '{kind}'")),
+            },
+        }
     }
 
     fn function(
@@ -262,11 +273,14 @@ impl<'s> Checker<'s> {
         };
         let mut checked = Vec::with_capacity(arguments.len() + 1);
         let mut kinds = Vec::with_capacity(arguments.len() + 1);
+        let mixed = self.mixed || name == "format";
+        let outer = mem::replace(&mut self.mixed, mixed);
         for argument in target.into_iter().chain(arguments) {
             let (argument, kind) = self.check(argument)?;
             checked.push(argument);
             kinds.push(kind);
         }
+        self.mixed = outer;
         let Some(kind) = function
             .resolve(&kinds)
             .filter(|_| checked.len() <= MOST_ARGUMENTS)
@@ -353,17 +367,6 @@ fn literal_value(literal: &LiteralValue) -> (Expression, Type) {
         LiteralValue::UInt(value) => (Value::Uint(*value.inner()), Type::Uint),
     };
     (Expression::Constant(constant), kind)
-}
-
-/// The common type of the items of a list or a map.
-fn one_type(node: u64, so_far: Option<Type>, kind: Type) -> Result<Type, Mistake> {
-    match so_far {
-        None => Ok(kind),
-        Some(so_far) => match join(&so_far, &kind) {
-            Some(joined) => Ok(joined),
-            None => fail(node, format!("expected type '{so_far}' but found '{kind}'")),
-        },
-    }
 }
 
 /// The type of an entry's value.

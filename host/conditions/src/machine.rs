@@ -66,6 +66,10 @@ impl Fault {
         Self::error("no such overload")
     }
 
+    fn unsupported_index(kind: &str) -> Self {
+        Self::error(format!("unsupported index type '{kind}' in list"))
+    }
+
     fn no_key(key: &str) -> Self {
         Self::error(format!("no such key: {key}"))
     }
@@ -226,7 +230,8 @@ impl<'a> Machine<'a> {
             Value::Optional(Some(inner)) if parts.value => Ok((*inner).clone()),
             operand @ Value::Optional(Some(_)) => Ok(operand),
             Value::Optional(None) => self.evaluate(&parts.otherwise),
-            _ => Err(Fault::no_overload()),
+            // A value that is not optional is there, as in cel-go.
+            operand => Ok(operand),
         }
     }
 
@@ -257,12 +262,12 @@ impl<'a> Machine<'a> {
             Value::Optional(None) => Ok(Value::Optional(None)),
             // A selection from an optional value is optional.
             Value::Optional(Some(inner)) => {
-                Ok(field(&inner, &select.field).map_or(Value::Optional(None), Value::some))
+                Ok(field(&inner, &select.field)?.map_or(Value::Optional(None), Value::some))
             }
             operand if select.optional => {
-                Ok(field(&operand, &select.field).map_or(Value::Optional(None), Value::some))
+                Ok(field(&operand, &select.field)?.map_or(Value::Optional(None), Value::some))
             }
-            operand => field(&operand, &select.field).ok_or_else(|| Fault::no_key(&select.field)),
+            operand => field(&operand, &select.field)?.ok_or_else(|| Fault::no_key(&select.field)),
         }
     }
 
@@ -272,8 +277,8 @@ impl<'a> Machine<'a> {
         self.charge(1 + operand.lookup_cost())?;
         let present = match &operand {
             Value::Optional(None) => false,
-            Value::Optional(Some(inner)) => field(inner, &select.field).is_some(),
-            operand => field(operand, &select.field).is_some(),
+            Value::Optional(Some(inner)) => field(inner, &select.field)?.is_some(),
+            operand => field(operand, &select.field)?.is_some(),
         };
         Ok(Value::Bool(present))
     }
@@ -447,11 +452,12 @@ impl<'a> Machine<'a> {
     }
 }
 
-fn field<'a>(operand: &Value<'a>, name: &str) -> Option<Value<'a>> {
+fn field<'a>(operand: &Value<'a>, name: &str) -> Result<Option<Value<'a>>, Fault> {
     match operand {
-        Value::Map(map) => map.field(name),
-        Value::Part(part) => part.fields.field(name),
-        _ => None,
+        Value::Map(map) => Ok(map.field(name)),
+        Value::Part(part) => Ok(part.fields.field(name)),
+        Value::List(_) => Err(Fault::unsupported_index("string")),
+        _ => Ok(None),
     }
 }
 
@@ -466,12 +472,7 @@ fn item<'a>(operand: &Value<'a>, key: &Value<'a>) -> Result<Outcome<'a>, Fault> 
                 // A whole number in any type is an index.
                 Value::Double(index) if index.fract() == 0.0 && *index >= 0.0 => Some(*index as usize),
                 Value::Double(_) => None,
-                _ => {
-                    return Err(Fault::Error(format!(
-                        "unsupported index type '{}' in list",
-                        key.kind()
-                    )));
-                }
+                _ => return Err(Fault::unsupported_index(key.kind())),
             };
             Ok(index
                 .and_then(|index| list.get(index))

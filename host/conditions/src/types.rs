@@ -55,6 +55,22 @@ pub(crate) struct Declared {
     pub(crate) fields: BTreeMap<String, Type>,
 }
 
+impl Type {
+    /// Whether the two are the same, as far as they are known.
+    pub(crate) fn may_be(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Free, _) | (_, Self::Free) => true,
+            (Self::List(one), Self::List(other)) | (Self::Optional(one), Self::Optional(other)) => {
+                one.may_be(other)
+            }
+            (Self::Map(key, value), Self::Map(other_key, other_value)) => {
+                key.may_be(other_key) && value.may_be(other_value)
+            }
+            (one, other) => one == other,
+        }
+    }
+}
+
 /// The records that kube-apiserver declares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Record {
@@ -184,6 +200,7 @@ pub(crate) fn join(one: &Type, other: &Type) -> Option<Type> {
                 | Type::Duration
                 | Type::Timestamp
                 | Type::Opaque(_)
+                | Type::Optional(_)
                 | Type::Part(_)
         )
     };

@@ -286,6 +286,14 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// Whether its comparison with a value of another type is an error: that of the types of Kubernetes' libraries.
+    pub(crate) fn is_only_equal_to_its_kind(&self) -> bool {
+        matches!(
+            self,
+            Self::Ip(_) | Self::Cidr(_) | Self::Quantity(_) | Self::Url(_) | Self::Semver(_)
+        )
+    }
+
     /// Whether it is the zero value of its type, which `optional.ofNonZeroValue` drops.
     pub(crate) fn is_zero(&self) -> bool {
         match self {

@@ -6,7 +6,7 @@ use super::{Checker, MAX_DEPTH, Mistake, Typed, fail};
 use crate::{
     expression::{Expression, Index, Select, Variable},
     functions::{Style, find},
-    types::{AUTHORIZER, RESOURCE_CHECK, Record, Type, join, optional},
+    types::{AUTHORIZER, JSON_PATCH, RESOURCE_CHECK, Record, Type, join, optional},
     value::Value,
 };
 
@@ -186,6 +186,15 @@ impl Checker<'_> {
     }
 }
 
+/// The type of a field of an operation of a JSON Patch.
+pub(super) fn json_patch_field(field: &str) -> Option<Type> {
+    match field {
+        "op" | "path" | "from" => Some(Type::String),
+        "value" => Some(Type::Dyn),
+        _ => None,
+    }
+}
+
 /// The types that an expression may name.
 fn type_named(name: &str) -> Option<&'static str> {
     "bool int uint double string bytes list map null_type type optional_type"
@@ -208,6 +217,10 @@ fn field_type(node: u64, of: &Type, field: &str) -> Result<Type, Mistake> {
         },
         Type::Declared(declared) => match declared.fields.get(field) {
             Some(kind) => Ok(kind.clone()),
+            None => fail(node, format!("undefined field '{field}': {of} has no such field")),
+        },
+        patch if *patch == JSON_PATCH => match json_patch_field(field) {
+            Some(kind) => Ok(kind),
             None => fail(node, format!("undefined field '{field}': {of} has no such field")),
         },
         other => fail(

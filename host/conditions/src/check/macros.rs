@@ -8,6 +8,9 @@ use crate::{
     types::{Type, list, map, optional},
 };
 
+/// The variable in which kube-apiserver's macros collect their result.
+const ACCUMULATOR: &str = "__result__";
+
 /// The arguments of a macro.
 struct Shape<'a> {
     kind: EachKind,
@@ -99,6 +102,13 @@ impl Checker<'_> {
             };
         };
         let first = variable_name(shape.variable)?;
+        if shape.kind == EachKind::SortBy
+            && matches!(target.expr, Expr::Literal(_) | Expr::Map(_) | Expr::Struct(_))
+        {
+            let message =
+                "sortBy can only be applied to a list, identifier, comprehension, call or select expression";
+            return fail(target.id, message);
+        }
         let (range, range_kind) = self.check(target)?;
         let is_map = matches!(range_kind, Type::Map(..));
         let (key, value) = match range_kind {
@@ -161,7 +171,7 @@ impl Checker<'_> {
         let (operand, kind) = self.check(target)?;
         let inner = match kind {
             Type::Optional(inner) => *inner,
-            Type::Dyn | Type::Free => Type::Dyn,
+            Type::Dyn | Type::Free | Type::Null => Type::Dyn,
             other => {
                 return fail(
                     node,
@@ -190,6 +200,9 @@ impl Checker<'_> {
 
 fn variable_name(node: &IdedExpr) -> Result<&str, Mistake> {
     match &node.expr {
+        Expr::Ident(name) if name == ACCUMULATOR => {
+            fail(node.id, "iteration variable overwrites accumulator variable")
+        }
         Expr::Ident(name) if !name.starts_with('.') => Ok(name),
         _ => fail(node.id, "the first argument of a macro must be a simple name"),
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cel::common::ast::{EntryExpr, Expr, IdedExpr, StructExpr};
 
-use super::{Checker, Mistake, Typed, fail, without_optional};
+use super::{Checker, Mistake, Typed, attributes::json_patch_field, fail, without_optional};
 use crate::{
     expression::{Entry, Expression},
     functions::{Style, find},
@@ -62,10 +62,9 @@ impl Checker<'_> {
             return Ok((part(name, fields), Type::Part(name.into())));
         }
         if self.scope.mutates && name == "JSONPatch" {
-            let fields = self.object_fields(object, |node, field| match field {
-                "op" | "path" | "from" => Ok(Some(Type::String)),
-                "value" => Ok(Some(Type::Dyn)),
-                _ => fail(
+            let fields = self.object_fields(object, |node, field| match json_patch_field(field) {
+                Some(kind) => Ok(Some(kind)),
+                None => fail(
                     node,
                     format!("undefined field '{field}': JSONPatch has op, path, from and value"),
                 ),

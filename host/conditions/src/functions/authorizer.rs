@@ -312,12 +312,10 @@ fn register_decisions(library: &mut Library) {
 
 fn service_account(namespace: &str, name: &str) -> Result<Arc<AccessCheck>, Fault> {
     if !is_dns_label(namespace) {
-        return Err(Fault::error(format!(
-            "invalid service account namespace {namespace:?}"
-        )));
+        return Err(Fault::error("Invalid service account namespace"));
     }
     if !is_dns_subdomain(name) {
-        return Err(Fault::error(format!("invalid service account name {name:?}")));
+        return Err(Fault::error("Invalid service account name"));
     }
     Ok(Arc::new(AccessCheck {
         user: Some(UserInfo {

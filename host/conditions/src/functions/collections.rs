@@ -206,17 +206,7 @@ fn total_order(one: &Value<'_>, other: &Value<'_>) -> Option<Ordering> {
 /// `isSorted`, `min`, `max` and `sum`. The item types of a dynamic list are known only at evaluation.
 fn lists(library: &mut Library) {
     use Type::{Bool, Bytes, Double, Duration, Int, String, Timestamp, Uint};
-    let ordered = [
-        Bool,
-        Int,
-        Uint,
-        Double,
-        String,
-        Bytes,
-        Duration,
-        Timestamp,
-        Type::Dyn,
-    ];
+    let ordered = [Bool, Int, Uint, Double, String, Bytes, Duration, Timestamp];
     let of_items = |kinds: &[Type]| -> Vec<_> {
         let signature = |kind: &Type| (vec![list_of(kind.clone())], kind.clone());
         kinds.iter().map(signature).collect()
@@ -247,7 +237,7 @@ fn lists(library: &mut Library) {
             },
         );
     }
-    let summands = of_items(&[Int, Uint, Double, Duration, Type::Dyn]);
+    let summands = of_items(&[Int, Uint, Double, Duration]);
     library.polymorphic("sum", Style::Member, summands, |machine, arguments| {
         sum(machine, only_list(arguments)?)
     });
@@ -265,7 +255,7 @@ fn is_sorted<'a>(machine: &mut Machine<'a>, list: &List<'a>) -> Outcome<'a> {
     for item in list.iter() {
         machine.charge(1)?;
         if let Some(before) = &before
-            && order(machine, before, &item)?.is_none_or(Ordering::is_gt)
+            && order(machine, before, &item)?.is_some_and(Ordering::is_gt)
         {
             return Ok(Value::Bool(false));
         }

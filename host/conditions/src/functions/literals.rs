@@ -24,16 +24,20 @@ pub(super) fn fixed(number: f64, precision: usize) -> String {
         }
         grouped.push(digit);
     }
-    let sign = if number.is_sign_negative() { "-" } else { "" };
+    // Zero has no sign.
+    let sign = if number < 0.0 { "-" } else { "" };
     format!("{sign}{grouped}{decimals}")
 }
 
-/// As `1.052033 × 10⁰³`.
+/// As `1.052033×10⁰³`.
 pub(super) fn scientific(number: f64, precision: usize) -> String {
     if let Some(text) = not_finite(number) {
-        return text;
+        // As wide as the decimals of a number.
+        return format!("{text:>width$}", width = precision.min(EXACT));
     }
     let exact = precision.min(EXACT);
+    // Zero has no sign.
+    let number = if number == 0.0 { 0.0 } else { number };
     let text = format!("{number:.exact$e}");
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     let zeros = "0".repeat(precision - exact);
@@ -56,7 +60,7 @@ pub(super) fn scientific(number: f64, precision: usize) -> String {
             _ => '\u{2070}',
         })
         .collect();
-    format!("{mantissa}{zeros}\u{202f}\u{d7}\u{202f}10{sign}{raised}")
+    format!("{mantissa}{zeros}\u{d7}10{sign}{raised}")
 }
 
 /// What is written for a number that is not finite.

@@ -20,7 +20,12 @@ const DURATION_OVERFLOW: &str = "duration overflow";
 const TIMESTAMP_OVERFLOW: &str = "timestamp overflow";
 
 pub(super) fn register(library: &mut Library) {
-    library.global::<(A, A), bool>("_==_", |machine, (one, other)| machine.equal(&one, &other));
+    library.global::<(A, A), bool>("_==_", |machine, (one, other)| {
+        if one.is_only_equal_to_its_kind() && other.kind() != one.kind() && !matches!(other, Value::Null) {
+            return Err(Fault::no_overload());
+        }
+        machine.equal(&one, &other)
+    });
     library.global::<(A, A), bool>("_!=_", |machine, (one, other)| Ok(!machine.equal(&one, &other)?));
     comparisons(library);
     library.global::<(bool,), bool>("!_", |_, (value,)| Ok(!value));
@@ -66,7 +71,10 @@ fn comparisons(library: &mut Library) {
             Style::Global,
             signatures.clone(),
             move |machine, arguments| match arguments {
-                [one, other] => Ok(Value::Bool(order(machine, one, other)?.is_some_and(holds))),
+                [one, other] => {
+                    let order = some_or(order(machine, one, other)?, "NaN values cannot be ordered")?;
+                    Ok(Value::Bool(holds(order)))
+                }
                 _ => Err(Fault::no_overload()),
             },
         );
@@ -76,9 +84,6 @@ fn comparisons(library: &mut Library) {
 fn arithmetic(library: &mut Library) {
     library.global::<(i64,), i64>("-_", |_, (value,)| some_or(value.checked_neg(), INT_OVERFLOW));
     library.global::<(f64,), f64>("-_", |_, (value,)| Ok(-value));
-    library.global::<(Duration,), Duration>("-_", |_, (value,)| {
-        some_or(value.checked_neg(), DURATION_OVERFLOW)
-    });
     let ints: [(&str, fn(i64, i64) -> Option<i64>); 3] = [
         ("_+_", i64::checked_add),
         ("_-_", i64::checked_sub),

@@ -116,7 +116,8 @@ impl Pattern {
     }
 
     fn within(source: &str, sizes: &[usize]) -> Result<Self, String> {
-        let translated = from_go(source);
+        let wrong = |why: String| format!("error parsing regexp: {why}");
+        let translated = from_go(source).map_err(wrong)?;
         let mut outcome = Err("it is too large".to_owned());
         for size in sizes {
             outcome = RegexBuilder::new(&translated)
@@ -136,7 +137,7 @@ impl Pattern {
                 break;
             }
         }
-        outcome.map_err(|error| format!("error parsing regexp `{source}`: {error}"))
+        outcome.map_err(|error| wrong(in_words_of_go(source, &error)))
     }
 
     /// The cost of searching a text of this many bytes.
@@ -153,13 +154,42 @@ impl fmt::Debug for Pattern {
 
 /// The same expression in the syntax of the crate `regex`. In Go, `\d`, `\w`, `\s` and `\b` are ASCII,
 /// `\Q..\E` quotes, a brace that does not begin a count is literal, and `[`, `&` and `~` inside a class are
-/// literal.
-fn from_go(source: &str) -> String {
+/// literal. Two repetitions cannot follow one another there, and a count is at most 1000.
+fn from_go(source: &str) -> Result<String, String> {
     let mut out = String::with_capacity(source.len() + 16);
     let mut rest = source;
     let mut class = false;
+    // What begins with the last repetition, if nothing else came since.
+    let mut repetition: Option<&str> = None;
     while let Some(character) = rest.chars().next() {
         let after = rest.get(character.len_utf8()..).unwrap_or_default();
+        let count = if class || character != '{' {
+            None
+        } else {
+            count(after)
+        };
+        if !class && (matches!(character, '*' | '+' | '?') || count.is_some()) {
+            let (operator, after) = match count {
+                Some((count, most)) => {
+                    let (operator, after) = rest.split_at_checked(count + 2).unwrap_or((rest, ""));
+                    if most > LARGEST_COUNT {
+                        return Err(format!("invalid repeat count: `{operator}`"));
+                    }
+                    (operator, after)
+                }
+                None => rest.split_at_checked(1).unwrap_or((rest, "")),
+            };
+            let after = after.strip_prefix('?').unwrap_or(after);
+            if let Some(before) = repetition {
+                let nested = before.strip_suffix(after).unwrap_or(operator);
+                return Err(format!("invalid nested repetition operator: `{nested}`"));
+            }
+            out.push_str(rest.strip_suffix(after).unwrap_or(operator));
+            repetition = Some(rest);
+            rest = after;
+            continue;
+        }
+        repetition = None;
         rest = match character {
             '\\' => escape(after, &mut out),
             '[' if !class => {
@@ -198,9 +228,14 @@ fn from_go(source: &str) -> String {
                 out.push(character);
                 after
             }
-            '{' if !class && !is_count(after) => {
+            '{' if !class => {
                 out.push_str(r"\{");
                 after
+            }
+            // What follows is no repetition: `(?i)`, `(?:`.
+            '(' if !class && after.starts_with('?') => {
+                out.push_str("(?");
+                after.strip_prefix('?').unwrap_or(after)
             }
             other => {
                 out.push(other);
@@ -208,7 +243,30 @@ fn from_go(source: &str) -> String {
             }
         };
     }
-    out
+    Ok(out)
+}
+
+/// The largest count of a repetition in Go.
+const LARGEST_COUNT: u32 = 1000;
+
+/// Why a pattern cannot be compiled, as Go says it where that is known.
+fn in_words_of_go(source: &str, error: &str) -> String {
+    let mut lines = error.lines().rev();
+    let why = lines.next().unwrap_or_default();
+    let marks = lines.next().unwrap_or_default();
+    let marked = lines.next().zip(marks.find('^')).and_then(|(pattern, start)| {
+        pattern.get(start..(start + marks.matches('^').count()).min(pattern.len()))
+    });
+    match (why.strip_prefix("error: "), marked) {
+        (Some("unclosed group"), _) => format!("missing closing ): `{source}`"),
+        (Some("unrecognized escape sequence" | "backreferences are not supported"), Some(marked)) => {
+            format!("invalid escape sequence: `{marked}`")
+        }
+        (Some(why), Some(marked)) if why.starts_with("look-around") => {
+            format!("invalid or unsupported Perl syntax: `{marked}`")
+        }
+        _ => format!("`{source}`: {error}"),
+    }
 }
 
 fn strip(text: &str, character: char) -> (bool, &str) {
@@ -255,14 +313,19 @@ fn escape<'s>(after: &'s str, out: &mut String) -> &'s str {
     rest
 }
 
-/// Whether this is the rest of a count such as `{2}`, `{2,}` or `{2,3}`.
-fn is_count(after: &str) -> bool {
-    let Some((inside, _)) = after.split_once('}') else {
-        return false;
-    };
+/// The length of a count such as `2`, `2,` or `2,3`, of which this is the rest, and the largest number in it.
+fn count(after: &str) -> Option<(usize, u32)> {
+    let (inside, _) = after.split_once('}')?;
     let (least, most) = inside.split_once(',').unwrap_or((inside, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    !least.is_empty() && digits(least) && digits(most)
+    if least.is_empty() || !digits(least) || !digits(most) {
+        return None;
+    }
+    let number = |text: &str| match text {
+        "" => 0,
+        text => text.parse().unwrap_or(u32::MAX),
+    };
+    Some((inside.len(), number(least).max(number(most))))
 }
 
 #[cfg(test)]
@@ -293,10 +356,23 @@ mod tests {
             (r"^\p{Greek}\pL[\p{Greek}]$", "αbγ", true),
             (r"^\x{263a}$", "\u{263a}", true),
             (r"^.$", "é", true),
+            (r"^(?i:A)+?b{2,3}?$", "aabb", true),
             ("", "anything", true),
         ] {
             let compiled = Pattern::literal(pattern).unwrap();
             assert_eq!(compiled.regex.is_match(text), expected, "{pattern} on {text}");
+        }
+        for (pattern, why) in [
+            (r"(", "missing closing ): `(`"),
+            (r"a\Z", r"invalid escape sequence: `\Z`"),
+            (r"(a)\1", r"invalid escape sequence: `\1`"),
+            (r"(?=a)", "invalid or unsupported Perl syntax: `(?=`"),
+            ("a++", "invalid nested repetition operator: `++`"),
+            ("a*?{2}", "invalid nested repetition operator: `*?{2}`"),
+            ("a{1001}", "invalid repeat count: `{1001}`"),
+        ] {
+            let error = Pattern::literal(pattern).unwrap_err();
+            assert_eq!(error, format!("error parsing regexp: {why}"), "{pattern}");
         }
         for pattern in [r"(", r"(?=a)", r"\1", r"[z-a]", r"\", r"(?P<a", r"[", r"\xZZ"] {
             assert!(Pattern::literal(pattern).is_err(), "{pattern}");

@@ -61,7 +61,12 @@ pub(super) fn register(library: &mut Library) {
         ("getMilliseconds", |time| time.millisecond().into()),
     ];
     for (name, part) in parts {
-        library.member::<(OffsetDateTime,), i64>(name, move |_, (time,)| Ok(part(time)));
+        library.member::<(OffsetDateTime,), i64>(name, move |_, (time,)| {
+            Ok(part(some_or(
+                time.checked_to_offset(UtcOffset::UTC),
+                "timestamp overflow",
+            )?))
+        });
         library.member::<(OffsetDateTime, Str), i64>(name, move |_, (time, zone)| {
             let offset = offset_in(&zone, time)
                 .ok_or_else(|| Fault::error(format!("unknown time zone {}", &*zone)))?;
@@ -132,7 +137,7 @@ fn read_duration(text: &str) -> Option<i64> {
 }
 
 /// In seconds, as CEL writes it: `90s`, `1.5s`.
-pub(super) fn duration_text(nanoseconds: i64) -> String {
+pub(crate) fn duration_text(nanoseconds: i64) -> String {
     let sign = if nanoseconds < 0 { "-" } else { "" };
     let size = nanoseconds.unsigned_abs();
     let (seconds, part) = (size / 1_000_000_000, size % 1_000_000_000);
@@ -164,13 +169,13 @@ fn offset_in(zone: &str, time: OffsetDateTime) -> Option<UtcOffset> {
     UtcOffset::from_whole_seconds(minutes.checked_mul(60)?).ok()
 }
 
-/// In RFC 3339; in UTC.
+/// In RFC 3339. It keeps its offset, which only its text shows.
 pub(crate) fn read_timestamp(text: &str) -> Option<OffsetDateTime> {
     let time = OffsetDateTime::parse(text, &Rfc3339).ok()?;
-    time.checked_to_offset(UtcOffset::UTC)
+    time.checked_to_offset(UtcOffset::UTC).map(|_| time)
 }
 
-pub(super) fn timestamp_text(time: OffsetDateTime) -> Result<String, Fault> {
+pub(crate) fn timestamp_text(time: OffsetDateTime) -> Result<String, Fault> {
     time.format(&Rfc3339)
         .map_err(|error| Fault::error(format!("timestamp cannot be shown: {error}")))
 }

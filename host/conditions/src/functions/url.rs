@@ -68,13 +68,18 @@ impl Url {
         // As in Kubernetes: the first pass takes a `#` for a part of path or query.
         Self::parse_request(text)?;
         let (text, fragment) = text.split_once('#').unwrap_or((text, ""));
-        let mut url = Self::parse_request(text)?;
+        let mut url = Self::parse_as(text, false)?;
         url.fragment = text_of(unescape(fragment, Place::Fragment)?);
         Ok(url)
     }
 
     /// As Go's `ParseRequestURI`.
     pub(crate) fn parse_request(text: &str) -> Result<Self, String> {
+        Self::parse_as(text, true)
+    }
+
+    /// As Go's `ParseRequestURI`, or as its `Parse`, to which `//host/path` has a host.
+    fn parse_as(text: &str, of_request: bool) -> Result<Self, String> {
         if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
             return Err("net/url: invalid control character in URL".to_owned());
         }
@@ -101,7 +106,8 @@ impl Url {
             rest.clone_into(&mut url.opaque);
             return Ok(url);
         }
-        if let (false, Some(authority)) = (url.scheme.is_empty(), rest.strip_prefix("//")) {
+        let may_have_host = !url.scheme.is_empty() || !of_request && !rest.starts_with("///");
+        if let (true, Some(authority)) = (may_have_host, rest.strip_prefix("//")) {
             let (authority, path) = authority.split_at(authority.find('/').unwrap_or(authority.len()));
             rest = path;
             let host = match authority.rsplit_once('@') {

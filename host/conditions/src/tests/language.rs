@@ -124,7 +124,7 @@ async fn what_expressions_mean() {
             Err("Failed with repeated key".into()),
         ),
         (
-            "object.spec.containers == [{'name': dyn('a'), 'image': 'one', 'resources': {'limits': {'memory': '2Gi'}}}, {'image': 'two', 'name': 'b'}]",
+            "object.spec.containers == [{'name': dyn('a'), 'image': dyn('one'), 'resources': dyn({'limits': {'memory': '2Gi'}})}, {'image': dyn('two'), 'name': dyn('b')}]",
             Ok(true),
         ),
         // Macros.
@@ -384,7 +384,7 @@ async fn what_expressions_mean() {
             Ok(true),
         ),
         (
-            "[?object.?nope, 1] == [1] && {?'a': object.?nope} == {}",
+            "[?object.?nope, dyn(1)] == [1] && {?'a': object.?nope} == {}",
             Ok(true),
         ),
         ("object.?spec.optMap(s, s.replicas).orValue(0) == 3", Ok(true)),
