@@ -53,7 +53,7 @@ pub struct Evaluation {
 struct Visit<'a> {
     chain: &'a Chain,
     stage: &'a Stage,
-    /// The object's revision after the turn.
+    /// The stage is called again if the object has another revision than this one, after its turn.
     revision: u64,
     /// For a stage in mode `Audit`: its index in the audits.
     audit: Option<usize>,
@@ -100,7 +100,8 @@ impl Evaluation {
     /// validating chains, concurrently. After a refusal the stages only add a row to the trace.
     ///
     /// A mutating stage is called a second time if it asks for reinvocation, was called in the first
-    /// round, and the object changed after that call. There is no third round (as in kube-apiserver).
+    /// round, and the object changed after that call; for some stages, their own change counts. There is no third round
+    /// (as in kube-apiserver).
     ///
     /// Stages in mode `Audit` are called last, concurrently, with the remaining time: however slow they are,
     /// they do not take time from the others, and the decision does not depend on them.
@@ -122,6 +123,7 @@ impl Evaluation {
         let mut spans = ChainSpan::default();
         for (chain, stage) in stages(chains, Phase::Mutating) {
             let audit = self.queue_audit(chain, stage, audits);
+            let before = self.revision;
             let had_turn = audit.is_some() || {
                 let span = match self.refusal {
                     None => spans.of(chain),
@@ -133,7 +135,11 @@ impl Evaluation {
                 visits.push(Visit {
                     chain,
                     stage,
-                    revision: self.revision,
+                    revision: if stage.spec.reinvoked_by_itself {
+                        before
+                    } else {
+                        self.revision
+                    },
                     audit,
                 });
             }

@@ -41,6 +41,8 @@ pub struct StageSpec {
     pub side_effects: SideEffects,
     /// Whether it is called again when the object changed after its call.
     pub reinvocation: Reinvocation,
+    /// Whether a stage with `IfNeeded` is called again after its own change too, as kube-apiserver does with policies.
+    pub reinvoked_by_itself: bool,
     /// What clients get instead of the message of a denial, which becomes a cause in its details.
     pub message: Option<Arc<str>>,
     /// Whether the messages of denials name the policy themselves. Clients then get them without the names of stage and
@@ -70,6 +72,7 @@ impl StageSpec {
             mode: Mode::default(),
             side_effects: SideEffects::default(),
             reinvocation: Reinvocation::default(),
+            reinvoked_by_itself: false,
             message: None,
             names_itself: false,
             is_disabled: false,
