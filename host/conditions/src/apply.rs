@@ -1,58 +1,22 @@
 //! What a mutation gives, as JSON: an object to apply, or the operations of a JSON Patch.
-//!
-//! An object is merged as server-side apply does. Which lists are merged by keys is known for the kinds that Kubernetes
-//! has itself; every other list is atomic, and kube-apiserver refuses to apply a part of those.
 
-use std::collections::{HashMap, HashSet};
+use admittance_admission::{Deadline, Failure, FailureKind, Patch, PatchError};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use serde_json::Value as Json;
 
-use admittance_admission::{Deadline, Failure, FailureKind, PatchError};
-use serde_json::{Map as Members, Value as Json};
+pub(crate) use self::json_patch::patched;
+use crate::{
+    functions::time::{duration_text, timestamp_text},
+    structure::Structure,
+    value::{List, Map, Part, Value},
+};
 
-use crate::value::{List, Map, Part, Value};
-
-/// The lists that are merged, by the name of their field, and the keys of their items.
-const KEYED: [(&str, &[&[&str]]); 19] = [
-    ("containers", &[&["name"]]),
-    ("initContainers", &[&["name"]]),
-    ("ephemeralContainers", &[&["name"]]),
-    ("env", &[&["name"]]),
-    ("volumes", &[&["name"]]),
-    ("volumeMounts", &[&["mountPath"]]),
-    ("volumeDevices", &[&["devicePath"]]),
-    // Of a container, and of a Service.
-    ("ports", &[&["containerPort", "protocol"], &["port", "protocol"]]),
-    ("imagePullSecrets", &[&["name"]]),
-    ("secrets", &[&["name"]]),
-    ("hostAliases", &[&["ip"]]),
-    ("schedulingGates", &[&["name"]]),
-    ("resourceClaims", &[&["name"]]),
-    ("claims", &[&["name"]]),
-    (
-        "topologySpreadConstraints",
-        &[&["topologyKey", "whenUnsatisfiable"]],
-    ),
-    ("conditions", &[&["type"]]),
-    ("ownerReferences", &[&["uid"]]),
-    ("podIPs", &[&["ip"]]),
-    ("hostIPs", &[&["ip"]]),
-];
-
-/// Lists that are sets.
-const SETS: [&str; 1] = ["finalizers"];
-
-/// Objects that are replaced as a whole.
-const ATOMIC: [&str; 7] = [
-    "nodeSelector",
-    "selector",
-    "labelSelector",
-    "fieldRef",
-    "resourceFieldRef",
-    "configMapKeyRef",
-    "secretKeyRef",
-];
+mod json_patch;
 
 /// How deep values may nest: as deep as JSON is read.
 const MAX_DEPTH: usize = 128;
+/// The largest integer that every reader of JSON has exactly.
+const LARGEST_EXACT: u64 = (1 << 53) - 1;
 /// How much is written between two checks of the deadline, in bytes.
 const DEADLINE_INTERVAL: usize = 64 << 10;
 
@@ -67,6 +31,8 @@ pub(crate) struct Writer {
     /// The length at which the deadline is checked again.
     next_check: usize,
     depth: usize,
+    /// Whether it is a JSON Patch, whose values are converted to what JSON has.
+    converts: bool,
 }
 
 type Written = Result<(), Failure>;
@@ -80,11 +46,16 @@ impl Writer {
             deadline,
             next_check: DEADLINE_INTERVAL,
             depth: 0,
+            converts: false,
         }
     }
 
     /// A JSON Patch of these operations.
     pub(crate) fn patch(mut self, operations: &List<'_>) -> Result<String, Failure> {
+        if operations.len() > Patch::MAX_OPERATIONS {
+            return Err(PatchError::TooManyOperations(operations.len()).into());
+        }
+        self.converts = true;
         self.push("[")?;
         for (place, operation) in operations.iter().enumerate() {
             self.separate(place)?;
@@ -191,8 +162,18 @@ impl Writer {
         match value {
             Value::Null => self.push("null"),
             Value::Bool(value) => self.push(if *value { "true" } else { "false" }),
+            // JSON has no larger numbers that are exact everywhere.
+            Value::Int(value) if self.converts && value.unsigned_abs() > LARGEST_EXACT => {
+                self.string(&value.to_string())
+            }
+            Value::Uint(value) if self.converts && *value > LARGEST_EXACT => self.string(&value.to_string()),
             Value::Int(value) => self.push(&value.to_string()),
             Value::Uint(value) => self.push(&value.to_string()),
+            Value::Double(value)
+                if self.converts && value.fract() == 0.0 && value.abs() <= LARGEST_EXACT as f64 =>
+            {
+                self.push(&(*value as i64).to_string())
+            }
             Value::Double(value) => {
                 let number = serde_json::Number::from_f64(*value);
                 let number = number.ok_or_else(|| failed(format!("{value} cannot be written")))?;
@@ -210,6 +191,19 @@ impl Writer {
                 self.depth -= 1;
                 Ok(())
             }
+            Value::Optional(Some(inner)) => self.value(inner, path),
+            Value::Optional(None) => self.push("null"),
+            Value::Bytes(bytes) if self.converts => self.string(&BASE64_STANDARD.encode(bytes)),
+            Value::Duration(duration) if self.converts => self.string(&duration_text(*duration)),
+            Value::Timestamp(time) if self.converts => match timestamp_text(*time) {
+                Ok(text) => self.string(&text),
+                Err(_) => Err(failed("the timestamp cannot be written")),
+            },
+            other if self.converts => Err(failed(format!(
+                "JSONPath valueExpression evaluated to a type that could not marshal to JSON: type conversion error from \
+                 '{}' to '*structpb.Value'",
+                other.kind().rsplit('.').next().unwrap_or_default()
+            ))),
             other => Err(failed(format!(
                 "a {} cannot be written into an object",
                 other.kind()
@@ -238,119 +232,25 @@ fn failed(message: impl Into<String>) -> Failure {
     Failure::new(FailureKind::Error, message)
 }
 
-/// The object with what a mutation applies: a JSON text.
-pub(crate) fn merged(object: &Json, change: &str) -> Result<Json, Failure> {
-    let change: Members<String, Json> =
-        serde_json::from_str(change).map_err(|error| failed(error.to_string()))?;
-    for field in ["apiVersion", "kind"] {
-        if change
-            .get(field)
-            .is_some_and(|value| Some(value) != object.get(field))
-        {
-            return Err(failed(format!("the ApplyConfiguration may not change {field}")));
-        }
+/// The object with what a mutation applies, merged as server-side apply does.
+pub(crate) fn merged(object: &Json, change: &str, structure: &Structure) -> Result<Json, Failure> {
+    let mut change: Json = serde_json::from_str(change).map_err(|error| failed(error.to_string()))?;
+    if let Json::Object(members) = &mut change {
+        // The API server sets these to those of the object, whatever the expression says.
+        members.retain(|field, _| !matches!(field.as_str(), "apiVersion" | "kind"));
+    }
+    let wrong = |why: String| failed(format!("error applying patch: {why}"));
+    let untyped = |why: String| wrong(format!("failed to convert patch object to typed object: {why}"));
+    structure.check_applied(&change).map_err(untyped)?;
+    let atomic = structure.atomic_parts(&change);
+    if !atomic.is_empty() {
+        return Err(wrong(format!(
+            "invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {}",
+            atomic.join(", ")
+        )));
     }
     let mut object = object.clone();
-    merge(&mut object, Json::Object(change), "").map_err(failed)?;
+    let unmerged = |why: String| wrong(format!("failed to merge patch: {why}"));
+    structure.merge(&mut object, change).map_err(unmerged)?;
     Ok(object)
-}
-
-fn merge(into: &mut Json, change: Json, path: &str) -> Result<(), String> {
-    match (into, change) {
-        (Json::Object(into), Json::Object(change)) => {
-            for (key, change) in change {
-                let path = format!("{path}.{key}");
-                match change {
-                    Json::Array(items) => merge_list(into, &key, items, &path)?,
-                    Json::Object(_) if ATOMIC.contains(&key.as_str()) => return Err(atomic(&path)),
-                    change @ Json::Object(_) => {
-                        let target = into.entry(key).or_insert(Json::Null);
-                        if !target.is_object() {
-                            *target = Json::Object(Members::new());
-                        }
-                        merge(target, change, &path)?;
-                    }
-                    change => {
-                        into.insert(key, change);
-                    }
-                }
-            }
-        }
-        (into, change) => *into = change,
-    }
-    Ok(())
-}
-
-fn atomic(path: &str) -> String {
-    format!("invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {path}")
-}
-
-fn merge_list(
-    into: &mut Members<String, Json>,
-    field: &str,
-    change: Vec<Json>,
-    path: &str,
-) -> Result<(), String> {
-    let target = into.entry(field.to_owned()).or_insert(Json::Null);
-    if !target.is_array() {
-        *target = Json::Array(Vec::new());
-    }
-    let Json::Array(items) = target else {
-        return Ok(());
-    };
-    if SETS.contains(&field) {
-        let mut known: HashSet<Json> = items.iter().cloned().collect();
-        items.extend(change.into_iter().filter(|item| known.insert(item.clone())));
-        return Ok(());
-    }
-    let choices = KEYED
-        .iter()
-        .find(|(known, _)| *known == field)
-        .map(|(_, choices)| *choices);
-    let keys = choices.and_then(|choices| {
-        let fits = |keys: &&&[&str]| {
-            change
-                .iter()
-                .all(|item| keys.first().is_some_and(|key| item.get(key).is_some()))
-        };
-        choices.iter().find(fits).copied()
-    });
-    let Some(keys) = keys else {
-        return Err(match choices {
-            Some(_) if !change.is_empty() => format!("an item of {path} has no key to merge it by"),
-            _ => atomic(path),
-        });
-    };
-    let mut places: HashMap<String, usize> = HashMap::new();
-    for (place, item) in items.iter().enumerate() {
-        places.insert(key_text(item, keys), place);
-    }
-    let mut applied = HashSet::new();
-    for item in change {
-        let key = key_text(&item, keys);
-        // As in kube-apiserver. It also means that the time is linear: no item is merged again and again.
-        if !applied.insert(key.clone()) {
-            let key = key.replace('\u{0}', ", ");
-            return Err(format!("{path}: duplicate entries for key {key}"));
-        }
-        match places.get(&key).and_then(|place| items.get_mut(*place)) {
-            Some(known) => merge(known, item, path)?,
-            None => {
-                let mut new = Json::Object(Members::new());
-                merge(&mut new, item, path)?;
-                places.insert(key, items.len());
-                items.push(new);
-            }
-        }
-    }
-    Ok(())
-}
-
-/// The values of an item's keys as one text. The default of a protocol is TCP.
-fn key_text(item: &Json, keys: &[&str]) -> String {
-    let values = keys.iter().map(|key| match item.get(key) {
-        None if *key == "protocol" => "\"TCP\"".to_owned(),
-        value => value.map(Json::to_string).unwrap_or_default(),
-    });
-    values.collect::<Vec<_>>().join("\u{0}")
 }

@@ -12,7 +12,7 @@ use serde_json::Value as Json;
 use self::findings::{Findings, Objection};
 pub use self::params::{Params, ParamsMissing, ParamsSelector};
 use crate::{
-    ConditionFailure, Policy, PolicyExpression, TOTAL_COST, Validation, apply,
+    ConditionFailure, DenialReason, Policy, PolicyExpression, Structure, TOTAL_COST, Validation, apply,
     error::because,
     first_false,
     machine::{Fault, Halt, Machine},
@@ -60,6 +60,8 @@ pub struct Binding {
     pub params: Option<Params>,
     /// The constraint of a template of Gatekeeper, which is the parameters, and which its messages name.
     pub constraint: Option<ConstraintBinding>,
+    /// The structures of kinds, which come before those that the program has.
+    pub structures: Arc<Vec<(GroupVersionKind, Structure)>>,
 }
 
 /// A constraint of Gatekeeper.
@@ -134,8 +136,11 @@ impl PolicyHook {
         let params = match self.params(request, deadline).await? {
             Ok(params) => params,
             Err(why) => {
-                let why = format!("failed to configure binding: {why}");
-                findings.refusals.push(Objection::failed(why));
+                let mut objection = Objection::failed(format!("failed to configure binding: {why}"));
+                if !self.policy.mutations.is_empty() {
+                    objection.reason = DenialReason::Forbidden;
+                }
+                findings.refusals.push(objection);
                 Vec::new()
             }
         };
@@ -157,11 +162,7 @@ impl PolicyHook {
             match self.applies(inputs).await? {
                 Ok(false) => continue,
                 Ok(true) if self.policy.mutations.is_empty() => self.validate(inputs, &mut findings).await?,
-                Ok(true) => {
-                    if let Err(objection) = self.mutate(inputs, &mut object).await? {
-                        findings.refusals.push(objection);
-                    }
-                }
+                Ok(true) => self.mutate(inputs, &mut object, &mut findings).await?,
                 Err(objection) => findings.objections.push(objection),
             }
         }
@@ -248,7 +249,7 @@ impl PolicyHook {
     fn without_namespace(&self, request: &Request, why: String) -> Result<Response, Failure> {
         match &self.binding.names {
             Some(names) if self.binding.failure_policy == FailurePolicy::Ignore => Ok(Response::deny(
-                self.denial(names, request, Objection::failed(why)),
+                self.denial(names, request, &Objection::failed(why), &[]),
             )),
             _ => Err(Failure::new(FailureKind::NamespaceUnknown, why)),
         }
@@ -305,6 +306,7 @@ impl PolicyHook {
                 reason: validation.reason,
                 index,
                 failed: false,
+                unreadable: false,
             });
         }
         machine.allow(POLICY_COST);
@@ -313,7 +315,7 @@ impl PolicyHook {
                 .settle(expression.expression(), inputs.request, &*self.authorizer)
                 .await
             {
-                Ok(Value::String(value)) => {
+                Ok(Value::String(value)) if !value.trim().is_empty() => {
                     let value = annotation(value.trim());
                     match findings.annotations.iter_mut().find(|(known, _)| known == key) {
                         Some((_, values)) if values.contains(&value) => {}
@@ -356,16 +358,19 @@ impl PolicyHook {
         }
     }
 
-    /// Makes the changes one after another: each sees the object as the previous one left it.
+    /// Makes the changes one after another: each sees the object as the previous one left it. One that fails changes
+    /// nothing, and the others are made all the same.
     async fn mutate(
         &self,
         inputs: Inputs<'_>,
         object: &mut Option<Object>,
-    ) -> Result<Result<(), Objection>, Failure> {
+        findings: &mut Findings,
+    ) -> Result<(), Failure> {
         let policy = &*self.policy;
         let (Some(mut current), Some(original)) = (object.clone(), &inputs.request.object) else {
-            return Ok(Ok(()));
+            return Ok(());
         };
+        let structure = self.structure(&inputs.request.kind);
         // For all mutations together.
         let limit = Patch::result_limit(original.text().len());
         for mutation in &policy.mutations {
@@ -379,33 +384,63 @@ impl PolicyHook {
                     .await
                 {
                     Ok(value) => Change::written(&value, limit, inputs.deadline).await,
-                    Err(fault) => return Ok(Err(Objection::failed(reported(mutation, &fault)?))),
+                    Err(fault) => {
+                        findings
+                            .refusals
+                            .push(Objection::failed(reported(mutation, &fault)?));
+                        continue;
+                    }
                 }
             };
             let changed = match given {
-                Ok(change) => change.applied_to(&current, limit, inputs.deadline).await,
+                Ok(change) => {
+                    let structure = structure.clone();
+                    change
+                        .applied_to(&current, structure, limit, inputs.deadline)
+                        .await
+                }
                 Err(failure) => Err(failure),
             };
             match changed {
-                Ok(next) => current = next,
+                Ok(Applied::Changed(next)) => current = next,
+                Ok(Applied::Unreadable(why)) => {
+                    findings.refusals.push(Objection::unreadable(why));
+                    break;
+                }
                 // Limits are not a matter of the expression, so they are failures of the stage in every kind of policy.
                 Err(failure)
                     if matches!(failure.kind, FailureKind::OutputTooLarge | FailureKind::Timeout) =>
                 {
                     return Err(failure);
                 }
-                Err(failure) => return Ok(Err(Objection::failed(failure.message))),
+                Err(failure) => findings.refusals.push(Objection::failed(failure.message)),
             }
         }
         *object = Some(current);
-        Ok(Ok(()))
+        Ok(())
+    }
+
+    /// The structure of the objects of a kind.
+    fn structure(&self, kind: &GroupVersionKind) -> Structure {
+        let given = self.binding.structures.iter().find(|(known, _)| known == kind);
+        let given = given.map(|(_, structure)| structure.clone());
+        given
+            .or_else(|| Structure::builtin(kind))
+            .unwrap_or_else(Structure::unknown)
     }
 }
 
 /// What a mutation gives, as JSON.
 enum Change {
-    Patch(String),
+    Patch { operations: String, count: usize },
     Apply(String),
+}
+
+/// The result of a mutation.
+enum Applied {
+    Changed(Object),
+    /// The API server could not read the object. The text says why.
+    Unreadable(String),
 }
 
 impl Change {
@@ -424,35 +459,59 @@ impl Change {
     fn of(value: &Value<'_>, limit: usize, deadline: Deadline) -> Result<Self, Failure> {
         let writer = apply::Writer::new(limit, deadline);
         match value {
-            Value::List(operations) => writer.patch(operations).map(Self::Patch),
+            Value::List(operations) => Ok(Self::Patch {
+                count: operations.len(),
+                operations: writer.patch(operations)?,
+            }),
             change => writer.change(change).map(Self::Apply),
         }
     }
 
     /// The object with this change.
-    async fn applied_to(self, object: &Object, limit: usize, deadline: Deadline) -> Result<Object, Failure> {
+    async fn applied_to(
+        self,
+        object: &Object,
+        structure: Structure,
+        limit: usize,
+        deadline: Deadline,
+    ) -> Result<Applied, Failure> {
         let object = object.clone();
         let size = object.text().len();
         match self {
-            Self::Patch(text) => {
-                let patch = offload(text.len(), deadline, move || Patch::parse(text)).await??;
-                let bytes = size + patch.work(size);
-                let apply = move || within(limit, patch.apply_by(&object, Some(deadline))?);
+            Self::Patch { operations, count } => {
+                // An operation may move all items of a list.
+                let bytes = operations.len() + size.saturating_mul(1 + count / 256);
+                let apply = move || {
+                    let Some(patched) = apply::patched(object.value(), &operations, limit, deadline)? else {
+                        return Ok(Applied::Changed(object));
+                    };
+                    if let Err(why) = structure.check_patched(object.value(), &patched) {
+                        return Ok(Applied::Unreadable(why));
+                    }
+                    changed(object, patched, limit)
+                };
                 offload(bytes, deadline, apply).await?
             }
             Self::Apply(text) => {
                 let bytes = size + text.len();
                 let apply = move || {
-                    let merged = apply::merged(object.value(), &text)?;
-                    if merged == *object.value() {
-                        return Ok(object);
-                    }
-                    within(limit, Object::from_value(merged).ok_or(PatchError::NotAnObject)?)
+                    let merged = apply::merged(object.value(), &text, &structure)?;
+                    changed(object, merged, limit)
                 };
                 offload(bytes, deadline, apply).await?
             }
         }
     }
+}
+
+/// The object with this value; as it is if that is its value already.
+fn changed(object: Object, value: Json, limit: usize) -> Result<Applied, Failure> {
+    let changed = if value == *object.value() {
+        object
+    } else {
+        within(limit, Object::from_value(value).ok_or(PatchError::NotAnObject)?)?
+    };
+    Ok(Applied::Changed(changed))
 }
 
 fn within(limit: usize, object: Object) -> Result<Object, Failure> {

@@ -40,6 +40,7 @@ mod hook;
 mod machine;
 mod policy;
 mod schema;
+mod structure;
 mod types;
 mod value;
 mod variables;
@@ -52,6 +53,7 @@ pub use group::GroupExpression;
 pub use hook::{Action, Binding, ConstraintBinding, Params, ParamsMissing, ParamsSelector, PolicyHook};
 pub use policy::{DenialReason, Policy, PolicyCompiler, PolicyExpression, Role, Validation};
 pub use schema::{Components, ObjectSchema};
+pub use structure::Structure;
 
 /// The cost limit of all conditions of a stage together: kube-apiserver's limit for a webhook.
 const TOTAL_COST: u64 = 2_500_000;

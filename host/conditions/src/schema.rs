@@ -7,7 +7,10 @@ use std::{
 
 use serde_json::{Map, Value as Json};
 
-use crate::types::{Declared, Type, list, map};
+use crate::{
+    Structure,
+    types::{Declared, Type, list, map},
+};
 
 /// How many references one after another are followed.
 const MOST_REFERENCES: usize = 64;
@@ -54,6 +57,11 @@ impl<'a> Components<'a> {
         }
         fields.insert("metadata".to_owned(), metadata(kind));
         Some(ObjectSchema(declared(kind.to_owned(), fields)))
+    }
+
+    /// The structure of the objects of a kind with this schema.
+    pub fn structure(&self, kind: &str, schema: &Json) -> Structure {
+        Structure::of_schema(kind, schema, self.schemas)
     }
 
     /// The type of values with this schema, which are at this path. What an API server may hold as another type is
@@ -129,7 +137,7 @@ fn declared(name: String, fields: BTreeMap<String, Type>) -> Type {
 }
 
 /// What a schema refers to, by itself or as the only one of `allOf`, beside a default.
-fn reference(schema: &Json) -> Option<&str> {
+pub(crate) fn reference(schema: &Json) -> Option<&str> {
     let only = || match schema.get("allOf")?.as_array()?.as_slice() {
         [only] => only.get("$ref"),
         _ => None,

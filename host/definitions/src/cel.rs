@@ -8,8 +8,8 @@ use admittance_conditions::{
 };
 
 use crate::{
-    conditions,
-    document::{Fields, Mistakes, Node, quoted},
+    Location, conditions,
+    document::{Fields, Mistake, Mistakes, Node, quoted},
     model::CelDefinition,
     names,
 };
@@ -44,12 +44,103 @@ pub(crate) fn read(node: &Node<'_>, phase: Phase, mistakes: &mut Mistakes) -> Op
 
 /// The expressions of a policy of Kubernetes. Those with a mistake are left out.
 pub(crate) fn read_policy(fields: &mut Fields<'_>, params: bool, mistakes: &mut Mistakes) -> Policy {
+    check_as_kubernetes(fields, mistakes);
     let mut compiler = PolicyCompiler::new(params);
     let conditions = entries(fields, "matchConditions", mistakes);
     let compile = |name: &str, text: &str| compiler.condition(name, text);
     let conditions = conditions::read_with(&conditions, compile, mistakes);
     read_expressions(fields, compiler, conditions, mistakes)
 }
+
+/// Finds what kube-apiserver refuses in the parts of a policy, although it could be evaluated.
+fn check_as_kubernetes(fields: &mut Fields<'_>, mistakes: &mut Mistakes) {
+    const MOST_ANNOTATIONS: usize = 20;
+    const LONGEST_ANNOTATION: usize = 5 << 10;
+    let ignored = &mut Mistakes::new();
+    let mut parts = |list: &'static str| {
+        let node = fields.optional(list);
+        let entries = node
+            .as_ref()
+            .and_then(|node| node.list(ignored))
+            .unwrap_or_default();
+        (node, entries)
+    };
+    let field = |entry: &Node<'_>, name: &'static str| {
+        let node = entry.object(&mut Mistakes::new())?.optional(name)?;
+        let text = node.string(&mut Mistakes::new())?.to_owned();
+        Some((node.location(), node.path().to_owned(), text))
+    };
+    let mut wrong = |(location, path, _): (Location, String, String), message: &str, fix: &str| {
+        mistakes.push(Mistake {
+            location,
+            path,
+            message: message.to_owned(),
+            fix: fix.to_owned(),
+        });
+    };
+    for entry in parts("variables").1 {
+        if let Some(name) = field(&entry, "name").filter(|(_, _, name)| RESERVED.contains(&name.as_str())) {
+            wrong(
+                name,
+                "the name is a reserved word of CEL",
+                "give the variable another name",
+            );
+        }
+    }
+    for entry in parts("validations").1 {
+        if let Some(message) = field(&entry, "message").filter(|(_, _, message)| message.trim().is_empty()) {
+            wrong(
+                message,
+                "the message is empty",
+                "write a message, or leave it out",
+            );
+        }
+        if let Some(reason) = field(&entry, "reason").filter(|(_, _, reason)| reason == "Unauthorized") {
+            let fix = "write Forbidden, Invalid or RequestEntityTooLarge";
+            wrong(reason, "kube-apiserver knows no policies with this reason", fix);
+        }
+    }
+    let (annotations, entries) = parts("auditAnnotations");
+    for entry in &entries {
+        if let Some(key) = field(entry, "key").filter(|(_, _, key)| key.contains('/')) {
+            let message = "the key of an annotation has no prefix: that is the name of the policy";
+            wrong(key, message, "write the part after the `/` alone");
+        }
+        let value = field(entry, "valueExpression");
+        if let Some(value) = value.filter(|(_, _, value)| value.trim().len() > LONGEST_ANNOTATION) {
+            wrong(value, "the expression is longer than 5 KiB", "make it shorter");
+        }
+    }
+    if let Some(node) = annotations.filter(|_| entries.len() > MOST_ANNOTATIONS) {
+        let at = (node.location(), node.path().to_owned(), String::new());
+        wrong(at, "there are more than 20 annotations", "write 20 at most");
+    }
+}
+
+/// The words that CEL keeps for itself.
+const RESERVED: [&str; 21] = [
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "false",
+    "for",
+    "function",
+    "if",
+    "import",
+    "in",
+    "let",
+    "loop",
+    "namespace",
+    "null",
+    "package",
+    "return",
+    "true",
+    "var",
+    "void",
+    "while",
+];
 
 /// The expressions of a template of Gatekeeper, with the variables that it defines for all of them.
 pub(crate) fn read_template(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Policy {

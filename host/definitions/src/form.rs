@@ -13,6 +13,7 @@ const NATIVE: &str = "admittance.dev/v1alpha1";
 const BCS_RESOURCE: &str = "bkbcs.tencent.com/v2";
 const KUBERNETES: &str = "admissionregistration.k8s.io/v1";
 const KUBERNETES_BETA: &str = "admissionregistration.k8s.io/v1beta1";
+const KUBERNETES_ALPHA: &str = "admissionregistration.k8s.io/v1alpha1";
 const KUBEWARDEN: &str = "policies.kubewarden.io/v1";
 const RESOURCES: &str = "apiextensions.k8s.io/v1";
 const TEMPLATES: &str = "templates.gatekeeper.sh/";
@@ -37,6 +38,11 @@ fn listed<'v>(kind: &str, version: &'v str) -> Option<(Option<Form>, &'v str)> {
         };
         (version.map(form), KUBERNETES)
     };
+    // Policies are read as of v1, whatever their version is.
+    let policy = |form| {
+        let is_known = [KUBERNETES, KUBERNETES_BETA, KUBERNETES_ALPHA].contains(&version);
+        (is_known.then_some(form), KUBERNETES)
+    };
     let kubewarden = |policy| {
         let form = (version == KUBEWARDEN).then_some(Form::Kubewarden(policy));
         (form, KUBEWARDEN)
@@ -50,10 +56,10 @@ fn listed<'v>(kind: &str, version: &'v str) -> Option<(Option<Form>, &'v str)> {
         "ValidatingWebhookConfiguration" => {
             kubernetes(|version| Form::Kubernetes(Phase::Validating, version))
         }
-        "MutatingAdmissionPolicy" => kubernetes(|_| Form::Policy(Phase::Mutating)),
-        "ValidatingAdmissionPolicy" => kubernetes(|_| Form::Policy(Phase::Validating)),
-        "MutatingAdmissionPolicyBinding" => kubernetes(|_| Form::Binding(Phase::Mutating)),
-        "ValidatingAdmissionPolicyBinding" => kubernetes(|_| Form::Binding(Phase::Validating)),
+        "MutatingAdmissionPolicy" => policy(Form::Policy(Phase::Mutating)),
+        "ValidatingAdmissionPolicy" => policy(Form::Policy(Phase::Validating)),
+        "MutatingAdmissionPolicyBinding" => policy(Form::Binding(Phase::Mutating)),
+        "ValidatingAdmissionPolicyBinding" => policy(Form::Binding(Phase::Validating)),
         "CustomResourceDefinition" => ((version == RESOURCES).then_some(Form::Resource), RESOURCES),
         "ConstraintTemplate" => {
             let form = version

@@ -13,10 +13,10 @@ mod webhook;
 
 use std::collections::HashMap;
 
-use admittance_admission::{ClusterKind, Phase};
+use admittance_admission::{ClusterKind, Phase, is_dns_label};
 
 use crate::{
-    document::{Mistakes, Node, readers},
+    document::{Mistakes, Node, quoted, readers},
     model::{ChainDefinition, StageDefinition},
     names,
 };
@@ -91,7 +91,12 @@ pub(crate) fn read_kind(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Clus
     let version = fields.get_required("apiVersion", "write `v1` or `apps/v1`", readers::text, mistakes);
     let kind = fields.get_required("kind", "write the kind, `ConfigMap`", readers::text, mistakes);
     fields.finish(mistakes);
-    node.accept(format!("{}/{}", version?, kind?).parse(), mistakes)
+    let kind = kind?;
+    if !is_dns_label(&kind.to_ascii_lowercase()) {
+        let message = format!("{} is not a kind", quoted(&kind));
+        node.wrong(message, "write letters and digits, `ConfigMap`", mistakes);
+    }
+    node.accept(format!("{}/{kind}", version?).parse(), mistakes)
 }
 
 #[cfg(test)]

@@ -15,6 +15,8 @@ pub(super) struct Objection {
     pub(super) index: usize,
     /// Whether an expression could not be evaluated, so that the failure policy applies.
     pub(super) failed: bool,
+    /// Whether the API server could not read what a mutation gives. No failure policy applies to that.
+    pub(super) unreadable: bool,
 }
 
 impl Objection {
@@ -24,6 +26,15 @@ impl Objection {
             reason: DenialReason::Invalid,
             index: 0,
             failed: true,
+            unreadable: false,
+        }
+    }
+
+    pub(super) fn unreadable(message: impl Into<String>) -> Self {
+        Self {
+            failed: false,
+            unreadable: true,
+            ..Self::failed(message)
         }
     }
 }
@@ -66,7 +77,7 @@ impl PolicyHook {
             let (failed, denied): (Vec<_>, Vec<_>) = objections
                 .into_iter()
                 .chain(refusals)
-                .partition(|objection| objection.failed);
+                .partition(|objection| objection.failed || objection.unreadable);
             response.verdict = match (denied.into_iter().next(), failed.into_iter().next()) {
                 (Some(denied), _) => Verdict::Deny(Denial::new(
                     denied.reason.code(),
@@ -85,10 +96,17 @@ impl PolicyHook {
         self.note(names, &objections, &mut response);
         // Without validations there are no validation actions.
         let enforced = self.binding.actions.contains(&Action::Deny) || !self.policy.mutations.is_empty();
-        let denied = objections.into_iter().filter(|_| enforced).chain(refusals).next();
-        response.verdict = match denied {
-            Some(objection) => Verdict::Deny(self.denial(names, request, objection)),
-            None => replaced(request, object),
+        let denied: Vec<Objection> = objections
+            .into_iter()
+            .filter(|_| enforced)
+            .chain(refusals)
+            .collect();
+        // What the API server could not read ends the request at once.
+        let unreadable = denied.iter().find(|objection| objection.unreadable);
+        response.verdict = match (unreadable, denied.split_first()) {
+            (Some(objection), _) => Verdict::Deny(internal_error(&objection.message)),
+            (None, Some((first, others))) => Verdict::Deny(self.denial(names, request, first, others)),
+            (None, None) => replaced(request, object),
         };
         Ok(response)
     }
@@ -147,31 +165,65 @@ impl PolicyHook {
         }
     }
 
-    /// In the words of kube-apiserver.
+    /// In the words of kube-apiserver. A denial by mutations has all of their objections as its causes.
     pub(super) fn denial(
         &self,
         (policy, binding): &(String, String),
         request: &Request,
-        objection: Objection,
+        first: &Objection,
+        others: &[Objection],
     ) -> Denial {
-        let what = if self.policy.mutations.is_empty() {
-            "ValidatingAdmissionPolicy"
-        } else {
+        let mutates = !self.policy.mutations.is_empty();
+        let what = if mutates {
             "policy"
+        } else {
+            "ValidatingAdmissionPolicy"
         };
-        let message = format!(
-            "{what} '{policy}' with binding '{binding}' denied request: {}",
-            objection.message
-        );
-        let whole = format!("{} is forbidden: {message}", subject(request));
-        let mut denial = Denial::new(objection.reason.code(), objection.reason.as_str(), whole);
+        let worded = |objection: &Objection| {
+            format!(
+                "{what} '{policy}' with binding '{binding}' denied request: {}",
+                objection.message
+            )
+        };
+        let message = worded(first);
+        let (resource, name) = (&request.resource, subject(request));
+        let mut denial = if mutates {
+            Denial::new(403, first.reason.as_str(), message.clone())
+        } else {
+            let dot = if resource.group.is_empty() { "" } else { "." };
+            let whole = format!(
+                "{}{dot}{} {name:?} is forbidden: {message}",
+                resource.resource, resource.group
+            );
+            Denial::new(first.reason.code(), first.reason.as_str(), whole)
+        };
         denial.is_whole = true;
+        denial.details.insert("name".to_owned(), name.into());
+        if !resource.group.is_empty() {
+            denial
+                .details
+                .insert("group".to_owned(), resource.group.clone().into());
+        }
+        denial
+            .details
+            .insert("kind".to_owned(), resource.resource.clone().into());
         denial.add_cause(None, message);
+        for other in others.iter().filter(|_| mutates) {
+            denial.add_cause(None, worded(other));
+        }
         denial
     }
 }
 
-/// The object in messages, as kube-apiserver names it: `deployments.apps "web"`.
+/// The answer to a request that the API server could not complete, whatever the failure policy is.
+fn internal_error(why: &str) -> Denial {
+    let mut denial = Denial::new(500, "InternalError", format!("Internal error occurred: {why}"));
+    denial.is_whole = true;
+    denial.add_cause(None, why);
+    denial
+}
+
+/// The name of the object in messages, as kube-apiserver has it.
 fn subject(request: &Request) -> String {
     let generated = request.object.as_ref().and_then(|object| {
         let name = object.value().pointer("/metadata/generateName")?.as_str()?;
@@ -180,10 +232,7 @@ fn subject(request: &Request) -> String {
     let name = Some(request.name.clone())
         .filter(|name| !name.is_empty())
         .or(generated);
-    let resource = &request.resource;
-    let dot = if resource.group.is_empty() { "" } else { "." };
-    let name = name.unwrap_or_else(|| "Unknown".to_owned());
-    format!("{}{dot}{} {name:?}", resource.resource, resource.group)
+    name.unwrap_or_else(|| "Unknown".to_owned())
 }
 
 fn replaced(request: &Request, object: Option<Object>) -> Verdict {

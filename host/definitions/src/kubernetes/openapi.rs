@@ -47,8 +47,13 @@ pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ResourceD
         .filter_map(|(path, item)| created(path, item));
     let resources: Vec<Resource> = created
         .filter_map(|(kind, plural)| {
-            let schema = components.object(&kind.kind, of_kinds.get(&kind)?)?;
-            Some(Resource { kind, plural, schema })
+            let schema = of_kinds.get(&kind)?;
+            Some(Resource {
+                structure: components.structure(&kind.kind, schema),
+                schema: Some(components.object(&kind.kind, schema)?),
+                kind,
+                plural,
+            })
         })
         .collect();
     if resources.is_empty() {

@@ -3,9 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use admittance_admission::{
-    ClusterKind, FailurePolicy, LabelSelector, MatchPolicy, Phase, Reinvocation, Rule, StageSpec,
+    ClusterKind, FailurePolicy, GroupVersionKind, LabelSelector, MatchPolicy, Matcher, Operation, Phase,
+    Reinvocation, Rule, StageSpec,
 };
-use admittance_conditions::{Action, Binding, Params, ParamsMissing, ParamsSelector, Policy};
+use admittance_conditions::{Action, Binding, Params, ParamsMissing, ParamsSelector, Policy, Structure};
 
 use super::{
     read_kind, read_name,
@@ -78,7 +79,19 @@ pub(crate) fn read_policy(root: &Node<'_>, phase: Phase, mistakes: &mut Mistakes
     let has_params = spec.has("paramKind");
     let fix = "say which requests the policy is for: `matchConstraints: { resourceRules: [...] }`";
     let constraints = spec.required("matchConstraints", fix, mistakes);
-    let constraints = constraints.and_then(|node| read_constraints(&node, true, mistakes));
+    let constraints = constraints.and_then(|node| {
+        let constraints = read_constraints(&node, true, mistakes)?;
+        let mut operations = constraints.rules.iter().map(|rule| &rule.operations);
+        let names_delete = |operations: &Matcher<Operation>| match operations {
+            Matcher::Any => false,
+            Matcher::Only(operations) => operations.contains(&Operation::Delete),
+        };
+        if phase == Phase::Mutating && operations.any(names_delete) {
+            let message = "a mutating policy cannot be for DELETE: there is no object to change";
+            node.wrong(message, "list CREATE, UPDATE, CONNECT, or `*` alone", mistakes);
+        }
+        Some(constraints)
+    });
     let failure_policy = spec.get("failurePolicy", FailurePolicy::default(), Node::word, mistakes);
     let foreign: &[&'static str] = match phase {
         Phase::Validating => &["mutations", "reinvocationPolicy"],
@@ -268,13 +281,22 @@ impl PolicyDocument {
     ) -> ChainDefinition {
         let mut bindings: Vec<_> = bindings.iter().filter(|binding| binding.binds(self)).collect();
         bindings.sort_by(|one, other| one.name.cmp(&other.name));
+        let known = resources.iter().flat_map(|document| &document.resources);
+        let structures: Vec<_> = known
+            .filter(|_| self.phase == Phase::Mutating)
+            .map(|resource| (resource.kind.clone(), resource.structure.clone()))
+            .collect();
+        let structures = Arc::new(structures);
         ChainDefinition {
             name: self.name.clone(),
             namespace: None,
             phase: self.phase,
             source: self.source.clone(),
             rules: self.constraints.rules.clone(),
-            stages: bindings.into_iter().map(|binding| self.stage(binding)).collect(),
+            stages: bindings
+                .into_iter()
+                .map(|binding| self.stage(binding, &structures))
+                .collect(),
             warnings: typing::warnings(
                 &self.written,
                 &self.constraints.rules,
@@ -285,7 +307,11 @@ impl PolicyDocument {
         }
     }
 
-    fn stage(&self, binding: &BindingDocument) -> StageDefinition {
+    fn stage(
+        &self,
+        binding: &BindingDocument,
+        structures: &Arc<Vec<(GroupVersionKind, Structure)>>,
+    ) -> StageDefinition {
         let Constraints {
             rules,
             exclude,
@@ -301,6 +327,7 @@ impl PolicyDocument {
         spec.failure_policy = self.failure_policy;
         spec.timeout = TIMEOUT;
         spec.reinvocation = self.reinvocation;
+        spec.reinvoked_by_itself = true;
         let params = self.params.clone().zip(binding.params.clone());
         let hook = HookDefinition::Cel(CelDefinition {
             policy: Arc::clone(&self.policy),
@@ -315,6 +342,7 @@ impl PolicyDocument {
                     missing: at.missing,
                 }),
                 constraint: None,
+                structures: Arc::clone(structures),
             },
         });
         StageDefinition {

@@ -1,7 +1,8 @@
 //! `CustomResourceDefinition`: the schemas of custom resources, with which policies are checked.
 
 use admittance_admission::GroupVersionKind;
-use admittance_conditions::ObjectSchema;
+use admittance_conditions::{Components, ObjectSchema, Structure};
+use serde_json::Map;
 
 use super::read_name;
 use crate::{
@@ -23,7 +24,9 @@ pub(crate) struct ResourceDocument {
 pub(super) struct Resource {
     pub(super) kind: GroupVersionKind,
     pub(super) plural: String,
-    pub(super) schema: ObjectSchema,
+    /// Its types; none if the schema does not list its fields.
+    pub(super) schema: Option<ObjectSchema>,
+    pub(super) structure: Structure,
 }
 
 /// A CustomResourceDefinition, as far as it could be read. Only what schemas need is read.
@@ -55,9 +58,12 @@ pub(crate) fn read_resource(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<
         let mut fields = node.object(mistakes)?;
         let version = fields.get_required("name", "name the version, `v1`", readers::text, mistakes)?;
         let schema = fields.optional("schema").map(|schema| schema.json());
-        let schema = schema.as_ref().and_then(|schema| schema.get("openAPIV3Schema"));
+        let schema = schema.as_ref().and_then(|schema| schema.get("openAPIV3Schema"))?;
+        let others = Map::new();
+        let mut components = Components::new(&others);
         Some(Resource {
-            schema: ObjectSchema::new(&kind, schema?)?,
+            structure: components.structure(&kind, schema),
+            schema: components.object(&kind, schema),
             kind: GroupVersionKind {
                 group: group.clone(),
                 version,

@@ -4,7 +4,7 @@
 use admittance_admission::{MatchPolicy, Matcher, Operation, ResourcePattern, Rule, RuleError};
 
 use crate::{
-    document::{Mistakes, Node},
+    document::{Mistakes, Node, quoted},
     model::any_rule,
     rules::{OPERATIONS, alone, entries, read_words},
 };
@@ -53,10 +53,29 @@ fn read_one(
     }
     rule.scope = fields.get("scope", rule.scope, Node::word, mistakes);
     if named {
-        rule.names = fields.get_or_default("resourceNames", Node::strings, mistakes);
+        rule.names = fields.get_or_default("resourceNames", read_names, mistakes);
     }
     fields.finish(mistakes);
     Some(rule)
+}
+
+/// The names of objects, as they are in a path.
+fn read_names(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<String>> {
+    let names = node.strings(mistakes)?;
+    for (index, name) in names.iter().enumerate() {
+        if matches!(name.as_str(), "." | "..") || name.contains(['/', '%']) {
+            let message = format!("{} is not the name of an object", quoted(name));
+            node.wrong(message, "write a name without `/` and `%`", mistakes);
+        }
+        if names.iter().take(index).any(|before| before == name) {
+            node.wrong(
+                format!("{} is listed twice", quoted(name)),
+                "remove one of the two",
+                mistakes,
+            );
+        }
+    }
+    Some(names)
 }
 
 fn read_operations(node: &Node<'_>, mistakes: &mut Mistakes) -> Matcher<Operation> {

@@ -84,16 +84,19 @@ pub(super) fn warnings(
     // A kind may be in several documents.
     let mut named: Vec<&Resource> = Vec::new();
     for resource in resources() {
-        let is_new = named.iter().all(|other| other.kind != resource.kind);
+        let is_new = resource.schema.is_some() && named.iter().all(|other| other.kind != resource.kind);
         if is_new && rules.iter().any(|rule| names(rule, resource)) {
             named.push(resource);
         }
     }
     let mut warnings = Vec::new();
     for resource in named.into_iter().take(MOST_KINDS) {
+        let Some(schema) = resource.schema.clone() else {
+            continue;
+        };
         let compiler = PolicyCompiler::new(params.is_some());
-        let of_params = of_params.map(|params| params.schema.clone());
-        let mut compiler = compiler.with_schemas(resource.schema.clone(), of_params);
+        let of_params = of_params.and_then(|params| params.schema.clone());
+        let mut compiler = compiler.with_schemas(schema, of_params);
         for expression in expressions {
             let compiled = compiler.compile(expression.role, &expression.text);
             match (compiled, &expression.variable) {

@@ -1,0 +1,239 @@
+//! JSON Patches of policies, applied as by the library of kube-apiserver, which is laxer than RFC 6902: `replace` adds a
+//! key that is not there, and indexes may count from the end.
+
+use std::mem;
+
+use admittance_admission::{Deadline, Failure, FailureKind, PatchError};
+use serde_json::{Map, Value as Json};
+
+use super::failed;
+
+/// Why an operation does not apply.
+enum Problem {
+    /// A test is not true: the whole patch is left out.
+    Test,
+    Other(String),
+}
+
+impl From<String> for Problem {
+    fn from(why: String) -> Self {
+        Self::Other(why)
+    }
+}
+
+const MISSING: &str = "missing value";
+
+/// The object with the operations of this text applied; none if one of its tests is not true.
+///
+/// # Errors
+///
+/// An operation does not apply, the copies are larger than the limit in bytes, or the deadline has passed.
+pub(crate) fn patched(
+    object: &Json,
+    operations: &str,
+    limit: usize,
+    deadline: Deadline,
+) -> Result<Option<Json>, Failure> {
+    let operations: Vec<Map<String, Json>> =
+        serde_json::from_str(operations).map_err(|error| failed(error.to_string()))?;
+    let mut document = object.clone();
+    let mut copied = 0;
+    for (index, operation) in operations.into_iter().enumerate() {
+        if deadline.has_passed() {
+            let message = format!("the deadline passed after {index} operations");
+            return Err(Failure::new(FailureKind::Timeout, message));
+        }
+        match Operation::from(operation).apply(&mut document, &mut copied) {
+            Ok(()) if copied > limit => return Err(PatchError::ResultTooLarge(limit).into()),
+            Ok(()) => {}
+            Err(Problem::Test) => return Ok(None),
+            Err(Problem::Other(why)) => return Err(failed(format!("JSON Patch: {why}"))),
+        }
+    }
+    Ok(Some(document))
+}
+
+struct Operation {
+    kind: String,
+    path: String,
+    from: String,
+    value: Json,
+}
+
+impl From<Map<String, Json>> for Operation {
+    fn from(mut members: Map<String, Json>) -> Self {
+        let mut text = |name: &str| match members.remove(name) {
+            Some(Json::String(text)) => text,
+            _ => String::new(),
+        };
+        Self {
+            kind: text("op"),
+            path: text("path"),
+            from: text("from"),
+            value: members.remove("value").unwrap_or_default(),
+        }
+    }
+}
+
+impl Operation {
+    fn apply(self, document: &mut Json, copied: &mut usize) -> Result<(), Problem> {
+        let Self {
+            kind,
+            path,
+            from,
+            value,
+        } = self;
+        match kind.as_str() {
+            "add" => {
+                let missing =
+                    || format!("add operation does not apply: doc is missing path: \"{path}\": {MISSING}");
+                let (container, key) = find(document, &path).ok_or_else(missing)?;
+                add(container, &key, value)
+                    .map_err(|why| format!("error in add for path: '{path}': {why}"))?;
+            }
+            "remove" => {
+                let missing =
+                    || format!("remove operation does not apply: doc is missing path: \"{path}\": {MISSING}");
+                let (container, key) = find(document, &path).ok_or_else(missing)?;
+                remove(container, &key)
+                    .map_err(|why| format!("error in remove for path: '{path}': {why}"))?;
+            }
+            "replace" if path.is_empty() => *document = value,
+            "replace" => {
+                let missing = |what: &str| {
+                    format!("replace operation does not apply: doc is missing {what}: {path}: {MISSING}")
+                };
+                let (container, key) = find(document, &path).ok_or_else(|| missing("path"))?;
+                match container {
+                    Json::Object(members) => {
+                        members.insert(key, value);
+                    }
+                    container => {
+                        let known = get(container, &key).map_err(|_| missing("key"))?;
+                        *known.ok_or_else(|| missing("key"))? = value;
+                    }
+                }
+            }
+            "move" => {
+                let missing = |what: &str, path: &str| {
+                    format!("move operation does not apply: doc is missing {what} path: {path}: {MISSING}")
+                };
+                let (container, key) = find(document, &from).ok_or_else(|| missing("from", &from))?;
+                let moved = remove(container, &key)
+                    .map_err(|why| format!("error in move for path: '{key}': {why}"))?;
+                let (container, key) = find(document, &path).ok_or_else(|| missing("destination", &path))?;
+                add(container, &key, moved)
+                    .map_err(|why| format!("error in move for path: '{path}': {why}"))?;
+            }
+            "copy" => {
+                let missing = |what: &str, path: &str| {
+                    format!("copy operation does not apply: doc is missing {what} path: {path}: {MISSING}")
+                };
+                let (container, key) = find(document, &from).ok_or_else(|| missing("from", &from))?;
+                let copy =
+                    get(container, &key).map_err(|why| format!("error in copy for from: '{from}': {why}"))?;
+                let copy = copy.map(|value| value.clone()).unwrap_or_default();
+                *copied = copied.saturating_add(copy.to_string().len());
+                let (container, key) = find(document, &path).ok_or_else(|| missing("destination", &path))?;
+                add(container, &key, copy)
+                    .map_err(|why| format!("error while adding value during copy: {why}"))?;
+            }
+            "test" => {
+                let is_equal = if path.is_empty() {
+                    *document == value
+                } else {
+                    let missing =
+                        || format!("test operation does not apply: is missing path: {path}: {MISSING}");
+                    let (container, key) = find(document, &path).ok_or_else(missing)?;
+                    let known = get(container, &key)
+                        .map_err(|why| format!("error in test for path: '{path}': {why}"))?;
+                    known.is_some_and(|known| *known == value)
+                };
+                if !is_equal {
+                    return Err(Problem::Test);
+                }
+            }
+            other => return Err(format!("Unexpected kind: {other}").into()),
+        }
+        Ok(())
+    }
+}
+
+/// The object or array in which a path ends, and the last part of the path. The text before the first `/` does not count.
+fn find<'d>(document: &'d mut Json, path: &str) -> Option<(&'d mut Json, String)> {
+    let (_, path) = path.split_once('/')?;
+    let (parts, key) = match path.rsplit_once('/') {
+        Some((parts, key)) => (Some(parts), key),
+        None => (None, path),
+    };
+    let mut container = document;
+    for part in parts.into_iter().flat_map(|parts| parts.split('/')) {
+        container = get(container, &unescaped(part)).ok()??;
+        if !container.is_object() && !container.is_array() {
+            return None;
+        }
+    }
+    Some((container, unescaped(key)))
+}
+
+fn unescaped(part: &str) -> String {
+    part.replace("~1", "/").replace("~0", "~")
+}
+
+/// A value of an object or array; none for a key that is not there.
+fn get<'d>(container: &'d mut Json, key: &str) -> Result<Option<&'d mut Json>, String> {
+    match container {
+        Json::Object(members) => Ok(members.get_mut(key)),
+        Json::Array(items) => {
+            let place = place(key, items.len())?;
+            Ok(items.get_mut(place))
+        }
+        _ => Ok(None),
+    }
+}
+
+fn add(container: &mut Json, key: &str, value: Json) -> Result<(), String> {
+    match container {
+        Json::Object(members) => {
+            members.insert(key.to_owned(), value);
+        }
+        Json::Array(items) if key == "-" => items.push(value),
+        Json::Array(items) => {
+            let proper = |why: String| match key.parse::<i64>() {
+                Ok(_) => why,
+                Err(_) => format!("value was not a proper array index: '{key}': {why}"),
+            };
+            let place = place(key, items.len() + 1).map_err(proper)?;
+            items.insert(place, value);
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn remove(container: &mut Json, key: &str) -> Result<Json, String> {
+    match container {
+        Json::Object(members) => members
+            .swap_remove(key)
+            .ok_or_else(|| format!("Unable to remove nonexistent key: {key}: {MISSING}")),
+        Json::Array(items) => {
+            let place = place(key, items.len())?;
+            Ok(items.remove(place))
+        }
+        other => Ok(mem::take(other)),
+    }
+}
+
+/// The index that a key stands for among this many places. A negative one counts from the end.
+fn place(key: &str, places: usize) -> Result<usize, String> {
+    let index: i64 = key
+        .parse()
+        .map_err(|_| format!("strconv.Atoi: parsing {key:?}: invalid syntax"))?;
+    let from_start = if index < 0 {
+        index.saturating_add_unsigned(places as u64)
+    } else {
+        index
+    };
+    let place = usize::try_from(from_start).ok().filter(|place| *place < places);
+    place.ok_or_else(|| format!("Unable to access invalid index: {index}: invalid index referenced"))
+}

@@ -1,0 +1,147 @@
+//! The structure of objects: the fields of a kind, their types, and how server-side apply merges them.
+//!
+//! Structures of Kubernetes' own kinds are in the program (`builtin.txt`); those of other kinds come from the OpenAPI
+//! schemas among the definitions. Where a kind has no structure, nothing is known but its metadata.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use admittance_admission::GroupVersionKind;
+use serde_json::Value as Json;
+
+mod builtin;
+mod check;
+mod merge;
+mod openapi;
+
+/// The structure of the objects of a kind. Cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Structure {
+    nodes: Arc<[Node]>,
+    root: usize,
+}
+
+impl Structure {
+    /// That of a kind which Kubernetes has itself.
+    pub(crate) fn builtin(kind: &GroupVersionKind) -> Option<Self> {
+        builtin::find(kind)
+    }
+
+    /// That of the objects of any kind.
+    pub(crate) fn unknown() -> Self {
+        builtin::unknown()
+    }
+
+    fn root(&self) -> At<'_> {
+        At::new(&self.nodes, self.root)
+    }
+}
+
+/// The type of a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Node {
+    Scalar(Scalar),
+    List {
+        items: usize,
+        merge: ListMerge,
+    },
+    Map {
+        /// The name of the type, if it has one: `PodSpec`.
+        name: Box<str>,
+        fields: BTreeMap<Box<str>, Field>,
+        /// The type of the values of other keys. Without it, there may be no others.
+        values: Option<usize>,
+        /// Whether it is only replaced as a whole.
+        atomic: bool,
+    },
+    /// Any value. Maps in it are merged, and lists replaced.
+    Any,
+    /// A part of an object whose structure is not known. Its fields with the names of a Pod's lists are merged by the
+    /// same keys, and other lists are taken for atomic.
+    Unknown,
+    /// A node of the built-in structures.
+    Builtin(usize),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Field {
+    kind: usize,
+    /// The value of a key of a list's items that do not have it.
+    default: Option<Json>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scalar {
+    String,
+    /// In base64.
+    Bytes,
+    Bool,
+    Int32,
+    Int64,
+    Double,
+    Any,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum ListMerge {
+    /// It is only replaced as a whole.
+    Atomic,
+    /// Its items are scalars, and each is there once.
+    Set,
+    /// Its items are merged by these keys.
+    Keys(Box<[Box<str>]>),
+}
+
+/// A node of a structure.
+#[derive(Clone, Copy)]
+struct At<'s> {
+    nodes: &'s [Node],
+    node: &'s Node,
+}
+
+impl<'s> At<'s> {
+    fn new(nodes: &'s [Node], index: usize) -> Self {
+        match nodes.get(index) {
+            Some(Node::Builtin(index)) => builtin::at(*index),
+            Some(node) => At { nodes, node },
+            None => At {
+                nodes,
+                node: &Node::Unknown,
+            },
+        }
+    }
+
+    /// The node of the value of this key in a map; none if it may not have such a key.
+    fn member(self, key: &str) -> Option<Self> {
+        match self.node {
+            Node::Map { fields, values, .. } => {
+                let field = fields.get(key).map(|field| field.kind);
+                field.or(*values).map(|kind| Self::new(self.nodes, kind))
+            }
+            Node::Unknown => Some(builtin::known_list(key).unwrap_or(self)),
+            _ => Some(Self {
+                node: &Node::Any,
+                ..self
+            }),
+        }
+    }
+
+    /// The node of the items of a list.
+    fn items(self) -> Self {
+        match self.node {
+            Node::List { items, .. } => Self::new(self.nodes, *items),
+            Node::Unknown => self,
+            _ => Self {
+                node: &Node::Any,
+                ..self
+            },
+        }
+    }
+
+    /// What a value with this key stands for if an item of a list does not have it.
+    fn default(self, key: &str) -> Option<&'s Json> {
+        match self.node {
+            Node::Map { fields, .. } => fields.get(key)?.default.as_ref(),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! The structures of Kubernetes' own kinds, which `cargo task kinds` writes.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, LazyLock},
+};
+
+use admittance_admission::GroupVersionKind;
+use serde_json::Value as Json;
+
+use super::{At, Field, ListMerge, Node, Scalar, Structure};
+
+/// A line for each type: its name, `=GROUP/VERSION/KIND` if it is a kind, `!` if it is atomic, and its fields,
+/// `NAME:TYPE`, with `=DEFAULT` where a key has one. A type is a scalar, the name of another type, `{}TYPE` for a map and
+/// `[KEYS]TYPE` for a list, with `!` if it is atomic and `=` for a set.
+const TEXT: &str = include_str!("builtin.txt");
+
+/// The types whose lists are known by the names of their fields, in objects of unknown structure.
+const OF_PODS: [&str; 2] = ["core.v1.PodSpec", "core.v1.Container"];
+
+struct Builtin {
+    nodes: Arc<[Node]>,
+    kinds: HashMap<GroupVersionKind, usize>,
+    /// The root of objects of unknown structure.
+    unknown: usize,
+    /// Lists by the names of their fields.
+    lists: HashMap<Box<str>, usize>,
+}
+
+static BUILTIN: LazyLock<Builtin> = LazyLock::new(|| Reader::default().read(TEXT));
+
+pub(super) fn find(kind: &GroupVersionKind) -> Option<Structure> {
+    let root = *BUILTIN.kinds.get(kind)?;
+    Some(structure(root))
+}
+
+pub(super) fn unknown() -> Structure {
+    structure(BUILTIN.unknown)
+}
+
+fn structure(root: usize) -> Structure {
+    Structure {
+        nodes: Arc::clone(&BUILTIN.nodes),
+        root,
+    }
+}
+
+pub(super) fn at(index: usize) -> At<'static> {
+    At::new(&BUILTIN.nodes, index)
+}
+
+/// The list of a Pod in a field of this name, with items of unknown structure.
+pub(super) fn known_list(field: &str) -> Option<At<'static>> {
+    BUILTIN.lists.get(field).map(|index| at(*index))
+}
+
+/// The node of the metadata of every object.
+pub(super) fn metadata() -> Option<usize> {
+    match BUILTIN.nodes.get(BUILTIN.unknown) {
+        Some(Node::Map { fields, .. }) => fields.get("metadata").map(|field| field.kind),
+        _ => None,
+    }
+}
+
+#[derive(Default)]
+struct Reader<'t> {
+    nodes: Vec<Node>,
+    types: HashMap<&'t str, usize>,
+}
+
+impl<'t> Reader<'t> {
+    fn read(mut self, text: &'t str) -> Builtin {
+        let lines = || text.lines().filter(|line| !line.starts_with('#'));
+        for line in lines() {
+            let name = line.split(' ').next().unwrap_or_default();
+            self.types.insert(name, self.nodes.len());
+            self.nodes.push(Node::Any);
+        }
+        let mut kinds = HashMap::new();
+        for (index, line) in lines().enumerate() {
+            let (name, rest) = line.split_once(' ').unwrap_or((line, ""));
+            let node = self.named(name, rest);
+            if let Some(kind) = rest.strip_prefix('=').and_then(kind) {
+                kinds.insert(kind, index);
+            }
+            if let Some(slot) = self.nodes.get_mut(index) {
+                *slot = node;
+            }
+        }
+        let unknown_part = self.add(Node::Unknown);
+        let lists = self.lists_of_pods(unknown_part);
+        let string = self.add(Node::Scalar(Scalar::String));
+        let metadata = self
+            .types
+            .get("meta.v1.ObjectMeta")
+            .copied()
+            .unwrap_or(unknown_part);
+        let field = |(name, kind): (&str, usize)| (name.into(), Field { kind, default: None });
+        let fields = [("apiVersion", string), ("kind", string), ("metadata", metadata)].map(field);
+        let unknown = self.add(Node::Map {
+            name: "".into(),
+            fields: fields.into(),
+            values: Some(unknown_part),
+            atomic: false,
+        });
+        Builtin {
+            nodes: self.nodes.into(),
+            kinds,
+            unknown,
+            lists,
+        }
+    }
+
+    fn add(&mut self, node: Node) -> usize {
+        self.nodes.push(node);
+        self.nodes.len() - 1
+    }
+
+    fn lists_of_pods(&mut self, items: usize) -> HashMap<Box<str>, usize> {
+        let mut found = HashMap::new();
+        for name in OF_PODS {
+            let Some(index) = self.types.get(name).copied() else {
+                continue;
+            };
+            let Some(Node::Map { fields, .. }) = self.nodes.get(index).cloned() else {
+                continue;
+            };
+            for (name, field) in fields {
+                if let Some(Node::List { merge, .. }) = self.nodes.get(field.kind).cloned() {
+                    let list = self.add(Node::List { items, merge });
+                    found.insert(name, list);
+                }
+            }
+        }
+        found
+    }
+
+    /// A type with this name.
+    fn named(&mut self, name: &str, line: &'t str) -> Node {
+        let mut fields = BTreeMap::new();
+        let mut atomic = false;
+        for word in line.split(' ') {
+            if word == "!" {
+                atomic = true;
+            } else if let Some((field, kind)) = word.split_once(':') {
+                let (kind, default) = with_default(kind);
+                let default = default.map(|text| Json::String(text.to_owned()));
+                let kind = self.typed(kind);
+                fields.insert(field.into(), Field { kind, default });
+            } else if !word.is_empty() && !word.starts_with('=') {
+                return self.node(word);
+            }
+        }
+        let name = name.rsplit('.').next().unwrap_or(name);
+        Node::Map {
+            name: name.into(),
+            fields,
+            values: None,
+            atomic,
+        }
+    }
+
+    /// The index of a type.
+    fn typed(&mut self, text: &'t str) -> usize {
+        match self.types.get(text) {
+            Some(index) => *index,
+            None => {
+                let node = self.node(text);
+                self.add(node)
+            }
+        }
+    }
+
+    fn node(&mut self, text: &'t str) -> Node {
+        if let Some((merge, items)) = text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            let merge = match merge {
+                "!" => ListMerge::Atomic,
+                "=" => ListMerge::Set,
+                keys => ListMerge::Keys(keys.split(',').map(Box::from).collect()),
+            };
+            let items = self.typed(items);
+            return Node::List { items, merge };
+        }
+        if let Some((atomic, values)) = text.strip_prefix('{').and_then(|rest| rest.split_once('}')) {
+            return Node::Map {
+                name: "".into(),
+                fields: BTreeMap::new(),
+                values: Some(self.typed(values)),
+                atomic: atomic == "!",
+            };
+        }
+        Node::Scalar(match text {
+            "string" => Scalar::String,
+            "bytes" => Scalar::Bytes,
+            "boolean" => Scalar::Bool,
+            "int32" => Scalar::Int32,
+            "int64" => Scalar::Int64,
+            "float64" | "number" => Scalar::Double,
+            "scalar" => Scalar::Any,
+            _ => return Node::Any,
+        })
+    }
+}
+
+fn with_default(text: &str) -> (&str, Option<&str>) {
+    for default in ["TCP", ""] {
+        let without = text.strip_suffix(default).and_then(|text| text.strip_suffix('='));
+        if let Some(kind) = without {
+            return (kind, Some(default));
+        }
+    }
+    (text, None)
+}
+
+fn kind(text: &str) -> Option<GroupVersionKind> {
+    let mut parts = text.split(' ').next()?.split('/').map(str::to_owned);
+    Some(GroupVersionKind {
+        group: parts.next()?,
+        version: parts.next()?,
+        kind: parts.next()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_type_is_defined_and_every_served_kind_is_there() {
+        let unread = |word: &str| word.contains('.') && !BUILTIN.nodes.is_empty();
+        let names: Vec<_> = TEXT.lines().filter_map(|line| line.split(' ').next()).collect();
+        for line in TEXT.lines().filter(|line| !line.starts_with('#')) {
+            for word in line.split(' ').skip(1) {
+                let kind = word.split_once(':').map_or("", |(_, kind)| with_default(kind).0);
+                let named = kind.rsplit([']', '}']).next().unwrap_or_default();
+                assert!(!unread(named) || names.contains(&named), "{line}: {named}");
+            }
+        }
+        for (api_version, kind) in [
+            ("v1", "Pod"),
+            ("apps/v1", "Deployment"),
+            ("rbac.authorization.k8s.io/v1", "Role"),
+            ("networking.k8s.io/v1", "Ingress"),
+        ] {
+            let kind = GroupVersionKind::from_api_version(api_version, kind);
+            assert!(find(&kind).is_some(), "{kind}");
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! Finds what does not fit a structure: in an object to apply, and in the result of a JSON Patch.
+
+use std::collections::HashSet;
+
+use serde_json::Value as Json;
+
+use super::{At, ListMerge, Node, Scalar, Structure};
+
+/// The most mistakes of one object that are described.
+const MOST_MISTAKES: usize = 10;
+
+impl Structure {
+    /// What of an object to apply does not fit, in the words of kube-apiserver.
+    pub(crate) fn check_applied(&self, change: &Json) -> Result<(), String> {
+        let mut walk = Walk::default();
+        walk.applied(self.root(), change);
+        match walk.found.as_slice() {
+            [] => Ok(()),
+            [only] => Err(only.clone()),
+            several => Err(format!("errors:\n  {}", several.join("\n  "))),
+        }
+    }
+
+    /// The places at which an object to apply has something that is only replaced as a whole.
+    pub(crate) fn atomic_parts(&self, change: &Json) -> Vec<String> {
+        let mut walk = Walk::default();
+        walk.atomic(self.root(), change);
+        walk.found
+    }
+
+    /// What of an object does not fit after a JSON Patch, in the words of kube-apiserver. What did not fit before is left
+    /// out: the control plane may be newer than this program, and have more fields.
+    pub(crate) fn check_patched(&self, before: &Json, after: &Json) -> Result<(), String> {
+        let decode = |object| {
+            let mut walk = Walk::default();
+            walk.decoded(self.root(), object, "");
+            walk
+        };
+        let mut walk = decode(after);
+        if walk.found.is_empty() && walk.unknown.is_empty() {
+            return Ok(());
+        }
+        let known = decode(before);
+        walk.found.retain(|mistake| !known.found.contains(mistake));
+        walk.unknown.retain(|field| !known.unknown.contains(field));
+        if let Some(first) = walk.found.into_iter().next() {
+            return Err(first);
+        }
+        let fields = walk
+            .unknown
+            .iter()
+            .map(|field| format!("unknown field {field:?}"));
+        match fields.collect::<Vec<_>>().join(", ") {
+            none if none.is_empty() => Ok(()),
+            fields => Err(format!("strict decoding error: {fields}")),
+        }
+    }
+}
+
+/// The name of a list's item by its keys, `[name="c"]`, or why it has none. A set's item has its value.
+pub(super) fn item_name(list: At<'_>, index: usize, item: &Json) -> Result<String, String> {
+    let Node::List { merge, .. } = list.node else {
+        return Ok(format!("[{index}]"));
+    };
+    match merge {
+        ListMerge::Atomic => Ok(format!("[{index}]")),
+        ListMerge::Set => match item {
+            Json::Object(_) => {
+                Err("associative list without keys has an element that's a map type".to_owned())
+            }
+            Json::Array(_) => Err("not supported: associative list with lists as elements".to_owned()),
+            Json::Null => {
+                Err("associative list without keys has an element that's an explicit null".to_owned())
+            }
+            scalar => Ok(format!("[={scalar}]")),
+        },
+        ListMerge::Keys(keys) => {
+            let Json::Object(members) = item else {
+                let what = if item.is_null() {
+                    "a null element"
+                } else {
+                    "non-map elements"
+                };
+                return Err(format!("associative list with keys may not have {what}"));
+            };
+            let items = list.items();
+            let mut named: Vec<(&str, &Json)> = keys
+                .iter()
+                .filter_map(|key| Some((&**key, members.get(&**key).or_else(|| items.default(key))?)))
+                .collect();
+            if named.is_empty() {
+                return Err(format!(
+                    "associative list with keys has an element that omits all key fields [{}] (and doesn't have default \
+                     values for any key fields)",
+                    keys.iter()
+                        .map(|key| format!("{key:?}"))
+                        .collect::<Vec<_>>()
+                        .join(" ")
+                ));
+            }
+            named.sort_by_key(|(key, _)| *key);
+            let named = named.iter().map(|(key, value)| format!("{key}={value}"));
+            Ok(format!("[{}]", named.collect::<Vec<_>>().join(",")))
+        }
+    }
+}
+
+/// A walk over an object, with what it found and the path of the current value.
+#[derive(Default)]
+struct Walk {
+    found: Vec<String>,
+    /// The paths of fields that there are not.
+    unknown: Vec<String>,
+    path: String,
+}
+
+impl Walk {
+    fn push(&mut self, mistake: impl Into<String>) {
+        if self.found.len() < MOST_MISTAKES {
+            self.found.push(mistake.into());
+        }
+    }
+
+    fn push_here(&mut self, mistake: &str) {
+        let mistake = format!("{}: {mistake}", self.path);
+        self.push(mistake);
+    }
+
+    /// Continues with a part of the current value.
+    fn within(&mut self, name: &str, walk: impl FnOnce(&mut Self)) {
+        let length = self.path.len();
+        self.path.push_str(name);
+        walk(self);
+        self.path.truncate(length);
+    }
+
+    fn applied(&mut self, at: At<'_>, value: &Json) {
+        match (at.node, value) {
+            (Node::Scalar(scalar), value) => {
+                if let Some(expected) = scalar.refused(value) {
+                    self.push_here(&expected);
+                }
+            }
+            (Node::List { merge, .. }, Json::Array(items)) => {
+                let mut names = HashSet::new();
+                for (index, item) in items.iter().enumerate() {
+                    let name = match item_name(at, index, item) {
+                        Ok(name) => name,
+                        Err(why) => return self.push_here(&format!("element {index}: {why}")),
+                    };
+                    self.within(&name, |walk| walk.applied(at.items(), item));
+                    if *merge != ListMerge::Atomic && !names.insert(name.clone()) {
+                        self.push_here(&format!("duplicate entries for key {name}"));
+                    }
+                }
+            }
+            (Node::Map { .. }, Json::Object(members)) => {
+                for (key, value) in members {
+                    self.within(&format!(".{key}"), |walk| match at.member(key) {
+                        Some(at) => walk.applied(at, value),
+                        None => walk.push_here("field not declared in schema"),
+                    });
+                }
+            }
+            (Node::List { .. }, other) => self.push_here(&format!("expected list, got {}", go(other))),
+            (Node::Map { .. }, other) => self.push_here(&format!("expected map, got {}", go(other))),
+            (Node::Any | Node::Unknown | Node::Builtin(_), _) => {}
+        }
+    }
+
+    fn atomic(&mut self, at: At<'_>, value: &Json) {
+        let is_atomic = match (at.node, value) {
+            (Node::Map { atomic, .. }, Json::Object(_)) => *atomic,
+            (Node::List { merge, .. }, Json::Array(_)) => *merge == ListMerge::Atomic,
+            (Node::Unknown, Json::Array(_)) => true,
+            _ => false,
+        };
+        if is_atomic {
+            self.push(self.path.clone());
+        }
+        match (at.node, value) {
+            (Node::Map { fields, .. }, Json::Object(members)) => {
+                for (key, value) in members {
+                    // Not the values of other keys: the API server does not look there either.
+                    let is_open = at.member(key).is_some_and(|at| matches!(at.node, Node::Unknown));
+                    if let Some(at) = at.member(key).filter(|_| is_open || fields.contains_key(&**key)) {
+                        self.within(&format!(".{key}"), |walk| walk.atomic(at, value));
+                    }
+                }
+            }
+            (Node::Unknown, Json::Object(members)) => {
+                for (key, value) in members {
+                    let at = at.member(key).unwrap_or(at);
+                    self.within(&format!(".{key}"), |walk| walk.atomic(at, value));
+                }
+            }
+            (Node::List { .. }, Json::Array(items)) => {
+                for (index, item) in items.iter().enumerate() {
+                    self.within(&format!("[{index}]"), |walk| walk.atomic(at.items(), item));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether the value can be decoded into the Go type. `owner` is the field as Go names it: `PodSpec.spec.hostname`.
+    fn decoded(&mut self, at: At<'_>, value: &Json, owner: &str) {
+        let kind = match value {
+            Json::Null => return,
+            Json::Bool(_) => "bool",
+            Json::Number(_) => "number",
+            Json::String(_) => "string",
+            Json::Array(_) => "array",
+            Json::Object(_) => "object",
+        };
+        let refused = |kind: &str, wanted: &str| {
+            format!("json: cannot unmarshal {kind} into Go struct field {owner} of type {wanted}")
+        };
+        match (at.node, value) {
+            (Node::Scalar(scalar), value) => match (scalar.go_type(), value) {
+                (Some("string" | "[]uint8"), Json::String(_)) | (Some("bool"), Json::Bool(_)) => {}
+                (Some("float64"), Json::Number(_)) => {}
+                (Some(int @ ("int32" | "int64")), Json::Number(number)) => {
+                    let value = number.as_i64();
+                    if value.is_none_or(|value| int == "int32" && i32::try_from(value).is_err()) {
+                        self.push(refused(&format!("number {number}"), int));
+                    }
+                }
+                (None, value) if !value.is_array() && !value.is_object() => {}
+                (wanted, _) => self.push(refused(kind, wanted.unwrap_or("scalar"))),
+            },
+            (Node::List { .. }, Json::Array(items)) => {
+                for (index, item) in items.iter().enumerate() {
+                    self.within(&format!("[{index}]"), |walk| {
+                        walk.decoded(at.items(), item, owner)
+                    });
+                }
+            }
+            (Node::Map { name, .. }, Json::Object(members)) => {
+                let place = owner.split_once('.').map_or("", |(_, place)| place);
+                for (key, value) in members {
+                    let dot = if self.path.is_empty() { "" } else { "." };
+                    self.within(&format!("{dot}{key}"), |walk| match at.member(key) {
+                        // Go names no keys of maps.
+                        Some(at) if name.is_empty() => walk.decoded(at, value, owner),
+                        Some(at) => {
+                            let dot = if place.is_empty() { "" } else { "." };
+                            walk.decoded(at, value, &format!("{name}.{place}{dot}{key}"));
+                        }
+                        None if walk.unknown.len() < MOST_MISTAKES => walk.unknown.push(walk.path.clone()),
+                        None => {}
+                    });
+                }
+            }
+            (Node::List { .. }, _) => self.push(refused(kind, "list")),
+            (Node::Map { name, .. }, _) if name.is_empty() => self.push(refused(kind, "map")),
+            (Node::Map { name, .. }, _) => self.push(refused(kind, name)),
+            (Node::Any | Node::Unknown | Node::Builtin(_), _) => {}
+        }
+    }
+}
+
+impl Scalar {
+    /// What an object to apply should have in place of this value; none if it fits.
+    fn refused(self, value: &Json) -> Option<String> {
+        let (fits, wanted) = match self {
+            Self::String | Self::Bytes => {
+                let wanted = format!(
+                    "string, got &value.valueUnstructured{{Value:{}}}",
+                    go_syntax(value)
+                );
+                (value.is_string(), wanted)
+            }
+            Self::Bool => (value.is_boolean(), format!("boolean, got {}", go(value))),
+            Self::Int32 | Self::Int64 | Self::Double => {
+                let wanted = format!("numeric (int or float), got {}", go_type_of(value));
+                (value.is_number(), wanted)
+            }
+            Self::Any => {
+                let fits = !value.is_null() && !value.is_array() && !value.is_object();
+                (fits, format!("any scalar, got {}", go(value)))
+            }
+        };
+        if let (Self::Int32 | Self::Int64, Json::Number(number)) = (self, value)
+            && number.as_i64().is_none()
+        {
+            return Some(format!("expected an integer, got {number}"));
+        }
+        (!fits).then(|| format!("expected {wanted}"))
+    }
+
+    /// The type in Go; none for what has one of several.
+    fn go_type(self) -> Option<&'static str> {
+        Some(match self {
+            Self::String => "string",
+            Self::Bytes => "[]uint8",
+            Self::Bool => "bool",
+            Self::Int32 => "int32",
+            Self::Int64 => "int64",
+            Self::Double => "float64",
+            Self::Any => return None,
+        })
+    }
+}
+
+/// A value as Go prints it with `%v`, in a wrapper.
+fn go(value: &Json) -> String {
+    match value {
+        Json::Null => "&{NULL_VALUE}".to_owned(),
+        Json::String(text) => format!("&{{{}}}", beginning(text)),
+        other => format!("&{{{}}}", beginning(&other.to_string())),
+    }
+}
+
+/// A value as Go prints it with `%#v`. Null is a number there.
+fn go_syntax(value: &Json) -> String {
+    match value {
+        Json::Null => "0".to_owned(),
+        Json::Array(_) => "[]interface {}{...}".to_owned(),
+        Json::Object(_) => "map[string]interface {}{...}".to_owned(),
+        other => beginning(&other.to_string()).to_owned(),
+    }
+}
+
+fn go_type_of(value: &Json) -> &'static str {
+    match value {
+        Json::Null => "structpb.NullValue",
+        Json::Bool(_) => "bool",
+        Json::Number(number) if number.is_i64() => "int64",
+        Json::Number(_) => "float64",
+        Json::String(_) => "string",
+        Json::Array(_) => "[]interface {}",
+        Json::Object(_) => "map[string]interface {}",
+    }
+}
+
+/// The beginning of a text that a client may have sent.
+fn beginning(text: &str) -> &str {
+    const LONGEST: usize = 256;
+    text.get(..text.floor_char_boundary(LONGEST)).unwrap_or_default()
+}

@@ -1,0 +1,125 @@
+//! Merges an object to apply into an object, as server-side apply does.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use serde_json::{Map, Value as Json};
+
+use super::{At, ListMerge, Node, Structure, check::item_name};
+
+impl Structure {
+    /// Merges a change, in which nothing is atomic and no list has an item twice.
+    ///
+    /// # Errors
+    ///
+    /// An item of a list has no key.
+    pub(crate) fn merge(&self, object: &mut Json, change: Json) -> Result<(), String> {
+        merge(self.root(), object, change)
+    }
+}
+
+fn merge(at: At<'_>, into: &mut Json, change: Json) -> Result<(), String> {
+    match (into, change) {
+        (Json::Object(into), Json::Object(change)) => merge_members(at, into, change),
+        (Json::Array(into), Json::Array(change)) => match at.node {
+            Node::List { merge, .. } if *merge != ListMerge::Atomic => merge_items(at, into, change),
+            _ => {
+                *into = change;
+                Ok(())
+            }
+        },
+        (into, change) => {
+            *into = change;
+            Ok(())
+        }
+    }
+}
+
+fn merge_members(at: At<'_>, into: &mut Map<String, Json>, change: Map<String, Json>) -> Result<(), String> {
+    for (key, change) in change {
+        match into.get_mut(&key) {
+            Some(known) => merge(at.member(&key).unwrap_or(at), known, change)?,
+            None => {
+                into.insert(key, change);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The names of the items of a list.
+fn names(at: At<'_>, items: &[Json]) -> Result<Vec<String>, String> {
+    let names = items
+        .iter()
+        .enumerate()
+        .map(|(index, item)| item_name(at, index, item).map_err(|why| format!("element {index}: {why}")));
+    names.collect()
+}
+
+/// Items that only one of the lists has are taken in the order in which they come. The others are merged where the
+/// change has them, relative to the items that both lists have. Of items that the object has twice, the change replaces
+/// all.
+fn merge_items(at: At<'_>, into: &mut Vec<Json>, change: Vec<Json>) -> Result<(), String> {
+    let (old_names, new_names) = (names(at, into)?, names(at, &change)?);
+    let mut old: HashMap<&str, Option<Json>> = HashMap::new();
+    let mut only_old: Vec<Option<Json>> = Vec::with_capacity(into.len());
+    let changed: HashSet<&str> = new_names.iter().map(String::as_str).collect();
+    for (name, item) in old_names.iter().zip(into.drain(..)) {
+        if !changed.contains(name.as_str()) {
+            only_old.push(Some(item));
+            continue;
+        }
+        only_old.push(None);
+        // Items that are there twice are not merged, but replaced.
+        old.entry(name)
+            .and_modify(|known| *known = None)
+            .or_insert(Some(item));
+    }
+    let mut shared: VecDeque<&str> = new_names
+        .iter()
+        .map(String::as_str)
+        .filter(|name| old.contains_key(name))
+        .collect();
+    let mut next_shared = shared.pop_front();
+    let mut merged: HashSet<&str> = HashSet::new();
+    let mut old_items = old_names.iter().map(String::as_str).zip(only_old).peekable();
+    let mut new_items = new_names.iter().map(String::as_str).zip(change).peekable();
+    loop {
+        let names = (
+            old_items.peek().map(|(name, _)| *name),
+            new_items.peek().map(|(name, _)| *name),
+        );
+        let (take_old, take_new) = match names {
+            (None, None) => return Ok(()),
+            (Some(old_name), Some(new_name)) if old_name == new_name => (true, true),
+            // An item of both, whose turn it is not yet.
+            (Some(old_name), Some(_))
+                if changed.contains(old_name) && next_shared.is_some_and(|next| next != old_name) =>
+            {
+                old_items.next();
+                continue;
+            }
+            (Some(old_name), _) if !changed.contains(old_name) => (true, false),
+            (Some(old_name), _) if merged.contains(old_name) => {
+                old_items.next();
+                (false, names.1.is_some())
+            }
+            (_, Some(_)) => (false, true),
+            (Some(_), None) => (true, false),
+        };
+        if take_old && let Some((_, Some(item))) = old_items.next() {
+            into.push(item);
+        }
+        if take_new && let Some((name, change)) = new_items.next() {
+            merged.insert(name);
+            let mut item = change;
+            if let Some(Some(mut known)) = old.remove(name) {
+                merge(at.items(), &mut known, item)?;
+                item = known;
+            }
+            into.push(item);
+            if next_shared == Some(name) || take_old {
+                next_shared = shared.pop_front();
+            }
+        }
+    }
+}
