@@ -1,0 +1,283 @@
+//! Compares the outcome of a request with the API server's answer.
+
+use std::fmt;
+
+use admittance_admission::{Decision, Outcome, Refusal};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+/// The answer of the API server.
+#[derive(Deserialize)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    message: Option<String>,
+    reason: Option<String>,
+    details: Option<Value>,
+    object: Option<Value>,
+    #[serde(default)]
+    warnings: Option<Vec<String>>,
+    audit: Option<Map<String, Value>>,
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "kube-apiserver: {} {}",
+            self.status,
+            self.message.as_deref().unwrap_or_default()
+        )
+    }
+}
+
+impl Answer {
+    /// Whether a policy refused the request. The API server refuses others by itself, after the policies.
+    fn is_of_policy(&self) -> bool {
+        let message = self.message.as_deref().unwrap_or_default();
+        self.status >= 400 && !message.contains(" is invalid: ")
+    }
+
+    /// How the outcome differs from this answer; none if it does not.
+    pub(crate) fn difference(&self, outcome: &Outcome) -> Option<String> {
+        let (here, refusal) = match &outcome.decision {
+            Decision::Allowed => ("allowed".to_owned(), None),
+            Decision::Refused(refusal) => (refusal.to_string(), Some(refusal)),
+        };
+        let differs = match refusal {
+            None => self.is_of_policy() || self.status == 0,
+            Some(Refusal::Denied { denial, .. }) => {
+                let ours = json!({
+                    "status": denial.code(), "reason": denial.reason, "message": denial.message,
+                    "details": denial.details,
+                });
+                let theirs = json!({
+                    "status": self.status, "reason": self.reason, "message": self.message, "details": self.details,
+                });
+                if self.is_of_policy() && ours != theirs {
+                    return Some(format!("\n  kube-apiserver: {theirs}\n  here:           {ours}"));
+                }
+                !self.is_of_policy()
+            }
+            Some(_) => true,
+        };
+        if differs {
+            return Some(format!("{self}; here: {here}"));
+        }
+        self.different_notes(outcome)
+            .or_else(|| self.different_object(outcome))
+    }
+
+    fn different_notes(&self, outcome: &Outcome) -> Option<String> {
+        let theirs = self.warnings.iter().flatten();
+        let theirs = theirs.filter_map(|warning| warning.strip_prefix("299 - \"")?.strip_suffix('"'));
+        let theirs: Vec<&str> = theirs
+            .filter(|text| text.starts_with("Validation failed"))
+            .collect();
+        if outcome.warnings != theirs {
+            return Some(format!("warnings {theirs:?}; here: {:?}", outcome.warnings));
+        }
+        let audit = self.audit.iter().flatten();
+        let mut theirs: Vec<(&str, Value)> = audit
+            .filter(|(key, _)| !key.starts_with("apiserver.") && !key.starts_with("pod-security."))
+            .filter_map(|(key, value)| Some((key.rsplit('/').next()?, parsed(value.as_str()?))))
+            .collect();
+        let ours = outcome.audit_annotations.iter();
+        let mut ours: Vec<(&str, Value)> = ours
+            .map(|note| (note.key.as_str(), parsed(&note.value)))
+            .collect();
+        theirs.sort_by_key(|(key, _)| *key);
+        ours.sort_by_key(|(key, _)| *key);
+        // The recorder has the notes of an allowed request only.
+        let are_recorded = self.status < 400;
+        (are_recorded && ours != theirs).then(|| format!("audit annotations {theirs:?}; here: {ours:?}"))
+    }
+
+    fn different_object(&self, outcome: &Outcome) -> Option<String> {
+        let theirs = self.object.as_ref().filter(|object| object["kind"] != "Status")?;
+        let mut ours = defaulted(outcome.object.as_ref()?.value().clone());
+        let metadata = ours["metadata"].as_object_mut()?;
+        metadata.retain(|field, _| !OF_SERVER.contains(&field.as_str()));
+        if ours["kind"] == "PodExecOptions" {
+            return None;
+        }
+        different("", theirs, &ours)
+    }
+}
+
+/// The metadata that the recorder left out.
+const OF_SERVER: [&str; 4] = ["uid", "creationTimestamp", "managedFields", "resourceVersion"];
+
+/// A JSON value as such, and any other text as a string: the order of members does not count.
+fn parsed(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| json!(text))
+}
+
+/// Fields that the API server fills in after or between the policies, in kinds other than Pods too.
+const FILLED_IN: [&str; 28] = [
+    "defaultMode",
+    "kubernetes.io/metadata.name",
+    "replicas",
+    "targetCPUUtilizationPercentage",
+    "status",
+    "generation",
+    "creationTimestamp",
+    "priority",
+    "parallelism",
+    "completions",
+    "backoffLimit",
+    "selector",
+    "manualSelector",
+    "completionMode",
+    "suspend",
+    "podReplacementPolicy",
+    "metrics",
+    "minReplicas",
+    "defaulted",
+    "strategy",
+    "revisionHistoryLimit",
+    "progressDeadlineSeconds",
+    "clusterIP",
+    "clusterIPs",
+    "type",
+    "sessionAffinity",
+    "ipFamilies",
+    "ipFamilyPolicy",
+];
+
+/// The first place at which two objects differ, except for what the API server fills in.
+fn different(path: &str, theirs: &Value, ours: &Value) -> Option<String> {
+    match (theirs, ours) {
+        (Value::Object(theirs), Value::Object(ours)) => {
+            for (key, value) in theirs {
+                let path = format!("{path}/{key}");
+                match ours.get(key) {
+                    Some(ours) => {
+                        if let Some(difference) = different(&path, value, ours) {
+                            return Some(difference);
+                        }
+                    }
+                    None if FILLED_IN.contains(&key.as_str()) => {}
+                    None if is_of_jobs(value) || is_empty(value) => {}
+                    None => return Some(format!("object{path}: {value}; here: nothing")),
+                }
+            }
+            let more = ours
+                .iter()
+                .find(|(key, value)| !theirs.contains_key(*key) && !is_empty(value));
+            more.map(|(key, value)| format!("object{path}/{key}: nothing; here: {value}"))
+        }
+        (Value::Array(theirs), Value::Array(ours)) if theirs.len() == ours.len() => {
+            let mut pairs = theirs.iter().zip(ours).enumerate();
+            pairs.find_map(|(index, (theirs, ours))| different(&format!("{path}/{index}"), theirs, ours))
+        }
+        _ if theirs == ours => None,
+        (Value::Number(theirs), Value::Number(ours)) if theirs.as_f64() == ours.as_f64() => None,
+        _ => Some(format!("object{path}: {theirs}; here: {ours}")),
+    }
+}
+
+/// Whether the API server leaves it out when it writes an object.
+fn is_empty(value: &Value) -> bool {
+    value.as_object().is_some_and(Map::is_empty) || value.as_array().is_some_and(Vec::is_empty)
+}
+
+/// Whether this is the `metadata` that the API server gives the template of a Job.
+fn is_of_jobs(value: &Value) -> bool {
+    value.pointer("/labels/job-name").is_some()
+}
+
+/// The object with the defaults of the API server, as far as the cases need them.
+pub(crate) fn defaulted(mut object: Value) -> Value {
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata
+            .entry("uid")
+            .or_insert(json!("5806d7ca-f0db-4621-bf6d-473f2f59ac15"));
+        metadata
+            .entry("creationTimestamp")
+            .or_insert(json!("2026-11-26T16:11:27Z"));
+        metadata
+            .entry("managedFields")
+            .or_insert(json!([{"manager": "unknown"}]));
+    }
+    let pointer = match object["kind"].as_str().unwrap_or_default() {
+        "Widget" => {
+            if let Some(spec) = object["spec"].as_object_mut() {
+                spec.entry("defaulted").or_insert(json!("dflt"));
+            }
+            return object;
+        }
+        "Pod" => "/spec",
+        "Deployment" | "StatefulSet" | "Job" => "/spec/template/spec",
+        _ => return object,
+    };
+    let is_pod = pointer == "/spec";
+    let Some(spec) = object.pointer_mut(pointer).and_then(Value::as_object_mut) else {
+        return object;
+    };
+    for (field, value) in [
+        ("restartPolicy", json!("Always")),
+        ("terminationGracePeriodSeconds", json!(30)),
+        ("dnsPolicy", json!("ClusterFirst")),
+        ("securityContext", json!({})),
+        ("schedulerName", json!("default-scheduler")),
+    ] {
+        spec.entry(field).or_insert(value);
+    }
+    if is_pod {
+        let toleration = |key: &str| json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300});
+        let taints = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+        let tolerations = spec.entry("tolerations").or_insert_with(|| json!([]));
+        let known = tolerations.as_array_mut().unwrap();
+        for taint in taints {
+            if known.iter().all(|toleration| toleration["key"] != taint) {
+                known.push(toleration(taint));
+            }
+        }
+        spec.entry("enableServiceLinks").or_insert(json!(true));
+        spec.entry("preemptionPolicy")
+            .or_insert(json!("PreemptLowerPriority"));
+        spec.entry("priority").or_insert(json!(0));
+    }
+    for list in ["containers", "initContainers", "ephemeralContainers"] {
+        let containers = spec.get_mut(list).and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten() {
+            container_defaults(container);
+        }
+    }
+    if is_pod {
+        let members = object.as_object_mut().unwrap();
+        members
+            .entry("status")
+            .or_insert(json!({"phase": "Pending", "qosClass": "BestEffort"}));
+    }
+    object
+}
+
+fn container_defaults(container: &mut Value) {
+    let image = container["image"].as_str().unwrap_or_default();
+    let policy = match image.rsplit_once(':') {
+        None | Some((_, "latest")) => "Always",
+        Some(_) => "IfNotPresent",
+    };
+    for (field, value) in [
+        ("resources", json!({})),
+        ("terminationMessagePath", json!("/dev/termination-log")),
+        ("terminationMessagePolicy", json!("File")),
+        ("imagePullPolicy", json!(policy)),
+    ] {
+        container.as_object_mut().unwrap().entry(field).or_insert(value);
+    }
+    if let Some(probe) = container.get_mut("livenessProbe").and_then(Value::as_object_mut) {
+        for (field, value) in [
+            ("timeoutSeconds", 1),
+            ("periodSeconds", 10),
+            ("successThreshold", 1),
+            ("failureThreshold", 3),
+        ] {
+            probe.entry(field).or_insert(json!(value));
+        }
+        if let Some(get) = probe.get_mut("httpGet").and_then(Value::as_object_mut) {
+            get.entry("scheme").or_insert(json!("HTTP"));
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The cluster in which the answers were recorded, and the chains that are called in it.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use admittance_admission::{
+    Access, AccessAttributes, Authorizer, AuthorizerError, Chain, ClusterError, ClusterKind, ClusterPage,
+    ClusterQuery, ClusterReader, Deadline, Evaluation, Labels, Outcome, Phase, Request, Stage,
+    StaticNamespaces, Surroundings, UserInfo, async_trait,
+};
+use admittance_definitions::{ChainDefinition, HookDefinition};
+use serde_json::{Value, json};
+
+/// The user of all requests.
+pub(crate) fn alice() -> UserInfo {
+    UserInfo {
+        username: "alice".to_owned(),
+        uid: "alice-uid".to_owned(),
+        groups: ["dev", "qa", "system:authenticated"].map(str::to_owned).to_vec(),
+        ..UserInfo::default()
+    }
+}
+
+/// Cluster administrators: alice may do everything, and nobody else anything.
+#[derive(Clone, Copy)]
+struct Administrators;
+
+#[async_trait]
+impl Authorizer for Administrators {
+    async fn authorize(&self, user: &UserInfo, _: &AccessAttributes) -> Result<Access, AuthorizerError> {
+        Ok(Access {
+            allowed: *user == alice(),
+            reason: String::new(),
+        })
+    }
+}
+
+/// The objects that exist.
+#[derive(Debug)]
+struct Objects(Vec<Value>);
+
+impl Objects {
+    fn find(&self, kind: &ClusterKind, namespace: Option<&str>) -> impl Iterator<Item = &Value> {
+        self.0.iter().filter(move |object| {
+            let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+            (text("/apiVersion"), text("/kind")) == (Some(kind.api_version()), Some(kind.kind()))
+                && text("/metadata/namespace") == namespace
+        })
+    }
+}
+
+#[async_trait]
+impl ClusterReader for Objects {
+    async fn get(
+        &self,
+        kind: &ClusterKind,
+        namespace: Option<&str>,
+        name: &str,
+        _: Deadline,
+    ) -> Result<Option<String>, ClusterError> {
+        let mut found = self.find(kind, namespace);
+        Ok(found
+            .find(|object| object["metadata"]["name"] == name)
+            .map(Value::to_string))
+    }
+
+    async fn list(
+        &self,
+        kind: &ClusterKind,
+        query: &ClusterQuery,
+        _: Deadline,
+    ) -> Result<ClusterPage, ClusterError> {
+        // The cases select by one label and its value.
+        let wanted = query.label_selector.trim_end_matches(')').split_once(" in (");
+        let wanted = wanted.or_else(|| query.label_selector.split_once('='));
+        let is_selected = |object: &&Value| match wanted {
+            Some((label, value)) => object["metadata"]["labels"][label] == value,
+            None => true,
+        };
+        let found = self.find(kind, query.namespace.as_deref()).filter(is_selected);
+        Ok(ClusterPage {
+            objects: found.map(|object| object.to_string().into()).collect(),
+            rest: None,
+        })
+    }
+}
+
+/// The namespaces of the cluster.
+pub(crate) fn namespaces() -> Vec<Value> {
+    let namespaces = [
+        ("polns", Some("prod")),
+        ("polns2", Some("dev")),
+        ("polscale", None),
+        ("polscale2", None),
+    ];
+    let object = |(name, env): (&str, Option<&str>)| {
+        let mut labels = json!({"kubernetes.io/metadata.name": name});
+        if let Some(env) = env {
+            labels["env"] = json!(env);
+        }
+        json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels},
+            "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"},
+        })
+    };
+    namespaces.map(object).to_vec()
+}
+
+/// Chains in a cluster with these objects.
+pub(crate) struct Cluster {
+    chains: Vec<Chain>,
+    namespaces: StaticNamespaces,
+}
+
+impl Cluster {
+    pub(crate) fn new(chains: Vec<ChainDefinition>, objects: Vec<Value>) -> Self {
+        let existing = namespaces();
+        let labels = existing.iter().map(|namespace| {
+            let metadata = &namespace["metadata"];
+            let labels: Labels = serde_json::from_value(metadata["labels"].clone()).unwrap();
+            (labels["kubernetes.io/metadata.name"].clone(), labels)
+        });
+        let namespaces = StaticNamespaces::new(labels);
+        let objects = existing.into_iter().chain(objects).collect();
+        let reader: Arc<dyn ClusterReader> = Arc::new(Objects(objects));
+        // As the program orders them: those of a phase by their names.
+        let mut sorted = BTreeMap::new();
+        for chain in chains {
+            sorted.insert((chain.phase != Phase::Mutating, chain.name.clone()), chain);
+        }
+        Self {
+            chains: sorted.into_values().map(|chain| built(chain, &reader)).collect(),
+            namespaces,
+        }
+    }
+
+    /// The outcome of a request.
+    pub(crate) async fn admit(&self, request: Request) -> Outcome {
+        let matching = self.chains.iter().filter(|chain| chain.matches(&request));
+        let matching: Vec<&Chain> = matching.collect();
+        let mut evaluation = Evaluation::new(request, Deadline::after(Duration::from_secs(600)));
+        let surroundings = Surroundings {
+            namespaces: &self.namespaces,
+            authorizer: &Administrators,
+        };
+        evaluation.run(&matching, surroundings).await;
+        evaluation.outcome()
+    }
+}
+
+fn built(chain: ChainDefinition, reader: &Arc<dyn ClusterReader>) -> Chain {
+    let stages = chain.stages.into_iter().map(|stage| {
+        let HookDefinition::Cel(cel) = stage.hook else {
+            panic!("{}: not a policy", chain.name);
+        };
+        let mut spec = stage.spec;
+        // A busy machine is not a difference.
+        spec.timeout = Duration::from_secs(600);
+        Stage {
+            spec,
+            hook: cel.hook(Arc::new(Administrators), Some(Arc::clone(reader))),
+        }
+    });
+    let mut built = Chain::new(chain.name.as_str(), chain.rules, stages.collect());
+    built.phase = chain.phase;
+    built
+}

@@ -1,0 +1,138 @@
+//! Single expressions: whether they compile, and their values as `%s` writes them.
+
+use std::collections::BTreeMap;
+
+use admittance_admission::{
+    Decision, GroupVersionKind, GroupVersionResource, Object, Operation, Refusal, Request,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{assert_differences, chains, cluster::Cluster, differences, lines};
+
+#[derive(Deserialize)]
+struct Case {
+    expression: String,
+    /// `accepted` or `refused` if the expression was only compiled, else its value; null for an error.
+    kube: Option<String>,
+    why: Option<String>,
+}
+
+fn policy(name: &str, validation: &Value) -> [Value; 2] {
+    let rule = json!({
+        "operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"],
+        "resourceNames": [name],
+    });
+    let metadata = json!({"name": name});
+    [
+        json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": metadata,
+            "spec": {"matchConstraints": {"resourceRules": [rule]}, "validations": [validation]},
+        }),
+        json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+            "metadata": metadata, "spec": {"policyName": name, "validationActions": ["Deny"]},
+        }),
+    ]
+}
+
+/// The object for which the expressions were evaluated.
+fn object(is_shown: bool) -> Object {
+    let mut object = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "data": {"k": "v"},
+        "metadata": {
+            "name": "ev", "namespace": "celns", "creationTimestamp": "2026-11-26T16:11:27Z",
+            "uid": "5806d7ca-f0db-4621-bf6d-473f2f59ac15", "labels": {"gen": "c0"},
+            "managedFields": [{
+                "apiVersion": "v1", "fieldsType": "FieldsV1", "manager": "unknown", "operation": "Update",
+                "time": "2026-11-26T16:11:27Z",
+                "fieldsV1": {"f:data": {".": {}, "f:k": {}}, "f:metadata": {"f:labels": {".": {}, "f:gen": {}}}},
+            }],
+        },
+    });
+    if is_shown {
+        object["metadata"]["labels"]["gen"] = json!("c4");
+    }
+    Object::from_value(object).unwrap()
+}
+
+#[tokio::test]
+async fn expressions_compile_and_have_the_values_as_in_kube_apiserver() {
+    let cases: Vec<Case> = lines("cel.jsonl");
+    let mut found = BTreeMap::new();
+    let mut all = Vec::new();
+    for (
+        index,
+        Case {
+            expression,
+            kube,
+            why,
+        },
+    ) in cases.iter().enumerate()
+    {
+        let (name, test) = (format!("ev-{index}"), format!("[dyn({expression})].size() >= 0"));
+        let validation = match why {
+            Some(_) => json!({"expression": test}),
+            None => json!({
+                "expression": "false", "message": "an error",
+                "messageExpression": format!("'%s'.format([dyn([dyn({expression})])])"),
+            }),
+        };
+        match (chains(&policy(&name, &validation)), why) {
+            (Ok(chains), None) => all.extend(chains),
+            (Err(mistakes), None) => {
+                found.insert(
+                    expression.clone(),
+                    format!("kube-apiserver: {kube:?}; here: {mistakes}"),
+                );
+            }
+            (compiled, Some(why)) if compiled.is_ok() != (kube.as_deref() == Some("accepted")) => {
+                let ours = compiled.err().unwrap_or_else(|| "accepted".to_owned());
+                found.insert(
+                    expression.clone(),
+                    format!("kube-apiserver: {kube:?} ({why}); here: {ours}"),
+                );
+            }
+            _ => {}
+        }
+    }
+    let cluster = Cluster::new(all, Vec::new());
+    for (
+        index,
+        Case {
+            expression,
+            kube,
+            why,
+        },
+    ) in cases.iter().enumerate()
+    {
+        if why.is_some() || found.contains_key(expression) {
+            continue;
+        }
+        let kind = GroupVersionKind::from_api_version("v1", "ConfigMap");
+        let resource = GroupVersionResource {
+            group: String::new(),
+            version: "v1".to_owned(),
+            resource: "configmaps".to_owned(),
+        };
+        let mut request = Request::new(Operation::Create, kind, resource);
+        request = request.with_object(object(expression.starts_with("dyn(object).")));
+        request.name = format!("ev-{index}");
+        let outcome = cluster.admit(request).await;
+        let Decision::Refused(Refusal::Denied { denial, .. }) = outcome.decision else {
+            panic!("{expression}: {:?}", outcome.decision);
+        };
+        let said = denial
+            .message
+            .split_once("denied request: ")
+            .map(|(_, said)| said.to_owned());
+        let value = said.filter(|said| said != "an error");
+        if value != *kube {
+            found.insert(
+                expression.clone(),
+                format!("kube-apiserver: {kube:?}; here: {value:?}"),
+            );
+        }
+    }
+    assert_differences("expressions", cases.len(), found, differences::EXPRESSIONS);
+}

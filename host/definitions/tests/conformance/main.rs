@@ -1,0 +1,64 @@
+//! Policies of Kubernetes beside a real kube-apiserver 1.36.2, whose answers are recorded in `data`.
+//!
+//! Each test runs a table of cases, and compares the results with a list of intended differences and their reasons
+//! (`differences.rs`). A difference that is not on the list fails the test, and so does one on the list that is none any
+//! longer.
+
+mod answers;
+mod cluster;
+mod differences;
+mod documents;
+mod expressions;
+mod reported;
+mod requests;
+
+use std::{collections::BTreeMap, fs, path::PathBuf};
+
+use admittance_definitions::{ChainDefinition, load};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// A file of the recorded data.
+fn data(name: &str) -> PathBuf {
+    let package = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    package.join("tests/conformance/data").join(name)
+}
+
+/// The JSON documents of a file, one in each line.
+fn lines<T: DeserializeOwned>(name: &str) -> Vec<T> {
+    let text = fs::read_to_string(data(name)).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{name}: {error}: {line}")))
+        .collect()
+}
+
+/// The chains of these documents, or the mistakes in them.
+fn chains(documents: &[Value]) -> Result<Vec<ChainDefinition>, String> {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("policies.json");
+    let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": documents});
+    fs::write(&file, list.to_string()).unwrap();
+    load(&[file]).map_err(|mistakes| mistakes.to_string())
+}
+
+/// Fails unless exactly the listed cases differ. `found` has a description for each case that differs.
+fn assert_differences(what: &str, cases: usize, found: BTreeMap<String, String>, listed: &[(&str, &str)]) {
+    let is_listed = |name: &str| listed.iter().any(|(known, _)| *known == name);
+    let unexpected = found.iter().filter(|(name, _)| !is_listed(name));
+    let unexpected: Vec<_> = unexpected.map(|(name, how)| format!("{name}: {how}")).collect();
+    let agreeing = listed.iter().filter(|(name, _)| !found.contains_key(*name));
+    let agreeing: Vec<_> = agreeing.map(|(name, _)| *name).collect();
+    println!(
+        "{what}: {} of {cases} agree, {} differ",
+        cases - found.len(),
+        found.len()
+    );
+    assert!(
+        unexpected.is_empty() && agreeing.is_empty(),
+        "{what}: {} of {cases} cases differ.\nnot listed ({}):\n{}\nlisted, but equal ({}): {agreeing:?}",
+        found.len(),
+        unexpected.len(),
+        unexpected.join("\n"),
+        agreeing.len(),
+    );
+}

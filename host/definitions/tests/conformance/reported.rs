@@ -1,0 +1,71 @@
+//! Small inputs that were reported, with the result that the API server has for them.
+
+use std::fs;
+
+use admittance_admission::{GroupVersionKind, Object, Operation, Outcome, Request};
+use admittance_definitions::load;
+use serde_json::{Value, json};
+
+use crate::{cluster::Cluster, data};
+
+/// The outcome of the request of a reported directory.
+async fn outcome(name: &str) -> Outcome {
+    let directory = data("reported").join(name);
+    let chains =
+        load(&[directory.join("policy.yaml")]).unwrap_or_else(|mistakes| panic!("{name}: {mistakes}"));
+    let review = fs::read_to_string(directory.join("review.json")).unwrap();
+    let review: Value = serde_json::from_str(&review).unwrap();
+    let asked = &review["request"];
+    let kind = GroupVersionKind::from_api_version("apps/v1", asked["kind"]["kind"].as_str().unwrap());
+    let resource = kind.guess_resource();
+    let object = Object::from_value(asked["object"].clone()).unwrap();
+    let request = Request::new(Operation::Create, kind, resource).with_object(object);
+    let objects = vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "prod"}})];
+    Cluster::new(chains, objects).admit(request).await
+}
+
+#[tokio::test]
+async fn reported_mutations_have_the_result_of_kube_apiserver() {
+    // (directory, pointer into the object, its value after the policy)
+    for (name, pointer, expected) in [
+        (
+            "map-apply-dup-env-touched",
+            "/spec/template/spec/containers/0/env",
+            json!([{"name": "t", "value": "c"}, {"name": "u", "value": "z"}]),
+        ),
+        (
+            "map-fields-of-patch",
+            "/metadata/labels",
+            json!({"a": "xx", "b": "false", "c": "false"}),
+        ),
+        ("map-replace-missing-key", "/metadata/labels/tier", json!("gold")),
+        ("map-test-false-skips", "/spec/replicas", json!(1)),
+    ] {
+        let outcome = outcome(name).await;
+        assert!(outcome.is_allowed(), "{name}: {:?}", outcome.decision);
+        let object = outcome.object.unwrap();
+        assert_eq!(object.value().pointer(pointer), Some(&expected), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_field_is_refused() {
+    let outcome = outcome("map-apply-unknown-field").await;
+    let refused = format!("{:?}", outcome.decision);
+    assert!(
+        refused.contains(".spec.replicaz: field not declared in schema"),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
+async fn a_value_that_is_not_optional_is_there() {
+    let chains = load(&[data("reported/cel-orvalue-plain.yaml")]).unwrap();
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"},
+        "spec": {"containers": [{"name": "a", "image": "a"}]},
+    });
+    let request = Request::described(Object::from_value(pod), None, None, None, None).unwrap();
+    let outcome = Cluster::new(chains, Vec::new()).admit(request).await;
+    assert!(outcome.is_allowed(), "{:?}", outcome.decision);
+}

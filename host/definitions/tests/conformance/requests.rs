@@ -1,0 +1,273 @@
+//! Requests to an API server with policies, and how it answered them.
+
+use std::collections::BTreeMap;
+
+use admittance_admission::{GroupVersionKind, GroupVersionResource, Object, Operation, Request};
+use admittance_definitions::ChainDefinition;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::{
+    answers::{Answer, defaulted},
+    assert_differences, chains,
+    cluster::{Cluster, alice, namespaces},
+    data, differences, lines,
+};
+
+#[derive(Deserialize)]
+struct Case {
+    name: String,
+    policies: Vec<Value>,
+    accepted: bool,
+    why: Option<String>,
+    existing: Vec<Value>,
+    requests: Vec<Recorded>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Recorded {
+    method: String,
+    path: String,
+    content_type: String,
+    body: Value,
+    #[serde(flatten)]
+    answer: Answer,
+}
+
+/// The resource of a path, and the names in it.
+#[derive(Default)]
+struct Target {
+    resource: GroupVersionResource,
+    namespace: Option<String>,
+    name: Option<String>,
+    subresource: Option<String>,
+    query: Vec<(String, String)>,
+}
+
+impl Target {
+    fn parse(path: &str) -> Self {
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+        let (group, version, rest) = match parts.as_slice() {
+            ["api", version, rest @ ..] => ("", *version, rest),
+            ["apis", group, version, rest @ ..] => (*group, *version, rest),
+            _ => panic!("{path}"),
+        };
+        let (namespace, rest) = match rest {
+            ["namespaces", namespace, rest @ ..] if !matches!(rest, [] | ["status"]) => {
+                (Some(*namespace), rest)
+            }
+            rest => (None, rest),
+        };
+        let (resource, rest) = rest.split_first().unwrap();
+        let text = |index: usize| rest.get(index).map(|part| (*part).to_owned());
+        let query = query.split('&').filter_map(|pair| pair.split_once('='));
+        let mut target = Self {
+            namespace: namespace.map(str::to_owned),
+            name: text(0),
+            subresource: text(1),
+            query: query
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .collect(),
+            ..Self::default()
+        };
+        target.resource.group = group.to_owned();
+        target.resource.version = version.to_owned();
+        target.resource.resource = (*resource).to_owned();
+        if *resource == "namespaces" {
+            target.namespace = target.name.clone();
+        }
+        target
+    }
+
+    fn query(&self, key: &str) -> impl Iterator<Item = &str> {
+        let pairs = self.query.iter().filter(move |(known, _)| known == key);
+        pairs.map(|(_, value)| value.as_str())
+    }
+}
+
+/// An object as the API server has it.
+fn stored_object(object: Value) -> Value {
+    let mut object = defaulted(object);
+    object["metadata"]["resourceVersion"] = json!("3665");
+    object
+}
+
+/// RFC 7396.
+fn merge(into: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *into = patch.clone();
+        return;
+    };
+    if !into.is_object() {
+        *into = Value::Object(Map::new());
+    }
+    for (key, value) in patch {
+        match (value, into.as_object_mut().unwrap()) {
+            (Value::Null, into) => {
+                into.remove(key);
+            }
+            (value, into) => merge(into.entry(key).or_insert(Value::Null), value),
+        }
+    }
+}
+
+impl Recorded {
+    /// The requests that the API server makes of it: for each object of a collection.
+    fn admission_requests(&self, existing: &[Value]) -> Vec<Request> {
+        let target = Target::parse(&self.path);
+        let is_of_target = |object: &&Value| {
+            let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+            text("/metadata/namespace").or_else(|| text("/metadata/name")) == target.namespace
+                && target
+                    .name
+                    .as_ref()
+                    .is_none_or(|name| text("/metadata/name").as_ref() == Some(name))
+        };
+        let namespaces = namespaces();
+        let is_namespace = target.resource.resource == "namespaces";
+        let existing = if is_namespace {
+            namespaces.as_slice()
+        } else {
+            existing
+        };
+        let stored = existing.iter().filter(is_of_target);
+        let stored: Vec<Value> = stored.cloned().map(stored_object).collect();
+        let first = stored.first().cloned();
+        let (operation, pairs) = match (self.method.as_str(), self.content_type.as_str()) {
+            _ if target.subresource.as_deref() == Some("exec") => {
+                let mut options = json!({
+                    "apiVersion": "v1", "kind": "PodExecOptions", "stdout": true, "stderr": false,
+                    "command": target.query("command").collect::<Vec<_>>(),
+                });
+                options["container"] = json!(target.query("container").next());
+                (Operation::Connect, vec![(Some(options), None)])
+            }
+            ("POST", _) => (
+                Operation::Create,
+                vec![(Some(defaulted(self.body.clone())), None)],
+            ),
+            ("PUT", _) => (
+                Operation::Update,
+                vec![(Some(defaulted(self.body.clone())), first)],
+            ),
+            ("PATCH", "application/apply-patch+yaml") => (
+                Operation::Create,
+                vec![(Some(defaulted(self.body.clone())), None)],
+            ),
+            ("PATCH", _) => {
+                let mut object = first.clone().unwrap_or_else(|| panic!("{}", self.path));
+                merge(&mut object, &self.body);
+                (Operation::Update, vec![(Some(defaulted(object)), first)])
+            }
+            ("DELETE", _) => {
+                let pairs = stored.into_iter().map(|stored| (None, Some(stored)));
+                (Operation::Delete, pairs.collect())
+            }
+            (method, _) => panic!("{method}"),
+        };
+        let request = |(object, old_object): (Option<Value>, Option<Value>)| {
+            let described = object.as_ref().or(old_object.as_ref()).unwrap();
+            let text = |pointer: &str| {
+                described
+                    .pointer(pointer)
+                    .and_then(Value::as_str)
+                    .unwrap_or_default()
+            };
+            let kind = GroupVersionKind::from_api_version(text("/apiVersion"), text("/kind").to_owned());
+            let mut request = Request::new(operation, kind, target.resource.clone());
+            request.subresource.clone_from(&target.subresource);
+            request.namespace.clone_from(&target.namespace);
+            request.name = match (&target.name, self.method.as_str()) {
+                (Some(name), _) => name.clone(),
+                (None, "DELETE") => String::new(),
+                (None, _) => text("/metadata/name").to_owned(),
+            };
+            request.user = alice();
+            request.dry_run = true;
+            let mut options = json!({"apiVersion": "meta.k8s.io/v1", "dryRun": ["All"]});
+            options["kind"] = match operation {
+                Operation::Create => json!("CreateOptions"),
+                Operation::Delete => json!("DeleteOptions"),
+                _ => json!("UpdateOptions"),
+            };
+            if let Some(manager) = target.query("fieldManager").next() {
+                options["fieldManager"] = json!(manager);
+            }
+            request.options = Object::from_value(options);
+            request.object = object.and_then(Object::from_value);
+            request.old_object = old_object.and_then(Object::from_value);
+            request
+        };
+        pairs.into_iter().map(request).collect()
+    }
+
+    /// How the answer differs; none if it does not.
+    async fn difference(&self, cluster: &Cluster, existing: &[Value]) -> Option<String> {
+        for request in self.admission_requests(existing) {
+            let outcome = cluster.admit(request).await;
+            if !outcome.is_allowed() || self.method != "DELETE" {
+                return self.answer.difference(&outcome);
+            }
+        }
+        (self.answer.status >= 400).then(|| format!("{}; here: allowed", self.answer))
+    }
+}
+
+/// The API server evaluates all policies; so do the cases, in one host.
+#[tokio::test]
+async fn requests_are_answered_as_by_kube_apiserver() {
+    let cases: Vec<Case> = lines("cases.jsonl");
+    let mut found = BTreeMap::new();
+    let (mut all, mut objects): (Vec<ChainDefinition>, _) = (Vec::new(), Vec::new());
+    let crds = std::fs::read_to_string(data("crds.json")).unwrap();
+    let crds: Vec<Value> = serde_json::from_str(&crds).unwrap();
+    let mut requests = Vec::new();
+    for case in &cases {
+        // Parameters are read without `managedFields`.
+        objects.extend(case.existing.iter().cloned().map(|object| {
+            let mut object = stored_object(object);
+            object["metadata"]
+                .as_object_mut()
+                .unwrap()
+                .remove("managedFields");
+            object
+        }));
+        let documents: Vec<Value> = case.policies.iter().chain(&crds).cloned().collect();
+        match (chains(&documents), case.accepted) {
+            (Ok(chains), true) => {
+                all.extend(chains);
+                requests.extend(
+                    case.requests
+                        .iter()
+                        .enumerate()
+                        .map(|(index, request)| (case, index, request)),
+                );
+            }
+            (Err(_), false) => {}
+            (Ok(_), false) => {
+                let why = case.why.as_deref().unwrap_or_default();
+                found.insert(
+                    case.name.clone(),
+                    format!("kube-apiserver: {why}; here: accepted"),
+                );
+            }
+            (Err(mistakes), true) => {
+                found.insert(
+                    case.name.clone(),
+                    format!("kube-apiserver: accepted; here: {mistakes}"),
+                );
+            }
+        }
+    }
+    let cluster = Cluster::new(all, objects);
+    let refused = cases.iter().filter(|case| !case.accepted).count();
+    let total = requests.len() + refused;
+    for (case, index, request) in requests {
+        if let Some(how) = request.difference(&cluster, &case.existing).await {
+            found.insert(format!("{}#{index}", case.name), how);
+        }
+    }
+    assert_differences("requests", total, found, differences::REQUESTS);
+}
