@@ -50,8 +50,26 @@ pub(super) fn register(library: &mut Library) {
 
 /// The cost of making a list of this many items.
 fn charge_list(machine: &mut Machine<'_>, items: usize) -> Result<(), Fault> {
-    machine.charge(10)?;
+    machine.charge(LIST_COST)?;
     machine.charge_items(items)
+}
+
+/// The cost of a call, and of the list that it makes.
+const LIST_COST: u64 = 11;
+
+/// The cost of comparing all items of a list with one another, as kube-apiserver counts it, however long they are.
+fn charge_comparisons(
+    machine: &mut Machine<'_>,
+    items: usize,
+    first: Option<&Value<'_>>,
+) -> Result<(), Fault> {
+    let size = (items as u64).saturating_mul(items as u64);
+    let of_texts = match first {
+        Some(Value::String(_) | Value::Bytes(_)) => size / 10,
+        _ => 0,
+    };
+    machine.charge(LIST_COST)?;
+    machine.charge(size.saturating_mul(2).saturating_add(of_texts))
 }
 
 /// CEL's lists extension: `slice`, `flatten`, `reverse`, `distinct`, `sort` and `lists.range`; `first` and `last`.
@@ -84,12 +102,15 @@ fn reshaped(library: &mut Library) {
             .collect())
     });
     library.member::<(ListOf<A>,), ListOf<A>>("distinct", |machine, (list,)| {
-        charge_list(machine, list.len())?;
+        charge_comparisons(machine, list.len(), list.get(0).as_ref())?;
         let mut unique: Vec<Value<'_>> = Vec::new();
-        for item in list.iter() {
-            if machine.position(&item, unique.iter().cloned())?.is_none() {
-                unique.push(item);
+        'items: for item in list.iter() {
+            for known in &unique {
+                if machine.equal(known, &item)? {
+                    continue 'items;
+                }
             }
+            unique.push(item);
         }
         Ok(unique.into_iter().collect())
     });
@@ -171,15 +192,7 @@ pub(crate) fn sorted<'a>(
     if keys.iter().any(|key| key.kind() != first.kind()) {
         return Err(Fault::error("list elements must have the same type"));
     }
-    // The worst case, as in kube-apiserver: every item is compared with every other.
-    let size = keys.len().saturating_mul(keys.len());
-    machine.charge_items(10_usize.saturating_add(size.saturating_mul(2)))?;
-    let bytes = keys.iter().map(|key| match key {
-        Value::String(text) => text.len(),
-        Value::Bytes(bytes) => bytes.len(),
-        _ => 0,
-    });
-    machine.charge_bytes(bytes.sum::<usize>().saturating_mul(keys.len()))?;
+    charge_comparisons(machine, keys.len(), Some(first))?;
     if total_order(first, first).is_none() {
         return Err(Fault::error("list elements must be comparable"));
     }

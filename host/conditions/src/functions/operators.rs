@@ -16,6 +16,8 @@ use crate::{
 
 const INT_OVERFLOW: &str = "integer overflow";
 const UINT_OVERFLOW: &str = "unsigned integer overflow";
+/// The most items that are copied at the cost of a call.
+const SHORT_LIST: usize = 64;
 const DURATION_OVERFLOW: &str = "duration overflow";
 const TIMESTAMP_OVERFLOW: &str = "timestamp overflow";
 
@@ -24,9 +26,13 @@ pub(super) fn register(library: &mut Library) {
         if one.is_only_equal_to_its_kind() && other.kind() != one.kind() && !matches!(other, Value::Null) {
             return Err(Fault::no_overload());
         }
+        machine.charge_comparison(&one, &other)?;
         machine.equal(&one, &other)
     });
-    library.global::<(A, A), bool>("_!=_", |machine, (one, other)| Ok(!machine.equal(&one, &other)?));
+    library.global::<(A, A), bool>("_!=_", |machine, (one, other)| {
+        machine.charge_comparison(&one, &other)?;
+        Ok(!machine.equal(&one, &other)?)
+    });
     comparisons(library);
     library.global::<(bool,), bool>("!_", |_, (value,)| Ok(!value));
     arithmetic(library);
@@ -39,11 +45,21 @@ pub(super) fn register(library: &mut Library) {
         Ok([&*one, &*other].concat().into())
     });
     library.global::<(ListOf<A>, ListOf<A>), ListOf<A>>("_+_", |machine, (one, other)| {
-        machine.charge_items(one.len() + other.len())?;
+        // In kube-apiserver it has the cost of any call, since nothing is copied there. Here copies of long lists count.
+        let length = one.len() + other.len();
+        if length > SHORT_LIST {
+            machine.charge_items(length)?;
+        }
         Ok(List::Shared(one.iter().chain(other.iter()).collect()))
     });
     library.global::<(A, ListOf<A>), bool>("@in", |machine, (wanted, list)| {
-        Ok(machine.position(&wanted, list.iter())?.is_some())
+        machine.charge_items(list.len())?;
+        for item in list.iter() {
+            if machine.equal(&item, &wanted)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     });
     library.global::<(A, MapOf<A, B>), bool>("@in", |machine, (wanted, map)| {
         machine.charge(map.lookup_cost())?;
