@@ -35,6 +35,8 @@ pub(crate) struct Checked {
     pub(crate) uses: Uses,
     /// How deep its evaluation nests, with that of the variables that it uses.
     pub(crate) height: usize,
+    /// The fields of objects to apply that it sets, by the path of the object: `Object.spec`, `replicas`.
+    pub(crate) fields: Vec<(Box<str>, Box<str>)>,
 }
 
 /// What an expression may use beside the variables of every expression.
@@ -67,6 +69,7 @@ pub(crate) struct Checker<'s> {
     /// The types of the items of lists, for the arguments of formats.
     items: HashMap<u64, Type>,
     uses: Uses,
+    fields: Vec<(Box<str>, Box<str>)>,
     depth: usize,
     height: usize,
     /// Whether lists and maps may have items of several types: in the arguments of `format`, as in kube-apiserver.
@@ -82,6 +85,7 @@ impl<'s> Checker<'s> {
             locals: Vec::new(),
             items: HashMap::new(),
             uses: Uses::default(),
+            fields: Vec::new(),
             depth: 0,
             height: 0,
             mixed: false,
@@ -96,6 +100,7 @@ impl<'s> Checker<'s> {
             kind,
             uses: self.uses,
             height: self.height,
+            fields: self.fields,
         })
     }
 

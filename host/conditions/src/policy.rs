@@ -4,7 +4,7 @@
 use admittance_admission::words;
 
 use crate::{
-    ConditionError, MatchCondition, ObjectSchema,
+    ConditionError, MatchCondition, ObjectSchema, Structure,
     check::{Checked, Known, Scope},
     compile,
     expression::{Definition, Expression},
@@ -102,6 +102,15 @@ impl PolicyExpression {
     /// Whether it gives a JSON Patch.
     pub fn is_json_patch(&self) -> bool {
         matches!(self.checked.kind, Type::List(_))
+    }
+
+    /// The fields that a mutation sets in objects to apply and that there are not in this structure.
+    pub fn unknown_fields<'s>(&'s self, structure: &Structure) -> Vec<(&'s str, &'s str)> {
+        let fields = self.checked.fields.iter();
+        let fields = fields.map(|(path, field)| (&**path, &**field));
+        fields
+            .filter(|(path, field)| !structure.has_field(path, field))
+            .collect()
     }
 
     pub(crate) fn expression(&self) -> &Expression {

@@ -22,13 +22,31 @@ pub struct Structure {
 
 impl Structure {
     /// That of a kind which Kubernetes has itself.
-    pub(crate) fn builtin(kind: &GroupVersionKind) -> Option<Self> {
+    pub fn builtin(kind: &GroupVersionKind) -> Option<Self> {
         builtin::find(kind)
+    }
+
+    /// The kinds that Kubernetes has itself.
+    pub fn builtin_kinds() -> impl Iterator<Item = &'static GroupVersionKind> {
+        builtin::kinds()
     }
 
     /// That of the objects of any kind.
     pub(crate) fn unknown() -> Self {
         builtin::unknown()
+    }
+
+    /// Whether there is this field at a path that begins with `Object`; lists on the way are their items. A path that there
+    /// is not has any field: what is wrong is the field before.
+    pub(crate) fn has_field(&self, path: &str, field: &str) -> bool {
+        let mut at = self.root();
+        for part in path.split('.').skip(1) {
+            match at.items_or_self().member(part) {
+                Some(next) => at = next,
+                None => return true,
+            }
+        }
+        at.items_or_self().member(field).is_some()
     }
 
     fn root(&self) -> At<'_> {
@@ -134,6 +152,14 @@ impl<'s> At<'s> {
                 node: &Node::Any,
                 ..self
             },
+        }
+    }
+
+    /// The node of the items if this is a list.
+    fn items_or_self(self) -> Self {
+        match self.node {
+            Node::List { .. } => self.items().items_or_self(),
+            _ => self,
         }
     }
 

@@ -7,7 +7,7 @@ mod compare;
 
 use std::path::Path;
 
-use admittance_admission::{ModuleReference, words};
+use admittance_admission::{ModuleReference, Reinvocation, words};
 use serde::Serialize;
 use serde_json::Value as Json;
 
@@ -305,6 +305,10 @@ impl Outcome {
         let names_policy = |stage: &StageDefinition| matches!(&stage.hook, HookDefinition::Cel(cel) if cel.binding.names.is_some());
         if chain.stages.iter().any(names_policy) {
             notes.push("messages and audit annotations do not name the policy and the binding".to_owned());
+            let is_reinvoked = |stage: &StageDefinition| stage.spec.reinvocation == Reinvocation::IfNeeded;
+            if chain.stages.iter().any(is_reinvoked) {
+                notes.push("a stage is not called again after its own change".to_owned());
+            }
         }
         let result = match notes.is_empty() {
             true => ImportResult::Exact,

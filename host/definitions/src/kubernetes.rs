@@ -91,12 +91,13 @@ pub(crate) fn read_kind(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Clus
     let version = fields.get_required("apiVersion", "write `v1` or `apps/v1`", readers::text, mistakes);
     let kind = fields.get_required("kind", "write the kind, `ConfigMap`", readers::text, mistakes);
     fields.finish(mistakes);
-    let kind = kind?;
-    if !is_dns_label(&kind.to_ascii_lowercase()) {
-        let message = format!("{} is not a kind", quoted(&kind));
+    let parsed = format!("{}/{}", version?, kind?).parse();
+    let kind: ClusterKind = node.accept(parsed, mistakes)?;
+    if !is_dns_label(&kind.kind().to_ascii_lowercase()) {
+        let message = format!("{} is not a kind", quoted(kind.kind()));
         node.wrong(message, "write letters and digits, `ConfigMap`", mistakes);
     }
-    node.accept(format!("{}/{kind}", version?).parse(), mistakes)
+    Some(kind)
 }
 
 #[cfg(test)]

@@ -59,6 +59,8 @@ impl Checker<'_> {
                 .is_some_and(|rest| rest.starts_with('.'));
         if self.scope.mutates && is_part {
             let fields = self.object_fields(object, |_, _| Ok(None))?;
+            let set = fields.iter().map(|field| (name.into(), field.name.into()));
+            self.fields.extend(set);
             return Ok((part(name, fields), Type::Part(name.into())));
         }
         if self.scope.mutates && name == "JSONPatch" {

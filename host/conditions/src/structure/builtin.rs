@@ -34,6 +34,10 @@ pub(super) fn find(kind: &GroupVersionKind) -> Option<Structure> {
     Some(structure(root))
 }
 
+pub(super) fn kinds() -> impl Iterator<Item = &'static GroupVersionKind> {
+    BUILTIN.kinds.keys()
+}
+
 pub(super) fn unknown() -> Structure {
     structure(BUILTIN.unknown)
 }

@@ -102,6 +102,7 @@ fn lost_of_stage<'a>(
     let mut rest = spec.clone();
     rest.rules.clone_from(&other.rules);
     rest.match_conditions = other.match_conditions.clone();
+    rest.reinvoked_by_itself = other.reinvoked_by_itself;
     let differs = [
         (rules != other.rules, "its rules have no native form"),
         (

@@ -36,6 +36,7 @@ pub(crate) struct PolicyDocument {
     phase: Phase,
     policy: Arc<Policy>,
     written: Vec<Written>,
+    mutations: Vec<(Location, String)>,
     params: Option<ClusterKind>,
     constraints: Constraints,
     failure_policy: FailurePolicy,
@@ -114,6 +115,7 @@ pub(crate) fn read_policy(root: &Node<'_>, phase: Phase, mistakes: &mut Mistakes
         Phase::Validating => Reinvocation::Never,
     };
     let written = typing::written(&mut spec);
+    let mutations = typing::written_mutations(&mut spec);
     let before = mistakes.len();
     let policy = cel::read_policy(&mut spec, has_params, mistakes);
     let has_expressions = !policy.validations.is_empty()
@@ -133,6 +135,7 @@ pub(crate) fn read_policy(root: &Node<'_>, phase: Phase, mistakes: &mut Mistakes
         phase,
         policy: Arc::new(policy),
         written,
+        mutations,
         params,
         constraints: constraints?,
         failure_policy,
@@ -297,12 +300,16 @@ impl PolicyDocument {
                 .into_iter()
                 .map(|binding| self.stage(binding, &structures))
                 .collect(),
-            warnings: typing::warnings(
-                &self.written,
-                &self.constraints.rules,
-                self.params.as_ref(),
-                resources,
-            ),
+            warnings: [
+                typing::warnings(
+                    &self.written,
+                    &self.constraints.rules,
+                    self.params.as_ref(),
+                    resources,
+                ),
+                typing::unknown_fields(&self.mutations, &self.policy, &self.constraints.rules, resources),
+            ]
+            .concat(),
             idle: Vec::new(),
         }
     }

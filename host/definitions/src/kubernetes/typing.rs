@@ -1,13 +1,13 @@
 //! Checks the types of policies against the schemas of the kinds that they are for, as kube-apiserver does for their
 //! status.
 
-use admittance_admission::{ClusterKind, Matcher, Rule};
-use admittance_conditions::{PolicyCompiler, Role};
+use admittance_admission::{ClusterKind, GroupVersionKind, Matcher, Rule};
+use admittance_conditions::{Policy, PolicyCompiler, Role, Structure};
 
 use super::resource::{Resource, ResourceDocument};
 use crate::{
     Location,
-    document::{Fields, Mistake, Mistakes, Node},
+    document::{Fields, Mistake, Mistakes, Node, quoted},
 };
 
 /// The most kinds with which a policy is checked.
@@ -66,6 +66,74 @@ impl Written {
     }
 }
 
+/// The places of the expressions of a policy's mutations.
+pub(super) fn written_mutations(spec: &mut Fields<'_>) -> Vec<(Location, String)> {
+    let ignored = &mut Mistakes::new();
+    let entries = spec
+        .optional("mutations")
+        .and_then(|entries| entries.list(ignored));
+    let mut found = Vec::new();
+    for entry in entries.unwrap_or_default() {
+        let patch = entry.object(ignored).and_then(|mut entry| {
+            let apply = entry.optional("applyConfiguration");
+            apply.or_else(|| entry.optional("jsonPatch"))
+        });
+        let expression = patch.and_then(|patch| patch.object(ignored)?.optional("expression"));
+        found.extend(expression.map(|node| (node.location(), node.path().to_owned())));
+    }
+    found
+}
+
+/// The fields that mutations set although there are none of these names in the kinds that the rules name.
+pub(super) fn unknown_fields(
+    places: &[(Location, String)],
+    policy: &Policy,
+    rules: &[Rule],
+    known: &[ResourceDocument],
+) -> Vec<Mistake> {
+    // With a mistake in one of them, it is not known which is which.
+    if places.len() != policy.mutations.len() {
+        return Vec::new();
+    }
+    let given = known.iter().flat_map(|document| &document.resources);
+    let given = given.map(|resource| {
+        (
+            &resource.kind,
+            resource.plural.clone(),
+            resource.structure.clone(),
+        )
+    });
+    let own = Structure::builtin_kinds().filter_map(|kind| {
+        let structure = Structure::builtin(kind)?;
+        Some((kind, kind.guess_resource().resource, structure))
+    });
+    let mut seen: Vec<&GroupVersionKind> = Vec::new();
+    let mut warnings = Vec::new();
+    for (kind, plural, structure) in given.chain(own) {
+        let is_named = !seen.contains(&kind) && rules.iter().any(|rule| names(rule, kind, &plural));
+        if !is_named || seen.len() == MOST_KINDS {
+            continue;
+        }
+        seen.push(kind);
+        for (mutation, (location, path)) in policy.mutations.iter().zip(places) {
+            for (object, field) in mutation.unknown_fields(&structure) {
+                warnings.push(Mistake {
+                    location: location.clone(),
+                    path: path.clone(),
+                    message: format!(
+                        "for {kind}: {object} has no field {}, so every request that it is applied to is refused",
+                        quoted(field)
+                    ),
+                    fix: "correct the name of the field".to_owned(),
+                });
+            }
+        }
+    }
+    // By their lines: the kinds of the program are in no order.
+    warnings.sort_by_key(|warning: &Mistake| (warning.location.line, warning.message.clone()));
+    warnings
+}
+
 /// What is wrong with these expressions for the kinds that the rules name and whose schemas are known.
 pub(super) fn warnings(
     expressions: &[Written],
@@ -85,7 +153,11 @@ pub(super) fn warnings(
     let mut named: Vec<&Resource> = Vec::new();
     for resource in resources() {
         let is_new = resource.schema.is_some() && named.iter().all(|other| other.kind != resource.kind);
-        if is_new && rules.iter().any(|rule| names(rule, resource)) {
+        if is_new
+            && rules
+                .iter()
+                .any(|rule| names(rule, &resource.kind, &resource.plural))
+        {
             named.push(resource);
         }
     }
@@ -120,15 +192,12 @@ pub(super) fn warnings(
 }
 
 /// Whether a rule names this resource; what a wildcard matches is not checked.
-fn names(rule: &Rule, resource: &Resource) -> bool {
+fn names(rule: &Rule, kind: &GroupVersionKind, plural: &str) -> bool {
     let has = |matcher: &Matcher<String>, word: &String| match matcher {
         Matcher::Any => false,
         Matcher::Only(words) => words.contains(word),
     };
-    has(&rule.api_groups, &resource.kind.group)
-        && has(&rule.api_versions, &resource.kind.version)
-        && rule
-            .resources
-            .iter()
-            .any(|pattern| pattern.to_string() == resource.plural)
+    has(&rule.api_groups, &kind.group)
+        && has(&rule.api_versions, &kind.version)
+        && rule.resources.iter().any(|pattern| pattern.to_string() == plural)
 }

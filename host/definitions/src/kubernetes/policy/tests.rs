@@ -483,3 +483,85 @@ fn documents_of_an_api_server_that_cannot_be_used() {
         assert!(mistakes.starts_with(expected), "{mistakes}");
     }
 }
+
+/// The warnings for a policy with this expression, in this version of the API.
+fn mutation_warnings(version: &str, resource: &str, patch: &str) -> Vec<String> {
+    let policy = format!(
+        r#"
+apiVersion: admissionregistration.k8s.io/{version}
+kind: MutatingAdmissionPolicy
+metadata: {{ name: hardened }}
+spec:
+  matchConstraints:
+    resourceRules:
+      - {{ operations: [CREATE], {resource} }}
+  reinvocationPolicy: Never
+  mutations:
+    - {patch}
+"#
+    );
+    let chains = load_text("hardened.yaml", &format!("{policy}{WIDGETS}"));
+    let chains = chains.unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    chains[0].warnings().iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn fields_that_a_kind_does_not_have_are_found_before_a_request() {
+    let pods = "apiGroups: [''], apiVersions: [v1], resources: [pods]";
+    let apply = |expression: &str| {
+        format!("{{ patchType: ApplyConfiguration, applyConfiguration: {{ expression: {expression:?} }} }}")
+    };
+    let typo = "Object{spec: Object.spec{containers: [Object.spec.containers{name: 'a', securityContxt: \
+                Object.spec.containers.securityContxt{runAsNonRoot: true}}]}}";
+    let patch = "{ patchType: JSONPatch, jsonPatch: { expression: '[JSONPatch{op: \"add\", path: \"/spec/containers/-\", \
+                 value: Object.spec.containers{name: \"a\", imge: \"b\"}}]' } }";
+    let widgets = "apiGroups: [example.com], apiVersions: [v1], resources: [widgets]";
+    for (resource, patch, expected) in [
+        (
+            pods,
+            apply(typo),
+            Some("for v1/Pod: Object.spec.containers has no field \"securityContxt\""),
+        ),
+        (
+            pods,
+            patch.to_owned(),
+            Some("for v1/Pod: Object.spec.containers has no field \"imge\""),
+        ),
+        (
+            widgets,
+            apply("Object{spec: Object.spec{sized: 1}}"),
+            Some("for example.com/v1/Widget: Object.spec has no field \"sized\""),
+        ),
+        (widgets, apply("Object{spec: Object.spec{size: 1}}"), None),
+        (
+            pods,
+            apply("Object{metadata: Object.metadata{labels: {'a': 'b'}}}"),
+            None,
+        ),
+        // What a wildcard matches is not checked.
+        (
+            "apiGroups: ['*'], apiVersions: ['*'], resources: ['*']",
+            apply(typo),
+            None,
+        ),
+    ] {
+        let warnings = mutation_warnings("v1", resource, &patch);
+        assert_eq!(
+            warnings.len(),
+            usize::from(expected.is_some()),
+            "{patch}: {warnings:?}"
+        );
+        if let Some(expected) = expected {
+            assert!(warnings[0].contains(expected), "{patch}: {warnings:?}");
+        }
+    }
+}
+
+#[test]
+fn policies_of_earlier_versions_are_read_as_of_v1() {
+    let patch = "{ patchType: ApplyConfiguration, applyConfiguration: { expression: 'Object{}' } }";
+    let pods = "apiGroups: [''], apiVersions: [v1], resources: [pods]";
+    for version in ["v1", "v1beta1", "v1alpha1"] {
+        assert!(mutation_warnings(version, pods, patch).is_empty(), "{version}");
+    }
+}
