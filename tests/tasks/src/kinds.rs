@@ -109,15 +109,14 @@ impl Yaml {
 
     /// An item of a list, whose first member follows the dash.
     fn item(lines: &mut &[&str], indent: usize) -> Self {
-        let dashed = lines[0].replacen("- ", "  ", 1);
-        let end = lines[1..].iter().take_while(|line| {
-            let text = line.trim_start();
-            line.len() - text.len() >= indent
-        });
-        let (own, rest) = lines.split_at(1 + end.count());
+        let Some((first, rest)) = lines.split_first() else {
+            return Self::List(Vec::new());
+        };
+        let is_deeper = |line: &&&str| line.len() - line.trim_start().len() >= indent;
+        let (own, rest) = rest.split_at(rest.iter().take_while(is_deeper).count());
         *lines = rest;
-        let mut own: Vec<&str> = own.to_vec();
-        own[0] = &dashed;
+        let first = first.replacen("- ", "  ", 1);
+        let own: Vec<&str> = [first.as_str()].into_iter().chain(own.iter().copied()).collect();
         Self::parse(&mut own.as_slice(), indent)
     }
 

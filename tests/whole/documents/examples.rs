@@ -40,7 +40,10 @@ upstream: { servers: ["http://127.0.0.1:8081"] }
 "#;
 
 /// A part of each warning about an example that is right all the same, and why it is.
-const WARNED: [(&str, &str); 1] = [("undefined field 'sizes'", "the page shows this warning")];
+const WARNED: [(&str, &str); 2] = [
+    ("undefined field 'sizes'", "the page shows this warning"),
+    ("has no field \"securityContxt\"", "the page shows this warning"),
+];
 
 #[test]
 fn every_block_says_what_it_is() {

@@ -4,6 +4,10 @@
 //! (`differences.rs`). A difference that is not on the list fails the test, and so does one on the list that is none any
 //! longer.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::panic, reason = "a test that cannot go on fails")]
+#![expect(clippy::indexing_slicing, reason = "JSON in tests is what was recorded")]
+
 mod answers;
 mod cluster;
 mod differences;
