@@ -100,8 +100,8 @@ impl Evaluation {
     /// validating chains, concurrently. After a refusal the stages only add a row to the trace.
     ///
     /// A mutating stage is called a second time if it asks for reinvocation, was called in the first
-    /// round, and the object changed after that call; for some stages, their own change counts. There is no third round
-    /// (as in kube-apiserver).
+    /// round, and the object changed after that call. A stage that is reinvoked by itself is also called again after its
+    /// own change. There is no third round (as in kube-apiserver).
     ///
     /// Stages in mode `Audit` are called last, concurrently, with the remaining time: however slow they are,
     /// they do not take time from the others, and the decision does not depend on them.

@@ -19,7 +19,7 @@ mod run;
 
 /// The cost limit of one expression: kube-apiserver's limit of a call.
 const EXPRESSION_COST: u64 = 1_000_000;
-/// How many values or words are compared for a unit of cost.
+/// The number of values, or of 16 bytes of text, that are compared for a unit of cost.
 const WORK_OF_A_UNIT: u64 = 64;
 /// The cost between two checks of the deadline, and the most that is evaluated on a thread that serves, if the evaluation may
 /// leave it: less than a millisecond.

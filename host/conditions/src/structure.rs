@@ -1,7 +1,7 @@
 //! The structure of objects: the fields of a kind, their types, and how server-side apply merges them.
 //!
-//! Structures of Kubernetes' own kinds are in the program (`builtin.txt`); those of other kinds come from the OpenAPI
-//! schemas among the definitions. Where a kind has no structure, nothing is known but its metadata.
+//! The program contains the structures of Kubernetes' own kinds (`builtin.txt`). It reads the structures of other kinds from
+//! the OpenAPI schemas among the definitions. Of a kind without a schema, it knows only the metadata.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -21,7 +21,7 @@ pub struct Structure {
 }
 
 impl Structure {
-    /// That of a kind which Kubernetes has itself.
+    /// The structure of a kind that Kubernetes has itself.
     pub fn builtin(kind: &GroupVersionKind) -> Option<Self> {
         builtin::find(kind)
     }
@@ -31,7 +31,7 @@ impl Structure {
         builtin::kinds()
     }
 
-    /// That of the objects of any kind.
+    /// The structure of objects of a kind without a schema.
     pub(crate) fn unknown() -> Self {
         builtin::unknown()
     }
@@ -90,7 +90,7 @@ struct Field {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scalar {
     String,
-    /// In base64.
+    /// Bytes, which JSON has in base64.
     Bytes,
     Bool,
     Int32,
@@ -101,11 +101,11 @@ enum Scalar {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ListMerge {
-    /// It is only replaced as a whole.
+    /// The list is only replaced as a whole.
     Atomic,
-    /// Its items are scalars, and each is there once.
+    /// The items are scalars, and each is there once.
     Set,
-    /// Its items are merged by these keys.
+    /// The items are merged by these keys.
     Keys(Box<[Box<str>]>),
 }
 
@@ -163,7 +163,7 @@ impl<'s> At<'s> {
         }
     }
 
-    /// What a value with this key stands for if an item of a list does not have it.
+    /// The default of a key, for an item of a list that does not have the key.
     fn default(self, key: &str) -> Option<&'s Json> {
         match self.node {
             Node::Map { fields, .. } => fields.get(key)?.default.as_ref(),

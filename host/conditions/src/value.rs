@@ -286,7 +286,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Whether its comparison with a value of another type is an error: that of the types of Kubernetes' libraries.
+    /// Whether a comparison with a value of another type is an error. It is for the types of Kubernetes' libraries.
     pub(crate) fn is_only_equal_to_its_kind(&self) -> bool {
         matches!(
             self,

@@ -145,7 +145,7 @@ impl Yaml {
     }
 }
 
-/// What the Go types and their registration say.
+/// The groups of packages and the types of fields, from the Go types and their registration.
 struct GoNames {
     /// The API group, by the name of its package, `rbac/v1`.
     groups: HashMap<String, String>,

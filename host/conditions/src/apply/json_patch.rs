@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json};
 
 use super::failed;
 
-/// Why an operation does not apply.
+/// The reason why an operation does not apply.
 enum Problem {
     /// A test is not true: the whole patch is left out.
     Test,

@@ -29,7 +29,7 @@ pub(super) fn fixed(number: f64, precision: usize) -> String {
     format!("{sign}{grouped}{decimals}")
 }
 
-/// As `1.052033×10⁰³`.
+/// The scientific notation, `1.052033×10⁰³`.
 pub(super) fn scientific(number: f64, precision: usize) -> String {
     if let Some(text) = not_finite(number) {
         // As wide as the decimals of a number.

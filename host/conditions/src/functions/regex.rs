@@ -232,7 +232,7 @@ fn from_go(source: &str) -> Result<String, String> {
                 out.push_str(r"\{");
                 after
             }
-            // What follows is no repetition: `(?i)`, `(?:`.
+            // This `?` repeats nothing: it begins the flags of a group, `(?i)` or `(?:`.
             '(' if !class && after.starts_with('?') => {
                 out.push_str("(?");
                 after.strip_prefix('?').unwrap_or(after)
@@ -249,7 +249,7 @@ fn from_go(source: &str) -> Result<String, String> {
 /// The largest count of a repetition in Go.
 const LARGEST_COUNT: u32 = 1000;
 
-/// Why a pattern cannot be compiled, as Go says it where that is known.
+/// Translates the error of the crate `regex` into that of Go, where Go's is known.
 fn in_words_of_go(source: &str, error: &str) -> String {
     let mut lines = error.lines().rev();
     let why = lines.next().unwrap_or_default();

@@ -78,7 +78,7 @@ impl Url {
         Self::parse_as(text, true)
     }
 
-    /// As Go's `ParseRequestURI`, or as its `Parse`, to which `//host/path` has a host.
+    /// Parses as Go's `ParseRequestURI`, or as its `Parse`, to which `//host/path` has a host.
     fn parse_as(text: &str, of_request: bool) -> Result<Self, String> {
         if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
             return Err("net/url: invalid control character in URL".to_owned());

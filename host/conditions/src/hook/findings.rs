@@ -165,7 +165,7 @@ impl PolicyHook {
         }
     }
 
-    /// In the words of kube-apiserver. A denial by mutations has all of their objections as its causes.
+    /// The denial in the words of kube-apiserver. A denial by mutations has all of their objections as its causes.
     pub(super) fn denial(
         &self,
         (policy, binding): &(String, String),

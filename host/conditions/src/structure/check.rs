@@ -10,7 +10,7 @@ use super::{At, ListMerge, Node, Scalar, Structure};
 const MOST_MISTAKES: usize = 10;
 
 impl Structure {
-    /// What of an object to apply does not fit, in the words of kube-apiserver.
+    /// Checks an object to apply. The error is worded as by kube-apiserver.
     pub(crate) fn check_applied(&self, change: &Json) -> Result<(), String> {
         let mut walk = Walk::default();
         walk.applied(self.root(), change);
@@ -28,8 +28,8 @@ impl Structure {
         walk.found
     }
 
-    /// What of an object does not fit after a JSON Patch, in the words of kube-apiserver. What did not fit before is left
-    /// out: the control plane may be newer than this program, and have more fields.
+    /// Checks the result of a JSON Patch. The error is worded as by kube-apiserver. Mistakes that the object had before are
+    /// left out: the control plane may be newer than this program, and have more fields.
     pub(crate) fn check_patched(&self, before: &Json, after: &Json) -> Result<(), String> {
         let decode = |object| {
             let mut walk = Walk::default();
@@ -261,7 +261,7 @@ impl Walk {
 }
 
 impl Scalar {
-    /// What an object to apply should have in place of this value; none if it fits.
+    /// The mistake of a value in an object to apply; none if the value fits.
     fn refused(self, value: &Json) -> Option<String> {
         let (fits, wanted) = match self {
             Self::String | Self::Bytes => {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json};
 use super::{Field, ListMerge, Node, Scalar, Structure, builtin};
 use crate::schema::reference;
 
-/// How deep schemas may nest within one another.
+/// The limit of schemas within schemas.
 const MAX_DEPTH: usize = 64;
 
 impl Structure {
@@ -94,7 +94,7 @@ impl<'s> Reader<'s> {
             return Node::Scalar(Scalar::Any);
         }
         match text("type") {
-            // A schema of several types names none, as that of quantities.
+            // A schema without a type allows several: a quantity is a text or a number.
             None => Node::Any,
             Some("string") => Node::Scalar(match format {
                 Some("byte") => Scalar::Bytes,

@@ -37,7 +37,7 @@ impl Answer {
         self.status >= 400 && !message.contains(" is invalid: ")
     }
 
-    /// How the outcome differs from this answer; none if it does not.
+    /// Describes how the outcome differs from this answer; none if it does not.
     pub(crate) fn difference(&self, outcome: &Outcome) -> Option<String> {
         let (here, refusal) = match &outcome.decision {
             Decision::Allowed => ("allowed".to_owned(), None),

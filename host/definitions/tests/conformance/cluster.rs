@@ -20,7 +20,7 @@ pub(crate) fn alice() -> UserInfo {
     }
 }
 
-/// Cluster administrators: alice may do everything, and nobody else anything.
+/// The authorizer of a cluster whose only administrator is alice. Others may do nothing.
 #[derive(Clone, Copy)]
 struct Administrators;
 
@@ -122,7 +122,7 @@ impl Cluster {
         let namespaces = StaticNamespaces::new(labels);
         let objects = existing.into_iter().chain(objects).collect();
         let reader: Arc<dyn ClusterReader> = Arc::new(Objects(objects));
-        // As the program orders them: those of a phase by their names.
+        // The program calls the chains of a phase in the order of their names.
         let mut sorted = BTreeMap::new();
         for chain in chains {
             sorted.insert((chain.phase != Phase::Mutating, chain.name.clone()), chain);

@@ -1,4 +1,4 @@
-//! Policies of Kubernetes beside a real kube-apiserver 1.36.2, whose answers are recorded in `data`.
+//! Compares policies of Kubernetes with a real kube-apiserver 1.36.2: `data` has its recorded answers.
 //!
 //! Each test runs a table of cases, and compares the results with a list of intended differences and their reasons
 //! (`differences.rs`). A difference that is not on the list fails the test, and so does one on the list that is none any

@@ -203,7 +203,7 @@ impl Recorded {
         pairs.into_iter().map(request).collect()
     }
 
-    /// How the answer differs; none if it does not.
+    /// Describes how the answer differs; none if it does not.
     async fn difference(&self, cluster: &Cluster, existing: &[Value]) -> Option<String> {
         for request in self.admission_requests(existing) {
             let outcome = cluster.admit(request).await;
