@@ -101,7 +101,7 @@ impl Evaluation {
     ///
     /// A mutating stage is called a second time if it asks for reinvocation, was called in the first
     /// round, and the object changed after that call. A stage that is reinvoked by itself is also called again after its
-    /// own change. There is no third round (as in kube-apiserver).
+    /// own change. No stage is called a third time (as in kube-apiserver).
     ///
     /// Stages in mode `Audit` are called last, concurrently, with the remaining time: however slow they are,
     /// they do not take time from the others, and the decision does not depend on them.

@@ -60,7 +60,7 @@ impl Writer {
         for (place, operation) in operations.iter().enumerate() {
             self.separate(place)?;
             match operation {
-                Value::Part(part) if &*part.path == "JSONPatch" => self.members(&part.fields, None)?,
+                Value::Part(part) if part.is_json_patch() => self.members(&part.fields, None)?,
                 other => {
                     return Err(failed(format!(
                         "type mismatch: JSONPatchType.val contains {} as one of its values",
@@ -150,7 +150,7 @@ impl Writer {
     fn part(&mut self, part: &Part<'_>, path: &str) -> Written {
         if &*part.path != path {
             return Err(failed(format!(
-                "unexpected type name \"{}\", expected \"{path}\", which matches field name path from root Object type",
+                "type mismatch: unexpected type name \"{}\", expected \"{path}\", which matches field name path from root Object type",
                 part.path
             )));
         }
@@ -236,7 +236,7 @@ fn failed(message: impl Into<String>) -> Failure {
 pub(crate) fn merged(object: &Json, change: &str, structure: &Structure) -> Result<Json, Failure> {
     let mut change: Json = serde_json::from_str(change).map_err(|error| failed(error.to_string()))?;
     if let Json::Object(members) = &mut change {
-        // The API server overwrites both fields with those of the object.
+        // The API server overwrites both fields with the object's.
         members.retain(|field, _| !matches!(field.as_str(), "apiVersion" | "kind"));
     }
     let wrong = |why: String| failed(format!("error applying patch: {why}"));

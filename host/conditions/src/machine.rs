@@ -282,6 +282,10 @@ impl<'a> Machine<'a> {
         self.charge(1 + operand.lookup_cost())?;
         let present = match &operand {
             Value::Optional(None) => false,
+            Value::Part(part) if part.is_json_patch() => {
+                let value = part.fields.field(&select.field);
+                value.is_some_and(|value| !matches!(&value, Value::String(text) if text.is_empty()))
+            }
             Value::Optional(Some(inner)) => field(inner, &select.field)?.is_some(),
             operand => field(operand, &select.field)?.is_some(),
         };
@@ -488,7 +492,12 @@ impl<'a> Machine<'a> {
 fn field<'a>(operand: &Value<'a>, name: &str) -> Result<Option<Value<'a>>, Fault> {
     match operand {
         Value::Map(map) => Ok(map.field(name)),
-        Value::Part(part) => Ok(part.fields.field(name)),
+        Value::Part(part) => {
+            // The texts of an operation are never absent.
+            let is_text = part.is_json_patch() && matches!(name, "op" | "path" | "from");
+            let unset = is_text.then(|| Value::text(""));
+            Ok(part.fields.field(name).or(unset))
+        }
         Value::List(_) => Err(Fault::unsupported_index("string")),
         _ => Ok(None),
     }

@@ -55,6 +55,13 @@ pub(crate) struct Part<'a> {
     pub(crate) fields: Map<'a>,
 }
 
+impl Part<'_> {
+    /// Whether it is an operation of a JSON Patch.
+    pub(crate) fn is_json_patch(&self) -> bool {
+        &*self.path == "JSONPatch"
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) enum Text<'a> {
     Borrowed(&'a str),

@@ -249,7 +249,7 @@ fn from_go(source: &str) -> Result<String, String> {
 /// The largest count of a repetition in Go.
 const LARGEST_COUNT: u32 = 1000;
 
-/// Translates the error of the crate `regex` into that of Go, where Go's is known.
+/// Translates errors of the crate `regex` into errors of Go's package, where Go has one.
 fn in_words_of_go(source: &str, error: &str) -> String {
     let mut lines = error.lines().rev();
     let why = lines.next().unwrap_or_default();

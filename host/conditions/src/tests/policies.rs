@@ -309,7 +309,7 @@ async fn mutations() {
         (&["patch [JSONPatch{op: 'remove', path: '/nope'}]"], "403 Invalid: policy 'p' with binding 'b' denied request: ".into()),
         (&["apply Object{spec: Object.spec{containers: ['x', 'y', 'x'].map(n, Object.spec.containers{name: n})}}"], "403 Invalid: policy 'p' with binding 'b' denied request: error applying patch: failed to convert patch object to typed object: .spec.containers: duplicate entries for key [name=\"x\"]".into()),
         (&["apply Object{kind: 'Job'}"], "allow".into()),
-        (&["apply Object{spec: Object.metadata{name: 'a'}}"], "403 Invalid: policy 'p' with binding 'b' denied request: unexpected type name \"Object.metadata\", expected \"Object.spec\"".into()),
+        (&["apply Object{spec: Object.metadata{name: 'a'}}"], "403 Invalid: policy 'p' with binding 'b' denied request: type mismatch: unexpected type name \"Object.metadata\", expected \"Object.spec\"".into()),
         (&["apply Object{spec: Object.spec{tolerations: [Object.spec.tolerations{key: 'a'}]}}"], "403 Invalid: policy 'p' with binding 'b' denied request: error applying patch: invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: .spec.tolerations".into()),
         (&["apply Object{spec: Object.spec{nodeSelector: {'a': 'b'}}}"], "403 Invalid: policy 'p' with binding 'b' denied request: error applying patch: invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: .spec.nodeSelector".into()),
         (&["apply Object{metadata: Object.metadata{name: string(object.nope)}}"], "403 Invalid: policy 'p' with binding 'b' denied request: expression 'Object{metadata: Object.metadata{name: string(object.nope)}}' resulted in error: no such key: nope".into()),
