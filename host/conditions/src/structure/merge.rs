@@ -123,3 +123,56 @@ fn merge_items(at: At<'_>, into: &mut Vec<Json>, change: Vec<Json>) -> Result<()
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use admittance_admission::GroupVersionKind;
+    use serde_json::json;
+
+    use super::*;
+
+    fn merged(list: &str, object: Json, change: Json) -> Json {
+        let pod = Structure::builtin(&GroupVersionKind::from_api_version("v1", "Pod")).unwrap();
+        let of = |items: Json| json!({"spec": {list: items}});
+        let mut object = of(object);
+        pod.merge(&mut object, of(change)).unwrap();
+        object["spec"][list].clone()
+    }
+
+    /// Source: `typed/merge_test.go` of structured-merge-diff.
+    #[test]
+    fn lists_are_merged_in_the_order_of_server_side_apply() {
+        let names = |text: &str| -> Json {
+            let items = text.chars().map(|name| json!({"name": name.to_string()}));
+            items.collect()
+        };
+        for (object, change, expected) in [
+            ("", "ab", "ab"),
+            ("ab", "c", "abc"),
+            ("ab", "b", "ab"),
+            ("ab", "ba", "ba"),
+            ("abc", "xb", "axbc"),
+            ("abc", "ca", "bca"),
+            ("abcd", "dxa", "bcdxa"),
+            // Items that are there twice are replaced by the change, and others stay.
+            ("aab", "a", "ab"),
+            ("aab", "b", "aab"),
+        ] {
+            let result = merged("containers", names(object), names(change));
+            assert_eq!(result, names(expected), "{object} and {change}");
+        }
+    }
+
+    #[test]
+    fn items_with_the_same_keys_are_merged_and_defaults_are_keys_too() {
+        let object = json!([{"name": "a", "image": "one", "ports": [{"containerPort": 80, "name": "http"}]}]);
+        let change = json!([{"name": "a", "ports": [
+            {"containerPort": 80, "protocol": "TCP", "hostPort": 1}, {"containerPort": 80, "protocol": "UDP"},
+        ]}]);
+        let expected = json!([{"name": "a", "image": "one", "ports": [
+            {"containerPort": 80, "name": "http", "protocol": "TCP", "hostPort": 1},
+            {"containerPort": 80, "protocol": "UDP"},
+        ]}]);
+        assert_eq!(merged("containers", object, change), expected);
+    }
+}
