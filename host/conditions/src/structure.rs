@@ -3,7 +3,7 @@
 //! The program contains the structures of Kubernetes' own kinds (`builtin.txt`). It reads the structures of other kinds from
 //! the OpenAPI schemas among the definitions. Of a kind without a schema, it knows only the metadata.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use admittance_admission::GroupVersionKind;
 use serde_json::Value as Json;
@@ -14,10 +14,19 @@ mod merge;
 mod openapi;
 
 /// The structure of the objects of a kind. Cheap to clone.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Structure {
     nodes: Arc<[Node]>,
     root: usize,
+}
+
+impl fmt::Debug for Structure {
+    /// Without its nodes, of which there are thousands.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Structure")
+            .field(&self.root)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Structure {
