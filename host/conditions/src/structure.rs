@@ -21,7 +21,7 @@ pub struct Structure {
 }
 
 impl fmt::Debug for Structure {
-    /// Without its nodes, of which there are thousands.
+    /// Leaves out the nodes: there are thousands of them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Structure")
             .field(&self.root)
