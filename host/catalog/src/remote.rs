@@ -11,6 +11,7 @@ mod images;
 mod index;
 mod partial;
 mod push;
+mod redirect;
 mod registry;
 mod retry;
 mod signatures;

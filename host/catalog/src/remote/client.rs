@@ -9,10 +9,10 @@ use admittance_net::{
     tls::{self, Trust},
 };
 use bytes::{Bytes, BytesMut};
-use reqwest::{NoProxy, Proxy, RequestBuilder, Response, StatusCode, header::HeaderValue, redirect};
+use reqwest::{NoProxy, Proxy, RequestBuilder, Response, StatusCode, header::HeaderValue, redirect::Policy};
 use url::Url;
 
-use super::{failure, registry::Access};
+use super::{failure, redirect::Redirects, registry::Access};
 use crate::{Error, NetworkConfig, OnProgress};
 
 /// The HTTP client for all fetches, with the same CAs, proxy, timeouts and retries. Lives as long as the
@@ -30,9 +30,6 @@ pub(super) struct Network {
 
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// No more than browsers and curl follow; a registry needs one.
-const REDIRECTS: usize = 10;
-
 impl Network {
     pub(super) fn new(config: NetworkConfig) -> Result<Self, Error> {
         let unusable = |problem: String| Error::Client { problem };
@@ -42,7 +39,7 @@ impl Network {
         let mut builder = reqwest::Client::builder()
             .tls_backend_preconfigured(tls)
             .user_agent(concat!("admittance/", env!("CARGO_PKG_VERSION")))
-            .redirect(redirect::Policy::custom(follow))
+            .redirect(Policy::none())
             .connect_timeout(CONNECT_TIMEOUT)
             .read_timeout(config.read_timeout);
         if let Some(proxy) = &config.proxy {
@@ -80,10 +77,20 @@ impl Network {
         .await
     }
 
-    /// Sends a request. Any status is returned as a response.
+    /// Sends a request, and follows redirects. Any other status is returned as a response.
     pub(super) async fn send(&self, request: RequestBuilder, place: &str) -> Result<Response, Error> {
-        let sent = apart::run(request.send()).await;
-        sent.map_err(|error| failure::of_transport(&error, place, &self.config))
+        let failed = |error| failure::of_transport(&error, place, &self.config);
+        let mut request = request.build().map_err(failed)?;
+        let mut redirects = Redirects::default();
+        loop {
+            let repeated = request.try_clone();
+            let response = apart::run(self.client.execute(request)).await.map_err(failed)?;
+            let next = redirects.follow(repeated, &response);
+            match next.map_err(|problem| Error::bad_answer(place, problem))? {
+                Some(next) => request = next,
+                None => return Ok(response),
+            }
+        }
     }
 
     /// Reads a body of at most `limit` bytes.
@@ -109,21 +116,6 @@ impl Network {
 /// Whether the status means not found.
 pub(super) fn is_absent(status: StatusCode) -> bool {
     matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE)
-}
-
-/// Follows redirects, but never from https to http.
-fn follow(attempt: redirect::Attempt<'_>) -> redirect::Action {
-    let was_secure = attempt
-        .previous()
-        .last()
-        .is_some_and(|previous| previous.scheme() == "https");
-    if was_secure && attempt.url().scheme() != "https" {
-        attempt.error("the server redirects to an address without TLS")
-    } else if attempt.previous().len() > REDIRECTS {
-        attempt.error("too many redirects")
-    } else {
-        attempt.follow()
-    }
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

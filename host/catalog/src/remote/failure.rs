@@ -136,9 +136,6 @@ pub(super) fn of_transport(error: &reqwest::Error, place: &str, config: &Network
     }) {
         return Error::Proxy { place, problem };
     }
-    if error.is_redirect() {
-        return Error::bad_answer(place, root_cause(error));
-    }
     Error::Unreachable {
         place,
         problem: root_cause(error),

@@ -291,6 +291,43 @@ async fn what_a_server_does_wrong_is_told_or_tried_again() {
     }
 }
 
+/// As a CDN in front of a registry does, to see whether cookies are kept.
+#[tokio::test]
+async fn a_cookie_comes_back_to_its_origin_only() {
+    let scene = Scene::new();
+    let (site, other) = (
+        Site::start(&scene.authority).await,
+        Site::start(&scene.authority).await,
+    );
+    site.put("/a.wasm", &component(1000, 1), None);
+    other.put("/b.wasm", &component(1000, 1), None);
+    let elsewhere = other.url("/b.wasm").leak();
+    site.fail([
+        Fault::Cookie("seen=1; Path=/; Secure; HttpOnly"),
+        Fault::Cookie("seen=2"),
+        Fault::Cookie("more=a=b"),
+        Fault::Redirect(elsewhere),
+    ]);
+    scene
+        .obtain(&scene.catalog(), &site.url("/a.wasm"))
+        .await
+        .unwrap();
+    let cookies = |site: &Site| -> Vec<_> {
+        let received = site.received().into_iter();
+        received
+            .map(|mut received| received.headers.remove("cookie"))
+            .collect()
+    };
+    let expected = [None, Some("seen=1"), Some("seen=2"), Some("seen=2; more=a=b")];
+    assert_eq!(cookies(&site), expected.map(|cookie| cookie.map(str::to_owned)));
+    assert_eq!(cookies(&other), [None]);
+    // The next request begins without.
+    let (catalog, url) = (scene.catalog(), site.url("/a.wasm"));
+    let again = scene.obtain_as(&catalog, &url, None, Freshness::Again).await;
+    again.unwrap();
+    assert_eq!(cookies(&site).last(), Some(&None));
+}
+
 #[tokio::test]
 async fn what_is_not_a_module_is_told() {
     let scene = Scene::new();

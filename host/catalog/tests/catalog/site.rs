@@ -33,6 +33,8 @@ pub(crate) enum Fault {
     Endless,
     /// A redirect.
     Redirect(&'static str),
+    /// A redirect to the same address, with this `Set-Cookie`.
+    Cookie(&'static str),
 }
 
 /// A request as it came.
@@ -188,6 +190,13 @@ impl Site {
                 loop {
                     stream.write_all(&[0; 4096]).await?;
                 }
+            }
+            Some(Fault::Cookie(cookie)) => {
+                headers.extend([
+                    format!("set-cookie: {cookie}"),
+                    format!("location: {}", received.path),
+                ]);
+                finish(stream, "302 Found", &headers, b"").await
             }
             Some(Fault::Redirect(to)) => {
                 headers.push(format!("location: {to}"));

@@ -1,0 +1,114 @@
+//! Redirects. They are not left to the client, which keeps no cookies: servers in front of registries set one, and
+//! redirect to the same address to see whether it comes back.
+
+use reqwest::{
+    Method, Request, Response, StatusCode,
+    header::{
+        AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HeaderName, HeaderValue,
+        LOCATION, SET_COOKIE, TRANSFER_ENCODING,
+    },
+};
+use url::{Origin, Url};
+
+/// No more than browsers and curl follow; a registry needs one.
+const MOST: usize = 10;
+
+/// The headers of a body.
+const OF_BODY: [HeaderName; 4] = [CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING];
+
+/// The redirects of one request, with the cookies that were set on the way. Only the origin that set one gets it back.
+#[derive(Debug, Default)]
+pub(super) struct Redirects {
+    followed: usize,
+    cookies: Vec<Cookie>,
+}
+
+#[derive(Debug)]
+struct Cookie {
+    origin: Origin,
+    name: String,
+    value: String,
+}
+
+impl Redirects {
+    /// The request to send next, if the response to this request, or to a repetition of it, redirects. `None` stands for a
+    /// request that cannot be repeated.
+    ///
+    /// # Errors
+    ///
+    /// When there are too many, or one leads from https to http.
+    pub(super) fn follow(
+        &mut self,
+        request: Option<Request>,
+        response: &Response,
+    ) -> Result<Option<Request>, &'static str> {
+        let becomes_get = match response.status() {
+            StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND | StatusCode::SEE_OTHER => true,
+            StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => false,
+            _ => return Ok(None),
+        };
+        let (Some(mut next), Some(target)) = (request, target(response)) else {
+            return Ok(None);
+        };
+        let from = response.url();
+        if from.scheme() == "https" && target.scheme() != "https" {
+            return Err("the server redirects to an address without TLS");
+        }
+        self.followed += 1;
+        if self.followed > MOST {
+            return Err("too many redirects");
+        }
+        self.keep_cookies(response);
+        let headers = next.headers_mut();
+        headers.remove(COOKIE);
+        if from.origin() != target.origin() {
+            headers.remove(AUTHORIZATION);
+        }
+        headers.extend(self.cookies_for(&target).map(|cookies| (COOKIE, cookies)));
+        if becomes_get && !matches!(*next.method(), Method::GET | Method::HEAD) {
+            for header in OF_BODY {
+                next.headers_mut().remove(header);
+            }
+            *next.method_mut() = Method::GET;
+            *next.body_mut() = None;
+        }
+        *next.url_mut() = target;
+        Ok(Some(next))
+    }
+
+    fn keep_cookies(&mut self, response: &Response) {
+        let origin = response.url().origin();
+        for header in response.headers().get_all(SET_COOKIE) {
+            let pair = header.to_str().ok().and_then(|text| text.split(';').next());
+            let Some((name, value)) = pair.and_then(|pair| pair.split_once('=')) else {
+                continue;
+            };
+            let (name, value) = (name.trim().to_owned(), value.trim().to_owned());
+            self.cookies
+                .retain(|cookie| cookie.name != name || cookie.origin != origin);
+            let origin = origin.clone();
+            self.cookies.push(Cookie { origin, name, value });
+        }
+    }
+
+    fn cookies_for(&self, target: &Url) -> Option<HeaderValue> {
+        let origin = target.origin();
+        let cookies = self.cookies.iter().filter(|cookie| cookie.origin == origin);
+        let pairs: Vec<_> = cookies
+            .map(|Cookie { name, value, .. }| format!("{name}={value}"))
+            .collect();
+        (!pairs.is_empty())
+            .then(|| HeaderValue::from_str(&pairs.join("; ")).ok())
+            .flatten()
+    }
+}
+
+/// Where a response redirects to, without a user and a password.
+fn target(response: &Response) -> Option<Url> {
+    let location = response.headers().get(LOCATION)?.to_str().ok()?;
+    let mut target = response.url().join(location).ok()?;
+    let is_http = matches!(target.scheme(), "http" | "https");
+    let _ = target.set_username("");
+    let _ = target.set_password(None);
+    is_http.then_some(target)
+}
