@@ -36,7 +36,7 @@ impl Repository<'_> {
                 .iter()
                 .find(|challenge| challenge.scheme.eq_ignore_ascii_case(scheme))
         };
-        let credential = self.network.credential(self.artifact.registry()).await?;
+        let credential = self.network.credential(self.artifact).await?;
         if let Some(challenge) = of_scheme("bearer") {
             let challenge = self
                 .challenge(challenge, response.url())
@@ -140,7 +140,7 @@ impl Repository<'_> {
     pub(super) async fn refusal(&self, response: Response, place: &str) -> Error {
         let registry = self.artifact.registry();
         let login = format!("log in with `docker login {registry}`");
-        let (with, advice) = match self.network.credential(registry).await {
+        let (with, advice) = match self.network.credential(self.artifact).await {
             Ok(Some(DockerCredential::UsernamePassword(user, _))) => (
                 format!("as the user `{user}`"),
                 "check the name, and the permissions of this user".to_owned(),

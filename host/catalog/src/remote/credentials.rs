@@ -1,9 +1,15 @@
-use std::{io, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeMap,
+    io::{self, Read as _},
+    path::PathBuf,
+    time::Duration,
+};
 
 use docker_credential::{CredentialRetrievalError, DockerCredential};
+use serde::{Deserialize, de::IgnoredAny};
 
 use super::{Network, registry::is_docker_hub};
-use crate::{Error, catalog::on_disk};
+use crate::{Error, OciReference, catalog::on_disk};
 
 /// The timeout of a credential helper, which may ask a keychain but not a person.
 const HELPER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -12,9 +18,13 @@ const HELPER_TIMEOUT: Duration = Duration::from_secs(30);
 const DOCKER_HUB_LOGIN: &str = "https://index.docker.io/v1/";
 
 impl Network {
-    /// The credentials for a registry in Docker's configuration. Read each time, because helpers return
+    /// The credentials for a repository in Docker's configuration. Read each time, because helpers return
     /// short-lived credentials.
-    pub(super) async fn credential(&self, registry: &str) -> Result<Option<DockerCredential>, Error> {
+    pub(super) async fn credential(
+        &self,
+        artifact: &OciReference,
+    ) -> Result<Option<DockerCredential>, Error> {
+        let registry = artifact.registry();
         let failed = |problem: String| Error::Credentials {
             registry: registry.to_owned(),
             problem,
@@ -22,20 +32,17 @@ impl Network {
         let Some(path) = self.docker_config() else {
             return Ok(None);
         };
-        let file = match admittance_watch::file::open(&path) {
-            Ok(file) => file,
+        let mut config = Vec::new();
+        let read = admittance_watch::file::open(&path).and_then(|mut file| file.read_to_end(&mut config));
+        match read {
+            Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed(format!("{}: {error}", path.display()))),
-        };
-        let login = if is_docker_hub(registry) {
-            DOCKER_HUB_LOGIN
-        } else {
-            registry
-        };
-        let login = login.to_owned();
+        }
+        let login = login(&config, artifact);
         // A helper is another program, so this blocks.
         let credential =
-            on_disk(move || docker_credential::get_credential_from_reader(io::BufReader::new(file), &login));
+            on_disk(move || docker_credential::get_credential_from_reader(config.as_slice(), &login));
         let credential = tokio::time::timeout(HELPER_TIMEOUT, credential)
             .await
             .map_err(|_| {
@@ -75,6 +82,39 @@ impl Network {
     }
 }
 
+/// The key of the credentials for a repository: its name, or the longest beginning of it that has some, as for podman
+/// and other programs with the library containers/image. A helper is only asked for registries.
+fn login(config: &[u8], artifact: &OciReference) -> String {
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase", default)]
+    struct Config {
+        auths: Option<BTreeMap<String, IgnoredAny>>,
+        cred_helpers: Option<BTreeMap<String, IgnoredAny>>,
+    }
+    // What cannot be read is reported by the crate that reads it next.
+    let config: Config = serde_json::from_slice(config).unwrap_or_default();
+    let registry = artifact.registry();
+    let has = |keys: &Option<BTreeMap<String, IgnoredAny>>, key: &str| {
+        keys.as_ref().is_some_and(|keys| keys.contains_key(key))
+    };
+    let mut key = match is_docker_hub(registry) {
+        true => format!("docker.io/{}", artifact.repository()),
+        false => format!("{registry}/{}", artifact.repository()),
+    };
+    while let Some((parent, _)) = key.rsplit_once('/')
+        && !has(&config.cred_helpers, registry)
+    {
+        if has(&config.auths, &key) {
+            return key;
+        }
+        key = parent.to_owned();
+    }
+    match is_docker_hub(registry) {
+        true => DOCKER_HUB_LOGIN.to_owned(),
+        false => registry.to_owned(),
+    }
+}
+
 /// Whether the error means that there are no credentials for this registry. Helpers report that only by this
 /// sentence of Docker's library.
 fn is_not_found(error: &CredentialRetrievalError) -> bool {
@@ -101,5 +141,55 @@ fn message(error: CredentialRetrievalError) -> String {
             "it is not a valid Docker configuration (config.json)".to_owned()
         }
         error => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_name_with_credentials_is_used() {
+        let config = |keys: &str| format!(r#"{{"auths": {{{keys}}}}}"#);
+        for (config, reference, expected) in [
+            (config(""), "r.example.com/a/b:1", "r.example.com"),
+            (
+                config(r#""r.example.com": {}"#),
+                "r.example.com/a/b:1",
+                "r.example.com",
+            ),
+            (
+                config(r#""r.example.com": {}, "r.example.com/a": {}, "r.example.com/a/b": {}"#),
+                "r.example.com/a/b:1",
+                "r.example.com/a/b",
+            ),
+            (
+                config(r#""r.example.com": {}, "r.example.com/a": {}"#),
+                "r.example.com/a/b/c:1",
+                "r.example.com/a",
+            ),
+            // Whole names only.
+            (
+                config(r#""r.example.com/a": {}"#),
+                "r.example.com/ab:1",
+                "r.example.com",
+            ),
+            (
+                config(r#""r.example.com:5000/a": {}"#),
+                "r.example.com:5000/a:1",
+                "r.example.com:5000/a",
+            ),
+            (config(r#""docker.io/a": {}"#), "docker.io/a/b:1", "docker.io/a"),
+            (config(""), "docker.io/a/b:1", DOCKER_HUB_LOGIN),
+            (
+                r#"{"auths": {"r.example.com/a": {}}, "credHelpers": {"r.example.com": "x"}}"#.to_owned(),
+                "r.example.com/a:1",
+                "r.example.com",
+            ),
+            ("no JSON".to_owned(), "r.example.com/a:1", "r.example.com"),
+        ] {
+            let reference = reference.parse().unwrap();
+            assert_eq!(login(config.as_bytes(), &reference), expected, "{config}");
+        }
     }
 }
