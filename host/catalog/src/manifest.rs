@@ -9,9 +9,15 @@ pub(crate) const DOCKER_INDEX_TYPE: &str = "application/vnd.docker.distribution.
 /// <https://tag-runtime.cncf.io/wgs/wasm/deliverables/wasm-oci-artifact/>.
 pub(crate) const WASM_TYPE: &str = "application/wasm";
 /// Media types that older tools write.
-const OLDER_WASM_TYPES: [&str; 2] = [
+const OLDER_WASM_TYPES: [&str; 3] = [
+    "application/vnd.bytecodealliance.wasm.component.layer.v0+wasm",
     "application/vnd.wasm.content.layer.v1+wasm",
     "application/vnd.module.wasm.content.layer.v1+wasm",
+];
+/// Media types of the layers of images, which are archives.
+const ARCHIVE_TYPES: [&str; 2] = [
+    "application/vnd.oci.image.layer.v1.tar+gzip",
+    "application/vnd.docker.image.rootfs.diff.tar.gzip",
 ];
 
 /// How many layers an error names when none of them is a module.
@@ -40,15 +46,18 @@ pub(crate) struct Descriptor {
     pub(crate) size: u64,
 }
 
-/// The layer of an artifact that is the module, with its size in bytes.
+/// The layer of an artifact that is the module or contains it, with its size in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layer {
     pub(crate) digest: Digest,
     pub(crate) size: u64,
+    /// Whether it is an archive with the module as a file, as in an image of the compat variant:
+    /// <https://github.com/solo-io/wasm/blob/master/spec/spec-compat.md>.
+    pub(crate) is_archive: bool,
 }
 
 impl Layer {
-    /// The one module that the manifest lists.
+    /// The one module that the manifest lists, or else the last layer of an image.
     ///
     /// # Errors
     ///
@@ -86,18 +95,19 @@ fn module_of(bytes: &[u8]) -> Result<Layer, String> {
         layer.media_type == WASM_TYPE || OLDER_WASM_TYPES.contains(&layer.media_type.as_str())
     };
     let modules: Vec<&Descriptor> = manifest.layers.iter().filter(is_module).collect();
-    match modules.as_slice() {
-        [layer] => {
-            let digest = layer.digest.parse();
-            let digest = digest.map_err(|_| format!("a module with the digest `{}`", layer.digest))?;
-            Ok(Layer {
-                digest,
-                size: layer.size,
-            })
-        }
-        [] => Err(describe_layers(&manifest)),
-        modules => Err(format!("{} modules", modules.len())),
-    }
+    let is_archive = |layer: &&Descriptor| ARCHIVE_TYPES.contains(&layer.media_type.as_str());
+    let last_archive = || manifest.layers.last().filter(is_archive);
+    let (layer, is_archive) = match modules.as_slice() {
+        [layer] => (*layer, false),
+        [] => (last_archive().ok_or_else(|| describe_layers(&manifest))?, true),
+        modules => return Err(format!("{} modules", modules.len())),
+    };
+    let digest = layer.digest.parse();
+    Ok(Layer {
+        digest: digest.map_err(|_| format!("a module with the digest `{}`", layer.digest))?,
+        size: layer.size,
+        is_archive,
+    })
 }
 
 /// The layers of an artifact without a module.
@@ -142,19 +152,30 @@ mod tests {
                 layers.join(",")
             )
         };
-        let module = Ok(Layer { digest, size: 6 });
-        let tar = layer("application/vnd.oci.image.layer.v1.tar+gzip");
+        let found = |is_archive| {
+            Ok(Layer {
+                digest,
+                size: 6,
+                is_archive,
+            })
+        };
+        let (module, archive) = (found(false), found(true));
+        let tar = layer("application/vnd.oci.image.layer.v1.tar");
         let index = format!(r#"{{"schemaVersion":2,"mediaType":"{INDEX_TYPE}"}}"#);
         for (text, expected) in [
             (manifest(&[layer(WASM_TYPE)]), module),
             (manifest(&[layer(OLDER_WASM_TYPES[0])]), module),
             (manifest(&[layer(OLDER_WASM_TYPES[1])]), module),
+            (manifest(&[layer(OLDER_WASM_TYPES[2])]), module),
+            (manifest(&[layer(ARCHIVE_TYPES[0])]), archive),
+            (manifest(&[tar.clone(), layer(ARCHIVE_TYPES[1])]), archive),
+            (manifest(&[layer(ARCHIVE_TYPES[0]), layer(WASM_TYPE)]), module),
             // An additional layer, such as a readme, is allowed.
             (manifest(&[layer("text/markdown"), layer(WASM_TYPE)]), module),
             (manifest(&[layer(WASM_TYPE), layer(WASM_TYPE)]), Err("2 modules")),
             (
                 manifest(std::slice::from_ref(&tar)),
-                Err("a layer of `application/vnd.oci.image.layer.v1.tar+gzip`"),
+                Err("a layer of `application/vnd.oci.image.layer.v1.tar`"),
             ),
             (
                 manifest(&["a", "b", "c", "d", "e"].map(layer)),

@@ -1,4 +1,7 @@
+use std::io::{self, Read as _};
+
 use bytes::Bytes;
+use flate2::read::MultiGzDecoder;
 
 use super::{
     Access, Fetch, Recorded, Repository,
@@ -7,10 +10,14 @@ use super::{
     registry::Version,
 };
 use crate::{
-    Error, OciReference,
-    manifest::Layer,
+    Digest, Error, OciReference,
+    catalog::on_disk,
+    manifest::{Layer, not_an_artifact},
     module::{Found, check_pin},
 };
+
+/// The name of the module in an image of the compat variant.
+const IN_ARCHIVE: &str = "plugin.wasm";
 
 impl Fetch<'_> {
     /// Obtains the module of an artifact from the registry; only the manifest when the store has the module.
@@ -32,14 +39,25 @@ impl Fetch<'_> {
             manifest = existing_manifest(&repository, &Version::Digest(entry)).await?;
         }
         let layer = Layer::of_manifest(artifact, &manifest)?;
-        check_pin(&self.reference.to_string(), self.pinned, layer.digest)?;
-        let bytes = match self.kept(layer.digest).await? {
-            Some(bytes) => bytes,
-            None => self.layer(&repository, layer).await?,
+        let (bytes, digest) = if layer.is_archive {
+            let bytes = Box::pin(self.unpacked(&repository, layer)).await?;
+            let digest = Digest::of(&bytes);
+            check_pin(&self.reference.to_string(), self.pinned, digest)?;
+            let kept = bytes.clone();
+            let kept = self.inner.in_store(move |store| store.keep_bytes(digest, &kept));
+            kept.await?.transpose()?;
+            (bytes, digest)
+        } else {
+            check_pin(&self.reference.to_string(), self.pinned, layer.digest)?;
+            let bytes = match self.kept(layer.digest).await? {
+                Some(bytes) => bytes,
+                None => self.layer(&repository, layer).await?,
+            };
+            (bytes, layer.digest)
         };
         let found = Found {
             bytes,
-            digest: layer.digest,
+            digest,
             manifest: Some(manifest),
         };
         self.record(&found, None).await?;
@@ -70,6 +88,61 @@ impl Fetch<'_> {
         let downloaded = downloaded.await?.ok_or_else(|| download.not_modified())?;
         Ok(downloaded.bytes)
     }
+}
+
+impl Fetch<'_> {
+    /// The module in a layer that is an archive. Such images are rare and small, so a download of one is not resumed.
+    async fn unpacked(&self, repository: &Repository<'_>, layer: Layer) -> Result<Bytes, Error> {
+        let place = self.reference.to_string();
+        let limit = self.inner.size_limit;
+        let too_large = |size| Error::ModuleTooLarge {
+            place: place.clone(),
+            size,
+            limit,
+        };
+        if layer.size > limit {
+            return Err(too_large(layer.size));
+        }
+        let archive = repository.small_blob(layer.digest, limit).await?;
+        let archive = archive.ok_or_else(|| Error::NotFound {
+            place: place.clone(),
+            message: "the registry has no such layer".to_owned(),
+        })?;
+        let found = on_disk(move || module_in(&archive, limit)).await?;
+        match found
+            .map_err(|error| Error::bad_answer(&place, format!("its layer cannot be unpacked: {error}")))?
+        {
+            Some(Ok(module)) => {
+                check_magic(&place, &module)?;
+                Ok(module)
+            }
+            Some(Err(size)) => Err(too_large(size)),
+            None => {
+                let found = format!("an image whose last layer has no file `{IN_ARCHIVE}`");
+                Err(not_an_artifact(repository.artifact, found))
+            }
+        }
+    }
+}
+
+/// The file of an archive that is the module, or its size if that is above the limit. What comes before it may have twice
+/// the limit.
+fn module_in(archive: &[u8], limit: u64) -> io::Result<Option<Result<Bytes, u64>>> {
+    let unpacked = MultiGzDecoder::new(archive).take(limit.saturating_mul(3));
+    for entry in tar::Archive::new(unpacked).entries()? {
+        let mut entry = entry?;
+        let is_module = entry.path()?.file_name().is_some_and(|name| name == IN_ARCHIVE);
+        if !is_module || !entry.header().entry_type().is_file() {
+            continue;
+        }
+        if entry.size() > limit {
+            return Ok(Some(Err(entry.size())));
+        }
+        let mut module = Vec::new();
+        entry.read_to_end(&mut module)?;
+        return Ok(Some(Ok(module.into())));
+    }
+    Ok(None)
 }
 
 /// A manifest that must exist.

@@ -64,6 +64,10 @@ impl Entry {
         architecture == Some("wasm") || self.artifact_type.as_deref() == Some(WASM_CONFIG_TYPE)
     }
 
+    fn is_for_any_platform(&self) -> bool {
+        self.platform.is_none() && self.artifact_type.is_none() && !self.digest.is_empty()
+    }
+
     /// Whether it may hold signatures; without a type it may. For a bundle with a statement, cosign annotates
     /// the kind of statement, such as provenance.
     pub(super) fn may_sign(&self) -> bool {
@@ -78,7 +82,8 @@ impl Entry {
     }
 }
 
-/// The digest of the only WebAssembly artifact in an index; `None` when the bytes are not an index.
+/// The digest of the only WebAssembly artifact in an index, or else of the only entry without a platform; `None` when the
+/// bytes are not an index.
 ///
 /// # Errors
 ///
@@ -96,7 +101,11 @@ pub(super) fn entry_of_index(reference: &OciReference, bytes: &[u8]) -> Result<O
 }
 
 fn wasm_entry(entries: &[Entry]) -> Result<Digest, String> {
-    let found: Vec<&Entry> = entries.iter().filter(|entry| entry.is_wasm()).collect();
+    let mut found: Vec<&Entry> = entries.iter().filter(|entry| entry.is_wasm()).collect();
+    if found.is_empty() {
+        let mut plain = entries.iter().filter(|entry| entry.is_for_any_platform());
+        found.extend(plain.next().filter(|_| plain.next().is_none()));
+    }
     match found.as_slice() {
         [entry] => {
             let digest = entry.digest.parse();
@@ -127,6 +136,7 @@ mod tests {
             )
         };
         let typed = format!(r#"{{"digest":"{one}","size":2,"artifactType":"{WASM_CONFIG_TYPE}"}}"#);
+        let plain = format!(r#"{{"mediaType":"{MANIFEST_TYPE}","digest":"{one}","size":2}}"#);
         let index = |entries: &[String]| {
             format!(
                 r#"{{"schemaVersion":2,"mediaType":"{INDEX_TYPE}","manifests":[{}]}}"#,
@@ -139,6 +149,13 @@ mod tests {
                 Ok(Some(one)),
             ),
             (index(&[entry(other, "arm64"), typed]), Ok(Some(one))),
+            (index(std::slice::from_ref(&plain)), Ok(Some(one))),
+            (index(&[entry(other, "amd64"), plain.clone()]), Ok(Some(one))),
+            (index(&[entry(other, "wasm"), plain.clone()]), Ok(Some(other))),
+            (
+                index(&[plain.clone(), plain]),
+                Err("an index of 2 artifacts, none of them"),
+            ),
             (
                 index(&[entry(other, "amd64"), "{}".to_owned()]),
                 Err("an index of 2 artifacts, none of them"),

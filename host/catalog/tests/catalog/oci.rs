@@ -10,7 +10,7 @@ use crate::{
     pushing::push,
     registry::{Access, Registry, USER},
     scene::{Scene, component},
-    signatures::{index, put_manifest},
+    signatures::{index, put_blob, put_manifest},
     tokens::{IDENTITY_TOKEN, Tokens},
 };
 
@@ -112,6 +112,11 @@ async fn an_index_stands_for_its_entry_for_wasm() {
         second.module,
         "the index is another one"
     );
+    // As `oras manifest index create` writes it.
+    let mut plain = manifest(&pushed, "");
+    plain.as_object_mut().unwrap().remove("platform");
+    put(&[plain]).await;
+    assert_eq!(again().await.unwrap().digest(), pushed.module);
     for (entries, expected) in [
         (
             &[manifest(&pushed, "amd64")][..],
@@ -129,6 +134,97 @@ async fn an_index_stands_for_its_entry_for_wasm() {
             "{error}"
         );
     }
+}
+
+/// What `wash push` wrote, and images of Istio and Envoy Gateway, of the compat variant.
+#[tokio::test]
+async fn modules_of_other_media_types_and_in_archives() {
+    let mut scene = Scene::new();
+    scene.config.size_limit = 50_000;
+    let registry = Registry::start(Access::Open, None).await;
+    let catalog = scene.catalog();
+    let module = component(2000, 1);
+    let put = async |tag: &str, layers: &[(&str, &[u8])]| {
+        let mut described = Vec::new();
+        for (media_type, blob) in layers {
+            let mut layer = put_blob(&registry, blob).await;
+            layer["mediaType"] = json!(media_type);
+            described.push(layer);
+        }
+        let manifest = json!({
+            "schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "config": put_blob(&registry, "{}").await, "layers": described,
+        });
+        put_manifest(&registry, tag, &manifest).await;
+        format!("oci://{}/plugins/a:{tag}", registry.name)
+    };
+    let component_layer = "application/vnd.bytecodealliance.wasm.component.layer.v0+wasm";
+    let (oci, docker) = (
+        "application/vnd.oci.image.layer.v1.tar+gzip",
+        "application/vnd.docker.image.rootfs.diff.tar.gzip",
+    );
+    let image = archive(&[("runtime-config.json", b"{}"), ("plugin.wasm", &module)]);
+    let other = archive(&[("etc/passwd", b"root")]);
+    for (tag, layers) in [
+        ("component", &[(component_layer, module.as_slice())][..]),
+        ("oci", &[(oci, &image)]),
+        ("docker", &[(docker, &other), (docker, &image)]),
+        ("dot", &[(oci, &archive(&[("./plugin.wasm", &module)]))]),
+    ] {
+        let reference = put(tag, layers).await;
+        let found = scene.obtain(&catalog, &reference).await.unwrap();
+        assert_eq!(found.bytes().as_ref(), module, "{tag}");
+        let pin = Some(Digest::of(&module));
+        scene
+            .obtain_as(&catalog, &reference, pin, Freshness::Again)
+            .await
+            .unwrap();
+        let error = scene.obtain_as(&catalog, &reference, Some(Digest::of("other")), Freshness::Again);
+        assert!(matches!(error.await, Err(Error::DigestMismatch { .. })), "{tag}");
+    }
+    let mut cut = image.clone();
+    cut.truncate(image.len() / 2);
+    for (tag, layer, expected) in [
+        (
+            "none",
+            other,
+            "an image whose last layer has no file `plugin.wasm`",
+        ),
+        (
+            "page",
+            archive(&[("plugin.wasm", b"<html>")]),
+            "is not a WebAssembly module",
+        ),
+        ("cut", cut, "its layer cannot be unpacked"),
+        // A kilobyte that unpacks to more than may be read.
+        (
+            "large",
+            archive(&[("plugin.wasm", &[0; 60_000])]),
+            "has 60000 bytes, more than the limit of 50000",
+        ),
+        (
+            "bomb",
+            archive(&[("other", &[0; 1_000_000]), ("plugin.wasm", &module)]),
+            "its layer cannot be unpacked",
+        ),
+    ] {
+        let reference = put(tag, &[(oci, &layer)]).await;
+        let error = scene.obtain(&catalog, &reference).await.unwrap_err().to_string();
+        assert!(error.contains(expected), "{tag}: {error}");
+    }
+}
+
+/// Files as the layer of an image.
+fn archive(files: &[(&str, &[u8])]) -> Vec<u8> {
+    let packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    let mut archive = tar::Builder::new(packed);
+    for (path, content) in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(content.len() as u64);
+        header.set_mode(0o644);
+        archive.append_data(&mut header, path, *content).unwrap();
+    }
+    archive.into_inner().unwrap().finish().unwrap()
 }
 
 #[tokio::test]
@@ -156,8 +252,13 @@ async fn registries_with_tls_and_passwords() {
     assert!(error.contains("was refused as the user `ada`"), "{error}");
     assert!(!error.contains("wrong"), "{error}");
 
-    scene.log_in(&registry.name);
+    // The repository has a password of its own.
+    let user = json!({"username": USER.0, "password": USER.1});
+    let other = json!({"username": "ada", "password": "wrong"});
+    let (of_repository, beside) = (format!("{}/a", registry.name), format!("{}/b", registry.name));
+    scene.docker_config(&json!({"auths": {&registry.name: other, of_repository: user, beside: other}}));
     push(&catalog, &name, &bytes).await.unwrap();
+    scene.log_in(&registry.name);
     assert_eq!(
         scene.obtain(&catalog, &reference).await.unwrap().bytes(),
         bytes.as_slice()

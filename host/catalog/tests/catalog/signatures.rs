@@ -204,13 +204,14 @@ async fn signatures_in_a_registry() {
 }
 
 /// Put a blob into the registry, and describe it.
-pub(crate) async fn put_blob(registry: &Registry, text: &str) -> Value {
-    let digest = Digest::of(text);
+pub(crate) async fn put_blob(registry: &Registry, blob: impl AsRef<[u8]>) -> Value {
+    let blob = blob.as_ref();
+    let digest = Digest::of(blob);
     let uploads = format!("http://{}/v2/plugins/a/blobs/uploads/", registry.name);
-    let location = request(Method::POST, &uploads, "", "").await;
+    let location = request(Method::POST, &uploads, "", b"").await;
     let url = format!("{location}&digest={digest}");
-    request(Method::PUT, &url, "application/octet-stream", text).await;
-    json!({"mediaType": "application/json", "digest": digest.to_string(), "size": text.len()})
+    request(Method::PUT, &url, "application/octet-stream", blob).await;
+    json!({"mediaType": "application/json", "digest": digest.to_string(), "size": blob.len()})
 }
 
 /// An index with these entries.
@@ -224,18 +225,18 @@ pub(crate) fn index(entries: &[Value]) -> Value {
 pub(crate) async fn put_manifest(registry: &Registry, tag: &str, manifest: &Value) -> Value {
     let (text, kind) = (manifest.to_string(), manifest["mediaType"].as_str().unwrap());
     let url = format!("http://{}/v2/plugins/a/manifests/{tag}", registry.name);
-    request(Method::PUT, &url, kind, &text).await;
+    request(Method::PUT, &url, kind, text.as_bytes()).await;
     json!({"mediaType": kind, "digest": Digest::of(&text).to_string(), "size": text.len()})
 }
 
 /// Where the answer says that something is.
-async fn request(method: Method, url: &str, kind: &str, body: &str) -> String {
+async fn request(method: Method, url: &str, kind: &str, body: &[u8]) -> String {
     let client = Client::builder(TokioExecutor::new()).build_http();
     let request = http::Request::builder()
         .method(method)
         .uri(url)
         .header("content-type", kind)
-        .body(Full::new(Bytes::copy_from_slice(body.as_bytes())))
+        .body(Full::new(Bytes::copy_from_slice(body)))
         .unwrap();
     let response = client.request(request).await.unwrap();
     assert!(
