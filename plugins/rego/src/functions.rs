@@ -1,24 +1,76 @@
 //! The built-in functions that regorus lacks, or has otherwise than OPA.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     sync::{Arc, Mutex, PoisonError},
 };
 
 use regex::{Regex, RegexBuilder};
+use regorus::unstable::BUILTINS;
 use regorus::{Engine, Value};
 
-use crate::format;
+use crate::{cidr, format, globs};
 
 /// Names and numbers of arguments. A policy may call these, its own functions, and those of regorus.
-pub(crate) const ADDED: [(&str, u8); 6] = [
+const ADDED: [(&str, u8); 17] = [
     ("all", 1),
     ("any", 1),
     ("cast_array", 1),
+    ("cast_boolean", 1),
+    ("cast_null", 1),
+    ("cast_object", 1),
+    ("cast_set", 1),
+    ("cast_string", 1),
+    ("net.cidr_contains_matches", 2),
+    ("net.cidr_intersects", 2),
+    ("net.cidr_merge", 1),
+    ("net.cidr_overlap", 2),
     ("re_match", 2),
+    ("regex.globs_match", 2),
     ("regex.match", 2),
+    ("set_diff", 2),
     ("sprintf", 2),
 ];
+
+/// The functions of OPA that are missing here, by their names or the beginnings of these.
+const MISSING: [&str; 13] = [
+    "crypto.",
+    "graphql.",
+    "http.send",
+    "io.jwt.",
+    "json.match_schema",
+    "json.verify_schema",
+    "net.lookup_ip_addr",
+    "opa.runtime",
+    "providers.aws.",
+    "rego.",
+    "strings.render_template",
+    "time.",
+    "uuid.",
+];
+
+/// Whether a policy may call the function of this name without defining it.
+pub(crate) fn exists(name: &str) -> bool {
+    BUILTINS.contains_key(name) || name == "print" || arity(name).is_some()
+}
+
+/// The number of arguments of a function that is added.
+pub(crate) fn arity(name: &str) -> Option<usize> {
+    let found = ADDED.iter().find(|(added, _)| *added == name);
+    found.map(|(_, arguments)| usize::from(*arguments))
+}
+
+/// Why there is no function of this name, and what to do about it.
+pub(crate) fn why_missing(name: &str) -> &'static str {
+    if name == "external_data" {
+        "asks a provider of Gatekeeper, and there is none here; read objects of the cluster from `data.inventory`, or \
+         leave the template to Gatekeeper"
+    } else if MISSING.iter().any(|missing| name.starts_with(missing)) {
+        "is a function of OPA that is not available here; write the rule without it"
+    } else {
+        "is not a function; import it, or correct its name"
+    }
+}
 
 /// The most memory of a compiled pattern. Regorus allows 100 KiB, which is less than `^\w{1,63}$` takes.
 const REGEX_SIZE: usize = 10 << 20;
@@ -43,10 +95,29 @@ fn call(name: &str, arguments: &[Value], patterns: &Patterns) -> Option<Value> {
     match (name, arguments) {
         ("all", [values]) => items(values).map(|mut items| items.all(is_true).into()),
         ("any", [values]) => items(values).map(|mut items| items.any(is_true).into()),
-        ("cast_array", [Value::Array(items)]) => Some(Value::Array(items.clone())),
-        ("cast_array", [Value::Set(items)]) => Some(items.iter().cloned().collect::<Vec<_>>().into()),
+        ("cast_array", [values]) => Some(items(values)?.cloned().collect::<Vec<_>>().into()),
+        ("cast_set", [values]) => Some(items(values)?.cloned().collect::<BTreeSet<_>>().into()),
+        ("cast_boolean", [value @ Value::Bool(_)])
+        | ("cast_null", [value @ Value::Null])
+        | ("cast_object", [value @ Value::Object(_)])
+        | ("cast_string", [value @ Value::String(_)]) => Some(value.clone()),
+        ("net.cidr_contains_matches", [networks, others]) => cidr::contains_matches(networks, others),
+        ("net.cidr_intersects", [Value::String(one), Value::String(other)]) => {
+            cidr::intersects(one, other).map(Value::from)
+        }
+        ("net.cidr_merge", [networks]) => cidr::merge(networks),
+        ("net.cidr_overlap", [Value::String(outer), Value::String(inner)]) => {
+            cidr::contains(outer, inner).map(Value::from)
+        }
         ("re_match" | "regex.match", [Value::String(pattern), Value::String(text)]) => {
             is_match(pattern, text, patterns).map(Value::from)
+        }
+        ("regex.globs_match", [Value::String(one), Value::String(other)]) => {
+            globs::have_common_text(one, other).map(Value::from)
+        }
+        ("set_diff", [Value::Set(one), Value::Set(other)]) => {
+            let rest = one.iter().filter(|item| !other.contains(*item)).cloned();
+            Some(rest.collect::<BTreeSet<_>>().into())
         }
         ("sprintf", [Value::String(text), Value::Array(arguments)]) => {
             let arguments: Vec<Value> = arguments.iter().cloned().collect();

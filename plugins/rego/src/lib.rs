@@ -14,8 +14,10 @@
 //! A stage with `rego:`, and the templates of Gatekeeper, are stages of this plugin. The policy is compiled by
 //! `configure`, so that calls start with it.
 
+mod cidr;
 mod format;
 mod functions;
+mod globs;
 mod policy;
 mod remember;
 mod review;
@@ -168,12 +170,11 @@ impl Rego {
                 [("namespaceObject", namespace), ("_unstable", unstable)],
             )?;
         }
-        // Where the objects of an AdmissionReview are looked for, by policies of OPA and of Gatekeeper.
-        let mut input = object([
-            ("parameters", parameters.clone()),
-            ("request", review.clone()),
-            ("review", review),
-        ]);
+        let mut input = object([("parameters", parameters.clone()), ("review", review.clone())]);
+        // Policies of OPA find the AdmissionReview here. Gatekeeper's templates have no such field.
+        if self.constraints.is_empty() {
+            set(&mut input, [("request", review)])?;
+        }
         if let Some(inventory) = objects.inventory {
             set(&mut input, [("inventory", inventory)])?;
         }

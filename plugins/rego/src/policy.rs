@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use admittance_sdk::prelude::*;
-use regorus::unstable::{BUILTINS, Expr, Import, Module, Ref, Rule, RuleHead};
+use regorus::unstable::{Expr, Import, Module, Ref, Rule, RuleHead};
 use regorus::{Engine, Value};
 
 use crate::{
@@ -77,6 +77,11 @@ pub(crate) fn compile(settings: &Settings) -> Result<(Compiled, String), Setting
     for (module, place) in modules.iter().zip(places) {
         for mistake in unknown_functions(module, &defined) {
             errors.push(place.clone(), mistake);
+        }
+    }
+    if let (None, Some(module)) = (&settings.entrypoint, modules.first()) {
+        for mistake in wrong_violations(module) {
+            errors.push(pointer!["rego"], mistake);
         }
     }
     let rule = match &settings.entrypoint {
@@ -200,20 +205,67 @@ fn unknown_functions(module: &Module, defined: &BTreeSet<String>) -> Vec<String>
             return;
         };
         let name = fcn.span().text();
-        let is_known = BUILTINS.contains_key(name)
-            || name == "print"
-            || functions::ADDED.iter().any(|(added, _)| *added == name)
-            || scope.paths(name).iter().any(|path| defined.contains(path));
-        if !is_known {
-            let why = match name {
-                "external_data" => {
-                    "asks a provider of Gatekeeper, and there is none here; read objects of the cluster from \
-                     `data.inventory`, or leave the template to Gatekeeper"
-                }
-                _ => "is not a function; import it, or correct its name",
-            };
+        if !functions::exists(name) && !scope.paths(name).iter().any(|path| defined.contains(path)) {
+            let why = functions::why_missing(name);
             unknown.push(format!("line {}: `{name}` {why}", fcn.span().line));
         }
     });
     unknown
+}
+
+/// A mistake for each rule `violation` that can give no message: it would be found only at a request.
+fn wrong_violations(module: &Module) -> Vec<String> {
+    let mut mistakes = Vec::new();
+    for rule in &module.policy {
+        let Rule::Spec { head, .. } = &**rule else {
+            continue;
+        };
+        let (span, has_message) = match head {
+            RuleHead::Set { span, refr, key } if refr.span().text() == "violation" => {
+                (span, key.as_ref().is_none_or(|key| can_be_violation(key)))
+            }
+            RuleHead::Compr { span, refr, assign } if refr.span().text() == "violation" => {
+                let value = assign.as_ref().map(|assign| &*assign.value);
+                let can_be_set = value.is_some_and(|value| {
+                    !matches!(value, Expr::Object { .. }) && (can_be_violation(value) || is_list(value))
+                });
+                (span, can_be_set)
+            }
+            _ => continue,
+        };
+        if !has_message {
+            let message = "a violation is an object with a message: write `violation[{\"msg\": msg}]`";
+            mistakes.push(format!("line {}: {message}", span.line));
+        }
+    }
+    mistakes
+}
+
+/// Whether the value of this expression can be an object with a text as `msg`.
+fn can_be_violation(expression: &Expr) -> bool {
+    match expression {
+        Expr::Object { fields, .. } => {
+            let mut messages = fields.iter().filter(|(_, key, _)| match &**key {
+                Expr::String { value, .. } | Expr::RawString { value, .. } => *value == "msg".into(),
+                _ => true,
+            });
+            messages.any(|(_, _, message)| !is_list(message) && !is_scalar(message))
+        }
+        Expr::String { .. } | Expr::RawString { .. } => false,
+        other => !is_list(other) && !is_scalar(other),
+    }
+}
+
+fn is_list(expression: &Expr) -> bool {
+    matches!(
+        expression,
+        Expr::Array { .. } | Expr::Set { .. } | Expr::ArrayCompr { .. } | Expr::SetCompr { .. }
+    )
+}
+
+fn is_scalar(expression: &Expr) -> bool {
+    matches!(
+        expression,
+        Expr::Number { .. } | Expr::Bool { .. } | Expr::Null { .. }
+    )
 }

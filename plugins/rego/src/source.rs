@@ -1,19 +1,20 @@
 //! Makes a module one that regorus reads as OPA does.
 //!
-//! Four things are written otherwise, each on its own line, so that the lines of mistakes stay right:
+//! Five things are written otherwise, each on its own line, so that the lines of mistakes stay right:
 //!
 //! - `data.inventory` is `input.inventory`: regorus analyses all modules again when data changes, and not for an input;
 //! - a `(` at the start of a line begins an expression, and is not the call of what is above it: a `;` comes before;
 //! - a second body of a rule, `violation[...] { ... } { ... }`, gets a head of its own;
 //! - `not f(x.y)` is false if `x.y` is undefined: references and calls in it are bound before the `not`. OPA does so for
-//!   all negated calls and comparisons, but not for the sides of `==` and `=`, of which it binds only calls.
+//!   all negated calls and comparisons, but not for the sides of `==` and `=`, of which it binds only calls;
+//! - `any(x, result)` is `result = any(x)`: for functions that are added, regorus does not take the result as an argument.
 
-use std::num::NonZeroU32;
+use std::{collections::BTreeSet, num::NonZeroU32};
 
 use regorus::unstable::{AssignOp, BoolOp, Expr, Lexer, Literal, Module, Query, Ref, Source, TokenKind};
 use regorus::{Engine, PolicyLengthConfig};
 
-use crate::walk;
+use crate::{functions, policy, walk};
 
 /// The longest line, in characters: what is inserted makes lines longer, and generated policies have long ones.
 const LONGEST_LINE: NonZeroU32 = NonZeroU32::new(1 << 16).unwrap();
@@ -177,6 +178,7 @@ fn ends(token: &Token, written: &str) -> bool {
 fn with_bound_references(text: &str, module: &Ref<Module>) -> String {
     let mut bindings = Bindings {
         text,
+        own: policy::defined(std::slice::from_ref(module)),
         insertions: Vec::new(),
         replaced: Vec::new(),
         count: 0,
@@ -197,6 +199,8 @@ fn with_bound_references(text: &str, module: &Ref<Module>) -> String {
 
 struct Bindings<'a> {
     text: &'a str,
+    /// The paths of what the module defines.
+    own: BTreeSet<String>,
     insertions: Vec<Insertion>,
     replaced: Vec<(usize, usize, String)>,
     count: usize,
@@ -205,8 +209,13 @@ struct Bindings<'a> {
 impl Bindings<'_> {
     fn query(&mut self, query: &Query) {
         for statement in &query.stmts {
-            let Literal::NotExpr { span, expr } = &statement.literal else {
-                continue;
+            let (span, expr) = match &statement.literal {
+                Literal::NotExpr { span, expr } => (span, expr),
+                Literal::Expr { expr, .. } => {
+                    self.result(expr);
+                    continue;
+                }
+                _ => continue,
             };
             // `with` would have to apply to what is bound too.
             if !statement.with_mods.is_empty() {
@@ -228,6 +237,34 @@ impl Bindings<'_> {
                 self.bind(at, expression);
             }
         }
+    }
+
+    /// Writes a call that has its result as a further argument as an equation.
+    fn result(&mut self, expression: &Expr) {
+        let Expr::Call {
+            span, fcn, params, ..
+        } = expression
+        else {
+            return;
+        };
+        let name = fcn.span().text();
+        let is_own = |path: &String| path.rsplit('.').next() == Some(name);
+        let arity = functions::arity(name).filter(|_| !self.own.iter().any(is_own));
+        let [arguments @ .., result] = params.as_slice() else {
+            return;
+        };
+        let (Some(last), true) = (arguments.last(), arity == Some(arguments.len())) else {
+            return;
+        };
+        let ends = [span.start, last.span().end, result.span().end].map(|at| usize::try_from(at).ok());
+        let [Some(start), Some(from), Some(to)] = ends else {
+            return;
+        };
+        let removed = self.text.get(from..to).unwrap_or_default();
+        self.insertions
+            .push((start, format!("{} = ", result.span().text())));
+        self.replaced
+            .push((from, to, "\n".repeat(removed.matches('\n').count())));
     }
 
     fn bind(&mut self, at: usize, expression: &Expr) {
@@ -314,6 +351,14 @@ mod tests {
                 "package a\nv { not startswith(lower(input.a), \"x\"); not input.b > 3; not input.c; not input.d == 2 }\n",
                 "package a\nv { __bound_1 := lower(input.a); not startswith(__bound_1, \"x\"); \
                  __bound_2 := input.b; not __bound_2 > 3; not input.c; not input.d == 2 }\n",
+            ),
+            (
+                "package a\nv { net.cidr_merge(input.a,\n  x); any([true]); count([1], y); any(all([z]), true) }\n",
+                "package a\nv { x = net.cidr_merge(input.a\n); any([true]); count([1], y); true = any(all([z])) }\n",
+            ),
+            (
+                "package a\nany(x, y) { x == y }\nv { any(1, 2) }\n",
+                "package a\nany(x, y) { x == y }\nv { any(1, 2) }\n",
             ),
             (
                 "package a\nv { not count(input.a) == count(input.b) }\n",

@@ -115,6 +115,17 @@ fn a_deleted_object_is_the_object() {
     assert_eq!(message(&outcome), Some("[c] web"));
 }
 
+/// A policy for OPA finds the request in `input.request`, which a template does not have (gatekeeper#3545).
+#[test]
+fn a_template_has_only_the_review_and_the_parameters() {
+    let rego = r#"package t
+        violation[{"msg": concat(",", sort([name | input[name]]))}] { true }
+        violation[{"msg": "request"}] { input.request.kind.kind == "Pod" }"#;
+    let settings = template(rego, json!({"c": {"actions": ["deny"]}}));
+    let outcome = admitted(settings, pod("web:1")).expect("there is a verdict");
+    assert_eq!(message(&outcome), Some("[c] parameters,review"));
+}
+
 #[test]
 fn the_inventory_is_what_the_cluster_holds() {
     let rego = r#"package t
@@ -143,10 +154,24 @@ fn a_function_with_arguments_of_a_wrong_type_is_undefined() {
         violation[{"msg": "any"}] { any([false, true]); all([true, true]); not any([]) }
         violation[{"msg": sprintf("%v", [cast_array({2, 1})])}] { true }
         violation[{"msg": sprintf("%v %v", ["one"])}] { true }
-        violation[{"msg": "none"}] { regex.match(1, 2) }"#;
+        violation[{"msg": "none"}] { regex.match(1, 2) }
+        violation[{"msg": "cast"}] {
+          cast_set([1, 1]) == {1}; cast_string("a") == "a"; cast_boolean(false) == false; cast_null(null) == null
+          cast_object({"a": 1}) == {"a": 1}; not cast_string(1); not cast_object([]); not cast_array("a")
+        }
+        violation[{"msg": "sets"}] { set_diff({1, 2}, {2}) == {1} }
+        violation[{"msg": "globs"}] { regex.globs_match("a.a.[0-9]+z", "a.a.[0-9]*z"); not regex.globs_match("a", "b") }
+        violation[{"msg": "networks"}] {
+          net.cidr_merge(["192.0.128.0/24", "192.0.129.0/24"], merged)
+          merged == {"192.0.128.0/23"}
+          net.cidr_intersects("10.0.0.0/8", "10.1.0.0/16")
+          net.cidr_overlap("10.0.0.0/8", "10.1.0.1")
+          net.cidr_contains_matches("10.0.0.0/8", ["10.1.0.1", "11.0.0.1"]) == {["10.0.0.0/8", 0]}
+        }"#;
     let settings = template(rego, json!({"c": {"actions": ["deny"]}}));
     let outcome = admitted(settings, pod("web:1")).expect("there is a verdict");
-    let expected = "[c] [1, 2]\n[c] any\n[c] long\n[c] one %!v(MISSING)\n[c] pattern";
+    let expected = "[c] [1, 2]\n[c] any\n[c] cast\n[c] globs\n[c] long\n[c] networks\n[c] one %!v(MISSING)\n[c] pattern\n\
+                    [c] sets";
     assert_eq!(message(&outcome), Some(expected));
 }
 
@@ -170,9 +195,24 @@ fn mistakes_have_their_place_and_line() {
             "line 2: `external_data` asks a provider of Gatekeeper, and there is none here",
         ),
         (
+            "package t\nviolation[{\"msg\": \"a\"}] {\n  graphql.is_valid(\"\", \"\")\n}\n",
+            "/rego",
+            "line 3: `graphql.is_valid` is a function of OPA that is not available here",
+        ),
+        (
+            "package t\nviolation[{\"msg\": m}] { m := strings.render_template(\"\", {}) }\n",
+            "/rego",
+            "line 2: `strings.render_template` is a function of OPA that is not available here",
+        ),
+        (
             "package t\ndeny[{\"msg\": \"a\"}] { true }\n",
             "/rego",
             "the template has no rule `violation`",
+        ),
+        (
+            "package t\n\nviolation[\"msg\"] { true }\n",
+            "/rego",
+            "line 3: a violation is an object with a message: write `violation[{\"msg\": msg}]`",
         ),
     ] {
         let found = mistakes(template(rego, constraints.clone()));
@@ -181,6 +221,22 @@ fn mistakes_have_their_place_and_line() {
         };
         assert_eq!(pointer, place, "{rego}");
         assert!(message.starts_with(expected), "{rego}: {message}");
+    }
+    for (head, is_right) in [
+        ("violation[{\"msg\": \"a\", \"details\": {}}]", true),
+        ("violation[v]", true),
+        ("violation[{\"msg\": sprintf(\"%v\", [v])}]", true),
+        ("violation[{\"message\": \"a\"}]", false),
+        ("violation[{\"msg\": 1}]", false),
+        ("violation[1]", false),
+        ("violation[[v]]", false),
+        ("violation", false),
+        ("violation = \"a\"", false),
+        ("violation = {{\"msg\": \"a\"}}", true),
+    ] {
+        let rego = format!("package t\n{head} {{ v := input.review.object.a }}\n");
+        let found = mistakes(template(&rego, constraints.clone()));
+        assert_eq!(found.is_empty(), is_right, "{head}: {found:?}");
     }
     let found = mistakes(json!({"rego": PODS, "entrypoint": "data.pods.denny"}));
     let expected = "there is no rule data.pods.denny; name one, `data.pods.deny`";

@@ -1,0 +1,226 @@
+//! The functions of OPA for networks that regorus lacks. A text that is not a network makes a call undefined.
+
+use std::{collections::BTreeSet, net::Ipv4Addr};
+
+use ipnet::{IpNet, Ipv4Net};
+use regorus::Value;
+
+/// `net.cidr_intersects`: whether two networks have an address in common.
+pub(crate) fn intersects(one: &str, other: &str) -> Option<bool> {
+    let (one, other) = (network(one)?, network(other)?);
+    Some(one.contains(&other.network()) || other.contains(&one.network()))
+}
+
+/// `net.cidr_contains`: whether a network contains an address or another network.
+pub(crate) fn contains(outer: &str, inner: &str) -> Option<bool> {
+    let outer = network(outer)?;
+    match inner.parse::<std::net::IpAddr>() {
+        Ok(address) => Some(outer.contains(&address)),
+        Err(_) => Some(outer.contains(&network(inner)?)),
+    }
+}
+
+/// `net.cidr_contains_matches`: the pairs of the keys of networks and of what they contain.
+pub(crate) fn contains_matches(networks: &Value, others: &Value) -> Option<Value> {
+    let (networks, others) = (keyed(networks)?, keyed(others)?);
+    let mut pairs = BTreeSet::new();
+    for (key, outer) in &networks {
+        for (other_key, inner) in &others {
+            if contains(outer, inner)? {
+                pairs.insert(Value::from(vec![key.clone(), other_key.clone()]));
+            }
+        }
+    }
+    Some(pairs.into())
+}
+
+/// `net.cidr_merge`: the fewest networks with the same addresses.
+///
+/// An address without a prefix stands for the network of its class, as in OPA, which leaves the address as it is if the
+/// network was merged with no other.
+pub(crate) fn merge(networks: &Value) -> Option<Value> {
+    let written = match networks {
+        Value::Array(networks) => networks.iter().map(network_or_address).collect(),
+        Value::Set(networks) => networks.iter().map(network_or_address).collect(),
+        _ => None,
+    };
+    let written: Vec<IpNet> = written?;
+    let truncated = written.iter().map(IpNet::trunc).collect();
+    let merged = IpNet::aggregate(&truncated).into_iter().map(|merged| {
+        let mut parts = written.iter().filter(|part| merged.contains(*part));
+        let only = parts.next().filter(|_| parts.next().is_none());
+        Value::from(only.unwrap_or(&merged).to_string())
+    });
+    Some(merged.collect::<BTreeSet<_>>().into())
+}
+
+fn network(text: &str) -> Option<IpNet> {
+    text.parse().ok().map(|network: IpNet| network.trunc())
+}
+
+fn network_or_address(value: &Value) -> Option<IpNet> {
+    let text = value.as_string().ok()?;
+    match text.parse::<Ipv4Addr>() {
+        Ok(address) => {
+            let prefix = match address.octets() {
+                [0..=127, ..] => 8,
+                [128..=191, ..] => 16,
+                _ => 24,
+            };
+            Ipv4Net::new(address, prefix).ok().map(IpNet::V4)
+        }
+        Err(_) => network(text),
+    }
+}
+
+/// Texts with their keys: the index in an array, the element of a set, the key of an object, or a text itself. In place of
+/// a text, there can be an array that begins with it.
+fn keyed(value: &Value) -> Option<Vec<(Value, &str)>> {
+    let keyed = |key: Value, item| Some((key, text(item)?));
+    match value {
+        Value::Array(items) => {
+            let items = items.iter().enumerate();
+            items.map(|(index, item)| keyed(index.into(), item)).collect()
+        }
+        Value::Set(items) => items.iter().map(|item| keyed(item.clone(), item)).collect(),
+        Value::Object(fields) => {
+            let fields = fields.iter();
+            fields.map(|(key, item)| keyed(key.clone(), item)).collect()
+        }
+        item => keyed(item.clone(), item).map(|item| vec![item]),
+    }
+}
+
+fn text(item: &Value) -> Option<&str> {
+    match item {
+        Value::String(text) => Some(text),
+        Value::Array(items) => match items.first() {
+            Some(Value::String(text)) => Some(text),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(json: &str) -> Value {
+        Value::from_json_str(json).unwrap()
+    }
+
+    /// OPA's cases: `test/cases/testdata/netcidrmerge` and `netcidrintersects`, and its documentation.
+    #[test]
+    fn networks_are_merged_as_by_opa() {
+        for (networks, expected) in [
+            (r#"[]"#, Some(vec![])),
+            (r#"["192.0.128.0/24"]"#, Some(vec!["192.0.128.0/24"])),
+            (
+                r#"["192.0.128.0/24", "192.0.128.0/24"]"#,
+                Some(vec!["192.0.128.0/24"]),
+            ),
+            (r#"["192.0.128.0/24", "0.0.0.0/0"]"#, Some(vec!["0.0.0.0/0"])),
+            (
+                r#"["192.0.128.0/24", "192.0.129.0/24"]"#,
+                Some(vec!["192.0.128.0/23"]),
+            ),
+            (
+                r#"["192.0.129.0/24", "192.0.130.0/24"]"#,
+                Some(vec!["192.0.129.0/24", "192.0.130.0/24"]),
+            ),
+            (
+                r#"["192.0.2.112/30", "192.0.2.116/31", "192.0.2.118/31"]"#,
+                Some(vec!["192.0.2.112/29"]),
+            ),
+            (
+                r#"["192.0.2.112/30", "192.0.2.116/32", "192.0.2.118/31"]"#,
+                Some(vec!["192.0.2.112/30", "192.0.2.116/32", "192.0.2.118/31"]),
+            ),
+            (
+                r#"["192.0.2.112/31", "192.0.2.116/31", "192.0.2.118/31"]"#,
+                Some(vec!["192.0.2.112/31", "192.0.2.116/30"]),
+            ),
+            (r#"["::/0", "fe80::1/128"]"#, Some(vec!["::/0"])),
+            (
+                r#"["fe80::/120", "192.0.2.0/24", "192.0.3.0/24", "192.0.4.0/25", "192.0.4.128/25"]"#,
+                Some(vec!["192.0.2.0/23", "192.0.4.0/24", "fe80::/120"]),
+            ),
+            (
+                r#"["2601:600:8a80:207e:a57d:7567:e2c9:e7b3/64", "2601:600:8a80:207e:a57d:7567:e2c9:e7b3/128"]"#,
+                Some(vec!["2601:600:8a80:207e::/64"]),
+            ),
+            // Addresses without a prefix.
+            (
+                r#"["192.0.2.112", "192.0.2.116/31", "192.0.2.118/31"]"#,
+                Some(vec!["192.0.2.0/24"]),
+            ),
+            (r#"["192.0.128.0", "192.0.129.0"]"#, Some(vec!["192.0.128.0/23"])),
+            (r#"["10.1.2.3"]"#, Some(vec!["10.1.2.3/8"])),
+            (r#"["172.16.0.1"]"#, Some(vec!["172.16.0.1/16"])),
+            (r#"["fe80::1"]"#, None),
+            (r#"["foo"]"#, None),
+            (r#"[1]"#, None),
+            (r#""192.0.128.0/24""#, None),
+        ] {
+            let expected = expected.map(|networks| {
+                let networks = networks.into_iter().map(Value::from);
+                Value::from(networks.collect::<BTreeSet<_>>())
+            });
+            assert_eq!(merge(&value(networks)), expected, "{networks}");
+        }
+        for (one, other, expected) in [
+            ("192.168.1.0/24", "192.168.1.64/25", Some(true)),
+            ("192.168.1.0/25", "192.168.1.64/25", Some(true)),
+            ("192.168.1.0/24", "192.168.0.0/16", Some(true)),
+            ("192.168.1.0/24", "192.168.2.0/24", Some(false)),
+            ("192.168.1.0/24", "fe80::/10", Some(false)),
+            ("fe80::/10", "fe80:1::/32", Some(true)),
+            ("192.168.1.0/24", "192.168.1.1", None),
+            ("not a network", "192.168.1.0/24", None),
+        ] {
+            assert_eq!(intersects(one, other), expected, "{one} {other}");
+        }
+    }
+
+    /// OPA's cases: `test/cases/testdata/netcidrcontainsmatches`, and its documentation.
+    #[test]
+    fn matches_have_the_keys_of_both_sides() {
+        for (networks, others, expected) in [
+            (
+                r#""1.1.1.0/24""#,
+                r#""1.1.1.1""#,
+                Some(r#"[["1.1.1.0/24", "1.1.1.1"]]"#),
+            ),
+            (
+                r#"["1.1.2.0/24", "1.1.1.0/24"]"#,
+                r#""1.1.1.1""#,
+                Some(r#"[[1, "1.1.1.1"]]"#),
+            ),
+            (
+                r#"[["1.1.0.0/16", "foo"], "1.1.2.0/24"]"#,
+                r#"["1.1.1.1", ["1.1.2.1", "bar"]]"#,
+                Some("[[0, 0], [0, 1], [1, 1]]"),
+            ),
+            (
+                r#"{"x": "1.1.0.0/16", "y": ["2.0.0.0/8"]}"#,
+                r#"{"a": "1.1.128.0/17", "b": "3.0.0.1"}"#,
+                Some(r#"[["x", "a"]]"#),
+            ),
+            ("[]", r#"["1.1.1.1"]"#, Some("[]")),
+            (r#"["1.1.1.0/24"]"#, "[[]]", None),
+            (r#"["1.1.1.0/24"]"#, r#"["not an address"]"#, None),
+            (r#"["not a network"]"#, r#"["1.1.1.1"]"#, None),
+        ] {
+            let expected = expected.map(|pairs| {
+                let pairs = value(pairs).as_array().unwrap().iter().cloned().collect();
+                Value::Set(std::sync::Arc::new(pairs))
+            });
+            assert_eq!(
+                contains_matches(&value(networks), &value(others)),
+                expected,
+                "{networks} {others}"
+            );
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! `regex.globs_match` of OPA: whether two globs have a text in common.
+//!
+//! These globs are characters, `.` for any, `[a-z]` for one of several, and `\` before a special one, each of which `*`
+//! repeats any number of times, and `+` at least once. The empty text does not count.
+
+use std::{collections::BTreeSet, iter::Peekable, str::Chars};
+
+/// The most pairs of parts of two globs that are compared; more are an error.
+const MOST_PAIRS: usize = 1 << 20;
+
+/// A part of a glob, which stands for one character, or for any number of them.
+struct Part {
+    /// Ranges of characters.
+    ranges: Vec<(char, char)>,
+    is_repeated: bool,
+}
+
+impl Part {
+    fn overlaps(&self, other: &Self) -> bool {
+        self.ranges.iter().any(|(from, to)| {
+            let mut others = other.ranges.iter();
+            others.any(|(other_from, other_to)| from <= other_to && other_from <= to)
+        })
+    }
+}
+
+/// Whether a text that is not empty matches both globs. `None` if one of them is not a glob, or both are very long.
+pub(crate) fn have_common_text(one: &str, other: &str) -> Option<bool> {
+    let (one, other) = (parts(one)?, parts(other)?);
+    if one.len().saturating_mul(other.len()) > MOST_PAIRS {
+        return None;
+    }
+    // How far a text can have come in both globs, and whether it has a character.
+    let mut reached = BTreeSet::from([(0, 0, false)]);
+    let mut open = vec![(0, 0, false)];
+    while let Some((at, other_at, has_text)) = open.pop() {
+        let (part, other_part) = (one.get(at), other.get(other_at));
+        let next = |part: &Part, at: usize| if part.is_repeated { at } else { at + 1 };
+        let taken = match (part, other_part) {
+            (Some(part), Some(other)) if part.overlaps(other) => {
+                Some((next(part, at), next(other, other_at), true))
+            }
+            _ => None,
+        };
+        let passed = part.filter(|part| part.is_repeated);
+        let passed = passed.map(|_| (at + 1, other_at, has_text));
+        let other_passed = other_part.filter(|part| part.is_repeated);
+        let other_passed = other_passed.map(|_| (at, other_at + 1, has_text));
+        for state in [taken, passed, other_passed].into_iter().flatten() {
+            if reached.insert(state) {
+                open.push(state);
+            }
+        }
+    }
+    Some(reached.contains(&(one.len(), other.len(), true)))
+}
+
+/// The parts of a glob. A `+` makes two of its part.
+fn parts(glob: &str) -> Option<Vec<Part>> {
+    let mut parts = Vec::new();
+    let mut rest = glob.chars().peekable();
+    while let Some(character) = rest.next() {
+        let ranges = match character {
+            '.' => vec![('\0', char::MAX)],
+            '[' => set(&mut rest)?,
+            '\\' => {
+                let escaped = rest.next()?;
+                vec![(escaped, escaped)]
+            }
+            ']' | '*' | '+' => return None,
+            character => vec![(character, character)],
+        };
+        let repetition = rest.next_if(|next| matches!(next, '*' | '+'));
+        if repetition == Some('+') {
+            parts.push(Part {
+                ranges: ranges.clone(),
+                is_repeated: false,
+            });
+        }
+        parts.push(Part {
+            ranges,
+            is_repeated: repetition.is_some(),
+        });
+    }
+    Some(parts)
+}
+
+/// The ranges of a set, up to its `]`.
+fn set(rest: &mut Peekable<Chars<'_>>) -> Option<Vec<(char, char)>> {
+    let mut ranges: Vec<(char, char)> = Vec::new();
+    // Whether the last one is a character with which a range can begin.
+    let mut can_begin = false;
+    loop {
+        match rest.next()? {
+            ']' => return Some(ranges),
+            '-' => {
+                let (from, _) = ranges.pop().filter(|_| can_begin)?;
+                let to = match rest.next()? {
+                    '\\' => rest.next()?,
+                    ']' | '-' => return None,
+                    to => to,
+                };
+                ranges.push((from, (from <= to).then_some(to)?));
+                can_begin = false;
+            }
+            character => {
+                let character = if character == '\\' {
+                    rest.next()?
+                } else {
+                    character
+                };
+                ranges.push((character, character));
+                can_begin = true;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The cases of the library that OPA uses, `gintersect`, and of OPA's documentation.
+    #[test]
+    fn globs_with_a_common_text() {
+        for (one, others, expected) in [
+            ("abcd", &["abcd", "....", "[a-d]*"][..], Some(true)),
+            ("pqrs", &[".qrs", "p.rs", "pq.s", "pqr."], Some(true)),
+            (".*", &["asdklfj", "a", r"\*"], Some(true)),
+            ("d*", &["[abcd][abcd]", "d[a-z]+", ".....", "[d]*"], Some(true)),
+            (
+                "[a-p]+",
+                &["[p-z]+", "apapapaapapapap", ".*", "abcdefgh*"],
+                Some(true),
+            ),
+            (
+                "abcd[a-c]z+",
+                &["abcd[b-d][yz]*", "abcdazzzz", "abcdbzzz", "abcdcz"],
+                Some(true),
+            ),
+            (r".*\\", &[".*"], Some(true)),
+            (".a.a", &["b.b.", "c.c.", "d.d."], Some(true)),
+            (
+                "a.a.[0-9]+z",
+                &["b.b.b", "a.a.[0-9]*z", "a.a.5z", r"[a-z]*\..*"],
+                None,
+            ),
+            ("abcd", &["lsdfhda", "abcdla", "asdlfk", "ksdfj"], Some(false)),
+            ("[a-d]+", &["xyz", "p+", "[e-f]+"], Some(false)),
+            ("[0-9]*", &["[a-z]", r"\*"], Some(false)),
+            ("mamama.*", &["dadada.*", "nanana.*"], Some(false)),
+            (".*mamama", &[".*dadada", ".*nanana"], Some(false)),
+            (".xyz.", &["paaap", ".*pqr.*"], Some(false)),
+            // They have only the empty text in common.
+            ("a*", &["b*", ""], Some(false)),
+        ] {
+            for other in others {
+                let found = have_common_text(one, other);
+                assert_eq!(have_common_text(other, one), found, "{one} {other}");
+                if expected.is_some() {
+                    assert_eq!(found, expected, "{one} {other}");
+                }
+            }
+        }
+        for wrong in [
+            "*", "+a", "a**", "]", "[a", "[-a]", "[b-a]", "[a-]", "[a-b-c]", r"a\",
+        ] {
+            assert_eq!(have_common_text(wrong, "a"), None, "{wrong}");
+            assert_eq!(have_common_text("a", wrong), None, "{wrong}");
+        }
+        let long = "a*".repeat(2000);
+        assert_eq!(have_common_text(&long, &long), None);
+    }
+}
