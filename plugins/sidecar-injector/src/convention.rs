@@ -173,7 +173,7 @@ impl Style {
                 &["true", "yes", "on", "enabled", "1"],
                 &["false", "no", "off", "disabled", "0"],
             ),
-            // Its versions differ in the default, not in these values.
+            // Until 2022 it reads the first ones, since then the others. It has no `no`, which means what it says here.
             Self::KubeSidecarInjector => (&["y", "yes", "true", "on"], &["n", "no", "not", "false", "off"]),
         };
         if is(ask) {

@@ -135,7 +135,7 @@ impl Injector {
             image_pull_secrets,
             annotations,
             labels,
-            mode: mode.unwrap_or(convention.default_mode()),
+            mode: mode.unwrap_or_default(),
             conventions,
             status,
         })

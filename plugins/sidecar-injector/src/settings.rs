@@ -40,8 +40,7 @@ pub struct Settings {
     /// By which annotations workloads opt in or out, and how the injection is recorded.
     #[serde(default)]
     pub convention: Convention,
-    /// Which workloads are injected. The default is `optOut`; with the convention
-    /// `kubeSidecarInjector` it is `optIn`.
+    /// Which workloads are injected. `optOut` by default; `optIn` is the rule of kube-sidecar-injector until 2022.
     pub mode: Option<Mode>,
     /// The annotation by which a workload opts in (`"true"`) or out (`"false"`).
     /// `sidecar-injector.admittance.dev/inject` by default; with the convention
@@ -69,7 +68,7 @@ pub enum Convention {
     Both,
     /// Only those of `annotation` and `statusAnnotation`.
     Admittance,
-    /// As kube-sidecar-injector does: only workloads that opt in with
+    /// As kube-sidecar-injector does since 2022: all workloads except those that opt out with
     /// `sidecar-injector-webhook.morven.me/inject`, unless `mode` says otherwise; none with the status
     /// `injected`, unless the mode is `always`; and none in `kube-system` and `kube-public`.
     KubeSidecarInjector,
@@ -77,24 +76,15 @@ pub enum Convention {
 
 /// Which workloads are injected.
 #[settings]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Mode {
     /// All except those that opt out.
+    #[default]
     OptOut,
     /// Only those that opt in.
     OptIn,
     /// All, without a way to opt out.
     Always,
-}
-
-impl Convention {
-    /// The default mode.
-    pub(crate) fn default_mode(self) -> Mode {
-        match self {
-            Self::Both | Self::Admittance => Mode::OptOut,
-            Self::KubeSidecarInjector => Mode::OptIn,
-        }
-    }
 }
 
 /// A list or map; a YAML key without a value is an empty one.

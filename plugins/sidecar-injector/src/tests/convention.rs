@@ -122,6 +122,7 @@ fn secrets_are_added_where_they_are_missing() {
 }
 
 /// The outcome of the settings unchanged, with opting in, and with the whole convention.
+/// kube-sidecar-injector injects by default since its commit 612007d of 2022.
 #[test]
 fn its_annotations_decide() {
     let usual = json!({});
@@ -129,10 +130,10 @@ fn its_annotations_decide() {
     let always = json!({"mode": "always"});
     let own = json!({"convention": "admittance"});
     let whole = json!({"convention": "kubeSidecarInjector"});
-    let whole_opt_out = json!({"convention": "kubeSidecarInjector", "mode": "optOut"});
+    let whole_opt_in = json!({"convention": "kubeSidecarInjector", "mode": "optIn"});
     // Annotations, and whether they are injected by each of the six.
     let table: [(Value, [bool; 6]); 20] = [
-        (json!({}), [true, false, true, true, false, true]),
+        (json!({}), [true, false, true, true, true, false]),
         (json!({ASK: "yes"}), [true, true, true, true, true, true]),
         (json!({ASK: "YES"}), [true, true, true, true, true, true]),
         (json!({ASK: "y"}), [true, true, true, true, true, true]),
@@ -143,9 +144,9 @@ fn its_annotations_decide() {
         (json!({ASK: "not"}), [false, false, true, true, false, false]),
         (json!({ASK: "false"}), [false, false, true, true, false, false]),
         (json!({ASK: "Off"}), [false, false, true, true, false, false]),
-        (json!({ASK: "1"}), [true, false, true, true, false, true]),
-        (json!({ASK: ""}), [true, false, true, true, false, true]),
-        (json!({ASK: null}), [true, false, true, true, false, true]),
+        (json!({ASK: "1"}), [true, false, true, true, true, false]),
+        (json!({ASK: ""}), [true, false, true, true, true, false]),
+        (json!({ASK: null}), [true, false, true, true, true, false]),
         (
             json!({ASK: "yes", DONE: "injected"}),
             [false, false, true, true, false, false],
@@ -174,7 +175,7 @@ fn its_annotations_decide() {
     ];
     for (annotations, expected) in table {
         let pod = in_namespace(pod(annotations.clone()), "shop");
-        for (more, expected) in [&usual, &opt_in, &always, &own, &whole, &whole_opt_out]
+        for (more, expected) in [&usual, &opt_in, &always, &own, &whole, &whole_opt_in]
             .into_iter()
             .zip(expected)
         {
@@ -240,10 +241,7 @@ fn system_namespaces_are_left_alone() {
 /// The patch of the original replaced all annotations with a map of one key.
 #[test]
 fn no_annotation_is_lost() {
-    let whole = with(
-        sidecarconfig(),
-        &json!({"convention": "kubeSidecarInjector", "mode": "optOut"}),
-    );
+    let whole = with(sidecarconfig(), &json!({"convention": "kubeSidecarInjector"}));
     let both = sidecarconfig();
     let list = "sidecar-nginx";
     let odd = json!({"a/b": "1", "c~d": "2", "~1": "3", "e~0/f": "4", "": "5", "g\"h\\i": "6"});
@@ -372,7 +370,11 @@ fn names_in_the_settings_count_first() {
             json!({"x.io/inject": "y", "x.io/status": "injected"}),
             None,
         ),
-        (&other, json!({ASK: "yes"}), None),
+        (
+            &other,
+            json!({ASK: "no"}),
+            Some(json!({ASK: "no", "x.io/status": "injected"})),
+        ),
     ];
     for (more, before, after) in table {
         let outcome = run(&with(sidecarconfig(), more), testing::create(pod(before.clone())));
