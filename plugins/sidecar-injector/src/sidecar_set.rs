@@ -1,8 +1,10 @@
 //! The injection of a SidecarSet of OpenKruise into Pods that are created.
 //!
 //! As in OpenKruise, a container of the Pod with the same name is replaced; injected containers have the variable
-//! `IS_INJECTED`; of the volumes, only those are added that an injected container mounts.
+//! `IS_INJECTED`; of the volumes, only those are added that an injected container uses. Containers and volumes have the
+//! defaults that OpenKruise gives them.
 
+mod defaults;
 mod pod;
 mod settings;
 
@@ -25,7 +27,7 @@ pub struct Injection {
     containers: Vec<Sidecar>,
     /// In the order of their names.
     init_containers: Vec<Sidecar>,
-    /// Those that are mounted, in the order in which they are added, with their names.
+    /// Those that are used, in the order in which they are added, with their names.
     volumes: Vec<(String, Value)>,
     image_pull_secrets: Vec<(String, Value)>,
     metadata: Vec<PodMetadata>,
@@ -39,11 +41,13 @@ impl Injection {
             errors.push(pointer!["sidecarSet"], message);
         }
         let image_pull_secrets = named("imagePullSecrets", set.image_pull_secrets, &mut errors);
-        let volumes = named("volumes", set.volumes, &mut errors);
+        let mut volumes = set.volumes;
+        volumes.iter_mut().for_each(defaults::of_volume);
+        let volumes = named("volumes", volumes, &mut errors);
         let mut reader = Reader::new(volumes, &mut errors);
         let mut init_containers = reader.sidecars("initContainers", set.init_containers, Place::After);
         let containers = reader.sidecars("containers", set.containers, Place::Before);
-        let volumes = reader.mounted();
+        let volumes = reader.used();
         errors.check()?;
         init_containers.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(Self {

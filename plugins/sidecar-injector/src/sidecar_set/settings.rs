@@ -7,6 +7,7 @@ use admittance_sdk::prelude::*;
 use admittance_sdk::serde::Deserialize;
 use admittance_sdk::serde_json::{Map, Value, from_value, json};
 
+use super::defaults;
 use crate::settings::null_is_empty;
 
 /// A SidecarSet: its name, and the fields of its `spec` that say what is injected.
@@ -22,7 +23,7 @@ pub struct SidecarSet {
     /// Init containers, written as the containers. They are injected in the order of their names.
     #[serde(default, deserialize_with = "null_is_empty")]
     pub init_containers: Vec<Map<String, Value>>,
-    /// Volumes, written as in a pod spec. Those that an injected container mounts are added to the Pod.
+    /// Volumes, written as in a pod spec. Those that an injected container mounts, or has as a device, are added to the Pod.
     #[serde(default, deserialize_with = "null_is_empty")]
     pub volumes: Vec<Map<String, Value>>,
     /// Image pull secrets, written as in a pod spec.
@@ -176,8 +177,8 @@ pub(super) fn named(
 pub(super) struct Reader<'a> {
     taken: BTreeSet<String>,
     volumes: Vec<(String, Value)>,
-    /// The names of the volumes that are mounted.
-    mounted: Vec<String>,
+    /// The names of the volumes that containers use.
+    used: Vec<String>,
     errors: &'a mut SettingsErrors,
 }
 
@@ -186,16 +187,16 @@ impl<'a> Reader<'a> {
         Self {
             taken: BTreeSet::new(),
             volumes,
-            mounted: Vec::new(),
+            used: Vec::new(),
             errors,
         }
     }
 
-    /// The volumes that are mounted, in the order of the first mounts.
-    pub(super) fn mounted(self) -> Vec<(String, Value)> {
-        let Self { volumes, mounted, .. } = self;
+    /// The volumes that containers use, in the order of their first uses.
+    pub(super) fn used(self) -> Vec<(String, Value)> {
+        let Self { volumes, used, .. } = self;
         let find = |name: &String| volumes.iter().find(|(volume, _)| volume == name).cloned();
-        mounted.iter().filter_map(find).collect()
+        used.iter().filter_map(find).collect()
     }
 
     /// The containers of one list; `place` is the default of `podInjectPolicy`.
@@ -251,6 +252,7 @@ impl<'a> Reader<'a> {
             return None;
         }
         let name = name.to_owned();
+        defaults::of_container(&mut container);
         mark_as_injected(&mut container);
         Some(Sidecar {
             name,
@@ -262,23 +264,24 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Checks `env` and `volumeMounts`, which are extended later, and notes the volumes that are mounted.
+    /// Checks the lists that are extended later, and notes the volumes that are used.
     fn check_lists(&mut self, container: &Map<String, Value>, at: &Pointer) {
-        for key in ["env", "volumeMounts"] {
+        for key in ["env", "volumeMounts", "volumeDevices"] {
             if !matches!(container.get(key), None | Some(Value::Null | Value::Array(_))) {
                 self.errors
                     .push(pointer![at; key], format!("`{key}` must be a list"));
             }
         }
-        let mounts = container.get("volumeMounts").and_then(Value::as_array);
-        for (index, mount) in mounts.into_iter().flatten().enumerate() {
-            let name = mount.get("name").and_then(Value::as_str).unwrap_or_default();
-            if !self.volumes.iter().any(|(volume, _)| volume == name) {
-                let message = format!("the SidecarSet has no volume \"{name}\"; add it to `volumes`");
-                self.errors
-                    .push(pointer![at; "volumeMounts", index, "name"], message);
-            } else if !self.mounted.iter().any(|mounted| mounted == name) {
-                self.mounted.push(name.to_owned());
+        for key in ["volumeMounts", "volumeDevices"] {
+            let uses = container.get(key).and_then(Value::as_array);
+            for (index, volume) in uses.into_iter().flatten().enumerate() {
+                let name = volume.get("name").and_then(Value::as_str).unwrap_or_default();
+                if !self.volumes.iter().any(|(volume, _)| volume == name) {
+                    let message = format!("the SidecarSet has no volume \"{name}\"; add it to `volumes`");
+                    self.errors.push(pointer![at; key, index, "name"], message);
+                } else if !self.used.iter().any(|used| used == name) {
+                    self.used.push(name.to_owned());
+                }
             }
         }
     }
@@ -337,7 +340,8 @@ fn field(reference: &FieldRef) -> Result<ContainerName, String> {
         api_version,
         field_path,
     } = reference;
-    if api_version != "v1" {
+    // The default of OpenKruise is v1.
+    if !matches!(api_version.as_str(), "" | "v1") {
         return Err("`fieldRef.apiVersion` must be v1".to_owned());
     }
     let key = |prefix: &str| {

@@ -55,7 +55,9 @@ fn a_pod_gets_containers_and_what_belongs_to_them() {
             "spec": {
                 "containers": [
                     {
-                        "name": "agent", "image": "agent:1", "env": [{"name": "LEVEL", "value": "info"}, mark()],
+                        "name": "agent", "image": "agent:1", "imagePullPolicy": "IfNotPresent",
+                        "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File",
+                        "env": [{"name": "LEVEL", "value": "info"}, mark()],
                         "volumeMounts": [{"name": "logs", "mountPath": "/logs"}],
                     },
                     {"name": "web", "image": "web:1"},
@@ -91,9 +93,10 @@ fn where_containers_are_injected() {
         ["b", "first", "second", "web", "same", "z-after", "a-after"]
     );
     // The Pod's container is replaced.
+    let replaced = &pod["spec"]["containers"][4];
     assert_eq!(
-        pod["spec"]["containers"][4],
-        json!({"name": "same", "env": [mark()]})
+        (&replaced["name"], &replaced["image"], &replaced["env"]),
+        (&json!("same"), &json!(null), &json!([mark()]))
     );
     // Those of both SidecarSets are in the order of their names.
     assert_eq!(
@@ -115,7 +118,8 @@ fn the_second_injection_changes_nothing() {
 
 #[test]
 fn raw_block_devices_of_the_pod_are_shared() {
-    let set = json!({"name": "a", "containers": [{
+    let own = json!({"name": "own", "persistentVolumeClaim": {"claimName": "own"}});
+    let set = json!({"name": "a", "volumes": [own], "containers": [{
         "name": "agent",
         "shareVolumeDevicePolicy": {"type": "enabled"},
         "volumeDevices": [{"name": "own", "devicePath": "/dev/taken"}],
@@ -134,6 +138,7 @@ fn raw_block_devices_of_the_pod_are_shared() {
         device("c", "/dev/c")
     ]);
     assert_eq!(agent["volumeDevices"], expected);
+    assert_eq!(injected["spec"]["volumes"], json!([own]));
 }
 
 #[test]
@@ -146,7 +151,7 @@ fn volumes_and_variables_of_the_pod_are_shared() {
         "transferEnv": [
             {"sourceContainerName": "web", "envName": "SECRET"},
             {"sourceContainerName": "web", "envNames": ["Z", "A", "KEPT", "NONE"]},
-            {"sourceContainerNameFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.labels['main']"}}, "envName": "OF_LABEL"},
+            {"sourceContainerNameFrom": {"fieldRef": {"fieldPath": "metadata.labels['main']"}}, "envName": "OF_LABEL"},
             {"sourceContainerNameFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.annotations['x.io/main']"}}, "envName": "OF_ANNOTATION"},
             {"sourceContainerName": "nobody", "envName": "A"},
         ],
@@ -289,6 +294,18 @@ fn every_mistake_has_its_place() {
             ),
             "/sidecarSet/containers/0/transferEnv/0",
             "spec.x",
+        ),
+        (
+            container(
+                json!({"transferEnv": [{"sourceContainerNameFrom": {"fieldRef": {"apiVersion": "v2", "fieldPath": "metadata.labels['a']"}}}]}),
+            ),
+            "/sidecarSet/containers/0/transferEnv/0",
+            "must be v1",
+        ),
+        (
+            container(json!({"volumeDevices": [{"name": "v", "devicePath": "/v"}]})),
+            "/sidecarSet/containers/0/volumeDevices/0/name",
+            "no volume \"v\"",
         ),
         (
             container(json!({"volumeMounts": [{"name": "v", "mountPath": "/v"}]})),

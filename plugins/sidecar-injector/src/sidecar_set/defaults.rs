@@ -1,0 +1,212 @@
+//! The defaults that OpenKruise's webhook writes into the containers and volumes of a SidecarSet.
+//!
+//! `SetDefaultsSidecarSet` of OpenKruise 1.9, which uses the functions of Kubernetes 1.32 for fields of Pods. Both leave
+//! startup probes and resources as they are, but for quantities below a thousandth.
+
+use admittance_sdk::serde_json::{Map, Value, json};
+
+type Object = Map<String, Value>;
+
+/// The permissions of the files of a volume, `0644`.
+const FILE_MODE: u16 = 0o644;
+
+pub(super) fn of_container(container: &mut Object) {
+    let image = container.get("image").and_then(Value::as_str).unwrap_or_default();
+    let policy = pull_policy(image);
+    set(container, "imagePullPolicy", policy);
+    set(container, "terminationMessagePath", "/dev/termination-log");
+    set(container, "terminationMessagePolicy", "File");
+    for port in objects(container, "ports") {
+        set(port, "protocol", "TCP");
+    }
+    for variable in objects(container, "env") {
+        at(variable, &["valueFrom", "fieldRef"]).map(of_field);
+    }
+    for probe in ["livenessProbe", "readinessProbe"] {
+        at(container, &[probe]).map(of_probe);
+        at(container, &[probe, "httpGet"]).map(of_request);
+    }
+    for hook in ["postStart", "preStop"] {
+        at(container, &["lifecycle", hook, "httpGet"]).map(of_request);
+    }
+}
+
+pub(super) fn of_volume(volume: &mut Object) {
+    if volume.iter().all(|(key, value)| key == "name" || value.is_null()) {
+        volume.insert("emptyDir".to_owned(), json!({}));
+    }
+    for source in ["configMap", "downwardAPI", "projected", "secret"] {
+        at(volume, &[source]).map(|source| set(source, "defaultMode", FILE_MODE));
+    }
+    at(volume, &["downwardAPI"]).map(of_items);
+    at(volume, &["hostPath"]).map(|path| set(path, "type", ""));
+    for source in at(volume, &["projected"])
+        .into_iter()
+        .flat_map(|projected| objects(projected, "sources"))
+    {
+        at(source, &["downwardAPI"]).map(of_items);
+        at(source, &["serviceAccountToken"]).map(|token| set(token, "expirationSeconds", 3600));
+    }
+}
+
+/// Always for a tag that may change: `latest`, which an image without a tag has too.
+fn pull_policy(image: &str) -> &'static str {
+    let (name, has_digest) = match image.split_once('@') {
+        Some((name, _)) => (name, true),
+        None => (image, false),
+    };
+    let tag = name.rsplit('/').next().and_then(|last| last.split_once(':'));
+    match tag {
+        Some((_, "latest")) => "Always",
+        None if !has_digest && !image.is_empty() => "Always",
+        _ => "IfNotPresent",
+    }
+}
+
+fn of_items(downward: &mut Object) {
+    for item in objects(downward, "items") {
+        at(item, &["fieldRef"]).map(of_field);
+    }
+}
+
+fn of_field(field: &mut Object) {
+    set(field, "apiVersion", "v1");
+}
+
+fn of_request(request: &mut Object) {
+    set(request, "path", "/");
+    set(request, "scheme", "HTTP");
+}
+
+fn of_probe(probe: &mut Object) {
+    for (field, value) in [
+        ("timeoutSeconds", 1),
+        ("periodSeconds", 10),
+        ("successThreshold", 1),
+        ("failureThreshold", 3),
+    ] {
+        set(probe, field, value);
+    }
+}
+
+/// Sets a field that has no value. An empty text and a zero are none, as to the types of Kubernetes, where they do not
+/// distinguish them.
+fn set(object: &mut Object, field: &str, value: impl Into<Value>) {
+    let is_unset = match object.get(field) {
+        None | Some(Value::Null) => true,
+        Some(Value::String(text)) => text.is_empty(),
+        Some(number) => *number == 0 && !["defaultMode", "expirationSeconds"].contains(&field),
+    };
+    if is_unset {
+        object.insert(field.to_owned(), value.into());
+    }
+}
+
+/// The object at this path.
+fn at<'a>(object: &'a mut Object, path: &[&str]) -> Option<&'a mut Object> {
+    let mut found = object;
+    for field in path {
+        found = found.get_mut(*field)?.as_object_mut()?;
+    }
+    Some(found)
+}
+
+/// The objects in this list.
+fn objects<'a>(object: &'a mut Object, list: &str) -> impl Iterator<Item = &'a mut Object> {
+    let items = object.get_mut(list).and_then(Value::as_array_mut);
+    items.into_iter().flatten().filter_map(Value::as_object_mut)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_that_may_change_is_pulled_always() {
+        let digest = format!("@sha256:{}", "0".repeat(64));
+        for (image, policy) in [
+            ("web", "Always"),
+            ("web:latest", "Always"),
+            ("web:1", "IfNotPresent"),
+            ("registry.example.com:5000/web", "Always"),
+            ("registry.example.com:5000/a/web:1", "IfNotPresent"),
+            (&format!("web{digest}"), "IfNotPresent"),
+            (&format!("web:latest{digest}"), "Always"),
+            ("", "IfNotPresent"),
+        ] {
+            assert_eq!(pull_policy(image), policy, "{image}");
+        }
+    }
+
+    #[test]
+    fn containers_and_volumes_get_the_defaults_of_openkruise() {
+        let with_defaults = |mut value: Value, of: fn(&mut Object)| {
+            of(value.as_object_mut().expect("it is an object"));
+            value
+        };
+        let container = json!({
+            "name": "a", "image": "a:1", "terminationMessagePolicy": "FallbackToLogsOnError",
+            "ports": [{"containerPort": 1}, {"containerPort": 2, "protocol": "UDP"}],
+            "env": [{"name": "A", "value": "b"},
+                    {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+            "livenessProbe": {"httpGet": {"port": 1}, "timeoutSeconds": 0, "periodSeconds": 5},
+            "readinessProbe": {"tcpSocket": {"port": 1}},
+            "startupProbe": {"tcpSocket": {"port": 1}},
+            "lifecycle": {"preStop": {"httpGet": {"port": 1, "path": "/stop", "scheme": "HTTPS"}}},
+        });
+        let expected = json!({
+            "name": "a", "image": "a:1", "imagePullPolicy": "IfNotPresent",
+            "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "FallbackToLogsOnError",
+            "ports": [{"containerPort": 1, "protocol": "TCP"}, {"containerPort": 2, "protocol": "UDP"}],
+            "env": [{"name": "A", "value": "b"},
+                    {"name": "B", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}}}],
+            "livenessProbe": {"httpGet": {"port": 1, "path": "/", "scheme": "HTTP"}, "timeoutSeconds": 1,
+                              "periodSeconds": 5, "successThreshold": 1, "failureThreshold": 3},
+            "readinessProbe": {"tcpSocket": {"port": 1}, "timeoutSeconds": 1,
+                               "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3},
+            "startupProbe": {"tcpSocket": {"port": 1}},
+            "lifecycle": {"preStop": {"httpGet": {"port": 1, "path": "/stop", "scheme": "HTTPS"}}},
+        });
+        assert_eq!(with_defaults(container, of_container), expected);
+        let item = json!({"path": "a", "fieldRef": {"fieldPath": "metadata.name"}});
+        let whole_item = json!({"path": "a", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}});
+        for (volume, expected) in [
+            (json!({"name": "a"}), json!({"name": "a", "emptyDir": {}})),
+            (
+                json!({"name": "a", "configMap": null}),
+                json!({"name": "a", "configMap": null, "emptyDir": {}}),
+            ),
+            (
+                json!({"name": "a", "nfs": {"server": "b"}}),
+                json!({"name": "a", "nfs": {"server": "b"}}),
+            ),
+            (
+                json!({"name": "a", "hostPath": {"path": "/b"}}),
+                json!({"name": "a", "hostPath": {"path": "/b", "type": ""}}),
+            ),
+            (
+                json!({"name": "a", "secret": {"secretName": "b"}}),
+                json!({"name": "a", "secret": {"secretName": "b", "defaultMode": 420}}),
+            ),
+            (
+                json!({"name": "a", "configMap": {"name": "b", "defaultMode": 0}}),
+                json!({"name": "a", "configMap": {"name": "b", "defaultMode": 0}}),
+            ),
+            (
+                json!({"name": "a", "downwardAPI": {"items": [item]}}),
+                json!({"name": "a", "downwardAPI": {"items": [whole_item], "defaultMode": 420}}),
+            ),
+            (
+                json!({"name": "a", "projected": {"sources": [
+                    {"downwardAPI": {"items": [item]}}, {"serviceAccountToken": {"path": "b"}},
+                ]}}),
+                json!({"name": "a", "projected": {"defaultMode": 420, "sources": [
+                    {"downwardAPI": {"items": [whole_item]}},
+                    {"serviceAccountToken": {"path": "b", "expirationSeconds": 3600}},
+                ]}}),
+            ),
+        ] {
+            assert_eq!(with_defaults(volume.clone(), of_volume), expected, "{volume}");
+        }
+    }
+}
