@@ -105,7 +105,7 @@ pub use request::{
 pub use rule::{MatchPolicy, Matcher, Outline, ResourcePattern, Rule, RuleError, RulePart, Scope};
 pub use spans::SPANS;
 pub use spelling::{Spelling, SpellingError, same_key};
-pub use stage::{FailurePolicy, Mode, Reinvocation, SideEffects, Stage, StageSpec};
+pub use stage::{FailurePolicy, Mode, Precedence, Reinvocation, SideEffects, Stage, StageSpec};
 pub use tape::{Tape, Taped};
 pub use trace_context::{TraceContext, TraceId};
 pub use verdict::{Denial, Response, Verdict, bounded_warnings, cut};

@@ -303,6 +303,8 @@ pub enum SkipReason {
     Excluded,
     /// One of its match conditions is false.
     MatchCondition,
+    /// Another stage takes precedence, and is called for the request.
+    Precedence,
     /// The request is a dry run, and the stage has side effects.
     DryRun,
     /// An operator has disabled the stage for a time.
@@ -319,6 +321,7 @@ impl fmt::Display for SkipReason {
             Self::Rules => "no rule of the stage matches",
             Self::Excluded => "a rule of the stage excludes it",
             Self::MatchCondition => "a match condition is false",
+            Self::Precedence => "another stage takes precedence",
             Self::DryRun => "a stage with side effects is not called in a dry run",
             Self::Disabled => "the stage is disabled",
             Self::Exception => "an exception matches",

@@ -29,6 +29,8 @@ pub struct StageSpec {
     pub object_selector: LabelSelector,
     /// Further conditions on the request; all must be true.
     pub match_conditions: MatchConditions,
+    /// The stages of other chains that are called in its place: for a request that one of them selects, it is not.
+    pub yields_to: Vec<Arc<Precedence>>,
     /// The requests for which it is not called all the same: those that match any of these.
     pub exceptions: Vec<Arc<Exception>>,
     /// The effect of a failure.
@@ -52,6 +54,17 @@ pub struct StageSpec {
     pub is_disabled: bool,
 }
 
+/// A stage that takes precedence over others, and the requests for which it does.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Precedence {
+    /// The name of its chain.
+    pub chain: Arc<str>,
+    /// The namespaces for which it is called; `None` means all.
+    pub namespaces: Option<NamespaceSelector>,
+    /// The objects for which it is called, by their labels; empty means all.
+    pub objects: LabelSelector,
+}
+
 impl StageSpec {
     /// The default timeout: 1 s.
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -66,6 +79,7 @@ impl StageSpec {
             namespace_selector: None,
             object_selector: LabelSelector::default(),
             match_conditions: MatchConditions::default(),
+            yields_to: Vec::new(),
             exceptions: Vec::new(),
             failure_policy: FailurePolicy::default(),
             timeout: Self::DEFAULT_TIMEOUT,

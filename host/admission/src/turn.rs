@@ -7,8 +7,8 @@ use tokio::time::{Instant, timeout_at};
 use tracing::Instrument;
 
 use crate::{
-    Deadline, Effect, Failure, FailureKind, Object, Phase, Request, Response, SkipReason, Stage, StageSpec,
-    Surroundings, expansion::Generated, spans,
+    Deadline, Effect, Failure, FailureKind, LabelSelector, NamespaceSelector, Object, Phase, Request,
+    Response, SkipReason, Stage, StageSpec, Surroundings, expansion::Generated, spans,
 };
 
 /// A request at a stage, and the lookups that it may use. Lives as long as the turn.
@@ -225,7 +225,37 @@ pub(crate) async fn select(
     if spec.exclude_rules.iter().any(|rule| rule.matches(request)) {
         return Ok(Some(SkipReason::Excluded));
     }
-    if let Some(selector) = &spec.namespace_selector {
+    let selectors = (spec.namespace_selector.as_ref(), &spec.object_selector);
+    if let Some(reason) = unselected(selectors, request, surroundings, deadline).await? {
+        return Ok(Some(reason));
+    }
+    let conditions = &spec.match_conditions;
+    if !conditions
+        .matches(request, surroundings.authorizer, deadline)
+        .await?
+    {
+        return Ok(Some(SkipReason::MatchCondition));
+    }
+    for other in &spec.yields_to {
+        let selectors = (other.namespaces.as_ref(), &other.objects);
+        if unselected(selectors, request, surroundings, deadline)
+            .await?
+            .is_none()
+        {
+            return Ok(Some(SkipReason::Precedence));
+        }
+    }
+    Ok(None)
+}
+
+/// Which of these selectors does not match the request, if one does not.
+async fn unselected(
+    (namespaces, objects): (Option<&NamespaceSelector>, &LabelSelector),
+    request: &Request,
+    surroundings: Surroundings<'_>,
+    deadline: Deadline,
+) -> Result<Option<SkipReason>, Failure> {
+    if let Some(selector) = namespaces {
         let matches = selector.matches(request, surroundings.namespaces);
         let matches = timeout_at(deadline.instant(), matches)
             .await
@@ -235,22 +265,14 @@ pub(crate) async fn select(
             return Ok(Some(SkipReason::NamespaceSelector));
         }
     }
-    let selector = &spec.object_selector;
     // kube-apiserver: an object without metadata matches no selector but the empty one.
     let chosen = |object: &Option<Object>| {
         object
             .as_ref()
-            .is_some_and(|object| object.head().has_metadata && selector.matches(object.labels()))
+            .is_some_and(|object| object.head().has_metadata && objects.matches(object.labels()))
     };
-    if !selector.is_empty() && !chosen(&request.object) && !chosen(&request.old_object) {
+    if !objects.is_empty() && !chosen(&request.object) && !chosen(&request.old_object) {
         return Ok(Some(SkipReason::ObjectSelector));
-    }
-    let conditions = &spec.match_conditions;
-    if !conditions
-        .matches(request, surroundings.authorizer, deadline)
-        .await?
-    {
-        return Ok(Some(SkipReason::MatchCondition));
     }
     Ok(None)
 }

@@ -19,7 +19,8 @@ use crate::{
     },
     kubewarden,
     model::ChainDefinition,
-    native, sidecar_set,
+    native,
+    sidecar_set::{self, Canary},
     store::read_what_is_there,
 };
 
@@ -118,6 +119,7 @@ pub(crate) struct Chains {
     expansions: Vec<ExpansionDocument>,
     exceptions: Vec<ExceptionDefinition>,
     mutators: Vec<MutatorDocument>,
+    canaries: Vec<Canary>,
     /// By what has the name, a chain or a binding, and its phase.
     names: HashMap<(&'static str, Phase, String), Location>,
     subjects: HashMap<bcs::Subject, Location>,
@@ -152,6 +154,9 @@ impl Chains {
         for constraint in &self.constraints {
             constraint.check(&self.templates, &mut mistakes);
         }
+        for canary in &self.canaries {
+            canary.check(&self.canaries, &mut mistakes);
+        }
         for template in &self.templates {
             template.chain(self.surroundings(), &mut mistakes);
         }
@@ -180,6 +185,7 @@ impl Chains {
         self.expansions.retain(|template| template.source.file != file);
         self.exceptions.retain(|exception| exception.source.file != file);
         self.mutators.retain(|mutator| mutator.source.file != file);
+        self.canaries.retain(|canary| canary.location.file != file);
         self.names.retain(|_, location| location.file != file);
         self.subjects.retain(|_, location| location.file != file);
     }
@@ -200,6 +206,10 @@ impl Chains {
         for binding in &self.bindings {
             binding.check(&self.policies, mistakes);
         }
+        for canary in &self.canaries {
+            canary.check(&self.canaries, mistakes);
+        }
+        sidecar_set::prefer(&self.canaries, &mut self.chains);
         let of_policies = self.policies.iter();
         let of_policies = of_policies.map(|policy| policy.chain(&self.bindings, &self.resources));
         let of_policies: Vec<_> = of_policies.collect();
@@ -283,7 +293,10 @@ impl Chains {
             Form::Native { is_namespaced } => native::read(root, is_namespaced, mistakes),
             Form::Kubernetes(phase, version) => kubernetes::read(root, phase, version, mistakes),
             Form::Kubewarden(policy) => kubewarden::read(root, policy, mistakes),
-            Form::SidecarSet => sidecar_set::read(root, mistakes),
+            Form::SidecarSet => sidecar_set::read(root, mistakes).map(|(chain, canary)| {
+                self.canaries.extend(canary);
+                chain
+            }),
             Form::Bcs => bcs::read(root, mistakes).and_then(|read| self.of_bcs(read, mistakes)),
             Form::BcsResource => {
                 bcs::read_custom_resource(root, mistakes).and_then(|read| self.of_bcs(read, mistakes))

@@ -5,7 +5,7 @@
 
 mod compare;
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use admittance_admission::{ModuleReference, Reinvocation, words};
 use serde::Serialize;
@@ -83,6 +83,7 @@ pub fn import(files: &[DefinitionFile], target: &Path) -> Result<Import, Mistake
     let mut skipped = Vec::new();
     let (mut entries, mut chains) = read(&documents, &mut skipped);
     let mut text = String::new();
+    let preceding: Vec<Arc<str>> = chains.iter().flat_map(preceding).collect();
     for chain in &mut chains {
         let mut parts: Vec<_> = entries
             .iter_mut()
@@ -95,7 +96,13 @@ pub fn import(files: &[DefinitionFile], target: &Path) -> Result<Import, Mistake
         if parts.iter().any(stays) {
             continue;
         }
-        let outcome = Outcome::of(chain, target);
+        let outcome = match preceding.iter().any(|preceding| **preceding == chain.name) {
+            true => {
+                let note = "it is a canary, which has no native form";
+                Outcome::without_text(&chain.name, ImportResult::Kept, vec![note.to_owned()])
+            }
+            false => Outcome::of(chain, target),
+        };
         for entry in &mut parts {
             entry.result = outcome.result;
             entry.chain = Some(outcome.name.clone());
@@ -259,14 +266,18 @@ struct Outcome {
 }
 
 impl Outcome {
-    fn of(chain: &mut ChainDefinition, target: &Path) -> Self {
-        let name = native_name(&chain.name);
-        let outcome = |result, notes| Self {
+    fn without_text(name: &str, result: ImportResult, notes: Vec<String>) -> Self {
+        Self {
             result,
-            name: chain.name.clone(),
+            name: name.to_owned(),
             notes,
             text: String::new(),
-        };
+        }
+    }
+
+    fn of(chain: &mut ChainDefinition, target: &Path) -> Self {
+        let name = native_name(&chain.name);
+        let outcome = |result, notes| Self::without_text(&chain.name, result, notes);
         if chain.stages.is_empty() {
             let note = "nothing is called for it: it has no rules, no binding, or is paused";
             return outcome(ImportResult::LeftOut, vec![note.to_owned()]);
@@ -322,6 +333,12 @@ impl Outcome {
             text,
         }
     }
+}
+
+/// The chains that take precedence over this one.
+fn preceding(chain: &ChainDefinition) -> impl Iterator<Item = Arc<str>> {
+    let specs = chain.stages.iter().map(|stage| &stage.spec);
+    specs.flat_map(|spec| spec.yields_to.iter().map(|other| other.chain.clone()))
 }
 
 /// A name that a native chain may have.

@@ -1,7 +1,9 @@
 //! SidecarSets of OpenKruise, which the stock plugin `sidecar-injector` injects.
 //!
 //! Each is a chain with one stage for Pods that are created, and without one if it is paused. Everything that OpenKruise does to Pods that exist is left
-//! out, with warnings.
+//! out, with warnings. A canary is injected in place of the SidecarSet that it names as its base.
+
+mod canary;
 
 use admittance_admission::{
     FailurePolicy, LabelSelector, Matcher, ModuleReference, NamespaceSelector, Operation, Phase,
@@ -9,6 +11,7 @@ use admittance_admission::{
 };
 use serde_json::{Map, json};
 
+pub(crate) use self::canary::{Canary, prefer};
 use crate::{
     document::{Fields, Mistake, Mistakes, Node, readers},
     kubernetes::read_name,
@@ -26,12 +29,15 @@ const INJECTED: [&str; 5] = [
     "patchPodMetadata",
 ];
 
-/// A chain, as far as it could be read; missing parts were reported.
-pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ChainDefinition> {
+/// A chain, as far as it could be read; missing parts were reported. With what makes it a canary, if it is one.
+pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<(ChainDefinition, Option<Canary>)> {
     let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "kind", "status"]);
     let fix = "name the SidecarSet: `metadata: { name: ... }`";
-    let name = fields.get_required("metadata", fix, read_name, mistakes);
+    let metadata = fields.required("metadata", fix, mistakes);
+    let name = metadata
+        .as_ref()
+        .and_then(|metadata| read_name(metadata, mistakes));
     let fix = "write what is injected, and into which Pods";
     let spec = fields.get_required("spec", fix, Node::object, mistakes);
     fields.finish(mistakes);
@@ -66,10 +72,14 @@ pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ChainDefi
         |node, mistakes| read_strategy(node, &mut warnings, mistakes),
         mistakes,
     );
-    warn_of_updates(&mut spec, &mut warnings, mistakes);
+    let is_updated = warn_of_updates(&mut spec, &mut warnings, mistakes);
     spec.ignore(&["revisionHistoryLimit", "customVersion"]);
     spec.finish(mistakes);
     let name = name?;
+    let canary = canary::read(&metadata?, &name, &mut warnings);
+    if let Some(canary) = &canary {
+        canary.check_alone(is_updated, mistakes);
+    }
     let mut plugin = PluginDefinition::new(ModuleReference::stock("sidecar-injector"));
     plugin.settings = json!({ "sidecarSet": injected });
     let mut stage = StageDefinition::new(name.as_str(), HookDefinition::Plugin(plugin));
@@ -78,9 +88,8 @@ pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ChainDefi
     // The default of OpenKruise's installation.
     stage.spec.failure_policy = FailurePolicy::Ignore;
     stage.location = root.location();
-    Some(ChainDefinition {
-        // As that of OpenKruise's webhook begins, so that it has its place among others.
-        name: format!("kruise-sidecarset-{name}"),
+    let chain = ChainDefinition {
+        name: chain_name(&name),
         namespace: None,
         phase: Phase::Mutating,
         source: root.location(),
@@ -93,7 +102,13 @@ pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ChainDefi
         stages: if is_paused { Vec::new() } else { vec![stage] },
         warnings,
         idle: Vec::new(),
-    })
+    };
+    Some((chain, canary))
+}
+
+/// The name of the chain of a SidecarSet. It begins as that of OpenKruise's webhook, so that it has its place among others.
+fn chain_name(name: &str) -> String {
+    format!("kruise-sidecarset-{name}")
 }
 
 /// The labels of the Pods. A SidecarSet that selects every Pod is refused, as by OpenKruise.
@@ -138,8 +153,8 @@ fn read_strategy(node: &Node<'_>, warnings: &mut Vec<Mistake>, mistakes: &mut Mi
     Some(is_paused)
 }
 
-/// Warns that Pods that exist are not updated, unless that is what the document says.
-fn warn_of_updates(spec: &mut Fields<'_>, warnings: &mut Vec<Mistake>, mistakes: &mut Mistakes) {
+/// Whether OpenKruise updates Pods that exist, with a warning that this does not happen here.
+fn warn_of_updates(spec: &mut Fields<'_>, warnings: &mut Vec<Mistake>, mistakes: &mut Mistakes) -> bool {
     let message = "containers are injected when a Pod is created; Pods that exist are not updated";
     let fix = "write `updateStrategy: { type: NotUpdate }`, and restart workloads after a change";
     let node = match spec.optional("updateStrategy") {
@@ -148,13 +163,14 @@ fn warn_of_updates(spec: &mut Fields<'_>, warnings: &mut Vec<Mistake>, mistakes:
                 .object(mistakes)
                 .and_then(|mut strategy| strategy.optional("type"));
             if kind.and_then(|kind| kind.string(mistakes)) == Some("NotUpdate") {
-                return;
+                return false;
             }
             strategy
         }
         None => spec.node().clone(),
     };
     warnings.push(warning(&node, message, fix));
+    true
 }
 
 /// Warns of a container that OpenKruise would inject twice, to upgrade it without an interruption.

@@ -127,6 +127,7 @@ impl Table {
                 let mut stage = stage.clone();
                 stage.spec.object_selector = LabelSelector::default();
                 stage.spec.match_conditions = MatchConditions::default();
+                stage.spec.yields_to.clear();
                 stage.skip_reason(request, surroundings, deadline).await
             }
         };
@@ -183,7 +184,9 @@ fn conditions_of_object(stage: &Stage) -> Vec<String> {
     let conditions = conditions
         .into_iter()
         .map(|(name, expression)| format!("condition {name}: {expression}"));
-    selector.into_iter().chain(conditions).collect()
+    let others = stage.spec.yields_to.iter();
+    let others = others.map(|other| format!("not for {}: {}", other.chain, other.objects));
+    selector.into_iter().chain(conditions).chain(others).collect()
 }
 
 async fn namespace_mismatch(

@@ -1,5 +1,7 @@
 //! Which stages are called.
 
+use admittance_admission::{Precedence, SkipReason};
+
 use super::*;
 
 #[tokio::test]
@@ -109,5 +111,39 @@ async fn labels_that_cannot_be_read_are_a_failure() {
             &Failure::new(FailureKind::NamespaceUnknown, "namespace prod not found")
         );
         assert_eq!(outcome.is_allowed(), policy == FailurePolicy::Ignore);
+    }
+}
+
+#[tokio::test]
+async fn a_stage_yields_to_one_that_selects_the_request() {
+    let label = |key: &str, value: &str| LabelSelector::new(vec![Requirement::equals(key, value).unwrap()]);
+    let by_name = |name: &str| Some(NamespaceSelector::In(vec![name.to_owned()]));
+    let by_label = |name: &str| {
+        Some(NamespaceSelector::Labels(label(
+            "kubernetes.io/metadata.name",
+            name,
+        )))
+    };
+    // (namespaces and objects of another stage, whether the stage is called for a Pod in prod with `inject: yes`).
+    for (namespaces, objects, called) in [
+        (None, label("inject", "yes"), false),
+        (None, label("inject", "no"), true),
+        (by_name("prod"), label("inject", "yes"), false),
+        (by_name("test"), label("inject", "yes"), true),
+        (by_name("prod"), label("inject", "no"), true),
+        (by_label("prod"), label("inject", "yes"), false),
+        (by_label("test"), label("inject", "yes"), true),
+    ] {
+        let other = Precedence {
+            chain: "other".into(),
+            namespaces,
+            objects,
+        };
+        let mut stage = Stage::new("stage", Script::Allow);
+        stage.spec.yields_to = vec![Arc::new(other.clone())];
+        let outcome = run(vec![stage], request(Operation::Create), Duration::from_secs(1)).await;
+        let result = &outcome.trace[0].result;
+        let is_skipped = *result == StageResult::Skipped(SkipReason::Precedence);
+        assert_eq!(is_skipped, !called, "{other:?}: {result:?}");
     }
 }

@@ -67,6 +67,10 @@ fn foreign_to(stage: &StageDefinition) -> impl Iterator<Item = &'static str> {
             !stage.spec.exclude_rules.is_empty(),
             "`excludeResourceRules` has no native form",
         ),
+        (
+            !stage.spec.yields_to.is_empty(),
+            "a canary takes its place, which has no native form",
+        ),
         (stage.spec.message.is_some(), "`message` has no native form"),
     ];
     found

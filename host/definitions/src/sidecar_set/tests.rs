@@ -209,3 +209,125 @@ fn where_the_plugin_found_a_mistake() {
     let location = setting_location(stage, false, "/sidecarSet/containers/0/podInjectPolicy", None).unwrap();
     assert_eq!((location.line, location.column), (11, 24));
 }
+
+/// A SidecarSet with these annotations, for Pods with this label.
+fn set(name: &str, annotations: &str, label: &str) -> String {
+    format!(
+        "---\napiVersion: apps.kruise.io/v1beta1\nkind: SidecarSet\n\
+         metadata: {{ name: {name}, annotations: {{ {annotations} }} }}\n\
+         spec: {{ selector: {{ matchLabels: {{ app: {label} }} }}, namespaceSelector: {{ matchLabels: {{ tier: {name} }} }}, \
+         updateStrategy: {{ type: NotUpdate }}, containers: [ {{ name: {name} }} ] }}\n"
+    )
+}
+
+fn canary_of(base: &str) -> String {
+    format!("apps.kruise.io/sidecarset-canary: \"true\", apps.kruise.io/sidecarset-base: {base}")
+}
+
+/// `sidecarsetMutatingPod` of OpenKruise.
+#[test]
+fn a_base_yields_to_its_canaries() {
+    let text = [
+        set("base", "", "a"),
+        set("first", &canary_of("base"), "b"),
+        set("second", &canary_of("base"), "c"),
+        set("paused", &canary_of("base"), "d")
+            .replace("spec: {", "spec: { injectionStrategy: { paused: true },"),
+        set("off", &canary_of("base").replace("true", "false"), "e"),
+    ];
+    let chains = load_text("sets.yaml", &text.concat()).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let [base, rest @ ..] = chains.as_slice() else {
+        panic!("{chains:?}");
+    };
+    let others = base.stages[0].spec.yields_to.iter();
+    let others: Vec<_> = others
+        .map(|other| {
+            let namespaces = match &other.namespaces {
+                Some(NamespaceSelector::Labels(labels)) => labels.to_string(),
+                namespaces => panic!("{namespaces:?}"),
+            };
+            (&*other.chain, other.objects.to_string(), namespaces)
+        })
+        .collect();
+    let expected = [
+        ("kruise-sidecarset-first", "app in (b)", "tier in (first)"),
+        ("kruise-sidecarset-second", "app in (c)", "tier in (second)"),
+    ];
+    let expected =
+        expected.map(|(chain, objects, namespaces)| (chain, objects.to_owned(), namespaces.to_owned()));
+    assert_eq!(others, expected);
+    let specs = rest
+        .iter()
+        .flat_map(|chain| &chain.stages)
+        .map(|stage| &stage.spec);
+    assert!(specs.into_iter().all(|spec| spec.yields_to.is_empty()));
+}
+
+/// `validateSidecarSetCanaryAnnotations` of OpenKruise.
+#[test]
+fn a_canary_that_openkruise_refuses_is_a_mistake() {
+    let base = set("base", "", "a");
+    let canary = set("canary", &canary_of("base"), "a");
+    for (text, says) in [
+        (
+            set("base", &canary_of("base"), "a"),
+            "a canary cannot be its own base",
+        ),
+        (
+            format!(
+                "{base}{}",
+                canary.replace("type: NotUpdate", "type: RollingUpdate")
+            ),
+            "a canary cannot update Pods that exist",
+        ),
+        (
+            format!("{base}{canary}{}", set("third", &canary_of("canary"), "a")),
+            "the base \"canary\" is a canary too",
+        ),
+    ] {
+        let mistakes = load_text("sets.yaml", &text).unwrap_err();
+        let [mistake] = mistakes.iter().collect::<Vec<_>>()[..] else {
+            panic!("{mistakes}");
+        };
+        assert!(mistake.to_string().contains(says), "{mistake}");
+        assert!(mistake.path.ends_with("sidecarset-base\"]"), "{mistake}");
+    }
+}
+
+#[test]
+fn annotations_without_an_effect_are_warned_of() {
+    for (annotations, says) in [
+        (
+            "kruise.io/sidecarset-hash: a, kruise.io/sidecarset-hash-without-image: b",
+            None,
+        ),
+        ("example.com/owner: a, notkruise.io/x: b", None),
+        (
+            canary_of("base").as_str(),
+            Some("there is no SidecarSet \"base\""),
+        ),
+        (
+            "apps.kruise.io/sidecarset-canary: \"true\"",
+            Some("the annotation apps.kruise.io/sidecarset-canary has no effect here; write both"),
+        ),
+        (
+            "apps.kruise.io/sidecarset-base: base",
+            Some("the annotation apps.kruise.io/sidecarset-base has no effect here"),
+        ),
+        (
+            "policy.kruise.io/delete-protection: Always",
+            Some("the annotation policy.kruise.io/delete-protection has no effect here"),
+        ),
+        (
+            "kruise.io/other: a",
+            Some("the annotation kruise.io/other has no effect here"),
+        ),
+    ] {
+        let warnings = one(&set("a", annotations, "a")).warnings();
+        match (warnings.as_slice(), says) {
+            ([], None) => {}
+            ([warning], Some(says)) => assert!(warning.to_string().contains(says), "{warning}"),
+            _ => panic!("{annotations}: {warnings:?}"),
+        }
+    }
+}

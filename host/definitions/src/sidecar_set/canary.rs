@@ -1,0 +1,139 @@
+//! Annotations of SidecarSets: a canary is injected in place of its base, and others have no effect here.
+
+use std::sync::Arc;
+
+use admittance_admission::Precedence;
+
+use super::{chain_name, warning};
+use crate::{
+    ChainDefinition, Location,
+    document::{Mistake, Mistakes, Node, quoted},
+};
+
+const CANARY: &str = "apps.kruise.io/sidecarset-canary";
+const BASE: &str = "apps.kruise.io/sidecarset-base";
+
+/// The annotations that OpenKruise writes, for updates in place.
+const WRITTEN: [&str; 2] = [
+    "kruise.io/sidecarset-hash",
+    "kruise.io/sidecarset-hash-without-image",
+];
+
+/// A SidecarSet that is injected in place of another one, where both select a Pod.
+#[derive(Debug)]
+pub(crate) struct Canary {
+    name: String,
+    base: String,
+    /// Where the annotation with the base is.
+    pub(crate) location: Location,
+    path: String,
+}
+
+/// Reads the annotations of a SidecarSet; warns of those of OpenKruise that have no effect here.
+pub(super) fn read(metadata: &Node<'_>, name: &str, warnings: &mut Vec<Mistake>) -> Option<Canary> {
+    let annotations = super::field(metadata, "annotations")?.children();
+    let find = |key: &str| annotations.iter().find(|(found, _)| *found == Some(key));
+    let base = find(BASE).filter(|_| find(CANARY).is_some_and(|(_, value)| value.json() == "true"));
+    let base = base.and_then(|(_, node)| Some((node, node.json().as_str()?.to_owned())));
+    let canary = base
+        .filter(|(_, base)| !base.is_empty())
+        .map(|(node, base)| Canary {
+            name: name.to_owned(),
+            base,
+            location: node.location(),
+            path: node.path().to_owned(),
+        });
+    for (key, node) in &annotations {
+        let Some(key) = key.filter(|key| is_of_openkruise(key)) else {
+            continue;
+        };
+        let has_effect = canary.is_some() && [CANARY, BASE].contains(&key);
+        if !has_effect && !WRITTEN.contains(&key) {
+            let message = format!("the annotation {key} has no effect here");
+            let fix = match key {
+                CANARY | BASE => "write both annotations of a canary, or remove it",
+                _ => "remove it, or leave the SidecarSet to OpenKruise",
+            };
+            warnings.push(warning(node, &message, fix));
+        }
+    }
+    canary
+}
+
+fn is_of_openkruise(key: &str) -> bool {
+    let domain = key.split_once('/').map(|(domain, _)| domain);
+    domain.is_some_and(|domain| domain == "kruise.io" || domain.ends_with(".kruise.io"))
+}
+
+impl Canary {
+    /// Reports what OpenKruise refuses.
+    pub(super) fn check_alone(&self, is_updated: bool, mistakes: &mut Mistakes) {
+        if self.base == self.name {
+            self.wrong(
+                "a canary cannot be its own base",
+                "name another SidecarSet",
+                mistakes,
+            );
+        }
+        if is_updated {
+            let message = "a canary cannot update Pods that exist";
+            let fix = "write `updateStrategy: { type: NotUpdate }`";
+            self.wrong(message, fix, mistakes);
+        }
+    }
+
+    /// Reports what OpenKruise refuses beside these canaries.
+    pub(crate) fn check(&self, canaries: &[Self], mistakes: &mut Mistakes) {
+        let is_base = |other: &Self| other.name == self.base && other.name != self.name;
+        if canaries.iter().any(is_base) {
+            let message = format!("the base {} is a canary too", quoted(&self.base));
+            self.wrong(&message, "name a SidecarSet that is no canary", mistakes);
+        }
+    }
+
+    fn wrong(&self, message: &str, fix: &str, mistakes: &mut Mistakes) {
+        mistakes.push(Mistake {
+            location: self.location.clone(),
+            path: self.path.clone(),
+            message: message.to_owned(),
+            fix: fix.to_owned(),
+        });
+    }
+}
+
+/// Makes the chains of bases yield to those of their canaries. A canary that is paused takes no Pod.
+pub(crate) fn prefer(canaries: &[Canary], chains: &mut [ChainDefinition]) {
+    for canary in canaries {
+        let find = |chains: &[ChainDefinition], name| {
+            let name = chain_name(name);
+            chains.iter().position(|chain| chain.name == name)
+        };
+        let base = find(chains, &canary.base);
+        let Some(chain) = find(chains, &canary.name).and_then(|index| chains.get_mut(index)) else {
+            continue;
+        };
+        if base.is_none() {
+            chain.warnings.push(Mistake {
+                location: canary.location.clone(),
+                path: canary.path.clone(),
+                message: format!("there is no SidecarSet {}", quoted(&canary.base)),
+                fix: "correct the name of the base, or remove the annotations".to_owned(),
+            });
+        }
+        let Some(stage) = chain.stages.first() else {
+            continue;
+        };
+        let precedence = Arc::new(Precedence {
+            chain: chain.name.as_str().into(),
+            namespaces: stage.spec.namespace_selector.clone(),
+            objects: stage.spec.object_selector.clone(),
+        });
+        for stage in base
+            .and_then(|index| chains.get_mut(index))
+            .iter_mut()
+            .flat_map(|base| &mut base.stages)
+        {
+            stage.spec.yields_to.push(precedence.clone());
+        }
+    }
+}
