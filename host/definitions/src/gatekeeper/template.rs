@@ -159,20 +159,29 @@ impl TemplateDocument {
             Engine::Rego(rego) => Some(rego.plugin(&constrained, syncs)),
             Engine::Cel(..) => None,
         };
-        if let (Engine::Rego(rego), Some(plugin)) = (&self.engine, &plugin)
-            && rego.mentions("inventory")
-            && plugin.settings.get("inventory").is_none()
-            && !constrained.is_empty()
-        {
-            warnings.push(Mistake {
-                location: self.source.clone(),
-                path: String::new(),
-                message: format!(
-                    "the template {} reads data.inventory, which is empty",
-                    quoted(&self.name)
-                ),
-                fix: "name the kinds that it reads in a SyncSet or Config of Gatekeeper".to_owned(),
-            });
+        if let (Engine::Rego(rego), Some(plugin)) = (&self.engine, &plugin) {
+            let mut warn = |reads: &str, fix: &str| {
+                warnings.push(Mistake {
+                    location: self.source.clone(),
+                    path: String::new(),
+                    message: format!("the template {} reads {reads}", quoted(&self.name)),
+                    fix: fix.to_owned(),
+                });
+            };
+            if rego.mentions("inventory")
+                && plugin.settings.get("inventory").is_none()
+                && !constrained.is_empty()
+            {
+                let fix = "name the kinds that it reads in a SyncSet or Config of Gatekeeper";
+                warn("data.inventory, which is empty", fix);
+            }
+            if rego.mentions("input.request") {
+                let fix = "write `input.review`";
+                warn(
+                    "input.request, which no template has: a rule with it never applies",
+                    fix,
+                );
+            }
         }
         let stage = |constrained: &Constrained<'_>| {
             let mut spec = self.spec(constrained, syncs)?;

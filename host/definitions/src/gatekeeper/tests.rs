@@ -54,6 +54,10 @@ fn plugin(stage: &StageDefinition) -> &PluginDefinition {
     }
 }
 
+fn warnings(chain: &ChainDefinition) -> Vec<String> {
+    chain.warnings().iter().map(ToString::to_string).collect()
+}
+
 fn names(chain: &ChainDefinition) -> Vec<(&str, Mode)> {
     let stages = chain.stages.iter();
     stages.map(|stage| (&*stage.spec.name, stage.spec.mode)).collect()
@@ -316,11 +320,34 @@ fn mistakes() {
     }
     // Kubernetes drops what is not in the schema.
     let chain = one(&with("{ parameters: { most: 1, mots: 2 } }"));
-    let warnings: Vec<String> = chain.warnings().iter().map(ToString::to_string).collect();
+    let warnings = warnings(&chain);
     let of_field = |warning: &&String| {
         warning.contains("spec.parameters.mots: the template's schema has no field \"mots\"")
     };
     assert!(warnings.iter().any(|warning| of_field(&warning)), "{warnings:?}");
     let inventory = |warning: &String| warning.contains("reads data.inventory, which is empty");
     assert!(warnings.iter().any(inventory), "{warnings:?}");
+}
+
+/// Gatekeeper overlooks fields that a CustomResourceDefinition has.
+#[test]
+fn names_that_follow_from_the_kind_are_accepted() {
+    let names =
+        "names: { kind: Limits, listKind: LimitsList, plural: limits, singular: limits, categories: [all] }";
+    let text = REGO.replace("names: { kind: Limits, shortNames: [lim] }", names);
+    assert_ne!(text, REGO);
+    assert_eq!(one(&text).name, "limits");
+}
+
+/// gatekeeper#3545.
+#[test]
+fn what_a_template_cannot_read_is_warned_of() {
+    let text = REGO.replace("input.review.namespaceObject", "input.request.object");
+    let expected = "the template \"limits\" reads input.request, which no template has";
+    let found = warnings(&one(&text));
+    assert!(
+        found.iter().any(|warning| warning.contains(expected)),
+        "{found:?}"
+    );
+    assert_eq!(warnings(&one(REGO)), [""; 0]);
 }

@@ -76,7 +76,8 @@ fn read_crd(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<(String, Option<
         readers::text,
         mistakes,
     );
-    names.ignore(&["shortNames"]);
+    // Gatekeeper derives them from the kind.
+    names.ignore(&["categories", "listKind", "plural", "shortNames", "singular"]);
     names.finish(mistakes);
     Some((kind?, schema))
 }
