@@ -263,6 +263,8 @@ impl Report {
                         human::clock(*until)
                     )
                 });
+                let supporting = definitions.supporting.iter();
+                let supporting = supporting.map(|name| format!("{GOOD}ok{GOOD:#}  {name}\n"));
                 let warnings = warnings
                     .iter()
                     .map(|warning| format!("{WARN}warning:{WARN:#} {warning}\n"));
@@ -271,6 +273,7 @@ impl Report {
                 });
                 return chains
                     .chain(exceptions)
+                    .chain(supporting)
                     .chain(warnings)
                     .chain(unchecked)
                     .collect();
@@ -300,6 +303,7 @@ impl Report {
                     "ok": true,
                     "chains": chains,
                     "exceptions": exceptions,
+                    "supporting": definitions.supporting,
                     "warnings": warnings,
                     "unchecked": unchecked,
                 })

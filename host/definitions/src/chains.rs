@@ -50,6 +50,16 @@ pub fn load_text(name: &str, text: &str) -> Result<Vec<ChainDefinition>, Mistake
     of_documents(&documents, mistakes).map(|definitions| definitions.chains)
 }
 
+/// The kinds of definitions that are no chains, and no parts of one.
+const SUPPORTING: [&str; 5] = [
+    "Config",
+    "CustomResourceDefinition",
+    "ExpansionTemplate",
+    OPENAPI,
+    "SyncSet",
+];
+const OPENAPI: &str = "OpenAPI document";
+
 /// What documents define.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
@@ -58,6 +68,8 @@ pub struct Definitions {
     pub chains: Vec<ChainDefinition>,
     /// The exceptions, sorted by name.
     pub exceptions: Vec<ExceptionDefinition>,
+    /// Kind and name of each definition on which chains depend, and which is none itself, such as a `SyncSet`; sorted.
+    pub supporting: Vec<String>,
 }
 
 impl Definitions {
@@ -230,9 +242,13 @@ impl Chains {
         for exception in &self.exceptions {
             exception.attach(&mut self.chains);
         }
+        let names = self.names.keys().filter(|(kind, ..)| SUPPORTING.contains(kind));
+        let mut supporting: Vec<_> = names.map(|(kind, _, name)| format!("{kind} {name}")).collect();
+        supporting.sort();
         Definitions {
             chains: self.chains,
             exceptions: self.exceptions,
+            supporting,
         }
     }
 
@@ -269,6 +285,8 @@ impl Chains {
                 return;
             }
             Form::OpenApi => {
+                let key = (OPENAPI, Phase::default(), root.location().file);
+                self.names.insert(key, root.location());
                 self.resources.extend(openapi::read(root, mistakes));
                 return;
             }

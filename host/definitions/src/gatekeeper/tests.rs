@@ -351,3 +351,35 @@ fn what_a_template_cannot_read_is_warned_of() {
     );
     assert_eq!(warnings(&one(REGO)), [""; 0]);
 }
+
+#[test]
+fn definitions_without_a_chain_are_named() {
+    let sync = "apiVersion: syncset.gatekeeper.sh/v1alpha1\nkind: SyncSet\nmetadata: { name: nodes }\n\
+                spec: { gvks: [ { version: v1, kind: Node } ] }\n";
+    let expansion = "apiVersion: expansion.gatekeeper.sh/v1beta1\nkind: ExpansionTemplate\n\
+                     metadata: { name: pods }\nspec: { applyTo: [ { groups: [apps], versions: [v1], kinds: [Deployment] } ], \
+                     templateSource: spec.template, generatedGVK: { group: \"\", version: v1, kind: Pod } }\n";
+    let config = "apiVersion: config.gatekeeper.sh/v1alpha1\nkind: Config\nmetadata: { name: config }\n";
+    let crd = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: { name: jobs.example.com }\n\
+               spec: { group: example.com, names: { kind: Job, plural: jobs }, scope: Namespaced, versions: [] }\n";
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("definitions.yaml");
+    for (text, expected) in [
+        (sync.to_owned(), vec!["SyncSet nodes"]),
+        (expansion.to_owned(), vec!["ExpansionTemplate pods"]),
+        (
+            format!("{crd}---\n{sync}---\n{config}"),
+            vec![
+                "Config config",
+                "CustomResourceDefinition jobs.example.com",
+                "SyncSet nodes",
+            ],
+        ),
+        (REGO.to_owned(), vec![]),
+    ] {
+        std::fs::write(&file, &text).unwrap();
+        let definitions = crate::Definitions::load(std::slice::from_ref(&file));
+        let definitions = definitions.unwrap_or_else(|mistakes| panic!("{text}: {mistakes}"));
+        assert_eq!(definitions.supporting, expected, "{text}");
+    }
+}
