@@ -194,6 +194,65 @@ async fn all_constraints_that_deny_are_reported() {
     }
 }
 
+/// A template finds `input.review` alone (gatekeeper#3545), and what it cannot mean is a mistake at `check`.
+#[tokio::test]
+async fn a_template_means_what_it_means_to_gatekeeper() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let template = |names: &str, rule: &str| {
+        format!(
+            "apiVersion: templates.gatekeeper.sh/v1\nkind: ConstraintTemplate\nmetadata: {{ name: denyall }}\nspec:\n  \
+             crd: {{ spec: {{ names: {{ kind: DenyAll{names} }} }} }}\n  targets:\n    - target: admission.k8s.gatekeeper.sh\n      \
+             rego: |\n        package denyall\n        {rule}\n---\n\
+             apiVersion: constraints.gatekeeper.sh/v1beta1\nkind: DenyAll\nmetadata: {{ name: c1 }}\nspec: {{}}\n"
+        )
+    };
+    let of_request = "violation[{\"msg\": \"x\"}] { input.request.kind.kind == \"Namespace\" }";
+    let of_review = of_request.replace("request", "review");
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
+    fs::write(at.join("namespace.json"), namespace.to_string()).unwrap();
+    for (rule, code) in [(of_request, 0), (&of_review, 1)] {
+        let text = template(
+            ", plural: denyalls, singular: denyall, listKind: DenyAllList",
+            rule,
+        );
+        fs::write(at.join("policy.yaml"), text).unwrap();
+        let ran = admittance(at, &["run", "policy.yaml", "namespace.json"]).await;
+        assert_eq!(ran.code, Some(code), "{rule}: {}{}", ran.stdout, ran.stderr);
+    }
+    let sync = "apiVersion: syncset.gatekeeper.sh/v1alpha1\nkind: SyncSet\nmetadata: { name: nodes }\n\
+                spec: { gvks: [ { version: v1, kind: Node } ] }\n";
+    // (the text, the code of `check`, what it says)
+    for (text, code, expected) in [
+        (template("", "violation[\"msg\"] { true }"), 1, "policy.yaml:10:"),
+        (
+            template("", "violation[\"msg\"] { true }"),
+            1,
+            "write `violation[{\"msg\": msg}]`",
+        ),
+        (
+            template("", "violation[{\"msg\": m}] { m := graphql.parse_query(\"\") }"),
+            1,
+            "`graphql.parse_query` is a function of OPA that is not available here",
+        ),
+        (
+            template(
+                "",
+                "violation[{\"msg\": \"x\"}] { net.cidr_intersects(\"10.0.0.0/8\", \"10.1.0.0/16\") }",
+            ),
+            0,
+            "ok",
+        ),
+        (sync.to_owned(), 0, "SyncSet nodes"),
+    ] {
+        fs::write(at.join("policy.yaml"), &text).unwrap();
+        let checked = admittance(at, &["check", "policy.yaml"]).await;
+        let said = format!("{}{}", checked.stdout, checked.stderr);
+        assert_eq!(checked.code, Some(code), "{text}: {said}");
+        assert!(said.contains(expected), "{text}: {said}");
+    }
+}
+
 #[tokio::test]
 async fn mutators_change_objects_as_in_gatekeeper() {
     let directory = tempfile::tempdir().unwrap();

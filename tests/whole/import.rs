@@ -346,6 +346,57 @@ async fn a_sidecar_set_needs_the_stock_plugin() {
     }
 }
 
+/// OpenKruise's `sidecarsetMutatingPod`, and the default of `fieldRef.apiVersion`.
+#[tokio::test]
+async fn a_canary_is_injected_in_place_of_its_base() {
+    let directory = tempfile::tempdir().unwrap();
+    let set = |name: &str, annotations: &str, label: &str, container: &str| {
+        format!(
+            "---\napiVersion: apps.kruise.io/v1beta1\nkind: SidecarSet\nmetadata: {{ name: {name}, annotations: {{ {annotations} }} }}\n\
+             spec: {{ selector: {{ matchLabels: {{ {label} }} }}, updateStrategy: {{ type: NotUpdate }}, containers: [ {container} ] }}\n"
+        )
+    };
+    let transfer = "transferEnv: [ { sourceContainerNameFrom: { fieldRef: { fieldPath: \"metadata.labels['main']\" } }, \
+                    envNames: [A] } ]";
+    let canary = "apps.kruise.io/sidecarset-canary: \"true\", apps.kruise.io/sidecarset-base: base";
+    write(
+        &directory,
+        "sets.yaml",
+        [
+            set(
+                "base",
+                "",
+                "app: a",
+                &format!("{{ name: z, image: 'old:1', {transfer} }}"),
+            ),
+            set("canary", canary, "track: new", "{ name: z2, image: 'new:1' }"),
+        ]
+        .concat(),
+    );
+    for (track, expected) in [("old", json!(["z", "web"])), ("new", json!(["z2", "web"]))] {
+        let pod = json!({"apiVersion": "v1", "kind": "Pod",
+                         "metadata": {"name": "web", "namespace": "shop",
+                                      "labels": {"app": "a", "track": track, "main": "web"}},
+                         "spec": {"containers": [{"name": "web", "image": "web:1", "env": [{"name": "A", "value": "1"}]}]}});
+        write(&directory, "pod.json", pod.to_string());
+        let ran = admittance(&directory, &["run", "sets.yaml", "pod.json", "--output", "json"]).await;
+        assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+        let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let containers = report["object"]["spec"]["containers"].as_array().unwrap().iter();
+        let names: Value = containers.map(|container| container["name"].clone()).collect();
+        assert_eq!(names, expected, "{track}: {}", ran.stdout);
+    }
+    // Neither has a native form: what one does depends on the other.
+    let imported = admittance(&directory, &["import", "sets.yaml", "--to", "a.yaml"]).await;
+    let written = fs::read_to_string(directory.path().join("a.yaml")).unwrap();
+    assert_eq!(
+        written.matches("kind: SidecarSet").count(),
+        2,
+        "{}{written}",
+        imported.stdout
+    );
+}
+
 /// A kubeconfig for an API server at a port.
 pub(crate) fn kubeconfig(port: u16, bundle: &str) -> String {
     format!(
