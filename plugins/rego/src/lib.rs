@@ -176,7 +176,7 @@ impl Rego {
             set(&mut input, [("request", review)])?;
         }
         if let Some(inventory) = objects.inventory {
-            set(&mut input, [("inventory", inventory)])?;
+            set(&mut input, [(source::INVENTORY, inventory)])?;
         }
         let mut policy = self.policy.lock().unwrap_or_else(PoisonError::into_inner);
         policy.evaluate(input).map_err(Error::other)

@@ -2,7 +2,8 @@
 //!
 //! Five things are written otherwise, each on its own line, so that the lines of mistakes stay right:
 //!
-//! - `data.inventory` is `input.inventory`: regorus analyses all modules again when data changes, and not for an input;
+//! - `data.inventory` is a field of the input that no policy reads otherwise: regorus analyses all modules again when data
+//!   changes, and not for an input;
 //! - a `(` at the start of a line begins an expression, and is not the call of what is above it: a `;` comes before;
 //! - a second body of a rule, `violation[...] { ... } { ... }`, gets a head of its own;
 //! - `not f(x.y)` is false if `x.y` is undefined: references and calls in it are bound before the `not`. OPA does so for
@@ -18,6 +19,9 @@ use crate::{functions, policy, walk};
 
 /// The longest line, in characters: what is inserted makes lines longer, and generated policies have long ones.
 const LONGEST_LINE: NonZeroU32 = NonZeroU32::new(1 << 16).unwrap();
+
+/// The field of the input that is `data.inventory`.
+pub(crate) const INVENTORY: &str = "__inventory";
 
 /// The module as regorus is to read it. A text that cannot be read is returned as far as it could be rewritten: the
 /// mistake is found when it is compiled.
@@ -85,6 +89,7 @@ fn tokens(path: &str, text: &str) -> Option<Vec<Token>> {
 }
 
 fn with_inventory_in_input(path: &str, text: &str) -> Option<String> {
+    const QUOTED: &str = "[\"inventory\"]";
     let tokens = tokens(path, text)?;
     let is = |index: Option<usize>, word: &str| {
         let token = index.and_then(|index| tokens.get(index));
@@ -93,12 +98,18 @@ fn with_inventory_in_input(path: &str, text: &str) -> Option<String> {
     let mut result = text.to_owned();
     for (index, token) in tokens.iter().enumerate().rev() {
         let is_root = is(Some(index), "data") && !is(index.checked_sub(1), ".");
-        let named = is(Some(index + 1), ".") && is(Some(index + 2), "inventory");
-        let quoted = text
-            .get(token.end..)
-            .is_some_and(|rest| rest.starts_with("[\"inventory\"]"));
-        if is_root && (named || quoted) {
-            result.replace_range(token.start..token.end, "input");
+        let named = tokens.get(index + 2).filter(|_| is(Some(index + 1), "."));
+        let quoted = token.end + QUOTED.len();
+        let end = match named.filter(|_| is(Some(index + 2), "inventory")) {
+            Some(name) => name.end,
+            None if text.get(token.end..quoted) == Some(QUOTED) => quoted,
+            None => continue,
+        };
+        if is_root {
+            // An import has the name of what is imported.
+            let has_name = !is(index.checked_sub(1), "import") || is(Some(index + 3), "as");
+            let name = if has_name { "" } else { " as inventory" };
+            result.replace_range(token.start..end, &format!("input.{INVENTORY}{name}"));
         }
     }
     Some(result)
@@ -327,8 +338,12 @@ mod tests {
                 "package a\nx {\n  y := 1\n  ; (y + 1) > 1\n}\n",
             ),
             (
-                "package a\nimport data.inventory as all\nv { data.inventory.cluster[x]; data[\"inventory\"]; input.data.inventory; data.lib.x }\n",
-                "package a\nimport input.inventory as all\nv { input.inventory.cluster[x]; input[\"inventory\"]; input.data.inventory; data.lib.x }\n",
+                "package a\nimport data.inventory as all\nv { data.inventory.cluster[x]; data[\"inventory\"].y; input.data.inventory; data.lib.x }\n",
+                "package a\nimport input.__inventory as all\nv { input.__inventory.cluster[x]; input.__inventory.y; input.data.inventory; data.lib.x }\n",
+            ),
+            (
+                "package a\nimport data.inventory\nv { inventory.cluster }\n",
+                "package a\nimport input.__inventory as inventory\nv { inventory.cluster }\n",
             ),
             // In brackets, and after an operator, it is no statement.
             (

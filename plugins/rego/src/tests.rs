@@ -132,6 +132,7 @@ fn the_inventory_is_what_the_cluster_holds() {
         violation[{"msg": msg}] {
           data.inventory.namespace[namespace]["apps/v1"]["Deployment"][name].spec.replicas > 1
           data.inventory.cluster["v1"]["Node"][node]
+          not input.inventory
           msg := sprintf("%v/%v on %v", [namespace, name, node])
         }"#;
     let mut settings = template(rego, json!({"c": {"actions": ["deny"]}}));
