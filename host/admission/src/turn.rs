@@ -248,7 +248,7 @@ pub(crate) async fn select(
     Ok(None)
 }
 
-/// Which of these selectors does not match the request, if one does not.
+/// Returns the reason for a skip if one of these selectors does not match the request.
 async fn unselected(
     (namespaces, objects): (Option<&NamespaceSelector>, &LabelSelector),
     request: &Request,

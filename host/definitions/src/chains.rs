@@ -50,7 +50,7 @@ pub fn load_text(name: &str, text: &str) -> Result<Vec<ChainDefinition>, Mistake
     of_documents(&documents, mistakes).map(|definitions| definitions.chains)
 }
 
-/// The kinds of definitions that are no chains, and no parts of one.
+/// The kinds of definitions that are neither chains nor stages.
 const SUPPORTING: [&str; 5] = [
     "Config",
     "CustomResourceDefinition",

@@ -106,7 +106,7 @@ pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<(ChainDef
     Some((chain, canary))
 }
 
-/// The name of the chain of a SidecarSet. It begins as that of OpenKruise's webhook, so that it has its place among others.
+/// The name of the chain. The beginning is the name of OpenKruise's webhook, which decides the order among other chains.
 fn chain_name(name: &str) -> String {
     format!("kruise-sidecarset-{name}")
 }

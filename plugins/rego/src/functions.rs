@@ -60,7 +60,7 @@ pub(crate) fn arity(name: &str) -> Option<usize> {
     found.map(|(_, arguments)| usize::from(*arguments))
 }
 
-/// Why there is no function of this name, and what to do about it.
+/// The reason why a policy cannot call the function of this name, and what to do about it.
 pub(crate) fn why_missing(name: &str) -> &'static str {
     if name == "external_data" {
         "asks a provider of Gatekeeper, and there is none here; read objects of the cluster from `data.inventory`, or \

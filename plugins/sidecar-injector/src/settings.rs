@@ -40,7 +40,7 @@ pub struct Settings {
     /// By which annotations workloads opt in or out, and how the injection is recorded.
     #[serde(default)]
     pub convention: Convention,
-    /// Which workloads are injected. `optOut` by default; `optIn` is the rule of kube-sidecar-injector until 2022.
+    /// The workloads that are injected. The default is `optOut`; kube-sidecar-injector had `optIn` until 2022.
     pub mode: Option<Mode>,
     /// The annotation by which a workload opts in (`"true"`) or out (`"false"`).
     /// `sidecar-injector.admittance.dev/inject` by default; with the convention
@@ -68,7 +68,7 @@ pub enum Convention {
     Both,
     /// Only those of `annotation` and `statusAnnotation`.
     Admittance,
-    /// As kube-sidecar-injector does since 2022: all workloads except those that opt out with
+    /// The plugin does what kube-sidecar-injector does since 2022: it injects all workloads except those that opt out with
     /// `sidecar-injector-webhook.morven.me/inject`, unless `mode` says otherwise; none with the status
     /// `injected`, unless the mode is `always`; and none in `kube-system` and `kube-public`.
     KubeSidecarInjector,

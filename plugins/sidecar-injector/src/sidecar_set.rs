@@ -27,7 +27,7 @@ pub struct Injection {
     containers: Vec<Sidecar>,
     /// In the order of their names.
     init_containers: Vec<Sidecar>,
-    /// Those that are used, in the order in which they are added, with their names.
+    /// The volumes that containers use, with their names, in the order in which they are added.
     volumes: Vec<(String, Value)>,
     image_pull_secrets: Vec<(String, Value)>,
     metadata: Vec<PodMetadata>,

@@ -103,7 +103,7 @@ impl Redirects {
     }
 }
 
-/// Where a response redirects to, without a user and a password.
+/// The URL to which a response redirects, without a user and a password.
 fn target(response: &Response) -> Option<Url> {
     let location = response.headers().get(LOCATION)?.to_str().ok()?;
     let mut target = response.url().join(location).ok()?;

@@ -291,7 +291,7 @@ async fn what_a_server_does_wrong_is_told_or_tried_again() {
     }
 }
 
-/// As a CDN in front of a registry does, to see whether cookies are kept.
+/// A CDN in front of a registry does so to find out whether the client keeps cookies.
 #[tokio::test]
 async fn a_cookie_comes_back_to_its_origin_only() {
     let scene = Scene::new();

@@ -136,7 +136,7 @@ async fn an_index_stands_for_its_entry_for_wasm() {
     }
 }
 
-/// What `wash push` wrote, and images of Istio and Envoy Gateway, of the compat variant.
+/// `wash push` wrote the first; Istio and Envoy Gateway use images of the compat variant.
 #[tokio::test]
 async fn modules_of_other_media_types_and_in_archives() {
     let mut scene = Scene::new();

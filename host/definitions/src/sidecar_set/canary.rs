@@ -24,12 +24,12 @@ const WRITTEN: [&str; 2] = [
 pub(crate) struct Canary {
     name: String,
     base: String,
-    /// Where the annotation with the base is.
+    /// The place of the annotation that names the base.
     pub(crate) location: Location,
     path: String,
 }
 
-/// Reads the annotations of a SidecarSet; warns of those of OpenKruise that have no effect here.
+/// Reads the annotations of a SidecarSet, and warns if OpenKruise gives one an effect that it does not have here.
 pub(super) fn read(metadata: &Node<'_>, name: &str, warnings: &mut Vec<Mistake>) -> Option<Canary> {
     let annotations = super::field(metadata, "annotations")?.children();
     let find = |key: &str| annotations.iter().find(|(found, _)| *found == Some(key));
@@ -66,7 +66,7 @@ fn is_of_openkruise(key: &str) -> bool {
 }
 
 impl Canary {
-    /// Reports what OpenKruise refuses.
+    /// Reports what OpenKruise refuses whatever else is defined.
     pub(super) fn check_alone(&self, is_updated: bool, mistakes: &mut Mistakes) {
         if self.base == self.name {
             self.wrong(
@@ -82,7 +82,7 @@ impl Canary {
         }
     }
 
-    /// Reports what OpenKruise refuses beside these canaries.
+    /// Reports a base that is one of these canaries, which OpenKruise refuses.
     pub(crate) fn check(&self, canaries: &[Self], mistakes: &mut Mistakes) {
         let is_base = |other: &Self| other.name == self.base && other.name != self.name;
         if canaries.iter().any(is_base) {
@@ -101,7 +101,7 @@ impl Canary {
     }
 }
 
-/// Makes the chains of bases yield to those of their canaries. A canary that is paused takes no Pod.
+/// Makes each base yield to its canaries. A paused canary takes no Pod.
 pub(crate) fn prefer(canaries: &[Canary], chains: &mut [ChainDefinition]) {
     for canary in canaries {
         let find = |chains: &[ChainDefinition], name| {
