@@ -116,7 +116,7 @@ fn call(name: &str, arguments: &[Value], patterns: &Patterns) -> Option<Value> {
             globs::have_common_text(one, other).map(Value::from)
         }
         ("set_diff", [Value::Set(one), Value::Set(other)]) => {
-            let rest = one.iter().filter(|item| !other.contains(*item)).cloned();
+            let rest = one.iter().filter(|item| !other.contains(item)).cloned();
             Some(rest.collect::<BTreeSet<_>>().into())
         }
         ("sprintf", [Value::String(text), Value::Array(arguments)]) => {

@@ -20,14 +20,14 @@ pub(super) fn of_container(container: &mut Object) {
         set(port, "protocol", "TCP");
     }
     for variable in objects(container, "env") {
-        at(variable, &["valueFrom", "fieldRef"]).map(of_field);
+        within(variable, &["valueFrom", "fieldRef"], of_field);
     }
     for probe in ["livenessProbe", "readinessProbe"] {
-        at(container, &[probe]).map(of_probe);
-        at(container, &[probe, "httpGet"]).map(of_request);
+        within(container, &[probe], of_probe);
+        within(container, &[probe, "httpGet"], of_request);
     }
     for hook in ["postStart", "preStop"] {
-        at(container, &["lifecycle", hook, "httpGet"]).map(of_request);
+        within(container, &["lifecycle", hook, "httpGet"], of_request);
     }
 }
 
@@ -36,17 +36,18 @@ pub(super) fn of_volume(volume: &mut Object) {
         volume.insert("emptyDir".to_owned(), json!({}));
     }
     for source in ["configMap", "downwardAPI", "projected", "secret"] {
-        at(volume, &[source]).map(|source| set(source, "defaultMode", FILE_MODE));
+        within(volume, &[source], |source| set(source, "defaultMode", FILE_MODE));
     }
-    at(volume, &["downwardAPI"]).map(of_items);
-    at(volume, &["hostPath"]).map(|path| set(path, "type", ""));
-    for source in at(volume, &["projected"])
-        .into_iter()
-        .flat_map(|projected| objects(projected, "sources"))
-    {
-        at(source, &["downwardAPI"]).map(of_items);
-        at(source, &["serviceAccountToken"]).map(|token| set(token, "expirationSeconds", 3600));
-    }
+    within(volume, &["downwardAPI"], of_items);
+    within(volume, &["hostPath"], |path| set(path, "type", ""));
+    within(volume, &["projected"], |projected| {
+        for source in objects(projected, "sources") {
+            within(source, &["downwardAPI"], of_items);
+            within(source, &["serviceAccountToken"], |token| {
+                set(token, "expirationSeconds", 3600);
+            });
+        }
+    });
 }
 
 /// Always for a tag that may change: `latest`, which an image without a tag has too.
@@ -65,7 +66,7 @@ fn pull_policy(image: &str) -> &'static str {
 
 fn of_items(downward: &mut Object) {
     for item in objects(downward, "items") {
-        at(item, &["fieldRef"]).map(of_field);
+        within(item, &["fieldRef"], of_field);
     }
 }
 
@@ -102,13 +103,15 @@ fn set(object: &mut Object, field: &str, value: impl Into<Value>) {
     }
 }
 
-/// The object at this path.
-fn at<'a>(object: &'a mut Object, path: &[&str]) -> Option<&'a mut Object> {
-    let mut found = object;
+/// Changes the object at this path, if there is one.
+fn within(object: &mut Object, path: &[&str], change: impl FnOnce(&mut Object)) {
+    let mut found = Some(object);
     for field in path {
-        found = found.get_mut(*field)?.as_object_mut()?;
+        found = found.and_then(|object| object.get_mut(*field)?.as_object_mut());
     }
-    Some(found)
+    if let Some(found) = found {
+        change(found);
+    }
 }
 
 /// The objects in this list.
