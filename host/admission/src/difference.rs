@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// The limit of the total length of a patch's paths: keys may be long, and each operation repeats them.
-const PATHS: usize = 1 << 20;
+pub(crate) const PATHS: usize = 1 << 20;
 
 impl Patch {
     /// The patch that turns `before` into `after`: one operation for each changed value, or, if that would

@@ -284,12 +284,7 @@ impl Patch {
     /// As [`apply`](Self::apply), and [`PatchError::DeadlinePassed`].
     pub fn apply_by(&self, object: &Object, deadline: Option<Deadline>) -> Result<Object, PatchError> {
         let size = object.text().len();
-        let work = (size + self.size()).saturating_mul(Self::WORK_PER_BYTE);
-        let mut budget = Budget::new(
-            work.saturating_add(Self::BASE_WORK),
-            Self::MAX_COPIED_BYTES,
-            deadline,
-        );
+        let mut budget = Self::budget(size + self.size(), deadline);
         let mut root = Node::new(object.text());
         let mut changed = false;
         let mut deepened = false;
@@ -314,6 +309,38 @@ impl Patch {
             return Err(PatchError::NotAnObject);
         }
         Ok(Object::from_checked(text))
+    }
+
+    /// The work that may be done for this many bytes of objects and patches.
+    pub(crate) fn budget(bytes: usize, deadline: Option<Deadline>) -> Budget {
+        let work = bytes.saturating_mul(Self::WORK_PER_BYTE);
+        Budget::new(
+            work.saturating_add(Self::BASE_WORK),
+            Self::MAX_COPIED_BYTES,
+            deadline,
+        )
+    }
+
+    /// These operations, and then the operations of `other`, which are for the value at `place`.
+    #[must_use]
+    pub fn followed_by(&self, other: &Self, place: &crate::Pointer) -> Self {
+        let place = place.segments();
+        let moved = |pointer: &PointerBuf| {
+            let mut moved = PointerBuf::from_tokens(place);
+            moved.append(pointer);
+            moved
+        };
+        let operations = other.operations().map(|operation| Operation {
+            path: moved(&operation.path),
+            action: match &operation.action {
+                Action::Move(from) => Action::Move(moved(from)),
+                Action::Copy(from) => Action::Copy(moved(from)),
+                action => action.clone(),
+            },
+        });
+        let mut all = self.clone();
+        all.append(&Self::from_operations(operations.collect()));
+        all
     }
 
     /// Whether applying it may change the value at this place.
