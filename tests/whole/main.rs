@@ -35,6 +35,7 @@ mod mesos;
 mod nomad;
 mod operator;
 mod outbound;
+mod patches;
 mod policies;
 mod replicas;
 mod respelled;

@@ -17,7 +17,8 @@ pub struct Pointer {
     segments: Vec<String>,
 }
 
-/// A JSON Pointer in which the segment `*` stands for every element of an array.
+/// A JSON Pointer in which the segment `*` stands for every element of an array, and for every member of an object that no
+/// other pattern names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern(pub(crate) Pointer);
 
@@ -97,6 +98,19 @@ impl FromStr for Pointer {
 impl fmt::Display for Pointer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
+    }
+}
+
+impl Pattern {
+    /// The pattern of a key in the objects that have this pattern.
+    #[must_use]
+    pub fn key(&self, key: &str) -> Self {
+        let mut pointer = self.0.clone();
+        pointer
+            .text
+            .extend(["/", &key.replace('~', "~0").replace('/', "~1")]);
+        pointer.segments.push(key.to_owned());
+        Self(pointer)
     }
 }
 

@@ -23,7 +23,7 @@ use crate::{Patch, Pattern, Pointer, patch::Action, pointer::Members, tree::Key}
 #[derive(Clone, Debug, Default)]
 pub struct Spelling(Arc<Shape>);
 
-/// The keys of one object, or the shape of an array's elements.
+/// The keys of one object, and the shape of an array's elements, or of all other members of an object.
 #[derive(Clone, Debug, Default)]
 struct Shape {
     members: Vec<(String, Shape)>,
@@ -128,6 +128,10 @@ impl Shape {
         next.add(rest, wildcards);
     }
 
+    fn is_empty(&self) -> bool {
+        self.members.is_empty() && self.elements.is_none()
+    }
+
     fn member(&self, key: &str) -> Option<(usize, &str, &Self)> {
         self.members
             .iter()
@@ -143,7 +147,7 @@ impl Shape {
                     !matches!(self.canonical(value.get()), Ok(None))
                 }
                 // A value from another path has only been checked by the rules of that path.
-                Action::Move(_) | Action::Copy(_) => !self.members.is_empty() || self.elements.is_some(),
+                Action::Move(_) | Action::Copy(_) => !self.is_empty(),
                 Action::Remove | Action::Test(_) => false,
             };
         };
@@ -179,8 +183,12 @@ impl Shape {
     }
 
     fn respell(&self, value: &str, out: &mut String) -> Result<(), serde_json::Error> {
+        if self.is_empty() {
+            out.push_str(value);
+            return Ok(());
+        }
         match (value.as_bytes().first(), &self.elements) {
-            (Some(b'{'), _) if !self.members.is_empty() => {
+            (Some(b'{'), _) => {
                 out.push('{');
                 for (index, (key, value)) in serde_json::from_str::<Members<'_>>(value)?.0.iter().enumerate()
                 {
@@ -192,8 +200,8 @@ impl Shape {
                         member.map_or(key.as_str(), |(_, key, _)| key),
                     )?);
                     out.push(':');
-                    match member {
-                        Some((_, _, shape)) => shape.respell(value.get(), out)?,
+                    match member.map(|(_, _, shape)| shape).or(self.elements.as_deref()) {
+                        Some(shape) => shape.respell(value.get(), out)?,
                         None => out.push_str(value.get()),
                     }
                 }
@@ -242,7 +250,7 @@ impl<'de> DeserializeSeed<'de> for Walk<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<(), D::Error> {
-        if self.shape.members.is_empty() && self.shape.elements.is_none() {
+        if self.shape.is_empty() {
             IgnoredAny::deserialize(reader).map(|_| ())
         } else {
             reader.deserialize_any(self)
@@ -258,10 +266,15 @@ impl<'de> Visitor<'de> for Walk<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let nothing = Shape::default();
+        let others = self.shape.elements.as_deref().unwrap_or(&nothing);
         let mut seen: Vec<Option<String>> = vec![None; self.shape.members.len()];
         while let Some(Key(key)) = map.next_key::<Key<'de>>()? {
             let Some((index, canonical, shape)) = self.shape.member(&key) else {
-                map.next_value::<IgnoredAny>()?;
+                map.next_value_seed(Walk {
+                    shape: others,
+                    found: self.found,
+                })?;
                 continue;
             };
             if let Some(earlier) = seen.get(index).and_then(Option::as_ref) {
@@ -357,6 +370,11 @@ mod tests {
                 "another type than the shape has",
                 r#"{"spec": [{"Items": 1}]}"#,
                 Ok(None),
+            ),
+            (
+                "every member of a map, whose own keys are the user's",
+                r#"{"spec": {"items": {"A": {"Image": 1}, "a": {"image": 2}}}}"#,
+                Ok(Some(r#"{"spec":{"items":{"A":{"image":1},"a":{"image":2}}}}"#)),
             ),
             (
                 "two spellings",

@@ -1,7 +1,7 @@
 //! The dialect of the BCS Mesos driver: `/mesosdriver/v4`, and the envelope `result, code, message, data`.
 
 use admittance_admission::{
-    GroupVersionKind, Object, Operation, Pattern, Refusal, Request, Spelling, SpellingError,
+    GroupVersionKind, Object, Operation, Patch, Pattern, Refusal, Request, Spelling, SpellingError,
     path::{PathReadings, in_one_case, lenient},
     words,
 };
@@ -226,8 +226,15 @@ impl Dialect for Bcs {
         })
     }
 
-    fn write(&self, _inspection: &Inspection, _body: &Bytes, object: &Object) -> Bytes {
-        Bytes::copy_from_slice(object.text().as_bytes())
+    fn write(
+        &self,
+        _: &Parts,
+        _: &Inspection,
+        _: &Bytes,
+        object: &Object,
+        _: &Patch,
+    ) -> Result<Bytes, Rejection> {
+        Ok(Bytes::copy_from_slice(object.text().as_bytes()))
     }
 
     fn reply(&self, end: &End<'_>) -> Response<Bytes> {
@@ -240,7 +247,9 @@ impl Dialect for Bcs {
                 | RejectionKind::Ambiguous
                 | RejectionKind::Unmatched
                 | RejectionKind::MediaType
-                | RejectionKind::Unchangeable => Code::JsonDecode,
+                | RejectionKind::Unchangeable
+                | RejectionKind::PatchFailed
+                | RejectionKind::Precondition => Code::JsonDecode,
             },
             End::BodyTooLarge { .. }
             | End::BodyTimeout { .. }

@@ -1,6 +1,8 @@
 use std::{fmt::Debug, sync::Arc};
 
-use admittance_admission::{GroupVersionResource, Object, Operation, Outline, Request};
+use admittance_admission::{
+    GroupVersionResource, Object, Operation, Outline, Patch, Pointer, Request, Spelling, SpellingError,
+};
 use bytes::Bytes;
 use http::{Extensions, Response, request::Parts};
 
@@ -10,6 +12,24 @@ use crate::{End, Rejection};
 pub trait Dialect: Send + Sync + Debug + 'static {
     /// The class of a request, from its head alone.
     fn classify(&self, head: &Parts) -> Class;
+
+    /// The question for the object that the upstream has stored, if [`read`](Self::read) needs it.
+    ///
+    /// The answer becomes the [`StoredState`](crate::StoredState) of the request. Called only if a chain may apply to the
+    /// request. By default nothing is asked.
+    ///
+    /// # Errors
+    ///
+    /// If the body cannot be parsed, or does not say which object it is for.
+    fn stored(
+        &self,
+        head: &Parts,
+        inspection: &Inspection,
+        body: &Bytes,
+    ) -> Result<Option<StoredQuery>, Rejection> {
+        let _ = (head, inspection, body);
+        Ok(None)
+    }
 
     /// The admission request in the body of a request that was classified [`Class::Inspect`].
     ///
@@ -21,9 +41,20 @@ pub trait Dialect: Send + Sync + Debug + 'static {
     /// might read differently from the chains must not pass.
     fn read(&self, head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<Reading, Rejection>;
 
-    /// The body to send on after the chains changed the object. `body` is the body as it came in, or
-    /// [`Reading::Admit::canonical`] when there was one.
-    fn write(&self, inspection: &Inspection, body: &Bytes, object: &Object) -> Bytes;
+    /// The body to send on after the chains changed the object to this one with this patch. `body` is the body as it came
+    /// in, or [`Reading::Admit::canonical`] when there was one.
+    ///
+    /// # Errors
+    ///
+    /// If such a body cannot express the change.
+    fn write(
+        &self,
+        head: &Parts,
+        inspection: &Inspection,
+        body: &Bytes,
+        object: &Object,
+        patch: &Patch,
+    ) -> Result<Bytes, Rejection>;
 
     /// The reply for everything that can end a request at the front door.
     fn reply(&self, end: &End<'_>) -> Response<Bytes>;
@@ -94,4 +125,34 @@ pub enum Reading {
         /// The end of the request if a chain would change the object.
         rejection: Rejection,
     },
+}
+
+/// How the object that an upstream has stored is asked for.
+#[derive(Clone, Debug)]
+pub struct StoredQuery {
+    /// The request, without a body.
+    pub request: http::Request<()>,
+    /// The place of the object in the reply.
+    pub pointer: Pointer,
+    /// The spelling of the object.
+    pub spelling: Spelling,
+    /// Whether a reply of 404 means that there is no object yet. Otherwise that reply ends the request.
+    pub may_be_absent: bool,
+}
+
+impl StoredQuery {
+    /// The object in a reply.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none, as the end of a sentence.
+    pub fn object(&self, reply: &[u8]) -> Result<Object, String> {
+        let text = std::str::from_utf8(reply).map_err(|error| error.to_string())?;
+        let object = self.pointer.locate(text).and_then(|place| text.get(place));
+        let object = object.ok_or_else(|| format!("there is nothing at `{}`", self.pointer))?;
+        let respelled = self.spelling.canonical(object).map_err(|error| match error {
+            SpellingError::Json(error) | SpellingError::Ambiguous(error) => error.to_string(),
+        })?;
+        Object::parse(respelled.as_deref().unwrap_or(object)).map_err(|error| error.to_string())
+    }
 }

@@ -52,6 +52,11 @@ pub enum End<'a> {
         /// The reason, a sentence.
         reason: &'a str,
     },
+    /// The chains need the object that the upstream has stored, and the upstream did not send it.
+    StoredUnknown {
+        /// The reason, a sentence.
+        reason: &'a str,
+    },
     /// No connection to any upstream could be made, or it broke before the reply's head.
     UpstreamUnreachable {
         /// The reason, a sentence.
@@ -87,6 +92,7 @@ impl End<'_> {
             Self::BodyEncoded { .. } => "body-encoded",
             Self::NoRoute => "no-route",
             Self::Overloaded { .. } => "overloaded",
+            Self::StoredUnknown { .. } => "stored-unknown",
             Self::UpstreamUnreachable { .. } => "upstream-unreachable",
             Self::UpstreamTimeout { .. } => "upstream-timeout",
         }
@@ -102,7 +108,8 @@ impl End<'_> {
                     StatusCode::BAD_REQUEST
                 }
                 RejectionKind::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                RejectionKind::Unchangeable => StatusCode::UNPROCESSABLE_ENTITY,
+                RejectionKind::Unchangeable | RejectionKind::PatchFailed => StatusCode::UNPROCESSABLE_ENTITY,
+                RejectionKind::Precondition => StatusCode::PRECONDITION_FAILED,
             },
             Self::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::BodyTimeout { .. } | Self::BodyStalled { .. } => StatusCode::REQUEST_TIMEOUT,
@@ -110,7 +117,7 @@ impl End<'_> {
             Self::BodyEncoded { .. } => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::NoRoute => StatusCode::NOT_FOUND,
             Self::Overloaded { .. } => StatusCode::SERVICE_UNAVAILABLE,
-            Self::UpstreamUnreachable { .. } => StatusCode::BAD_GATEWAY,
+            Self::StoredUnknown { .. } | Self::UpstreamUnreachable { .. } => StatusCode::BAD_GATEWAY,
             Self::UpstreamTimeout { .. } => StatusCode::GATEWAY_TIMEOUT,
         }
     }
@@ -156,6 +163,10 @@ impl fmt::Display for End<'_> {
             ),
             Self::NoRoute => f.write_str("404: Page Not Found"),
             Self::Overloaded { reason, .. } => f.write_str(reason),
+            Self::StoredUnknown { reason } => write!(
+                f,
+                "the stored object, which the chains need for this request, is not known: {reason}"
+            ),
             Self::UpstreamUnreachable { reason } => f.write_str(reason),
             Self::UpstreamTimeout { limit } => {
                 write!(f, "the upstream did not reply within {limit:?}")
@@ -218,4 +229,8 @@ pub enum RejectionKind {
     MediaType,
     /// A chain would change what cannot be changed.
     Unchangeable,
+    /// Its patch does not apply to the stored object.
+    PatchFailed,
+    /// It is for another version of the object than the one that is stored.
+    Precondition,
 }

@@ -3,7 +3,7 @@
 mod options;
 mod target;
 
-use admittance_admission::{GroupVersionKind, Object, Operation, Request, SpellingError, UserInfo};
+use admittance_admission::{GroupVersionKind, Object, Operation, Patch, Request, SpellingError, UserInfo};
 use bytes::Bytes;
 use http::{
     Method, Response,
@@ -26,7 +26,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KubernetesApi;
 
-/// The object of a request as the API server has stored it: an extension of the request.
+/// The object of a request as the upstream has stored it: an extension of the request.
 #[derive(Clone, Debug, Default)]
 pub struct StoredState {
     /// The object before the request. None: there is none yet.
@@ -162,8 +162,15 @@ impl Dialect for KubernetesApi {
         })
     }
 
-    fn write(&self, _: &Inspection, _: &Bytes, object: &Object) -> Bytes {
-        Bytes::copy_from_slice(object.text().as_bytes())
+    fn write(
+        &self,
+        _: &Parts,
+        _: &Inspection,
+        _: &Bytes,
+        object: &Object,
+        _: &Patch,
+    ) -> Result<Bytes, Rejection> {
+        Ok(Bytes::copy_from_slice(object.text().as_bytes()))
     }
 
     fn reply(&self, end: &End<'_>) -> Response<Bytes> {

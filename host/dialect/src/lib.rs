@@ -16,16 +16,20 @@ mod kubernetes;
 mod list;
 mod rest;
 mod review;
+mod template;
 mod warning;
 
 pub use admittance_admission::{Pattern, Pointer, PointerError};
-pub use dialect::{Class, Dialect, Inspection, Reading};
+pub use dialect::{Class, Dialect, Inspection, Reading, StoredQuery};
 pub use end::{End, Rejection, RejectionKind, ambiguous, json_reply, overridden};
 pub use kubernetes::{KubernetesApi, ResourceTarget, StoredState, Target};
 pub use list::{
     InvalidItemPath, ItemPath, ItemRequest, ListError, ListPage, ListPages, ListRoute, NextToken, ObjectPlace,
 };
-pub use rest::{KindSource, Rest, RestConfig, Route, RouteError, RouteProblem, Unmatched, ValueSource};
+pub use rest::{
+    KindSource, PlainPatch, Rest, RestConfig, Route, RouteError, RouteProblem, StoredRoute, Unmatched,
+    ValueSource,
+};
 pub use review::{
     AddressError, Review, ReviewAddress, ReviewError, read_review, status_reply, status_with_reason,
     write_review,

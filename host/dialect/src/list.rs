@@ -5,10 +5,12 @@ use std::str::FromStr;
 use admittance_admission::{Operation, Pointer, Request};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Method, request::Parts, uri::PathAndQuery};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::value::RawValue;
 
-use crate::{Class, Dialect, Reading, Rejection};
+use crate::{
+    Class, Dialect, Reading, Rejection,
+    template::{Template, enclosed, encoded, is_segment},
+};
 
 /// A list of objects, and how its items become requests.
 #[derive(Clone, Debug)]
@@ -67,11 +69,7 @@ pub struct ItemRequest {
 
 /// A path and query with placeholders, which are pointers into an item: `/v1/job/{/ID}?namespace={/Namespace}`.
 #[derive(Clone, Debug)]
-pub struct ItemPath {
-    /// What is before each placeholder, and the placeholder.
-    parts: Vec<(String, Pointer)>,
-    end: String,
-}
+pub struct ItemPath(Template<Pointer>);
 
 /// A text that is not an [`ItemPath`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -113,13 +111,6 @@ pub struct ListPage {
     pub next: Option<String>,
 }
 
-/// What stays as it is in a path or a query: the unreserved characters of RFC 3986.
-const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'_')
-    .remove(b'.')
-    .remove(b'~');
-
 impl ItemPath {
     /// The path for this item.
     ///
@@ -139,12 +130,7 @@ impl ItemPath {
         &self,
         value: impl Fn(&Pointer) -> Result<String, ListError>,
     ) -> Result<PathAndQuery, ListError> {
-        let mut path = String::new();
-        for (before, pointer) in &self.parts {
-            path += before;
-            path.extend(utf8_percent_encode(&value(pointer)?, ENCODED));
-        }
-        path += &self.end;
+        let path = self.0.filled(|pointer| Ok(encoded(&value(pointer)?)))?;
         path.parse().map_err(|_| ListError::Path(path))
     }
 }
@@ -153,25 +139,14 @@ impl FromStr for ItemPath {
     type Err = InvalidItemPath;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let wrong = || InvalidItemPath(text.to_owned());
-        let (mut parts, mut rest) = (Vec::new(), text);
-        while let Some((before, after)) = rest.split_once('{') {
-            let (pointer, after) = after.split_once('}').ok_or_else(wrong)?;
-            let pointer: Pointer = pointer.parse().map_err(|_| wrong())?;
-            if pointer.segments().is_empty() {
-                return Err(wrong());
-            }
-            parts.push((before.to_owned(), pointer));
-            rest = after;
-        }
-        let path = Self {
-            parts,
-            end: rest.to_owned(),
+        let pointer = |placeholder: &str| {
+            let pointer: Option<Pointer> = placeholder.parse().ok();
+            pointer.filter(|pointer| !pointer.segments().is_empty())
         };
-        match path.sample() {
-            Ok(_) if text.starts_with('/') && !rest.contains('}') => Ok(path),
-            _ => Err(wrong()),
-        }
+        Template::parse(text, pointer)
+            .map(Self)
+            .filter(|path| path.sample().is_ok())
+            .ok_or_else(|| InvalidItemPath(text.to_owned()))
     }
 }
 
@@ -183,7 +158,7 @@ fn value_at(item: &str, pointer: &Pointer) -> Option<String> {
         serde_json::Value::Number(value) => value.to_string(),
         _ => return None,
     };
-    Some(value).filter(|value| !["", ".", ".."].contains(&value.as_str()))
+    Some(value).filter(|value| is_segment(value))
 }
 
 impl ListRoute {
@@ -288,10 +263,7 @@ impl ListRoute {
             Class::Pass => return Ok(None),
             Class::Refuse(rejection) => return Err(refused(rejection)),
         };
-        let segments = self.request.pointer.segments().iter().rev();
-        let body = segments.fold(object.to_owned(), |body, key| {
-            format!("{{{}:{body}}}", serde_json::Value::from(key.as_str()))
-        });
+        let body = enclosed(object, &self.request.pointer);
         let read = dialect.read(&head, &inspection, &Bytes::from(body));
         match read.map_err(refused)? {
             Reading::Nothing => Ok(None),

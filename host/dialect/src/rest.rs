@@ -1,21 +1,27 @@
 //! Any JSON API, described by rules in the configuration.
 
 mod matching;
+mod patch;
 mod route;
+mod stored;
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use admittance_admission::{
-    GroupVersionKind, IdentityFields, Object, Operation, Pointer, Refusal, Request, Spelling, SpellingError,
+    GroupVersionKind, IdentityFields, Object, Operation, Patch, Pointer, Refusal, Request, Spelling,
+    SpellingError,
 };
 use bytes::Bytes;
 use http::{Response, request::Parts};
 use matchit::Router;
 use serde_json::json;
 
-use self::matching::in_one_case;
-pub use self::route::{KindSource, RestConfig, Route, Unmatched, ValueSource};
-use crate::{Class, Dialect, End, Inspection, Reading, Rejection, RejectionKind, json_reply, overridden};
+pub use self::route::{KindSource, PlainPatch, RestConfig, Route, StoredRoute, Unmatched, ValueSource};
+use self::{matching::in_one_case, stored::StoredPath};
+use crate::{
+    Class, Dialect, End, Inspection, Reading, Rejection, RejectionKind, StoredQuery, StoredState, json_reply,
+    overridden, template::enclosed,
+};
 
 /// The dialect of a JSON API that rules describe. Lives as long as the front door.
 ///
@@ -71,6 +77,19 @@ pub enum RouteProblem {
     /// No method is given.
     #[error("name at least one method, such as PUT")]
     NoMethod,
+    /// A PATCH whose result is not known.
+    #[error(
+        "the body of a PATCH is only a part of the object, and chains would judge it as the whole: write `get: {{}}` if a \
+         GET of the same path returns the stored object, or `get: {{ path: /v1/job/{{id}} }}`; or `partial: true` if \
+         stages are to see the part"
+    )]
+    Partial,
+    /// A setting without an effect.
+    #[error("it has no effect here: {0}")]
+    NoEffect(&'static str),
+    /// The path of the stored object is invalid.
+    #[error("`{0}` is not a path with parameters; write `/v1/job/{{id}}`")]
+    StoredPath(String),
 }
 
 /// A route, and the data derived from it once.
@@ -83,6 +102,8 @@ struct Prepared {
     resource: Arc<admittance_admission::GroupVersionResource>,
     kind: Option<Arc<str>>,
     identity: IdentityFields,
+    /// The path of the stored object. `None`: the path of the request.
+    stored_path: Option<StoredPath>,
     /// Of the body.
     spelling: Spelling,
     /// Of the object in it.
@@ -135,6 +156,13 @@ impl Prepared {
         if route.methods.is_empty() {
             wrong("method", RouteProblem::NoMethod);
         }
+        for (field, problem) in stored::mistakes(&route) {
+            wrong(field, problem);
+        }
+        let stored_path = StoredPath::new(&route).unwrap_or_else(|problem| {
+            wrong("get", problem);
+            None
+        });
         let (mut template, mut lenient_template) = (Router::new(), Router::new());
         let reason = if route.path.starts_with('/') {
             template
@@ -152,8 +180,7 @@ impl Prepared {
         for (field, sources) in [("namespace", &route.namespace), ("name", &route.name)] {
             for source in sources {
                 if let ValueSource::Path(parameter) = source
-                    && !route.path.contains(&format!("{{{parameter}}}"))
-                    && !route.path.contains(&format!("{{*{parameter}}}"))
+                    && !route.has_parameter(parameter)
                 {
                     wrong(field, RouteProblem::Parameter(parameter.clone()));
                 }
@@ -180,6 +207,7 @@ impl Prepared {
                 KindSource::Pointer(_) => None,
             },
             identity,
+            stored_path,
             object_spelling: spelling.below(&route.object),
             spelling,
             route,
@@ -234,65 +262,70 @@ impl Dialect for Rest {
         Class::Inspect(inspection)
     }
 
+    fn stored(
+        &self,
+        head: &Parts,
+        inspection: &Inspection,
+        body: &Bytes,
+    ) -> Result<Option<StoredQuery>, Rejection> {
+        let matched = inspection.detail.get::<Matched>();
+        matched.map_or(Ok(None), |matched| matched.stored_query(head, body))
+    }
+
     fn read(&self, head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<Reading, Rejection> {
         let Some(matched) = inspection.detail.get::<Matched>() else {
             return Ok(Reading::Nothing);
         };
-        let route = &matched.route.route;
-        let text = std::str::from_utf8(body).map_err(malformed)?;
-        let without_object = matches!(route.operation, Operation::Delete | Operation::Connect);
-        if text.trim().is_empty() {
-            return match (without_object, route.optional) {
-                (true, _) => Ok(Reading::Admit {
-                    request: Box::new(matched.request(head, "", None)?),
-                    canonical: None,
-                }),
-                (false, true) => Ok(Reading::Nothing),
-                (false, false) => Err(malformed("it is empty, expected a JSON object")),
-            };
+        if matched.is_applied(head) {
+            return matched.read_patch(head, body);
         }
-        let canonical = matched
-            .route
-            .spelling
-            .canonical(text)
-            .map_err(|error| match error {
-                SpellingError::Json(error) => malformed(error),
-                SpellingError::Ambiguous(error) => Rejection::new(
-                    RejectionKind::Ambiguous,
-                    format!("the body is ambiguous: {error}"),
-                ),
-            })?;
-        let text = canonical.as_deref().unwrap_or(text);
-        let whole = Object::parse(text).map_err(malformed)?;
-        let part = match route.object.locate(text).and_then(|place| text.get(place)) {
-            Some("null") | None if route.optional => return Ok(Reading::Nothing),
-            None => return Err(malformed(format!("there is nothing at {}", route.object))),
-            Some(part) => part,
+        let old_object = head.extensions.get::<StoredState>();
+        let old_object = old_object.and_then(|stored| stored.object.clone());
+        let (mut request, canonical) = match matched.document(body)? {
+            Document::Nothing => return Ok(Reading::Nothing),
+            Document::Empty => {
+                // Without a body, the stored object has what is known of the object.
+                let text = old_object
+                    .as_ref()
+                    .map(|stored| enclosed(stored.text(), &matched.route.route.object));
+                (
+                    matched.request(head, text.as_deref().unwrap_or_default(), None)?,
+                    None,
+                )
+            }
+            Document::Whole { text, object } => {
+                let request = matched.request(head, &text, Some(object))?;
+                let canonical = match text {
+                    Cow::Owned(canonical) => Some(Bytes::from(canonical)),
+                    Cow::Borrowed(_) => None,
+                };
+                (request, canonical)
+            }
         };
-        let object = if route.object.segments().is_empty() {
-            whole
-        } else {
-            Object::parse(part).map_err(|error| malformed(format!("at `{}`: {error}", route.object)))?
-        };
+        request.old_object = old_object;
         Ok(Reading::Admit {
-            request: Box::new(matched.request(head, text, Some(object))?),
-            canonical: canonical.map(Bytes::from),
+            request: Box::new(request),
+            canonical,
         })
     }
 
-    fn write(&self, inspection: &Inspection, body: &Bytes, object: &Object) -> Bytes {
-        let pointer = inspection
-            .detail
-            .get::<Matched>()
-            .map(|matched| &matched.route.route.object);
-        let spliced = pointer.and_then(|pointer| {
-            let body = std::str::from_utf8(body).ok()?;
-            let place = pointer.locate(body)?;
-            let (before, after) = (body.get(..place.start)?, body.get(place.end..)?);
-            Some(Bytes::from([before, object.text(), after].concat()))
-        });
+    fn write(
+        &self,
+        head: &Parts,
+        inspection: &Inspection,
+        body: &Bytes,
+        object: &Object,
+        patch: &Patch,
+    ) -> Result<Bytes, Rejection> {
+        let matched = inspection.detail.get::<Matched>();
+        if let Some(matched) = matched.filter(|matched| matched.is_applied(head)) {
+            return matched.write_patch(head, body, object, patch);
+        }
+        let pointer = matched.map(|matched| &matched.route.route.object);
+        let body = std::str::from_utf8(body).unwrap_or_default();
+        let spliced = pointer.and_then(|pointer| spliced(body, pointer, object));
         // The field existed when the body was read.
-        spliced.unwrap_or_else(|| Bytes::copy_from_slice(object.text().as_bytes()))
+        Ok(spliced.map_or_else(|| Bytes::copy_from_slice(object.text().as_bytes()), Bytes::from))
     }
 
     fn reply(&self, end: &End<'_>) -> Response<Bytes> {
@@ -312,6 +345,8 @@ impl Dialect for Rest {
                 RejectionKind::Unmatched => "Unmatched",
                 RejectionKind::MediaType => "MediaType",
                 RejectionKind::Unchangeable => "Unchangeable",
+                RejectionKind::PatchFailed => "PatchFailed",
+                RejectionKind::Precondition => "PreconditionFailed",
             },
             End::BodyTooLarge { .. } => "BodyTooLarge",
             End::BodyTimeout { .. } | End::BodyStalled { .. } => "BodyTimeout",
@@ -319,6 +354,7 @@ impl Dialect for Rest {
             End::BodyEncoded { .. } => "BodyEncoded",
             End::NoRoute => "NoRoute",
             End::Overloaded { .. } => "Overloaded",
+            End::StoredUnknown { .. } => "StoredUnknown",
             End::UpstreamUnreachable { .. } => "UpstreamUnreachable",
             End::UpstreamTimeout { .. } => "UpstreamTimeout",
         };
@@ -328,7 +364,66 @@ impl Dialect for Rest {
     }
 }
 
+/// The body of a request that is not a patch.
+enum Document<'b> {
+    /// It is not for the chains.
+    Nothing,
+    Empty,
+    Whole {
+        /// In the spelling of the route.
+        text: Cow<'b, str>,
+        object: Object,
+    },
+}
+
 impl Matched {
+    /// Reads the body of a request that is not a patch.
+    fn document<'b>(&self, body: &'b Bytes) -> Result<Document<'b>, Rejection> {
+        let route = &self.route.route;
+        let text = std::str::from_utf8(body).map_err(malformed)?;
+        if text.trim().is_empty() {
+            return match (route.operation, route.optional) {
+                (Operation::Delete | Operation::Connect, _) => Ok(Document::Empty),
+                (_, true) => Ok(Document::Nothing),
+                (_, false) => Err(malformed("it is empty, expected a JSON object")),
+            };
+        }
+        let text = self.canonical(text)?;
+        let whole = Object::parse(&*text).map_err(malformed)?;
+        let part = match self.part(&text)? {
+            None => return Ok(Document::Nothing),
+            Some(part) => part,
+        };
+        let object = if route.object.segments().is_empty() {
+            whole
+        } else {
+            Object::parse(part).map_err(|error| malformed(format!("at `{}`: {error}", route.object)))?
+        };
+        Ok(Document::Whole { text, object })
+    }
+
+    /// A document in the spelling of the route.
+    fn canonical<'t>(&self, text: &'t str) -> Result<Cow<'t, str>, Rejection> {
+        match self.route.spelling.canonical(text) {
+            Ok(canonical) => Ok(canonical.map_or(Cow::Borrowed(text), Cow::Owned)),
+            Err(SpellingError::Json(error)) => Err(malformed(error)),
+            Err(SpellingError::Ambiguous(error)) => Err(Rejection::new(
+                RejectionKind::Ambiguous,
+                format!("the body is ambiguous: {error}"),
+            )),
+        }
+    }
+
+    /// The text of the object in a body; none if the body has none and need not have one.
+    fn part<'t>(&self, text: &'t str) -> Result<Option<&'t str>, Rejection> {
+        let route = &self.route.route;
+        match route.object.locate(text).and_then(|place| text.get(place)) {
+            Some("null") | None if route.optional => Ok(None),
+            None => Err(malformed(format!("there is nothing at {}", route.object))),
+            part => Ok(part),
+        }
+    }
+
     /// `body` is empty for a request without one.
     fn request(&self, head: &Parts, body: &str, object: Option<Object>) -> Result<Request, Rejection> {
         let route = &self.route.route;
@@ -357,6 +452,14 @@ impl Matched {
         Ok(request)
     }
 
+    /// The value of a parameter of the path.
+    fn parameter(&self, name: &str) -> Option<&str> {
+        let mut parameters = self.parameters.iter();
+        parameters
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
+    }
+
     /// The first source with a non-empty value.
     fn first(
         &self,
@@ -368,11 +471,7 @@ impl Matched {
         for source in sources {
             let value = match source {
                 ValueSource::Fixed(value) => Some(value.clone()),
-                ValueSource::Path(name) => self
-                    .parameters
-                    .iter()
-                    .find(|(key, _)| key == name)
-                    .map(|(_, value)| value.clone()),
+                ValueSource::Path(name) => self.parameter(name).map(str::to_owned),
                 ValueSource::Query(name) => from_query(head.uri.query().unwrap_or_default(), name)?,
                 ValueSource::Header(name) => from_header(head, name)?,
                 ValueSource::Pointer(pointer) => self.text_at(body, object, pointer)?,
@@ -442,6 +541,13 @@ fn from_header(head: &Parts, name: &http::HeaderName) -> Result<Option<String>, 
         .map(|value| value.to_str().map(str::to_owned))
         .transpose()
         .map_err(|_| malformed(format!("the header {name} is not plain text")))
+}
+
+/// A body with another object at this place.
+fn spliced(body: &str, pointer: &Pointer, object: &Object) -> Option<String> {
+    let place = pointer.locate(body)?;
+    let (before, after) = (body.get(..place.start)?, body.get(place.end..)?);
+    Some([before, object.text(), after].concat())
 }
 
 /// The string at a pointer; none if absent or null.

@@ -6,8 +6,8 @@ use std::{
     time::Duration,
 };
 
-use admittance_admission::{Decision, FrontEnd, TraceContext, Uid};
-use admittance_dialect::{Class, Dialect, End, Reading, append_warnings};
+use admittance_admission::{Decision, FrontEnd, TraceContext, Uid, apart};
+use admittance_dialect::{Class, Dialect, End, Reading, Rejection, StoredState, append_warnings};
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Response,
@@ -22,6 +22,7 @@ use tracing::Instrument;
 use crate::{
     Host,
     body::BodyLimits,
+    stored::settle,
     trace::{request_span, trace_context},
 };
 
@@ -39,7 +40,8 @@ const ABOUT_THE_BYTES: [HeaderName; 3] = [
 ///
 /// A request that no chain can match is forwarded unchanged, streamed. The body of any other is read, passed
 /// through the chains, and forwarded unchanged or as they changed it; if they refuse it, the dialect writes
-/// the reply and the inner service never sees the request. A body that is read loses its trailers.
+/// the reply and the inner service never sees the request. A body that is read loses its trailers. If the dialect needs the
+/// stored object ([`Dialect::stored`]), the inner service is asked for it before, within the limits of a body.
 ///
 /// The value of `X-Request-Id`, if it is at most 128 letters, digits and `.`, `_`, `:`, `-`, becomes the uid
 /// of the request; otherwise a new one is created. It is sent to the inner service and to the client. A
@@ -149,7 +151,8 @@ where
     S::Future: Send,
     B: Body<Data = Bytes> + From<Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    R: From<Bytes>,
+    R: Body<Data = Bytes> + From<Bytes> + Send,
+    R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     type Response = Response<R>;
     type Error = S::Error;
@@ -173,7 +176,12 @@ where
             if let Some(id) = &id {
                 head.headers.insert(REQUEST_ID, id.clone());
             }
-            let mut response = match state.pass(head, body, uid, trace).await {
+            let passed = match state.pass(head, body, uid, trace, &mut inner).await {
+                Ok(passed) => Ok(passed),
+                Err(Stop::Reply(reply)) => Err(reply),
+                Err(Stop::Failed(error)) => return Err(error),
+            };
+            let mut response = match passed {
                 Ok(passed) => {
                     let mut response = inner.call(passed.request).await?;
                     append_warnings(response.headers_mut(), &passed.warnings);
@@ -183,7 +191,7 @@ where
                     }
                     response
                 }
-                Err(reply) => reply.map(R::from),
+                Err(reply) => reply,
             };
             if let Some(id) = id {
                 response.headers_mut().insert(REQUEST_ID, id);
@@ -191,6 +199,19 @@ where
             Ok(response)
         };
         Box::pin(handle.instrument(span))
+    }
+}
+
+/// How a request ends before it is on its way to the inner service.
+pub(crate) enum Stop<R, E> {
+    Reply(Response<R>),
+    /// The inner service was asked for the stored object, and failed.
+    Failed(E),
+}
+
+impl<R: From<Bytes>, E> From<Response<Bytes>> for Stop<R, E> {
+    fn from(reply: Response<Bytes>) -> Self {
+        Self::Reply(reply.map(R::from))
     }
 }
 
@@ -203,19 +224,23 @@ struct Passed<B> {
 
 impl LayerState {
     /// The request for the inner service, or the reply that ends the request here.
-    async fn pass<B>(
+    async fn pass<S, B, R>(
         &self,
-        head: Parts,
+        mut head: Parts,
         body: B,
         uid: Uid,
         trace: Option<TraceContext>,
-    ) -> Result<Passed<B>, Response<Bytes>>
+        inner: &mut S,
+    ) -> Result<Passed<B>, Stop<R, S::Error>>
     where
+        S: Service<Request<B>, Response = Response<R>> + Clone,
         B: Body<Data = Bytes> + From<Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+        R: Body<Data = Bytes> + From<Bytes>,
+        R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let inspection = match self.dialect.classify(&head) {
-            Class::Refuse(rejection) => return Err(self.end(&End::Rejected(&rejection), &[])),
+            Class::Refuse(rejection) => return Err(self.end(&End::Rejected(&rejection), &[]).into()),
             Class::Inspect(inspection) if self.host.table().may_match(&inspection.outline()) => inspection,
             Class::Inspect(_) | Class::Pass => {
                 return Ok(Passed {
@@ -226,12 +251,30 @@ impl LayerState {
             }
         };
         let body = self.collect(&head, body).await?;
-        let reading = self.dialect.read(&head, &inspection, &body);
+        let rejected = |rejection: &Rejection| self.end(&End::Rejected(rejection), &[]);
+        let query = self.dialect.stored(&head, &inspection, &body);
+        let mut work = 0;
+        if let Some(query) = query.map_err(|rejection| rejected(&rejection))? {
+            settle(query, &mut head, inner.clone(), self.limits, |end| {
+                self.end(end, &[])
+            })
+            .await?;
+            let stored = head.extensions.get::<StoredState>();
+            let stored = stored.and_then(|stored| stored.object.as_ref());
+            work = body.len() + stored.map_or(0, |stored| stored.text().len());
+        }
+        // Applying a patch takes longer than reading a body.
+        let (dialect, original) = (self.dialect.clone(), body.clone());
+        let (head, inspection, reading) = apart(work, move || {
+            let reading = dialect.read(&head, &inspection, &original);
+            (head, inspection, reading)
+        })
+        .await;
         let (mut request, canonical, fixed) = match reading {
             Ok(Reading::Admit { request, canonical }) => (*request, canonical, None),
             Ok(Reading::Fixed { request, rejection }) => (*request, None, Some(rejection)),
             Ok(Reading::Nothing) => return Ok(Passed::whole(head, body, Passage::Untouched)),
-            Err(rejection) => return Err(self.end(&End::Rejected(&rejection), &[])),
+            Err(rejection) => return Err(rejected(&rejection).into()),
         };
         request.uid = uid;
         request.front = head.extensions.get::<Arc<FrontEnd>>().cloned();
@@ -239,26 +282,28 @@ impl LayerState {
         // Taken after the body has arrived, so that a slow body does not keep an old table alive.
         let outcome = self.host.admit(request).await;
         if let Decision::Refused(refusal) = &outcome.decision {
-            return Err(self.end(&End::Refused(refusal), &outcome.warnings));
+            return Err(self.end(&End::Refused(refusal), &outcome.warnings).into());
         }
         if let Some(rejection) = fixed.filter(|_| outcome.is_changed()) {
-            return Err(self.end(&End::Rejected(&rejection), &outcome.warnings));
+            return Err(self.end(&End::Rejected(&rejection), &outcome.warnings).into());
         }
         // No stage has read it, so its spelling does not matter.
         if outcome.trace.is_empty() {
             return Ok(Passed::whole(head, body, Passage::Untouched));
         }
-        let body = match &outcome.object {
-            Some(object) if outcome.is_changed() => {
-                let original = canonical.as_ref().unwrap_or(&body);
-                self.dialect.write(&inspection, original, object)
+        let original = canonical.unwrap_or(body);
+        let (head, body, passage) = match outcome.object {
+            Some(object) if !outcome.patch.is_empty() => {
+                let (dialect, patch) = (self.dialect.clone(), outcome.patch);
+                let (head, written) = apart(work, move || {
+                    let written = dialect.write(&head, &inspection, &original, &object, &patch);
+                    (head, written)
+                })
+                .await;
+                let rejected = |rejection| self.end(&End::Rejected(&rejection), &outcome.warnings);
+                (head, written.map_err(rejected)?, Passage::Changed)
             }
-            _ => canonical.unwrap_or(body),
-        };
-        let passage = if outcome.is_changed() {
-            Passage::Changed
-        } else {
-            Passage::Allowed
+            _ => (head, original, Passage::Allowed),
         };
         let mut passed = Passed::whole(head, body, passage);
         passed.warnings = outcome.warnings;

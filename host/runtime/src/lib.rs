@@ -65,6 +65,7 @@ mod source;
 mod standing;
 mod statistics;
 mod status;
+mod stored;
 mod stores;
 mod table;
 mod trace;
@@ -123,8 +124,8 @@ pub mod admission {
         Pattern, Phase, Pointer, PointerError, Precedence, Protocol, Refusal, Reinvocation, Request,
         Requested, Requirement, ResourcePattern, Response, ReviewVersion, Rule, RuleError, Scope, Selection,
         SelectorError, ServiceNaming, SideEffects, Signer, Signers, SkipReason, Spelling, Stage, StageResult,
-        StageSpec, StaticNamespaces, Tape, Taped, TraceRow, Uid, UnknownOperation, UserInfo, Verdict,
-        WebhookTarget, async_trait,
+        StageSpec, StaticNamespaces, Tape, Taped, TraceRow, Uid, UnknownOperation, UserInfo,
+        Verdict, WebhookTarget, async_trait,
     };
 }
 
@@ -155,8 +156,9 @@ pub mod definitions {
 /// How HTTP requests are read and replies are written, for [`Host::layer`].
 pub mod dialect {
     pub use admittance_dialect::{
-        Class, Dialect, End, Inspection, KindSource, Reading, Rejection, RejectionKind, Rest, RestConfig,
-        Route, RouteError, RouteProblem, Unmatched, ValueSource,
+        Class, Dialect, End, Inspection, KindSource, PlainPatch, Reading, Rejection, RejectionKind, Rest,
+        RestConfig, Route, RouteError, RouteProblem, StoredQuery, StoredRoute, StoredState, Unmatched,
+        ValueSource,
     };
 }
 

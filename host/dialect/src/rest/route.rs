@@ -68,7 +68,41 @@ pub struct Route {
     pub spellings: Vec<Pattern>,
     /// The control plane will not store the result.
     pub dry_run: bool,
+    /// How the stored object is asked for. With it, stages see the old object, and the result of a PATCH instead of its
+    /// body.
+    pub get: Option<StoredRoute>,
+    /// Stages see the body of a PATCH, which is only a part of the object. Without it and `get`, a route for creations
+    /// and updates cannot have this method.
+    pub partial: bool,
+    /// The kind of patch that a PATCH with the type `application/json`, or without a type, is.
+    pub plain_patch: PlainPatch,
 }
+
+/// The request with which the upstream sends the stored object of a route.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoredRoute {
+    /// Its path and query, with placeholders: `/v1/job/{id}?namespace={namespace}`. `{name}` and `{namespace}` are those
+    /// of the admission request if the route has sources for them; any other is a parameter of the route's path. By
+    /// default the path of the client's request, without its query.
+    pub path: Option<String>,
+    /// The place of the object in the reply; by default the whole body.
+    pub pointer: Pointer,
+    /// Headers of the client's request that it also has, in addition to `Authorization`, `Cookie` and `Host`. No header
+    /// that selects a part or a version of the object may be among them.
+    pub headers: Vec<HeaderName>,
+}
+
+/// A kind of patch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PlainPatch {
+    /// RFC 7386.
+    #[default]
+    Merge,
+    /// RFC 6902.
+    Json,
+}
+
+words!(PlainPatch, "value of `patch`": Merge = "merge", Json = "json");
 
 /// The source of the kind of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,7 +151,20 @@ impl Route {
             identity: None,
             spellings: Vec::new(),
             dry_run: false,
+            get: None,
+            partial: false,
+            plain_patch: PlainPatch::Merge,
         }
+    }
+
+    /// Whether the path has this parameter.
+    pub(super) fn has_parameter(&self, name: &str) -> bool {
+        self.path.contains(&format!("{{{name}}}")) || self.path.contains(&format!("{{*{name}}}"))
+    }
+
+    /// Whether stages see the result of a PATCH, and not its body.
+    pub(super) fn applies_patches(&self) -> bool {
+        self.get.is_some() && !matches!(self.operation, Operation::Delete | Operation::Connect)
     }
 
     /// The fields of the body that name, namespace and kind are read from.

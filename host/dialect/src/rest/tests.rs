@@ -403,7 +403,9 @@ fn the_object_is_spliced_back() {
         Bytes::from_static(br#" {"EnforceIndex": 12345678901234567890123, "Job" : {"ID": "a"} , "x":1.0}"#);
     let object = Object::parse(r#"{"ID":"a","Meta":{}}"#).unwrap();
     assert_eq!(
-        nomad().write(&inspection, &body, &object),
+        nomad()
+            .write(&head, &inspection, &body, &object, &Patch::default())
+            .unwrap(),
         &br#" {"EnforceIndex": 12345678901234567890123, "Job" : {"ID":"a","Meta":{}} , "x":1.0}"#[..]
     );
 }

@@ -76,8 +76,15 @@ impl Dialect for Objects {
         })
     }
 
-    fn write(&self, _: &Inspection, _: &Bytes, object: &Object) -> Bytes {
-        Bytes::copy_from_slice(object.text().as_bytes())
+    fn write(
+        &self,
+        _: &Parts,
+        _: &Inspection,
+        _: &Bytes,
+        object: &Object,
+        _: &Patch,
+    ) -> Result<Bytes, Rejection> {
+        Ok(Bytes::copy_from_slice(object.text().as_bytes()))
     }
 
     fn reply(&self, end: &End<'_>) -> Response<Bytes> {

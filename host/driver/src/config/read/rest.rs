@@ -3,14 +3,16 @@ use admittance_definitions::{
     Mistakes,
     document::{Node, readers},
 };
-use admittance_dialect::{KindSource, Pattern, Rest, RestConfig, Route, ValueSource};
+use admittance_dialect::{KindSource, Pattern, Rest, RestConfig, Route, StoredRoute, ValueSource};
 use http::Method;
+
+use super::outbound::header;
 
 pub(super) fn dialect(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Rest> {
     let before = mistakes.len();
     let mut fields = node.object(mistakes)?;
     // Those of every route, so that they need not be repeated.
-    let spellings = fields.get_or_default("spellings", readers::list_of(Node::parse::<Pattern>), mistakes);
+    let spellings = fields.get_or_default("spellings", spellings, mistakes);
     let unmatched = fields.get_or_default("unmatched", Node::word, mistakes);
     let fix = "list the routes that chains may be for";
     let routes = fields.get_required("routes", fix, readers::filled_list_of(fix, route), mistakes);
@@ -56,7 +58,10 @@ fn route<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Option<(Route, Node<'a
     let optional = fields.get_or_default("optional", Node::boolean, mistakes);
     let dry_run = fields.get_or_default("dryRun", Node::boolean, mistakes);
     let identity = fields.get_optional("identity", readers::list_of(Node::parse), mistakes);
-    let spellings = fields.get_or_default("spellings", readers::list_of(Node::parse), mistakes);
+    let spellings = fields.get_or_default("spellings", spellings, mistakes);
+    let get = fields.get_optional("get", stored, mistakes);
+    let partial = fields.get_or_default("partial", Node::boolean, mistakes);
+    let plain_patch = fields.get_or_default("patch", Node::word, mistakes);
     fields.finish(mistakes);
     let mut route = Route::new(methods?, path?, operation?, resource?, kind?);
     route.subresource = subresource;
@@ -67,7 +72,47 @@ fn route<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Option<(Route, Node<'a
     route.dry_run = dry_run;
     route.identity = identity;
     route.spellings = spellings;
+    route.get = get;
+    route.partial = partial;
+    route.plain_patch = plain_patch;
     Some((route, node.clone()))
+}
+
+/// Pointers to keys, and keys that are at several places.
+fn spellings(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Pattern>> {
+    let entries = node.list_of(spelling, mistakes)?;
+    Some(entries.into_iter().flatten().collect())
+}
+
+fn spelling(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Pattern>> {
+    if node.json().is_string() {
+        return node.parse(mistakes).map(|pattern| vec![pattern]);
+    }
+    let mut fields = node.object(mistakes)?;
+    let fix = "write pointers to the objects that have the keys, [/Job/TaskGroups/*]";
+    let places = readers::filled_list_of(fix, Node::parse::<Pattern>);
+    let places = fields.get_required("in", fix, places, mistakes);
+    let fix = "write the keys, [Name, Count]";
+    let keys = readers::filled_list_of(fix, readers::text);
+    let keys = fields.get_required("keys", fix, keys, mistakes);
+    fields.finish(mistakes);
+    let (places, keys) = (places?, keys?);
+    let under = |place: &Pattern| keys.iter().map(|key| place.key(key)).collect::<Vec<_>>();
+    Some(places.iter().flat_map(under).collect())
+}
+
+/// How the stored object is asked for.
+fn stored(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<StoredRoute> {
+    let mut fields = node.object(mistakes)?;
+    let path = fields.get_optional("path", readers::text, mistakes);
+    let pointer = fields.get_or_default("pointer", Node::parse, mistakes);
+    let headers = fields.get_or_default("headers", readers::list_of(readers::parse_with(header)), mistakes);
+    fields.finish(mistakes);
+    Some(StoredRoute {
+        path,
+        pointer,
+        headers,
+    })
 }
 
 const METHODS: &str = "write [PUT, POST]";

@@ -556,6 +556,16 @@ fn the_example_for_nomad() {
             r#"CREATE v1/jobs default/web {"ID":"web","TaskGroups":[{"Tasks":[{"Driver":"exec"}]}]}"#
                 .to_owned(),
         ),
+        (
+            "PUT",
+            "/v1/jobs",
+            r#"{"JOB":{"id":"web","taskgroups":[{"volumes":{"Data":{"source":"/"}},"tasks":[{"resources":{"memorymb":9},"env":{"A":"1","a":"2"}}]}]}}"#,
+            concat!(
+                r#"CREATE v1/jobs default/web {"ID":"web","TaskGroups":[{"Volumes":{"Data":{"Source":"/"}},"#,
+                r#""Tasks":[{"Resources":{"MemoryMB":9},"Env":{"A":"1","a":"2"}}]}]}"#
+            )
+            .to_owned(),
+        ),
         ("GET", "/v1/jobs", "", "pass".to_owned()),
         ("DELETE", "/v1/job/web", "", "pass".to_owned()),
     ] {

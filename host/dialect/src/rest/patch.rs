@@ -1,0 +1,184 @@
+//! Patches of clients: the stages see their results, and what they change is sent on as a patch of the same type.
+
+use admittance_admission::{MergePatch, Object, Patch, PatchError};
+use bytes::Bytes;
+use http::{Method, header::CONTENT_TYPE, request::Parts};
+
+use super::{Matched, PlainPatch, ambiguous, malformed, spliced};
+use crate::{Reading, Rejection, RejectionKind, StoredState, template::enclosed};
+
+const MERGE: &str = "application/merge-patch+json";
+const JSON_PATCH: &str = "application/json-patch+json";
+const JSON: &str = "application/json";
+
+/// A patch for the body that has the stored object at its place.
+pub(super) enum ClientPatch {
+    /// The patch in the spelling of the route.
+    Merge(MergePatch),
+    Json(Patch),
+}
+
+impl ClientPatch {
+    fn apply(&self, before: &Object) -> Result<Object, PatchError> {
+        match self {
+            Self::Merge(patch) => patch.apply(before),
+            Self::Json(patch) => patch.apply(before),
+        }
+    }
+}
+
+impl Matched {
+    /// Whether stages see the result of this request, which is a patch.
+    pub(super) fn is_applied(&self, head: &Parts) -> bool {
+        head.method == Method::PATCH && self.route.route.applies_patches()
+    }
+
+    /// The patch in a body; none if it is not for the object.
+    pub(super) fn parse_patch(&self, head: &Parts, body: &Bytes) -> Result<Option<ClientPatch>, Rejection> {
+        let text = std::str::from_utf8(body).map_err(malformed)?;
+        let is_optional = self.route.route.optional;
+        if is_optional && text.trim().is_empty() {
+            return Ok(None);
+        }
+        match self.patch_type(head)? {
+            PlainPatch::Json => Patch::parse(text)
+                .map(ClientPatch::Json)
+                .map(Some)
+                .map_err(refused),
+            PlainPatch::Merge => {
+                let text = self.canonical(text)?;
+                // A patch of the envelope alone leaves the object as it is.
+                if is_optional && self.part(&text)?.is_none() {
+                    return Ok(None);
+                }
+                let patch = MergePatch::parse(&*text).map_err(malformed)?;
+                Ok(Some(ClientPatch::Merge(patch)))
+            }
+        }
+    }
+
+    fn patch_type(&self, head: &Parts) -> Result<PlainPatch, Rejection> {
+        let mut values = head.headers.get_all(CONTENT_TYPE).iter();
+        let value = values.next().map(|value| value.to_str().unwrap_or("?"));
+        if values.next().is_some() {
+            return Err(ambiguous(
+                "the header content-type is set more than once; keep one",
+            ));
+        }
+        let essence = value
+            .and_then(|value| value.split(';').next())
+            .unwrap_or(JSON)
+            .trim();
+        match essence.to_ascii_lowercase().as_str() {
+            MERGE => Ok(PlainPatch::Merge),
+            JSON_PATCH => Ok(PlainPatch::Json),
+            JSON => Ok(self.route.route.plain_patch),
+            _ => Err(Rejection::new(
+                RejectionKind::MediaType,
+                format!(
+                    "chains inspect this patch, and its type is `{essence}`: send {MERGE} or {JSON_PATCH}"
+                ),
+            )),
+        }
+    }
+
+    /// Reads a patch as the update that it results in.
+    pub(super) fn read_patch(&self, head: &Parts, body: &Bytes) -> Result<Reading, Rejection> {
+        let Some(patch) = self.parse_patch(head, body)? else {
+            return Ok(Reading::Nothing);
+        };
+        let stored = self.stored(head)?;
+        let result = patch.apply(&self.body_of(&stored)?).map_err(refused)?;
+        let text = result.text();
+        // A server that does not care for case would see another object than the chains.
+        let is_plain = Object::parse_unique(text).is_ok() && *self.canonical(text)? == *text;
+        if !is_plain {
+            return Err(ambiguous(
+                "the result of the patch has a key twice, or not in the spelling of the API",
+            ));
+        }
+        // The names in the result are those of the object that was asked for.
+        if self.stored_uri(head, text)? != self.stored_uri(head, "")? {
+            return Err(ambiguous("the patch names another object than the request"));
+        }
+        let object = self
+            .part(text)?
+            .ok_or_else(|| malformed("it removes the object"))?;
+        let object = Object::parse(object)
+            .map_err(|error| malformed(format!("the result of the patch is {error}")))?;
+        let mut request = self.request(head, text, Some(object))?;
+        request.old_object = Some(stored);
+        let canonical = match &patch {
+            ClientPatch::Merge(patch) if patch.text().as_bytes() != body => {
+                Some(Bytes::copy_from_slice(patch.text().as_bytes()))
+            }
+            _ => None,
+        };
+        Ok(Reading::Admit {
+            request: Box::new(request),
+            canonical,
+        })
+    }
+
+    /// The patch with the changes of the chains.
+    pub(super) fn write_patch(
+        &self,
+        head: &Parts,
+        body: &Bytes,
+        object: &Object,
+        changes: &Patch,
+    ) -> Result<Bytes, Rejection> {
+        let unchangeable = || {
+            Rejection::new(
+                RejectionKind::Unchangeable,
+                "a chain would change the result of this patch in a way that a patch of its type cannot express: send the \
+                 whole object with an update",
+            )
+        };
+        let place = &self.route.route.object;
+        match self.parse_patch(head, body)? {
+            None => Ok(body.clone()),
+            Some(ClientPatch::Json(patch)) => {
+                let patch = serde_json::to_vec(&patch.followed_by(changes, place));
+                Ok(patch.map_err(malformed)?.into())
+            }
+            Some(ClientPatch::Merge(patch)) => {
+                let before = self.body_of(&self.stored(head)?)?;
+                let result = patch.apply(&before).map_err(refused)?;
+                let after = spliced(result.text(), place, object).ok_or_else(unchangeable)?;
+                let after = Object::parse(after).map_err(malformed)?;
+                let amended = patch.amended(&before, &after).ok_or_else(unchangeable)?;
+                Ok(Bytes::copy_from_slice(amended.text().as_bytes()))
+            }
+        }
+    }
+
+    fn stored(&self, head: &Parts) -> Result<Object, Rejection> {
+        let stored = head.extensions.get::<StoredState>();
+        let stored = stored.and_then(|stored| stored.object.clone());
+        stored.ok_or_else(|| malformed("it is a patch, and the stored object is not known"))
+    }
+
+    /// A body of this route with this object.
+    fn body_of(&self, object: &Object) -> Result<Object, Rejection> {
+        let place = &self.route.route.object;
+        if place.segments().is_empty() {
+            return Ok(object.clone());
+        }
+        Object::parse(enclosed(object.text(), place)).map_err(malformed)
+    }
+}
+
+/// The rejection of a patch that does not apply.
+fn refused(error: PatchError) -> Rejection {
+    match error {
+        PatchError::Malformed(error) => malformed(error),
+        error => Rejection::new(
+            RejectionKind::PatchFailed,
+            format!("the patch does not apply to the stored object: {error}"),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,566 @@
+use admittance_admission::{GroupVersionResource, Operation, Request};
+use http::{HeaderName, HeaderValue};
+
+use super::super::{
+    Inspection, KindSource, Prepared, Rest, RestConfig, Route, RouteProblem, StoredRoute, ValueSource,
+};
+use super::*;
+use crate::{Class, Dialect, StoredQuery};
+
+fn teams() -> GroupVersionResource {
+    GroupVersionResource {
+        resource: "teams".into(),
+        ..Default::default()
+    }
+}
+
+/// A route for teams, whose stored objects are asked for.
+fn route() -> Route {
+    Route {
+        name: vec![ValueSource::Path("id".into())],
+        namespace: vec![
+            ValueSource::Query("ns".into()),
+            ValueSource::Pointer("/ns".parse().unwrap()),
+            ValueSource::Fixed("main".into()),
+        ],
+        spellings: vec!["/owner".parse().unwrap()],
+        get: Some(StoredRoute::default()),
+        ..Route::new(
+            [Method::PATCH, Method::PUT],
+            "/v1/teams/{id}",
+            Operation::Update,
+            teams(),
+            KindSource::Fixed("Team".into()),
+        )
+    }
+}
+
+/// A route whose object is in an envelope.
+fn enveloped() -> Route {
+    Route {
+        object: "/Team".parse().unwrap(),
+        spellings: vec!["/Team/owner".parse().unwrap()],
+        optional: true,
+        ..route()
+    }
+}
+
+fn dialect(route: Route) -> Rest {
+    Rest::new(RestConfig::new(vec![route])).unwrap()
+}
+
+fn request(dialect: &Rest, method: &str, uri: &str, content_type: &str) -> (Parts, Inspection) {
+    let request = http::Request::builder().method(method).uri(uri);
+    let request = match content_type {
+        "" => request,
+        content_type => request.header(CONTENT_TYPE, content_type),
+    };
+    let head = request.body(()).unwrap().into_parts().0;
+    match dialect.classify(&head) {
+        Class::Inspect(inspection) => (head, inspection),
+        other => panic!("{uri} is {other:?}"),
+    }
+}
+
+fn patch_of(dialect: &Rest, content_type: &str, stored: &str) -> (Parts, Inspection) {
+    let (mut head, inspection) = request(dialect, "PATCH", "/v1/teams/a", content_type);
+    head.extensions.insert(StoredState {
+        object: Some(Object::parse(stored).unwrap()),
+        patched: None,
+    });
+    (head, inspection)
+}
+
+fn read(dialect: &Rest, content_type: &str, stored: &str, body: &str) -> Result<Option<Request>, Rejection> {
+    let (head, inspection) = patch_of(dialect, content_type, stored);
+    match dialect.read(&head, &inspection, &Bytes::from(body.to_owned()))? {
+        Reading::Nothing => Ok(None),
+        Reading::Admit { request, .. } | Reading::Fixed { request, .. } => Ok(Some(*request)),
+    }
+}
+
+const STORED: &str = r#"{"owner":"ann","size":1.0,"tags":["x"]}"#;
+
+#[test]
+fn stages_see_the_result_of_a_patch() {
+    let (plain, json) = (dialect(route()), PlainPatch::Json);
+    let plain_json = dialect(Route {
+        plain_patch: json,
+        ..route()
+    });
+    let envelope = dialect(enveloped());
+    for (case, dialect, content_type, body, expected) in [
+        (
+            "merge",
+            &plain,
+            MERGE,
+            r#"{"size":2}"#,
+            r#"{"owner":"ann","size":2,"tags":["x"]}"#,
+        ),
+        (
+            "a removal",
+            &plain,
+            MERGE,
+            r#"{"owner":null}"#,
+            r#"{"size":1.0,"tags":["x"]}"#,
+        ),
+        (
+            "without a type",
+            &plain,
+            "",
+            r#"{"size":2}"#,
+            r#"{"owner":"ann","size":2,"tags":["x"]}"#,
+        ),
+        (
+            "plain",
+            &plain,
+            "application/json; charset=utf-8",
+            r#"{"tags":[]}"#,
+            r#"{"owner":"ann","size":1.0,"tags":[]}"#,
+        ),
+        (
+            "another case",
+            &plain,
+            MERGE,
+            r#"{"OWNER":null}"#,
+            r#"{"size":1.0,"tags":["x"]}"#,
+        ),
+        (
+            "operations",
+            &plain,
+            JSON_PATCH,
+            r#"[{"op":"add","path":"/tags/-","value":"y"}]"#,
+            r#"{"owner":"ann","size":1.0,"tags":["x","y"]}"#,
+        ),
+        (
+            "plain operations",
+            &plain_json,
+            JSON,
+            r#"[{"op":"remove","path":"/owner"}]"#,
+            r#"{"size":1.0,"tags":["x"]}"#,
+        ),
+        (
+            "in an envelope",
+            &envelope,
+            MERGE,
+            r#"{"Team":{"size":2},"Force":true}"#,
+            r#"{"owner":"ann","size":2,"tags":["x"]}"#,
+        ),
+        (
+            "operations in an envelope",
+            &envelope,
+            JSON_PATCH,
+            r#"[{"op":"replace","path":"/Team/size","value":2}]"#,
+            r#"{"owner":"ann","size":2,"tags":["x"]}"#,
+        ),
+        (
+            "an envelope without the object",
+            &envelope,
+            MERGE,
+            r#"{"Force":true}"#,
+            "nothing",
+        ),
+        ("an empty body", &envelope, MERGE, "", "nothing"),
+        (
+            "two keys",
+            &plain,
+            MERGE,
+            r#"{"owner":"a","owner":null}"#,
+            "Ambiguous",
+        ),
+        (
+            "two keys elsewhere",
+            &plain,
+            MERGE,
+            r#"{"x":{"y":1,"y":2}}"#,
+            "Malformed",
+        ),
+        (
+            "a key in another case",
+            &plain,
+            JSON_PATCH,
+            r#"[{"op":"add","path":"/Owner","value":"x"}]"#,
+            "Ambiguous",
+        ),
+        (
+            "a value with two keys",
+            &plain,
+            JSON_PATCH,
+            r#"[{"op":"add","path":"/x","value":{"a":1,"a":2}}]"#,
+            "Malformed",
+        ),
+        (
+            "a test that fails",
+            &plain,
+            JSON_PATCH,
+            r#"[{"op":"test","path":"/size","value":7}]"#,
+            "PatchFailed",
+        ),
+        (
+            "a path that does not exist",
+            &plain,
+            JSON_PATCH,
+            r#"[{"op":"remove","path":"/x"}]"#,
+            "PatchFailed",
+        ),
+        ("another document", &plain, MERGE, "[]", "Malformed"),
+        ("nothing", &plain, MERGE, "", "Malformed"),
+        (
+            "a result that is no object",
+            &envelope,
+            JSON_PATCH,
+            r#"[{"op":"replace","path":"/Team","value":7}]"#,
+            "Malformed",
+        ),
+        (
+            "another type",
+            &plain,
+            "application/strategic-merge-patch+json",
+            "{}",
+            "MediaType",
+        ),
+    ] {
+        let got = match read(dialect, content_type, STORED, body) {
+            Ok(None) => "nothing".to_owned(),
+            Ok(Some(request)) => {
+                assert_eq!(request.old_object.unwrap().text(), STORED, "{case}");
+                assert_eq!(request.name, "a", "{case}");
+                request.object.unwrap().text().to_owned()
+            }
+            Err(rejection) => format!("{:?}", rejection.kind),
+        };
+        assert_eq!(got, expected, "{case}");
+    }
+}
+
+#[test]
+fn what_chains_change_is_sent_on_as_a_patch() {
+    let (plain, envelope) = (dialect(route()), dialect(enveloped()));
+    for (case, dialect, content_type, body, changes, expected) in [
+        (
+            "a default",
+            &plain,
+            MERGE,
+            r#"{"size":2}"#,
+            r#"[{"op":"add","path":"/team","value":"core"}]"#,
+            Ok(r#"{"size":2,"team":"core"}"#),
+        ),
+        (
+            "a list",
+            &plain,
+            MERGE,
+            r#"{"size":2}"#,
+            r#"[{"op":"add","path":"/tags/-","value":"y"}]"#,
+            Ok(r#"{"size":2,"tags":["x","y"]}"#),
+        ),
+        (
+            "a removal",
+            &plain,
+            MERGE,
+            r#"{"size":2}"#,
+            r#"[{"op":"remove","path":"/owner"}]"#,
+            Ok(r#"{"size":2,"owner":null}"#),
+        ),
+        (
+            "in an envelope",
+            &envelope,
+            MERGE,
+            r#"{"Force":true,"Team":{"size":2}}"#,
+            r#"[{"op":"add","path":"/team","value":"core"}]"#,
+            Ok(r#"{"Force":true,"Team":{"size":2,"team":"core"}}"#),
+        ),
+        (
+            "operations",
+            &plain,
+            JSON_PATCH,
+            r#"[{"op":"test","path":"/size","value":1.0},{"op":"remove","path":"/owner"}]"#,
+            r#"[{"op":"add","path":"/owner","value":"bob"}]"#,
+            Ok(
+                r#"[{"op":"test","path":"/size","value":1.0},{"op":"remove","path":"/owner"},{"op":"add","path":"/owner","value":"bob"}]"#,
+            ),
+        ),
+        (
+            "operations in an envelope",
+            &envelope,
+            JSON_PATCH,
+            r#"[{"op":"remove","path":"/Team/owner"}]"#,
+            r#"[{"op":"copy","path":"/team","from":"/size"}]"#,
+            Ok(
+                r#"[{"op":"remove","path":"/Team/owner"},{"op":"copy","path":"/Team/team","from":"/Team/size"}]"#,
+            ),
+        ),
+        (
+            "a null",
+            &plain,
+            MERGE,
+            r#"{"size":2}"#,
+            r#"[{"op":"add","path":"/team","value":null}]"#,
+            Err(RejectionKind::Unchangeable),
+        ),
+    ] {
+        let (head, inspection) = patch_of(dialect, content_type, STORED);
+        let body = Bytes::from(body);
+        let Ok(Reading::Admit { request, .. }) = dialect.read(&head, &inspection, &body) else {
+            panic!("{case}")
+        };
+        let changes = Patch::parse(changes).unwrap();
+        let object = changes.apply(&request.object.unwrap()).unwrap();
+        let written = dialect.write(&head, &inspection, &body, &object, &changes);
+        let written = written.map_err(|rejection| rejection.kind);
+        assert_eq!(written, expected.map(Bytes::from), "{case}");
+    }
+}
+
+#[test]
+fn the_stored_object_is_asked_for_at_its_path() {
+    let with = |path: &str| StoredRoute {
+        path: Some(path.to_owned()),
+        ..StoredRoute::default()
+    };
+    let get = |path: &str| Route {
+        get: Some(with(path)),
+        ..route()
+    };
+    let rest = Route {
+        path: "/v1/teams/{*id}".into(),
+        ..get("/get/{id}")
+    };
+    let none = Route {
+        get: None,
+        partial: true,
+        ..route()
+    };
+    for (route, method, uri, body, expected) in [
+        (
+            route(),
+            "PATCH",
+            "/v1/teams/a%2Fb?fields=x",
+            "{}",
+            "/v1/teams/a%2Fb, needed",
+        ),
+        (route(), "PUT", "/v1/teams/a?watch=1", "{}", "/v1/teams/a"),
+        (
+            get("/get/{id}?ns={namespace}"),
+            "PUT",
+            "/v1/teams/a%2Fb",
+            r#"{"ns":"x&y"}"#,
+            "/get/a%2Fb?ns=x%26y",
+        ),
+        (
+            get("/get/{namespace}/{name}"),
+            "PUT",
+            "/v1/teams/a?ns=q",
+            r#"{"ns":"x"}"#,
+            "/get/q/a",
+        ),
+        // The namespace in a patch may be that of another object.
+        (
+            get("/get/{namespace}/{name}"),
+            "PATCH",
+            "/v1/teams/a",
+            r#"{"ns":"x"}"#,
+            "/get/main/a, needed",
+        ),
+        (rest, "PATCH", "/v1/teams/a/b%20c", "{}", "/get/a/b%20c, needed"),
+        (
+            get("/get/{namespace}"),
+            "PUT",
+            "/v1/teams/a",
+            r#"{"ns":".."}"#,
+            "Ambiguous",
+        ),
+        (enveloped(), "PUT", "/v1/teams/a", "{}", "not asked"),
+        (enveloped(), "PATCH", "/v1/teams/a", "{}", "not asked"),
+        (
+            enveloped(),
+            "PATCH",
+            "/v1/teams/a",
+            r#"{"Team":{}}"#,
+            "/v1/teams/a, needed",
+        ),
+        (none, "PATCH", "/v1/teams/a", "{}", "not asked"),
+    ] {
+        let dialect = dialect(route);
+        let (head, inspection) = request(&dialect, method, uri, MERGE);
+        let got = match dialect.stored(&head, &inspection, &Bytes::from(body)) {
+            Ok(None) => "not asked".to_owned(),
+            Ok(Some(query)) => {
+                let needed = if query.may_be_absent { "" } else { ", needed" };
+                format!("{}{needed}", query.request.uri())
+            }
+            Err(rejection) => format!("{:?}", rejection.kind),
+        };
+        assert_eq!(got, expected, "{method} {uri}");
+    }
+    // The patch would be judged with one object, and applied to another.
+    let dialect = dialect(get("/get/{namespace}/{name}"));
+    let moved = read(&dialect, MERGE, STORED, r#"{"ns":"x"}"#).map(|_| ());
+    assert_eq!(
+        moved.map_err(|rejection| rejection.kind),
+        Err(RejectionKind::Ambiguous)
+    );
+}
+
+#[test]
+fn only_headers_that_identify_the_client_are_sent() {
+    let named = StoredRoute {
+        headers: vec![HeaderName::from_static("x-token")],
+        ..StoredRoute::default()
+    };
+    let dialect = dialect(Route {
+        get: Some(named),
+        ..route()
+    });
+    let (mut head, inspection) = request(&dialect, "PATCH", "/v1/teams/a", MERGE);
+    for name in [
+        "authorization",
+        "cookie",
+        "x-token",
+        "prefer",
+        "x-fields",
+        "range",
+        "if-none-match",
+    ] {
+        head.headers.insert(name, HeaderValue::from_static("1"));
+    }
+    let query = dialect.stored(&head, &inspection, &Bytes::from_static(b"{}"));
+    let query = query.unwrap().unwrap();
+    let mut sent: Vec<_> = query.request.headers().keys().map(HeaderName::as_str).collect();
+    sent.sort_unstable();
+    assert_eq!(
+        sent,
+        ["accept", "authorization", "cache-control", "cookie", "x-token"]
+    );
+}
+
+#[test]
+fn the_stored_object_is_read_from_its_place() {
+    let query = StoredQuery {
+        request: http::Request::new(()),
+        pointer: "/data".parse().unwrap(),
+        spelling: Prepared::new(0, route()).unwrap().object_spelling,
+        may_be_absent: false,
+    };
+    for (reply, expected) in [
+        (r#"{"data":{"owner":"ann"}}"#, Ok(r#"{"owner":"ann"}"#)),
+        (r#"{"data":{"Owner":"ann"}}"#, Ok(r#"{"owner":"ann"}"#)),
+        (
+            r#"{"data":{"Owner":"ann","owner":"bob"}}"#,
+            Err("`Owner` and `owner` are two spellings"),
+        ),
+        (r#"{"owner":"ann"}"#, Err("there is nothing at `/data`")),
+        (r#"{"data":null}"#, Err("not a JSON object")),
+        ("<html>", Err("there is nothing at `/data`")),
+    ] {
+        let object = query.object(reply.as_bytes());
+        match expected {
+            Ok(text) => assert_eq!(object.unwrap().text(), text, "{reply}"),
+            Err(reason) => assert!(object.unwrap_err().starts_with(reason), "{reply}"),
+        }
+    }
+}
+
+#[test]
+fn routes_that_cannot_judge_patches_are_mistakes() {
+    let base = || Route { get: None, ..route() };
+    let with = |path: &str| {
+        Some(StoredRoute {
+            path: Some(path.to_owned()),
+            ..StoredRoute::default()
+        })
+    };
+    for (case, route, expected) in [
+        ("a patch", base(), Some(("method", RouteProblem::Partial))),
+        (
+            "a part",
+            Route {
+                partial: true,
+                ..base()
+            },
+            None,
+        ),
+        (
+            "without PATCH",
+            Route {
+                methods: vec![Method::PUT],
+                ..base()
+            },
+            None,
+        ),
+        (
+            "a deletion",
+            Route {
+                operation: Operation::Delete,
+                ..base()
+            },
+            None,
+        ),
+        ("with the stored object", route(), None),
+        (
+            "two answers",
+            Route {
+                partial: true,
+                ..route()
+            },
+            Some((
+                "partial",
+                RouteProblem::NoEffect("with `get`, stages see the result of a PATCH"),
+            )),
+        ),
+        (
+            "no patch",
+            Route {
+                partial: true,
+                methods: vec![Method::PUT],
+                ..base()
+            },
+            Some((
+                "partial",
+                RouteProblem::NoEffect("the route has no PATCH that creates or updates"),
+            )),
+        ),
+        (
+            "no patch to choose a type of",
+            Route {
+                plain_patch: PlainPatch::Json,
+                methods: vec![Method::PUT],
+                ..route()
+            },
+            Some((
+                "patch",
+                RouteProblem::NoEffect("the route has no `get`, or no PATCH that creates or updates"),
+            )),
+        ),
+        (
+            "a parameter that is not in the path",
+            Route {
+                get: with("/x/{other}"),
+                ..base()
+            },
+            Some(("get", RouteProblem::Parameter("other".into()))),
+        ),
+        (
+            "no path",
+            Route {
+                get: with("x"),
+                ..base()
+            },
+            Some(("get", RouteProblem::StoredPath("x".into()))),
+        ),
+        (
+            "an open brace",
+            Route {
+                get: with("/{id"),
+                ..base()
+            },
+            Some(("get", RouteProblem::StoredPath("/{id".into()))),
+        ),
+    ] {
+        let mistakes = Prepared::new(0, route).err().unwrap_or_default();
+        let mistakes: Vec<_> = mistakes
+            .into_iter()
+            .map(|error| (error.field, error.problem))
+            .collect();
+        assert_eq!(mistakes, Vec::from_iter(expected), "{case}");
+    }
+}

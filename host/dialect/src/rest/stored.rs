@@ -1,0 +1,151 @@
+//! The question for the object that the upstream has stored.
+
+use admittance_admission::Operation;
+use bytes::Bytes;
+use http::{
+    Method, Uri,
+    header::{ACCEPT, AUTHORIZATION, CACHE_CONTROL, COOKIE, HOST},
+    request::Parts,
+};
+
+use super::{Document, Matched, PlainPatch, Route, RouteProblem, ambiguous, malformed};
+use crate::{
+    Rejection, StoredQuery,
+    template::{Template, encoded, is_segment},
+};
+
+/// The path of the stored object, with placeholders.
+#[derive(Clone, Debug)]
+pub(super) struct StoredPath(Template<Placeholder>);
+
+/// A placeholder in the path of the stored object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Placeholder {
+    Name,
+    Namespace,
+    Parameter(String),
+    /// A parameter that matches slashes.
+    Rest(String),
+}
+
+impl StoredPath {
+    /// The path that a route configures; `None` if it is the path of the request.
+    pub(super) fn new(route: &Route) -> Result<Option<Self>, RouteProblem> {
+        let Some(text) = route.get.as_ref().and_then(|get| get.path.as_ref()) else {
+            return Ok(None);
+        };
+        let placeholder = |name: &str| match name {
+            "name" if !route.name.is_empty() => Placeholder::Name,
+            "namespace" if !route.namespace.is_empty() => Placeholder::Namespace,
+            name if route.path.contains(&format!("{{*{name}}}")) => Placeholder::Rest(name.to_owned()),
+            name => Placeholder::Parameter(name.to_owned()),
+        };
+        let wrong = || RouteProblem::StoredPath(text.clone());
+        let template = Template::parse(text, |name| Some(placeholder(name))).ok_or_else(wrong)?;
+        for placeholder in template.placeholders() {
+            if let Placeholder::Parameter(name) = placeholder
+                && !route.has_parameter(name)
+            {
+                return Err(RouteProblem::Parameter(name.clone()));
+            }
+        }
+        let sample = template.filled(|_| Ok::<_, RouteProblem>("x".to_owned()))?;
+        match sample.parse::<Uri>() {
+            Ok(_) => Ok(Some(Self(template))),
+            Err(_) => Err(wrong()),
+        }
+    }
+}
+
+/// Mistakes in what a route says about patches and the stored object.
+pub(super) fn mistakes(route: &Route) -> Vec<(&'static str, RouteProblem)> {
+    let changes = matches!(route.operation, Operation::Create | Operation::Update);
+    let patches = changes && route.methods.contains(&Method::PATCH);
+    let is_fetched = route.get.is_some();
+    let no_effect = |field, reason| (field, RouteProblem::NoEffect(reason));
+    [
+        (patches && !is_fetched && !route.partial).then_some(("method", RouteProblem::Partial)),
+        (route.partial && !patches)
+            .then(|| no_effect("partial", "the route has no PATCH that creates or updates")),
+        (route.partial && is_fetched)
+            .then(|| no_effect("partial", "with `get`, stages see the result of a PATCH")),
+        (is_fetched && route.operation == Operation::Connect)
+            .then(|| no_effect("get", "a CONNECT has no stored object")),
+        (route.plain_patch != PlainPatch::Merge && !(patches && is_fetched)).then(|| {
+            no_effect(
+                "patch",
+                "the route has no `get`, or no PATCH that creates or updates",
+            )
+        }),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+impl Matched {
+    /// How the stored object is asked for; `None` if the chains do not need it.
+    pub(super) fn stored_query(&self, head: &Parts, body: &Bytes) -> Result<Option<StoredQuery>, Rejection> {
+        let Some(get) = &self.route.route.get else {
+            return Ok(None);
+        };
+        let is_patch = self.is_applied(head);
+        let uri = if is_patch {
+            if self.parse_patch(head, body)?.is_none() {
+                return Ok(None);
+            }
+            self.stored_uri(head, "")?
+        } else {
+            match self.document(body)? {
+                Document::Nothing => return Ok(None),
+                Document::Empty => self.stored_uri(head, "")?,
+                Document::Whole { text, .. } => self.stored_uri(head, &text)?,
+            }
+        };
+        let mut request = http::Request::new(());
+        *request.uri_mut() = uri;
+        for name in [AUTHORIZATION, COOKIE, HOST].iter().chain(&get.headers) {
+            for value in head.headers.get_all(name) {
+                request.headers_mut().append(name, value.clone());
+            }
+        }
+        let headers = request.headers_mut();
+        headers.insert(ACCEPT, http::HeaderValue::from_static("application/json"));
+        headers.insert(CACHE_CONTROL, http::HeaderValue::from_static("no-cache"));
+        Ok(Some(StoredQuery {
+            request,
+            pointer: get.pointer.clone(),
+            spelling: self.route.object_spelling.clone(),
+            may_be_absent: !is_patch,
+        }))
+    }
+
+    /// The path and query of the stored object of a request with this body.
+    pub(super) fn stored_uri(&self, head: &Parts, body: &str) -> Result<Uri, Rejection> {
+        let Some(StoredPath(template)) = &self.route.stored_path else {
+            // A query may ask for a part of the object, or for another version of it.
+            return head.uri.path().parse().map_err(malformed);
+        };
+        let route = &self.route.route;
+        let segment = |value: &str| match is_segment(value) {
+            true => Ok(encoded(value)),
+            false => Err(ambiguous(
+                "the path of the stored object would have an empty segment or dots",
+            )),
+        };
+        let text = template.filled(|placeholder| match placeholder {
+            Placeholder::Name => segment(&self.first(&route.name, head, body, None)?.unwrap_or_default()),
+            Placeholder::Namespace => segment(
+                &self
+                    .first(&route.namespace, head, body, None)?
+                    .unwrap_or_default(),
+            ),
+            Placeholder::Parameter(name) => segment(self.parameter(name).unwrap_or_default()),
+            Placeholder::Rest(name) => {
+                let segments = self.parameter(name).unwrap_or_default().split('/');
+                Ok(segments.map(segment).collect::<Result<Vec<_>, _>>()?.join("/"))
+            }
+        })?;
+        text.parse().map_err(malformed)
+    }
+}

@@ -1,0 +1,66 @@
+//! Paths with placeholders, and objects in an envelope.
+
+use admittance_admission::Pointer;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+/// A path and query with placeholders in braces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Template<P> {
+    /// The text before each placeholder, and the placeholder.
+    parts: Vec<(String, P)>,
+    end: String,
+}
+
+impl<P> Template<P> {
+    /// Parses a template that begins with a slash; `None` if it is not one, or a placeholder is not valid.
+    pub(crate) fn parse(text: &str, placeholder: impl Fn(&str) -> Option<P>) -> Option<Self> {
+        let (mut parts, mut rest) = (Vec::new(), text);
+        while let Some((before, after)) = rest.split_once('{') {
+            let (name, after) = after.split_once('}')?;
+            parts.push((before.to_owned(), placeholder(name)?));
+            rest = after;
+        }
+        let is_path = text.starts_with('/') && !rest.contains('}');
+        let end = rest.to_owned();
+        is_path.then_some(Self { parts, end })
+    }
+
+    pub(crate) fn placeholders(&self) -> impl Iterator<Item = &P> {
+        self.parts.iter().map(|(_, placeholder)| placeholder)
+    }
+
+    /// The text with these encoded values.
+    pub(crate) fn filled<E>(&self, mut value: impl FnMut(&P) -> Result<String, E>) -> Result<String, E> {
+        let mut text = String::new();
+        for (before, placeholder) in &self.parts {
+            text += before;
+            text += &value(placeholder)?;
+        }
+        Ok(text + &self.end)
+    }
+}
+
+/// The characters that stay as they are in a path or a query: the unreserved ones of RFC 3986.
+const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~');
+
+/// A value as it is written in a segment of a path, or in a query.
+pub(crate) fn encoded(value: &str) -> String {
+    utf8_percent_encode(value, UNRESERVED).to_string()
+}
+
+/// Whether a value can be a segment of a path. Servers would remove dots, and an empty segment.
+pub(crate) fn is_segment(value: &str) -> bool {
+    !["", ".", ".."].contains(&value)
+}
+
+/// The document that has only this value, at this place.
+pub(crate) fn enclosed(value: &str, place: &Pointer) -> String {
+    let segments = place.segments().iter().rev();
+    segments.fold(value.to_owned(), |value, key| {
+        format!("{{{}:{value}}}", serde_json::Value::from(key.as_str()))
+    })
+}

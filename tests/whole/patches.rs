@@ -1,0 +1,537 @@
+//! Patches, updates and deletions in front of a JSON API that tells what it has stored.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use admittance_tests::{Admittance, Client, Reply, Serve};
+use axum::{
+    Router,
+    body::Bytes,
+    extract::{Request, State},
+    http::{HeaderMap, HeaderValue, Method, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+
+use crate::{
+    import::admittance,
+    scene::{store, write},
+};
+
+const MERGE: &str = "application/merge-patch+json";
+const JSON_PATCH: &str = "application/json-patch+json";
+
+/// The configuration of a driver in front of an API with teams, whose replies have an envelope.
+const TEAMS: &str = "
+dialect:
+  rest:
+    routes:
+      - method: [PATCH, PUT]
+        path: /v1/teams/{id}
+        operation: UPDATE
+        resource: teams
+        kind: Team
+        name: { path: id }
+        get: { pointer: /data }
+      - method: [DELETE]
+        path: /v1/teams/{id}
+        operation: DELETE
+        resource: teams
+        kind: Team
+        name: { path: id }
+        get: { path: '/v1/teams/{name}', pointer: /data }
+upstream:
+  servers: [\"http://127.0.0.1:1\"]
+limits: { body: 64KiB, bodyTimeout: 2s }
+definitions: [chains.yaml]
+";
+
+/// Teams have an owner, who stays the same; new ones get a size; protected ones stay.
+const CHAINS: &str = "
+apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata: { name: defaults }
+spec:
+  rules: [ { operations: [UPDATE], apiGroups: ['*'], apiVersions: ['*'], resources: [teams] } ]
+  stages:
+    - name: size
+      cel:
+        mutations:
+          - patchType: JSONPatch
+            jsonPatch:
+              expression: >-
+                has(object.size) ? [] : [JSONPatch{op: 'add', path: '/size', value: 3}]
+---
+apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata: { name: owners }
+spec:
+  phase: Validating
+  rules: [ { operations: [UPDATE, DELETE], apiGroups: ['*'], apiVersions: ['*'], resources: [teams] } ]
+  stages:
+    - name: owner
+      cel:
+        validations:
+          - expression: request.operation == 'DELETE' || has(object.owner)
+            message: who owns it?
+          - expression: request.operation == 'DELETE' || oldObject == null || object.owner == oldObject.owner
+            message: the owner stays
+          - expression: request.operation != 'DELETE' || oldObject == null || !has(oldObject.locked)
+            message: it is protected
+";
+
+/// A control plane with teams, each with a version, on loopback.
+#[derive(Clone, Default)]
+struct Teams {
+    teams: Arc<Mutex<BTreeMap<String, (u64, Value)>>>,
+    /// The headers and bodies of the writes that it got.
+    writes: Arc<Mutex<Vec<(HeaderMap, String)>>>,
+    /// Whether it says which version a team has.
+    has_versions: bool,
+    /// Whether another client changes a team after each time that it is read.
+    is_contended: bool,
+}
+
+impl Teams {
+    async fn start(self) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let router = Router::new().fallback(answer).with_state(self);
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        url
+    }
+
+    fn teams(&self) -> MutexGuard<'_, BTreeMap<String, (u64, Value)>> {
+        self.teams.lock().unwrap()
+    }
+
+    fn put(&self, name: &str, team: Value) {
+        self.teams().insert(format!("/v1/teams/{name}"), (1, team));
+    }
+
+    fn get(&self, name: &str) -> Option<Value> {
+        let teams = self.teams();
+        teams
+            .get(&format!("/v1/teams/{name}"))
+            .map(|(_, team)| team.clone())
+    }
+
+    /// The writes since the last time.
+    fn take_writes(&self) -> Vec<(HeaderMap, String)> {
+        std::mem::take(&mut self.writes.lock().unwrap())
+    }
+}
+
+async fn answer(State(server): State<Teams>, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    if head
+        .headers
+        .get(header::AUTHORIZATION)
+        .is_none_or(|value| value != "Bearer secret")
+    {
+        return (
+            StatusCode::UNAUTHORIZED,
+            [(header::WWW_AUTHENTICATE, "Bearer")],
+            "who are you?",
+        )
+            .into_response();
+    }
+    match head.uri.path() {
+        "/v1/teams/broken" => return (StatusCode::INTERNAL_SERVER_ERROR, "{}").into_response(),
+        "/v1/teams/page" => return "<html>".into_response(),
+        "/v1/teams/huge" => {
+            return format!(r#"{{"data":{{"x":"{}"}}}}"#, "x".repeat(65 << 10)).into_response();
+        }
+        "/v1/teams/slow" if head.method == Method::GET => std::future::pending::<()>().await,
+        "/v1/teams/moved" => {
+            return (StatusCode::FOUND, [(header::LOCATION, "/v1/teams/web")]).into_response();
+        }
+        _ => {}
+    }
+    let path = head.uri.path().to_owned();
+    if head.method != Method::GET {
+        let body = String::from_utf8(body.to_vec()).unwrap();
+        server.writes.lock().unwrap().push((head.headers.clone(), body));
+    }
+    let mut teams = server.teams();
+    let Some((version, team)) = teams.get_mut(&path) else {
+        return match head.method {
+            Method::PUT => {
+                teams.insert(path, (1, serde_json::from_slice(&body).unwrap()));
+                StatusCode::CREATED.into_response()
+            }
+            _ => (StatusCode::NOT_FOUND, "no such team").into_response(),
+        };
+    };
+    if let Some(wanted) = head.headers.get(header::IF_MATCH)
+        && server.has_versions
+        && *wanted != tag(*version)
+    {
+        return (StatusCode::PRECONDITION_FAILED, "another version").into_response();
+    }
+    match head.method {
+        Method::GET => {
+            let mut reply = axum::Json(json!({"data": team})).into_response();
+            if server.has_versions {
+                reply.headers_mut().insert(header::ETAG, tag(*version));
+            }
+            if server.is_contended {
+                *version += 1;
+            }
+            return reply;
+        }
+        Method::DELETE => {
+            teams.remove(&path);
+            return StatusCode::NO_CONTENT.into_response();
+        }
+        Method::PATCH => patch(team, &head.headers, &body),
+        _ => *team = serde_json::from_slice(&body).unwrap(),
+    }
+    *version += 1;
+    StatusCode::OK.into_response()
+}
+
+fn tag(version: u64) -> HeaderValue {
+    HeaderValue::from_str(&format!("\"{version}\"")).unwrap()
+}
+
+fn patch(team: &mut Value, headers: &HeaderMap, body: &Bytes) {
+    match headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes) {
+        Some(b"application/json-patch+json") => {
+            let patch: json_patch::Patch = serde_json::from_slice(body).unwrap();
+            json_patch::patch(team, &patch).unwrap();
+        }
+        _ => json_patch::merge(team, &serde_json::from_slice(body).unwrap()),
+    }
+}
+
+struct Scene {
+    _directory: TempDir,
+    server: Teams,
+    program: Admittance,
+    client: Client,
+}
+
+impl Scene {
+    async fn start(server: Teams) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let config = write(&directory, "admittance.yaml", TEAMS);
+        write(&directory, "chains.yaml", CHAINS);
+        let url = server.clone().start().await;
+        let serve = Serve::new(config).unwrap().upstream(&url).store(store());
+        Self {
+            _directory: directory,
+            server,
+            program: serve.start().await.unwrap(),
+            client: Client::new().unwrap(),
+        }
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(header::HeaderName, &str)],
+        body: &str,
+    ) -> Reply {
+        let request = http::Request::builder()
+            .method(method)
+            .uri(self.program.url(path));
+        let authorized = request.header(header::AUTHORIZATION, "Bearer secret");
+        let request = headers
+            .iter()
+            .fold(authorized, |request, (name, value)| request.header(name, *value));
+        self.client
+            .send(request.body(body.to_owned()).unwrap())
+            .await
+            .unwrap()
+    }
+
+    async fn patch(&self, name: &str, content_type: &str, body: &str) -> Reply {
+        let headers = [(header::CONTENT_TYPE, content_type)];
+        let path = format!("/v1/teams/{name}");
+        self.send(Method::PATCH, &path, &headers, body).await
+    }
+}
+
+#[tokio::test]
+async fn a_patch_is_judged_by_its_result() {
+    let scene = Scene::start(Teams {
+        has_versions: true,
+        ..Teams::default()
+    })
+    .await;
+    // (case, stored, type, patch, status, what the reply says or the patch that the upstream gets, stored after it)
+    for (case, stored, content_type, patch, status, expected, after) in [
+        (
+            "a field",
+            json!({"owner": "ann", "size": 5}),
+            MERGE,
+            r#"{"note":"x"}"#,
+            200,
+            r#"{"note":"x"}"#,
+            json!({"owner": "ann", "size": 5, "note": "x"}),
+        ),
+        (
+            "a default",
+            json!({"owner": "ann"}),
+            MERGE,
+            r#"{"note":"x"}"#,
+            200,
+            r#"{"note":"x","size":3}"#,
+            json!({"owner": "ann", "note": "x", "size": 3}),
+        ),
+        (
+            "a default for a removed field",
+            json!({"owner": "ann", "size": 5}),
+            MERGE,
+            r#"{"size":null}"#,
+            200,
+            r#"{"size":3}"#,
+            json!({"owner": "ann", "size": 3}),
+        ),
+        (
+            "a removed owner",
+            json!({"owner": "ann", "size": 5}),
+            MERGE,
+            r#"{"owner":null}"#,
+            422,
+            "who owns it?",
+            json!({"owner": "ann", "size": 5}),
+        ),
+        (
+            "another owner",
+            json!({"owner": "ann", "size": 5}),
+            MERGE,
+            r#"{"owner":"bob"}"#,
+            422,
+            "the owner stays",
+            json!({"owner": "ann", "size": 5}),
+        ),
+        (
+            "without a type",
+            json!({"owner": "ann", "size": 5}),
+            "application/json",
+            r#"{"size":6}"#,
+            200,
+            r#"{"size":6}"#,
+            json!({"owner": "ann", "size": 6}),
+        ),
+        (
+            "operations",
+            json!({"owner": "ann"}),
+            JSON_PATCH,
+            r#"[{"op":"add","path":"/note","value":"x"}]"#,
+            200,
+            r#"[{"op":"add","path":"/note","value":"x"},{"op":"add","path":"/size","value":3}]"#,
+            json!({"owner": "ann", "note": "x", "size": 3}),
+        ),
+        (
+            "operations on the owner",
+            json!({"owner": "ann", "size": 5}),
+            JSON_PATCH,
+            r#"[{"op":"remove","path":"/owner"}]"#,
+            422,
+            "who owns it?",
+            json!({"owner": "ann", "size": 5}),
+        ),
+        (
+            "a test",
+            json!({"owner": "ann", "size": 5}),
+            JSON_PATCH,
+            r#"[{"op":"test","path":"/size","value":6}]"#,
+            422,
+            "PatchFailed",
+            json!({"owner": "ann", "size": 5}),
+        ),
+        (
+            "another type",
+            json!({"owner": "ann", "size": 5}),
+            "text/plain",
+            "{}",
+            415,
+            "MediaType",
+            json!({"owner": "ann", "size": 5}),
+        ),
+    ] {
+        scene.server.put("web", stored);
+        let reply = scene.patch("web", content_type, patch).await;
+        assert_eq!(reply.status, status, "{case}: {}", reply.text());
+        let writes = scene.server.take_writes();
+        if status == 200 {
+            let [(headers, body)] = writes.as_slice() else {
+                panic!("{case}: {writes:?}")
+            };
+            assert_eq!(body, expected, "{case}");
+            assert_eq!(headers[header::CONTENT_TYPE], content_type, "{case}");
+            assert_eq!(headers[header::IF_MATCH], "\"1\"", "{case}");
+        } else {
+            assert!(writes.is_empty(), "{case}: {writes:?}");
+            assert!(reply.text().contains(expected), "{case}: {}", reply.text());
+        }
+        assert_eq!(scene.server.get("web"), Some(after), "{case}");
+    }
+}
+
+#[tokio::test]
+async fn updates_and_deletions_have_the_stored_object() {
+    let scene = Scene::start(Teams::default()).await;
+    scene
+        .server
+        .put("web", json!({"owner": "ann", "size": 5, "locked": true}));
+    for (case, method, path, body, status, expected) in [
+        (
+            "another owner",
+            Method::PUT,
+            "/v1/teams/web",
+            r#"{"owner":"bob"}"#,
+            422,
+            "the owner stays",
+        ),
+        (
+            "the same owner",
+            Method::PUT,
+            "/v1/teams/web",
+            r#"{"owner":"ann","locked":true}"#,
+            200,
+            "",
+        ),
+        (
+            "a new team",
+            Method::PUT,
+            "/v1/teams/new",
+            r#"{"owner":"bob"}"#,
+            201,
+            "",
+        ),
+        (
+            "a protected team",
+            Method::DELETE,
+            "/v1/teams/web",
+            "",
+            422,
+            "it is protected",
+        ),
+        ("a team", Method::DELETE, "/v1/teams/new", "", 204, ""),
+        (
+            "no team",
+            Method::DELETE,
+            "/v1/teams/new",
+            "",
+            404,
+            "no such team",
+        ),
+    ] {
+        let reply = scene.send(method, path, &[], body).await;
+        assert_eq!(reply.status, status, "{case}: {}", reply.text());
+        assert!(reply.text().contains(expected), "{case}: {}", reply.text());
+    }
+    // Without versions nothing is required of them.
+    let writes = scene.server.take_writes();
+    assert!(
+        writes
+            .iter()
+            .all(|(headers, _)| !headers.contains_key(header::IF_MATCH))
+    );
+    assert!(scene.server.get("web").is_some() && scene.server.get("new").is_none());
+}
+
+#[tokio::test]
+async fn a_stored_object_that_is_not_known_refuses_the_request() {
+    let scene = Scene::start(Teams::default()).await;
+    for (name, method, status, expected) in [
+        ("absent", Method::PATCH, 404, "no such team"),
+        ("broken", Method::PATCH, 502, "has the status 500"),
+        ("broken", Method::PUT, 502, "has the status 500"),
+        ("broken", Method::DELETE, 502, "has the status 500"),
+        ("moved", Method::PATCH, 502, "has the status 302"),
+        ("page", Method::PATCH, 502, "there is nothing at `/data`"),
+        ("huge", Method::PATCH, 502, "has more than 65536 bytes"),
+        ("slow", Method::PATCH, 502, "did not arrive within 2s"),
+    ] {
+        let body = if method == Method::DELETE {
+            ""
+        } else {
+            r#"{"owner":"ann"}"#
+        };
+        let reply = scene.send(method, &format!("/v1/teams/{name}"), &[], body).await;
+        assert_eq!(reply.status, status, "{name}: {}", reply.text());
+        assert!(reply.text().contains(expected), "{name}: {}", reply.text());
+        assert!(
+            status == 404 || reply.text().contains("StoredUnknown"),
+            "{}",
+            reply.text()
+        );
+    }
+    // The upstream decides who a client is.
+    let stranger = http::Request::builder()
+        .method(Method::PATCH)
+        .uri(scene.program.url("/v1/teams/web"))
+        .body("{}".to_owned())
+        .unwrap();
+    let reply = scene.client.send(stranger).await.unwrap();
+    assert_eq!(reply.status, 401);
+    assert_eq!(reply.headers[header::WWW_AUTHENTICATE], "Bearer");
+    assert!(scene.server.take_writes().is_empty());
+}
+
+#[tokio::test]
+async fn a_team_that_changes_meanwhile_is_not_written() {
+    let scene = Scene::start(Teams {
+        has_versions: true,
+        is_contended: true,
+        ..Teams::default()
+    })
+    .await;
+    for method in [Method::PATCH, Method::PUT, Method::DELETE] {
+        for wanted in [
+            None,
+            Some("*"),
+            Some("\"1\""),
+            Some("\"1\", \"2\""),
+            Some("\"2\""),
+        ] {
+            let stored = json!({"owner": "ann", "size": 5});
+            scene.server.put("web", stored.clone());
+            let headers: Vec<_> = wanted.iter().map(|value| (header::IF_MATCH, *value)).collect();
+            let body = if method == Method::DELETE {
+                ""
+            } else {
+                r#"{"owner":"ann"}"#
+            };
+            let reply = scene.send(method.clone(), "/v1/teams/web", &headers, body).await;
+            assert_eq!(reply.status, 412, "{method} {wanted:?}: {}", reply.text());
+            assert_eq!(scene.server.get("web"), Some(stored), "{method} {wanted:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_route_that_judges_a_part_must_say_so() {
+    let directory = tempfile::tempdir().unwrap();
+    write(&directory, "chains.yaml", CHAINS);
+    for (get, code, expected) in [
+        ("get: { pointer: /data }", 0, ""),
+        ("partial: true", 0, ""),
+        ("", 1, "method: the body of a PATCH is only a part of the object"),
+    ] {
+        let config = TEAMS.replace("get: { pointer: /data }", get);
+        write(&directory, "admittance.yaml", config);
+        let checked = admittance(&directory, &["check", "--config", "admittance.yaml"]).await;
+        assert_eq!(
+            checked.code,
+            Some(code),
+            "{get}: {}{}",
+            checked.stdout,
+            checked.stderr
+        );
+        let text = format!("{}{}", checked.stdout, checked.stderr);
+        assert!(text.contains(expected), "{get}: {text}");
+    }
+}
