@@ -65,9 +65,7 @@ impl From<definitions::ChangeError> for ApiError {
         use definitions::ChangeError as Change;
         match &error {
             Change::Mistakes(mistakes) => Self::cannot_go_live(mistakes.iter()),
-            Change::Nothing(_) | Change::List(_) | Change::AmbiguousStage { .. } => {
-                Self::Malformed(error.to_string())
-            }
+            Change::Nothing(_) | Change::AmbiguousStage { .. } => Self::Malformed(error.to_string()),
             Change::Unknown { .. } | Change::UnknownStage { .. } => Self::NotFound(error.to_string()),
             Change::AlreadyThere { .. }
             | Change::PlaceTaken { .. }

@@ -1,6 +1,7 @@
 use std::path::{Path, PathBuf};
 
 use admittance_admission::Phase;
+use serde_json::{Map, Value as Json};
 
 use super::{
     AppliedEffect, Change, ChangeError, Destination, Expected, alone, pretty_json, unknown, unusable,
@@ -11,6 +12,9 @@ use crate::{
     set::{Definition, definitions},
 };
 
+/// The kinds of definitions that, as entries of a store, are resources of a cluster.
+const RESOURCES: [&str; 3] = ["AdmissionChain", "NamespacedAdmissionChain", "AdmissionException"];
+
 pub(crate) fn apply(
     set: &DefinitionSet,
     text: &str,
@@ -20,8 +24,14 @@ pub(crate) fn apply(
 ) -> Result<Change, ChangeError> {
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let mut mistakes = Mistakes::new();
-    let documents = vec![document::read_text(name, text, &mut mistakes)];
+    let mut documents = vec![document::read_text(name, text, &mut mistakes)];
     chains::check_each(documents.iter().flatten(), mistakes)?;
+    // Each item is written where a document of its own would be.
+    let items = without_lists(text, &documents);
+    let text = items.as_deref().unwrap_or(text);
+    if items.is_some() {
+        documents = vec![document::read_text(name, text, &mut Mistakes::new())];
+    }
     let applied = Applied::all(text, name, &documents)?;
 
     let mut mistakes = Mistakes::new();
@@ -124,9 +134,6 @@ impl<'a> Applied<'a> {
             let Some(document) = documents.get(definition.document) else {
                 continue;
             };
-            if definition.is_item() {
-                return Err(ChangeError::List(document.location()));
-            }
             all.push(Self {
                 phase: definition.chain().map(|chain| chain.phase),
                 id: definition.id,
@@ -158,11 +165,15 @@ impl<'a> Applied<'a> {
         let alone = alone(definition, there);
         let is_same = match set.files().get(definition.file) {
             Some(file) if alone.is_ok() && file.kind == StoreKind::Files => {
-                let new = self.text(file.kind, &file.path);
+                let new = self.text(file.kind, &file.path, None);
                 content(&new).lines().eq(content(&file.text).lines())
             }
             // A store may format its content differently.
-            _ => !definition.is_item() && definition.root.json() == self.document.root().json(),
+            _ => {
+                let new = self.with_those_of(definition);
+                let new = new.unwrap_or_else(|| self.document.root().json());
+                !definition.is_item() && definition.root.json() == new
+            }
         };
         match is_same {
             true => Ok(Goal::Keep(definition)),
@@ -170,12 +181,15 @@ impl<'a> Applied<'a> {
         }
     }
 
-    /// The text for this file or entry.
-    fn text(&self, kind: StoreKind, path: &Path) -> String {
+    /// The text for this file or entry, which replaces a definition.
+    fn text(&self, kind: StoreKind, path: &Path, replaced: Option<&Definition<'_>>) -> String {
         let is_json = kind == StoreKind::Entries || document::is_named_json(path);
-        let text = match self.document.syntax() {
-            Syntax::Yaml if is_json => pretty_json(&self.document.root().json()),
-            _ => self.text.to_owned(),
+        let replaced = replaced.filter(|_| kind == StoreKind::Entries);
+        let merged = replaced.and_then(|replaced| self.with_those_of(replaced));
+        let text = match (merged, self.document.syntax()) {
+            (Some(merged), _) => pretty_json(&merged),
+            (None, Syntax::Yaml) if is_json => pretty_json(&self.document.root().json()),
+            (None, _) => self.text.to_owned(),
         };
         match kind {
             StoreKind::Files if !text.ends_with('\n') => text + "\n",
@@ -183,6 +197,50 @@ impl<'a> Applied<'a> {
             StoreKind::Entries => text.trim_end().to_owned(),
         }
     }
+}
+
+impl Applied<'_> {
+    /// The definition with the labels and annotations of the resource that it replaces; `None` if it has all of them, or is
+    /// no resource. Others write them, such as tools that install or back up resources.
+    fn with_those_of(&self, replaced: &Definition<'_>) -> Option<Json> {
+        if !RESOURCES.contains(&self.id.kind.as_str()) {
+            return None;
+        }
+        let (mut json, there) = (self.document.root().json(), replaced.root.json());
+        let mut differs = false;
+        for field in ["labels", "annotations"] {
+            let Some(Json::Object(pairs)) = there.pointer(&format!("/metadata/{field}")) else {
+                continue;
+            };
+            let metadata = json.get_mut("metadata").and_then(Json::as_object_mut)?;
+            let own = metadata.entry(field).or_insert_with(|| Map::new().into());
+            let own = own.as_object_mut()?;
+            for (key, value) in pairs {
+                own.entry(key).or_insert_with(|| {
+                    differs = true;
+                    value.clone()
+                });
+            }
+        }
+        differs.then_some(json)
+    }
+}
+
+/// The text with the items of its lists as documents of their own; `None` if it has no list.
+fn without_lists(text: &str, read: &[Vec<Document>]) -> Option<String> {
+    let definitions = definitions(read);
+    if !definitions.iter().any(Definition::is_item) {
+        return None;
+    }
+    let documents = read.first()?;
+    let each = definitions.iter().filter_map(|definition| {
+        let document = documents.get(definition.document)?;
+        Some(match definition.is_item() {
+            true => document::to_yaml(&definition.root.json()),
+            false => document.text_in(text, documents.len() == 1).to_owned(),
+        })
+    });
+    Some(each.collect::<Vec<_>>().join("\n---\n"))
 }
 
 /// Where an applied document goes.
@@ -251,13 +309,13 @@ fn change(set: &DefinitionSet, applied: &[Applied<'_>], goals: Vec<Goal<'_, '_>>
             Goal::Keep(_) => AppliedEffect::Unchanged,
             Goal::Replace(target) => {
                 if let Some(file) = files.get_mut(target.file) {
-                    file.text = one.text(file.kind, &file.path);
+                    file.text = one.text(file.kind, &file.path, Some(target));
                 }
                 AppliedEffect::Changed
             }
             Goal::Overwrite(path) => {
                 unusable.retain(|file| file.path != path);
-                let text = one.text(StoreKind::Entries, &path);
+                let text = one.text(StoreKind::Entries, &path, None);
                 files.push(DefinitionFile::entry(path, text, None));
                 AppliedEffect::Changed
             }
@@ -266,7 +324,7 @@ fn change(set: &DefinitionSet, applied: &[Applied<'_>], goals: Vec<Goal<'_, '_>>
                     StoreKind::Files => free_path(path, &files),
                     StoreKind::Entries => path,
                 };
-                let text = one.text(kind, &path);
+                let text = one.text(kind, &path, None);
                 files.push(DefinitionFile::new(kind, path, text));
                 AppliedEffect::Created
             }

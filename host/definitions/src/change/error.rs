@@ -11,11 +11,6 @@ pub enum ChangeError {
     /// There is nothing to apply.
     #[error("{0}: it contains no definition")]
     Nothing(String),
-    /// A list is to be applied.
-    #[error(
-        "{0}: lists of definitions cannot be applied; write its items as documents of their own, with `---` between them"
-    )]
-    List(Location),
     /// The definition is new, and nothing that is configured takes it.
     #[error(
         "{0} is new, and there is no directory to write it to: only single files and stores that do not accept it are configured; add a directory to `definitions`"

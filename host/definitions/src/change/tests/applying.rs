@@ -304,11 +304,6 @@ fn why_a_text_is_not_applied() {
         ),
         (
             beside.clone(),
-            list(&line("b")),
-            "new.yaml:1:1: lists of definitions cannot be applied; write its items as documents of their own, with `---` between them".to_owned(),
-        ),
-        (
-            beside.clone(),
             chain("c"),
             "AdmissionChain/c is new, and there is no directory to write it to: only single files and stores that do not accept it are configured; add a directory to `definitions`".to_owned(),
         ),

@@ -29,6 +29,72 @@ fn to_store(id: &DefinitionId) -> Option<Destination> {
     })
 }
 
+/// An `AdmissionChain` as a resource, with these labels and annotations.
+fn with_metadata(labels: &str, annotations: &str) -> String {
+    let metadata = format!(r#"{{"name": "b", "labels": {labels}, "annotations": {annotations}}}"#);
+    absolute(&json("b")).replace(r#"{"name": "b"}"#, &metadata)
+}
+
+#[test]
+fn labels_and_annotations_of_others_stay() {
+    let there = with_metadata(r#"{"team": "a", "helm": "x"}"#, r#"{"backup": "1"}"#);
+    let old = beside(&[("store:/x/b", &there)]);
+    let kept = |team: &str| {
+        with_metadata(
+            &format!(r#"{{"team": "{team}", "helm": "x"}}"#),
+            r#"{"backup": "1"}"#,
+        )
+    };
+    for (new, effect, expected) in [
+        (absolute(&json("b")), "Unchanged", kept("a")),
+        (with_metadata(r#"{"team": "a"}"#, "{}"), "Unchanged", kept("a")),
+        (with_metadata(r#"{"team": "b"}"#, "{}"), "Changed", kept("b")),
+        (
+            absolute(&json("b")).replace("CREATE", "UPDATE"),
+            "Changed",
+            kept("a").replace("CREATE", "UPDATE"),
+        ),
+    ] {
+        let change = old.apply(&new, "new", Expected::Any, &to_store).unwrap();
+        assert!(summary(&change).contains(effect), "{new}: {}", summary(&change));
+        let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+        let text = text(&change.set, "store:/x/b").unwrap();
+        assert_eq!(json(&text), json(&expected), "{new}");
+    }
+}
+
+#[test]
+fn the_items_of_a_list_are_applied_one_by_one() {
+    let list = |items: &[String]| {
+        let items = items.join(", ");
+        format!("apiVersion: v1\nkind: List\nitems: [ {items} ]\n")
+    };
+    let [b, c] = ["b", "c"].map(|name| absolute(&json(name)));
+    let old = beside(&[("store:/x/b", &b)]);
+    let both = list(&[b.clone(), c]);
+    for (new, expected) in [
+        (
+            both.clone(),
+            "AdmissionChain/b Unchanged, AdmissionChain/c Created; +store:/x/c",
+        ),
+        (
+            format!("{both}---\n{}\n", absolute(&line("d"))),
+            "AdmissionChain/b Unchanged, AdmissionChain/c Created, AdmissionChain/d Created; +store:/x/c +store:/x/d",
+        ),
+        (
+            list(&[b.replace("CREATE", "UPDATE")]),
+            "AdmissionChain/b Changed; ~store:/x/b",
+        ),
+    ] {
+        let change = old.apply(&new, "new", Expected::Any, &to_store).unwrap();
+        assert_eq!(summary(&change), expected, "{new}");
+    }
+    // A mistake is at its place in the list.
+    let wrong = list(&[b.replace("CREATE", "CREAT")]);
+    let error = old.apply(&wrong, "new", Expected::Any, &to_store).unwrap_err();
+    assert!(error.to_string().starts_with("new:3:"), "{error}");
+}
+
 #[test]
 fn what_is_written_to_a_store() {
     let [b, c] = ["b", "c"].map(|name| absolute(&json(name)));
