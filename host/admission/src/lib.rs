@@ -44,6 +44,7 @@ mod patch;
 pub mod path;
 mod pointer;
 mod qualified;
+mod reach;
 mod request;
 mod rule;
 mod spans;
@@ -100,6 +101,7 @@ pub use outcome::{AuditAnnotation, Decision, Outcome, Refusal, SkipReason, Stage
 pub use patch::{Patch, PatchBuilder, PatchError};
 pub use pointer::{Pattern, Pointer, PointerError};
 pub use qualified::{NAME_PART_LENGTH, is_dns_label, is_dns_subdomain, is_name_part};
+pub use reach::{Reach, Unreached};
 pub use request::{
     FrontEnd, GroupVersionKind, GroupVersionResource, Operation, Request, Requested, Uid, UnknownOperation,
     UserInfo,

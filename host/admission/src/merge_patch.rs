@@ -15,8 +15,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct MergePatch(Object);
 
-/// How often a patch is amended: once for the values that change, and once to remove members of an object that is
-/// replaced by another one, which a merge patch can only do one by one.
+/// The number of amendments: one for the values that change, and one to remove members of an object that is replaced by
+/// another one, which a merge patch can only do one by one.
 const ROUNDS: usize = 2;
 
 impl MergePatch {

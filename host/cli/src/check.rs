@@ -146,7 +146,14 @@ fn check(arguments: &Arguments) -> crate::Result<Report> {
         }
     }
     let warnings = config.iter().flat_map(Config::warnings);
-    let of_chains = definitions.chains.iter().flat_map(ChainDefinition::warnings);
+    let reach = config
+        .as_ref()
+        .map(|config| config.front.reach())
+        .unwrap_or_default();
+    let of_chains = definitions
+        .chains
+        .iter()
+        .flat_map(|chain| chain.warnings().into_iter().chain(chain.unreached(&reach)));
     let now = Moment::now();
     let of_exceptions = definitions.exceptions.iter().flat_map(|exception| {
         // They may be in a store that is not read; without one, they are mistakes.

@@ -32,7 +32,9 @@ pub(crate) fn builder(config: Option<&Config>, store: Option<PathBuf>) -> HostBu
 
 /// The same with the configuration of namespaces, webhook addresses and the request timeout.
 pub(crate) fn builder_for_requests(config: &Config, store: Option<PathBuf>) -> HostBuilder {
-    let builder = builder(Some(config), store).request_timeout(config.limits.request_timeout);
+    let builder = builder(Some(config), store)
+        .request_timeout(config.limits.request_timeout)
+        .reach(config.front.reach());
     let builder = match &config.namespaces {
         NamespacesConfig::Listed(namespaces) => builder.namespaces(namespaces.clone()),
         NamespacesConfig::File(namespaces) => builder.namespaces(namespaces.clone()),

@@ -2,7 +2,9 @@
 
 use std::{cell::LazyCell, path::Path};
 
-use admittance_admission::{GroupVersionKind, GroupVersionResource, Matcher, Operation, Phase, Rule, Scope};
+use admittance_admission::{
+    GroupVersionKind, GroupVersionResource, Matcher, Operation, Phase, Reach, Rule, Scope,
+};
 
 use crate::{
     ChainDefinition, Mistake, Mistakes, StageDefinition,
@@ -21,6 +23,22 @@ impl ChainDefinition {
         warnings.extend(self.useless_entries());
         warnings.extend(self.without_ephemeral_containers());
         warnings
+    }
+
+    /// A warning if there are requests that it is for, and that do not reach chains.
+    pub fn unreached(&self, reach: &Reach) -> Option<Mistake> {
+        let misses = reach.misses(self.namespace.as_deref(), &self.rules)?;
+        let never = if misses.is_whole {
+            "it is never called: "
+        } else {
+            ""
+        };
+        Some(Mistake {
+            location: self.source.clone(),
+            path: String::new(),
+            message: format!("chain {}: {never}{}", self.name, misses.reasons.join("; ")),
+            fix: String::new(),
+        })
     }
 
     /// Entries of rules that match no request: a kind where a resource is expected, or a group with its version.

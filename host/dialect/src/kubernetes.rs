@@ -13,9 +13,7 @@ use http::{
 
 pub use self::target::{ResourceTarget, Target};
 use crate::{
-    Class, Dialect, End, Inspection, Reading, Rejection, RejectionKind,
-    review::{is_never_hooked, refusal_reply},
-    status_reply,
+    Class, Dialect, End, Inspection, Reading, Rejection, RejectionKind, review::refusal_reply, status_reply,
 };
 
 /// The dialect of the Kubernetes API. Lives as long as the front door.
@@ -75,7 +73,7 @@ impl Dialect for KubernetesApi {
         };
         match Self::operation(head, &target) {
             Err(rejection) => Class::Refuse(rejection),
-            Ok(Some(operation)) if !is_never_hooked(&target.resource) => {
+            Ok(Some(operation)) if !target.resource.is_never_hooked() => {
                 let mut inspection = Inspection::new(operation);
                 inspection.resource = Some(target.resource.clone().into());
                 inspection.detail.insert(target);

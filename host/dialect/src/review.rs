@@ -6,7 +6,7 @@ mod address;
 mod read;
 mod reply;
 
-use admittance_admission::{GroupVersionResource, Request, ReviewVersion};
+use admittance_admission::{Request, ReviewVersion};
 
 pub use address::{AddressError, ReviewAddress};
 pub use read::{ReviewError, read_review};
@@ -22,50 +22,9 @@ pub struct Review {
     pub request: Request,
 }
 
-/// The resources for which no hook is called, by group: the configuration of admission itself, which must stay repairable
-/// whatever the hooks do, and reviews that are answered and not stored. But for its own group, it is the list of
-/// kube-apiserver 1.37; older servers do call webhooks for some of these.
-const NEVER_HOOKED: [(&str, &[&str]); 4] = [
-    (
-        "admittance.dev",
-        &[
-            "admissionchains",
-            "namespacedadmissionchains",
-            "admissionexceptions",
-        ],
-    ),
-    (
-        "admissionregistration.k8s.io",
-        &[
-            "validatingwebhookconfigurations",
-            "mutatingwebhookconfigurations",
-            "validatingadmissionpolicies",
-            "validatingadmissionpolicybindings",
-            "mutatingadmissionpolicies",
-            "mutatingadmissionpolicybindings",
-        ],
-    ),
-    ("authentication.k8s.io", &["tokenreviews", "selfsubjectreviews"]),
-    (
-        "authorization.k8s.io",
-        &[
-            "subjectaccessreviews",
-            "selfsubjectaccessreviews",
-            "localsubjectaccessreviews",
-            "selfsubjectrulesreviews",
-        ],
-    ),
-];
-
 impl Review {
     /// Whether the request must not be sent to any hook, and is allowed unchanged.
     pub fn is_never_hooked(&self) -> bool {
-        is_never_hooked(&self.request.resource)
+        self.request.resource.is_never_hooked()
     }
-}
-
-pub(crate) fn is_never_hooked(resource: &GroupVersionResource) -> bool {
-    NEVER_HOOKED
-        .iter()
-        .any(|(group, resources)| resource.group == *group && resources.contains(&resource.resource.as_str()))
 }

@@ -15,7 +15,7 @@ use admittance::{
 };
 use admittance_admin::{AdminConfig, SinksConfig};
 pub use admittance_admission::LogLevel;
-use admittance_admission::words;
+use admittance_admission::{Reach, words};
 use admittance_bcs::{
     BcsConfig, GatewayConfig, TokensConfig,
     zookeeper::{NodePath, ZooKeeperConfig},
@@ -177,6 +177,17 @@ impl FrontConfig {
             Self::Proxy { dialect, .. } => Some(dialect.clone()),
             Self::Bcs(bcs) => Some(Arc::new(bcs.dialect())),
             Self::Gateway(_) | Self::Reviews(_) => None,
+        }
+    }
+
+    /// The requests that reach the chains.
+    pub fn reach(&self) -> Reach {
+        match self {
+            Self::Reviews(ReviewsConfig {
+                webhooks: Some(webhooks),
+                ..
+            }) => webhooks.registration.reach(),
+            _ => Reach::default(),
         }
     }
 

@@ -14,7 +14,7 @@ use std::{
 
 use admittance::{
     admission::{
-        Chain, FailurePolicy, MatchPolicy, Matcher, Mode, Phase, Reinvocation, ResourcePattern, Rule, Scope,
+        Chain, FailurePolicy, MatchPolicy, Matcher, Mode, Phase, Reach, Reinvocation, Rule, Scope,
         SideEffects, StageSpec,
     },
     definitions::ChainDefinition,
@@ -103,10 +103,23 @@ impl<'a> From<&'a Chain> for RegisteredChain<'a> {
     }
 }
 
+impl Registration {
+    /// The requests that reach chains by the webhooks.
+    pub fn reach(&self) -> Reach {
+        let excluded = excluded_namespaces(self)
+            .into_iter()
+            .chain([self.namespace.as_str()]);
+        Reach {
+            is_by_resource: true,
+            excluded_namespaces: excluded.map(str::to_owned).collect(),
+        }
+    }
+}
+
 impl RegisteredChain<'_> {
     /// What the chain handles that no webhook can be registered for.
     pub fn problem(&self) -> Option<String> {
-        self.rules.iter().any(is_by_kind_alone).then(|| {
+        self.rules.iter().any(Rule::is_by_kind_alone).then(|| {
             format!(
                 "the chain {} has a rule with only `kinds`, but the API server matches requests by resource; list \
                  `resources` in it",
@@ -114,10 +127,6 @@ impl RegisteredChain<'_> {
             )
         })
     }
-}
-
-fn is_by_kind_alone(rule: &Rule) -> bool {
-    rule.kinds != Matcher::Any && rule.resources == [ResourcePattern::everything()]
 }
 
 /// One webhook.
@@ -218,7 +227,7 @@ impl Webhook {
         let registered = chains
             .iter()
             .flat_map(|chain| chain.rules.iter().map(|rule| (rule, chain.namespace.is_some())));
-        for (rule, is_namespaced) in registered.filter(|(rule, _)| !is_by_kind_alone(rule)) {
+        for (rule, is_namespaced) in registered.filter(|(rule, _)| !rule.is_by_kind_alone()) {
             // Kinds are checked by the chain, which matches its rules again.
             let mut rule = Rule {
                 kinds: Matcher::Any,

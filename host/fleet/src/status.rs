@@ -22,6 +22,9 @@ const REVISION: &str = "revision";
 const RECENT: &str = "recent";
 const LAST_TRANSITION: &str = "lastTransitionTime";
 
+/// The reason of the conditions of a chain that is in the live table, and gets no request.
+const NEVER_CALLED: &str = "NeverCalled";
+
 /// How far the roll-outs of the leader are. A replica that starts without a history goes on from there.
 const ROLLOUTS: &str = "rollouts";
 
@@ -109,7 +112,7 @@ pub(crate) fn new_status(
         }
         _ => return None,
     };
-    let is_live = conditions.live.holds == Some(true);
+    let is_live = conditions.live.holds == Some(true) || conditions.live.reason == NEVER_CALLED;
     let mistakes = match (standing, live) {
         (Standing::Bad(bad), _) => bad.reasons.as_slice(),
         (Standing::Blocked(mistakes), _) => mistakes,
@@ -283,10 +286,15 @@ fn valid() -> Condition {
 
 fn conditions_of_live(definition: Definition<'_>) -> Conditions {
     let live = Condition::new(true, "Live", "The live table has this version.");
-    let stages = match definition {
-        Definition::Chain(chain) => chain.stages.as_slice(),
-        Definition::Exception(_) => &[],
+    let (stages, unreached) = match definition {
+        Definition::Chain(chain) => (chain.stages.as_slice(), chain.unreached.as_ref()),
+        Definition::Exception(_) => (&[][..], None),
     };
+    let not_called = |reason| {
+        let reasons = unreached.map(|unreached| unreached.reasons.join("\n"));
+        Condition::new(false, reason, reasons.unwrap_or_default())
+    };
+    let is_whole = unreached.map(|unreached| unreached.is_whole);
     let unavailable: Vec<_> = stages.iter().flat_map(unavailable).collect();
     Conditions {
         accepted: valid(),
@@ -295,13 +303,18 @@ fn conditions_of_live(definition: Definition<'_>) -> Conditions {
                 let message = format!("It expired at {}, so it excepts nothing.", exception.expires);
                 Condition::new(false, "Expired", message)
             }
+            _ if is_whole == Some(true) => not_called(NEVER_CALLED),
             _ => live,
         },
         modules_resolved: match unavailable.is_empty() {
             true => Condition::new(true, "Resolved", "Every module is verified and compiled."),
             false => Condition::new(false, "NotFetched", unavailable.join("\n")),
         },
-        enforced: enforced(stages),
+        enforced: match is_whole {
+            Some(true) => not_called(NEVER_CALLED),
+            Some(false) => not_called("PartlyCalled"),
+            None => enforced(stages),
+        },
     }
 }
 

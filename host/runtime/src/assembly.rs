@@ -8,7 +8,7 @@ use std::{
 
 use admittance_admission::{
     Authorizer, Chain, Deadline, Failure, FailureKind, Hook, Mode, Mutator, Mutators, NamespaceSource, Phase,
-    Request, Response, Stage,
+    Reach, Request, Response, Stage,
 };
 use admittance_catalog::{Catalog, Digest, ModuleReference};
 use admittance_definitions::{
@@ -207,6 +207,8 @@ pub(crate) struct Assembler {
     pub(crate) loaders: Semaphore,
     /// Whether modules of files and compiled forms are kept in the store.
     pub(crate) fills_store: bool,
+    /// The selection of requests that reach the chains.
+    pub(crate) reach: Arc<Reach>,
 }
 
 /// The limit of concurrent fetches, compilations and loads before requests are served.

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use admittance_admission::{Authorizer, Chain, NamespaceSource, NoAuthorizer, StaticNamespaces};
+use admittance_admission::{Authorizer, Chain, NamespaceSource, NoAuthorizer, Reach, StaticNamespaces};
 use admittance_catalog::{Catalog, CatalogConfig, Store};
 use admittance_definitions::{ChainDefinition, DefinitionStore, FileStore, OnBadDefinition};
 use admittance_sandbox::SandboxConfig;
@@ -40,6 +40,7 @@ pub struct HostBuilder {
     stores: Vec<Arc<dyn DefinitionStore>>,
     on_bad: OnBadDefinition,
     namespaced: NamespacedChains,
+    reach: Reach,
     starts_without_modules: bool,
     read: Vec<ChainDefinition>,
     chains: Vec<Chain>,
@@ -66,6 +67,7 @@ impl Default for HostBuilder {
             stores: Vec::new(),
             on_bad: OnBadDefinition::default(),
             namespaced: NamespacedChains::default(),
+            reach: Reach::default(),
             starts_without_modules: false,
             read: Vec::new(),
             chains: Vec::new(),
@@ -121,6 +123,12 @@ impl HostBuilder {
     /// What chains of a namespace in a store may use; those in files may use everything. Default: only expressions.
     pub fn namespaced_chains(mut self, may_use: NamespacedChains) -> Self {
         self.namespaced = may_use;
+        self
+    }
+
+    /// Sets which requests reach the chains, for warnings and the status. Default: all.
+    pub fn reach(mut self, reach: Reach) -> Self {
+        self.reach = reach;
         self
     }
 
@@ -275,6 +283,7 @@ impl HostBuilder {
             compilers: SmallestFirst::new(WORKERS),
             loaders: Semaphore::new(WORKERS),
             fills_store: true,
+            reach: Arc::new(self.reach),
         });
         let source = Source {
             stores: Arc::new(Stores::new(stores)),

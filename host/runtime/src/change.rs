@@ -398,7 +398,8 @@ async fn plan(source: &Source, edit: Arc<Edit>) -> Result<Plan, ChangeError> {
         return Err(Error::BadDefinitions(own).into());
     }
     let (served, written) = (usable.served(), paths.clone());
-    let (modules, warnings) = blocking(move || modules_and_warnings(&served, &written)).await?;
+    let reach = source.assembler.reach.clone();
+    let (modules, warnings) = blocking(move || modules_and_warnings(&served, &written, &reach)).await?;
     Ok(Plan {
         version: source.version,
         change,

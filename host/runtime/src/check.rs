@@ -25,8 +25,8 @@ pub struct Checked {
 
 impl Host {
     /// Checks a version of a definition, in place of the one that its store has now: its document, its conflicts with
-    /// files as they were read last, what a chain of a namespace may use, and whether its module files exist. Nothing is
-    /// fetched, and no plugin is loaded.
+    /// files as they were read last, what a chain of a namespace may use, and whether its module files exist and its
+    /// plugins may have their memory. Nothing is fetched, and no plugin is loaded.
     ///
     /// # Errors
     ///
@@ -43,14 +43,18 @@ impl Host {
         let mut files: Vec<_> = known.all().filter(is_read).cloned().collect();
         files.push(version);
         let usable = source.usable(DefinitionSet::of_files(files)).await?;
+        let (reach, most) = (
+            source.assembler.reach.clone(),
+            source.assembler.sandbox.memory_limit_max,
+        );
         blocking(move || {
             let bad = usable.bad.iter().filter(|bad| bad.path == path);
             let mut mistakes: Vec<_> = bad.flat_map(|bad| &bad.reasons).cloned().collect();
             let mut warnings = Vec::new();
             if mistakes.is_empty() {
                 let served = usable.served();
-                mistakes = missing_files(&served, &path);
-                warnings = modules_and_warnings(&served, std::slice::from_ref(&path)).1;
+                mistakes = plugin_mistakes(&served, &path, most);
+                warnings = modules_and_warnings(&served, std::slice::from_ref(&path), &reach).1;
             }
             for text in mistakes.iter_mut().chain(&mut warnings) {
                 *text = without_place(text, &path).to_owned();
@@ -61,29 +65,38 @@ impl Host {
     }
 }
 
-/// A mistake for each module of this definition that is a file and does not exist.
-fn missing_files(set: &DefinitionSet, path: &Path) -> Vec<String> {
-    let mut missing = Vec::new();
+/// A mistake for each plugin of this definition whose module is a file that does not exist, or whose memory is above what
+/// this host allows, in bytes.
+fn plugin_mistakes(set: &DefinitionSet, path: &Path, most: usize) -> Vec<String> {
+    let mut mistakes = Vec::new();
     for chain in set.chains().unwrap_or_default() {
         if Path::new(&chain.source.file) != path {
             continue;
         }
         for (index, stage) in chain.stages.iter().enumerate() {
             for (role, plugin) in stage.plugins() {
+                let place = || format!("spec.stages[{index}]{}", place_of(role, plugin));
+                if let Some(wanted) = plugin.memory.filter(|wanted| *wanted > most) {
+                    mistakes.push(format!(
+                        "{}.memory: {wanted} bytes are above this host's maximum of {most} bytes; write less, or let the \
+                         operator raise `sandbox.memory`",
+                        place()
+                    ));
+                }
                 if let ModuleReference::File(file) = &plugin.source
                     && !file.exists()
                 {
-                    missing.push(format!(
-                        "spec.stages[{index}]{}.source: there is no file {}; correct the path, or write where \
-                         the module is, `oci://` or `https://`",
-                        place_of(role, plugin),
+                    mistakes.push(format!(
+                        "{}.source: there is no file {}; correct the path, or write where the module is, `oci://` or \
+                         `https://`",
+                        place(),
                         file.display()
                     ));
                 }
             }
         }
     }
-    missing
+    mistakes
 }
 
 /// A mistake without the place of the definition, which who wrote it knows.

@@ -189,6 +189,7 @@ impl Evaluator {
             compilers: SmallestFirst::new(1),
             loaders: Semaphore::new(1),
             fills_store: false,
+            reach: live.reach.clone(),
         };
         Self {
             assembler: Arc::new(assembler),

@@ -226,7 +226,7 @@ impl Host {
             history: live.history.clone(),
             disabled_missing: self.0.disabled.lock().missing(&table),
             stores: self.0.stores.status(),
-            chains: table.status(),
+            chains: table.status(&self.0.assembler.reach),
             exceptions: table.status_of_exceptions(),
         }
     }

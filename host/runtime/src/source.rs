@@ -9,7 +9,7 @@ use std::{
 };
 
 use admittance_admission::{
-    Authorizer, Chain, Digest, ModuleReference, NamespaceSource, threads_for_long_work,
+    Authorizer, Chain, Digest, ModuleReference, NamespaceSource, Reach, threads_for_long_work,
 };
 use admittance_catalog::signature::SIGNATURE_SUFFIXES;
 use admittance_definitions::{
@@ -368,6 +368,7 @@ fn stages(set: &DefinitionSet) -> HashSet<String> {
 pub(crate) fn modules_and_warnings(
     set: &DefinitionSet,
     files: &[PathBuf],
+    reach: &Reach,
 ) -> (HashSet<ModuleReference>, Vec<String>) {
     let Definitions {
         mut chains,
@@ -389,7 +390,9 @@ pub(crate) fn modules_and_warnings(
         .iter()
         .flat_map(plugins)
         .map(|plugin| plugin.source.clone());
-    let warnings = chains.iter().flat_map(ChainDefinition::warnings);
+    let warnings = chains
+        .iter()
+        .flat_map(|chain| chain.warnings().into_iter().chain(chain.unreached(reach)));
     (modules.collect(), texts(warnings.chain(of_exceptions)))
 }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
-use admittance_admission::{Digest, FailurePolicy, Mode, Phase};
+use admittance_admission::{Digest, FailurePolicy, Mode, Phase, Unreached};
 use admittance_definitions::{BadDefinition, Served, StoreKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -210,6 +210,9 @@ pub struct ChainStatus {
     pub name: String,
     /// When its stages are called.
     pub phase: Phase,
+    /// The requests that it is for, and that do not reach chains; absent if all do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreached: Option<Unreached>,
     /// The stages, in the order in which they are called.
     pub stages: Vec<StageStatus>,
 }

@@ -2,7 +2,7 @@ use std::{sync::Arc, time::Duration};
 
 use admittance_admission::{
     Authorizer, Chain, ChainIndex, Deadline, Digest, Evaluation, NamespaceSource, Outcome, Outline, Phase,
-    Request, Selection, StageResult, Surroundings,
+    Reach, Request, Selection, StageResult, Surroundings,
 };
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
@@ -178,8 +178,11 @@ impl Table {
         }
     }
 
-    pub(crate) fn status(&self) -> Vec<ChainStatus> {
-        self.chains.iter().map(chain_status).collect()
+    pub(crate) fn status(&self, reach: &Reach) -> Vec<ChainStatus> {
+        self.chains
+            .iter()
+            .map(|known| chain_status(known, reach))
+            .collect()
     }
 
     pub(crate) fn status_of_exceptions(&self) -> Vec<ExceptionStatus> {
@@ -189,11 +192,12 @@ impl Table {
     }
 }
 
-fn chain_status(known: &AssembledChain) -> ChainStatus {
+fn chain_status(known: &AssembledChain, reach: &Reach) -> ChainStatus {
     let stages = known.defined.stages.iter().zip(&known.stages);
     ChainStatus {
         name: known.chain.name.to_string(),
         phase: known.chain.phase,
+        unreached: reach.misses(known.chain.namespace.as_deref(), &known.chain.rules),
         stages: stages
             .map(|(stage, known)| {
                 let (state, calls, last_failure) = known.statistics.status();

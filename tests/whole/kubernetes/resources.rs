@@ -375,6 +375,31 @@ async fn definitions_are_checked_before_they_are_stored() {
         }
     }
 
+    // Memory that this host gives to no plugin.
+    let mut large = with_source("oci://127.0.0.1:1/a:1");
+    large["spec"]["stages"][0]["plugin"]["memory"] = json!("2GiB");
+    let verdict = server.review("/definitions", &create(&large)).await;
+    let expected =
+        "spec.stages[0].plugin.memory: 2147483648 bytes are above this host's maximum of 1073741824 bytes";
+    assert!(
+        !verdict.is_allowed() && verdict.message().contains(expected),
+        "{}",
+        verdict.message()
+    );
+
+    // A chain that no request reaches is stored, with a warning.
+    let mut unreached = good.clone();
+    unreached["spec"]["rules"] = json!([
+        {"operations": ["CREATE"], "apiGroups": ["authentication.k8s.io"], "apiVersions": ["*"], "resources": ["tokenreviews"]},
+    ]);
+    let verdict = server.review("/definitions", &create(&unreached)).await;
+    assert!(verdict.is_allowed(), "{}", verdict.message());
+    let warnings = verdict.response["warnings"].to_string();
+    assert!(
+        warnings.contains("it is never called: spec.rules[0]"),
+        "{warnings}"
+    );
+
     // Conflicts with others, what chains of a namespace may not use, and exceptions.
     let calls = json!({"name": "calls", "webhook": {
         "protocol": "AdmissionReview", "url": "https://elsewhere.example.com/",

@@ -1,4 +1,4 @@
-use admittance::definitions::BadDefinition;
+use admittance::{admission::Unreached, definitions::BadDefinition};
 
 use super::*;
 use crate::chains::CHAIN;
@@ -222,6 +222,35 @@ fn what_became_of_a_definition() {
             new_status(&CHAIN, &written, &standing, &host, Moment::now()),
             None,
             "{standing:?}"
+        );
+    }
+}
+
+#[test]
+fn a_chain_that_gets_no_request_is_not_live() {
+    let mut host = host(&json!([stage("a", &json!({"type": "native"}))]));
+    for (is_whole, live, enforced) in [
+        (true, ("False", "NeverCalled"), ("False", "NeverCalled")),
+        (false, ("True", "Live"), ("False", "PartlyCalled")),
+    ] {
+        host.status.chains[1].unreached = Some(Unreached {
+            is_whole,
+            reasons: vec!["spec.rules[0] has only `kinds`".to_owned()],
+        });
+        let status = new_status(&CHAIN, &resource(None), &Standing::Live, &host, Moment::now()).unwrap();
+        let found = conditions(&status);
+        assert_eq!(found[2], ("Live", live.0, live.1));
+        assert_eq!(found[3], ("Enforced", enforced.0, enforced.1));
+        assert_eq!(
+            status["conditions"][3]["message"],
+            "spec.rules[0] has only `kinds`"
+        );
+        // It is in the table nevertheless.
+        assert_eq!(status["revision"], 7);
+        let written = resource(Some(status));
+        assert_eq!(
+            new_status(&CHAIN, &written, &Standing::Live, &host, Moment::now()),
+            None
         );
     }
 }

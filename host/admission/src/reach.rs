@@ -1,0 +1,257 @@
+//! The requests that reach the chains at all.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{GroupVersionResource, Matcher, Rule};
+
+/// The resources for which no hook is called, by group: the configuration of admission itself, which must stay repairable
+/// whatever the hooks do, and reviews that are answered and not stored. But for its own group, it is the list of
+/// kube-apiserver 1.37; older servers do call webhooks for some of these.
+const NEVER_HOOKED: [(&str, &[&str]); 4] = [
+    (
+        "admittance.dev",
+        &[
+            "admissionchains",
+            "namespacedadmissionchains",
+            "admissionexceptions",
+        ],
+    ),
+    (
+        "admissionregistration.k8s.io",
+        &[
+            "validatingwebhookconfigurations",
+            "mutatingwebhookconfigurations",
+            "validatingadmissionpolicies",
+            "validatingadmissionpolicybindings",
+            "mutatingadmissionpolicies",
+            "mutatingadmissionpolicybindings",
+        ],
+    ),
+    ("authentication.k8s.io", &["tokenreviews", "selfsubjectreviews"]),
+    (
+        "authorization.k8s.io",
+        &[
+            "subjectaccessreviews",
+            "selfsubjectaccessreviews",
+            "localsubjectaccessreviews",
+            "selfsubjectrulesreviews",
+        ],
+    ),
+];
+
+impl GroupVersionResource {
+    /// Whether no hook is called for requests of this resource, and they are allowed unchanged.
+    pub fn is_never_hooked(&self) -> bool {
+        is_never_hooked(&self.group, Some(&self.resource))
+    }
+}
+
+/// Whether no hook is called for a resource of a group, or for any of its resources.
+fn is_never_hooked(group: &str, resource: Option<&str>) -> bool {
+    let mut groups = NEVER_HOOKED.iter();
+    groups.any(|(own, resources)| {
+        group == *own && resource.is_none_or(|resource| resources.contains(&resource))
+    })
+}
+
+impl Rule {
+    /// Whether it selects requests by their kind and not by their resource.
+    pub fn is_by_kind_alone(&self) -> bool {
+        self.kinds != Matcher::Any && self.resources == [crate::ResourcePattern::everything()]
+    }
+
+    /// Whether no hook is called for anything that it matches.
+    fn is_never_hooked(&self) -> bool {
+        let Matcher::Only(groups) = &self.api_groups else {
+            return false;
+        };
+        groups.iter().all(|group| {
+            let mut resources = self.resources.iter();
+            resources.all(|pattern| is_never_hooked(group, pattern.resource()))
+        })
+    }
+}
+
+/// The selection of requests that reach the chains. Default: all that hooks are called for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reach {
+    /// Requests come because webhooks are registered for their resources, so rules that have only kinds get none.
+    pub is_by_resource: bool,
+    /// The namespaces whose requests do not come.
+    pub excluded_namespaces: Vec<String>,
+}
+
+/// The requests that a chain matches and never gets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Unreached {
+    /// Whether the chain gets no request at all.
+    pub is_whole: bool,
+    /// The reasons, each a sentence that says what to do.
+    pub reasons: Vec<String>,
+}
+
+impl Reach {
+    /// Returns the requests that a chain with these rules, which may be only for one namespace, never gets. `None` if it can be called for each
+    /// of its rules.
+    pub fn misses(&self, namespace: Option<&str>, rules: &[Rule]) -> Option<Unreached> {
+        let excluded =
+            namespace.filter(|namespace| self.excluded_namespaces.iter().any(|name| name == namespace));
+        if let Some(namespace) = excluded {
+            let reason = format!(
+                "no request in the namespace {namespace} reaches chains, because the webhook configurations exclude it; \
+                 move the chain, or let the operator include the namespace"
+            );
+            let reasons = vec![reason];
+            return Some(Unreached {
+                is_whole: true,
+                reasons,
+            });
+        }
+        let reasons: Vec<_> = rules
+            .iter()
+            .enumerate()
+            .filter_map(|(index, rule)| {
+                let (reason, fix) = if self.is_by_resource && rule.is_by_kind_alone() {
+                    (
+                        "has only `kinds`, but the API server matches requests by resource",
+                        "list `resources` in it",
+                    )
+                } else if rule.is_never_hooked() {
+                    ("is only for resources that no webhook is called for", "remove it")
+                } else {
+                    return None;
+                };
+                Some(format!("spec.rules[{index}] {reason}; {fix}"))
+            })
+            .collect();
+        let is_whole = reasons.len() == rules.len();
+        (!reasons.is_empty()).then_some(Unreached { is_whole, reasons })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ResourcePattern;
+
+    fn rule(groups: &[&str], resources: &[&str], kinds: &[&str]) -> Rule {
+        let only = |texts: &[&str]| match texts {
+            [] => Matcher::Any,
+            texts => Matcher::Only(texts.iter().map(ToString::to_string).collect()),
+        };
+        Rule {
+            api_groups: only(groups),
+            resources: match resources {
+                [] => vec![ResourcePattern::everything()],
+                resources => resources
+                    .iter()
+                    .map(|text| ResourcePattern::parse(text).unwrap())
+                    .collect(),
+            },
+            kinds: only(kinds),
+            ..Rule::for_operations([crate::Operation::Create])
+        }
+    }
+
+    #[test]
+    fn a_chain_that_gets_no_request_is_found() {
+        let all = Reach::default();
+        let webhooks = Reach {
+            is_by_resource: true,
+            excluded_namespaces: vec!["kube-system".to_owned()],
+        };
+        let kinds = || rule(&[], &[], &["Pod"]);
+        let pods = || rule(&[""], &["pods"], &[]);
+        let reviews = || rule(&["authentication.k8s.io"], &["tokenreviews"], &[]);
+        // (case, reach, namespace, rules, rules that get nothing, or all if the chain gets nothing)
+        for (case, reach, namespace, rules, expected) in [
+            ("pods", &webhooks, None, vec![pods()], None),
+            ("pods of a team", &webhooks, Some("shop"), vec![pods()], None),
+            (
+                "pods of the system",
+                &webhooks,
+                Some("kube-system"),
+                vec![pods()],
+                Some((true, 1)),
+            ),
+            (
+                "pods of the system, by other ways",
+                &all,
+                Some("kube-system"),
+                vec![pods()],
+                None,
+            ),
+            ("kinds", &webhooks, None, vec![kinds()], Some((true, 1))),
+            (
+                "kinds and pods",
+                &webhooks,
+                None,
+                vec![kinds(), pods()],
+                Some((false, 1)),
+            ),
+            ("kinds, by other ways", &all, None, vec![kinds()], None),
+            (
+                "kinds of a resource",
+                &webhooks,
+                None,
+                vec![rule(&[], &["pods"], &["Pod"])],
+                None,
+            ),
+            ("reviews", &all, None, vec![reviews()], Some((true, 1))),
+            (
+                "reviews and pods",
+                &all,
+                None,
+                vec![reviews(), pods()],
+                Some((false, 1)),
+            ),
+            (
+                "their group",
+                &all,
+                None,
+                vec![rule(&["authorization.k8s.io"], &["*"], &[])],
+                Some((true, 1)),
+            ),
+            (
+                "more groups",
+                &all,
+                None,
+                vec![rule(&["authorization.k8s.io", "apps"], &["*"], &[])],
+                None,
+            ),
+            (
+                "policies",
+                &all,
+                None,
+                vec![rule(
+                    &["admissionregistration.k8s.io"],
+                    &["validatingadmissionpolicies", "mutatingwebhookconfigurations"],
+                    &[],
+                )],
+                Some((true, 1)),
+            ),
+            (
+                "chains",
+                &all,
+                None,
+                vec![rule(&["admittance.dev"], &["admissionchains/status"], &[])],
+                Some((true, 1)),
+            ),
+            (
+                "another resource of a group",
+                &all,
+                None,
+                vec![rule(&["admissionregistration.k8s.io"], &["other"], &[])],
+                None,
+            ),
+            ("everything", &all, None, vec![rule(&[], &["*/*"], &[])], None),
+            ("no rules", &all, None, vec![], None),
+        ] {
+            let misses = reach.misses(namespace, &rules);
+            let misses = misses.map(|misses| (misses.is_whole, misses.reasons.len()));
+            assert_eq!(misses, expected, "{case}");
+        }
+    }
+}
