@@ -247,6 +247,25 @@ async fn reports_are_of_a_kind_that_the_cluster_has() {
 }
 
 #[tokio::test]
+async fn kinds_of_reports_may_be_installed_after_an_audit() {
+    let setting = setting();
+    let groups = ["openreports.io", "reports.x-k8s.io", "wgpolicyk8s.io"];
+    for group in groups {
+        setting.server.remove_kind(group);
+    }
+    let server = start(&setting).await;
+    eventually("an audit has ended", async || {
+        audit(&server.program).await["last"].is_object()
+    })
+    .await;
+    assert_eq!(audit(&server.program).await["reports"], Value::Null);
+    setting.server.add_kind("wgpolicyk8s.io");
+    let both = [("bad", "no team"), ("worse", "no team")];
+    until_reported(&setting, "policyreports", "shop", &both).await;
+    assert_eq!(audit(&server.program).await["reports"], "wgpolicyk8s.io/v1alpha2");
+}
+
+#[tokio::test]
 async fn what_an_audit_lacks_is_told() {
     let setting = setting();
     setting.server.remove_kind("reports");

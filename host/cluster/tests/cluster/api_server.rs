@@ -532,7 +532,13 @@ impl Shared {
             | "/apis/reports.x-k8s.io/v1beta2"
             | "/apis/wgpolicyk8s.io/v1alpha2" => {
                 let version = path.trim_start_matches("/apis/");
-                let kinds = REPORTS.iter().filter(|(_, _, known)| *known == version);
+                let absent = &self.data().absent;
+                if absent.iter().any(|name| version.starts_with(name)) {
+                    return not_served();
+                }
+                let kinds = REPORTS
+                    .iter()
+                    .filter(|(_, plural, known)| *known == version && !absent.contains(*plural));
                 let kinds = kinds.map(|(kind, plural, _)| {
                     json!({"name": plural, "singularName": "", "namespaced": !plural.starts_with("cluster"),
                            "kind": kind, "verbs": ["get", "list", "watch", "patch", "delete"]})

@@ -233,12 +233,7 @@ impl Reader {
                         continue;
                     }
                 };
-                // Other kinds had this group and version once.
-                let has_kind = |api: &ReportApi| {
-                    let mut resources = listed.resources.iter();
-                    resources.any(|resource| resource.name == api.plural(true))
-                };
-                found.reports = reports.filter(has_kind).max(found.reports);
+                found.reports = reports.filter(|api| listed.has_kind_of(*api)).max(found.reports);
                 for resource in wanted(listed, tables) {
                     let same = |known: &Resource| known.resource.resource == resource.resource.resource;
                     if !of_group.iter().any(same) {
@@ -249,6 +244,29 @@ impl Reader {
             found.resources.extend(of_group);
         }
         Ok(found)
+    }
+
+    /// The kinds of reports that the API server has now.
+    pub(super) async fn reports(&self) -> Result<Option<ReportApi>, AnswerError> {
+        let mut found = None;
+        for api in ReportApi::ALL {
+            let path = format!("/apis/{}", api.api_version());
+            let Some(body) = self.get(&path).await?.found(&path)? else {
+                continue;
+            };
+            let listed: ResourceList =
+                serde_json::from_slice(&body).map_err(|error| content(&path, &error))?;
+            found = found.max(Some(api).filter(|api| listed.has_kind_of(*api)));
+        }
+        Ok(found)
+    }
+}
+
+impl ResourceList {
+    /// Whether it has these reports: other kinds had their group and version once.
+    fn has_kind_of(&self, api: ReportApi) -> bool {
+        let mut resources = self.resources.iter();
+        resources.any(|resource| resource.name == api.plural(true))
     }
 }
 

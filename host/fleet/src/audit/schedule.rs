@@ -14,7 +14,7 @@ use backon::ExponentialBackoff;
 use tokio::{
     sync::mpsc,
     task::JoinSet,
-    time::{Instant, sleep, sleep_until},
+    time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until},
 };
 
 use super::{
@@ -36,6 +36,8 @@ use crate::{
 const QUIET: Duration = Duration::from_secs(5);
 /// Reports are written this long after what they say has changed.
 const DEBOUNCE: Duration = Duration::from_secs(2);
+/// The interval of looking for kinds of reports, as long as the API server has none.
+const LOOK: Duration = Duration::from_secs(10);
 /// The names of problems that are not those of a resource or a group.
 const AUDIT: &str = "audit";
 const REPORTS: &str = "reports";
@@ -234,10 +236,7 @@ impl Inner {
             failed.insert(group);
         }
         let reports = discovered.reports.filter(|_| self.config.writes_reports);
-        if work.writer.as_ref().map(|writer| writer.api) != reports {
-            work.writer = reports.map(|api| Writer::new(api, self.name.clone()));
-        }
-        self.status().reports = reports.map(|api| api.api_version().to_owned());
+        self.write_as(reports, work);
         let mut listed = 0;
         for resource in discovered.resources {
             if !self.is_audited(&resource) {
@@ -277,6 +276,14 @@ impl Inner {
             );
         }
         Ok(audited)
+    }
+
+    /// Writes reports of these kinds from now on.
+    fn write_as(&self, reports: Option<ReportApi>, work: &mut Work) {
+        if work.writer.as_ref().map(|writer| writer.api) != reports {
+            work.writer = reports.map(|api| Writer::new(api, self.name.clone()));
+        }
+        self.status().reports = reports.map(|api| api.api_version().to_owned());
     }
 
     /// Notes that all objects were audited.
@@ -386,6 +393,8 @@ impl Inner {
     ) {
         // Reports that could not be written.
         let mut due = (!work.ledger.changed().is_empty()).then(|| Instant::now() + LAST_RETRY);
+        let mut look = interval_at(Instant::now() + LOOK, LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let is_due = async {
                 match due {
@@ -397,6 +406,13 @@ impl Inner {
                 Some((number, change)) = changes.recv() => {
                     if self.take(&mut audited, work, number, change).await {
                         due.get_or_insert_with(|| Instant::now() + DEBOUNCE);
+                    }
+                }
+                _ = look.tick(), if work.writer.is_none() && self.config.writes_reports => {
+                    // The next look may succeed, and other requests report an API server that does not answer.
+                    if let Ok(Some(api)) = work.reader.reports().await {
+                        self.write_as(Some(api), work);
+                        due = Some(Instant::now());
                     }
                 }
                 () = is_due => {
