@@ -26,6 +26,7 @@ use admittance::{
     definitions::{ChainDefinition, Definitions},
 };
 use admittance_definitions::{DefinitionSet, read_files};
+use admittance_fleet::OwnCertificate;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value as Json, json};
 use time::OffsetDateTime;
@@ -67,11 +68,12 @@ enum Command {
     /// Write a Helm chart that installs the same, with values for what differs between clusters.
     ///
     /// The arguments are those of `manifests` and become the defaults of the values, except that the release has its
-    /// own name and namespace. The chart contains the chains and plugins, but no keys or tokens: the certificate comes
-    /// from a Secret or from cert-manager.
+    /// own name and namespace. The leader of the Pods writes the webhook configurations when a Pod is ready. The chart
+    /// contains the chains and plugins, but no keys or tokens: the Pods make the certificate, or, with --certs or
+    /// `listen.tls` in the configuration, it comes from a Secret or from cert-manager.
     #[command(after_help = "Examples:
   admittance kubernetes chart --definitions chains/ --output-directory chart
-  helm install admittance chart --namespace admittance-system --create-namespace --set-file tls.caBundle=certs/ca.pem")]
+  helm install admittance chart --namespace admittance-system --create-namespace")]
     Chart(Box<Installation>),
     /// Print the CustomResourceDefinitions of chains, for drivers with `definitions: [ { kubernetes: {} } ]`.
     #[command(after_help = "Examples:
@@ -324,12 +326,21 @@ fn chart(installation: &Installation, now: OffsetDateTime) -> crate::Result<()> 
     let Some(directory) = &installation.output_directory else {
         return Err("name the directory of the chart: --output-directory chart".into());
     };
-    let prepared = Prepared::new(installation)?;
-    let directory_of_certificates = installation.certs.as_deref();
-    let certificates = directory_of_certificates
-        .map(|certs| Certificates::read(certs, installation, now))
-        .transpose()?;
-    let files = chart::files(installation, &prepared, certificates.as_ref())?;
+    let mut prepared = Prepared::new(installation)?;
+    let configuration = &mut prepared.configuration;
+    if let Some(certs) = &installation.certs {
+        // A certificate that is not for the Service is found here, and not by the API server.
+        Certificates::read(certs, installation, now)?;
+    }
+    if configuration.keeps_webhooks.is_none() {
+        // Helm installs everything at once, and the API server would call webhooks before a Pod answers.
+        let is_given = installation.certs.is_some()
+            || configuration.names_certificate
+            || configuration.has_own_admin_tls();
+        let own = (!is_given).then(OwnCertificate::default);
+        configuration.keep_webhooks(&installation.registration(), own)?;
+    }
+    let files = chart::files(installation, &prepared)?;
     chart::write(directory, &files)?;
     let mut notes = notes::of_chart(&prepared);
     notes.extend(notes::notes(

@@ -2,6 +2,7 @@
 
 mod certificate;
 mod configuration;
+mod service;
 
 use std::{
     collections::HashMap,
@@ -27,7 +28,7 @@ use crate::{
     RegisteredChain, Registration, Webhook, certificates,
     leader::{LAST_RETRY, PAUSE, backoff},
     metrics,
-    registration::{check_of_definitions, documents, excluded_namespaces},
+    registration::{check_of_definitions, documents},
 };
 
 /// How often everything is compared without a reason, at least: certificates come to their end.
@@ -104,6 +105,7 @@ pub struct Webhooks(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
+    cluster: Cluster,
     registration: Registration,
     /// Whether definitions are resources, and checked before they are stored.
     checks_definitions: bool,
@@ -174,6 +176,7 @@ impl Webhooks {
         metrics::configurations_begin_at_zero(kinds.chain(secret));
         let configurations = KINDS.map(|(phase, kind)| (phase, cluster.resource(&kind, "", &name)));
         Ok(Self(Arc::new(Inner {
+            cluster: cluster.clone(),
             registration,
             checks_definitions,
             limit,
@@ -198,13 +201,7 @@ impl Webhooks {
 
     /// The namespaces that the webhooks are not called for, the installation's own among them.
     pub(crate) fn excluded_namespaces(&self) -> Vec<String> {
-        let registration = &self.0.registration;
-        let mut names: Vec<_> = excluded_namespaces(registration)
-            .into_iter()
-            .map(str::to_owned)
-            .collect();
-        names.push(registration.namespace.clone());
-        names
+        self.0.registration.reach().excluded_namespaces
     }
 
     pub fn status(&self) -> WebhooksStatus {
@@ -235,6 +232,7 @@ impl Webhooks {
         let inner = &*self.0;
         inner.status().is_keeper = true;
         let _keeper = Keeper(inner);
+        inner.until_served().await;
         let mut changes = host.changes();
         let mut bundle = match &inner.trust {
             Trust::Files(bundle) => Some(bundle.subscribe()),

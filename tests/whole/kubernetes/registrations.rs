@@ -279,6 +279,40 @@ async fn configurations_are_what_the_live_chains_need() {
     }
 }
 
+/// With the failure policy `Fail`, an API server would refuse requests before there is a Pod that answers.
+#[tokio::test]
+async fn nothing_is_registered_before_a_pod_is_ready() {
+    let setting = setting();
+    let slice = |is_ready: bool| {
+        json!({
+            "metadata": {
+                "name": "admittance-1",
+                "namespace": NAMESPACE,
+                "labels": {"kubernetes.io/service-name": NAME},
+            },
+            "endpoints": [{"addresses": ["10.0.0.1"], "conditions": {"ready": is_ready}}],
+        })
+    };
+    setting
+        .server
+        .define_kind("discovery.k8s.io/v1", "endpointslices", "EndpointSlice", true);
+    setting.server.put("endpointslices", slice(false));
+    setting.server.put(PLURAL, chain("pods", "first"));
+    let mut replica = Replica::start(&setting, &[KEPT, RESOURCES].concat()).await;
+    let waits =
+        |line: &admittance_tests::LogLine| line.message().contains("when the Service has a ready Pod");
+    replica
+        .program
+        .until_logged("that it waits", waits)
+        .await
+        .unwrap();
+    for plural in [VALIDATING, MUTATING] {
+        assert_eq!(setting.server.object(plural, "", NAME), None, "{plural}");
+    }
+    setting.server.put("endpointslices", slice(true));
+    until_registered(&setting, &["pods"]).await;
+}
+
 /// A chain of a namespace that is for everything costs other namespaces nothing, and no chain is called twice.
 #[tokio::test]
 async fn chains_of_a_namespace_are_called_for_it_alone() {

@@ -128,49 +128,58 @@ fn sorted(mut objects: Vec<Value>) -> Vec<Value> {
 
 const CONFIG: &str = "dialect: { kubernetes: {} }\ndefinitions: [pods.yaml]\n";
 
-/// With its own values, the chart installs what the manifests do, whatever they were made with.
+/// The configuration of Pods whose leader keeps the webhook configurations, with a certificate from files.
+fn mounted(webhooks: &str, rest: &str) -> String {
+    format!(
+        "listen:
+  tls: {{ certificate: certs/admittance.admittance-system.pem, key: certs/admittance.admittance-system.key }}
+dialect: {{ kubernetes: {{ webhookConfigurations: {{ {webhooks} caBundle: certs/ca.pem }} }} }}
+cluster: {{}}
+{rest}"
+    )
+}
+
+/// The chart, with its own values, installs what the manifests do whose webhook configurations the leader keeps. So the API
+/// server calls nothing before a Pod is ready.
 #[tokio::test]
 async fn with_its_defaults_it_is_the_manifests() {
-    let full = "dialect: { kubernetes: {} }
-cluster: {}
-definitions: [ pods.yaml, { kubernetes: {} } ]
+    let pods = "definitions: [pods.yaml]\n";
+    let kept =
+        "dialect: { kubernetes: { webhookConfigurations: {} } }\ncluster: {}\ndefinitions: [pods.yaml]\n";
+    let rest = "definitions: [ pods.yaml, { kubernetes: {} } ]
 admin: { address: 127.0.0.1:9090, tokens: [ { name: ci, role: Admin, file: ci.token } ] }
 ";
-    let kept = "dialect: { kubernetes: { webhookConfigurations: {} } }
-cluster: {}
-definitions: [ pods.yaml ]
-";
-    let mounted = "listen:
-  tls: { certificate: certs/admittance.admittance-system.pem, key: certs/admittance.admittance-system.key }
-dialect: { kubernetes: { webhookConfigurations: { caBundle: certs/ca.pem } } }
-cluster: {}
-definitions: [ pods.yaml ]
-";
-    for (config, flags) in [
-        (CONFIG, ""),
-        (kept, ""),
-        (mounted, ""),
+    let full = format!("dialect: {{ kubernetes: {{}} }}\ncluster: {{}}\n{rest}");
+    let of_webhooks = "perChain: true, failurePolicy: Ignore, timeoutSeconds: 7, excludeNamespaces: [cni], includeKubeSystem: true,";
+    // (configuration of the chart, whether it has certificates, its arguments about webhooks, other arguments, configuration
+    // of the manifests)
+    for (config, has_certs, webhooks, flags, of_manifests) in [
+        (CONFIG, true, "", "", mounted("", pods)),
+        (CONFIG, false, "", "", kept.to_owned()),
+        (kept, false, "", "", kept.to_owned()),
+        (&*mounted("", pods), true, "", "", mounted("", pods)),
         (
             CONFIG,
+            true,
             "--per-chain --failure-policy Ignore --timeout 7 --exclude-namespace cni --include-kube-system",
+            "",
+            mounted(of_webhooks, pods),
         ),
         (
-            full,
+            &*full,
+            true,
+            "",
             "--network-policy --max-replicas 5 --service-monitor --memory-limit 1Gi --priority-class p --image r/a:1 \
              --store-claim store",
+            mounted("", rest),
         ),
     ] {
         let charts = Charts::new(&chains(), config).await;
-        if config == kept {
+        if !has_certs {
             // The Pods make the certificate.
             fs::remove_dir_all(charts.path("certs")).unwrap();
         }
-        let manifests = charts.run("manifests", flags).await;
-        assert_eq!(manifests.code, Some(0), "{}", manifests.stderr);
-        let mut expected = sorted(objects(&manifests.stdout));
-        // Helm creates the namespace, and secrets are not in a chart.
-        expected.retain(|object| !["Namespace", "Secret"].iter().any(|kind| object["kind"] == *kind));
-        charts.chart(flags).await;
+        charts.chart(&format!("{webhooks} {flags}")).await;
         let Some(rendered) = charts.render(&[]).await else {
             return;
         };
@@ -181,15 +190,26 @@ definitions: [ pods.yaml ]
             "{}",
             String::from_utf8_lossy(&linted.stdout)
         );
+        write(&charts.0, "admittance.yaml", of_manifests);
+        let manifests = charts.run("manifests", flags).await;
+        assert_eq!(manifests.code, Some(0), "{}", manifests.stderr);
+        let mut expected = sorted(objects(&manifests.stdout));
+        // Helm creates the namespace, and secrets are not in a chart.
+        expected.retain(|object| !["Namespace", "Secret"].iter().any(|kind| object["kind"] == *kind));
         let names = |objects: &[Value]| -> Vec<String> {
             let names = objects.iter();
             names
                 .map(|object| format!("{} {}", object["kind"], object["metadata"]["name"]))
                 .collect()
         };
-        assert_eq!(names(&rendered.objects), names(&expected), "{flags}");
+        let found = names(&rendered.objects);
+        assert_eq!(found, names(&expected), "{webhooks} {flags}");
+        assert!(
+            !found.iter().any(|name| name.contains("WebhookConfiguration")),
+            "{found:?}"
+        );
         for (rendered, expected) in rendered.objects.iter().zip(&expected) {
-            assert_eq!(rendered, expected, "{flags}");
+            assert_eq!(rendered, expected, "{webhooks} {flags}");
         }
     }
 }
@@ -213,20 +233,12 @@ storeClaim="store" | Deployment | | POD/volumes/3 | {"name":"cache","persistentV
 storeClaim="store" | Deployment | | POD/securityContext/fsGroupChangePolicy | "OnRootMismatch"
 labels.team="web" | Service | | /metadata/labels/team | "web"
 annotations.team="web" | ServiceAccount | | /metadata/annotations | {"team":"web"}
-annotations.team="web" | MutatingWebhookConfiguration | | /metadata/annotations | {"team":"web"}
 podLabels.team="web" | Deployment | | /spec/template/metadata/labels/team | "web"
 podAnnotations.team="web" | Deployment | | /spec/template/metadata/annotations/team | "web"
-networkPolicy.enabled=true | NetworkPolicy | | /spec/egress | []
+networkPolicy.enabled=true | NetworkPolicy | | /spec/policyTypes | ["Ingress"]
 serviceMonitor.enabled=true | Service | -metrics | /spec/clusterIP | "None"
 serviceMonitor.enabled=true; serviceMonitor.labels.release="p" | ServiceMonitor | | /metadata/labels/release | "p"
-webhooks.failurePolicy="Ignore" | MutatingWebhookConfiguration | | /webhooks/0/failurePolicy | "Ignore"
-webhooks.timeoutSeconds=9 | MutatingWebhookConfiguration | | /webhooks/0/timeoutSeconds | 9
-webhooks.excludedNamespaces=["cni"] | MutatingWebhookConfiguration | | EXCLUDED | ["admittance-system","cni"]
-webhooks.excludedNamespaces=[] | MutatingWebhookConfiguration | | EXCLUDED | ["admittance-system"]
 tls.secretName="own" | Deployment | | POD/volumes/2/secret/secretName | "own"
-tls.caBundle="BEGIN CERTIFICATE" | MutatingWebhookConfiguration | | BUNDLE | "QkVHSU4gQ0VSVElGSUNBVEU="
-CERT_MANAGER | MutatingWebhookConfiguration | | BUNDLE | -
-CERT_MANAGER | MutatingWebhookConfiguration | | /metadata/annotations | {"cert-manager.io/inject-ca-from":"admittance-system/admittance-tls"}
 CERT_MANAGER | Certificate | -tls | /spec/issuerRef | {"name":"ca"}
 CERT_MANAGER | Certificate | -tls | /spec/dnsNames | ["admittance.admittance-system.svc"]
 CERT_MANAGER; tls.secretName="own" | Certificate | -tls | /spec/secretName | "own"
@@ -237,11 +249,6 @@ fn values() -> Vec<(Vec<String>, [String; 3], Option<Value>)> {
     let text = VALUES
         .replace("POD/", "/spec/template/spec/")
         .replace("CPU", "/spec/metrics/0/resource/target/averageUtilization")
-        .replace(
-            "EXCLUDED",
-            "/webhooks/0/namespaceSelector/matchExpressions/0/values",
-        )
-        .replace("BUNDLE", "/webhooks/0/clientConfig/caBundle")
         .replace(
             "CERT_MANAGER",
             r#"tls.certManager.enabled=true; tls.certManager.issuerRef.name="ca""#,
@@ -299,9 +306,7 @@ async fn no_value_is_forgotten() {
             .flatten()
             .map(|(key, _)| format!("{name}.{key}"));
         let paths: Vec<String> = match name.as_str() {
-            "image" | "autoscaling" | "networkPolicy" | "serviceMonitor" | "webhooks" | "tls" => {
-                below.collect()
-            }
+            "image" | "autoscaling" | "networkPolicy" | "serviceMonitor" | "tls" => below.collect(),
             _ => vec![name.clone()],
         };
         let is_tested = |path: &String| tested.iter().any(|value| value.starts_with(path.as_str()));
@@ -322,14 +327,8 @@ async fn the_schema_refuses_what_cannot_be_installed() {
         ("image.reference=", "/image/reference"),
         ("image.pullPolicy=Sometimes", "/image/pullPolicy"),
         ("autoscaling.maxReplicas=0", "/autoscaling/maxReplicas"),
-        ("webhooks.failurePolicy=Maybe", "/webhooks/failurePolicy"),
-        ("webhooks.timeoutSeconds=31", "/webhooks/timeoutSeconds"),
-        ("webhooks.excludedNamespaces=a", "/webhooks/excludedNamespaces"),
-        ("tls.caBundle=", "/tls/caBundle"),
-        (
-            "tls.caBundle=,tls.certManager.enabled=true",
-            "missing property 'name'",
-        ),
+        ("webhooks.failurePolicy=Fail", "'webhooks' not allowed"),
+        ("tls.certManager.enabled=true", "missing property 'name'"),
     ] {
         let Some(rendered) = charts.render(&["--set", value]).await else {
             return;

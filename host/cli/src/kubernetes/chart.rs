@@ -10,17 +10,14 @@ mod values;
 
 use std::{collections::BTreeMap, fs, io, path::Path};
 
-use admittance_fleet::excluded_namespaces;
 use serde_json::{Map, Value as Json, json};
 
 use self::{
     edits::{edit, of_cert_manager},
-    values::{Autoscaling, CertManager, Image, NetworkPolicy, ServiceMonitor, Tls, Values, Webhooks},
+    values::{Autoscaling, CertManager, Image, NetworkPolicy, ServiceMonitor, Tls, Values},
 };
 use super::{
-    Installation, Prepared,
-    certificates::Certificates,
-    crds,
+    Installation, Prepared, crds,
     deployment::{resources, scraping},
     manifest::Manifest,
     objects,
@@ -41,21 +38,15 @@ const OWN_DIRECTORIES: [&str; 3] = ["templates", "files", "crds"];
 pub(super) type Files = BTreeMap<String, Vec<u8>>;
 
 /// The chart of this installation.
-pub(super) fn files(
-    installation: &Installation,
-    prepared: &Prepared,
-    certificates: Option<&Certificates>,
-) -> crate::Result<Files> {
-    let values = values(installation, prepared, certificates);
+pub(super) fn files(installation: &Installation, prepared: &Prepared) -> crate::Result<Files> {
+    let values = values(installation, prepared);
     let (templates, mut files) = objects_as_templates(installation, prepared, &values)?;
     let mut add = |path: &str, text: String| files.insert(path.to_owned(), text.into_bytes());
     add("Chart.yaml", chart(installation));
     add("values.yaml", values.text()?);
     add("values.schema.json", format!("{:#}\n", values.schema()));
     let of_secret = values.tls.as_ref().map_or("", |_| SECRET_NOTES);
-    // Otherwise the leader would make them again.
-    let stop = values.webhooks.as_ref().map_or(STOP_NOTES, |_| "");
-    let notes = NOTES.replace("<secret>\n", of_secret).replace("<stop>\n", stop);
+    let notes = NOTES.replace("<secret>\n", of_secret);
     add("templates/NOTES.txt", notes);
     if prepared.configuration.reads_resources {
         let texts: String = crds::manifests()?.iter().map(Manifest::text).collect();
@@ -81,17 +72,11 @@ fn objects_as_templates(
         max_replicas: Some(installation.replicas),
         priority_class: None,
         store_claim: None,
-        // Those of the values.
-        exclude_namespace: Vec::new(),
-        failure_policy: None,
-        timeout: None,
         ..installation.clone()
     };
     let mut manifests = objects::all(&release, prepared, None);
     // Helm creates the namespace. What is secret is not in a chart.
     manifests.retain(|manifest| !["Namespace", "Secret"].contains(&manifest.kind()));
-    let registrations = prepared.registrations(&release, &prepared.webhooks(&release)?, "");
-    manifests.extend(registrations.into_iter().map(Manifest::from));
     let modules = prepared.bundle.modules.iter().flat_map(|module| &module.files);
     let mut files: Files = modules
         .map(|(name, bytes)| (format!("{MODULES}/{name}"), bytes.clone()))
@@ -132,14 +117,12 @@ fn directory_of(object: &Json) -> Option<&'static str> {
 }
 
 /// The defaults: with them, the chart installs what the manifests do.
-fn values(installation: &Installation, prepared: &Prepared, certificates: Option<&Certificates>) -> Values {
+fn values(installation: &Installation, prepared: &Prepared) -> Values {
     let object = |value: Json| value.as_object().cloned().unwrap_or_default();
     let pod_annotations = match installation.service_monitor {
         true => Map::new(),
         false => object(scraping(&prepared.configuration)),
     };
-    let registration = installation.registration();
-    let excluded = excluded_namespaces(&registration);
     Values {
         image: Image {
             reference: installation.image.clone(),
@@ -172,21 +155,8 @@ fn values(installation: &Installation, prepared: &Prepared, certificates: Option
             enabled: installation.service_monitor,
             labels: Map::new(),
         },
-        webhooks: prepared.configuration.keeps_webhooks.is_none().then(|| Webhooks {
-            failure_policy: installation
-                .failure_policy
-                .map(|policy| policy.as_str().to_owned())
-                .unwrap_or_default(),
-            timeout_seconds: installation.timeout.map(u64::from),
-            excluded_namespaces: excluded.into_iter().map(str::to_owned).collect(),
-        }),
         tls: (!prepared.configuration.makes_certificate()).then(|| Tls {
             secret_name: String::new(),
-            ca_bundle: prepared.configuration.keeps_webhooks.is_none().then(|| {
-                certificates
-                    .map(|made| made.authority.clone())
-                    .unwrap_or_default()
-            }),
             cert_manager: CertManager {
                 enabled: false,
                 issuer_ref: Map::new(),
@@ -216,8 +186,6 @@ fn chart(installation: &Installation) -> String {
 
 const NOTES: &str = include_str!("chart/NOTES.txt");
 const SECRET_NOTES: &str = include_str!("chart/NOTES.secret.txt");
-const STOP_NOTES: &str =
-    "  kubectl -n {{ .Release.Namespace }} scale deployment/{{ .Release.Name }} --replicas 0\n";
 
 /// Writes the files, and removes what an earlier chart in the directory had beside them.
 pub(super) fn write(directory: &Path, chart: &Files) -> crate::Result<()> {

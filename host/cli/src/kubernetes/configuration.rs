@@ -15,9 +15,7 @@ use admittance::NamespacedChains;
 use admittance_admin::AdminConfig;
 use admittance_definitions::document;
 use admittance_driver::{Config, DefinitionPlace, FrontConfig, Limits, ReviewsConfig};
-use admittance_fleet::{
-    CertificateConfig, OwnCertificate, PolicySystem, Registration, WebhooksConfig, audit::AuditConfig,
-};
+use admittance_fleet::{CertificateConfig, OwnCertificate, PolicySystem, Registration, audit::AuditConfig};
 use serde_json::{Map, Value as Json, json};
 
 use super::{
@@ -42,6 +40,8 @@ pub(super) struct Configuration {
     pub(super) had_plugin_credentials: bool,
     /// Whether it named files with headers or a key for the collector of traces, which are not included.
     pub(super) had_tracing_secrets: bool,
+    /// Whether it names the certificate of the webhooks.
+    pub(super) names_certificate: bool,
     pub(super) webhook_port: u16,
     pub(super) admin_port: u16,
     /// Whether chains are resources of the cluster.
@@ -110,6 +110,7 @@ impl Configuration {
             port(config.admin.as_ref().map(AdminConfig::address), ADMIN_PORT),
         ];
         let audit = root.pointer("/dialect/kubernetes/audit").cloned();
+        let names_certificate = root.pointer("/listen/tls").is_some();
         let root = root.as_object().cloned().unwrap_or_default();
         let mut stores = root
             .get("definitions")
@@ -120,6 +121,7 @@ impl Configuration {
         let mut configuration = Self {
             files,
             admin_files,
+            names_certificate,
             ..Self::of_pod(root, client_ca, &config.limits, ports)
         };
         if let Some(resources) = resources {
@@ -139,7 +141,11 @@ impl Configuration {
             ..
         }) = &config.front
         {
-            configuration.keep_webhooks(webhooks)?;
+            let own = match &webhooks.certificate {
+                CertificateConfig::Own(certificate) => Some(*certificate),
+                CertificateConfig::Files(_) => None,
+            };
+            configuration.keep_webhooks(&webhooks.registration, own)?;
         }
         if let (FrontConfig::Reviews(reviews), Some(section)) = (&config.front, audit) {
             configuration.audit.clone_from(&reviews.audit);
@@ -208,6 +214,7 @@ impl Configuration {
             files: Files::new(),
             had_credentials,
             had_plugin_credentials,
+            names_certificate: false,
             reads_resources: false,
             keeps_webhooks: None,
             audit: None,
@@ -261,8 +268,13 @@ impl Configuration {
         }
     }
 
-    /// Keeps the webhook configurations as the operator's file says; the Pod is told the name of its Service.
-    fn keep_webhooks(&mut self, webhooks: &WebhooksConfig) -> Result<(), &'static str> {
+    /// Lets the leader of the Pods keep the webhook configurations, and make this certificate, unless it is in files. The Pod
+    /// gets the name of its Service from the environment.
+    pub(super) fn keep_webhooks(
+        &mut self,
+        registration: &Registration,
+        certificate: Option<OwnCertificate>,
+    ) -> Result<(), &'static str> {
         let Registration {
             per_chain,
             timeout,
@@ -270,7 +282,7 @@ impl Configuration {
             excluded_namespaces,
             includes_kube_system,
             ..
-        } = &webhooks.registration;
+        } = registration;
         let mut section = json!({
             "perChain": per_chain,
             "excludeNamespaces": excluded_namespaces,
@@ -282,9 +294,9 @@ impl Configuration {
         if let Some(policy) = failure_policy {
             section["failurePolicy"] = policy.as_str().into();
         }
-        let certified = match &webhooks.certificate {
-            CertificateConfig::Own(OwnCertificate { days, overlap }) => {
-                let overlap = humantime::format_duration(*overlap).to_string();
+        let certified = match certificate {
+            Some(OwnCertificate { days, overlap }) => {
+                let overlap = humantime::format_duration(overlap).to_string();
                 section["certificate"] = json!({"days": days, "overlap": overlap});
                 if self.has_own_admin_tls() {
                     return Err(
@@ -297,13 +309,12 @@ impl Configuration {
                 }
                 Certified::Own
             }
-            CertificateConfig::Files(_) => {
+            None => {
                 section["caBundle"] = format!("{RELATIVE_TLS}/{CA_FILE}").into();
                 Certified::Mounted
             }
         };
-        let dialect = json!({"kubernetes": {"webhookConfigurations": section}});
-        self.root.insert("dialect".into(), dialect);
+        self.root["dialect"]["kubernetes"]["webhookConfigurations"] = section;
         self.keeps_webhooks = Some(certified);
         self.use_cluster();
         Ok(())

@@ -145,6 +145,14 @@ fn own_namespace(installation: &Installation, configuration: &Configuration) -> 
         "resources": ["leases"],
         "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"],
     })];
+    if configuration.keeps_webhooks.is_some() {
+        // Whether a Pod is ready, before the first webhook configuration is written.
+        rules.push(json!({
+            "apiGroups": ["discovery.k8s.io"],
+            "resources": ["endpointslices"],
+            "verbs": ["list"],
+        }));
+    }
     if configuration.makes_certificate() {
         rules.push(json!({
             "apiGroups": [""],

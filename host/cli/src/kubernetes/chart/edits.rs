@@ -12,15 +12,12 @@ use super::{
     template::{Edit, Template},
     values::Values,
 };
-use admittance_fleet::DEFINITIONS_PATH;
-
 use crate::kubernetes::Installation;
 
 /// The name of the Secret with the certificate.
 const SECRET: &str = ".Values.tls.secretName | default (printf \"%s-tls\" .Release.Name) | quote";
 /// Whether cert-manager makes it.
 const CERT_MANAGER: &str = ".Values.tls.certManager.enabled";
-const NO_CERT_MANAGER: &str = "not .Values.tls.certManager.enabled";
 
 const POD: &str = "/spec/template/spec";
 
@@ -29,11 +26,8 @@ pub(super) fn edit(object: Json, values: &Values) -> Template {
     let mut template = Template::new(object);
     template.object["metadata"]["annotations"] = json!({});
     template.edit("/metadata/labels", Edit::Extend(".Values.labels"));
+    template.edit("/metadata/annotations", Edit::With(".Values.annotations"));
     let kind = template.object["kind"].as_str().unwrap_or_default().to_owned();
-    match kind.as_str() {
-        "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => registration(&mut template),
-        _ => template.edit("/metadata/annotations", Edit::With(".Values.annotations")),
-    }
     match kind.as_str() {
         "ConfigMap" => config_map(&mut template),
         "Deployment" => deployment(&mut template, values),
@@ -165,49 +159,6 @@ fn monitor(template: &mut Template) {
     let endpoint = "/spec/endpoints/0/tlsConfig/ca/secret";
     if template.object.pointer(endpoint).is_some() {
         template.edit(format!("{endpoint}/name"), value(SECRET));
-    }
-}
-
-fn registration(template: &mut Template) {
-    let annotation = "cert-manager.io/inject-ca-from";
-    template.object["metadata"]["annotations"] = json!({annotation: format!("{NAMESPACE}/{RELEASE}-tls")});
-    let annotations = "/metadata/annotations";
-    template.edit(
-        annotations,
-        Edit::If("or .Values.tls.certManager.enabled .Values.annotations"),
-    );
-    template.edit(annotations, Edit::Extend(".Values.annotations"));
-    let pointer = format!("{annotations}/{}", annotation.replace('/', "~1"));
-    template.edit(pointer, Edit::If(CERT_MANAGER));
-    let webhooks = template.object["webhooks"]
-        .as_array()
-        .cloned()
-        .unwrap_or_default();
-    for (index, webhook) in webhooks.iter().enumerate() {
-        let webhook_at = |field: &str| format!("/webhooks/{index}/{field}");
-        let or = |name: &str, field: &str| {
-            Edit::Value(format!(".Values.webhooks.{name} | default {}", webhook[field]))
-        };
-        let authority = webhook_at("clientConfig/caBundle");
-        template.edit(authority.as_str(), Edit::If(NO_CERT_MANAGER));
-        template.edit(authority, value(".Values.tls.caBundle | b64enc | quote"));
-        // The values are for the webhooks of chains.
-        if webhook["clientConfig"]["service"]["path"] == DEFINITIONS_PATH {
-            continue;
-        }
-        template.edit(webhook_at("failurePolicy"), or("failurePolicy", "failurePolicy"));
-        template.edit(
-            webhook_at("timeoutSeconds"),
-            or("timeoutSeconds", "timeoutSeconds"),
-        );
-        let names = "namespaceSelector/matchExpressions/0/values";
-        // Without those of the installation, which are the default of the value.
-        template.object["webhooks"][index]["namespaceSelector"]["matchExpressions"][0]["values"] =
-            json!([NAMESPACE]);
-        template.edit(
-            webhook_at(names),
-            Edit::Extend(".Values.webhooks.excludedNamespaces"),
-        );
     }
 }
 

@@ -43,11 +43,7 @@ pub(super) struct Values {
     pub(super) network_policy: NetworkPolicy,
     /// A ServiceMonitor, for the operator of Prometheus.
     pub(super) service_monitor: ServiceMonitor,
-    /// The registration of the webhooks.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Webhooks")]
-    pub(super) webhooks: Option<Webhooks>,
-    /// The certificate of the webhooks. Give the authority of the Secret, or let cert-manager make both.
+    /// The certificate of the webhooks: from a Secret, which cert-manager can make.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Tls")]
     pub(super) tls: Option<Tls>,
@@ -97,29 +93,12 @@ pub(super) struct ServiceMonitor {
 
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Webhooks {
-    /// What the API server does when a webhook cannot be called: Fail refuses the request, Ignore continues without the
-    /// webhook. If it is empty, Fail if that is the policy of any of its stages.
-    #[schemars(extend("enum" = ["", "Fail", "Ignore"]))]
-    pub(super) failure_policy: String,
-    /// How many seconds the API server waits. If it is null, as long as the stages need.
-    #[schemars(range(min = 1, max = 30))]
-    pub(super) timeout_seconds: Option<u64>,
-    /// The namespaces that the webhooks are not called for, beside that of the release.
-    pub(super) excluded_namespaces: Vec<String>,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Tls {
     /// A Secret of the type kubernetes.io/tls in the namespace of the release, which also has its authority as ca.crt. If
     /// it is empty, the name of the release and `-tls`.
     pub(super) secret_name: String,
-    /// The authority, as PEM: `--set-file tls.caBundle=certs/ca.pem`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
-    pub(super) ca_bundle: Option<String>,
-    /// Let cert-manager make the Secret, and renew the certificate and the authority in the webhook configurations.
+    /// Let cert-manager make the Secret, and renew the certificate. The leader writes the authority into the webhook
+    /// configurations.
     pub(super) cert_manager: CertManager,
 }
 
@@ -138,33 +117,20 @@ impl Values {
         let settings = SchemaSettings::draft07().with(|settings| settings.inline_subschemas = true);
         let mut schema = settings.into_generator().into_root_schema_for::<Values>();
         schema.remove("title");
-        let mut leave_out = |object: &str, property: &str| {
-            if let Some(Json::Object(properties)) = schema.pointer_mut(&format!("{object}/properties")) {
-                properties.shift_remove(property);
-            }
-            if let Some(Json::Array(required)) = schema.pointer_mut(&format!("{object}/required")) {
-                required.retain(|name| name != property);
-            }
-        };
-        // What the leader of the Pods does, or learns from the Secret, is no value.
-        if self.webhooks.is_none() {
-            leave_out("", "webhooks");
-            leave_out("/properties/tls", "caBundle");
-        }
         if self.tls.is_none() {
-            leave_out("", "tls");
-        }
-        if self.webhooks.is_none() {
+            if let Some(Json::Object(properties)) = schema.pointer_mut("/properties") {
+                properties.shift_remove("tls");
+            }
+            if let Some(Json::Array(required)) = schema.pointer_mut("/required") {
+                required.retain(|name| name != "tls");
+            }
             return schema.to_value();
         }
         // Every value has a default; helm reads those of the chart first.
-        let from_cert_manager = json!({"properties": {"tls": {"properties": {"certManager": {"properties": {
-            "enabled": {"const": true},
-            "issuerRef": {"required": ["name"]},
-        }}}}}});
-        let given =
-            json!({"properties": {"tls": {"properties": {"caBundle": {"pattern": "BEGIN CERTIFICATE"}}}}});
-        schema.insert("anyOf".into(), json!([given, from_cert_manager]));
+        let cert_manager = |of_it: Json| json!({"properties": {"tls": {"properties": {"certManager": {"properties": of_it}}}}});
+        let disabled = cert_manager(json!({"enabled": {"const": false}}));
+        let from_issuer = cert_manager(json!({"issuerRef": {"required": ["name"]}}));
+        schema.insert("anyOf".into(), json!([disabled, from_issuer]));
         schema.to_value()
     }
 

@@ -1,0 +1,120 @@
+//! Whether the Service of the webhooks has a Pod that answers.
+
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+use serde::Deserialize;
+use tokio::time::sleep;
+
+use super::Inner;
+
+/// The interval of looking.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The slices of a Service, as far as they are of interest.
+#[derive(Deserialize)]
+struct Slices {
+    items: Vec<Slice>,
+}
+
+#[derive(Deserialize)]
+struct Slice {
+    #[serde(default)]
+    endpoints: Option<Vec<Endpoint>>,
+}
+
+#[derive(Deserialize)]
+struct Endpoint {
+    #[serde(default)]
+    conditions: Conditions,
+}
+
+#[derive(Default, Deserialize)]
+struct Conditions {
+    /// Unknown if it is absent; clients should then treat the endpoint as ready.
+    ready: Option<bool>,
+}
+
+impl Slices {
+    /// Whether a Pod is ready, or nothing in the cluster says which Pods are.
+    fn may_answer(&self) -> bool {
+        let mut endpoints = self
+            .items
+            .iter()
+            .flat_map(|slice| slice.endpoints.iter().flatten());
+        self.items.is_empty() || endpoints.any(|endpoint| endpoint.conditions.ready != Some(false))
+    }
+}
+
+impl Inner {
+    /// Waits until the Service has a ready Pod, if there are no webhook configurations yet: with the failure policy `Fail`,
+    /// the API server would refuse requests until then. Does not wait where the account may not see that.
+    pub(super) async fn until_served(&self) {
+        for (_, resources) in &self.configurations {
+            let found = resources.get("", &self.registration.name).await;
+            if found.is_ok_and(|found| found.is_some()) {
+                return;
+            }
+        }
+        let mut is_told = false;
+        while !self.may_be_served().await {
+            if !is_told {
+                tracing::info!(
+                    name = self.registration.name,
+                    "the webhook configurations are written when the Service has a ready Pod"
+                );
+                is_told = true;
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    async fn may_be_served(&self) -> bool {
+        let registration = &self.registration;
+        let path = format!(
+            "/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices?labelSelector=kubernetes.io%2Fservice-name%3D{}",
+            registration.namespace, registration.name
+        );
+        match self.cluster.send(Method::GET, &path, None).await {
+            Ok(answer) if answer.status == StatusCode::OK => {
+                let slices = serde_json::from_slice::<Slices>(&answer.body);
+                slices.map_or(true, |slices| slices.may_answer())
+            }
+            // The API server has no slices, or the account may not read them.
+            Ok(answer) => !answer.status.is_server_error(),
+            // It is unavailable, so nothing can be written either.
+            Err(_) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_without_a_ready_pod_does_not_answer() {
+        for (case, text, expected) in [
+            ("no slices", r#"{"items":[]}"#, true),
+            ("no Pods", r#"{"items":[{"endpoints":null},{}]}"#, false),
+            (
+                "one that starts",
+                r#"{"items":[{"endpoints":[{"conditions":{"ready":false}}]}]}"#,
+                false,
+            ),
+            (
+                "one of two",
+                r#"{"items":[{"endpoints":[{"conditions":{"ready":false}},{"conditions":{"ready":true}}]}]}"#,
+                true,
+            ),
+            (
+                "unknown",
+                r#"{"items":[{"endpoints":[{"addresses":["10.0.0.1"]}]}]}"#,
+                true,
+            ),
+        ] {
+            let slices: Slices = serde_json::from_str(text).unwrap();
+            assert_eq!(slices.may_answer(), expected, "{case}");
+        }
+    }
+}
