@@ -16,7 +16,7 @@ pub trait Dialect: Send + Sync + Debug + 'static {
     /// The question for the object that the upstream has stored, if [`read`](Self::read) needs it.
     ///
     /// The answer becomes the [`StoredState`](crate::StoredState) of the request. Called only if a chain may apply to the
-    /// request. By default nothing is asked.
+    /// request. By default there is no question.
     ///
     /// # Errors
     ///
@@ -127,7 +127,7 @@ pub enum Reading {
     },
 }
 
-/// How the object that an upstream has stored is asked for.
+/// A question to the upstream for the object that it has stored.
 #[derive(Clone, Debug)]
 pub struct StoredQuery {
     /// The request, without a body.
@@ -136,7 +136,7 @@ pub struct StoredQuery {
     pub pointer: Pointer,
     /// The spelling of the object.
     pub spelling: Spelling,
-    /// Whether a reply of 404 means that there is no object yet. Otherwise that reply ends the request.
+    /// Whether the request goes on without a stored object when the upstream replies 404. If not, the client gets that reply.
     pub may_be_absent: bool,
 }
 
@@ -145,7 +145,7 @@ impl StoredQuery {
     ///
     /// # Errors
     ///
-    /// Why there is none, as the end of a sentence.
+    /// The reason, as the end of a sentence.
     pub fn object(&self, reply: &[u8]) -> Result<Object, String> {
         let text = std::str::from_utf8(reply).map_err(|error| error.to_string())?;
         let object = self.pointer.locate(text).and_then(|place| text.get(place));

@@ -231,6 +231,6 @@ pub enum RejectionKind {
     Unchangeable,
     /// Its patch does not apply to the stored object.
     PatchFailed,
-    /// It is for another version of the object than the one that is stored.
+    /// The client asked for another version of the object than the stored one.
     Precondition,
 }

@@ -366,11 +366,11 @@ impl Dialect for Rest {
 
 /// The body of a request that is not a patch.
 enum Document<'b> {
-    /// It is not for the chains.
+    /// The body has no object for the chains.
     Nothing,
     Empty,
     Whole {
-        /// In the spelling of the route.
+        /// The body in the spelling of the route.
         text: Cow<'b, str>,
         object: Object,
     },

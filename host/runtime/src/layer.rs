@@ -41,7 +41,7 @@ const ABOUT_THE_BYTES: [HeaderName; 3] = [
 /// A request that no chain can match is forwarded unchanged, streamed. The body of any other is read, passed
 /// through the chains, and forwarded unchanged or as they changed it; if they refuse it, the dialect writes
 /// the reply and the inner service never sees the request. A body that is read loses its trailers. If the dialect needs the
-/// stored object ([`Dialect::stored`]), the inner service is asked for it before, within the limits of a body.
+/// stored object ([`Dialect::stored`]), the layer fetches it from the inner service before, within the limits of a body.
 ///
 /// The value of `X-Request-Id`, if it is at most 128 letters, digits and `.`, `_`, `:`, `-`, becomes the uid
 /// of the request; otherwise a new one is created. It is sent to the inner service and to the client. A
@@ -202,10 +202,10 @@ where
     }
 }
 
-/// How a request ends before it is on its way to the inner service.
+/// The end of a request that does not reach the inner service.
 pub(crate) enum Stop<R, E> {
     Reply(Response<R>),
-    /// The inner service was asked for the stored object, and failed.
+    /// The inner service failed when the layer fetched the stored object.
     Failed(E),
 }
 

@@ -18,7 +18,7 @@ use crate::{
     layer::{REQUEST_ID, Stop},
 };
 
-/// Why the stored object is not known.
+/// The reasons for which the stored object is not known.
 enum Unknown<R, E> {
     /// The inner service replied for the client.
     Replied(Response<R>),

@@ -97,7 +97,7 @@ impl Matched {
                 "the result of the patch has a key twice, or not in the spelling of the API",
             ));
         }
-        // The names in the result are those of the object that was asked for.
+        // The stored object is that of the request's names, and the patch may contain others.
         if self.stored_uri(head, text)? != self.stored_uri(head, "")? {
             return Err(ambiguous("the patch names another object than the request"));
         }

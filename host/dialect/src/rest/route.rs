@@ -68,7 +68,7 @@ pub struct Route {
     pub spellings: Vec<Pattern>,
     /// The control plane will not store the result.
     pub dry_run: bool,
-    /// How the stored object is asked for. With it, stages see the old object, and the result of a PATCH instead of its
+    /// The request for the stored object. With it, stages see the old object, and the result of a PATCH instead of its
     /// body.
     pub get: Option<StoredRoute>,
     /// Stages see the body of a PATCH, which is only a part of the object. Without it and `get`, a route for creations

@@ -84,7 +84,7 @@ pub(super) fn mistakes(route: &Route) -> Vec<(&'static str, RouteProblem)> {
 }
 
 impl Matched {
-    /// How the stored object is asked for; `None` if the chains do not need it.
+    /// The question for the stored object; `None` if the chains do not need it.
     pub(super) fn stored_query(&self, head: &Parts, body: &Bytes) -> Result<Option<StoredQuery>, Rejection> {
         let Some(get) = &self.route.route.get else {
             return Ok(None);

@@ -14,7 +14,7 @@ fn teams() -> GroupVersionResource {
     }
 }
 
-/// A route for teams, whose stored objects are asked for.
+/// A route for teams, which fetches the stored object.
 fn route() -> Route {
     Route {
         name: vec![ValueSource::Path("id".into())],
@@ -312,7 +312,7 @@ fn what_chains_change_is_sent_on_as_a_patch() {
 }
 
 #[test]
-fn the_stored_object_is_asked_for_at_its_path() {
+fn the_stored_object_is_fetched_from_its_path() {
     let with = |path: &str| StoredRoute {
         path: Some(path.to_owned()),
         ..StoredRoute::default()
@@ -353,7 +353,7 @@ fn the_stored_object_is_asked_for_at_its_path() {
             r#"{"ns":"x"}"#,
             "/get/q/a",
         ),
-        // The namespace in a patch may be that of another object.
+        // A patch does not choose the object that it is for.
         (
             get("/get/{namespace}/{name}"),
             "PATCH",

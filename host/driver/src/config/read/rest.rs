@@ -101,7 +101,7 @@ fn spelling(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Pattern>> {
     Some(places.iter().flat_map(under).collect())
 }
 
-/// How the stored object is asked for.
+/// Reads the request for the stored object.
 fn stored(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<StoredRoute> {
     let mut fields = node.object(mistakes)?;
     let path = fields.get_optional("path", readers::text, mistakes);
