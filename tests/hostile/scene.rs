@@ -61,7 +61,8 @@ pub(crate) struct Scene {
     /// Where the attacking clients run.
     attackers: Handle,
     admin: String,
-    front: String,
+    /// The path of the API that clients use.
+    api: &'static str,
     is_of_admin: bool,
     _upstream: Option<Upstream>,
     /// Accepts connections and never responds.
@@ -155,7 +156,7 @@ impl Scene {
         let program = serve.start().await?;
         Ok(Self {
             admin: program.admin_url(""),
-            front: program.url(api),
+            api,
             is_of_admin: attack.means.is_of_admin(),
             directory,
             program,
@@ -180,8 +181,8 @@ impl Scene {
     /// Runs a well-behaved client for this time.
     pub(crate) async fn measure(&self, time: Duration) -> Result<Latency, Error> {
         let requests = Requests {
-            front: self.front.clone(),
-            path: applications("good"),
+            front: self.program.url(""),
+            path: format!("{}{}", self.api, applications("good")),
             object: application("good", 800),
             probed: self.is_of_admin.then(|| self.admin.clone()),
         };
@@ -306,7 +307,7 @@ impl Scene {
             return Ok(());
         };
         let client = Client::new()?;
-        let url = format!("{}{}", self.front, applications("attacked"));
+        let url = self.program.url(&format!("{}{}", self.api, applications("attacked")));
         for _ in 0..count {
             let request = Request::post(&url)
                 .header(CONTENT_TYPE, "application/json")
@@ -357,7 +358,7 @@ impl Scene {
     ) -> Result<(), Error> {
         for _ in 0..clients {
             let (client, outcomes) = (Client::new()?, outcomes.clone());
-            let url = format!("{}{}", self.front, applications("attacked"));
+            let url = self.program.url(&format!("{}{}", self.api, applications("attacked")));
             let body = application("attacked", filler);
             let creating = async move {
                 loop {

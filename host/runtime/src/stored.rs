@@ -3,6 +3,7 @@
 use std::{future::poll_fn, time::Duration};
 
 use admittance_dialect::{End, Rejection, RejectionKind, StoredQuery, StoredState};
+use admittance_net::budget::NoBodyMemory;
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, Request, Response, StatusCode,
@@ -26,6 +27,7 @@ enum Unknown<R, E> {
     /// The end of a sentence about the reply.
     Unusable(String),
     Late(Duration),
+    NoMemory(NoBodyMemory),
 }
 
 /// The stored object, and its version as the inner service says it.
@@ -61,6 +63,7 @@ where
         Err(Unknown::Replied(reply)) => return Err(Stop::Reply(reply)),
         Err(Unknown::Failed(error)) => return Err(Stop::Failed(error)),
         Err(Unknown::Unusable(reason)) => reason,
+        Err(Unknown::NoMemory(error)) => return Err(stop(end(&BodyError::NoMemory(error).end()))),
         Err(Unknown::Late(limit)) => format!("did not arrive within {limit:?}"),
     };
     let reason = &format!("the upstream's reply to GET {path} {reason}");
@@ -104,14 +107,15 @@ where
         }
         status => return Err(Unknown::Unusable(format!("has the status {status}"))),
     }
-    let (reply, body) = reply.into_parts();
-    let (mut about, ()) = Request::new(()).into_parts();
-    about.headers = reply.headers;
-    let body = limits.collect(&about, body).await;
+    let (mut reply, body) = reply.into_parts();
+    let body = limits.receive(&head.extensions, &reply.headers, body).await;
     let body = body.map_err(|error| match error {
         BodyError::TooLarge { limit } => Unknown::Unusable(format!("has more than {limit} bytes")),
         BodyError::TooSlow { limit } => Unknown::Late(limit),
-        BodyError::Broken { reason } => Unknown::Unusable(format!("broke off: {reason}")),
+        BodyError::NoMemory(error) => Unknown::NoMemory(error),
+        BodyError::Broken { reason } | BodyError::Stalled { reason } => {
+            Unknown::Unusable(format!("broke off: {reason}"))
+        }
         BodyError::Encoded { encoding } => {
             Unknown::Unusable(format!("has the Content-Encoding `{encoding}`"))
         }
@@ -123,7 +127,7 @@ where
         patched: None,
     };
     // A weak validator does not match anything in `If-Match` (RFC 9110, section 13.1.1).
-    let version = about.headers.remove(ETAG);
+    let version = reply.headers.remove(ETAG);
     let version = version.filter(|version| version.as_bytes().starts_with(b"\""));
     Ok((state, version))
 }

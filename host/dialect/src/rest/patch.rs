@@ -4,8 +4,8 @@ use admittance_admission::{MergePatch, Object, Patch, PatchError};
 use bytes::Bytes;
 use http::{Method, header::CONTENT_TYPE, request::Parts};
 
-use super::{Matched, PlainPatch, ambiguous, malformed, spliced};
-use crate::{Reading, Rejection, RejectionKind, StoredState, template::enclosed};
+use super::{Matched, PlainPatch, malformed, spliced};
+use crate::{Reading, Rejection, RejectionKind, StoredState, ambiguous, template::enclosed};
 
 const MERGE: &str = "application/merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";

@@ -8,9 +8,9 @@ use http::{
     request::Parts,
 };
 
-use super::{Document, Matched, PlainPatch, Route, RouteProblem, ambiguous, malformed};
+use super::{Document, Matched, PlainPatch, Route, RouteProblem, malformed};
 use crate::{
-    Rejection, StoredQuery,
+    Rejection, StoredQuery, ambiguous,
     template::{Template, encoded, is_segment},
 };
 
