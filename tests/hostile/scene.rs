@@ -307,7 +307,9 @@ impl Scene {
             return Ok(());
         };
         let client = Client::new()?;
-        let url = self.program.url(&format!("{}{}", self.api, applications("attacked")));
+        let url = self
+            .program
+            .url(&format!("{}{}", self.api, applications("attacked")));
         for _ in 0..count {
             let request = Request::post(&url)
                 .header(CONTENT_TYPE, "application/json")
@@ -358,7 +360,9 @@ impl Scene {
     ) -> Result<(), Error> {
         for _ in 0..clients {
             let (client, outcomes) = (Client::new()?, outcomes.clone());
-            let url = self.program.url(&format!("{}{}", self.api, applications("attacked")));
+            let url = self
+                .program
+                .url(&format!("{}{}", self.api, applications("attacked")));
             let body = application("attacked", filler);
             let creating = async move {
                 loop {
@@ -485,7 +489,11 @@ async fn flooding(admin: String, gateway: String, watches: usize, outcomes: &Out
 async fn unfinished(address: String, count: usize, request: Unfinished, outcomes: Outcomes) {
     let (path, length, sent) = match request {
         Unfinished::Streamed => ("/not/hooked".to_owned(), 1000, 1),
-        Unfinished::Held => (format!("{API}{}", applications("attacked")), LARGEST_BODY, LARGEST_BODY - 1),
+        Unfinished::Held => (
+            format!("{API}{}", applications("attacked")),
+            LARGEST_BODY,
+            LARGEST_BODY - 1,
+        ),
     };
     let head = format!(
         "POST {path} HTTP/1.1\r\nhost: x\r\nbcs-clusterid: BCS-MESOS-10001\r\ncontent-length: {length}\r\n\r\n"

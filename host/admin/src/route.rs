@@ -343,9 +343,7 @@ pub(crate) fn media_type(head: &HeaderMap, known: &[&str]) -> Result<(), ApiErro
 
 /// The whole of a body of at most this many bytes.
 pub(crate) async fn collect(head: &Parts, body: Body, limit: usize) -> Result<Bytes, ApiError> {
-    let collected = BodyLimits::new(limit, BODY_TIMEOUT)
-        .collect(head, body)
-        .await;
+    let collected = BodyLimits::new(limit, BODY_TIMEOUT).collect(head, body).await;
     collected.map_err(|error| match error {
         BodyError::TooLarge { limit } => ApiError::TooLarge(limit),
         BodyError::TooSlow { .. } | BodyError::Stalled { .. } => ApiError::BodyTimeout,
