@@ -2,8 +2,10 @@ use admittance_admission::{Hook, Verdict};
 
 use super::{policies::policy, *};
 
+/// A request for a kind with unknown fields.
 fn with_spec(spec: serde_json::Value) -> Request {
     let mut request = pod();
+    request.kind = GroupVersionKind::from_api_version("example.com/v1", "Widget");
     request.object = Object::from_value(json!({ "spec": spec }));
     request
 }

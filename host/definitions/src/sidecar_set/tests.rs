@@ -233,7 +233,7 @@ fn a_base_yields_to_its_canaries() {
         set("second", &canary_of("base"), "c"),
         set("paused", &canary_of("base"), "d")
             .replace("spec: {", "spec: { injectionStrategy: { paused: true },"),
-        set("off", &canary_of("base").replace("true", "false"), "e"),
+        set("stopped", &canary_of("base").replace("true", "false"), "e"),
     ];
     let chains = load_text("sets.yaml", &text.concat()).unwrap_or_else(|mistakes| panic!("{mistakes}"));
     let [base, rest @ ..] = chains.as_slice() else {

@@ -31,7 +31,7 @@ async fn definitions_of_a_store_are_changed_there() {
     assert_eq!(live(&host), "3 a=1 n/x=2");
     assert!(shelf.text("n/x").contains("http://127.0.0.1:1/2"));
     // The same again, in other words, is nothing.
-    let yaml = "kind: admissionwebhook\napiVersion: v4\nmetadata: { namespace: m, name: x }\nresourcesRef: { operation: \
+    let yaml = "kind: admissionwebhook\napiVersion: v4\nmetadata: { namespace: 'n', name: x }\nresourcesRef: { operation: \
                 Create, kind: Application }\nadmissionWebhooks: [ { name: hook, failurePolicy: Fail, clientConfig: { url: \
                 http://127.0.0.1:1/2 } } ]\n";
     let again = host.apply(yaml, "new.yaml", &by("ci")).await.unwrap();
