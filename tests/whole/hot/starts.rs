@@ -14,7 +14,7 @@ async fn what_was_live_last_is_served_when_the_definitions_are_broken() {
         (
             "broken definitions",
             |hot| fs::write(hot.chain_file(), "kind: [").unwrap(),
-            "chain.yaml:2:1:",
+            "chain.yaml:1:",
         ),
         (
             "no directory of definitions",

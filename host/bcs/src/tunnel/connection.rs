@@ -12,8 +12,9 @@ use super::{budget::Budget, inbox::Inbox};
 
 /// The memory of a connection to which nothing arrives: its buffers, TLS and HTTP.
 const CONNECTION_COST: usize = 64 << 10;
-/// The memory that a connection takes at most. Then nothing more is read of the tunnel, up to a time.
-pub(super) const MOST_HELD: usize = 8 << 20;
+/// The memory that a connection takes at most. Then nothing more is read of the tunnel, up to a time. Megabytes can still be in
+/// the buffers of the kernels when a pause is requested, and they have to fit.
+pub(super) const MOST_HELD: usize = 16 << 20;
 /// The thresholds for asking the other side to pause a connection, and to resume.
 const HIGH: usize = 1 << 20;
 const LOW: usize = 256 << 10;
