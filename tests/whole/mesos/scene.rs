@@ -22,13 +22,15 @@ pub(super) struct Mesos {
 }
 
 impl Mesos {
-    /// With this content of `definitions/definitions.yaml`; `resolve` maps hosts to addresses.
+    /// With this content of `definitions/definitions.yaml`, or without the file; `resolve` maps hosts to addresses.
     pub(super) async fn new(definitions: &str, resolve: &[(&str, SocketAddr)]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let cluster = MesosCluster::default();
         let scheduler = Scheduler::start(&cluster).await.unwrap();
         std::fs::create_dir(directory.path().join("definitions")).unwrap();
-        write(&directory, "definitions/definitions.yaml", definitions);
+        if !definitions.is_empty() {
+            write(&directory, "definitions/definitions.yaml", definitions);
+        }
         let mut config = format!(
             "dialect: {{ bcs: {{ cluster: {CLUSTER}, behind: scheduler }} }}\n\
              upstream: {{ servers: [\"{}\"] }}\n\
