@@ -4,7 +4,10 @@ use admittance_definitions::{
     document::{Node, readers},
 };
 use admittance_dialect::{KindSource, Pattern, Rest, RestConfig, Route, StoredRoute, ValueSource};
-use http::Method;
+use http::{
+    HeaderName, Method,
+    header::{RANGE, TE},
+};
 
 use super::outbound::header;
 
@@ -106,7 +109,11 @@ fn stored(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<StoredRoute> {
     let mut fields = node.object(mistakes)?;
     let path = fields.get_optional("path", readers::text, mistakes);
     let pointer = fields.get_or_default("pointer", Node::parse, mistakes);
-    let headers = fields.get_or_default("headers", readers::list_of(readers::parse_with(header)), mistakes);
+    let headers = fields.get_or_default(
+        "headers",
+        readers::list_of(readers::parse_with(header_for_stored)),
+        mistakes,
+    );
     fields.finish(mistakes);
     Some(StoredRoute {
         path,
@@ -115,6 +122,21 @@ fn stored(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<StoredRoute> {
     })
 }
 
+/// Reads the name of a header that does not change which object, version or part of it the upstream sends.
+fn header_for_stored(text: &str) -> Result<HeaderName, String> {
+    let name = header(text)?;
+    let starts = ["if-", "accept"]
+        .iter()
+        .any(|start| name.as_str().starts_with(start));
+    if starts || [RANGE, PREFER, TE].contains(&name) {
+        return Err(format!(
+            "`{text}` can select another version or a part of the object; leave it out"
+        ));
+    }
+    Ok(name)
+}
+
+const PREFER: HeaderName = HeaderName::from_static("prefer");
 const METHODS: &str = "write [PUT, POST]";
 
 fn methods(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Method>> {

@@ -461,6 +461,11 @@ fn routes() {
             ": identity: `/Job/ID` is not in the object at `/Task`",
         ),
         ("spellings: [\"/a/~3\"]", ".spellings[0]: "),
+        (
+            "get: { headers: [X-Token, If-None-Match] }",
+            ".get.headers[1]: `If-None-Match` can select another version",
+        ),
+        ("get: { headers: [Range] }", ".get.headers[0]: `Range` can select"),
         ("methods: [GET]", ".methods: unknown field"),
     ] {
         let mistakes = with(&format!("{{ {least}, {change} }}")).unwrap_err();
