@@ -162,10 +162,12 @@ impl Listener {
         let (mut refused, mut beyond) = (RefusedConnections::default(), BeyondLimit::default());
         let mut open = |stream: TcpStream, address: SocketAddr| {
             let permit = limit.try_acquire(address.ip());
-            let (handler, stop) = match (&permit, handler.beyond_limit()) {
-                (Some(_), _) => (handler.clone(), stop.clone()),
-                (None, Some(handler)) => (handler, beyond.enter(&stop)),
-                (None, None) => return refused.report(address, self.limits.connections),
+            let (handler, stop) = if permit.is_some() {
+                (handler.clone(), stop.clone())
+            } else if let Some(handler) = handler.beyond_limit() {
+                (handler, beyond.enter(&stop))
+            } else {
+                return refused.report(address, self.limits.connections);
             };
             let connection = Connection {
                 handler,
