@@ -16,7 +16,7 @@ pub trait Dialect: Send + Sync + Debug + 'static {
     /// The question for the object that the upstream has stored, if [`read`](Self::read) needs it.
     ///
     /// The answer becomes the [`StoredState`](crate::StoredState) of the request. Called only if a chain may apply to the
-    /// request. By default there is no question.
+    /// request. The default implementation returns `None`.
     ///
     /// # Errors
     ///

@@ -97,7 +97,7 @@ impl Matched {
                 "the result of the patch has a key twice, or not in the spelling of the API",
             ));
         }
-        // The stored object is that of the request's names, and the patch may contain others.
+        // The object was fetched by the names of the request, and the patch may contain other names.
         if self.stored_uri(head, text)? != self.stored_uri(head, "")? {
             return Err(ambiguous("the patch names another object than the request"));
         }
