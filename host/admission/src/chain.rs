@@ -1,3 +1,13 @@
+pub(crate) mod effect;
+pub(crate) mod evaluation;
+pub(crate) mod exception;
+pub(crate) mod expansion;
+pub(crate) mod group;
+pub(crate) mod hook;
+pub(crate) mod spans;
+pub(crate) mod stage;
+pub(crate) mod turn;
+
 use std::{fmt, str::FromStr, sync::Arc};
 
 use crate::{Outline, Request, Rule, Scope, Stage, UnknownWord, words};

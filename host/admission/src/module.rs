@@ -1,3 +1,5 @@
+pub(crate) mod digest;
+
 use std::{env, fmt, path::PathBuf, str::FromStr};
 
 use url::Url;

@@ -20,7 +20,7 @@ pub use self::{
 };
 use crate::{
     Deadline, Failure, FailureKind, Hook, LabelSelector, Labels, NamespaceSource, NoAuthorizer, Object,
-    Patch, Request, Response, StageSpec, Surroundings, Verdict, offload::offload, turn::select,
+    Patch, Request, Response, StageSpec, Surroundings, Verdict, chain::turn::select, work::offload::offload,
 };
 
 /// What is set at a location.

@@ -1,3 +1,9 @@
+pub(crate) mod fields;
+pub(crate) mod head;
+pub(crate) mod identity;
+pub(crate) mod spelling;
+pub(crate) mod tree;
+
 use std::{
     fmt,
     sync::{Arc, OnceLock},
@@ -9,8 +15,8 @@ use serde_json::{Value, value::RawValue};
 
 use crate::{
     Deadline, Failure, Head, Labels,
-    head::unique_keys,
-    offload::{SMALL, drop_apart, offload},
+    object::head::unique_keys,
+    work::offload::{SMALL, drop_apart, offload},
 };
 
 /// A JSON object: the resource of a request. Cheap to clone.

@@ -1,3 +1,7 @@
+pub(crate) mod difference;
+pub(crate) mod merge_patch;
+pub(crate) mod pointer;
+
 use std::{borrow::Cow, fmt, sync::Arc};
 
 use jsonptr::{Pointer, PointerBuf};
@@ -10,9 +14,9 @@ use serde_json::value::RawValue;
 
 use crate::{
     Deadline, FailureKind, Object,
-    head::{is_whole, unique_keys},
-    offload::{drop_apart, pause},
-    tree::{Budget, Node, Problem},
+    object::head::{is_whole, unique_keys},
+    object::tree::{Budget, Node, Problem},
+    work::offload::{drop_apart, pause},
 };
 
 /// After so many operations, other threads may run.

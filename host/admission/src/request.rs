@@ -1,3 +1,6 @@
+pub(crate) mod trace_context;
+pub(crate) mod webhook;
+
 use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Serialize};

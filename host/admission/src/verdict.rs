@@ -1,3 +1,6 @@
+pub(crate) mod failure;
+pub(crate) mod outcome;
+
 use std::{collections::HashSet, fmt};
 
 use serde_json::{Map, Value};

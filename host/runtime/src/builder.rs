@@ -15,15 +15,15 @@ use tokio::sync::{OnceCell, Semaphore};
 
 use crate::{
     DecisionsConfig, Error, Host, NamespacedChains, Progress,
-    assembly::{Assembler, WORKERS},
-    candidate::Trials,
+    changes::smallest_first::SmallestFirst,
+    changes::stores::Stores,
     decisions::DecisionLog,
+    decisions::observer::Observer,
     history::History,
-    observer::Observer,
-    plugins::Plugins,
-    smallest_first::SmallestFirst,
-    source::Source,
-    stores::Stores,
+    live::assembly::{Assembler, WORKERS},
+    live::plugins::Plugins,
+    live::source::Source,
+    rollout::candidate::Trials,
 };
 
 /// Builds a [`Host`]: the sources of its chains, and the resources that they may use.

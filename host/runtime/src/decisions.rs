@@ -2,6 +2,10 @@
 //!
 //! A request pays for one copy of its texts. Decisions are redacted and written as JSON when someone reads them.
 
+pub(crate) mod audit;
+pub(crate) mod observer;
+pub(crate) mod recording;
+
 mod filter;
 mod kept;
 mod log;

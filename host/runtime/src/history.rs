@@ -16,7 +16,7 @@ use admittance_catalog::Digest;
 use admittance_definitions::FileChange;
 use serde::{Deserialize, Serialize};
 
-use crate::{metrics, status::HistoryStatus};
+use crate::{status::HistoryStatus, status::metrics};
 
 /// A revision as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -16,19 +16,19 @@ use tokio::sync::{Mutex, Notify, OwnedSemaphorePermit, watch};
 use crate::{
     DecisionLog, Error, HostBuilder, Moment, Origin, Recording, RecordingConfig, Revision, RevisionDetail,
     Table,
-    assembly::{Assembler, MayFail, Modules, Servers},
-    disabled::{DisabledStages, follow_ends},
-    evaluate::Evaluator,
-    exceptions,
+    changes::stores::Stores,
+    decisions::observer::Observer,
     history::{Entry, History},
+    live::assembly::{Assembler, MayFail, Modules, Servers},
+    live::disabled::{DisabledStages, follow_ends},
+    live::exceptions,
+    live::prepared::{PreparedHashes, PreparedTable, PreparedTables},
+    live::source::{BuiltTable, Purpose, Source},
     live::{self, Live, TableProblem, TableSlots},
-    metrics,
-    observer::Observer,
-    prepared::{PreparedHashes, PreparedTable, PreparedTables},
+    requests::evaluate::Evaluator,
     rollout::Rollouts,
-    source::{BuiltTable, Purpose, Source},
+    status::metrics,
     status::{CandidateReport, Status, StorageStatus},
-    stores::Stores,
 };
 
 /// The entry point for embedders: holds the live table of chains. Cheap to clone; lives as long as the

@@ -29,81 +29,53 @@
 //! [`Host::layer`] puts a host in front of any `tower` service that speaks HTTP, and [`Host::reviews`] is a
 //! service that answers kube-apiserver's AdmissionReviews.
 
-pub mod agreement;
-mod applies;
-mod assembly;
-mod audit;
-mod body;
 mod builder;
-mod candidate;
-mod change;
-mod check;
+mod changes;
 mod decisions;
-mod disabled;
 mod error;
-mod evaluate;
-mod exceptions;
-mod follow;
-mod hash;
 mod history;
 mod host;
-mod journal;
-mod layer;
 mod live;
-mod metrics;
-mod namespaced;
-mod observer;
-mod plugins;
-mod prepared;
-mod recording;
-mod reload;
 pub mod replicas;
-mod reviews;
+mod requests;
 mod rollout;
-mod smallest_first;
-mod source;
-mod standing;
-mod statistics;
 mod status;
-mod stored;
-mod stores;
-mod table;
-mod trace;
 
-pub use applies::{Applies, ChainApplies, StageApplies};
-pub use body::{BodyError, BodyLimits, encoding};
 pub use builder::HostBuilder;
-pub use change::{Application, Applied, AppliedDefinition, AppliedEffect, ChangeError};
-pub use check::Checked;
+pub use changes::change::{Application, Applied, AppliedDefinition, AppliedEffect, ChangeError};
+pub use changes::check::Checked;
+pub use decisions::recording::{
+    InvalidRedaction, RecordedRequest, Recording, RecordingConfig, RecordingNote, Redacted, Redaction,
+};
 pub use decisions::{
     ChainRates, DecisionDetail, DecisionFilter, DecisionList, DecisionLog, DecisionRecord, DecisionStream,
     DecisionVerdict, DecisionsConfig, Followed, LoggedDecision, ReplayError, StageRecord,
 };
-pub use disabled::{DisableError, DisabledStage, Disabling, Switched};
 pub use error::{Error, StageError, StageErrorCause};
-pub use evaluate::{EvaluateError, EvaluateOptions, Evaluated, EvaluatedChains, UnmatchedChain};
 pub use history::{
     Comparison, HistoryError, ModuleChange, Origin, Revision, RevisionDetail, RevisionFile, RevisionModule,
 };
 pub use host::Host;
-pub use layer::{AdmissionLayer, AdmissionService, Passage, REQUEST_ID, request_uid};
-pub use metrics::{DURATION_BUCKETS, describe_metrics};
-pub use namespaced::{NamespacedChains, NamespacedWebhooks};
-pub use plugins::{Loaded, Progress};
-pub use prepared::Prepared;
-pub use recording::{
-    InvalidRedaction, RecordedRequest, Recording, RecordingConfig, RecordingNote, Redacted, Redaction,
-};
-pub use reviews::ReviewService;
+pub use live::disabled::{DisableError, DisabledStage, Disabling, Switched};
+pub use live::namespaced::{NamespacedChains, NamespacedWebhooks};
+pub use live::plugins::{Loaded, Progress};
+pub use live::prepared::Prepared;
+pub use live::standing::Standing;
+pub use live::table::Table;
+pub use replicas::agreement;
+pub use requests::applies::{Applies, ChainApplies, StageApplies};
+pub use requests::body::{BodyError, BodyLimits, encoding};
+pub use requests::evaluate::{EvaluateError, EvaluateOptions, Evaluated, EvaluatedChains, UnmatchedChain};
+pub use requests::layer::{AdmissionLayer, AdmissionService, Passage, REQUEST_ID, request_uid};
+pub use requests::reviews::ReviewService;
+pub use requests::trace::{request_span, trace_context};
 pub use rollout::{RolloutAction, RolloutProgress, RolloutState, RolloutStatus, Steered};
-pub use standing::Standing;
+pub use status::metrics::{DURATION_BUCKETS, describe_metrics};
 pub use status::{
     AnswerSample, BadDefinitionStatus, CallStatus, CandidateReport, CandidateStatus, ChainStatus,
     DifferenceSample, ExceptionStatus, FailureStatus, HistoryStatus, HookStatus, PluginStatus, Problem,
     RecentCalls, StageState, StageStatus, Status, StorageStatus, StoreStatus,
 };
-pub use table::Table;
-pub use trace::{request_span, trace_context};
 
 pub use admittance_admission::{Digest, ModuleReference, Moment, OciReference};
 pub use admittance_definitions::{Expected, OnBadDefinition, Served};

@@ -1,5 +1,16 @@
 //! Information about the live table.
 
+pub(crate) mod assembly;
+pub(crate) mod disabled;
+pub(crate) mod exceptions;
+pub(crate) mod hash;
+pub(crate) mod namespaced;
+pub(crate) mod plugins;
+pub(crate) mod prepared;
+pub(crate) mod source;
+pub(crate) mod standing;
+pub(crate) mod table;
+
 use std::{sync::Arc, time::Duration};
 
 use admittance_definitions::BadDefinition;
@@ -8,8 +19,8 @@ use tokio::{sync::Semaphore, time::Instant};
 use crate::{
     Error, Moment, Revision,
     history::Entry,
-    metrics,
-    prepared::PreparedHashes,
+    live::prepared::PreparedHashes,
+    status::metrics,
     status::{BadDefinitionStatus, HistoryStatus, Problem},
 };
 

@@ -1,6 +1,8 @@
 //! Replicas that go live together: each tells the others what it serves and what it has prepared, and goes live with what
 //! they agree on.
 
+pub mod agreement;
+
 use std::{
     cmp::Reverse,
     fmt,
@@ -17,8 +19,10 @@ use tokio::{
 
 use crate::{
     Host, RolloutProgress,
-    agreement::{Agreement, Missing, Replica, ReplicaStatus, ReplicasStatus, Report, agreement, is_ready},
-    metrics,
+    replicas::agreement::{
+        Agreement, Missing, Replica, ReplicaStatus, ReplicasStatus, Report, agreement, is_ready,
+    },
+    status::metrics,
 };
 
 /// How often the replicas are looked at without a change: they expire.

@@ -3,6 +3,8 @@
 //! The share of each is a part of the live table, so that a request gets all answers of a stage from the same version.
 //! Nothing is read, fetched or built for another share: the table is derived again from its own chains.
 
+pub(crate) mod candidate;
+
 mod progress;
 mod tally;
 
@@ -16,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::progress::RolloutProgress;
 pub(crate) use self::{progress::Rollouts, tally::Rollout};
-use crate::{DisableError, Host, Moment, disabled::the_one};
+use crate::{DisableError, Host, Moment, live::disabled::the_one};
 
 /// The roll-out of a candidate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

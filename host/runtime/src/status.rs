@@ -1,5 +1,8 @@
 //! The status of a host, as shown by the admin port and the command line.
 
+pub(crate) mod metrics;
+pub(crate) mod statistics;
+
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use admittance_admission::{Digest, FailurePolicy, Mode, Phase, Unreached};
@@ -469,7 +472,7 @@ pub struct AnswerSample {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patch: Option<Redacted>,
     /// The number of operations at the end that were left out.
-    #[serde(default, skip_serializing_if = "crate::recording::is_zero")]
+    #[serde(default, skip_serializing_if = "crate::decisions::recording::is_zero")]
     pub operations_left_out: usize,
     /// Warnings for the client.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -11,7 +11,7 @@ use admittance_admission::{
 use serde::{Deserialize, Serialize};
 
 use super::{DecisionVerdict, Taken, Texts, record::operation};
-use crate::{Moment, observer::Observed, recording::is_secret};
+use crate::{Moment, decisions::observer::Observed, decisions::recording::is_secret};
 
 /// A decision of the log.
 #[derive(Debug)]

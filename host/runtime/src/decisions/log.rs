@@ -20,7 +20,7 @@ use super::{
     ring::{Entry, Memory},
     write,
 };
-use crate::{Moment, Redaction, observer::Observed};
+use crate::{Moment, Redaction, decisions::observer::Observed};
 
 /// How long a follower waits for more decisions after the first one, so that requests seldom wake it.
 const GATHER: Duration = Duration::from_millis(20);

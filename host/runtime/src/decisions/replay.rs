@@ -6,7 +6,7 @@ use admittance_admission::{Phase, Request, Selection};
 use admittance_dialect::read_review;
 
 use super::{DecisionDetail, LoggedDecision};
-use crate::{Host, Moment, observer::Observed, status::HookStatus};
+use crate::{Host, Moment, decisions::observer::Observed, status::HookStatus};
 
 /// Why a request is not replayed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

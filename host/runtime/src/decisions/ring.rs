@@ -15,7 +15,7 @@ use std::{
 };
 
 use super::kept::{Kept, Origin, Unpacked};
-use crate::observer::Observed;
+use crate::decisions::observer::Observed;
 
 /// How many decisions a thread collects at most, and how many bytes.
 const COLLECTED: usize = 16;

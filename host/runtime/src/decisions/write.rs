@@ -7,7 +7,7 @@ use admittance_admission::{Decision, Selection, StageResult, TraceRow};
 use super::{DecisionDetail, DecisionRecord, StageRecord, Taken};
 use crate::{
     Redaction,
-    recording::{self, redact_object, redact_patch},
+    decisions::recording::{self, redact_object, redact_patch},
 };
 
 pub(super) fn record(id: u64, taken: &Taken, redact: &[Redaction]) -> DecisionRecord {

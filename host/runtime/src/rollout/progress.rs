@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::{Rollout, RolloutAction, RolloutState, RolloutStatus};
-use crate::{Moment, disabled::is_stage, metrics};
+use crate::{Moment, live::disabled::is_stage, status::metrics};
 
 /// How far a roll-out is, for other replicas and for later.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

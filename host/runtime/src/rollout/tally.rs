@@ -6,7 +6,7 @@ use admittance_admission::{Digest, Request};
 use admittance_definitions::{RolloutDefinition, Share};
 use tokio::{sync::Notify, time::Instant};
 
-use crate::metrics;
+use crate::status::metrics;
 
 /// The roll-out of a candidate. Lives as long as a table has the candidate with the same plugin.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::observer::Observed;
+use crate::decisions::observer::Observed;
 
 fn request(uid: &str, kind: &str, object: &Value) -> Request {
     let kind = GroupVersionKind::from_api_version("v1", kind);

@@ -1,0 +1,440 @@
+//! Requests that plugins send, and what a stage grants of them.
+
+use std::{collections::BTreeSet, fmt, str::FromStr};
+
+use async_trait::async_trait;
+use ipnet::IpNet;
+use url::{Host, Position, Url};
+
+use crate::{
+    Deadline, Failure,
+    rules::path::{decode, lenient, overridden},
+};
+
+/// Where a plugin may send requests: scheme, host and port, with https, or with http to a loopback address.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HttpOrigin(String);
+
+/// A text that is not a valid origin. The message does not repeat it, because it may contain a password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "this is not a valid origin: write https, the host, and the port if it is not 443, \
+     `https://policy.example.com`; http is for loopback addresses, `http://127.0.0.1:8181`"
+)]
+pub struct InvalidHttpOrigin;
+
+impl HttpOrigin {
+    /// The origin of an https address, or of an http address on a loopback interface; `None` for others.
+    pub fn of(url: &Url) -> Option<Self> {
+        let is_loopback = || match url.host() {
+            Some(Host::Ipv4(address)) => address.is_loopback(),
+            Some(Host::Ipv6(address)) => address.is_loopback(),
+            Some(Host::Domain(name)) => name == LOCALHOST,
+            None => false,
+        };
+        let is_supported = match url.scheme() {
+            "https" => url.has_host(),
+            "http" => is_loopback(),
+            _ => false,
+        };
+        is_supported.then(|| Self(url.origin().ascii_serialization()))
+    }
+
+    /// As text: `https://policy.example.com`.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether the host is the name of the loopback interface.
+    pub fn is_localhost(&self) -> bool {
+        let (_, rest) = self.0.split_once("://").unwrap_or_default();
+        rest.strip_prefix(LOCALHOST)
+            .is_some_and(|port| port.is_empty() || port.starts_with(':'))
+    }
+}
+
+const LOCALHOST: &str = "localhost";
+
+impl FromStr for HttpOrigin {
+    type Err = InvalidHttpOrigin;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let url = Url::parse(text).map_err(|_| InvalidHttpOrigin)?;
+        let is_bare = matches!(url.path(), "" | "/")
+            && url.query().is_none()
+            && url.fragment().is_none()
+            && url.username().is_empty()
+            && url.password().is_none();
+        Self::of(&url).filter(|_| is_bare).ok_or(InvalidHttpOrigin)
+    }
+}
+
+impl fmt::Display for HttpOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The requests to one origin that a stage grants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpGrant {
+    /// The origin.
+    pub origin: HttpOrigin,
+    /// The methods, in upper case; empty means all.
+    pub methods: BTreeSet<String>,
+    /// The paths; empty means all.
+    pub paths: Vec<PathPrefix>,
+    /// Networks that the host name may resolve to, although their addresses are not public.
+    pub networks: Vec<IpNet>,
+    /// The name of the credential that the host adds.
+    pub credential: Option<String>,
+}
+
+impl From<HttpOrigin> for HttpGrant {
+    /// Every request to this origin.
+    fn from(origin: HttpOrigin) -> Self {
+        Self {
+            origin,
+            methods: BTreeSet::new(),
+            paths: Vec::new(),
+            networks: Vec::new(),
+            credential: None,
+        }
+    }
+}
+
+impl HttpGrant {
+    /// The first of these grants that allows the request; or what is missing, with what to do.
+    pub fn of<'a>(
+        grants: &'a [Self],
+        origin: &HttpOrigin,
+        request: &HttpRequest,
+    ) -> Result<&'a Self, String> {
+        let (method, path) = (request.method.as_str(), request.url.path());
+        let headers = request.headers.iter();
+        let headers = headers.map(|(name, value)| (name.as_str(), value.as_bytes()));
+        let overridden = overridden(method, &request.url[Position::BeforePath..], headers);
+        let mut is_overridden = false;
+        let mut fix = format!("add `{origin}` to `allow.http` of the stage");
+        for grant in grants.iter().filter(|grant| grant.origin == *origin) {
+            let has_path = grant.paths.is_empty() || grant.paths.iter().any(|prefix| prefix.includes(path));
+            let has_method = grant.methods.is_empty() || grant.methods.contains(method);
+            let is_limited = !grant.paths.is_empty() || !grant.methods.is_empty();
+            match (has_path, has_method) {
+                (true, true) if is_limited && overridden.is_some() => is_overridden = true,
+                (true, true) => return Ok(grant),
+                (true, false) => {
+                    fix = format!("add `{method}` to `methods` of `{origin}` in `allow.http` of the stage");
+                }
+                (false, _) => {
+                    fix = format!("add the path to `paths` of `{origin}` in `allow.http` of the stage");
+                }
+            }
+        }
+        if let Some(name) = overridden.filter(|_| is_overridden) {
+            fix = format!("remove {name}, which names another method or path than the request's own");
+        }
+        let mut request = format!("{method} {path}");
+        crate::verdict::cut(&mut request, LONGEST_REQUEST);
+        Err(format!(
+            "the plugin sends a request to `{origin}` without permission ({request}); {fix}"
+        ))
+    }
+}
+
+/// How much of method and path is in a message, in bytes.
+const LONGEST_REQUEST: usize = 200;
+
+/// The beginning of the paths of URLs: `/v1/` includes all below it, and `/v1` additionally itself, but not `/v10`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathPrefix(String);
+
+/// A text that is not a valid path prefix.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is not a valid path: write it as it is in URLs, beginning with `/`, without query, `//` and `..`"
+)]
+pub struct InvalidPathPrefix(pub String);
+
+impl PathPrefix {
+    /// Whether it includes this path, in every way in which a server could read it.
+    fn includes(&self, path: &str) -> bool {
+        let rest = path.strip_prefix(self.0.as_str());
+        let is_included =
+            rest.is_some_and(|rest| rest.is_empty() || self.0.ends_with('/') || rest.starts_with('/'));
+        // The final slash of a path is not told from its absence.
+        let prefix = decode(self.0.trim_end_matches('/'));
+        let is_within = |reading: &String| {
+            let rest = reading.strip_prefix(prefix.as_str());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        is_included && lenient(path).is_some_and(|readings| readings.iter().all(is_within))
+    }
+}
+
+impl FromStr for PathPrefix {
+    type Err = InvalidPathPrefix;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let url = Url::parse("https://host").and_then(|host| host.join(text));
+        // Paths of requests come from the URL parser, so it must leave the prefix unchanged.
+        let is_path = url.is_ok_and(|url| url.path() == text && text.starts_with('/'));
+        let prefix = Self(text.to_owned());
+        // A prefix that does not include itself would include nothing.
+        if is_path && prefix.includes(text) {
+            Ok(prefix)
+        } else {
+            Err(InvalidPathPrefix(text.to_owned()))
+        }
+    }
+}
+
+/// Sends requests for plugins that have the grant.
+///
+/// The sandbox checks address and grant before it calls, and stops waiting at the deadline. The sender checks the
+/// address that the host name resolves to, limits the size of the answer, and follows no redirect: another origin
+/// may not be granted.
+#[async_trait]
+pub trait HttpSender: fmt::Debug + Send + Sync + 'static {
+    /// Sends one request, and waits for the whole answer.
+    ///
+    /// # Errors
+    ///
+    /// When there is no answer; the error is passed to the plugin, except for [`HttpError::Denied`].
+    async fn send(
+        &self,
+        grant: &HttpGrant,
+        request: HttpRequest,
+        deadline: Deadline,
+    ) -> Result<HttpResponse, HttpError>;
+}
+
+/// A request that a plugin sends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HttpRequest {
+    /// `GET`, `POST`, ... as the plugin wrote it.
+    pub method: String,
+    /// Absolute, of the granted origin, without user information and fragment.
+    pub url: Url,
+    /// Names and values as the plugin wrote them.
+    pub headers: Vec<(String, String)>,
+    /// The body; empty for none.
+    pub body: Vec<u8>,
+}
+
+impl HttpRequest {
+    /// A request without headers and body.
+    pub fn new(method: impl Into<String>, url: Url) -> Self {
+        Self {
+            method: method.into(),
+            url,
+            headers: Vec::new(),
+            body: Vec::new(),
+        }
+    }
+}
+
+/// The response to a plugin's request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HttpResponse {
+    /// The status; any is allowed.
+    pub status: u16,
+    /// Names and values.
+    pub headers: Vec<(String, String)>,
+    /// The whole body.
+    pub body: Vec<u8>,
+}
+
+impl HttpResponse {
+    /// A response without headers.
+    pub fn new(status: u16, body: Vec<u8>) -> Self {
+        Self {
+            status,
+            headers: Vec::new(),
+            body,
+        }
+    }
+}
+
+/// Why there is no answer to a request.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HttpError {
+    /// Outgoing requests are not enabled on this host.
+    #[error("unavailable: {0}")]
+    Unavailable(String),
+    /// The request is invalid; the text says why.
+    #[error("invalid request: {0}")]
+    Invalid(String),
+    /// The connection failed.
+    #[error("unreachable: {0}")]
+    Unreachable(String),
+    /// Timeout.
+    #[error("no answer in time")]
+    Timeout,
+    /// The answer is larger than this many bytes.
+    #[error("the answer is larger than {0} bytes")]
+    TooLarge(u64),
+    /// The stage or the configuration does not grant it. This ends the call with the failure `capability-denied`.
+    #[error("{0}")]
+    Denied(String),
+    /// The host has no file descriptors or memory left. This ends the call with the failure `overloaded`.
+    #[error(transparent)]
+    Exhausted(#[from] Failure),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn origins() {
+        for (text, expected) in [
+            ("https://a.example", Some("https://a.example")),
+            ("https://A.example:443/", Some("https://a.example")),
+            ("https://a.example:8443", Some("https://a.example:8443")),
+            ("http://127.0.0.1:8181", Some("http://127.0.0.1:8181")),
+            ("http://0x7f.1", Some("http://127.0.0.1")),
+            ("http://[::1]:80", Some("http://[::1]")),
+            ("http://LocalHost:8181", Some("http://localhost:8181")),
+            ("http://localhost.example", None),
+            ("http://10.0.0.1", None),
+            ("http://a.example", None),
+            ("https://a.example/path", None),
+            ("https://user@a.example", None),
+            ("https://a.example?x", None),
+            ("a.example", None),
+            ("*", None),
+        ] {
+            let parsed = text.parse::<HttpOrigin>().ok();
+            assert_eq!(parsed.as_ref().map(HttpOrigin::as_str), expected, "{text}");
+        }
+        for (text, expected) in [
+            ("https://localhost", true),
+            ("http://localhost:1", true),
+            ("https://localhost.example", false),
+            ("https://127.0.0.1", false),
+        ] {
+            assert_eq!(
+                text.parse::<HttpOrigin>().unwrap().is_localhost(),
+                expected,
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn paths() {
+        for (prefix, path, expected) in [
+            ("/v1/", "/v1/rules", Some(true)),
+            ("/v1/", "/v1", Some(false)),
+            ("/v1", "/v1", Some(true)),
+            ("/v1", "/v1/rules", Some(true)),
+            ("/v1", "/v10", Some(false)),
+            ("/", "/anything", Some(true)),
+            ("/v1/", "/v1/..%2Fadmin", Some(false)),
+            ("/v1/", "/v1/%2e%2e/admin", Some(false)),
+            ("/v1/", "/v1/%252e%252e/admin", Some(false)),
+            ("/v1/", "/v1//x", Some(true)),
+            ("/v1/", "/v1/a/", Some(true)),
+            ("/%E4%B8%AD/", "/%E4%B8%AD/a", Some(true)),
+            ("/v1/", "/v1/", Some(true)),
+            ("/v1/images/", "/v1/images/library%2Fnginx@sha256:1f", Some(true)),
+            ("/v1/images/", "/v1/images/..;/admin", Some(false)),
+            ("/v1/images/", "/v1/images/..%3b/admin", Some(false)),
+            ("/v1/images/", "/v1/images/..%00/admin", Some(false)),
+            ("/v1/images/", "/v1/images/%c0%ae%c0%ae/admin", Some(false)),
+            ("/v1/images/", "/v1/images/..%ef%bc%8fadmin", Some(false)),
+            ("/v1/images/", "/v1/images/..%5cadmin", Some(false)),
+            ("/v1/images/", "/v1/images/a//../../admin", Some(false)),
+            ("v1", "", None),
+            ("", "", None),
+            ("/v1/../x", "", None),
+            ("/v1?x", "", None),
+            ("//host", "", None),
+            ("/a%2fb", "", None),
+            ("/a b", "", None),
+        ] {
+            let parsed = prefix.parse::<PathPrefix>().ok();
+            assert_eq!(
+                parsed.map(|prefix| prefix.includes(path)),
+                expected,
+                "{prefix} {path}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_first_grant_that_allows_a_request_is_used() {
+        let origin: HttpOrigin = "https://a.example".parse().unwrap();
+        let read = HttpGrant {
+            methods: ["GET".to_owned()].into(),
+            ..HttpGrant::from(origin.clone())
+        };
+        let write = HttpGrant {
+            methods: ["POST".to_owned()].into(),
+            paths: vec!["/v1/".parse().unwrap()],
+            credential: Some("writer".to_owned()),
+            ..HttpGrant::from(origin.clone())
+        };
+        let grants = [read, write];
+        let request = |method: &str, path: &str, headers: &[(&str, &str)]| {
+            let url = format!("https://a.example{path}").parse().unwrap();
+            let mut request = HttpRequest::new(method, url);
+            let headers = headers.iter();
+            request.headers = headers
+                .map(|(name, value)| (name.to_string(), value.to_string()))
+                .collect();
+            request
+        };
+        const OVERRIDDEN: &str = "which names another method or path";
+        for (method, path, headers, expected) in [
+            ("GET", "/x", &[][..], Ok(0)),
+            ("POST", "/v1/x", &[], Ok(1)),
+            (
+                "POST",
+                "/x",
+                &[],
+                Err("add the path to `paths` of `https://a.example`"),
+            ),
+            (
+                "get",
+                "/v1/x",
+                &[],
+                Err("add `get` to `methods` of `https://a.example`"),
+            ),
+            ("GET", "/x", &[("X-HTTP-Method-Override", "GET")], Ok(0)),
+            (
+                "GET",
+                "/x",
+                &[("X-HTTP-Method-Override", "DELETE")],
+                Err(OVERRIDDEN),
+            ),
+            ("GET", "/x", &[("x_http_method", "DELETE")], Err(OVERRIDDEN)),
+            ("GET", "/x", &[("X-Method-Override", "DELETE")], Err(OVERRIDDEN)),
+            ("GET", "/x?_method=DELETE", &[], Err(OVERRIDDEN)),
+            ("POST", "/v1/x", &[("X-Original-URL", "/admin")], Err(OVERRIDDEN)),
+            ("POST", "/v1/x", &[("x_rewrite_url", "/admin")], Err(OVERRIDDEN)),
+        ] {
+            let found = HttpGrant::of(&grants, &origin, &request(method, path, headers));
+            match (found, expected) {
+                (Ok(grant), Ok(index)) => assert_eq!(*grant, grants[index], "{method} {path}"),
+                (Err(message), Err(part)) => assert!(message.contains(part), "{message}"),
+                (found, _) => panic!("{method} {path}: {found:?}"),
+            }
+        }
+        let all = [HttpGrant::from(origin.clone())];
+        let free = request("GET", "/x", &[("X-Original-URL", "/admin")]);
+        assert!(
+            HttpGrant::of(&all, &origin, &free).is_ok(),
+            "every path is granted"
+        );
+        let other = "https://b.example".parse().unwrap();
+        let message = HttpGrant::of(&grants, &other, &request("GET", "/", &[])).unwrap_err();
+        assert!(
+            message.ends_with("add `https://b.example` to `allow.http` of the stage"),
+            "{message}"
+        );
+    }
+}

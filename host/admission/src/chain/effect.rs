@@ -1,0 +1,144 @@
+//! Applies verdicts to objects, and enforces the rules for objects.
+
+use crate::{
+    Deadline, Denial, Failure, FailureKind, Object, Patch, Request, SpellingError, Verdict,
+    object::head::unique_keys, work::offload::offload,
+};
+
+/// The effect of a verdict on a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// None: the request passes unchanged.
+    None,
+    /// The object becomes this one, with this patch.
+    Change(Object, Patch),
+    /// The request is refused.
+    Deny(Denial),
+}
+
+impl Verdict {
+    /// The effect of the verdict on this request.
+    ///
+    /// The resulting object must satisfy the same rules as the incoming one: each key of
+    /// [`Request::spelling`] occurs once, in its canonical spelling, and [`Request::identity`] is unchanged.
+    /// Duplicate keys in a hook's output are refused. Large objects are processed on a blocking thread.
+    ///
+    /// # Errors
+    ///
+    /// When the verdict cannot be applied, violates one of these rules, exceeds the limits of [`Patch`], or
+    /// is not applied by the deadline.
+    pub async fn effect(self, request: &Request, deadline: Deadline) -> Result<Effect, Failure> {
+        match self {
+            Self::Allow => return Ok(Effect::None),
+            Self::Deny(denial) => return Ok(Effect::Deny(denial)),
+            Self::Patch(patch) if patch.is_empty() => return Ok(Effect::None),
+            Self::Patch(_) | Self::Replace(_) => {}
+        }
+        let Some(before) = request.object.clone() else {
+            return Err(Failure::new(
+                FailureKind::PatchFailed,
+                format!(
+                    "the verdict changes the object, but a {} request has none",
+                    request.operation
+                ),
+            ));
+        };
+        let rules = Rules {
+            before,
+            identity: request.identity.clone(),
+            spelling: request.spelling.clone(),
+        };
+        let size = rules.before.text().len();
+        let written = match &self {
+            Self::Patch(patch) => patch.work(size),
+            Self::Replace(after) => after.text().len(),
+            Self::Allow | Self::Deny(_) => 0,
+        };
+        let bytes = size + written;
+        offload(bytes, deadline, move || match self {
+            Self::Patch(patch) => rules.patch(patch, deadline),
+            Self::Replace(after) => rules.replace(after),
+            Self::Allow | Self::Deny(_) => Ok(Effect::None),
+        })
+        .await?
+    }
+}
+
+/// The object of a request, and the rules that a change must satisfy.
+struct Rules {
+    before: Object,
+    identity: crate::IdentityFields,
+    spelling: crate::Spelling,
+}
+
+impl Rules {
+    fn patch(&self, patch: Patch, deadline: Deadline) -> Result<Effect, Failure> {
+        let after = patch.apply_by(&self.before, Some(deadline))?;
+        // A patch that sets existing values changes nothing.
+        if self.before.is(&after) {
+            return Ok(Effect::None);
+        }
+        if self.spelling.may_be_broken_by(&patch)
+            && let Some(after) = self.respelled(&after)?
+        {
+            return self.difference(after);
+        }
+        self.keep_identity(&after, Some(&patch))?;
+        Ok(Effect::Change(after, patch))
+    }
+
+    fn replace(&self, after: Object) -> Result<Effect, Failure> {
+        let (before, text) = (self.before.text(), after.text());
+        if before == text {
+            return Ok(Effect::None);
+        }
+        let limit = Patch::result_limit(before.len());
+        if text.len() > limit {
+            return Err(Failure::new(
+                FailureKind::OutputTooLarge,
+                format!(
+                    "the answer contains an object of {} bytes; the limit is {limit}",
+                    text.len()
+                ),
+            ));
+        }
+        unique_keys(text).map_err(invalid)?;
+        let after = self.respelled(&after)?.unwrap_or(after);
+        self.difference(after)
+    }
+
+    /// The object in the canonical spelling, if that differs.
+    fn respelled(&self, after: &Object) -> Result<Option<Object>, Failure> {
+        let text = self
+            .spelling
+            .canonical(after.text())
+            .map_err(|error| match error {
+                SpellingError::Json(error) | SpellingError::Ambiguous(error) => invalid(error),
+            })?;
+        text.map(|text| Object::parse(text).map_err(invalid)).transpose()
+    }
+
+    fn difference(&self, after: Object) -> Result<Effect, Failure> {
+        self.keep_identity(&after, None)?;
+        let patch = Patch::between(&self.before, &after);
+        Ok(if patch.is_empty() {
+            Effect::None
+        } else {
+            Effect::Change(after, patch)
+        })
+    }
+
+    fn keep_identity(&self, after: &Object, patch: Option<&Patch>) -> Result<(), Failure> {
+        match self.identity.change(&self.before, after, patch) {
+            None => Ok(()),
+            Some(change) => Err(Failure::new(FailureKind::IdentityChanged, change)),
+        }
+    }
+}
+
+fn invalid(error: impl std::fmt::Display) -> Failure {
+    Failure::new(
+        FailureKind::InvalidResponse,
+        format!("the verdict results in an ambiguous object: {error}"),
+    )
+}

@@ -1,0 +1,536 @@
+use std::{fmt, sync::Arc, time::Duration};
+
+use futures_util::future::join_all;
+use tokio::time::Instant;
+use tracing::{Instrument, Span};
+
+use crate::{
+    AuditAnnotation, Authorizer, Chain, Deadline, Decision, Denial, Effect, Failure, FailurePolicy, LogLine,
+    Mode, NamespaceSource, Object, Outcome, Patch, Phase, Refusal, Reinvocation, Request, SkipReason, Stage,
+    StageResult, TraceRow,
+    capabilities::log::noted,
+    chain::expansion::Generated,
+    chain::spans::ChainSpan,
+    chain::turn::{Notes, Step, Turn},
+    work::offload::offload,
+};
+
+/// The lookups that stages may need before they are called. Lives as long as one request.
+#[derive(Clone, Copy)]
+pub struct Surroundings<'a> {
+    /// Where the labels of namespaces come from.
+    pub namespaces: &'a dyn NamespaceSource,
+    /// The authorizer, for match conditions that use it.
+    pub authorizer: &'a dyn Authorizer,
+}
+
+impl fmt::Debug for Surroundings<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Surroundings").finish_non_exhaustive()
+    }
+}
+
+/// The state of one request in the chains. Lives as long as the request.
+#[derive(Debug)]
+pub struct Evaluation {
+    request: Request,
+    /// The object before any stage.
+    original: Option<Object>,
+    began: Instant,
+    deadline: Deadline,
+    /// How often the object was changed.
+    revision: u64,
+    patch: Patch,
+    warnings: Vec<String>,
+    audit_annotations: Vec<AuditAnnotation>,
+    trace: Vec<TraceRow>,
+    refusal: Option<Refusal>,
+    /// Whether the refusal is a denial to which those of other stages are added.
+    is_joined: bool,
+}
+
+/// A stage of the first round that asked for reinvocation.
+struct Visit<'a> {
+    chain: &'a Chain,
+    stage: &'a Stage,
+    /// The stage is called again if the object has another revision than this one, after its turn.
+    revision: u64,
+    /// For a stage in mode `Audit`: its index in the audits.
+    audit: Option<usize>,
+}
+
+/// A stage in mode `Audit`, which is called after all others, with the request as it was at the stage's
+/// place. Lives as long as the evaluation.
+struct Audit<'a> {
+    chain: &'a Chain,
+    stage: &'a Stage,
+    /// The request, and the row of the trace, for the first round and possibly the second.
+    rounds: Vec<(Arc<Request>, usize)>,
+    /// The object's revision at the stage's place.
+    revision: u64,
+}
+
+/// What a stage's turn comes to, for its row of the trace.
+struct Done {
+    result: StageResult,
+    exception: Option<Arc<str>>,
+    timing: Timing,
+}
+
+impl Evaluation {
+    /// A new request, and the deadline of the whole answer.
+    pub fn new(request: Request, deadline: Deadline) -> Self {
+        Self {
+            original: request.object.clone(),
+            request,
+            began: Instant::now(),
+            deadline,
+            revision: 0,
+            patch: Patch::default(),
+            warnings: Vec::new(),
+            audit_annotations: Vec::new(),
+            trace: Vec::new(),
+            refusal: None,
+            is_joined: false,
+        }
+    }
+
+    /// Passes the request through every stage of these chains, whatever the rules of the chains: the mutating
+    /// chains in this order, then their stages that ask for reinvocation, and then the stages of the
+    /// validating chains, concurrently. After a refusal the stages only add a row to the trace.
+    ///
+    /// A mutating stage is called a second time if it asks for reinvocation, was called in the first
+    /// round, and the object changed after that call. A stage that is reinvoked by itself is also called again after its
+    /// own change. No stage is called a third time (as in kube-apiserver).
+    ///
+    /// Stages in mode `Audit` are called last, concurrently, with the remaining time: however slow they are,
+    /// they do not take time from the others, and the decision does not depend on them.
+    pub async fn run(&mut self, chains: &[&Chain], surroundings: Surroundings<'_>) {
+        let mut audits = Vec::new();
+        self.mutate(chains, surroundings, &mut audits).await;
+        self.validate(chains, surroundings, &mut audits).await;
+        self.shorten_patch().await;
+        self.audit(&audits, surroundings).await;
+    }
+
+    async fn mutate<'a>(
+        &mut self,
+        chains: &[&'a Chain],
+        surroundings: Surroundings<'_>,
+        audits: &mut Vec<Audit<'a>>,
+    ) {
+        let mut visits = Vec::new();
+        let mut spans = ChainSpan::default();
+        for (chain, stage) in stages(chains, Phase::Mutating) {
+            let audit = self.queue_audit(chain, stage, audits);
+            let before = self.revision;
+            let had_turn = audit.is_some() || {
+                let span = match self.refusal {
+                    None => spans.of(chain),
+                    Some(_) => Span::none(),
+                };
+                self.step(chain, stage, 1, surroundings).instrument(span).await
+            };
+            if had_turn && stage.spec.reinvocation == Reinvocation::IfNeeded {
+                visits.push(Visit {
+                    chain,
+                    stage,
+                    revision: if stage.spec.reinvoked_by_itself {
+                        before
+                    } else {
+                        self.revision
+                    },
+                    audit,
+                });
+            }
+        }
+        for visit in visits {
+            if self.refusal.is_some() || self.revision == visit.revision {
+                continue;
+            }
+            match visit.audit {
+                None => {
+                    let step = self.step(visit.chain, visit.stage, 2, surroundings);
+                    step.instrument(spans.of(visit.chain)).await;
+                }
+                Some(audit) => {
+                    let row = self.reserve(visit.chain, visit.stage, 2);
+                    if let Some(audit) = audits.get_mut(audit) {
+                        audit.rounds.push((Arc::new(self.request.clone()), row));
+                    }
+                }
+            }
+        }
+    }
+
+    async fn validate<'a>(
+        &mut self,
+        chains: &[&'a Chain],
+        surroundings: Surroundings<'_>,
+        audits: &mut Vec<Audit<'a>>,
+    ) {
+        let is_refused = self.refusal.is_some();
+        let mut enforced = Vec::new();
+        for (chain, stage) in stages(chains, Phase::Validating) {
+            if is_refused || self.queue_audit(chain, stage, audits).is_none() {
+                enforced.push((chain, stage, self.reserve(chain, stage, 1)));
+            }
+        }
+        if is_refused {
+            return;
+        }
+        let taken = {
+            let generated = Generated::default();
+            let turn = self.turn(surroundings, &generated);
+            let mut spans = ChainSpan::default();
+            let turns = enforced
+                .iter()
+                .map(|(chain, stage, _)| timed(turn, chain.phase, stage).instrument(spans.of(chain)));
+            join_all(turns).await
+        };
+        for ((chain, stage, row), (step, timing)) in enforced.into_iter().zip(taken) {
+            let done = self.settle(chain, stage, step, timing);
+            self.fill(row, done);
+        }
+    }
+
+    /// Queues a stage in mode `Audit`, unless the request is already refused. Returns its index in the
+    /// audits.
+    fn queue_audit<'a>(
+        &mut self,
+        chain: &'a Chain,
+        stage: &'a Stage,
+        audits: &mut Vec<Audit<'a>>,
+    ) -> Option<usize> {
+        if stage.spec.mode != Mode::Audit || self.refusal.is_some() {
+            return None;
+        }
+        // Stages with no change in between share the request.
+        let last = audits.last().filter(|audit| audit.revision == self.revision);
+        let seen = last.and_then(|audit| audit.rounds.first());
+        let request = seen.map_or_else(|| Arc::new(self.request.clone()), |(request, _)| request.clone());
+        let row = self.reserve(chain, stage, 1);
+        audits.push(Audit {
+            chain,
+            stage,
+            rounds: vec![(request, row)],
+            revision: self.revision,
+        });
+        Some(audits.len() - 1)
+    }
+
+    async fn audit(&mut self, audits: &[Audit<'_>], surroundings: Surroundings<'_>) {
+        let (began, deadline, generated) = (self.began, self.deadline, &Generated::default());
+        let mut spans = ChainSpan::default();
+        let runs = audits.iter().map(|audit| {
+            let turn = move |request| Turn {
+                request,
+                began,
+                deadline,
+                surroundings,
+                generated,
+            };
+            audit.run(turn).instrument(spans.of(audit.chain))
+        });
+        let mut superfluous = Vec::new();
+        for (row, done) in join_all(runs).await.into_iter().flatten() {
+            match done {
+                Some(done) => self.fill(row, done),
+                None => superfluous.push(row),
+            }
+        }
+        superfluous.sort_unstable();
+        for row in superfluous.into_iter().rev() {
+            self.trace.remove(row);
+        }
+    }
+
+    /// Changes may cancel each other out, and those of several stages may be more than a patch may have.
+    async fn shorten_patch(&mut self) {
+        if self.revision < 2 {
+            return;
+        }
+        let (Some(before), Some(after)) = (self.original.clone(), self.request.object.clone()) else {
+            return;
+        };
+        let bytes = before.text().len() + after.text().len();
+        let is_long = self.patch.len() > Patch::MAX_OPERATIONS;
+        let shorter = move || match before == after {
+            true => Some(Patch::default()),
+            false => is_long.then(|| Patch::between(&before, &after)),
+        };
+        // If that fails the patch stays: it is correct, but not minimal.
+        if let Ok(Some(patch)) = offload(bytes, self.deadline, shorter).await {
+            self.patch = patch;
+        }
+    }
+
+    /// The outcome of the chains so far.
+    pub fn outcome(self) -> Outcome {
+        self.finish().1
+    }
+
+    /// The request as it was before the chains, and their outcome so far.
+    pub fn finish(self) -> (Request, Outcome) {
+        let mut request = self.request;
+        let object = std::mem::replace(&mut request.object, self.original);
+        let outcome = Outcome {
+            uid: request.uid.clone(),
+            decision: self.refusal.map_or(Decision::Allowed, Decision::Refused),
+            object,
+            patch: self.patch,
+            warnings: self.warnings,
+            audit_annotations: self.audit_annotations,
+            trace: self.trace,
+        };
+        (request, outcome)
+    }
+
+    /// Runs one mutating stage, and applies its effect. Returns whether the hook was called.
+    async fn step(
+        &mut self,
+        chain: &Chain,
+        stage: &Stage,
+        round: u8,
+        surroundings: Surroundings<'_>,
+    ) -> bool {
+        if self.refusal.is_some() {
+            self.reserve(chain, stage, round);
+            return false;
+        }
+        let row = self.reserve(chain, stage, round);
+        let generated = Generated::default();
+        let turn = self.turn(surroundings, &generated);
+        let (step, timing) = timed(turn, chain.phase, stage).await;
+        let was_called = matches!(step, Step::Answered(_));
+        let done = self.settle(chain, stage, step, timing);
+        self.fill(row, done);
+        was_called
+    }
+
+    fn turn<'a>(&'a self, surroundings: Surroundings<'a>, generated: &'a Generated) -> Turn<'a> {
+        Turn {
+            request: &self.request,
+            began: self.began,
+            deadline: self.deadline,
+            surroundings,
+            generated,
+        }
+    }
+
+    /// Adds a row of the trace for a stage that is not reached yet. Returns its index.
+    fn reserve(&mut self, chain: &Chain, stage: &Stage, round: u8) -> usize {
+        self.trace.push(TraceRow {
+            chain: chain.name.clone(),
+            phase: chain.phase,
+            stage: stage.spec.name.clone(),
+            mode: stage.spec.mode,
+            round,
+            result: StageResult::NotReached,
+            exception: None,
+            start: Duration::ZERO,
+            duration: Duration::ZERO,
+            log: Vec::new(),
+            by_candidate: false,
+        });
+        self.trace.len() - 1
+    }
+
+    fn fill(&mut self, row: usize, done: Done) {
+        if let Some(row) = self.trace.get_mut(row) {
+            row.result = done.result;
+            row.exception = done.exception;
+            row.start = done.timing.start;
+            row.duration = done.timing.duration;
+            row.log = done.timing.log;
+            row.by_candidate = done.timing.by_candidate;
+        }
+    }
+
+    /// Applies the turn of a stage in mode `Enforce` to the request.
+    fn settle(&mut self, chain: &Chain, stage: &Stage, step: Step, timing: Timing) -> Done {
+        let mut exception = None;
+        let result = match step {
+            Step::DeadlinePassed => {
+                self.refuse(Refusal::DeadlinePassed {
+                    chain: chain.name.clone(),
+                    stage: stage.spec.name.clone(),
+                });
+                StageResult::NotReached
+            }
+            Step::Skipped {
+                reason,
+                exception: matching,
+            } => {
+                exception = matching;
+                if reason == SkipReason::DryRun {
+                    self.refuse(Refusal::DryRunUnsupported {
+                        chain: chain.name.clone(),
+                        stage: stage.spec.name.clone(),
+                    });
+                }
+                StageResult::Skipped(reason)
+            }
+            Step::Unselected(failure) => self.enforce(chain, stage, Err(failure)),
+            Step::Answered(effect) => self.enforce(chain, stage, effect),
+        };
+        Done {
+            result,
+            exception,
+            timing,
+        }
+    }
+
+    /// The first refusal is the one that is reported, with the denials of others if the stages name themselves.
+    fn deny(&mut self, chain: &Chain, stage: &Stage, denial: &Denial) {
+        match &mut self.refusal {
+            Some(Refusal::Denied { denial: first, .. }) if self.is_joined && stage.spec.names_itself => {
+                first.join(denial);
+            }
+            Some(_) => {}
+            None => {
+                self.is_joined = stage.spec.names_itself;
+                self.refuse(Refusal::Denied {
+                    chain: chain.name.clone(),
+                    stage: stage.spec.name.clone(),
+                    denial: denial.clone(),
+                });
+            }
+        }
+    }
+
+    /// The first refusal is the one that is reported.
+    fn refuse(&mut self, refusal: Refusal) {
+        self.refusal.get_or_insert(refusal);
+    }
+
+    fn enforce(
+        &mut self,
+        chain: &Chain,
+        stage: &Stage,
+        effect: Result<(Effect, Notes), Failure>,
+    ) -> StageResult {
+        let (effect, notes) = match effect {
+            Ok(effect) => effect,
+            Err(failure) => {
+                if stage.spec.failure_policy == FailurePolicy::Fail {
+                    self.refuse(Refusal::Failed {
+                        chain: chain.name.clone(),
+                        stage: stage.spec.name.clone(),
+                        failure: failure.clone(),
+                    });
+                }
+                return StageResult::Failed {
+                    failure,
+                    policy: stage.spec.failure_policy,
+                };
+            }
+        };
+        self.warnings.extend(notes.warnings);
+        self.audit_annotations
+            .extend(
+                notes
+                    .audit_annotations
+                    .into_iter()
+                    .map(|(key, value)| AuditAnnotation {
+                        stage: stage.spec.name.clone(),
+                        key,
+                        value,
+                    }),
+            );
+        match &effect {
+            Effect::None => {}
+            Effect::Deny(denial) => self.deny(chain, stage, denial),
+            Effect::Change(object, patch) => {
+                self.request.object = Some(object.clone());
+                self.patch.append(patch);
+                self.revision += 1;
+            }
+        }
+        effect.into_result()
+    }
+}
+
+/// The stages of the chains of a phase, in order.
+fn stages<'a>(chains: &[&'a Chain], phase: Phase) -> Vec<(&'a Chain, &'a Stage)> {
+    let mut stages = Vec::new();
+    for chain in chains {
+        if chain.phase == phase {
+            stages.extend(chain.stages.iter().map(|stage| (*chain, stage)));
+        }
+    }
+    stages
+}
+
+/// When a stage's turn was, and what was noted during it.
+struct Timing {
+    /// Since the request entered the chains.
+    start: Duration,
+    duration: Duration,
+    log: Vec<LogLine>,
+    by_candidate: bool,
+}
+
+/// A stage's turn, and when it was.
+async fn timed(turn: Turn<'_>, phase: Phase, stage: &Stage) -> (Step, Timing) {
+    let started = Instant::now();
+    let (step, log, by_candidate) = noted(stage.spec.mode, turn.take(phase, stage)).await;
+    let timing = Timing {
+        start: started - turn.began,
+        duration: started.elapsed(),
+        log,
+        by_candidate,
+    };
+    (step, timing)
+}
+
+impl Audit<'_> {
+    /// Each row of the trace with what the stage would have done; without a second round if the stage was not
+    /// called in the first.
+    async fn run<'t>(&'t self, turn: impl Fn(&'t Request) -> Turn<'t>) -> Vec<(usize, Option<Done>)> {
+        let mut was_called = true;
+        let mut rows = Vec::with_capacity(self.rounds.len());
+        for (request, row) in &self.rounds {
+            if !was_called {
+                rows.push((*row, None));
+                continue;
+            }
+            let (step, timing) = timed(turn(request), self.chain.phase, self.stage).await;
+            was_called = matches!(step, Step::Answered(_));
+            let failed = |failure| StageResult::Failed {
+                failure,
+                policy: FailurePolicy::Ignore,
+            };
+            let mut exception = None;
+            let result = match step {
+                Step::DeadlinePassed => StageResult::NotReached,
+                Step::Skipped {
+                    reason,
+                    exception: matching,
+                } => {
+                    exception = matching;
+                    StageResult::Skipped(reason)
+                }
+                Step::Unselected(failure) | Step::Answered(Err(failure)) => failed(failure),
+                Step::Answered(Ok((effect, _))) => effect.into_result(),
+            };
+            let done = Done {
+                result,
+                exception,
+                timing,
+            };
+            rows.push((*row, Some(done)));
+        }
+        rows
+    }
+}
+
+impl Effect {
+    fn into_result(self) -> StageResult {
+        match self {
+            Self::None => StageResult::Allowed,
+            Self::Change(_, patch) => StageResult::Changed(patch),
+            Self::Deny(denial) => StageResult::Denied(denial),
+        }
+    }
+}

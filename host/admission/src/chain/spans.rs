@@ -1,0 +1,68 @@
+//! Spans of chains and stages, for embedders that export traces.
+
+use tracing::{Span, debug_span, field::Empty};
+
+use crate::{Chain, Effect, Failure, Stage, chain::turn::Notes};
+
+/// The target of the spans of chains and stages. They have the level `DEBUG`, and cost nothing unless a subscriber
+/// enables them.
+pub const SPANS: &str = "admittance::otel";
+
+/// The span of the chain whose stages are called. Lives as long as a part of an evaluation.
+#[derive(Default)]
+pub(crate) struct ChainSpan<'a>(Option<(&'a Chain, Span)>);
+
+impl<'a> ChainSpan<'a> {
+    /// The span of this chain. That of the previous one ends when its last stage does.
+    pub(crate) fn of(&mut self, chain: &'a Chain) -> Span {
+        match &self.0 {
+            Some((current, span)) if std::ptr::eq(*current, chain) => span.clone(),
+            _ => {
+                let span = debug_span!(
+                    target: SPANS,
+                    "chain",
+                    otel.name = %format_args!("chain {}", chain.name),
+                    admittance.chain = &*chain.name,
+                    admittance.phase = chain.phase.as_str(),
+                );
+                self.0 = Some((chain, span.clone()));
+                span
+            }
+        }
+    }
+}
+
+/// The span of a call of a stage.
+pub(crate) fn of_stage(stage: &Stage) -> Span {
+    debug_span!(
+        target: SPANS,
+        "stage",
+        otel.name = %format_args!("stage {}", stage.spec.name),
+        otel.status_code = Empty,
+        otel.status_description = Empty,
+        admittance.stage = &*stage.spec.name,
+        admittance.mode = stage.spec.mode.as_str(),
+        admittance.verdict = Empty,
+        admittance.failure = Empty,
+    )
+}
+
+/// Notes the answer of a stage in its span.
+pub(crate) fn note(span: &Span, answer: &Result<(Effect, Notes), Failure>) {
+    match answer {
+        Ok((effect, _)) => {
+            let verdict = match effect {
+                Effect::None => "allow",
+                Effect::Change(..) => "patch",
+                Effect::Deny(_) => "deny",
+            };
+            span.record("admittance.verdict", verdict);
+        }
+        Err(failure) => {
+            span.record("admittance.verdict", "failed");
+            span.record("admittance.failure", failure.kind.as_str());
+            span.record("otel.status_code", "ERROR");
+            span.record("otel.status_description", failure.message.as_str());
+        }
+    }
+}

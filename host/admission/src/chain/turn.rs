@@ -1,0 +1,290 @@
+//! One stage's turn for one request: whether it is called, and its answer.
+
+use std::{borrow::Cow, panic::AssertUnwindSafe, sync::Arc};
+
+use futures_util::FutureExt;
+use tokio::time::{Instant, timeout_at};
+use tracing::Instrument;
+
+use crate::{
+    Deadline, Effect, Failure, FailureKind, LabelSelector, NamespaceSelector, Object, Phase, Request,
+    Response, SkipReason, Stage, StageSpec, Surroundings, chain::expansion::Generated, chain::spans,
+};
+
+/// A request at a stage, and the lookups that it may use. Lives as long as the turn.
+#[derive(Clone, Copy)]
+pub(crate) struct Turn<'a> {
+    pub(crate) request: &'a Request,
+    /// When the request entered the chains.
+    pub(crate) began: Instant,
+    pub(crate) deadline: Deadline,
+    pub(crate) surroundings: Surroundings<'a>,
+    /// What was generated for other stages.
+    pub(crate) generated: &'a Generated,
+}
+
+/// The result of a stage's turn.
+pub(crate) enum Step {
+    /// The request's deadline had already passed.
+    DeadlinePassed,
+    /// The stage does not apply to the request.
+    Skipped {
+        reason: SkipReason,
+        /// The exception, if that is the reason.
+        exception: Option<Arc<str>>,
+    },
+    /// Whether it applies could not be determined.
+    Unselected(Failure),
+    /// The hook was called.
+    Answered(Result<(Effect, Notes), Failure>),
+}
+
+impl Step {
+    fn skipped(reason: SkipReason) -> Self {
+        Self::Skipped {
+            reason,
+            exception: None,
+        }
+    }
+}
+
+/// Warnings and audit annotations of a verdict.
+pub(crate) struct Notes {
+    pub(crate) warnings: Vec<String>,
+    pub(crate) audit_annotations: Vec<(String, String)>,
+}
+
+impl Stage {
+    /// Why the stage would not be called for this request of a chain that matches it; `None` if it would be. Its hook is
+    /// not called.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be determined; in an evaluation, that is a failure of the stage.
+    pub async fn skip_reason(
+        &self,
+        request: &Request,
+        surroundings: Surroundings<'_>,
+        deadline: Deadline,
+    ) -> Result<Option<SkipReason>, Failure> {
+        let turn = Turn {
+            request,
+            began: Instant::now(),
+            deadline,
+            surroundings,
+            generated: &Generated::default(),
+        };
+        if self.spec.is_disabled {
+            return Ok(Some(SkipReason::Disabled));
+        }
+        let seen = turn.seen(&self.spec, deadline).await;
+        let skipped = turn.skip(self, &seen, deadline).await?;
+        Ok(skipped.map(|(reason, _)| reason))
+    }
+}
+
+impl Turn<'_> {
+    /// Runs the turn of a stage of a chain of this phase.
+    pub(crate) async fn take(&self, phase: Phase, stage: &Stage) -> Step {
+        // Even a late request is not refused because of it.
+        if stage.spec.is_disabled {
+            return Step::skipped(SkipReason::Disabled);
+        }
+        if self.deadline.has_passed() {
+            return Step::DeadlinePassed;
+        }
+        let deadline = self.deadline.within(stage.spec.timeout);
+        let seen = self.seen(&stage.spec, deadline).await;
+        match self.skip(stage, &seen, deadline).await {
+            Ok(Some((reason, exception))) => return Step::Skipped { reason, exception },
+            Err(failure) => return Step::Unselected(failure),
+            Ok(None) => {}
+        }
+        // A stage that sees no request was skipped.
+        let seen = seen.ok().flatten().unwrap_or(Cow::Borrowed(self.request));
+        let turn = Turn {
+            request: &seen,
+            ..*self
+        };
+        let span = spans::of_stage(stage);
+        let answer = turn.answer(phase, stage, deadline).instrument(span.clone()).await;
+        spans::note(&span, &answer);
+        Step::Answered(answer)
+    }
+
+    /// The request that the stage sees; `None` if it sees a generated object, and none is generated of this one.
+    async fn seen(&self, spec: &StageSpec, deadline: Deadline) -> Result<Option<Cow<'_, Request>>, Failure> {
+        let Some(expansion) = &spec.expansion else {
+            return Ok(Some(Cow::Borrowed(self.request)));
+        };
+        let expanded = self
+            .generated
+            .of(expansion, self.request, self.surroundings, deadline);
+        Ok(expanded.await?.map(Cow::Owned))
+    }
+
+    /// Calls the stage, and judges its answer.
+    async fn answer(
+        &self,
+        phase: Phase,
+        stage: &Stage,
+        deadline: Deadline,
+    ) -> Result<(Effect, Notes), Failure> {
+        let response = self.call(stage, deadline).await?;
+        let response = response.with_message(stage.spec.message.as_deref());
+        let response = response.named_by(&stage.spec);
+        self.judge(phase, response.bounded(), deadline).await
+    }
+
+    /// Why the stage is not called for this request, with the exception that is the reason; `None` if it is called.
+    async fn skip(
+        &self,
+        stage: &Stage,
+        seen: &Result<Option<Cow<'_, Request>>, Failure>,
+        deadline: Deadline,
+    ) -> Result<Option<(SkipReason, Option<Arc<str>>)>, Failure> {
+        let unselected = match seen {
+            Ok(Some(request)) => select(&stage.spec, request, self.surroundings, deadline).await,
+            Ok(None) => Ok(Some(SkipReason::Rules)),
+            Err(failure) => Err(failure.clone()),
+        };
+        if let Ok(Some(reason)) = unselected {
+            return Ok(Some((reason, None)));
+        }
+        // Also if it cannot be determined whether the stage applies: its failures do not count either.
+        if let Some(exception) = self.exception(stage).await {
+            return Ok(Some((SkipReason::Exception, Some(exception))));
+        }
+        unselected?;
+        let is_refused = self.request.dry_run && !stage.spec.side_effects.allow_dry_run();
+        Ok(is_refused.then_some((SkipReason::DryRun, None)))
+    }
+
+    /// The name of the first exception of the stage that matches this request.
+    async fn exception(&self, stage: &Stage) -> Option<Arc<str>> {
+        for exception in &stage.spec.exceptions {
+            let authorizer = self.surroundings.authorizer;
+            if exception.matches(self.request, authorizer, self.deadline).await {
+                return Some(exception.name.clone());
+            }
+        }
+        None
+    }
+
+    async fn call(&self, stage: &Stage, deadline: Deadline) -> Result<Response, Failure> {
+        // A panic in a native hook is a failure of that stage only.
+        let call = AssertUnwindSafe(stage.hook.admit(self.request, deadline)).catch_unwind();
+        match timeout_at(deadline.instant(), call).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(panic)) => Err(Failure::new(FailureKind::Trap, panic_message(&*panic))),
+            Err(_) if deadline == self.deadline => Err(timed_out("no verdict before the request's deadline")),
+            Err(_) => Err(timed_out(&format!(
+                "no verdict within the stage's timeout of {:?}",
+                stage.spec.timeout
+            ))),
+        }
+    }
+
+    /// The effect of the response on the object, and its notes.
+    async fn judge(
+        &self,
+        phase: Phase,
+        response: Response,
+        deadline: Deadline,
+    ) -> Result<(Effect, Notes), Failure> {
+        let Response {
+            verdict,
+            warnings,
+            audit_annotations,
+        } = response;
+        let effect = verdict.effect(self.request, deadline).await?;
+        if phase == Phase::Validating && matches!(effect, Effect::Change(..)) {
+            return Err(Failure::new(
+                FailureKind::InvalidResponse,
+                "the verdict changes the object, but a stage of a validating chain may only allow or deny",
+            ));
+        }
+        let notes = Notes {
+            warnings,
+            audit_annotations,
+        };
+        Ok((effect, notes))
+    }
+}
+
+/// Why a stage with these settings does not apply to this request, if it does not.
+pub(crate) async fn select(
+    spec: &StageSpec,
+    request: &Request,
+    surroundings: Surroundings<'_>,
+    deadline: Deadline,
+) -> Result<Option<SkipReason>, Failure> {
+    if !spec.rules.is_empty() && !spec.rules.iter().any(|rule| rule.matches(request)) {
+        return Ok(Some(SkipReason::Rules));
+    }
+    if spec.exclude_rules.iter().any(|rule| rule.matches(request)) {
+        return Ok(Some(SkipReason::Excluded));
+    }
+    let selectors = (spec.namespace_selector.as_ref(), &spec.object_selector);
+    if let Some(reason) = unselected(selectors, request, surroundings, deadline).await? {
+        return Ok(Some(reason));
+    }
+    let conditions = &spec.match_conditions;
+    if !conditions
+        .matches(request, surroundings.authorizer, deadline)
+        .await?
+    {
+        return Ok(Some(SkipReason::MatchCondition));
+    }
+    for other in &spec.yields_to {
+        let selectors = (other.namespaces.as_ref(), &other.objects);
+        if unselected(selectors, request, surroundings, deadline)
+            .await?
+            .is_none()
+        {
+            return Ok(Some(SkipReason::Precedence));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns the reason for a skip if one of these selectors does not match the request.
+async fn unselected(
+    (namespaces, objects): (Option<&NamespaceSelector>, &LabelSelector),
+    request: &Request,
+    surroundings: Surroundings<'_>,
+    deadline: Deadline,
+) -> Result<Option<SkipReason>, Failure> {
+    if let Some(selector) = namespaces {
+        let matches = selector.matches(request, surroundings.namespaces);
+        let matches = timeout_at(deadline.instant(), matches)
+            .await
+            .map_err(|_| timed_out("timeout while reading the labels of the namespace"))?
+            .map_err(|error| Failure::new(FailureKind::NamespaceUnknown, error.to_string()))?;
+        if !matches {
+            return Ok(Some(SkipReason::NamespaceSelector));
+        }
+    }
+    // kube-apiserver: an object without metadata matches no selector but the empty one.
+    let chosen = |object: &Option<Object>| {
+        object
+            .as_ref()
+            .is_some_and(|object| object.head().has_metadata && objects.matches(object.labels()))
+    };
+    if !objects.is_empty() && !chosen(&request.object) && !chosen(&request.old_object) {
+        return Ok(Some(SkipReason::ObjectSelector));
+    }
+    Ok(None)
+}
+
+fn timed_out(what: &str) -> Failure {
+    Failure::new(FailureKind::Timeout, what)
+}
+
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("the hook panicked: {}", text.unwrap_or("no message"))
+}

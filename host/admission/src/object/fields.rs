@@ -1,0 +1,206 @@
+//! Fields of objects, cut out of their text.
+
+use std::collections::BTreeMap;
+
+use serde_json::value::RawValue;
+
+use crate::{Pattern, patch::pointer::Members};
+
+/// The most patterns of a mask.
+const PATTERNS: usize = 64;
+
+/// The most segments of a pattern.
+const DEPTH: usize = 32;
+
+/// The segment that stands for every element of a list.
+const EACH: &str = "*";
+
+/// The fields of objects that are wanted. Default: whole objects.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldMask(Fields);
+
+/// What is wanted of a value: all of it if this is empty, otherwise these fields.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Fields(BTreeMap<String, Fields>);
+
+impl FieldMask {
+    /// A mask of these JSON Pointers, in which the segment `*` stands for every element of a list, and of
+    /// `/metadata/name` and `/metadata/namespace`. A mask of whole objects if there are no pointers.
+    ///
+    /// # Errors
+    ///
+    /// A sentence about a text that is not such a pointer, or about too many of them.
+    pub fn new<'a>(pointers: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
+        let mut mask = Self::default();
+        for (count, text) in pointers.into_iter().enumerate() {
+            let Pattern(pointer) = text
+                .parse()
+                .map_err(|error: crate::PointerError| error.to_string())?;
+            let segments = pointer.segments();
+            if count == PATTERNS || segments.len() > DEPTH {
+                return Err(format!(
+                    "there are more than {PATTERNS} fields, or one has more than {DEPTH} segments"
+                ));
+            }
+            if segments.is_empty() {
+                return Ok(Self::default());
+            }
+            mask.0.add(segments);
+        }
+        if !mask.is_whole() {
+            for field in ["name", "namespace"] {
+                mask.0.add(&["metadata".to_owned(), field.to_owned()]);
+            }
+        }
+        Ok(mask)
+    }
+
+    /// Whether it chooses whole objects.
+    pub fn is_whole(&self) -> bool {
+        self.0.0.is_empty()
+    }
+
+    /// Whether all of its fields are below `metadata`.
+    pub fn is_metadata(&self) -> bool {
+        self.0.0.keys().all(|key| key == "metadata") && !self.is_whole()
+    }
+
+    /// The wanted fields of an object; those that it does not have are left out.
+    ///
+    /// # Errors
+    ///
+    /// When the text is not JSON.
+    pub fn apply(&self, object: &str) -> Result<String, serde_json::Error> {
+        let mut out = String::new();
+        if !self.0.write(object.trim(), &mut out)? {
+            out.push_str("{}");
+        }
+        Ok(out)
+    }
+}
+
+impl Fields {
+    fn add(&mut self, segments: &[String]) {
+        let Some((first, rest)) = segments.split_first() else {
+            // All of it, whatever parts were wanted before.
+            self.0.clear();
+            return;
+        };
+        match self.0.get_mut(first) {
+            // All of it is wanted already.
+            Some(known) if known.0.is_empty() => {}
+            Some(known) => known.add(rest),
+            None => {
+                let mut fields = Self::default();
+                fields.add(rest);
+                self.0.insert(first.clone(), fields);
+            }
+        }
+    }
+
+    /// Appends the wanted part of a value; `false`, and nothing, if the value has no such part.
+    fn write(&self, value: &str, out: &mut String) -> Result<bool, serde_json::Error> {
+        if self.0.is_empty() {
+            out.push_str(value);
+            return Ok(true);
+        }
+        match value.as_bytes().first() {
+            Some(b'{') => {
+                out.push('{');
+                for (key, member) in serde_json::from_str::<Members<'_>>(value)?.0 {
+                    if let Some(fields) = self.0.get(&key) {
+                        let key = serde_json::to_string(&key)?;
+                        fields.write_after(&format!("{key}:"), member, out)?;
+                    }
+                }
+                out.push('}');
+            }
+            Some(b'[') => {
+                let Some(fields) = self.0.get(EACH) else {
+                    return Ok(false);
+                };
+                out.push('[');
+                for element in serde_json::from_str::<Vec<&RawValue>>(value)? {
+                    fields.write_after("", element, out)?;
+                }
+                out.push(']');
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Appends a member or an element with what stands before it, or nothing.
+    fn write_after(&self, before: &str, value: &RawValue, out: &mut String) -> Result<(), serde_json::Error> {
+        let start = out.len();
+        if !out.ends_with(['{', '[']) {
+            out.push(',');
+        }
+        out.push_str(before);
+        if !self.write(value.get(), out)? {
+            out.truncate(start);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_of_an_object() {
+        let object = r#" {"kind":"Pod","metadata":{"name":"web","labels":{"a/b":"x","~":1.50}},
+            "spec":{"containers":[{"image":"a","name":"{,"},7,{"name":"b"},{"image":["b"]}],"nodeName":"n"}} "#;
+        for (pointers, expected) in [
+            (vec![], object.trim()),
+            (vec!["/spec", ""], object.trim()),
+            (vec!["/absent"], r#"{"metadata":{"name":"web"}}"#),
+            (
+                vec!["/spec/nodeName"],
+                r#"{"metadata":{"name":"web"},"spec":{"nodeName":"n"}}"#,
+            ),
+            (
+                vec!["/metadata/labels/a~1b", "/metadata/labels/~0"],
+                r#"{"metadata":{"name":"web","labels":{"a/b":"x","~":1.50}}}"#,
+            ),
+            (
+                vec!["/spec/containers/*/image"],
+                r#"{"metadata":{"name":"web"},"spec":{"containers":[{"image":"a"},{},{"image":["b"]}]}}"#,
+            ),
+            // A list has no fields, and a text has neither.
+            (
+                vec!["/spec/containers/image", "/kind/x"],
+                r#"{"metadata":{"name":"web"},"spec":{}}"#,
+            ),
+            // The whole wins over its parts, in any order.
+            (
+                vec!["/metadata", "/metadata/labels", "/kind/*", "/kind"],
+                r#"{"kind":"Pod","metadata":{"name":"web","labels":{"a/b":"x","~":1.50}}}"#,
+            ),
+        ] {
+            let mask = FieldMask::new(pointers.iter().copied()).unwrap();
+            assert_eq!(mask.apply(object).unwrap(), expected, "{pointers:?}");
+        }
+        let mask = FieldMask::new(["/a"]).unwrap();
+        assert_eq!(mask.apply("[1]").unwrap(), "{}");
+        assert!(mask.apply("{").is_err());
+    }
+
+    #[test]
+    fn masks() {
+        let of = |pointers: &[&str]| FieldMask::new(pointers.iter().copied()).unwrap();
+        assert!(of(&[]).is_whole() && !of(&[]).is_metadata());
+        assert!(of(&["/metadata/labels"]).is_metadata());
+        assert!(!of(&["/metadata/labels", "/spec"]).is_metadata());
+        let deep = "/a".repeat(DEPTH + 1);
+        for (pointers, expected) in [
+            (vec!["spec"], "`spec` is not a JSON Pointer"),
+            (vec![deep.as_str()], "32 segments"),
+            (vec!["/a"; PATTERNS + 1], "more than 64 fields"),
+        ] {
+            let error = FieldMask::new(pointers).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

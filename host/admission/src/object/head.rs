@@ -1,0 +1,431 @@
+//! The top-level fields of an object, read in the same pass that validates the whole text.
+
+use std::{borrow::Cow, collections::HashSet, fmt};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
+};
+use serde_json::{Value, value::RawValue};
+
+use crate::{
+    Labels,
+    object::spelling::{KEYS, METADATA_KEYS, same_key},
+    object::tree::Key,
+};
+
+/// Top-level fields of an object that selectors and front doors need. A field that is absent or of another
+/// type is `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Head {
+    /// `apiVersion`.
+    pub api_version: Option<String>,
+    /// `kind`.
+    pub kind: Option<String>,
+    /// `metadata.name`.
+    pub name: Option<String>,
+    /// `metadata.namespace`.
+    pub namespace: Option<String>,
+    /// `metadata.labels`; values that are not strings are left out.
+    pub labels: Labels,
+    /// Whether there is a `metadata` object at all.
+    pub has_metadata: bool,
+    /// Whether a key of the identity occurs twice or in another spelling. `false` where the head was not read from
+    /// text.
+    pub(crate) is_ambiguous: bool,
+}
+
+impl Head {
+    /// Reads the head without building a tree, and checks that a tree can be built.
+    pub(crate) fn read(text: &str) -> Result<Self, serde_json::Error> {
+        let mut deserializer = serde_json::Deserializer::from_str(text);
+        let top = Top {
+            skips: skip(text.trim_ascii_start().as_bytes()).is_some(),
+        };
+        let head = top.deserialize(&mut deserializer)?;
+        deserializer.end()?;
+        Ok(head)
+    }
+
+    /// The same for a text that is known to be valid JSON: what is of no interest is read only once.
+    pub(crate) fn read_valid(raw: &RawValue) -> Result<Self, serde_json::Error> {
+        Self::skim(raw.get()).map_or_else(|| Self::read(raw.get()), Ok)
+    }
+
+    /// The head of a valid text; `None` if it is not an object, or must be read strictly.
+    fn skim(text: &str) -> Option<Self> {
+        let (mut api_version, mut kind, mut metadata) = (None, None, None);
+        let mut is_ambiguous = false;
+        let mut rest = text.trim_ascii().strip_prefix('{')?.trim_ascii_start();
+        while let Some(key_on) = rest.strip_prefix('"') {
+            let after_key = after_string(key_on.as_bytes())?;
+            let key = key_on.get(..key_on.len() - after_key.len() - 1)?;
+            let value_on = key_on.get(key.len() + 1..)?.trim_ascii_start();
+            let value_on = value_on.strip_prefix(':')?.trim_ascii_start();
+            let value = value_on.get(..skip(value_on.as_bytes())?)?;
+            let is_first = match key {
+                "apiVersion" => api_version.replace(part::<Text>(value)?.0).is_none(),
+                "kind" => kind.replace(part::<Text>(value)?.0).is_none(),
+                "metadata" => metadata.replace(part::<Metadata>(value)?.0).is_none(),
+                // An escape may stand for a letter of another key.
+                other if other.contains('\\') => return None,
+                other => {
+                    is_ambiguous |= is_other_spelling(other, &KEYS);
+                    true
+                }
+            };
+            if !is_first {
+                return None;
+            }
+            rest = value_on.get(value.len()..)?.trim_ascii_start();
+            rest = rest.strip_prefix(',').unwrap_or(rest).trim_ascii_start();
+        }
+        Some(Self::of_parts(api_version, kind, metadata, is_ambiguous))
+    }
+
+    fn of_parts(
+        api_version: Option<Option<String>>,
+        kind: Option<Option<String>>,
+        metadata: Option<Option<Self>>,
+        is_ambiguous: bool,
+    ) -> Self {
+        let metadata = metadata.flatten();
+        let has_metadata = metadata.is_some();
+        let metadata = metadata.unwrap_or_default();
+        Self {
+            api_version: api_version.flatten(),
+            kind: kind.flatten(),
+            has_metadata,
+            is_ambiguous: is_ambiguous || metadata.is_ambiguous,
+            ..metadata
+        }
+    }
+
+    /// The head of a tree.
+    pub(crate) fn of(value: &Value) -> Self {
+        let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+        let labels = value.pointer("/metadata/labels").and_then(Value::as_object);
+        Self {
+            api_version: text("/apiVersion"),
+            kind: text("/kind"),
+            name: text("/metadata/name"),
+            namespace: text("/metadata/namespace"),
+            labels: labels
+                .into_iter()
+                .flatten()
+                .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+                .collect(),
+            has_metadata: value.get("metadata").is_some_and(Value::is_object),
+            is_ambiguous: false,
+        }
+    }
+}
+
+/// Checks that a tree can be built from a text.
+pub(crate) fn is_whole(text: &str) -> bool {
+    serde_json::from_str::<Whole>(text).is_ok()
+}
+
+/// Checks that a tree can be built from a text, and that no object in it has duplicate keys, which parsers
+/// treat differently.
+pub(crate) fn unique_keys(text: &str) -> Result<(), serde_json::Error> {
+    serde_json::from_str::<UniqueKeys>(text).map(|_| ())
+}
+
+/// Sets a field that may occur only once, because parsers treat duplicates differently.
+fn once<T, E: Error>(field: &mut Option<T>, name: &'static str, value: T) -> Result<(), E> {
+    match field.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(E::duplicate_field(name)),
+    }
+}
+
+/// A part of a text.
+fn part<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
+    serde_json::from_str(text).ok()
+}
+
+/// The length of the value at the beginning of a valid JSON text. `None` if it may have something that `serde_json`
+/// refuses where it builds a tree, but not where it skips a value: an escaped surrogate, a number that is out of range,
+/// deep nesting. It only means that the value must be read strictly.
+fn skip(text: &[u8]) -> Option<usize> {
+    /// `serde_json` allows 128 levels.
+    const DEPTH: usize = 100;
+    /// The largest number has 309 digits.
+    const DIGITS: usize = 300;
+    let mut rest = text;
+    let mut depth = 0_usize;
+    loop {
+        let (&byte, after) = rest.split_first()?;
+        rest = match byte {
+            b'"' => after_string(after)?,
+            b'{' | b'[' if depth == DEPTH => return None,
+            b'{' | b'[' => {
+                depth += 1;
+                rest = after;
+                continue;
+            }
+            b'}' | b']' => {
+                depth = depth.checked_sub(1)?;
+                after
+            }
+            b'-' | b'0'..=b'9' => {
+                let is_digit = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
+                let digits = after.iter().take_while(|byte| is_digit(byte)).count();
+                let after = after.get(digits..)?;
+                if digits > DIGITS || matches!(after.first(), Some(b'e' | b'E')) {
+                    return None;
+                }
+                after
+            }
+            // `true`, `false` or `null`.
+            b'a'..=b'z' => {
+                let letters = after.iter().take_while(|byte| byte.is_ascii_lowercase()).count();
+                after.get(letters..)?
+            }
+            _ => {
+                rest = after;
+                continue;
+            }
+        };
+        if depth == 0 {
+            return Some(text.len() - rest.len());
+        }
+    }
+}
+
+/// What follows a string; `None` if the string has a `\u` or does not end.
+fn after_string(mut rest: &[u8]) -> Option<&[u8]> {
+    loop {
+        let at = memchr::memchr2(b'"', b'\\', rest)?;
+        match rest.get(at..)? {
+            [b'"', after @ ..] => return Some(after),
+            [_, b'u', ..] => return None,
+            [_, _, after @ ..] => rest = after,
+            _ => return None,
+        }
+    }
+}
+
+/// Whether a Go server reads `key`, which is none of `keys`, as one of them.
+fn is_other_spelling(key: &str, keys: &[&str]) -> bool {
+    keys.iter().any(|canonical| same_key(key, canonical))
+}
+
+/// The object itself.
+struct Top {
+    /// Whether values that are of no interest are skipped, instead of read strictly.
+    skips: bool,
+}
+
+impl<'de> DeserializeSeed<'de> for Top {
+    type Value = Head;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Head, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Top {
+    type Value = Head;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Head, A::Error> {
+        let (mut api_version, mut kind, mut metadata) = (None, None, None);
+        let mut is_ambiguous = false;
+        while let Some(Key(key)) = map.next_key()? {
+            match &*key {
+                "apiVersion" => once(&mut api_version, "apiVersion", map.next_value::<Text>()?.0)?,
+                "kind" => once(&mut kind, "kind", map.next_value::<Text>()?.0)?,
+                "metadata" => once(&mut metadata, "metadata", map.next_value::<Metadata>()?.0)?,
+                other => {
+                    is_ambiguous |= is_other_spelling(other, &KEYS);
+                    if self.skips {
+                        map.next_value::<IgnoredAny>()?;
+                    } else {
+                        map.next_value::<Whole>()?;
+                    }
+                }
+            }
+        }
+        Ok(Head::of_parts(api_version, kind, metadata, is_ambiguous))
+    }
+}
+
+/// Any JSON that [`Value`] can hold, without building one. `serde_json` does not validate skipped values as
+/// strictly (`1e999`, `"\ud800"`, a thousand brackets), but an object whose tree cannot be built must not
+/// exist: its stages would see nothing where the control plane sees everything.
+struct Whole;
+
+/// A string; `None` for another type.
+struct Text(Option<String>);
+
+/// Name, namespace and labels; empty if it is not an object.
+struct Metadata(Option<Head>);
+
+/// The members that are strings; empty if it is not an object.
+struct TextMap(Labels);
+
+/// A visitor that accepts every type, for types of which one matters. Other values are validated and dropped.
+macro_rules! visit_anything {
+    ($type:ty, $otherwise:expr, { $($chosen:item)* }, [$($rest:ident),*], $inner:ty) => {
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct Anything;
+
+                impl<'de> Visitor<'de> for Anything {
+                    type Value = $type;
+
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        f.write_str("JSON")
+                    }
+
+                    $($chosen)*
+                    $(visit_anything!(@$rest $type, $otherwise);)*
+
+                    fn visit_bool<E>(self, _: bool) -> Result<$type, E> {
+                        Ok($otherwise)
+                    }
+
+                    fn visit_i64<E>(self, _: i64) -> Result<$type, E> {
+                        Ok($otherwise)
+                    }
+
+                    fn visit_u64<E>(self, _: u64) -> Result<$type, E> {
+                        Ok($otherwise)
+                    }
+
+                    fn visit_f64<E>(self, _: f64) -> Result<$type, E> {
+                        Ok($otherwise)
+                    }
+
+                    fn visit_unit<E>(self) -> Result<$type, E> {
+                        Ok($otherwise)
+                    }
+
+                    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<$type, A::Error> {
+                        while seq.next_element::<$inner>()?.is_some() {}
+                        Ok($otherwise)
+                    }
+                }
+
+                deserializer.deserialize_any(Anything)
+            }
+        }
+    };
+    (@text $type:ty, $otherwise:expr) => {
+        fn visit_str<E>(self, _: &str) -> Result<$type, E> {
+            Ok($otherwise)
+        }
+    };
+    (@object $type:ty, $otherwise:expr) => {
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<$type, A::Error> {
+            while map.next_entry::<Whole, Whole>()?.is_some() {}
+            Ok($otherwise)
+        }
+    };
+}
+
+visit_anything!(Whole, Whole, {}, [text, object], Whole);
+
+/// Like [`Whole`], but refuses duplicate keys.
+struct UniqueKeys;
+
+visit_anything!(
+    UniqueKeys,
+    UniqueKeys,
+    {
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<UniqueKeys, A::Error> {
+            // Objects have few keys, for which comparing is faster than hashing.
+            const FEW: usize = 16;
+            let mut few: Vec<Cow<'de, str>> = Vec::new();
+            let mut more = HashSet::new();
+            while let Some((Key(key), UniqueKeys)) = map.next_entry::<Key<'de>, UniqueKeys>()? {
+                if few.contains(&key) || more.contains(&key) {
+                    let key: String = key.chars().take(80).collect();
+                    return Err(A::Error::custom(format!(
+                        "duplicate key `{key}` in an object; remove one of them"
+                    )));
+                }
+                if few.len() < FEW {
+                    few.push(key);
+                } else {
+                    more.insert(key);
+                }
+            }
+            Ok(UniqueKeys)
+        }
+    },
+    [text],
+    UniqueKeys
+);
+
+visit_anything!(
+    Text,
+    Text(None),
+    {
+        fn visit_str<E>(self, text: &str) -> Result<Text, E> {
+            Ok(Text(Some(text.to_owned())))
+        }
+    },
+    [object],
+    Whole
+);
+
+visit_anything!(
+    Metadata,
+    Metadata(None),
+    {
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Metadata, A::Error> {
+            let (mut name, mut namespace, mut labels) = (None, None, None);
+            let (mut others, mut is_ambiguous) = ([false; 2], false);
+            while let Some(Key(key)) = map.next_key()? {
+                match &*key {
+                    "name" => once(&mut name, "name", map.next_value::<Text>()?.0)?,
+                    "namespace" => once(&mut namespace, "namespace", map.next_value::<Text>()?.0)?,
+                    "labels" => once(&mut labels, "labels", map.next_value::<TextMap>()?.0)?,
+                    other => {
+                        is_ambiguous |= match other {
+                            "uid" => std::mem::replace(&mut others[0], true),
+                            "generateName" => std::mem::replace(&mut others[1], true),
+                            _ => is_other_spelling(other, &METADATA_KEYS),
+                        };
+                        map.next_value::<Whole>()?;
+                    }
+                }
+            }
+            Ok(Metadata(Some(Head {
+                name: name.flatten(),
+                namespace: namespace.flatten(),
+                labels: labels.unwrap_or_default(),
+                is_ambiguous,
+                ..Head::default()
+            })))
+        }
+    },
+    [text],
+    Whole
+);
+
+visit_anything!(
+    TextMap,
+    TextMap(Labels::new()),
+    {
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<TextMap, A::Error> {
+            let mut labels = Labels::new();
+            while let Some((key, value)) = map.next_entry::<String, Text>()? {
+                match value.0 {
+                    Some(value) => labels.insert(key, value),
+                    // The last of duplicate names counts.
+                    None => labels.remove(&key),
+                };
+            }
+            Ok(TextMap(labels))
+        }
+    },
+    [text],
+    Whole
+);

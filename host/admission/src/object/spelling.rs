@@ -1,0 +1,412 @@
+//! Canonical spelling of the keys that chains use.
+//!
+//! Servers written in Go read JSON keys case-insensitively, and use the last of two spellings of one key. A
+//! chain only uses the documented spelling. Without this module a client could write `"Kind"` or `"Spec"`,
+//! and the control plane would use data that no stage has seen.
+
+use std::{
+    fmt,
+    sync::{Arc, LazyLock},
+};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor},
+};
+use serde_json::value::RawValue;
+
+use crate::{Patch, Pattern, Pointer, object::tree::Key, patch::Action, patch::pointer::Members};
+
+/// The keys whose spelling matters, with their paths in a document. Cheap to clone.
+///
+/// It applies to incoming objects, and to the result of every stage.
+#[derive(Clone, Debug, Default)]
+pub struct Spelling(Arc<Shape>);
+
+/// The keys of one object, and the shape of an array's elements, or of all other members of an object.
+#[derive(Clone, Debug, Default)]
+struct Shape {
+    members: Vec<(String, Shape)>,
+    elements: Option<Box<Shape>>,
+}
+
+/// The keys of [`Spelling::kubernetes`] in an object.
+pub(crate) const KEYS: [&str; 3] = ["apiVersion", "kind", "metadata"];
+
+/// Those in its `metadata`.
+pub(crate) const METADATA_KEYS: [&str; 5] = ["name", "generateName", "namespace", "uid", "labels"];
+
+static KUBERNETES: LazyLock<Spelling> = LazyLock::new(|| {
+    let keys = KEYS.map(|key| format!("/{key}"));
+    let metadata_keys = METADATA_KEYS.map(|key| format!("/metadata/{key}"));
+    let texts = keys.iter().chain(&metadata_keys);
+    let pointers: Vec<Pointer> = texts.filter_map(|text| text.parse().ok()).collect();
+    Spelling::new(&pointers, [])
+});
+
+/// Why a document cannot be converted to the canonical spelling.
+#[derive(Debug)]
+pub enum SpellingError {
+    /// Not JSON.
+    Json(serde_json::Error),
+    /// A duplicate key, or one key in two spellings.
+    Ambiguous(serde_json::Error),
+}
+
+impl Spelling {
+    /// Whether the other is a clone of this one.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Creates it from the keys in these pointers and patterns.
+    pub fn new<'a>(
+        pointers: impl IntoIterator<Item = &'a Pointer>,
+        patterns: impl IntoIterator<Item = Pattern>,
+    ) -> Self {
+        let mut shape = Shape::default();
+        for pointer in pointers {
+            shape.add(pointer.segments(), false);
+        }
+        for Pattern(pointer) in patterns {
+            shape.add(pointer.segments(), true);
+        }
+        Self(Arc::new(shape))
+    }
+
+    /// The identity fields and labels of objects of Kubernetes and BCS.
+    pub fn kubernetes() -> Self {
+        KUBERNETES.clone()
+    }
+
+    /// The spelling for the value at this pointer.
+    pub fn below(&self, place: &Pointer) -> Self {
+        let mut shape = &*self.0;
+        for segment in place.segments() {
+            let member = shape.member(segment).map(|(_, _, shape)| shape);
+            match member.or(shape.elements.as_deref()) {
+                Some(below) => shape = below,
+                None => return Self::default(),
+            }
+        }
+        Self(Arc::new(shape.clone()))
+    }
+
+    /// Converts the document to this spelling; `None` if it already has it.
+    ///
+    /// # Errors
+    ///
+    /// When it is not JSON, or has duplicates of one of the keys, in one spelling or in two.
+    pub fn canonical(&self, document: &str) -> Result<Option<String>, SpellingError> {
+        self.0.canonical(document)
+    }
+
+    /// Whether a patch may change the spelling of a document that has this spelling.
+    pub(crate) fn may_be_broken_by(&self, patch: &Patch) -> bool {
+        patch
+            .operations()
+            .any(|operation| self.0.may_change_at(&operation.path, &operation.action))
+    }
+}
+
+impl Shape {
+    fn add(&mut self, segments: &[String], wildcards: bool) {
+        let Some((first, rest)) = segments.split_first() else {
+            return;
+        };
+        let next = if wildcards && first == "*" {
+            self.elements.get_or_insert_default().as_mut()
+        } else {
+            if self.members.iter().all(|(key, _)| key != first) {
+                self.members.push((first.clone(), Self::default()));
+            }
+            match self.members.iter_mut().find(|(key, _)| key == first) {
+                Some((_, shape)) => shape,
+                None => return,
+            }
+        };
+        next.add(rest, wildcards);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.members.is_empty() && self.elements.is_none()
+    }
+
+    fn member(&self, key: &str) -> Option<(usize, &str, &Self)> {
+        self.members
+            .iter()
+            .enumerate()
+            .find(|(_, (canonical, _))| same_key(key, canonical))
+            .map(|(index, (canonical, shape))| (index, canonical.as_str(), shape))
+    }
+
+    fn may_change_at(&self, place: &jsonptr::Pointer, action: &Action) -> bool {
+        let Some((token, below)) = place.split_front() else {
+            return match action {
+                Action::Add(value) | Action::Replace(value) => {
+                    !matches!(self.canonical(value.get()), Ok(None))
+                }
+                // A value from another path has only been checked by the rules of that path.
+                Action::Move(_) | Action::Copy(_) => !self.is_empty(),
+                Action::Remove | Action::Test(_) => false,
+            };
+        };
+        let key = token.decoded();
+        let member = self.member(&key);
+        member.is_some_and(|(_, canonical, shape)| *key != *canonical || shape.may_change_at(below, action))
+            || self
+                .elements
+                .as_ref()
+                .is_some_and(|shape| shape.may_change_at(below, action))
+    }
+
+    fn canonical(&self, document: &str) -> Result<Option<String>, SpellingError> {
+        let mut found = Found::default();
+        let mut reader = serde_json::Deserializer::from_str(document);
+        let walked = Walk {
+            shape: self,
+            found: &mut found,
+        }
+        .deserialize(&mut reader)
+        .and_then(|()| reader.end());
+        match walked {
+            Err(error) if found.twice => Err(SpellingError::Ambiguous(error)),
+            Err(error) => Err(SpellingError::Json(error)),
+            Ok(()) if !found.other_spelling => Ok(None),
+            Ok(()) => {
+                let mut text = String::with_capacity(document.len());
+                self.respell(document.trim(), &mut text)
+                    .map_err(SpellingError::Json)?;
+                Ok(Some(text))
+            }
+        }
+    }
+
+    fn respell(&self, value: &str, out: &mut String) -> Result<(), serde_json::Error> {
+        if self.is_empty() {
+            out.push_str(value);
+            return Ok(());
+        }
+        match (value.as_bytes().first(), &self.elements) {
+            (Some(b'{'), _) => {
+                out.push('{');
+                for (index, (key, value)) in serde_json::from_str::<Members<'_>>(value)?.0.iter().enumerate()
+                {
+                    if index > 0 {
+                        out.push(',');
+                    }
+                    let member = self.member(key);
+                    out.push_str(&serde_json::to_string(
+                        member.map_or(key.as_str(), |(_, key, _)| key),
+                    )?);
+                    out.push(':');
+                    match member.map(|(_, _, shape)| shape).or(self.elements.as_deref()) {
+                        Some(shape) => shape.respell(value.get(), out)?,
+                        None => out.push_str(value.get()),
+                    }
+                }
+                out.push('}');
+            }
+            (Some(b'['), Some(shape)) => {
+                out.push('[');
+                for (index, value) in serde_json::from_str::<Vec<&RawValue>>(value)?.iter().enumerate() {
+                    if index > 0 {
+                        out.push(',');
+                    }
+                    shape.respell(value.get(), out)?;
+                }
+                out.push(']');
+            }
+            _ => out.push_str(value),
+        }
+        Ok(())
+    }
+}
+
+/// Whether a Go server treats `key` as `canonical`: ASCII case-insensitively, and with the two non-ASCII
+/// letters that Unicode folds to ASCII.
+pub fn same_key(key: &str, canonical: &str) -> bool {
+    let fold = |c: char| match c {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        c => c.to_ascii_lowercase(),
+    };
+    key.chars().map(fold).eq(canonical.chars().map(fold))
+}
+
+#[derive(Default)]
+struct Found {
+    other_spelling: bool,
+    twice: bool,
+}
+
+/// One pass over a document that only checks the keys of its shape.
+struct Walk<'s> {
+    shape: &'s Shape,
+    found: &'s mut Found,
+}
+
+impl<'de> DeserializeSeed<'de> for Walk<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<(), D::Error> {
+        if self.shape.is_empty() {
+            IgnoredAny::deserialize(reader).map(|_| ())
+        } else {
+            reader.deserialize_any(self)
+        }
+    }
+}
+
+impl<'de> Visitor<'de> for Walk<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let nothing = Shape::default();
+        let others = self.shape.elements.as_deref().unwrap_or(&nothing);
+        let mut seen: Vec<Option<String>> = vec![None; self.shape.members.len()];
+        while let Some(Key(key)) = map.next_key::<Key<'de>>()? {
+            let Some((index, canonical, shape)) = self.shape.member(&key) else {
+                map.next_value_seed(Walk {
+                    shape: others,
+                    found: self.found,
+                })?;
+                continue;
+            };
+            if let Some(earlier) = seen.get(index).and_then(Option::as_ref) {
+                self.found.twice = true;
+                let what = if *earlier == key {
+                    format!("duplicate key `{key}` in an object; remove one of them")
+                } else {
+                    format!("`{earlier}` and `{key}` are two spellings of one key; keep `{canonical}`")
+                };
+                return Err(A::Error::custom(what));
+            }
+            self.found.other_spelling |= key != canonical;
+            map.next_value_seed(Walk {
+                shape,
+                found: self.found,
+            })?;
+            if let Some(seen) = seen.get_mut(index) {
+                *seen = Some(key.into_owned());
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        let nothing = Shape::default();
+        let shape = self.shape.elements.as_deref().unwrap_or(&nothing);
+        while seq
+            .next_element_seed(Walk {
+                shape,
+                found: self.found,
+            })?
+            .is_some()
+        {}
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(patterns: &[&str]) -> Spelling {
+        Spelling::new([], patterns.iter().map(|text| text.parse::<Pattern>().unwrap()))
+    }
+
+    #[test]
+    fn one_spelling() {
+        let shape = shape(&["/kind", "/metadata/labels", "/spec/items/*/image"]);
+        for (case, document, expected) in [
+            ("right", r#"{"kind": "a", "other": 1}"#, Ok(None)),
+            ("not an object", "[1, null, true, 1.5, \"\"]", Ok(None)),
+            ("case", r#"{"KIND": "a"}"#, Ok(Some(r#"{"kind":"a"}"#))),
+            ("Kelvin sign", "{\"\u{212a}ind\": 1}", Ok(Some(r#"{"kind":1}"#))),
+            ("long s", "{\"\u{17f}pec\": 1}", Ok(Some(r#"{"spec":1}"#))),
+            ("escaped key", r#"{"\u004bind": 1}"#, Ok(Some(r#"{"kind":1}"#))),
+            (
+                "what is not in the shape stays to the letter",
+                r#" {"Spec": {"Items": [{"Image": 1.10, "Other" : [1, 2]}, 5]}, "x\u00e9": {"Kind": 1}} "#,
+                Ok(Some(
+                    r#"{"spec":{"items":[{"image":1.10,"Other":[1, 2]},5]},"xé":{"Kind": 1}}"#,
+                )),
+            ),
+            (
+                "the keys of labels are the user's",
+                r#"{"metadata":{"labels":{"App":"a","app":"b"}}}"#,
+                Ok(None),
+            ),
+            (
+                "another type than the shape has",
+                r#"{"spec": [{"Items": 1}]}"#,
+                Ok(None),
+            ),
+            (
+                "every member of a map, whose own keys are the user's",
+                r#"{"spec": {"items": {"A": {"Image": 1}, "a": {"image": 2}}}}"#,
+                Ok(Some(r#"{"spec":{"items":{"A":{"image":1},"a":{"image":2}}}}"#)),
+            ),
+            (
+                "two spellings",
+                r#"{"kind":"a","Kind":"b"}"#,
+                Err("`kind` and `Kind` are two spellings of one key; keep `kind` at line 1 column 18"),
+            ),
+            (
+                "twice, deep",
+                r#"{"spec":{"items":[{"image":1,"image":2}]}}"#,
+                Err("duplicate key `image` in an object; remove one of them at line 1 column 36"),
+            ),
+            (
+                "not JSON",
+                "{",
+                Err("EOF while parsing an object at line 1 column 1"),
+            ),
+            (
+                "more behind",
+                "{} {}",
+                Err("trailing characters at line 1 column 4"),
+            ),
+        ] {
+            let got = shape.canonical(document).map_err(|error| match error {
+                SpellingError::Json(error) | SpellingError::Ambiguous(error) => error.to_string(),
+            });
+            assert_eq!(
+                got,
+                expected
+                    .map(|text| text.map(str::to_owned))
+                    .map_err(str::to_owned),
+                "{case}"
+            );
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! JSON Merge Patch (RFC 7386), for objects whose unpatched parts stay as they are written.
+
+use jsonptr::PointerBuf;
+use serde_json::{Map, Value, value::RawValue};
+
+use crate::{
+    Object, ObjectError, Patch, PatchError,
+    object::tree::{Budget, Node},
+    patch::difference::PATHS,
+    patch::{Action, Operation},
+};
+
+/// A JSON Merge Patch (RFC 7386) for objects. A document that is not an object, which would replace the whole object,
+/// is not accepted. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct MergePatch(Object);
+
+/// The number of amendments: one for the values that change, and one to remove members of an object that is replaced by
+/// another one, which a merge patch can only do one by one.
+const ROUNDS: usize = 2;
+
+impl MergePatch {
+    /// Parses a merge patch.
+    ///
+    /// # Errors
+    ///
+    /// When the text is not a JSON object, or has duplicate keys anywhere: servers disagree about which one counts.
+    pub fn parse(text: impl AsRef<[u8]>) -> Result<Self, ObjectError> {
+        Object::parse_unique(text).map(Self)
+    }
+
+    /// The patch as JSON text.
+    pub fn text(&self) -> &str {
+        self.0.text()
+    }
+
+    /// Applies the patch to an object.
+    ///
+    /// # Errors
+    ///
+    /// When it changes more than [`Patch::MAX_OPERATIONS`] values, or the result exceeds the limits of a patch.
+    pub fn apply(&self, object: &Object) -> Result<Object, PatchError> {
+        let mut steps = Steps::new(&self.0);
+        if let (Some(patch), Some(target)) = (self.0.value().as_object(), object.value().as_object()) {
+            steps.merge(patch, Some(target))?;
+        }
+        Patch::from_operations(steps.operations).apply(object)
+    }
+
+    /// This patch with the changes that make it turn `before` into `after`. `None` if no merge patch does, because it
+    /// would have to set a value to null, or if that would exceed the limits of a patch.
+    pub fn amended(&self, before: &Object, after: &Object) -> Option<Self> {
+        let mut patch = self.clone();
+        for _ in 0..ROUNDS {
+            let result = patch.apply(before).ok()?;
+            if result == *after {
+                return Some(patch);
+            }
+            let mut steps = Steps::new(after);
+            let (patched, result, target) = (patch.0.value(), result.value(), after.value());
+            steps
+                .amend(Some(patched), result.as_object()?, target.as_object()?)
+                .ok()?;
+            let amended = Patch::from_operations(steps.operations).apply(&patch.0);
+            patch = Self(amended.ok()?);
+        }
+        (patch.apply(before).ok()? == *after).then_some(patch)
+    }
+}
+
+/// The operations of a JSON Patch that are collected on a walk through objects. Values come from one of them, as they
+/// are written there.
+struct Steps<'a> {
+    operations: Vec<Operation>,
+    path: PointerBuf,
+    /// Bytes of the paths of the operations.
+    paths: usize,
+    source: Node<'a>,
+    budget: Budget,
+}
+
+impl<'a> Steps<'a> {
+    fn new(source: &'a Object) -> Self {
+        let text = source.text();
+        Self {
+            operations: Vec::new(),
+            path: PointerBuf::default(),
+            paths: 0,
+            source: Node::new(text),
+            budget: Patch::budget(text.len(), None),
+        }
+    }
+
+    /// Merges a patch into an object, or into nothing.
+    fn merge(
+        &mut self,
+        patch: &Map<String, Value>,
+        target: Option<&Map<String, Value>>,
+    ) -> Result<(), PatchError> {
+        for (key, value) in patch {
+            self.path.push_back(key);
+            match (value, target.and_then(|target| target.get(key))) {
+                (Value::Null, None) => {}
+                (Value::Null, Some(_)) => self.push(Action::Remove)?,
+                (Value::Object(patch), Some(Value::Object(target))) => self.merge(patch, Some(target))?,
+                (Value::Object(patch), _) if removes(patch) => {
+                    self.push_empty()?;
+                    self.merge(patch, None)?;
+                }
+                _ => self.push_value()?,
+            }
+            self.path.pop_back();
+        }
+        Ok(())
+    }
+
+    /// Changes a patch of which `result` comes so that `target` comes of it. `patch` is the part of it at the path.
+    fn amend(
+        &mut self,
+        patch: Option<&Value>,
+        result: &Map<String, Value>,
+        target: &Map<String, Value>,
+    ) -> Result<(), PatchError> {
+        let below = |key: &str| patch.and_then(|patch| patch.get(key));
+        for (key, wanted) in target {
+            self.path.push_back(key);
+            match (result.get(key), wanted) {
+                (Some(current), wanted) if current == wanted => {}
+                (Some(Value::Object(current)), Value::Object(wanted)) => {
+                    if below(key).is_none() {
+                        self.push_empty()?;
+                    }
+                    self.amend(below(key), current, wanted)?;
+                }
+                _ => self.push_value()?,
+            }
+            self.path.pop_back();
+        }
+        for key in result.keys().filter(|key| !target.contains_key(*key)) {
+            self.path.push_back(key);
+            self.push(Action::Add(RawValue::NULL.to_owned()))?;
+            self.path.pop_back();
+        }
+        Ok(())
+    }
+
+    fn push_empty(&mut self) -> Result<(), PatchError> {
+        let empty = RawValue::from_string("{}".to_owned())?;
+        self.push(Action::Add(empty))
+    }
+
+    /// Sets the value that the source has at the path.
+    fn push_value(&mut self) -> Result<(), PatchError> {
+        let mut text = String::new();
+        let too_large = self.too_large();
+        let found = self.source.get(&self.path, &mut self.budget);
+        found.map_err(|_| too_large)?.write(&mut text);
+        self.push(Action::Add(RawValue::from_string(text)?))
+    }
+
+    fn push(&mut self, action: Action) -> Result<(), PatchError> {
+        self.paths += self.path.len();
+        if self.operations.len() >= Patch::MAX_OPERATIONS || self.paths > PATHS {
+            return Err(self.too_large());
+        }
+        let path = self.path.clone();
+        self.operations.push(Operation { path, action });
+        Ok(())
+    }
+
+    fn too_large(&self) -> PatchError {
+        PatchError::TooManyOperations(self.operations.len() + 1)
+    }
+}
+
+/// Whether an object has a null that is not in a list: merging it removes that member.
+fn removes(patch: &Map<String, Value>) -> bool {
+    patch.values().any(|value| match value {
+        Value::Null => true,
+        Value::Object(patch) => removes(patch),
+        _ => false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn patch(text: &str) -> MergePatch {
+        MergePatch::parse(text).unwrap()
+    }
+
+    fn object(text: &str) -> Object {
+        Object::parse(text).unwrap()
+    }
+
+    /// (object, patch, result), with the examples of RFC 7386 that are for objects.
+    const MERGES: [(&str, &str, &str); 15] = [
+        (r#"{"a":"b"}"#, r#"{"a":"c"}"#, r#"{"a":"c"}"#),
+        (r#"{"a":"b"}"#, r#"{"b":"c"}"#, r#"{"a":"b","b":"c"}"#),
+        (r#"{"a":"b"}"#, r#"{"a":null}"#, "{}"),
+        (r#"{"a":"b","b":"c"}"#, r#"{"a":null}"#, r#"{"b":"c"}"#),
+        (r#"{"a":["b"]}"#, r#"{"a":"c"}"#, r#"{"a":"c"}"#),
+        (r#"{"a":"c"}"#, r#"{"a":["b"]}"#, r#"{"a":["b"]}"#),
+        (
+            r#"{"a":{"b":"c"}}"#,
+            r#"{"a":{"b":"d","c":null}}"#,
+            r#"{"a":{"b":"d"}}"#,
+        ),
+        (r#"{"a":[{"b":"c"}]}"#, r#"{"a":[1]}"#, r#"{"a":[1]}"#),
+        (r#"{"e":null}"#, r#"{"a":1}"#, r#"{"e":null,"a":1}"#),
+        (
+            "{}",
+            r#"{"a":{"bb":{"ccc":null}},"x":[{"y":null}]}"#,
+            r#"{"a":{"bb":{}},"x":[{"y":null}]}"#,
+        ),
+        (r#"{"a":1}"#, r#"{"a":{"b":null,"c":2}}"#, r#"{"a":{"c":2}}"#),
+        (r#"{"a":{"b":1}}"#, r#"{"a":{}}"#, r#"{"a":{"b":1}}"#),
+        (r#"{"a":1}"#, "{}", r#"{"a":1}"#),
+        (r#"{"a/b":{"~":1}}"#, r#"{"a/b":{"~":null}}"#, r#"{"a/b":{}}"#),
+        // Numbers keep their digits.
+        (
+            r#"{"a":1.0,"b":12345678901234567890123}"#,
+            r#"{"c":[22345678901234567890123]}"#,
+            r#"{"a":1.0,"b":12345678901234567890123,"c":[22345678901234567890123]}"#,
+        ),
+    ];
+
+    #[test]
+    fn a_merge_patch_does_what_the_rfc_says() {
+        for (before, text, after) in MERGES {
+            let result = patch(text).apply(&object(before)).unwrap();
+            assert_eq!(result.text(), after, "{before} {text}");
+            let mut reference = object(before).value().clone();
+            json_patch::merge(&mut reference, patch(text).0.value());
+            assert_eq!(result.value(), &reference, "{before} {text}");
+        }
+        for text in ["[]", "null", "1", r#"{"a":1,"a":null}"#, r#"{"a":{"b":1,"b":2}}"#] {
+            assert!(MergePatch::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_patch_is_amended_by_further_changes() {
+        // (before, patch, after, amended patch)
+        for (before, text, after, expected) in [
+            (r#"{"a":1}"#, r#"{"a":2}"#, r#"{"a":2}"#, Some(r#"{"a":2}"#)),
+            // A key that the patch sets to the value that is there stays in it.
+            (
+                r#"{"a":1}"#,
+                r#"{"a":1}"#,
+                r#"{"a":1,"b":2}"#,
+                Some(r#"{"a":1,"b":2}"#),
+            ),
+            (
+                r#"{"o":{"x":1,"y":{"z":2}}}"#,
+                r#"{"a":1}"#,
+                r#"{"o":{"x":1,"y":{"z":3}},"a":1}"#,
+                Some(r#"{"a":1,"o":{"y":{"z":3}}}"#),
+            ),
+            (
+                r#"{"a":1,"b":2}"#,
+                r#"{"a":3}"#,
+                r#"{"a":3}"#,
+                Some(r#"{"a":3,"b":null}"#),
+            ),
+            (r#"{"a":1}"#, r#"{"a":null}"#, r#"{"a":1}"#, Some(r#"{"a":1}"#)),
+            // A chain puts back an object that the patch removes, with other members.
+            (
+                r#"{"o":{"x":1,"y":{"z":2}}}"#,
+                r#"{"o":null}"#,
+                r#"{"o":{"y":{"w":3}}}"#,
+                Some(r#"{"o":{"y":{"w":3,"z":null},"x":null}}"#),
+            ),
+            (
+                r#"{"o":{"x":1}}"#,
+                r#"{"o":5}"#,
+                r#"{"o":{}}"#,
+                Some(r#"{"o":{"x":null}}"#),
+            ),
+            (
+                r#"{"l":[12345678901234567890123,1]}"#,
+                r#"{"l":[12345678901234567890123,2]}"#,
+                r#"{"l":[12345678901234567890123,2,3]}"#,
+                Some(r#"{"l":[12345678901234567890123,2,3]}"#),
+            ),
+            // What is null stays null, and nothing becomes null.
+            (
+                r#"{"n":null}"#,
+                r#"{"a":1}"#,
+                r#"{"n":null,"a":2}"#,
+                Some(r#"{"a":2}"#),
+            ),
+            (r#"{"a":1}"#, r#"{"b":1}"#, r#"{"a":null,"b":1}"#, None),
+            (r#"{"a":1}"#, r#"{"b":1}"#, r#"{"a":1,"b":{"c":null}}"#, None),
+        ] {
+            let amended = patch(text).amended(&object(before), &object(after));
+            let amended = amended.as_ref().map(MergePatch::text);
+            assert_eq!(amended, expected, "{before} {text} {after}");
+        }
+    }
+
+    #[test]
+    fn a_patch_that_changes_too_much_is_refused() {
+        let many: Map<String, Value> = (0..=Patch::MAX_OPERATIONS)
+            .map(|key| (key.to_string(), json!(1)))
+            .collect();
+        let many = patch(&Value::Object(many).to_string());
+        assert!(matches!(
+            many.apply(&object("{}")),
+            Err(PatchError::TooManyOperations(_))
+        ));
+        let deep = format!("{}1{}", "{\"a\":".repeat(120), "}".repeat(120));
+        assert_eq!(patch(&deep).apply(&object("{}")).unwrap().text(), deep);
+    }
+}

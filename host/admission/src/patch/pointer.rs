@@ -1,0 +1,220 @@
+//! JSON Pointers.
+
+use std::{fmt, ops::Range, str::FromStr};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor},
+};
+use serde_json::value::RawValue;
+
+use crate::object::tree::Key;
+
+/// A JSON Pointer (RFC 6901).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pointer {
+    text: String,
+    segments: Vec<String>,
+}
+
+/// A JSON Pointer in which the segment `*` stands for every element of an array, and for every member of an object that no
+/// other pattern names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern(pub(crate) Pointer);
+
+/// A text that is not a JSON Pointer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a JSON Pointer: write `/Job/Name`, with `~0` for `~` and `~1` for `/` in a key")]
+pub struct PointerError(pub String);
+
+impl Pointer {
+    /// The pointer as written; empty for the whole document.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The unescaped keys.
+    pub fn segments(&self) -> &[String] {
+        &self.segments
+    }
+
+    /// The pointer relative to `base`, if it is at or below `base`.
+    pub fn relative_to(&self, base: &Self) -> Option<&str> {
+        self.segments
+            .starts_with(&base.segments)
+            .then(|| self.text.get(base.text.len()..).unwrap_or_default())
+    }
+
+    /// The byte range of the value at a pointer in a document; `None` if it does not exist.
+    pub fn locate(&self, document: &str) -> Option<Range<usize>> {
+        let mut value = document.trim();
+        for segment in &self.segments {
+            value = match value.as_bytes().first()? {
+                b'{' => {
+                    let mut reader = serde_json::Deserializer::from_str(value);
+                    Member(segment).deserialize(&mut reader).ok()??.get()
+                }
+                b'[' => serde_json::from_str::<Vec<&RawValue>>(value)
+                    .ok()?
+                    .get(segment.parse::<usize>().ok()?)?
+                    .get(),
+                _ => return None,
+            };
+        }
+        // The value borrows from the document's text.
+        let start = (value.as_ptr() as usize).checked_sub(document.as_ptr() as usize)?;
+        Some(start..start + value.len())
+    }
+}
+
+impl FromStr for Pointer {
+    type Err = PointerError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let error = || PointerError(text.to_owned());
+        if text.is_empty() {
+            return Ok(Self::default());
+        }
+        let segments = text
+            .strip_prefix('/')
+            .ok_or_else(error)?
+            .split('/')
+            .map(|segment| {
+                let escapes = segment.split('~').skip(1);
+                escapes
+                    .clone()
+                    .all(|rest| rest.starts_with(['0', '1']))
+                    .then(|| segment.replace("~1", "/").replace("~0", "~"))
+                    .ok_or_else(error)
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            text: text.to_owned(),
+            segments,
+        })
+    }
+}
+
+impl fmt::Display for Pointer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Pattern {
+    /// The pattern of a key in the objects that have this pattern.
+    #[must_use]
+    pub fn key(&self, key: &str) -> Self {
+        let mut pointer = self.0.clone();
+        pointer
+            .text
+            .extend(["/", &key.replace('~', "~0").replace('/', "~1")]);
+        pointer.segments.push(key.to_owned());
+        Self(pointer)
+    }
+}
+
+impl FromStr for Pattern {
+    type Err = PointerError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().map(Self)
+    }
+}
+
+/// Finds the last member of an object with this key.
+struct Member<'k>(&'k str);
+
+impl<'de> DeserializeSeed<'de> for Member<'_> {
+    type Value = Option<&'de RawValue>;
+
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Self::Value, D::Error> {
+        reader.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Member<'_> {
+    type Value = Option<&'de RawValue>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut found = None;
+        while let Some(Key(key)) = map.next_key()? {
+            if key == self.0 {
+                found = Some(map.next_value()?);
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The members of an object in order, with each value as text.
+pub(crate) struct Members<'a>(pub(crate) Vec<(String, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
+        struct Collect;
+        impl<'de> Visitor<'de> for Collect {
+            type Value = Vec<(String, &'de RawValue)>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(members)
+            }
+        }
+        reader.deserialize_map(Collect).map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pointers() {
+        for (text, segments) in [
+            ("", Some(vec![])),
+            ("/", Some(vec![""])),
+            ("/a~1b/m~0n/~01", Some(vec!["a/b", "m~n", "~1"])),
+            ("a", None),
+            ("/a~2", None),
+            ("/a~", None),
+        ] {
+            let pointer = text.parse::<Pointer>();
+            assert_eq!(pointer.is_ok(), segments.is_some(), "{text}");
+            if let (Ok(pointer), Some(segments)) = (pointer, segments) {
+                assert_eq!(pointer.segments(), segments, "{text}");
+                assert_eq!(pointer.as_str(), text);
+            }
+        }
+    }
+
+    #[test]
+    fn places() {
+        let document = r#" {"a": [1, {"b~/": "x"}], "c": {}} "#;
+        for (pointer, expected) in [
+            ("", Some(r#"{"a": [1, {"b~/": "x"}], "c": {}}"#)),
+            ("/a/1/b~0~1", Some(r#""x""#)),
+            ("/c", Some("{}")),
+            ("/c/d", None),
+            ("/a/2", None),
+            ("/a/x", None),
+            ("/a/0/x", None),
+        ] {
+            let place = pointer.parse::<Pointer>().unwrap().locate(document);
+            assert_eq!(place.map(|place| &document[place]), expected, "{pointer}");
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! Rules and selectors: which requests a chain and a stage are for.
+
+pub(crate) mod condition;
+pub(crate) mod index;
+pub(crate) mod labels;
+pub(crate) mod mismatch;
+pub(crate) mod namespace;
+pub mod path;
+pub(crate) mod reach;
+pub(crate) mod rule;

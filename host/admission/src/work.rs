@@ -1,0 +1,5 @@
+//! Deadlines, and work that would delay other requests if it stayed on their threads.
+
+pub(crate) mod deadline;
+pub(crate) mod long;
+pub(crate) mod offload;

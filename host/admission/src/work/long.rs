@@ -1,0 +1,295 @@
+//! Calls that compute for long: they continue on threads with a lower priority, so that they delay no other request.
+
+use std::{
+    cell::Cell,
+    future::poll_fn,
+    pin::Pin,
+    sync::atomic::{AtomicBool, AtomicU8, Ordering},
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+
+use rustix::time::{ClockId, clock_gettime};
+use tokio::task::AbortHandle;
+use tracing::Instrument as _;
+
+use crate::{
+    capabilities::log::noted_here,
+    work::offload::{SMALL, ended, threads_for_long_work},
+};
+
+/// A call that uses this much processor time after it has yielded once, at a tick or to wait, computes for long.
+const LONG: Duration = Duration::from_millis(1);
+
+/// The number of short calls after a long one that begin where long ones do: a hook that computes for long only now and then
+/// seldom does so on a thread that serves.
+const WARY: u8 = 16;
+
+/// A call that has not yielded for this long may have computed, or its thread may have waited for a processor: the next one is
+/// measured from its beginning.
+const SUSPICIOUS: Duration = Duration::from_millis(4);
+
+/// Predicts from the calls of a hook whether its next one is long. Lives as long as the hook.
+#[derive(Debug, Default)]
+pub struct Expectation {
+    /// The number of next calls that begin where long ones do.
+    wary: AtomicU8,
+    /// Whether calls are measured from their beginning.
+    is_suspected: AtomicBool,
+}
+
+impl Expectation {
+    fn is_long(&self) -> bool {
+        self.wary.load(Ordering::Relaxed) > 0
+    }
+
+    /// Notes the size of an answer, in bytes: a call whose answer takes long to copy and to free is not short.
+    pub fn learn_answer(&self, bytes: usize) {
+        if bytes > SMALL {
+            self.learn(true);
+        }
+    }
+
+    /// Concurrent calls may overwrite what others have learned: the next one learns it again.
+    fn learn(&self, was_long: bool) {
+        let before = self.wary.load(Ordering::Relaxed);
+        let after = if was_long { WARY } else { before.saturating_sub(1) };
+        // Most calls are short, and write nothing that other threads read.
+        if after != before {
+            self.wary.store(after, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A call of a hook, which owns what it uses.
+pub type LongCall<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Whether the call that this thread polls can be moved.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mobility {
+    /// The call is on a thread for long work already, or nothing moves it.
+    Fixed,
+    /// The call is on a thread that serves, and is moved when it asks for that.
+    Movable,
+    /// The call has asked to be moved.
+    Leaving,
+}
+
+thread_local! {
+    static MOBILITY: Cell<Mobility> = const { Cell::new(Mobility::Fixed) };
+}
+
+/// Whether the call that this thread polls began where requests are served, so that it should [`leave`] before it computes
+/// for long.
+pub fn may_leave() -> bool {
+    MOBILITY.get() == Mobility::Movable
+}
+
+/// Lets the call go on on a thread for long work, before work that takes long and cannot yield. Does nothing if it is on one
+/// already, or outside of [`run_long`].
+pub async fn leave() {
+    if may_leave() {
+        MOBILITY.set(Mobility::Leaving);
+        tokio::task::yield_now().await;
+    }
+}
+
+/// [`leave`]s before work on this many bytes, unless they are few.
+pub async fn leave_for(bytes: usize) {
+    if bytes > SMALL {
+        leave().await;
+    }
+}
+
+/// The processor time that this thread has used.
+pub fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    // It is never negative.
+    Duration::try_from(time).unwrap_or_default()
+}
+
+/// A call, and how much processor time it has used after it yielded first. Most calls never yield, so this costs them little.
+/// The time on the clock does not count: a thread may have to wait for a processor.
+struct Measured<T> {
+    call: LongCall<T>,
+    has_yielded: bool,
+    /// Whether a first poll that is very long counts too.
+    is_suspected: bool,
+    spent: Duration,
+}
+
+impl<T> Measured<T> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<T> {
+        let begun = (self.has_yielded || self.is_suspected).then(thread_time);
+        let output = self.call.as_mut().poll(context);
+        if let Some(begun) = begun {
+            let used = thread_time().saturating_sub(begun);
+            if self.has_yielded || used >= SUSPICIOUS {
+                self.spent += used;
+            }
+        }
+        self.has_yielded = true;
+        output
+    }
+
+    /// Polls the call on a thread that serves. `None`: the rest is for a thread for long work.
+    fn begin(&mut self, context: &mut Context<'_>, expectation: &Expectation) -> Poll<Option<T>> {
+        let around = MOBILITY.replace(Mobility::Movable);
+        let begun = (!self.has_yielded).then(Instant::now);
+        let polled = self.poll(context);
+        if begun.is_some_and(|begun| begun.elapsed() >= SUSPICIOUS) {
+            expectation.is_suspected.store(true, Ordering::Relaxed);
+        }
+        if MOBILITY.replace(around) == Mobility::Leaving {
+            self.spent = self.spent.max(LONG);
+        }
+        match polled {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending if self.is_long() => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    fn is_long(&self) -> bool {
+        self.spent >= LONG
+    }
+}
+
+/// Runs the call on this thread until it turns out that it computes for long, or until it [`leave`]s, and the rest of it on a
+/// thread for long work. It begins there if that is to be expected. Must be called within a tokio runtime.
+pub async fn run_long<T: Send + 'static>(call: LongCall<T>, expectation: &Expectation) -> T {
+    let mut call = Measured {
+        call,
+        has_yielded: false,
+        is_suspected: expectation.is_suspected.load(Ordering::Relaxed),
+        spent: Duration::ZERO,
+    };
+    if !expectation.is_long() {
+        let output = poll_fn(|context| call.begin(context, expectation)).await;
+        if call.is_suspected && !call.is_long() {
+            expectation.is_suspected.store(false, Ordering::Relaxed);
+        }
+        // What takes long may also be the end: an answer that is copied out of the guest, or memory that is returned.
+        expectation.learn(call.is_long());
+        if let Some(output) = output {
+            return output;
+        }
+    }
+    call.is_suspected = true;
+    let rest = async move { (poll_fn(|context| call.poll(context)).await, call.is_long()) };
+    let task = threads_for_long_work().spawn(noted_here(rest).in_current_span());
+    let _abort = Abort(task.abort_handle());
+    match task.await {
+        Ok((output, is_long)) => {
+            expectation.learn(is_long);
+            output
+        }
+        Err(error) => ended(error).await,
+    }
+}
+
+/// Ends the task when the call is given up.
+struct Abort(AbortHandle);
+
+impl Drop for Abort {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread::current;
+
+    use tokio::{sync::oneshot, task};
+
+    use super::*;
+
+    /// A call that computes for this number of ticks. Its output is the name of the thread on which it ended.
+    fn call(ticks: u32) -> LongCall<String> {
+        Box::pin(async move {
+            for _ in 0..ticks {
+                let begun = thread_time();
+                while thread_time() < begun + LONG {}
+                task::yield_now().await;
+            }
+            current().name().unwrap_or_default().to_owned()
+        })
+    }
+
+    fn long() -> Expectation {
+        let expectation = Expectation::default();
+        expectation.learn(true);
+        expectation
+    }
+
+    #[tokio::test]
+    async fn a_long_call_ends_on_another_thread_and_the_next_ones_begin_there() {
+        let here = current().name().unwrap_or_default().to_owned();
+        let expectation = Expectation::default();
+        let first = [(0, here.as_str()), (1, &here), (2, "long-work"), (3, "long-work")];
+        // A plugin of which one call in some computes for long.
+        let short = std::iter::repeat_n((0, "long-work"), usize::from(WARY));
+        let next = [(0, here.as_str()), (2, "long-work")];
+        for (ticks, thread) in first.into_iter().chain(short).chain(next) {
+            assert_eq!(run_long(call(ticks), &expectation).await, thread, "{ticks}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_call_leaves_before_it_computes_for_long() {
+        let thread = || current().name().unwrap_or_default().to_owned();
+        let here = thread();
+        for (bytes, expected) in [(SMALL, here.as_str()), (SMALL + 1, "long-work")] {
+            let call: LongCall<_> = Box::pin(async move {
+                leave_for(bytes).await;
+                // Nested calls do not change what the outer one may do.
+                let inner = run_long(Box::pin(async move { thread() }), &Expectation::default()).await;
+                leave_for(bytes).await;
+                (thread() == inner, inner)
+            });
+            let ended = run_long(call, &Expectation::default()).await;
+            assert_eq!(ended, (true, expected.to_owned()), "{bytes}");
+        }
+        assert!(!may_leave());
+        leave().await;
+    }
+
+    #[tokio::test]
+    async fn a_call_that_computes_for_long_without_yielding_is_noticed() {
+        let here = current().name().unwrap_or_default().to_owned();
+        let expectation = Expectation::default();
+        // One that is suspected, one that is measured, and those that are expected to be long.
+        for thread in [here.as_str(), &here, "long-work", "long-work"] {
+            let call: LongCall<_> = Box::pin(async {
+                let begun = thread_time();
+                while thread_time() < begun + SUSPICIOUS {}
+                current().name().unwrap_or_default().to_owned()
+            });
+            assert_eq!(run_long(call, &expectation).await, thread);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_that_of_the_call() {
+        let expectation = long();
+        let panicking = task::spawn(async move {
+            run_long::<()>(Box::pin(async { panic!("of the guest") }), &expectation).await;
+        });
+        let panic = panicking.await.unwrap_err().into_panic();
+        assert_eq!(panic.downcast_ref(), Some(&"of the guest"));
+    }
+
+    #[tokio::test]
+    async fn a_call_that_is_given_up_ends() {
+        let (alive, ended) = oneshot::channel::<()>();
+        let expectation = long();
+        let call: LongCall<()> = Box::pin(async move {
+            let _alive = alive;
+            std::future::pending().await
+        });
+        let given_up = tokio::time::timeout(Duration::ZERO, run_long(call, &expectation)).await;
+        assert!(given_up.is_err());
+        assert!(ended.await.is_err());
+    }
+}

@@ -1,0 +1,9 @@
+//! Changes of definitions and modules: how they are read, built, written and made live.
+
+pub(crate) mod change;
+pub(crate) mod check;
+pub(crate) mod follow;
+pub(crate) mod journal;
+pub(crate) mod reload;
+pub(crate) mod smallest_first;
+pub(crate) mod stores;

@@ -1,0 +1,426 @@
+//! Requested changes: definitions that are applied, deleted or promoted, and rollbacks.
+
+use std::{collections::HashSet, path::PathBuf, sync::Arc};
+
+use admittance_catalog::ModuleReference;
+pub use admittance_definitions::AppliedEffect;
+use admittance_definitions::{
+    ChainId, Change, DefinitionId, DefinitionSet, DefinitionStore, Expected, OnBadDefinition, StageId,
+    StoreError, StoreKind, StoredDefinition, Usable,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Comparison, Error, Host, Moment, Origin, Revision, RevisionDetail,
+    changes::stores::{Contents, Stores},
+    history::{self, Entry, HistoryError},
+    host::{entry_of, rebuilt},
+    live::assembly::{Modules, Servers},
+    live::prepared::PreparedTable,
+    live::source::{BuiltTable, Purpose, Source, blocking, modules_and_warnings},
+};
+
+/// Options of a change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Application {
+    /// Checks the change, and reports what it would do, without changing anything.
+    pub dry_run: bool,
+    /// The user who requests it, for the history.
+    pub by: Option<String>,
+    /// Expectations of [`Host::apply`] about the definitions. Default: none.
+    pub expected: Expected,
+}
+
+/// The result of a change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Applied {
+    /// The live revision; in a dry run the one that it would have become.
+    pub revision: u64,
+    /// Whether this was a dry run, which changes nothing.
+    pub dry_run: bool,
+    /// Whether it is not live yet: it was written and prepared here, and goes live when all replicas have prepared it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub waits: bool,
+    /// The effect on each definition.
+    pub definitions: Vec<AppliedDefinition>,
+    /// The differences from the previous table.
+    pub comparison: Comparison,
+    /// Warnings about valid but probably unintended settings in the changed definitions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+/// The effect on a definition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct AppliedDefinition {
+    /// Kind and name, `AdmissionChain/pods`.
+    pub id: String,
+    /// The effect.
+    pub effect: AppliedEffect,
+}
+
+/// Why a change failed. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChangeError {
+    /// The change itself is invalid: the text is not a definition, or the definition does not exist.
+    #[error(transparent)]
+    Definitions(#[from] admittance_definitions::ChangeError),
+    /// The resulting definitions cannot be loaded.
+    #[error(transparent)]
+    Table(#[from] Error),
+    /// The revision does not exist, or the new one cannot be written.
+    #[error(transparent)]
+    History(#[from] HistoryError),
+    /// There is no history. A change of files is written to the history first, so that it can be completed after a kill.
+    #[error(
+        "changing definitions needs a history: name a history directory that can be written, or edit the files"
+    )]
+    NoHistory,
+    /// A rollback is prepared, and not live: other replicas have not prepared it.
+    #[error(
+        "revision {to} is prepared here, and goes live when all replicas have prepared it; roll back each of them: see \
+         `admittance status --fleet`"
+    )]
+    Waits {
+        /// The earlier revision.
+        to: u64,
+    },
+    /// The store of the definitions cannot be written, or was changed in the meantime.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The change affects several stores, which cannot be written atomically.
+    #[error("this changes definitions in {one} and in {other}; change one store at a time")]
+    SeveralStores {
+        /// [`DefinitionStore::location`](admittance_definitions::DefinitionStore::location).
+        one: String,
+        /// The location of another one.
+        other: String,
+    },
+}
+
+impl Host {
+    /// The current definitions of all stores, which are not live if they are invalid.
+    ///
+    /// # Errors
+    ///
+    /// When they cannot be read.
+    pub async fn definitions(&self) -> Result<Vec<StoredDefinition>, ChangeError> {
+        let set = self.0.stores.peek().await?.set()?;
+        let live = self.0.live.load_full();
+        let in_force = live
+            .revisions
+            .last()
+            .map(|last| self.0.stores.definitions_of(last));
+        // A kept earlier version is not a current definition.
+        let read = move || {
+            let usable = set.usable(&in_force.unwrap_or_default(), OnBadDefinition::ServeRest);
+            usable.set.documents()
+        };
+        Ok(blocking(read).await?)
+    }
+
+    /// The definitions that make a chain of the live table. They may differ from the current ones if those are invalid, or
+    /// after a rollback. Empty if there is no such chain, or the embedding program made it.
+    ///
+    /// # Errors
+    ///
+    /// When the host is shutting down.
+    pub async fn live_definitions(&self, chain: &ChainId) -> Result<Vec<StoredDefinition>, ChangeError> {
+        let live = self.0.live.load_full();
+        let in_force = live.revisions.last();
+        let files = in_force.map(|last| self.0.stores.definitions_of(last));
+        let chain = chain.clone();
+        let read = move || DefinitionSet::of_files(files.unwrap_or_default()).documents_of(&chain);
+        Ok(blocking(read).await?)
+    }
+
+    /// Applies the definitions in this text to the existing ones; one of the same kind and name is replaced.
+    /// The store is written after the table was built. `name` stands for the text in mistakes.
+    ///
+    /// # Errors
+    ///
+    /// When the text is invalid, the table cannot be built, or it cannot be written. Then nothing is changed.
+    pub async fn apply(&self, text: &str, name: &str, how: &Application) -> Result<Applied, ChangeError> {
+        let (text, name, expected) = (text.to_owned(), name.to_owned(), how.expected);
+        let edit = move |set: &DefinitionSet, stores: &Stores| {
+            set.apply(&text, &name, expected, &|id| stores.destination(id))
+        };
+        self.change(how, Origin::Applied, Arc::new(edit)).await
+    }
+
+    /// Deletes a definition.
+    ///
+    /// # Errors
+    ///
+    /// When it does not exist, the rest cannot be loaded, or it cannot be written. Then nothing is changed.
+    pub async fn delete(&self, id: &DefinitionId, how: &Application) -> Result<Applied, ChangeError> {
+        let id = id.clone();
+        let edit = move |set: &DefinitionSet, _: &Stores| set.delete(&id);
+        self.change(how, Origin::Deleted, Arc::new(edit)).await
+    }
+
+    /// Makes a stage's candidate its plugin.
+    ///
+    /// # Errors
+    ///
+    /// When there is no candidate, or it cannot be written. Then nothing is changed.
+    pub async fn promote(&self, stage: &StageId, how: &Application) -> Result<Applied, ChangeError> {
+        let origin = Origin::Promoted {
+            stage: stage.to_string(),
+        };
+        let stage = stage.clone();
+        let edit = move |set: &DefinitionSet, _: &Stores| set.promote(&stage);
+        self.change(how, origin, Arc::new(edit)).await
+    }
+
+    async fn change(
+        &self,
+        how: &Application,
+        origin: Origin,
+        edit: Arc<Edit>,
+    ) -> Result<Applied, ChangeError> {
+        let _building = self.building();
+        loop {
+            let (source, base, has_history) = {
+                let state = self.0.state.lock().await;
+                let has_history = state.history.is_on_disk();
+                (state.source.clone(), self.table().revision(), has_history)
+            };
+            let needs_history = !how.dry_run && !has_history;
+            if needs_history && self.0.stores.are_files() {
+                return Err(ChangeError::NoHistory);
+            }
+            let plan = plan(&source, edit.clone()).await?;
+            let store = match how.dry_run {
+                true => None,
+                false => self.0.stores.of_changes(&plan.change.files)?,
+            };
+            if needs_history && store.is_some_and(|store| store.kind() == StoreKind::Files) {
+                return Err(ChangeError::NoHistory);
+            }
+            // Modules of other definitions are not fetched: this change only waits for servers that it needs.
+            let modules = Modules::Current(Servers::Of(Arc::new(plan.modules.clone())));
+            let purpose = Purpose::Change(&plan.paths);
+            let built = source.make(plan.usable.clone(), modules, purpose).await?;
+            let hash = built.hash;
+            let done = self.finish(plan, built, store, base, how, origin.clone()).await?;
+            if let Some(mut applied) = done {
+                applied.waits = self.0.waits && !how.dry_run && !self.until_live(hash).await;
+                return Ok(applied);
+            }
+        }
+    }
+
+    /// Writes a change, and goes live with its table. `None` if another table than `base` went live in the meantime, or the
+    /// definitions were read again; then nothing was written.
+    async fn finish(
+        &self,
+        plan: Plan,
+        built: BuiltTable,
+        store: Option<&dyn DefinitionStore>,
+        base: u64,
+        how: &Application,
+        origin: Origin,
+    ) -> Result<Option<Applied>, ChangeError> {
+        let slot = self.slot().await?;
+        let mut state = self.0.state.lock().await;
+        // Also stale if the definitions were read again since then: they may be invalid now, which going live with this
+        // plan would hide.
+        let is_stale = self.table().revision() != base || state.source.version != plan.version;
+        if !how.dry_run && is_stale {
+            return Ok(None);
+        }
+        let number = state.history.next_number();
+        let entry = Arc::new(entry_of(&built, number, origin, how.by.clone()));
+        let is_new = match how.dry_run {
+            true => !state.history.is_newest(&entry),
+            false => !state.is_newest(&entry),
+        };
+        let applied = Applied {
+            revision: if is_new {
+                number
+            } else {
+                self.0.live.load().revision.number
+            },
+            dry_run: how.dry_run,
+            waits: false,
+            definitions: effects(&plan.change),
+            comparison: compare(state.history.last().map(|last| &**last), &entry),
+            warnings: plan.warnings,
+        };
+        if how.dry_run {
+            return Ok(Some(applied));
+        }
+        // The requested state may already be live while the definitions differ: they may be invalid, or just have
+        // been changed.
+        if let Some(store) = store {
+            let is_announced = store.kind() == StoreKind::Files;
+            if is_announced {
+                state.history.announce(&entry, &plan.change.files).await?;
+            }
+            let written = store.commit(&plan.change.files).await;
+            if is_announced && (written.is_err() || !is_new) {
+                state.history.withdraw(&entry);
+            }
+            written?;
+        }
+        let problem = self.problem_of(&built);
+        if is_new {
+            let table = PreparedTable {
+                built,
+                entry: entry.clone(),
+                slot,
+            };
+            self.offer(&mut state, table, problem).await;
+            // Only what is live is in the history.
+            if self.0.waits && state.history.last() != Some(&entry) {
+                state.history.withdraw(&entry);
+            }
+        } else {
+            self.settled(&state, problem);
+        }
+        // So that an immediate rollback is recognized as a difference from what was written.
+        let contents = Contents::of(&self.0.stores, &plan.change.set);
+        let _ = state.source.act_upon(contents).await;
+        Ok(Some(applied))
+    }
+
+    /// The kept revisions, the newest first.
+    pub fn history(&self) -> Vec<Revision> {
+        let live = self.0.live.load();
+        let newest_first = live.revisions.iter().rev();
+        newest_first.map(|entry| entry.revision().clone()).collect()
+    }
+
+    /// A revision with its definitions.
+    ///
+    /// # Errors
+    ///
+    /// When it is not kept.
+    pub fn revision(&self, number: u64) -> Result<RevisionDetail, HistoryError> {
+        let live = self.0.live.load();
+        Ok(history::find(&live.revisions, number)?.detail.clone())
+    }
+
+    /// The differences between two revisions.
+    ///
+    /// # Errors
+    ///
+    /// When one of them is not kept.
+    pub fn compare(&self, from: u64, to: u64) -> Result<Comparison, HistoryError> {
+        let live = self.0.live.load();
+        let find = |number| history::find(&live.revisions, number);
+        Ok(find(from)?.detail.compare(&find(to)?.detail))
+    }
+
+    /// Goes live with the definitions and the exact modules of an earlier revision. No file is changed: the
+    /// rollback lasts until the definitions or their modules change again. It creates a new revision.
+    ///
+    /// # Errors
+    ///
+    /// When the revision or one of its modules is no longer available, or the new revision cannot be written.
+    pub async fn rollback(&self, to: u64, by: Option<String>) -> Result<Revision, ChangeError> {
+        let _building = self.building();
+        let (source, target) = {
+            let state = self.0.state.lock().await;
+            let target = history::find(&state.history.entries(), to)?.clone();
+            (state.source.clone(), target)
+        };
+        let built = rebuilt(&source, &target).await?;
+        let slot = self.slot().await?;
+        let mut state = self.0.state.lock().await;
+        let number = state.history.next_number();
+        let mut entry = entry_of(&built, number, Origin::RolledBack { to }, by);
+        entry.detail.revision.at = Moment::now();
+        entry.instead_of = Some(state.source.inputs());
+        let entry = Arc::new(entry);
+        let (problem, hash) = (self.problem_with(&built.bad), built.hash);
+        if self.0.waits {
+            let table = PreparedTable {
+                built,
+                entry: entry.clone(),
+                slot,
+            };
+            self.offer(&mut state, table, problem).await;
+        } else {
+            // Written first, because a rollback must survive a restart.
+            state.history.push(entry.clone()).await?;
+            self.swap(&state.source, built, &entry, slot);
+            self.is_live(&entry, &mut state, problem);
+        }
+        self.0.rollbacks.send_modify(|count| *count += 1);
+        drop(state);
+        if self.0.waits && !self.until_live(hash).await {
+            return Err(ChangeError::Waits { to });
+        }
+        Ok(entry.revision().clone())
+    }
+}
+
+/// What a change makes of the current definitions.
+type Edit =
+    dyn Fn(&DefinitionSet, &Stores) -> Result<Change, admittance_definitions::ChangeError> + Send + Sync;
+
+/// A change that was checked, and whose table is not built yet.
+struct Plan {
+    /// The version of the source when it was made.
+    version: u64,
+    change: Change,
+    /// The definitions as they will be.
+    usable: Usable,
+    /// The definitions that it writes.
+    paths: Vec<PathBuf>,
+    /// The modules that those name, and the warnings about them.
+    modules: HashSet<ModuleReference>,
+    warnings: Vec<String>,
+}
+
+/// Checks a change against the current definitions.
+async fn plan(source: &Source, edit: Arc<Edit>) -> Result<Plan, ChangeError> {
+    let stores = source.stores.clone();
+    let contents = stores.peek().await?;
+    let set = source.usable(contents.set()?).await?.set;
+    let change = blocking(move || edit(&set, &stores)).await??;
+    let usable = source.usable(change.set.clone()).await?;
+    let paths: Vec<PathBuf> = change.files.iter().map(|file| file.path.clone()).collect();
+    // What is stored already is not written again, and may be bad too.
+    let is_applied = |id: &DefinitionId| change.effects.iter().any(|(applied, _)| applied == id);
+    let mut own = usable.bad.clone();
+    own.retain(|bad| paths.contains(&bad.path) || bad.id.as_ref().is_some_and(is_applied));
+    if !own.is_empty() {
+        return Err(Error::BadDefinitions(own).into());
+    }
+    let (served, written) = (usable.served(), paths.clone());
+    let reach = source.assembler.reach.clone();
+    let (modules, warnings) = blocking(move || modules_and_warnings(&served, &written, &reach)).await?;
+    Ok(Plan {
+        version: source.version,
+        change,
+        usable,
+        paths,
+        modules,
+        warnings,
+    })
+}
+
+fn compare(last: Option<&Entry>, entry: &Entry) -> Comparison {
+    match last {
+        Some(last) => history::compare(&last.detail, &entry.detail),
+        None => history::compare(&entry.detail, &entry.detail),
+    }
+}
+
+fn effects(change: &Change) -> Vec<AppliedDefinition> {
+    let applied = |(id, effect): &(DefinitionId, AppliedEffect)| AppliedDefinition {
+        id: id.to_string(),
+        effect: *effect,
+    };
+    change.effects.iter().map(applied).collect()
+}

@@ -1,0 +1,107 @@
+//! Checks definitions before others write them.
+
+use std::path::Path;
+
+use admittance_definitions::{DefinitionFile, DefinitionSet, StoreKind};
+
+use crate::{
+    Error, Host, ModuleReference,
+    live::namespaced::place_of,
+    live::source::{blocking, modules_and_warnings},
+};
+
+/// The kind of definitions that name others.
+const EXCEPTION: &str = "AdmissionException";
+
+/// What is wrong with a definition. Each text has the field, the message and what to write.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Checked {
+    /// Why it cannot be used; empty if it can, as far as was checked.
+    pub mistakes: Vec<String>,
+    /// What is valid and probably not intended.
+    pub warnings: Vec<String>,
+}
+
+impl Host {
+    /// Checks a version of a definition, in place of the one that its store has now: its document, its conflicts with
+    /// files as they were read last, what a chain of a namespace may use, and whether its module files exist and its
+    /// plugins may have their memory. Nothing is fetched, and no plugin is loaded.
+    ///
+    /// # Errors
+    ///
+    /// When the host is shutting down.
+    pub async fn check(&self, version: DefinitionFile) -> Result<Checked, Error> {
+        let source = self.0.state.lock().await.source.clone();
+        let path = version.path.clone();
+        // Entries of one store have names of their own, so others need not be read again; but an exception names stages of
+        // any of them.
+        let names_others = version.place.as_ref().is_some_and(|id| id.kind == EXCEPTION);
+        let is_read =
+            |file: &&DefinitionFile| file.path != path && (names_others || file.kind == StoreKind::Files);
+        let known = source.stores.known_set();
+        let mut files: Vec<_> = known.all().filter(is_read).cloned().collect();
+        files.push(version);
+        let usable = source.usable(DefinitionSet::of_files(files)).await?;
+        let (reach, most) = (
+            source.assembler.reach.clone(),
+            source.assembler.sandbox.memory_limit_max,
+        );
+        blocking(move || {
+            let bad = usable.bad.iter().filter(|bad| bad.path == path);
+            let mut mistakes: Vec<_> = bad.flat_map(|bad| &bad.reasons).cloned().collect();
+            let mut warnings = Vec::new();
+            if mistakes.is_empty() {
+                let served = usable.served();
+                mistakes = plugin_mistakes(&served, &path, most);
+                warnings = modules_and_warnings(&served, std::slice::from_ref(&path), &reach).1;
+            }
+            for text in mistakes.iter_mut().chain(&mut warnings) {
+                *text = without_place(text, &path).to_owned();
+            }
+            Checked { mistakes, warnings }
+        })
+        .await
+    }
+}
+
+/// A mistake for each plugin of this definition whose module is a file that does not exist, or whose memory is above what
+/// this host allows, in bytes.
+fn plugin_mistakes(set: &DefinitionSet, path: &Path, most: usize) -> Vec<String> {
+    let mut mistakes = Vec::new();
+    for chain in set.chains().unwrap_or_default() {
+        if Path::new(&chain.source.file) != path {
+            continue;
+        }
+        for (index, stage) in chain.stages.iter().enumerate() {
+            for (role, plugin) in stage.plugins() {
+                let place = || format!("spec.stages[{index}]{}", place_of(role, plugin));
+                if let Some(wanted) = plugin.memory.filter(|wanted| *wanted > most) {
+                    mistakes.push(format!(
+                        "{}.memory: {wanted} bytes are above this host's maximum of {most} bytes; write less, or let the \
+                         operator raise `sandbox.memory`",
+                        place()
+                    ));
+                }
+                if let ModuleReference::File(file) = &plugin.source
+                    && !file.exists()
+                {
+                    mistakes.push(format!(
+                        "{}.source: there is no file {}; correct the path, or write where the module is, `oci://` or \
+                         `https://`",
+                        place(),
+                        file.display()
+                    ));
+                }
+            }
+        }
+    }
+    mistakes
+}
+
+/// A mistake without the place of the definition, which who wrote it knows.
+fn without_place<'t>(text: &'t str, path: &Path) -> &'t str {
+    let place = path.to_str().unwrap_or_default();
+    let rest = text.strip_prefix(place).and_then(|rest| rest.split_once(": "));
+    rest.map_or(text, |(_, rest)| rest)
+}

@@ -1,0 +1,258 @@
+//! Keeps the table up to date with the definitions and their modules.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use admittance_catalog::ModuleReference;
+use admittance_watch::{Fingerprint, Watch, WatchConfig};
+use tokio::time::{Instant, sleep_until};
+
+use crate::{Error, Host, RevisionModule, changes::reload::Reload, live::assembly::Servers};
+
+/// How long modules that are being written are waited for.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A reason to build a table.
+struct Attempt {
+    /// Something changed. Changes that need no server go live first.
+    is_change: bool,
+    /// Modules that are due for a refresh.
+    again: HashSet<ModuleReference>,
+}
+
+impl Host {
+    /// Watches the definitions and their modules, and [reloads](Self::reload) them whenever they change;
+    /// refreshes modules on their schedule; and retries temporary failures. It never returns; drop it to
+    /// stop. Failures are logged, counted and shown by [`status`](Self::status).
+    ///
+    /// A change that needs no server does not wait for one.
+    pub async fn follow(self) {
+        // The files of modules; the stores watch the definitions.
+        let mut watch = Watch::since(Fingerprint::default(), WatchConfig::default());
+        let mut schedule = Schedule::default();
+        let mut superseded: Option<Attempt> = None;
+        loop {
+            {
+                let state = self.0.state.lock().await;
+                // The modules that the definitions name may have changed.
+                watch.expect(state.source.modules.clone());
+                schedule.set(&state.source.refreshed, Instant::now());
+            }
+            let attempt = match superseded.take() {
+                Some(attempt) => attempt,
+                None => self.next_attempt(&mut watch, &mut schedule).await,
+            };
+            // Whatever the reason is, a module may be incomplete now. One that is written for longer fails to load.
+            watch.writers().finished(PATIENCE).await;
+            let Attempt { is_change, again } = attempt;
+            // Only changes may go live without servers.
+            let mut result = match is_change {
+                true => self.follow_once(Servers::none(), &mut watch).await,
+                false => Ok(Reload::LacksModules),
+            };
+            let needs_servers = match &result {
+                Ok(Reload::LacksModules) => true,
+                Ok(Reload::Live(_)) => !again.is_empty(),
+                Ok(Reload::Superseded) | Err(_) => false,
+            };
+            if needs_servers {
+                result = self
+                    .follow_once(Servers::All(Arc::new(again.clone())), &mut watch)
+                    .await;
+            }
+            match result {
+                Ok(Reload::Superseded) => {
+                    superseded = Some(Attempt {
+                        is_change: true,
+                        again,
+                    });
+                }
+                Ok(_) if self.0.live.load().problem.is_none() => {}
+                _ => schedule.failed(again),
+            }
+        }
+    }
+
+    /// Waits for a reason to build a table.
+    async fn next_attempt(&self, watch: &mut Watch, schedule: &mut Schedule) -> Attempt {
+        let retry = {
+            let live = self.0.live.load();
+            live.problem.as_ref().and_then(|problem| problem.next)
+        };
+        let (is_change, again) = tokio::select! {
+            _ = watch.changed() => (true, HashSet::new()),
+            () = self.0.stores.changed() => (true, HashSet::new()),
+            () = self.0.again.notified() => (true, HashSet::new()),
+            due = schedule.due() => (false, due),
+            () = at(retry.map(|(instant, _)| instant)) => (false, schedule.take_failed()),
+        };
+        Attempt { is_change, again }
+    }
+
+    /// Goes live with the definitions, requesting only these modules from servers, and logs the result.
+    async fn follow_once(&self, servers: Servers, watch: &mut Watch) -> Result<Reload, Arc<Error>> {
+        let before = self.table().revision();
+        let had_problem = self.0.live.load().problem.is_some();
+        let result = self.reload_with(servers, Some(watch)).await;
+        if self.table().revision() != before && !matches!(result, Ok(Reload::Superseded)) {
+            self.log_change();
+        }
+        match &result {
+            Ok(Reload::Superseded) => {
+                tracing::info!("the definitions changed again: the table in preparation is discarded");
+            }
+            Ok(_) if had_problem && self.0.live.load().problem.is_none() => {
+                tracing::info!("the live table matches the definitions again");
+            }
+            Ok(_) => tracing::debug!("the live table matches the definitions"),
+            Err(error) if matches!(**error, Error::Stores(_)) => {
+                tracing::error!("definitions cannot be read; the previous ones stay live: {error}");
+            }
+            Err(error) => {
+                tracing::error!("the changed definitions are rejected; the previous ones stay live: {error}");
+            }
+        }
+        result
+    }
+
+    /// Logs one line for a change, however many stages it has.
+    pub(crate) fn log_change(&self) {
+        let (table, live) = (self.table(), self.0.live.load());
+        let (revision, chains, plugins) = (table.revision(), table.chains().len(), table.plugins().len());
+        let (files, modules) = match &live.revisions[..] {
+            [.., before, now] => {
+                let (before, now) = (&before.detail, &now.detail);
+                let module = |module: &RevisionModule| format!("{}@{}", module.source, module.digest);
+                let (from, to) = (&before.revision.modules, &now.revision.modules);
+                (
+                    changed(&before.files, &now.files, |file| file.path.display().to_string()),
+                    changed(from, to, module),
+                )
+            }
+            _ => Default::default(),
+        };
+        tracing::info!(
+            revision,
+            chains,
+            plugins,
+            files,
+            modules,
+            "the changed definitions are live"
+        );
+    }
+}
+
+/// The names of the first few that were added, changed or removed, and the number of others.
+fn changed<T: PartialEq>(before: &[T], now: &[T], name: impl Fn(&T) -> String) -> String {
+    const MOST: usize = 5;
+    let named = |all: &'_ [T]| -> BTreeMap<String, usize> {
+        all.iter()
+            .enumerate()
+            .map(|(index, one)| (name(one), index))
+            .collect()
+    };
+    let (from, to) = (named(before), named(now));
+    let is_other = |name: &&String| match (from.get(*name), to.get(*name)) {
+        (Some(from), Some(to)) => before.get(*from) != now.get(*to),
+        _ => true,
+    };
+    let names: BTreeSet<_> = from.keys().chain(to.keys()).filter(is_other).cloned().collect();
+    let beyond = names.len().saturating_sub(MOST);
+    let mut text = names.into_iter().take(MOST).collect::<Vec<_>>().join(", ");
+    if beyond > 0 {
+        text += &format!(" and {beyond} more");
+    }
+    text
+}
+
+async fn at(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => sleep_until(instant).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The schedule of module refreshes.
+#[derive(Debug, Default)]
+struct Schedule {
+    modules: HashMap<ModuleReference, (Duration, Instant)>,
+    /// Those whose refresh failed, to be retried with the next attempt.
+    failed: HashSet<ModuleReference>,
+}
+
+impl Schedule {
+    /// Sets these modules, each with its interval. A module that was already scheduled keeps its time.
+    fn set(&mut self, modules: &[(ModuleReference, Duration)], now: Instant) {
+        let mut new = HashMap::new();
+        for (reference, interval) in modules {
+            let known = self.modules.get(reference).filter(|(known, _)| known == interval);
+            let next = known.map_or(now + *interval, |(_, next)| *next);
+            new.insert(reference.clone(), (*interval, next));
+        }
+        self.failed.retain(|reference| new.contains_key(reference));
+        self.modules = new;
+    }
+
+    /// Waits until some are due, and reschedules each.
+    async fn due(&mut self) -> HashSet<ModuleReference> {
+        at(self.modules.values().map(|(_, next)| *next).min()).await;
+        let now = Instant::now();
+        let mut due = HashSet::new();
+        for (reference, (interval, next)) in &mut self.modules {
+            if *next <= now {
+                *next = now + *interval;
+                due.insert(reference.clone());
+            }
+        }
+        due
+    }
+
+    fn failed(&mut self, due: HashSet<ModuleReference>) {
+        self.failed.extend(due);
+    }
+
+    fn take_failed(&mut self) -> HashSet<ModuleReference> {
+        std::mem::take(&mut self.failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reference(text: &str) -> ModuleReference {
+        text.parse().unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_module_has_its_turn() {
+        let [a, b] = ["oci://r.example/a:1", "oci://r.example/b:1"].map(reference);
+        let minutes = |count: u64| Duration::from_secs(60 * count);
+        let mut schedule = Schedule::default();
+        let start = Instant::now();
+        let modules = [(a.clone(), minutes(2)), (b.clone(), minutes(3))];
+        schedule.set(&modules, start);
+        let mut found = Vec::new();
+        for _ in 0..4 {
+            let mut due: Vec<_> = schedule.due().await.into_iter().collect();
+            due.sort();
+            found.push(((Instant::now() - start).as_secs() / 60, due));
+            // Setting the same schedule again changes no time.
+            schedule.set(&modules, Instant::now());
+        }
+        let expected = [
+            (2, vec![a.clone()]),
+            (3, vec![b.clone()]),
+            (4, vec![a.clone()]),
+            (6, vec![a.clone(), b.clone()]),
+        ];
+        assert_eq!(found, expected);
+        schedule.failed([a.clone(), b].into());
+        schedule.set(&modules[..1], Instant::now());
+        assert_eq!(schedule.take_failed(), [a].into());
+        assert_eq!(schedule.take_failed(), HashSet::new());
+    }
+}

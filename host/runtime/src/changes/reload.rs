@@ -1,0 +1,142 @@
+//! Builds tables from the current definitions, in the background and without holding locks: rollbacks and
+//! other changes can go live while a plugin is fetched, compiled or configured.
+
+use std::{sync::Arc, time::Duration};
+
+use admittance_watch::Watch;
+
+use crate::{
+    Error, Host, Origin, Table,
+    host::entry_of,
+    live::assembly::{Modules, Servers},
+    live::prepared::PreparedTable,
+    live::source::Purpose,
+};
+
+/// A newer change cancels building a table only after this time, so that a quick series of changes does not
+/// prevent all of them from going live.
+const MAKING: Duration = Duration::from_secs(1);
+
+/// The result of building a table.
+pub(crate) enum Reload {
+    /// It is live, or equal to the live one.
+    Live(Arc<Table>),
+    /// It is live as far as possible without servers.
+    LacksModules,
+    /// Another table went live first, or the definitions changed again: the preparation was dropped.
+    Superseded,
+}
+
+impl Host {
+    /// Reloads the definitions and their modules, and goes live with them. Requests in flight finish on the
+    /// table that they started with. Nothing happens if the live table already matches. If the modules of a
+    /// file cannot be fetched, its previous version stays live, and [`status`](Self::status) reports it.
+    ///
+    /// # Errors
+    ///
+    /// As [`HostBuilder::build`](crate::HostBuilder::build); the table is unchanged.
+    pub async fn reload(&self) -> Result<Arc<Table>, Arc<Error>> {
+        loop {
+            if let Reload::Live(table) = self.reload_with(Servers::all(), None).await? {
+                return Ok(table);
+            }
+        }
+    }
+
+    /// As [`reload`](Self::reload), with these servers. It ends early if definitions, or the files of modules that this
+    /// watches, change again.
+    pub(crate) async fn reload_with(
+        &self,
+        servers: Servers,
+        watch: Option<&mut Watch>,
+    ) -> Result<Reload, Arc<Error>> {
+        let mut rollbacks = self.0.rollbacks.subscribe();
+        let (before, base) = {
+            let state = self.0.state.lock().await;
+            (state.source.clone(), self.table().revision())
+        };
+        // Without the lock: files that are being written are waited for, and modules may be on a slow disk.
+        let contents = self.0.stores.read().await;
+        let _building = self.building();
+        let input = before.input(contents).await.map_err(Arc::new)?;
+        let (source, read) = {
+            let mut state = self.0.state.lock().await;
+            if state.source.version != before.version || self.table().revision() != base {
+                return Ok(Reload::Superseded);
+            }
+            let read = state.source.record(input);
+            let inputs = state.source.inputs();
+            let newest = state.newest();
+            let is_held = newest.is_some_and(|newest| newest.instead_of.as_deref() == Some(inputs.as_str()));
+            if read.is_ok() && is_held {
+                self.settled(&state, None);
+                return Ok(Reload::Live(self.table()));
+            }
+            (state.source.clone(), read)
+        };
+        let (origin, asks_all) = match &servers {
+            Servers::All(again) if !again.is_empty() => (Origin::Refreshed, true),
+            Servers::All(_) => (Origin::Files, true),
+            Servers::Of(_) => (Origin::Files, false),
+        };
+        let make = async {
+            let built = source
+                .make(read?, Modules::Current(servers), Purpose::Follow)
+                .await?;
+            Ok::<_, Error>((built, self.slot().await?))
+        };
+        // Dropping it cancels fetches, compilations and configurations.
+        let built = match watch {
+            None => make.await,
+            Some(watch) => {
+                watch.expect(source.modules.clone());
+                tokio::select! {
+                    built = make => built,
+                    () = self.changed_again(watch) => return Ok(Reload::Superseded),
+                    _ = rollbacks.changed() => return Ok(Reload::Superseded),
+                }
+            }
+        };
+        let mut state = self.0.state.lock().await;
+        if self.table().revision() != base {
+            return Ok(Reload::Superseded);
+        }
+        let (built, slot) = match built {
+            Ok(built) => built,
+            // With modules from servers, it may be possible to go live.
+            Err(Error::Stages(errors))
+                if !asks_all && errors.iter().any(|error| error.cause.is_not_fetched()) =>
+            {
+                return Ok(Reload::LacksModules);
+            }
+            Err(error) => {
+                let error = Arc::new(error);
+                self.failed(error.clone());
+                return Err(error);
+            }
+        };
+        let lacks_modules = built.lacks_modules;
+        let problem = self.problem_of(&built);
+        let entry = Arc::new(entry_of(&built, state.history.next_number(), origin, None));
+        let table = if state.is_newest(&entry) {
+            self.settled(&state, problem);
+            self.table()
+        } else {
+            let table = PreparedTable { built, entry, slot };
+            self.offer(&mut state, table, problem).await
+        };
+        Ok(match lacks_modules {
+            true => Reload::LacksModules,
+            false => Reload::Live(table),
+        })
+    }
+
+    /// Waits until definitions or their modules change again.
+    async fn changed_again(&self, watch: &mut Watch) {
+        tokio::time::sleep(MAKING).await;
+        tokio::select! {
+            _ = watch.changed() => {}
+            () = self.0.stores.changed() => {}
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! Stages that an operator disables for a time.
+//!
+//! Nothing is read, fetched or built for it: the live table is derived again from its own chains, so it takes effect at
+//! once, whatever the state of stores, registries and definitions is.
+
+mod stages;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use admittance_admission::Chain;
+use admittance_definitions::StageId;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::{
+    sync::{Notify, watch},
+    time::{Instant, sleep_until},
+};
+
+pub(crate) use self::stages::{DisabledStages, Stages, is_stage};
+use crate::{
+    Host, Moment, RolloutAction, RolloutState, Table, host::Inner, live::assembly::address, live::exceptions,
+    status::metrics,
+};
+
+/// A stage that an operator has disabled for a time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct DisabledStage {
+    /// Phase, chain and stage: `Mutating:pods/images`.
+    pub stage: String,
+    /// Whether it is called as in mode `Audit`: its answers are recorded and not enforced. Otherwise it is not called.
+    pub audit: bool,
+    /// Why it is disabled.
+    pub reason: String,
+    /// The user who disabled it; absent if it is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// Since when.
+    pub since: Moment,
+    /// When it is enabled again.
+    pub until: Moment,
+}
+
+/// How a stage is disabled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disabling {
+    /// Calls it as in mode `Audit`, in place of not calling it.
+    pub audit: bool,
+    /// For how long: 1 s to 24 h.
+    pub duration: Duration,
+    /// Why, for others: at most 1,000 characters.
+    pub reason: String,
+    /// The user who requests it.
+    pub by: Option<String>,
+}
+
+/// The result of disabling or enabling a stage.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Switched {
+    /// The stage as it is disabled now, or was until now.
+    pub disabled: DisabledStage,
+    /// What this replaces; absent if the stage was not disabled before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaced: Option<DisabledStage>,
+    /// Why the program forgets this when it ends; absent if it is kept over restarts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_kept: Option<String>,
+}
+
+/// Why a stage cannot be disabled or enabled, or the roll-out of its candidate not be steered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DisableError {
+    /// The live table does not have the stage.
+    #[error("there is no stage {id}; the stages are: {}", list(.stages))]
+    Unknown {
+        /// The requested name.
+        id: StageId,
+        /// The stages of the live table.
+        stages: Vec<String>,
+    },
+    /// There are several stages of this name.
+    #[error("there are several stages of the name {id}; write one of: {}", list(.meant))]
+    Ambiguous {
+        /// The requested name.
+        id: StageId,
+        /// The stages.
+        meant: Vec<String>,
+    },
+    /// The stage to enable is not disabled.
+    #[error("the stage {id} is not disabled; the disabled stages are: {}", list(.disabled))]
+    NotDisabled {
+        /// The requested name.
+        id: StageId,
+        /// The stages that are disabled.
+        disabled: Vec<String>,
+    },
+    /// The live table has no roll-out of this stage.
+    #[error("there is no roll-out of a candidate of {id}; the roll-outs are of: {}", list(.rollouts))]
+    NoRollout {
+        /// The requested name.
+        id: StageId,
+        /// The stages with roll-outs.
+        rollouts: Vec<String>,
+    },
+    /// The state of a roll-out does not allow this.
+    #[error("the roll-out of the candidate of {stage} is {state}, which leaves nothing to {action}")]
+    Rollout {
+        /// The stage.
+        stage: String,
+        /// The state.
+        state: RolloutState,
+        /// What was requested.
+        action: RolloutAction,
+    },
+    /// The duration is too short or too long.
+    #[error("a stage is disabled for 1s to 24h, not for {0:?}")]
+    Duration(Duration),
+    /// The reason is empty or too long.
+    #[error("give the reason for which the stage is disabled, in at most 1000 characters")]
+    Reason,
+}
+
+/// The limits of [`Disabling`]. What is to last longer is a change of the definition.
+const SHORTEST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+const LONGEST_REASON: usize = 1000;
+
+/// How many names an error lists.
+const MOST_NAMES: usize = 30;
+
+/// How often ends are compared with the clock, which may be corrected, and goes on while the machine sleeps.
+const CLOCK_CHECK: Duration = Duration::from_secs(60);
+
+impl Host {
+    /// Disables a stage for a time: requests pass it without calling it, or it is only audited. This takes effect with
+    /// the next request, whatever the state of definitions and stores is. It ends by itself, and is kept over restarts in
+    /// the directory of the [history](crate::HostBuilder::history). It applies to the stage of this name in later tables
+    /// too. If the stage is disabled already, this replaces it.
+    ///
+    /// # Errors
+    ///
+    /// When the live table has no such stage, or two; when the duration or the reason is invalid.
+    pub async fn disable(&self, stage: &StageId, how: Disabling) -> Result<Switched, DisableError> {
+        let reason = how.reason.trim().to_owned();
+        if reason.is_empty() || reason.chars().count() > LONGEST_REASON {
+            return Err(DisableError::Reason);
+        }
+        if !(SHORTEST..=LONGEST).contains(&how.duration) {
+            return Err(DisableError::Duration(how.duration));
+        }
+        let since = Moment::now();
+        let (disabled, replaced) = {
+            let mut stages = self.0.disabled.lock();
+            let disabled = DisabledStage {
+                stage: the_one(stage, addresses(&self.table()), |id, stages| {
+                    DisableError::Unknown { id, stages }
+                })?,
+                audit: how.audit,
+                reason,
+                by: how.by,
+                since,
+                until: Moment(since.0 + how.duration),
+            };
+            let replaced = stages.insert(disabled.clone(), Instant::now() + how.duration);
+            self.show_disabled(&stages);
+            (disabled, replaced)
+        };
+        metrics::stage_disabled(&disabled.stage, true);
+        let action = if how.audit { "audit" } else { "disable" };
+        log(disabled.by.as_deref(), action, &disabled);
+        Ok(Switched {
+            disabled,
+            replaced,
+            not_kept: self.0.disabled.keep().await,
+        })
+    }
+
+    /// Enables a stage before the time ends for which it was [disabled](Self::disable).
+    ///
+    /// # Errors
+    ///
+    /// When it is not disabled.
+    pub async fn enable(&self, stage: &StageId, by: Option<String>) -> Result<Switched, DisableError> {
+        let disabled = {
+            let mut stages = self.0.disabled.lock();
+            let disabled = stages.list();
+            // The live table need not have it.
+            let names = disabled.iter().map(|disabled| disabled.stage.clone());
+            let name = the_one(stage, names.collect(), |id, disabled| DisableError::NotDisabled {
+                id,
+                disabled,
+            })?;
+            stages.remove(|disabled, _| disabled.stage == name);
+            self.show_disabled(&stages);
+            disabled.into_iter().find(|disabled| disabled.stage == name)
+        };
+        let disabled = disabled.ok_or_else(|| DisableError::NotDisabled {
+            id: stage.clone(),
+            disabled: Vec::new(),
+        })?;
+        metrics::stage_disabled(&disabled.stage, false);
+        log(by.as_deref(), "enable", &disabled);
+        Ok(Switched {
+            disabled,
+            replaced: None,
+            not_kept: self.0.disabled.keep().await,
+        })
+    }
+
+    /// Enables the stages whose time has ended.
+    async fn enable_ended(&self) {
+        let ended = {
+            let mut stages = self.0.disabled.lock();
+            let now = (Instant::now(), Moment::now());
+            let ended = stages.remove(|disabled, end| end <= now.0 || disabled.until <= now.1);
+            if ended.is_empty() {
+                return;
+            }
+            self.show_disabled(&stages);
+            ended
+        };
+        for disabled in &ended {
+            metrics::stage_disabled(&disabled.stage, false);
+        }
+        // A failure is logged, and a start compares the ends with the clock.
+        let _ = self.0.disabled.keep().await;
+        ended.iter().for_each(log_end);
+    }
+
+    /// Logs the exceptions that have expired.
+    fn log_expired(&self) {
+        let now = Moment::now();
+        let mut stages = self.0.disabled.lock();
+        let table = self.table();
+        let before = stages.watch_exceptions(&table.exceptions, now);
+        exceptions::log_expired(&table.exceptions, before, now);
+        self.0.changes.send_replace(());
+    }
+
+    /// Goes live with the live table in which these stages are disabled, and no others, and candidates have their shares.
+    pub(crate) fn show_disabled(&self, stages: &Stages) {
+        let table = self.table().with_disabled(stages);
+        metrics::stages_live(&table.chains);
+        self.0.table.store(Arc::new(table));
+        self.0.changes.send_replace(());
+    }
+}
+
+/// Enables stages when their time ends, logs exceptions that expire, and moves roll-outs on, or back when one reaches a
+/// limit. Returns when the host is dropped.
+pub(crate) async fn follow_ends(
+    host: Weak<Inner>,
+    mut ends: watch::Receiver<Option<Instant>>,
+    limits: Arc<Notify>,
+) {
+    loop {
+        let end = *ends.borrow_and_update();
+        let pause = async {
+            match end {
+                Some(end) => sleep_until(end.min(Instant::now() + CLOCK_CHECK)).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            changed = ends.changed() => if changed.is_err() { return },
+            () = limits.notified() => {
+                let Some(inner) = host.upgrade() else { return };
+                Host(inner).move_rollouts().await;
+            }
+            () = pause => {
+                let Some(inner) = host.upgrade() else { return };
+                let host = Host(inner);
+                host.enable_ended().await;
+                host.move_rollouts().await;
+                host.log_expired();
+            }
+        }
+    }
+}
+
+/// The names of the stages of a table.
+fn addresses(table: &Table) -> Vec<String> {
+    let stages = |chain: &'_ Chain| {
+        let stages = chain.stages.iter();
+        let addresses = stages.map(|stage| address(chain.phase, &chain.name, &stage.spec.name));
+        addresses.collect::<Vec<_>>()
+    };
+    table.chains().flat_map(stages).collect()
+}
+
+/// The name among these that is meant. Names of BCS may contain a `/`, so the whole is compared.
+pub(crate) fn the_one(
+    id: &StageId,
+    names: Vec<String>,
+    none: impl FnOnce(StageId, Vec<String>) -> DisableError,
+) -> Result<String, DisableError> {
+    let text = id.to_string();
+    let is_meant = |name: &String| match id.phase {
+        Some(_) => *name == text,
+        None => name.split_once(':').is_some_and(|(_, name)| name == text),
+    };
+    let (mut meant, others): (Vec<_>, Vec<_>) = names.into_iter().partition(is_meant);
+    match (meant.pop(), meant.is_empty()) {
+        (Some(name), true) => Ok(name),
+        (Some(name), false) => {
+            meant.push(name);
+            Err(DisableError::Ambiguous {
+                id: id.clone(),
+                meant,
+            })
+        }
+        (None, _) => Err(none(id.clone(), others)),
+    }
+}
+
+fn log(by: Option<&str>, action: &str, disabled: &DisabledStage) {
+    let DisabledStage {
+        stage, reason, until, ..
+    } = disabled;
+    let by = by.unwrap_or("unknown");
+    tracing::warn!(
+        target: "admittance::audit",
+        by, action, %stage, reason, %until,
+        "{by}: {action} {stage}"
+    );
+}
+
+fn log_end(disabled: &DisabledStage) {
+    let DisabledStage {
+        stage, reason, until, ..
+    } = disabled;
+    tracing::warn!(
+        target: "admittance::audit",
+        action = "enable", %stage, reason, %until,
+        "{stage} is enabled again: its time has ended"
+    );
+}
+
+/// These names, or that there is none.
+fn list(names: &[String]) -> impl fmt::Display + '_ {
+    fmt::from_fn(move |f| {
+        let (listed, more) = names.split_at(names.len().min(MOST_NAMES));
+        match listed {
+            [] => f.write_str("none"),
+            _ if more.is_empty() => f.write_str(&listed.join(", ")),
+            _ => write!(f, "{} and {} more", listed.join(", "), more.len()),
+        }
+    })
+}

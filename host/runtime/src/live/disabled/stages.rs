@@ -1,0 +1,218 @@
+//! The stages that are disabled, and how far roll-outs are, in memory and in the directory of the history.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use admittance_admission::Phase;
+use tokio::{sync::watch, time::Instant};
+
+use super::{DisabledStage, log_end};
+use crate::{
+    Moment, Table,
+    history::{HistoryDirectory, HistoryError},
+    live::exceptions::{LiveException, next_end},
+    rollout::Rollouts,
+    status::metrics,
+};
+
+/// Lives as long as the host.
+#[derive(Debug)]
+pub(crate) struct DisabledStages {
+    /// Locked while they are changed and while a table goes live, so that each table has the newest ones.
+    stages: Mutex<Stages>,
+    /// Where they are kept over restarts.
+    directory: Option<Arc<HistoryDirectory>>,
+    /// Locked while they are written.
+    writing: Mutex<()>,
+}
+
+/// The stages, each with its end by the clock that only goes forward.
+#[derive(Debug)]
+pub(crate) struct Stages {
+    stages: Vec<(Arc<DisabledStage>, Instant)>,
+    rollouts: Rollouts,
+    /// When the next exception of the live table expires.
+    exceptions_end: Option<Instant>,
+    /// Exceptions that have expired until then are logged.
+    told_until: Moment,
+    /// The first of these ends.
+    next_end: watch::Sender<Option<Instant>>,
+}
+
+impl DisabledStages {
+    /// Those that the directory has, without those whose time has ended since.
+    pub(crate) fn open(directory: Option<Arc<HistoryDirectory>>) -> Self {
+        let (mut disabled, mut rollouts) = (Vec::new(), Vec::new());
+        if let Some(directory) = &directory {
+            match directory.disabled() {
+                Ok(kept) => disabled = kept,
+                Err(error) => tracing::error!("all stages are enabled: {error}"),
+            }
+            match directory.rollouts() {
+                Ok(kept) => rollouts = kept,
+                Err(error) => tracing::error!("all roll-outs begin anew: {error}"),
+            }
+        }
+        let (now, instant) = (Moment::now(), Instant::now());
+        let (ended, disabled): (Vec<_>, Vec<_>) =
+            disabled.into_iter().partition(|disabled| disabled.until <= now);
+        let stages = disabled.into_iter().map(|disabled| {
+            metrics::stage_disabled(&disabled.stage, true);
+            tracing::warn!(stage = disabled.stage, until = %disabled.until, "the stage stays disabled");
+            let rest = disabled.until.0.duration_since(now.0).unwrap_or_default();
+            (Arc::new(disabled), instant + rest)
+        });
+        let stages = Stages {
+            stages: stages.collect(),
+            rollouts: Rollouts::new(rollouts),
+            exceptions_end: None,
+            told_until: now,
+            next_end: watch::Sender::default(),
+        };
+        stages.tell();
+        if let Some(directory) = directory.as_ref().filter(|_| !ended.is_empty()) {
+            ended.iter().for_each(log_end);
+            if let Err(error) = directory.write_disabled(&stages.list()) {
+                tracing::error!("{error}");
+            }
+        }
+        Self {
+            stages: Mutex::new(stages),
+            directory,
+            writing: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Stages> {
+        self.stages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes the disabled stages. Returns why they are not kept over a restart, if so.
+    pub(crate) async fn keep(self: &Arc<Self>) -> Option<String> {
+        self.write(
+            "the disabled stages are",
+            Stages::list,
+            HistoryDirectory::write_disabled,
+        )
+        .await
+    }
+
+    /// Writes how far roll-outs are. Returns why that is not kept over a restart, if so.
+    pub(crate) async fn keep_rollouts(self: &Arc<Self>) -> Option<String> {
+        let list = |stages: &Stages| stages.rollouts.list();
+        self.write(
+            "the steps of roll-outs are",
+            list,
+            HistoryDirectory::write_rollouts,
+        )
+        .await
+    }
+
+    async fn write<T: 'static>(
+        self: &Arc<Self>,
+        what: &str,
+        list: fn(&Stages) -> Vec<T>,
+        write: fn(&HistoryDirectory, &[T]) -> Result<(), HistoryError>,
+    ) -> Option<String> {
+        let Some(directory) = self.directory.clone() else {
+            return Some("no directory is configured for the history".to_owned());
+        };
+        let this = self.clone();
+        let writing = move || {
+            // The last one to write writes the newest.
+            let _writing = this.writing.lock().unwrap_or_else(PoisonError::into_inner);
+            let list = list(&this.lock());
+            write(&directory, &list)
+        };
+        let problem = match tokio::task::spawn_blocking(writing).await {
+            Ok(Ok(())) => return None,
+            Ok(Err(error)) => error.to_string(),
+            Err(error) => error.to_string(),
+        };
+        metrics::write_failed("history");
+        tracing::error!("{what} not kept over a restart: {problem}");
+        Some(problem)
+    }
+}
+
+impl Stages {
+    pub(crate) fn list(&self) -> Vec<DisabledStage> {
+        let stages = self.stages.iter();
+        stages.map(|(disabled, _)| (**disabled).clone()).collect()
+    }
+
+    /// Those that this table does not have.
+    pub(crate) fn missing(&self, table: &Table) -> Vec<DisabledStage> {
+        let mut missing = self.list();
+        let stages = table.chains.iter().flat_map(|chain| &chain.stages);
+        for disabled in stages.filter_map(|stage| stage.disabled.as_ref()) {
+            missing.retain(|other| other.stage != disabled.stage);
+        }
+        missing
+    }
+
+    /// How this stage is disabled, if it is.
+    pub(crate) fn of(&self, phase: Phase, chain: &str, stage: &str) -> Option<Arc<DisabledStage>> {
+        let mut stages = self.stages.iter().map(|(disabled, _)| disabled);
+        stages
+            .find(|disabled| is_stage(&disabled.stage, phase, chain, stage))
+            .cloned()
+    }
+
+    pub(crate) fn rollouts(&self) -> &Rollouts {
+        &self.rollouts
+    }
+
+    pub(crate) fn change_rollouts<T>(&mut self, change: impl FnOnce(&mut Rollouts) -> T) -> T {
+        let result = change(&mut self.rollouts);
+        self.tell();
+        result
+    }
+
+    /// The next end of a disabled stage, of an exception, or of a step of a roll-out.
+    pub(crate) fn ends(&self) -> watch::Receiver<Option<Instant>> {
+        self.next_end.subscribe()
+    }
+
+    /// From now on waits for these exceptions; those that have expired are logged. Returns until when they were before.
+    pub(crate) fn watch_exceptions(&mut self, exceptions: &[LiveException], now: Moment) -> Moment {
+        self.exceptions_end = next_end(exceptions, now);
+        self.tell();
+        std::mem::replace(&mut self.told_until, now)
+    }
+
+    /// Adds a stage, or replaces how it is disabled; returns how it was before.
+    pub(super) fn insert(&mut self, disabled: DisabledStage, end: Instant) -> Option<DisabledStage> {
+        let before = self.remove(|before, _| before.stage == disabled.stage);
+        self.stages.push((Arc::new(disabled), end));
+        self.tell();
+        before.into_iter().next()
+    }
+
+    /// Removes these stages.
+    pub(super) fn remove(
+        &mut self,
+        mut which: impl FnMut(&DisabledStage, Instant) -> bool,
+    ) -> Vec<DisabledStage> {
+        let removed = self
+            .stages
+            .extract_if(.., |(disabled, end)| which(disabled, *end));
+        let removed = removed
+            .map(|(disabled, _)| Arc::unwrap_or_clone(disabled))
+            .collect();
+        self.tell();
+        removed
+    }
+
+    fn tell(&self) {
+        let ends = self.stages.iter().map(|(_, end)| *end);
+        let ends = ends.chain(self.exceptions_end).chain(self.rollouts.next_end());
+        self.next_end.send_replace(ends.min());
+    }
+}
+
+/// Whether this is the name of the stage in commands: `Mutating:pods/images`.
+pub(crate) fn is_stage(address: &str, phase: Phase, chain: &str, stage: &str) -> bool {
+    let rest = address.strip_prefix(phase.as_str());
+    let rest = rest.and_then(|rest| rest.strip_prefix(':')?.strip_prefix(chain)?.strip_prefix('/'));
+    rest == Some(stage)
+}

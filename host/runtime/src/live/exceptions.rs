@@ -1,0 +1,103 @@
+//! The exceptions of the live table: what is told of them.
+
+use std::time::SystemTime;
+
+use admittance_definitions::ExceptionDefinition;
+use tokio::time::Instant;
+
+use crate::{
+    Moment,
+    live::assembly::{AssembledChain, address},
+    status::ExceptionStatus,
+    status::metrics,
+};
+
+/// An exception of a table. Its stages have it too.
+#[derive(Clone, Debug)]
+pub(crate) struct LiveException {
+    pub(crate) definition: ExceptionDefinition,
+    /// A sentence for each stage that it names and that is not defined.
+    pub(crate) unknown: Vec<String>,
+}
+
+impl LiveException {
+    fn name(&self) -> &str {
+        &self.definition.exception.name
+    }
+
+    fn until(&self) -> Moment {
+        self.definition.exception.until
+    }
+
+    pub(crate) fn status(&self, chains: &[AssembledChain], now: Moment) -> ExceptionStatus {
+        let ExceptionDefinition {
+            exception,
+            owner,
+            reason,
+            ..
+        } = &self.definition;
+        let stages = chains.iter().flat_map(|chain| {
+            let stages = chain.chain.stages.iter();
+            let excepted = stages.filter(|stage| stage.spec.exceptions.contains(exception));
+            excepted.map(|stage| address(chain.chain.phase, &chain.chain.name, &stage.spec.name))
+        });
+        ExceptionStatus {
+            name: exception.name.to_string(),
+            owner: owner.clone(),
+            reason: reason.clone(),
+            expires: exception.until,
+            expired: exception.has_expired(now),
+            stages: stages.collect(),
+            unknown: self.unknown.clone(),
+        }
+    }
+
+    fn log_expired(&self) {
+        let (exception, owner) = (self.name(), &self.definition.owner);
+        tracing::warn!(
+            exception, owner, until = %self.until(),
+            "the exception {exception} has expired, and excepts nothing any more"
+        );
+    }
+}
+
+/// Logs what is wrong with exceptions that `before` did not have, and tells metrics when each ends.
+pub(crate) fn changed(before: &[LiveException], now: &[LiveException], moment: Moment) {
+    let expired = |live: &LiveException| (live.name().to_owned(), live.until());
+    for live in now {
+        let was_told = before.iter().any(|other| expired(other) == expired(live));
+        if live.until() <= moment && !was_told {
+            live.log_expired();
+        }
+        let is_known = |text: &String| before.iter().any(|other| other.unknown.contains(text));
+        for text in live.unknown.iter().filter(|text| !is_known(text)) {
+            tracing::warn!(exception = live.name(), "{text}");
+        }
+        let since = live.until().0.duration_since(SystemTime::UNIX_EPOCH);
+        metrics::exception_ends(live.name(), since.unwrap_or_default());
+    }
+    for live in before {
+        if now.iter().all(|other| other.name() != live.name()) {
+            metrics::exception_ends(live.name(), std::time::Duration::ZERO);
+        }
+    }
+}
+
+/// Logs the exceptions that have expired after one moment and until another.
+pub(crate) fn log_expired(exceptions: &[LiveException], after: Moment, until: Moment) {
+    let has_expired = |live: &&LiveException| after < live.until() && live.until() <= until;
+    exceptions
+        .iter()
+        .filter(has_expired)
+        .for_each(LiveException::log_expired);
+}
+
+/// When the next of these expires.
+pub(crate) fn next_end(exceptions: &[LiveException], now: Moment) -> Option<Instant> {
+    let ends = exceptions
+        .iter()
+        .map(LiveException::until)
+        .filter(|end| *end > now);
+    let rest = ends.min()?.0.duration_since(now.0).unwrap_or_default();
+    Instant::now().checked_add(rest)
+}

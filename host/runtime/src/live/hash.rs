@@ -1,0 +1,107 @@
+//! The content hash of a table: replicas with the same one give the same verdicts.
+
+use admittance_admission::Digest;
+use admittance_definitions::{DefinitionFile, DefinitionSet, StoreKind};
+
+use crate::{
+    RevisionModule,
+    live::assembly::{Assembled, AssembledChain},
+    live::plugins::Loaded,
+};
+
+/// The digest of the texts of definitions, in whatever order. Of an entry of a shared store its place counts, which names it
+/// where its text does not; files may be anywhere.
+pub(crate) fn of_definitions(set: &DefinitionSet) -> Digest {
+    let of_file = |file: &DefinitionFile| {
+        let place = match file.kind {
+            StoreKind::Files => &[],
+            StoreKind::Entries => file.path.as_os_str().as_encoded_bytes(),
+        };
+        Digest::of_parts([place, file.normalized().as_bytes()])
+    };
+    let mut digests: Vec<Digest> = set.files().iter().map(of_file).collect();
+    digests.sort_unstable();
+    Digest::of_parts(digests.iter().map(|digest| &digest.as_bytes()[..]))
+}
+
+/// The digest of a table: its definitions, the order of its chains, and of each plugin the module and the settings. What
+/// is of one replica alone does not count: its configuration, numbers, times and paths, and what is disabled there.
+pub(crate) fn of_table(definitions: Digest, assembled: &Assembled) -> Digest {
+    let chain = |chain: &AssembledChain| format!("{}:{}", chain.defined.phase, chain.defined.name);
+    let plugin = |(module, plugin): (&RevisionModule, &std::sync::Arc<Loaded>)| {
+        let RevisionModule {
+            stage,
+            candidate,
+            digest,
+            ..
+        } = module;
+        let settings = Digest::of(plugin.settings());
+        format!("{stage} {candidate} {digest} {settings}")
+    };
+    let chains: Vec<String> = assembled.chains.iter().map(chain).collect();
+    let mut plugins: Vec<String> = assembled
+        .modules
+        .iter()
+        .zip(&assembled.plugins)
+        .map(plugin)
+        .collect();
+    plugins.sort_unstable();
+    let lists = [chains, plugins].map(|list| Digest::of_parts(list.iter().map(String::as_bytes)));
+    let [chains, plugins] = &lists;
+    Digest::of_parts(
+        [definitions, *chains, *plugins]
+            .iter()
+            .map(|digest| &digest.as_bytes()[..]),
+    )
+}
+
+/// The number that the metric shows: the first 48 bits, which a float holds exactly.
+pub(crate) fn number(hash: Digest) -> f64 {
+    let bytes = hash.as_bytes().iter().take(6);
+    bytes.fold(0.0, |number, byte| number * 256.0 + f64::from(*byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(files: &[(&str, &str)]) -> DefinitionSet {
+        let file = |(path, text): &(&str, &str)| DefinitionFile::file(*path, *text);
+        DefinitionSet::of_files(files.iter().map(file).collect())
+    }
+
+    #[test]
+    fn only_what_the_definitions_say_counts() {
+        let hash = of_definitions(&set(&[("a.yaml", "one"), ("b.yaml", "two")]));
+        let elsewhere = set(&[("/etc/chains/y.yaml", "one"), ("/etc/chains/x.yaml", "two")]);
+        assert_eq!(of_definitions(&elsewhere), hash);
+        for other in [
+            &[("a.yaml", "one")][..],
+            &[("a.yaml", "one"), ("b.yaml", "two!")],
+            &[("a.yaml", "onetwo")],
+            &[("a.yaml", "one"), ("b.yaml", "two"), ("c.yaml", "two")],
+        ] {
+            assert_ne!(of_definitions(&set(other)), hash, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn entries_are_compared_as_data_and_by_their_places() {
+        let entry = |text: &str, path: &str| {
+            let file = DefinitionFile::entry(path, text, None);
+            of_definitions(&DefinitionSet::of_files(vec![file]))
+        };
+        let hash = entry("{\"a\": 1, \"b\": 2}", "zookeeper:/a");
+        assert_eq!(entry("{\"b\":2,\n\"a\":1}", "zookeeper:/a"), hash);
+        assert_ne!(entry("{\"a\": 1, \"b\": 2}", "zookeeper:/b"), hash);
+        assert_ne!(entry("{\"a\": 1, \"b\": 3}", "zookeeper:/a"), hash);
+    }
+
+    #[test]
+    fn the_number_is_exact() {
+        let mut bytes = [0xff; 32];
+        assert_eq!(number(bytes.into()), 281_474_976_710_655.0);
+        bytes[..6].copy_from_slice(&[0, 0, 0, 0, 1, 2]);
+        assert_eq!(number(bytes.into()), 258.0);
+    }
+}

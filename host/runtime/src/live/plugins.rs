@@ -1,0 +1,525 @@
+//! The plugins of live tables: each is prepared and loaded once, however many tables use it.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::{Duration, Instant},
+};
+
+use admittance_admission::{ClusterKind, Phase};
+use admittance_catalog::{CompiledKey, Digest, FetchProgress, Freshness, Module, ModuleReference, Resolver};
+use admittance_definitions::{ChainDefinition, Location, PluginDefinition, PluginRole, StageDefinition};
+use admittance_sandbox::{Configured, Limits, Plugin, PluginConfig, Prepared, Sandbox};
+use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
+
+use crate::{
+    RevisionModule, StageErrorCause,
+    live::assembly::{Assembler, Modules, Servers, address},
+    status::PluginStatus,
+    status::metrics,
+};
+
+/// Progress of loading plugins, for a progress bar or a log.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Progress {
+    /// Loading starts.
+    Started {
+        /// The number of stages with plugins.
+        plugins: usize,
+    },
+    /// A module is being fetched.
+    Fetching {
+        /// The module. Several may be fetched concurrently.
+        reference: ModuleReference,
+        /// Its progress.
+        progress: Box<FetchProgress>,
+    },
+    /// A plugin is about to be configured and compiled, because its compiled form is not in the store.
+    Preparing {
+        /// The chain that it is for first.
+        chain: Arc<str>,
+        /// Its stage.
+        stage: Arc<str>,
+        /// The digest of the module.
+        digest: Digest,
+        /// The size of the module in bytes.
+        size: usize,
+    },
+    /// A plugin is loaded.
+    Loaded(Arc<Loaded>),
+    /// A plugin of an earlier table, or of another stage, is reused.
+    Kept,
+    /// A plugin cannot be loaded. The others are still loaded, so that all errors are reported together.
+    Failed,
+}
+
+/// A loaded plugin. Lives as long as a table that has it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Loaded {
+    /// The chain that it was loaded for first.
+    pub chain: Arc<str>,
+    /// The chain's phase.
+    pub phase: Phase,
+    /// Its stage.
+    pub stage: Arc<str>,
+    /// Its status.
+    pub status: PluginStatus,
+    /// The granted kinds of the control plane.
+    pub cluster: Vec<ClusterKind>,
+    /// How long fetching, preparing and loading it took.
+    pub took: Duration,
+    pub(crate) plugin: Arc<Plugin>,
+    settings: String,
+    config: PluginConfig,
+    compiled: CompiledKey,
+}
+
+impl Loaded {
+    /// The store entries that it was made from.
+    pub(crate) fn in_store(&self) -> (Option<Digest>, CompiledKey) {
+        (self.status.digest.parse().ok(), self.compiled)
+    }
+
+    /// Its identity: the module, its settings, limits and grants.
+    pub(crate) fn identity(&self) -> String {
+        format!("{} {} {:?}", self.status.digest, self.settings, self.config)
+    }
+
+    /// The digest of its module and its settings, and of this text.
+    pub(crate) fn content(&self, with: &str) -> Digest {
+        let parts = [&self.status.digest, &self.settings, with];
+        Digest::of_parts(parts.map(str::as_bytes))
+    }
+
+    /// Its settings, as JSON.
+    pub(crate) fn settings(&self) -> &str {
+        &self.settings
+    }
+
+    pub(crate) fn module(&self, stage: &str, is_candidate: bool) -> RevisionModule {
+        RevisionModule {
+            stage: stage.to_owned(),
+            candidate: is_candidate,
+            source: self.status.source.clone(),
+            digest: self.status.digest.clone(),
+            plugin: self.status.name.clone(),
+            version: self.status.version.clone(),
+        }
+    }
+}
+
+/// One plugin to be loaded.
+pub(crate) struct Order {
+    pub(crate) chain: Arc<str>,
+    pub(crate) phase: Phase,
+    /// With the name of the member, if it is one of a group: `images/signed`.
+    pub(crate) stage: Arc<str>,
+    pub(crate) location: Location,
+    pub(crate) is_candidate: bool,
+    pub(crate) reference: ModuleReference,
+    pinned: Option<Digest>,
+    settings: String,
+    config: PluginConfig,
+}
+
+impl Order {
+    pub(crate) fn new(
+        chain: &ChainDefinition,
+        stage: &StageDefinition,
+        role: PluginRole<'_>,
+        plugin: &PluginDefinition,
+    ) -> Self {
+        let (time, location) = match role {
+            PluginRole::Plugin | PluginRole::Candidate => (None, &stage.location),
+            PluginRole::Member(member) => (member.timeout, &member.location),
+        };
+        let mut limits = Limits {
+            time: time.map_or(stage.spec.timeout, |time| time.min(stage.spec.timeout)),
+            ..Limits::default()
+        };
+        if let Some(memory) = plugin.memory {
+            limits.memory = memory;
+        }
+        let name = stage_name(stage, role);
+        Self {
+            chain: chain.name.as_str().into(),
+            phase: chain.phase,
+            stage: name.clone(),
+            location: location.clone(),
+            is_candidate: matches!(role, PluginRole::Candidate),
+            reference: plugin.source.clone(),
+            pinned: plugin.digest,
+            settings: plugin.settings.to_string(),
+            config: PluginConfig {
+                name: name.to_string(),
+                limits,
+                grants: plugin.allow.clone(),
+            },
+        }
+    }
+
+    /// The key of its preparation: within a table a reference names one module.
+    pub(crate) fn preparation(&self) -> (ModuleReference, Option<Digest>, String, usize) {
+        (
+            self.reference.clone(),
+            self.pinned,
+            self.settings.clone(),
+            self.config.limits.memory,
+        )
+    }
+
+    fn key(&self, module: Digest) -> Key {
+        (
+            module.to_string(),
+            self.settings.clone(),
+            self.config.name.clone(),
+        )
+    }
+
+    fn address(&self) -> (String, bool) {
+        (address(self.phase, &self.chain, &self.stage), self.is_candidate)
+    }
+}
+
+/// The name of a stage, or of the member of its group that a plugin is, in logs and the history.
+pub(crate) fn stage_name(stage: &StageDefinition, role: PluginRole<'_>) -> Arc<str> {
+    match role {
+        PluginRole::Plugin | PluginRole::Candidate => stage.spec.name.clone(),
+        PluginRole::Member(member) => format!("{}/{}", stage.spec.name, member.name).into(),
+    }
+}
+
+/// The modules of the live table, by reference.
+pub(crate) type LiveModules = Arc<HashMap<String, Digest>>;
+
+/// The preparation shared by stages with the same module and settings. Lives while a table is built.
+#[derive(Default)]
+pub(crate) struct Preparation {
+    module: OnceCell<Module>,
+    plugin: OnceCell<(Arc<Plugin>, bool)>,
+}
+
+/// The plugins of the live tables. Lives as long as the host; unused plugins are dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Plugins(Mutex<HashMap<Key, Vec<Weak<Loaded>>>>);
+
+/// The digest of a plugin's module, its settings, and the name of its stage.
+type Key = (String, String, String);
+
+/// A plugin for a stage.
+pub(crate) struct LoadedPlugin {
+    pub(crate) plugin: Arc<Loaded>,
+    /// Whether it was loaded now.
+    pub(crate) is_new: bool,
+    /// Why the plugin of the live table is used instead of a current one.
+    pub(crate) fallback_cause: Option<StageErrorCause>,
+}
+
+impl LoadedPlugin {
+    fn kept(plugin: Arc<Loaded>, fallback_cause: Option<StageErrorCause>) -> Self {
+        Self {
+            plugin,
+            is_new: false,
+            fallback_cause,
+        }
+    }
+}
+
+impl Plugins {
+    /// Loads a plugin, or reuses a live one.
+    pub(crate) async fn load(
+        &self,
+        assembler: &Assembler,
+        sandbox: &Sandbox,
+        resolver: &Resolver,
+        order: &Order,
+        modules: &Modules,
+        preparation: &Preparation,
+    ) -> Result<LoadedPlugin, StageErrorCause> {
+        let started = Instant::now();
+        let module = preparation
+            .module
+            .get_or_try_init(async || module(assembler, resolver, order, modules).await)
+            .await?;
+        if let Some(loaded) = self.find(module, order) {
+            return Ok(LoadedPlugin::kept(loaded, None));
+        }
+        let (plugin, from_store) = preparation
+            .plugin
+            .get_or_try_init(async || match self.find_code(module, order) {
+                Some(known) => Ok((known.plugin.clone(), known.status.from_store)),
+                None => plugin(assembler, sandbox, module, order).await,
+            })
+            .await?;
+        let plugin = plugin.with(&order.config)?;
+        let description = plugin.description();
+        let status = PluginStatus {
+            name: description.name.clone(),
+            version: description.version.clone(),
+            source: order.reference.to_string(),
+            digest: module.digest().to_string(),
+            signature: module.verified().to_string(),
+            configured_per_call: match plugin.configured() {
+                Configured::Snapshot => None,
+                Configured::PerCall { reason } => Some(reason.clone()),
+            },
+            cluster: order
+                .config
+                .grants
+                .cluster
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
+            from_store: *from_store,
+        };
+        let loaded = Loaded {
+            chain: order.chain.clone(),
+            phase: order.phase,
+            stage: order.stage.clone(),
+            status,
+            cluster: order.config.grants.cluster.iter().cloned().collect(),
+            took: started.elapsed(),
+            plugin: Arc::new(plugin),
+            settings: order.settings.clone(),
+            config: order.config.clone(),
+            compiled: compiled_key(sandbox, module, order),
+        };
+        Ok(self.keep(loaded))
+    }
+
+    /// In place of a temporary error, the plugin of the live table.
+    pub(crate) fn or_live(
+        &self,
+        loaded: Result<LoadedPlugin, StageErrorCause>,
+        order: &Order,
+        live: &LiveModules,
+    ) -> Result<LoadedPlugin, StageErrorCause> {
+        match loaded {
+            Err(cause) if cause.is_transient() => match self.find_live(order, live) {
+                Some(last) => Ok(LoadedPlugin::kept(last, Some(cause))),
+                None => Err(cause),
+            },
+            loaded => loaded,
+        }
+    }
+
+    /// The loaded plugin of this module with the same configuration.
+    fn find(&self, module: &Module, order: &Order) -> Option<Arc<Loaded>> {
+        let source = order.reference.to_string();
+        find(&self.plugins(), &order.key(module.digest()), |loaded| {
+            loaded.config == order.config
+                && loaded.status.source == source
+                && loaded.status.signature == module.verified().to_string()
+        })
+    }
+
+    /// A loaded plugin with the same module, settings and memory, whatever else it may do.
+    fn find_code(&self, module: &Module, order: &Order) -> Option<Arc<Loaded>> {
+        let digest = module.digest().to_string();
+        let plugins = self.plugins();
+        let of_module = |(key, _): &(&Key, _)| key.0 == digest && key.1 == order.settings;
+        let mut loaded = plugins.iter().filter(of_module).flat_map(|(_, loaded)| loaded);
+        loaded.find_map(|loaded| {
+            let memory = |loaded: &Arc<Loaded>| loaded.config.limits.memory == order.config.limits.memory;
+            loaded.upgrade().filter(memory)
+        })
+    }
+
+    /// The plugin of the live table with the same configuration.
+    fn find_live(&self, order: &Order, live: &LiveModules) -> Option<Arc<Loaded>> {
+        let source = order.reference.to_string();
+        let digest = *live.get(&source)?;
+        if order.pinned.is_some_and(|pinned| pinned != digest) {
+            return None;
+        }
+        find(&self.plugins(), &order.key(digest), |loaded| {
+            loaded.config == order.config && loaded.status.source == source
+        })
+    }
+
+    /// Keeps a plugin, unless another stage of the table has loaded the same one in the meantime.
+    fn keep(&self, new: Loaded) -> LoadedPlugin {
+        let mut plugins = self.plugins();
+        if plugins.len() == plugins.capacity() {
+            plugins.retain(|_, loaded| {
+                loaded.retain(|loaded| loaded.strong_count() > 0);
+                !loaded.is_empty()
+            });
+        }
+        let key = (
+            new.status.digest.clone(),
+            new.settings.clone(),
+            new.config.name.clone(),
+        );
+        let same = |loaded: &Arc<Loaded>| {
+            loaded.config == new.config
+                && loaded.status.source == new.status.source
+                && loaded.status.signature == new.status.signature
+        };
+        if let Some(loaded) = find(&plugins, &key, same) {
+            return LoadedPlugin::kept(loaded, None);
+        }
+        let plugin = Arc::new(new);
+        plugins.entry(key).or_default().push(Arc::downgrade(&plugin));
+        LoadedPlugin {
+            plugin,
+            is_new: true,
+            fallback_cause: None,
+        }
+    }
+
+    fn plugins(&self) -> MutexGuard<'_, HashMap<Key, Vec<Weak<Loaded>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number in memory: those of the live table, and those of requests in flight.
+    pub(crate) fn count(&self) -> usize {
+        let plugins = self.plugins();
+        let live = |loaded: &&Weak<Loaded>| loaded.strong_count() > 0;
+        plugins.values().flatten().filter(live).count()
+    }
+}
+
+/// The plugin in memory that is the right one.
+fn find(
+    plugins: &HashMap<Key, Vec<Weak<Loaded>>>,
+    key: &Key,
+    is_right: impl Fn(&Arc<Loaded>) -> bool,
+) -> Option<Arc<Loaded>> {
+    plugins.get(key)?.iter().filter_map(Weak::upgrade).find(is_right)
+}
+
+/// The verified module.
+async fn module(
+    assembler: &Assembler,
+    resolver: &Resolver,
+    order: &Order,
+    modules: &Modules,
+) -> Result<Module, StageErrorCause> {
+    let catalog = &assembler.catalog;
+    let freshness = match modules {
+        Modules::AsOf(digests) => match digests.get(&order.address()) {
+            Some(digest) => return Ok(catalog.recall(&order.reference, *digest).await?),
+            // It was live without this module.
+            None => Freshness::Stored,
+        },
+        Modules::Current(Servers::All(again)) if again.contains(&order.reference) => Freshness::Again,
+        Modules::Current(Servers::Of(references)) if !references.contains(&order.reference) => {
+            Freshness::Stored
+        }
+        Modules::Current(_) => Freshness::Recorded,
+    };
+    let progress = assembler.progress.clone();
+    let on_progress = |fetch| {
+        progress(Progress::Fetching {
+            reference: order.reference.clone(),
+            progress: Box::new(fetch),
+        });
+    };
+    let _permit = match (&order.reference, freshness) {
+        (ModuleReference::File(_), _) | (_, Freshness::Stored) => None,
+        _ => Some(permit(&assembler.fetchers).await?),
+    };
+    let module = resolver
+        .obtain(&order.reference, order.pinned, freshness, &on_progress)
+        .await?;
+    let store = catalog.store().filter(|_| assembler.fills_store);
+    if let (ModuleReference::File(_), Some(store)) = (&order.reference, store) {
+        // Files may change, but a rollback needs the original.
+        let (store, kept) = (store.clone(), module.clone());
+        let kept = tokio::task::spawn_blocking(move || store.keep(&kept))
+            .await
+            .map_err(StageErrorCause::Interrupted)?;
+        if let Err(error) = kept {
+            metrics::write_failed("store");
+            tracing::warn!(%error, "a module could not be stored; a rollback to it is not possible once its \
+            file changes");
+        }
+    }
+    Ok(module)
+}
+
+async fn permit(semaphore: &Semaphore) -> Result<SemaphorePermit<'_>, StageErrorCause> {
+    semaphore.acquire().await.map_err(|_| StageErrorCause::Stopped)
+}
+
+fn compiled_key(sandbox: &Sandbox, module: &Module, order: &Order) -> CompiledKey {
+    CompiledKey::new(module.digest(), &order.settings, &sandbox.fingerprint())
+}
+
+/// A plugin that others with the same module and settings are made from, and whether its compiled form was in the store.
+async fn plugin(
+    assembler: &Assembler,
+    sandbox: &Sandbox,
+    module: &Module,
+    order: &Order,
+) -> Result<(Arc<Plugin>, bool), StageErrorCause> {
+    let key = compiled_key(sandbox, module, order);
+    if let Some(plugin) = stored(assembler, sandbox, key, order).await? {
+        return Ok((Arc::new(plugin), true));
+    }
+    let prepared = prepare(assembler, sandbox, module, key, order).await?;
+    let _permit = permit(&assembler.loaders).await?;
+    let (sandbox, config) = (sandbox.clone(), order.config.clone());
+    let plugin = tokio::task::spawn_blocking(move || sandbox.load(&prepared, &config))
+        .await
+        .map_err(StageErrorCause::Interrupted)??;
+    Ok((Arc::new(plugin), false))
+}
+
+/// The plugin whose compiled form is in the store. It is read and loaded with one permit, so that few compiled forms are in
+/// memory at a time.
+async fn stored(
+    assembler: &Assembler,
+    sandbox: &Sandbox,
+    key: CompiledKey,
+    order: &Order,
+) -> Result<Option<Plugin>, StageErrorCause> {
+    let Some(store) = assembler.catalog.store().cloned() else {
+        return Ok(None);
+    };
+    let _permit = permit(&assembler.loaders).await?;
+    let (sandbox, config) = (sandbox.clone(), order.config.clone());
+    let load = move || {
+        let bytes = store.compiled(key)?;
+        let prepared = Prepared::from_bytes(bytes).ok()?;
+        Some(sandbox.load(&prepared, &config))
+    };
+    let loaded = tokio::task::spawn_blocking(load)
+        .await
+        .map_err(StageErrorCause::Interrupted)?;
+    Ok(loaded.transpose()?)
+}
+
+/// Compiles a plugin, and keeps the compiled form in the store.
+async fn prepare(
+    assembler: &Assembler,
+    sandbox: &Sandbox,
+    module: &Module,
+    key: CompiledKey,
+    order: &Order,
+) -> Result<Prepared, StageErrorCause> {
+    // Held while others with the same module wait for their turn too.
+    let _shared = sandbox.share(module.digest());
+    let _turn = assembler.compilers.turn(module.bytes().len()).await;
+    (assembler.progress)(Progress::Preparing {
+        chain: order.chain.clone(),
+        stage: order.stage.clone(),
+        digest: module.digest(),
+        size: module.bytes().len(),
+    });
+    let prepared = sandbox
+        .prepare(module.bytes().clone(), &order.settings, &order.config)
+        .await?;
+    if let Some(store) = assembler.catalog.store().filter(|_| assembler.fills_store) {
+        let (store, bytes) = (store.clone(), prepared.to_bytes());
+        let kept = tokio::task::spawn_blocking(move || store.keep_compiled(key, &bytes)).await;
+        if let Ok(Err(error)) = kept {
+            metrics::write_failed("store");
+            tracing::warn!(%error, "a compiled plugin could not be stored; the next start compiles it again");
+        }
+    }
+    Ok(prepared)
+}

@@ -1,0 +1,443 @@
+//! The inputs of the table of chains, from which it is built again.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    ffi::OsString,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use admittance_admission::{
+    Authorizer, Chain, Digest, ModuleReference, NamespaceSource, Reach, threads_for_long_work,
+};
+use admittance_catalog::signature::SIGNATURE_SUFFIXES;
+use admittance_definitions::{
+    BadDefinition, ChainDefinition, DefinitionFile, DefinitionSet, Definitions, Location, Mistake,
+    OnBadDefinition, PluginDefinition, Served, StageDefinition, Usable,
+};
+use admittance_watch::Fingerprint;
+use tokio::time::{Instant, timeout_at};
+
+use crate::{
+    Error, Moment, NamespacedChains, RevisionFile, RevisionModule, StageError,
+    changes::stores::{Contents, Stores},
+    decisions::observer::Observer,
+    history::Entry,
+    live::assembly::{Assembled, AssembledChain, Assembler, MayFail, Modules, address},
+    live::exceptions::LiveException,
+    live::hash,
+    live::plugins::{LiveModules, Loaded},
+};
+
+/// Lives as long as the host; a clone, as long as a table is built in the background.
+#[derive(Clone)]
+pub(crate) struct Source {
+    pub(crate) stores: Arc<Stores>,
+    /// The definitions given by the embedding program.
+    pub(crate) given: Vec<ChainDefinition>,
+    /// Chains of the embedding program; they come first.
+    pub(crate) chains: Vec<Arc<Chain>>,
+    pub(crate) namespaces: Arc<dyn NamespaceSource>,
+    pub(crate) authorizer: Arc<dyn Authorizer>,
+    pub(crate) request_timeout: Duration,
+    pub(crate) assembler: Arc<Assembler>,
+    pub(crate) observer: Arc<Observer>,
+    /// The maximum size of the module store in bytes; `None`: unlimited.
+    pub(crate) store_limit: Option<u64>,
+    /// The files of the modules that the definitions name, as they were when a table was last built from them,
+    /// successfully or not.
+    pub(crate) modules: Fingerprint,
+    /// Counts the recorded inputs: what was read before a later one is stale.
+    pub(crate) version: u64,
+    /// The modules that are refreshed on a schedule.
+    pub(crate) refreshed: Vec<(ModuleReference, Duration)>,
+    /// How to treat an invalid entry of a store.
+    pub(crate) on_bad: OnBadDefinition,
+    /// What chains of namespaces may use.
+    pub(crate) namespaced: Arc<NamespacedChains>,
+    /// Whether to start without the modules that cannot be fetched.
+    pub(crate) starts_without_modules: bool,
+    /// The inputs of the live table.
+    pub(crate) in_force: Arc<[DefinitionFile]>,
+    /// The modules of the live table.
+    pub(crate) live_modules: LiveModules,
+}
+
+/// What the stores hold, as the input of a table.
+pub(crate) struct Input {
+    contents: Contents,
+    /// Its definitions, and those that are known of stores that cannot be read.
+    known: Usable,
+    modules: Fingerprint,
+    refreshed: Vec<(ModuleReference, Duration)>,
+}
+
+/// A table and its parts.
+#[derive(Debug)]
+pub(crate) struct BuiltTable {
+    pub(crate) chains: Vec<AssembledChain>,
+    pub(crate) plugins: Vec<Arc<Loaded>>,
+    pub(crate) modules: Vec<RevisionModule>,
+    pub(crate) files: Vec<RevisionFile>,
+    pub(crate) exceptions: Vec<LiveException>,
+    /// The content hash.
+    pub(crate) hash: Digest,
+    /// The invalid definitions, and those whose modules cannot be fetched.
+    pub(crate) bad: Vec<BadDefinition>,
+    /// Whether a missing module may be on a server that was not contacted.
+    pub(crate) lacks_modules: bool,
+}
+
+/// The purpose of a table, which decides what must be valid.
+#[derive(Debug)]
+pub(crate) enum Purpose<'a> {
+    /// The first table of this process.
+    Start,
+    /// The current definitions.
+    Follow,
+    /// A change of these files of definitions.
+    Change(&'a [PathBuf]),
+}
+
+/// How long the start waits for an unreachable store.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long it waits for a notification before it reads the store again.
+const PAUSE: Duration = Duration::from_millis(500);
+
+impl Source {
+    /// Reads the definitions for the first table, and waits for stores that may soon be there: a start may come before
+    /// the first connection.
+    pub(crate) async fn read_first(&mut self) -> Result<Usable, Error> {
+        let latest = Instant::now() + PATIENCE;
+        loop {
+            let contents = self.stores.read().await;
+            if !contents.is_lost() || Instant::now() >= latest {
+                return self.act_upon(contents).await;
+            }
+            let next = (Instant::now() + PAUSE).min(latest);
+            let _ = timeout_at(next, self.stores.changed()).await;
+        }
+    }
+
+    /// Records this as the input of the next table.
+    pub(crate) async fn act_upon(&mut self, contents: Contents) -> Result<Usable, Error> {
+        let input = self.input(contents).await?;
+        self.record(input)
+    }
+
+    /// Looks at what was read, and at the modules that it names. That takes as long as reading those.
+    pub(crate) async fn input(&self, contents: Contents) -> Result<Input, Error> {
+        // The modules of an unreachable store stay watched.
+        let known = self.usable(self.stores.set_after(&contents)).await?;
+        let served = known.served();
+        let (modules, refreshed) = blocking(move || {
+            // Invalid definitions name no modules; correcting them is a change too.
+            let chains = served.chains().unwrap_or_default();
+            let plugins = || chains.iter().flat_map(plugins);
+            let modules = Fingerprint::of(plugins().flat_map(files));
+            let refreshed = plugins().filter_map(|plugin| Some((plugin.source.clone(), plugin.refresh?)));
+            (modules, refreshed.collect())
+        })
+        .await?;
+        Ok(Input {
+            contents,
+            known,
+            modules,
+            refreshed,
+        })
+    }
+
+    /// Records an input of this version, and returns the definitions.
+    ///
+    /// # Errors
+    ///
+    /// Unless every store could be read.
+    pub(crate) fn record(&mut self, input: Input) -> Result<Usable, Error> {
+        self.version += 1;
+        self.stores.act_upon(&input.contents);
+        (self.modules, self.refreshed) = (input.modules, input.refreshed);
+        input.contents.set().map(|_| input.known)
+    }
+
+    /// These definitions without those that cannot be used.
+    pub(crate) async fn usable(&self, set: DefinitionSet) -> Result<Usable, Error> {
+        let (in_force, on_bad) = (self.in_force.clone(), self.on_bad);
+        let namespaced = self.namespaced.clone();
+        blocking(move || set.usable_if(&in_force, on_bad, &|chain| namespaced.mistakes(chain))).await
+    }
+
+    /// From now on this revision is live.
+    pub(crate) fn is_live(&mut self, entry: &Entry) {
+        self.in_force = self.stores.definitions_of(entry).into();
+        let modules = entry.revision().modules.iter();
+        let modules = modules.filter_map(|module| Some((module.source.clone(), module.digest.parse().ok()?)));
+        self.live_modules = Arc::new(modules.collect::<HashMap<_, _>>());
+    }
+
+    /// The inputs from which a table was last built, successfully or not, as a text.
+    pub(crate) fn inputs(&self) -> String {
+        let mut parts: Vec<Vec<u8>> = vec![self.modules.digest().to_vec()];
+        for held in self.stores.known_content() {
+            let number = held.as_ref().map(|held| held.len().to_string());
+            parts.push(number.unwrap_or_default().into_bytes());
+            for file in held.iter().flat_map(|held| held.iter()) {
+                parts.push(file.path.as_os_str().as_encoded_bytes().to_vec());
+                parts.push(file.normalized().as_bytes().to_vec());
+            }
+        }
+        Digest::of_parts(parts.iter().map(Vec::as_slice)).to_string()
+    }
+
+    /// A table of these definitions, as far as it can be made now:
+    ///
+    /// - An entry whose stages cannot be made is set aside, unless it is in force as it is.
+    /// - A file whose modules cannot be fetched now is served as it was before. What is in force already, and everything
+    ///   at a start that may do [without modules](crate::HostBuilder::start_without_modules), is served with the modules
+    ///   of before or, where there are none, with stages that fail.
+    ///
+    /// # Errors
+    ///
+    /// All other mistakes, and all mistakes in the files of a change.
+    pub(crate) async fn make(
+        &self,
+        mut usable: Usable,
+        modules: Modules,
+        purpose: Purpose<'_>,
+    ) -> Result<BuiltTable, Error> {
+        let whole = usable.served();
+        let mut failing = HashSet::new();
+        let mut not_fetched = false;
+        loop {
+            let built = self
+                .make_of(usable.served(), modules.clone(), MayFail::Of(&failing))
+                .await;
+            let errors = match built {
+                Err(Error::Stages(errors)) => errors,
+                Err(error) => return Err(error),
+                Ok(mut built) => {
+                    built.bad.splice(0..0, usable.bad);
+                    built.lacks_modules |= not_fetched;
+                    return Ok(built);
+                }
+            };
+            let mut by_path: BTreeMap<PathBuf, Vec<&StageError>> = BTreeMap::new();
+            for error in &errors {
+                let path = PathBuf::from(&error.location.file);
+                by_path.entry(path).or_default().push(error);
+            }
+            let (mut aside, mut refused) = (Vec::new(), false);
+            for (path, errors) in by_path {
+                let is_transient = errors.iter().all(|error| error.is_transient());
+                match self.instead(&usable, &path, is_transient, &purpose) {
+                    Some(Served::FailingStages) if failing.insert(path.clone()) => {}
+                    Some(Served::LastVersion) => {
+                        not_fetched |= errors.iter().any(|error| error.cause.is_not_fetched());
+                        let reasons = errors.iter().map(ToString::to_string).collect();
+                        let is_transient = errors.iter().any(|error| error.is_transient());
+                        aside.push((path, reasons, is_transient));
+                    }
+                    _ => refused = true,
+                }
+            }
+            if refused {
+                return Err(Error::Stages(errors));
+            }
+            let has_files = aside.iter().any(|(path, ..)| usable.is_file(path));
+            for (path, reasons, is_transient) in aside {
+                usable.set_aside(&path, reasons, is_transient, (&self.in_force, self.on_bad));
+            }
+            if has_files && self.loses_stages(&whole, &usable.served()).await? {
+                return Err(Error::Stages(errors));
+            }
+        }
+    }
+
+    /// What is served of a file of definitions whose stages cannot be made; none when the table cannot be made.
+    fn instead(
+        &self,
+        usable: &Usable,
+        path: &Path,
+        is_transient: bool,
+        purpose: &Purpose<'_>,
+    ) -> Option<Served> {
+        let is_new = usable.is_new(path, &self.in_force);
+        let was_there = self.in_force.iter().any(|file| file.path == path);
+        match purpose {
+            Purpose::Change(files) if files.iter().any(|file| file == path) => None,
+            Purpose::Start if is_transient && !self.starts_without_modules => {
+                (is_new && !usable.is_file(path)).then_some(Served::LastVersion)
+            }
+            Purpose::Start if is_transient && !was_there => Some(Served::FailingStages),
+            _ if is_transient && !is_new => Some(Served::FailingStages),
+            _ => (is_new && (is_transient || !usable.is_file(path))).then_some(Served::LastVersion),
+        }
+    }
+
+    /// Whether a stage that is in force, and is still among the `whole` of the definitions, is not `served`: it may have
+    /// been moved to a file that cannot be used yet.
+    async fn loses_stages(&self, whole: &DefinitionSet, served: &DefinitionSet) -> Result<bool, Error> {
+        let (whole, served, in_force) = (whole.clone(), served.clone(), self.in_force.clone());
+        blocking(move || {
+            let in_force = DefinitionSet::of_files(in_force.to_vec());
+            let [in_force, whole, served] = [in_force, whole, served].map(|set| stages(&set));
+            in_force
+                .iter()
+                .any(|stage| whole.contains(stage) && !served.contains(stage))
+        })
+        .await
+    }
+
+    /// Builds a table of all definitions in this set.
+    pub(crate) async fn make_of(
+        &self,
+        set: DefinitionSet,
+        modules: Modules,
+        may_fail: MayFail<'_>,
+    ) -> Result<BuiltTable, Error> {
+        let given = self.given.clone();
+        let (files, texts, definitions, exceptions) = blocking(move || {
+            let defined = set.definitions()?;
+            let chains = &defined.chains;
+            let exceptions = defined.exceptions.into_iter().map(|definition| LiveException {
+                unknown: texts(definition.unknown(chains)),
+                definition,
+            });
+            let exceptions: Vec<_> = exceptions.collect();
+            let mut chains = defined.chains;
+            chains.extend(given);
+            let hash = hash::of_definitions(&set);
+            Ok::<_, Error>((revision_files(&set), hash, chains, exceptions))
+        })
+        .await??;
+        let assembled = self
+            .assembler
+            .assemble(definitions, modules, &self.live_modules, may_fail);
+        let assembled = assembled.await?;
+        let hash = hash::of_table(texts, &assembled);
+        let Assembled {
+            chains,
+            plugins,
+            modules,
+            tolerated,
+        } = assembled;
+        let native = self.chains.iter().cloned();
+        Ok(BuiltTable {
+            chains: native
+                .map(|chain| self.assembler.native(chain))
+                .chain(chains)
+                .collect(),
+            plugins,
+            modules,
+            files,
+            exceptions,
+            hash,
+            lacks_modules: tolerated.iter().any(|(error, _)| error.cause.is_not_fetched()),
+            bad: bad_of(&tolerated),
+        })
+    }
+}
+
+/// The definitions of these stages, each once.
+fn bad_of(tolerated: &[(StageError, Served)]) -> Vec<BadDefinition> {
+    let mut bad: BTreeMap<&str, BadDefinition> = BTreeMap::new();
+    for (error, served) in tolerated {
+        let file = &error.location.file;
+        let of_file = bad
+            .entry(file)
+            .or_insert_with(|| BadDefinition::new(file, *served, true));
+        of_file.reasons.push(error.to_string());
+        if *served == Served::FailingStages {
+            of_file.served = *served;
+        }
+    }
+    bad.into_values().collect()
+}
+
+/// All stages of all chains; empty if there are mistakes.
+fn stages(set: &DefinitionSet) -> HashSet<String> {
+    let chains = set.chains().unwrap_or_default();
+    let stages = chains.iter().flat_map(|chain| {
+        let stages = chain.stages.iter();
+        stages.map(|stage| address(chain.phase, &chain.name, &stage.spec.name))
+    });
+    stages.collect()
+}
+
+/// The modules that these files of definitions name, and the warnings about them.
+pub(crate) fn modules_and_warnings(
+    set: &DefinitionSet,
+    files: &[PathBuf],
+    reach: &Reach,
+) -> (HashSet<ModuleReference>, Vec<String>) {
+    let Definitions {
+        mut chains,
+        exceptions,
+        ..
+    } = set.definitions().unwrap_or_default();
+    let is_of_files = |source: &Location| files.iter().any(|path| path == Path::new(&source.file));
+    let now = Moment::now();
+    let of_exceptions = exceptions
+        .iter()
+        .filter(|exception| is_of_files(&exception.source))
+        .flat_map(|exception| {
+            let unknown = exception.unknown(&chains);
+            exception.warning(now).into_iter().chain(unknown)
+        });
+    let of_exceptions: Vec<_> = of_exceptions.collect();
+    chains.retain(|chain| is_of_files(&chain.source));
+    let modules = chains
+        .iter()
+        .flat_map(plugins)
+        .map(|plugin| plugin.source.clone());
+    let warnings = chains
+        .iter()
+        .flat_map(|chain| chain.warnings().into_iter().chain(chain.unreached(reach)));
+    (modules.collect(), texts(warnings.chain(of_exceptions)))
+}
+
+fn texts(mistakes: impl IntoIterator<Item = Mistake>) -> Vec<String> {
+    mistakes.into_iter().map(|mistake| mistake.to_string()).collect()
+}
+
+/// The texts of a revision, independent of how a store formats them.
+fn revision_files(set: &DefinitionSet) -> Vec<RevisionFile> {
+    let file = |file: &DefinitionFile| RevisionFile {
+        path: file.path.clone(),
+        text: file.normalized().into_owned(),
+    };
+    set.files().iter().map(file).collect()
+}
+
+/// Runs work that may block, such as reading files and checking definitions.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Error> {
+    threads_for_long_work()
+        .spawn_blocking(work)
+        .await
+        .map_err(Error::Interrupted)
+}
+
+/// The plugins of a chain, including candidates.
+pub(crate) fn plugins(chain: &ChainDefinition) -> impl Iterator<Item = &PluginDefinition> {
+    let plugins = chain.stages.iter().flat_map(StageDefinition::plugins);
+    plugins.map(|(_, plugin)| plugin)
+}
+
+/// The files of this plugin: those that its settings were read from, its module, and the signatures next to it.
+fn files(plugin: &PluginDefinition) -> Vec<PathBuf> {
+    let mut files = plugin.read_from.clone();
+    let ModuleReference::File(path) = &plugin.source else {
+        return files;
+    };
+    let beside = |ending: &&str| {
+        let mut name = OsString::from(path);
+        name.push(ending);
+        PathBuf::from(name)
+    };
+    let signatures = SIGNATURE_SUFFIXES.iter().map(beside);
+    files.push(path.clone());
+    files.extend(signatures);
+    files
+}

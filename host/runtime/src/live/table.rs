@@ -1,0 +1,228 @@
+use std::{sync::Arc, time::Duration};
+
+use admittance_admission::{
+    Authorizer, Chain, ChainIndex, Deadline, Digest, Evaluation, NamespaceSource, Outcome, Outline, Phase,
+    Reach, Request, Selection, StageResult, Surroundings,
+};
+use tokio::{sync::OwnedSemaphorePermit, time::Instant};
+
+use crate::{
+    Moment,
+    decisions::observer::{Observed, Observer},
+    live::assembly::AssembledChain,
+    live::disabled::Stages,
+    live::exceptions::LiveException,
+    live::plugins::Loaded,
+    rollout::Rollout,
+    status::{ChainStatus, ExceptionStatus, StageStatus},
+};
+
+/// The live chains. A request takes the table once and keeps it to its end, so it never sees a partial
+/// change.
+pub struct Table {
+    pub(crate) revision: u64,
+    /// The content hash.
+    pub(crate) hash: Digest,
+    pub(crate) chains: Vec<AssembledChain>,
+    /// The index of `chains`.
+    pub(crate) index: Arc<ChainIndex>,
+    pub(crate) plugins: Vec<Arc<Loaded>>,
+    pub(crate) exceptions: Arc<[LiveException]>,
+    pub(crate) namespaces: Arc<dyn NamespaceSource>,
+    pub(crate) authorizer: Arc<dyn Authorizer>,
+    pub(crate) request_timeout: Duration,
+    /// Who is told of outcomes; `None` for a table with which objects are audited.
+    pub(crate) observer: Option<Arc<Observer>>,
+    /// A slot for tables in memory, released with the last request that uses this table, or one that differs from it only
+    /// in the stages that are disabled; `None` for a table that serves no requests.
+    pub(crate) slot: Option<Arc<OwnedSemaphorePermit>>,
+}
+
+impl Table {
+    /// The revision number, from 1.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// The content hash: the same for every table that gives the same verdicts.
+    pub fn hash(&self) -> Digest {
+        self.hash
+    }
+
+    /// The chains, in the order in which a request passes them.
+    pub fn chains(&self) -> impl ExactSizeIterator<Item = &Chain> {
+        self.chains.iter().map(|known| &*known.chain)
+    }
+
+    /// The plugins in the chains, including candidates.
+    pub fn plugins(&self) -> &[Arc<Loaded>] {
+        &self.plugins
+    }
+
+    /// The chain of this phase and name.
+    pub fn chain(&self, phase: Phase, name: &str) -> Option<&Chain> {
+        Some(&*self.known(phase, name)?.chain)
+    }
+
+    /// The roll-outs of its candidates.
+    pub(crate) fn rollouts(&self) -> impl Iterator<Item = Arc<Rollout>> {
+        let stages = self.chains.iter().flat_map(|chain| &chain.stages);
+        stages.filter_map(|stage| stage.rollout().cloned())
+    }
+
+    /// The same table with these stages disabled, and no others, and the current shares of candidates. They share everything that is large.
+    pub(crate) fn with_disabled(&self, disabled: &Stages) -> Self {
+        let chains = self.chains.iter().map(|chain| chain.with_disabled(disabled));
+        Self {
+            revision: self.revision,
+            hash: self.hash,
+            chains: chains.collect(),
+            index: self.index.clone(),
+            plugins: self.plugins.clone(),
+            exceptions: self.exceptions.clone(),
+            namespaces: self.namespaces.clone(),
+            authorizer: self.authorizer.clone(),
+            request_timeout: self.request_timeout,
+            observer: self.observer.clone(),
+            slot: self.slot.clone(),
+        }
+    }
+
+    pub(crate) fn known(&self, phase: Phase, name: &str) -> Option<&AssembledChain> {
+        self.chains.get(self.index.position(phase, name)?)
+    }
+
+    /// Whether a chain may match a request of which only this is known. If not, the request need not be read.
+    pub fn may_match(&self, outline: &Outline<'_>) -> bool {
+        match self.index.candidates_of(outline) {
+            Some(positions) => self.chains_at(positions).any(|chain| chain.may_match(outline)),
+            None => self.chains().any(|chain| chain.may_match(outline)),
+        }
+    }
+
+    fn chains_at(&self, positions: Vec<usize>) -> impl Iterator<Item = &Chain> {
+        let known = positions
+            .into_iter()
+            .filter_map(|position| self.chains.get(position));
+        known.map(|known| &*known.chain)
+    }
+
+    /// Passes the request through every chain that matches it, within the host's request timeout.
+    pub async fn admit(&self, request: Request) -> Outcome {
+        self.admit_by(request, &Selection::All, self.request_timeout)
+            .await
+    }
+
+    /// Passes the request through the selected chains that match it, within the host's request timeout and
+    /// within `timeout`.
+    pub async fn admit_by(&self, mut request: Request, selection: &Selection, timeout: Duration) -> Outcome {
+        let started = Instant::now();
+        let matching = self.matching(&request, selection);
+        let observer = self.observer.as_ref().filter(|_| !matching.is_empty());
+        let recorders = observer.map(|observer| observer.recorders.due(&mut request));
+        let (request, outcome) = self.evaluate(request, &matching, timeout).await;
+        if let Some((observer, recorders)) = observer.zip(recorders) {
+            let observed = Observed {
+                request,
+                selection,
+                outcome: &outcome,
+                duration: started.elapsed(),
+                at: Moment::now(),
+                revision: self.revision,
+            };
+            observer.observe(self, observed, recorders);
+        }
+        outcome
+    }
+
+    /// Passes the request through these chains. Nobody is told of the outcome.
+    pub(crate) async fn evaluate(
+        &self,
+        request: Request,
+        chains: &[&Chain],
+        timeout: Duration,
+    ) -> (Request, Outcome) {
+        let deadline = Deadline::after(self.request_timeout.min(timeout));
+        let mut evaluation = Evaluation::new(request, deadline);
+        let surroundings = Surroundings {
+            namespaces: &*self.namespaces,
+            authorizer: &*self.authorizer,
+        };
+        evaluation.run(chains, surroundings).await;
+        evaluation.finish()
+    }
+
+    /// The selected chains that match the request.
+    pub(crate) fn matching(&self, request: &Request, selection: &Selection) -> Vec<&Chain> {
+        self.chains_at(self.index.candidates(request))
+            .filter(|chain| selection.selects(chain) && chain.matches(request))
+            .collect()
+    }
+
+    /// For `status` and the metrics of stages.
+    pub(crate) fn count(&self, outcome: &Outcome) {
+        for row in &outcome.trace {
+            let stage = self.known(row.phase, &row.chain).and_then(|known| {
+                let position =
+                    |stage: &admittance_admission::Stage| Arc::ptr_eq(&stage.spec.name, &row.stage);
+                known.stages.get(known.chain.stages.iter().position(position)?)
+            });
+            if let Some(stage) = stage {
+                stage.statistics.record(row);
+                if row.by_candidate
+                    && let Some(rollout) = stage.rollout()
+                {
+                    rollout.decided(matches!(row.result, StageResult::Failed { .. }));
+                }
+            }
+        }
+    }
+
+    pub(crate) fn status(&self, reach: &Reach) -> Vec<ChainStatus> {
+        self.chains
+            .iter()
+            .map(|known| chain_status(known, reach))
+            .collect()
+    }
+
+    pub(crate) fn status_of_exceptions(&self) -> Vec<ExceptionStatus> {
+        let now = Moment::now();
+        let exceptions = self.exceptions.iter();
+        exceptions.map(|live| live.status(&self.chains, now)).collect()
+    }
+}
+
+fn chain_status(known: &AssembledChain, reach: &Reach) -> ChainStatus {
+    let stages = known.defined.stages.iter().zip(&known.stages);
+    ChainStatus {
+        name: known.chain.name.to_string(),
+        phase: known.chain.phase,
+        unreached: reach.misses(known.chain.namespace.as_deref(), &known.chain.rules),
+        stages: stages
+            .map(|(stage, known)| {
+                let (state, calls, last_failure) = known.statistics.status();
+                StageStatus {
+                    name: stage.spec.name.to_string(),
+                    hook: known.hook.clone(),
+                    mode: stage.spec.mode,
+                    failure_policy: stage.spec.failure_policy,
+                    state,
+                    calls,
+                    last_failure,
+                    candidate: known.trial().map(|trial| trial.status(known.progress.as_deref())),
+                    disabled: known.disabled.as_deref().cloned(),
+                }
+            })
+            .collect(),
+    }
+}
+
+impl std::fmt::Debug for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Table")
+            .field("revision", &self.revision)
+            .field("chains", &self.chains)
+            .field("request_timeout", &self.request_timeout)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,418 @@
+//! Evaluates requests with definitions that are not live, in a sandbox of their own.
+
+use std::{
+    collections::{BTreeMap, HashSet, VecDeque},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use admittance_admission::{Chain, Deadline, Evaluation, Outcome, Phase, Request, Selection, Surroundings};
+use admittance_definitions::{
+    ChainDefinition, ChainId, DefinitionSet, HookDefinition, PluginDefinition, StageDefinition,
+};
+use admittance_sandbox::SharedModule;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+use tokio::{
+    sync::{OnceCell, Semaphore},
+    time::timeout,
+};
+
+use crate::{
+    DecisionRecord, Error, Host, Moment,
+    changes::smallest_first::SmallestFirst,
+    decisions::observer::Observed,
+    history::Entry,
+    host::modules_of,
+    live::assembly::{Assembled, AssembledChain, Assembler, MayFail, Modules, Servers},
+    live::plugins::{LiveModules, Loaded, Plugins},
+    live::source::{Source, blocking, plugins},
+    status::HookStatus,
+};
+
+/// The most evaluations at a time. Each runs its plugins on at most one thread.
+const AT_ONCE: usize = 2;
+
+/// The limit of concurrent calls of plugins in evaluations. They have their own slots, so none of them takes one from a
+/// request.
+const CALLS_IN_FLIGHT: u32 = 8;
+
+/// The plugins of this many evaluations stay loaded, so that an evaluation with another object compiles nothing.
+const KEPT: usize = 4;
+
+/// The most plugins of an evaluation that stay loaded.
+const KEPT_PLUGINS: usize = 16;
+
+/// The largest schema of settings that is passed on, in bytes.
+const LARGEST_SCHEMA: usize = 256 << 10;
+
+/// The time for an evaluation, including fetching and compiling modules.
+pub(crate) const TIME: Duration = Duration::from_secs(30);
+
+/// The chains with which [`Host::evaluate`] evaluates a request.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum EvaluatedChains<'a> {
+    /// The chains of definitions that are not applied, and the name that stands for the text in mistakes.
+    Text {
+        /// One or more definitions, as in a file.
+        text: &'a str,
+        /// `chain.yaml`.
+        name: &'a str,
+    },
+    /// A chain of the live table, with its exact modules.
+    Live(&'a ChainId),
+}
+
+/// Options of an evaluation.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct EvaluateOptions {
+    /// Settings in place of those of plugins: by the name of the stage, or of stage and member, `images/signed`.
+    pub settings: BTreeMap<String, Json>,
+    /// Whether webhooks of matching chains are called. Otherwise such an evaluation is an error.
+    pub call_webhooks: bool,
+}
+
+/// The result of an evaluation.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Evaluated {
+    /// The request as it was evaluated: a dry run.
+    pub request: Request,
+    /// The outcome.
+    pub outcome: Outcome,
+    /// The same as operators read it. Its id is 0, since it is not kept.
+    pub decision: DecisionRecord,
+    /// The JSON Schemas of the settings of plugins, by stage, as far as plugins describe them.
+    pub settings_schemas: BTreeMap<String, Json>,
+    /// The chains whose rules do not match the request.
+    pub unmatched: Vec<UnmatchedChain>,
+}
+
+/// A chain that does not apply to a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct UnmatchedChain {
+    /// Its name.
+    pub chain: String,
+    /// Its phase.
+    pub phase: Phase,
+    /// The closest rule, and its part that does not match.
+    pub reason: String,
+}
+
+impl UnmatchedChain {
+    /// `None` if the chain applies.
+    pub(crate) fn of(chain: &Chain, request: &Request) -> Option<Self> {
+        Some(Self {
+            chain: chain.name.to_string(),
+            phase: chain.phase,
+            reason: chain.mismatch(request)?.to_string(),
+        })
+    }
+}
+
+/// Why a request was not evaluated.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EvaluateError {
+    /// The text contains mistakes.
+    #[error(transparent)]
+    Definitions(#[from] admittance_definitions::ChangeError),
+    /// The chains cannot be built.
+    #[error(transparent)]
+    Chains(#[from] Error),
+    /// The live table has no such chain that a definition describes.
+    #[error("there is no definition of a live chain {0}")]
+    NoSuchChain(ChainId),
+    /// Settings are given for a stage that has no plugin.
+    #[error(
+        "there are settings for {0}, but none of the chains has a plugin of that name: write the stage, `images`, or the stage and the member of its group, `images/signed`"
+    )]
+    NoSuchPlugin(String),
+    /// A stage calls a webhook, and that is not allowed.
+    #[error(
+        "stage {stage} of chain {chain} calls a webhook, which would be sent the request; allow that explicitly (`callWebhooks`)"
+    )]
+    Webhook {
+        /// The chain.
+        chain: String,
+        /// Its stage.
+        stage: String,
+    },
+    /// The time is over.
+    #[error(
+        "the evaluation took longer than {} s, most of it before any stage was called; if its modules take long to \
+         compile, a dry run of `apply` compiles them into the store first", TIME.as_secs()
+    )]
+    TookTooLong,
+    /// Others are going on.
+    #[error("{} evaluations are going on, and none ended in time; try again", AT_ONCE)]
+    TooMany,
+}
+
+/// What evaluations use apart from the live table. Lives as long as the host.
+pub(crate) struct Evaluator {
+    pub(crate) assembler: Arc<Assembler>,
+    turns: Semaphore,
+    /// What the last evaluations loaded, the newest first.
+    kept: Mutex<VecDeque<Kept>>,
+}
+
+/// What an evaluation loaded. Lives until others take its place.
+struct Kept {
+    plugins: Vec<Arc<Loaded>>,
+    /// So that an evaluation with other settings compiles only what depends on them.
+    _modules: Vec<SharedModule>,
+}
+
+impl Evaluator {
+    /// With the same modules, limits and look-ups as the live table, and its own slots and compiler.
+    pub(crate) fn new(live: &Assembler) -> Self {
+        let mut sandbox = live.sandbox.clone();
+        sandbox.calls_in_flight = sandbox.calls_in_flight.min(CALLS_IN_FLIGHT);
+        let assembler = Assembler {
+            sandbox,
+            catalog: live.catalog.clone(),
+            webhooks: live.webhooks.clone(),
+            authorizer: live.authorizer.clone(),
+            namespaces: live.namespaces.clone(),
+            progress: Arc::new(|_| ()),
+            started: OnceCell::new(),
+            plugins: Plugins::default(),
+            trials: Default::default(),
+            statistics: Default::default(),
+            fetchers: Semaphore::new(1),
+            compilers: SmallestFirst::new(1),
+            loaders: Semaphore::new(1),
+            fills_store: false,
+            reach: live.reach.clone(),
+        };
+        Self {
+            assembler: Arc::new(assembler),
+            turns: Semaphore::new(AT_ONCE),
+            kept: Mutex::default(),
+        }
+    }
+
+    fn keep(&self, plugins: Vec<Arc<Loaded>>) {
+        let Some(sandbox) = self.assembler.started.get() else {
+            return;
+        };
+        if plugins.is_empty() || plugins.len() > KEPT_PLUGINS {
+            return;
+        }
+        let digests = plugins
+            .iter()
+            .filter_map(|plugin| plugin.status.digest.parse().ok());
+        let modules = digests.map(|digest| sandbox.share(digest)).collect();
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = |known: &Kept| {
+            let mut pairs = known.plugins.iter().zip(&plugins);
+            known.plugins.len() == plugins.len() && pairs.all(|(a, b)| Arc::ptr_eq(a, b))
+        };
+        kept.retain(|known| !is_same(known));
+        kept.push_front(Kept {
+            plugins,
+            _modules: modules,
+        });
+        kept.truncate(KEPT);
+    }
+}
+
+impl Host {
+    /// Evaluates a request with chains that are not live, or with a live one. Nothing of it is counted, recorded or
+    /// written to the history, and nothing goes live. The request is a dry run: a stage with side effects refuses it.
+    ///
+    /// Candidates are left out. The whole is limited to 30 s, and at most two evaluations are made at a time. Plugins have
+    /// the limits of live ones, but run in slots of their own. A dropped evaluation ends, and so does a compilation for it.
+    ///
+    /// # Errors
+    ///
+    /// When the chains cannot be built, or the time is over.
+    pub async fn evaluate(
+        &self,
+        chains: EvaluatedChains<'_>,
+        request: Request,
+        how: &EvaluateOptions,
+    ) -> Result<Evaluated, EvaluateError> {
+        let started = tokio::time::Instant::now();
+        let evaluator = &self.0.evaluator;
+        let turn = timeout(TIME, evaluator.turns.acquire()).await;
+        let _turn = turn.ok().and_then(Result::ok).ok_or(EvaluateError::TooMany)?;
+        let rest = TIME.saturating_sub(started.elapsed());
+        let evaluation = self.evaluate_now(chains, request, how);
+        timeout(rest, evaluation)
+            .await
+            .map_err(|_| EvaluateError::TookTooLong)?
+    }
+
+    async fn evaluate_now(
+        &self,
+        chains: EvaluatedChains<'_>,
+        mut request: Request,
+        how: &EvaluateOptions,
+    ) -> Result<Evaluated, EvaluateError> {
+        let (source, last) = {
+            let state = self.0.state.lock().await;
+            (state.source.clone(), self.0.live.load().revisions.last().cloned())
+        };
+        let (mut definitions, modules) = match chains {
+            EvaluatedChains::Text { text, name } => of_text(&source, text, name).await?,
+            EvaluatedChains::Live(id) => of_live(&source, last.as_deref(), id).await?,
+        };
+        prepare(&mut definitions, &how.settings)?;
+        let evaluator = &self.0.evaluator;
+        let (live, none) = (LiveModules::default(), HashSet::new());
+        let assembler = &evaluator.assembler;
+        let assembling = assembler.assemble(definitions, modules, &live, MayFail::Of(&none));
+        let Assembled { chains, plugins, .. } = assembling.await?;
+        let settings_schemas = schemas(&plugins);
+        evaluator.keep(plugins);
+
+        request.dry_run = true;
+        let unmatched = chains
+            .iter()
+            .filter_map(|known| UnmatchedChain::of(&known.chain, &request));
+        let unmatched = unmatched.collect();
+        let matching = || chains.iter().filter(|known| known.chain.matches(&request));
+        if !how.call_webhooks {
+            matching().try_for_each(calls_no_webhook)?;
+        }
+        let matching: Vec<_> = matching().map(|known| &*known.chain).collect();
+        let started = Instant::now();
+        let deadline = Deadline::after(source.request_timeout);
+        let mut evaluation = Evaluation::new(request.clone(), deadline);
+        let surroundings = Surroundings {
+            namespaces: &*source.namespaces,
+            authorizer: &*source.authorizer,
+        };
+        evaluation.run(&matching, surroundings).await;
+        let (request, outcome) = evaluation.finish();
+        let observed = Observed {
+            request: request.clone(),
+            selection: &Selection::All,
+            outcome: &outcome,
+            duration: started.elapsed(),
+            at: Moment::now(),
+            revision: self.table().revision(),
+        };
+        Ok(Evaluated {
+            decision: self.decisions().decision(observed.taken()).record(),
+            settings_schemas,
+            request,
+            outcome,
+            unmatched,
+        })
+    }
+}
+
+fn calls_no_webhook(known: &AssembledChain) -> Result<(), EvaluateError> {
+    let stages = known.chain.stages.iter().zip(&known.stages);
+    for (stage, known_stage) in stages {
+        if matches!(known_stage.hook, HookStatus::Webhook { .. }) {
+            return Err(EvaluateError::Webhook {
+                chain: known.chain.name.to_string(),
+                stage: stage.spec.name.to_string(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The schemas of the settings of plugins, by stage.
+fn schemas(plugins: &[Arc<Loaded>]) -> BTreeMap<String, Json> {
+    let schema = |plugin: &Arc<Loaded>| {
+        let text = plugin.plugin.description().settings_schema.as_deref()?;
+        let schema = serde_json::from_str(text)
+            .ok()
+            .filter(|_| text.len() <= LARGEST_SCHEMA)?;
+        Some((plugin.stage.to_string(), schema))
+    };
+    plugins.iter().filter_map(schema).collect()
+}
+
+async fn of_text(
+    source: &Source,
+    text: &str,
+    name: &str,
+) -> Result<(Vec<ChainDefinition>, Modules), EvaluateError> {
+    let (stores, text, name) = (source.stores.clone(), text.to_owned(), name.to_owned());
+    let read = move || {
+        stores
+            .known_set()
+            .chains_of(&text, &name, &|id| stores.destination(id))
+    };
+    let chains = blocking(read).await??;
+    let named = chains
+        .iter()
+        .flat_map(plugins)
+        .map(|plugin| plugin.source.clone());
+    let servers = Servers::Of(Arc::new(named.collect()));
+    Ok((chains, Modules::Current(servers)))
+}
+
+async fn of_live(
+    source: &Source,
+    last: Option<&Entry>,
+    id: &ChainId,
+) -> Result<(Vec<ChainDefinition>, Modules), EvaluateError> {
+    let none = || EvaluateError::NoSuchChain(id.clone());
+    let last = last.ok_or_else(none)?;
+    let (files, given) = (source.stores.definitions_of(last), source.given.clone());
+    let read = move || {
+        let mut chains = DefinitionSet::of_files(files).chains()?;
+        chains.extend(given);
+        Ok::<_, Error>(chains)
+    };
+    let mut chains = blocking(read).await??;
+    chains.retain(|chain| chain.phase == id.phase && chain.name == id.name);
+    match chains.is_empty() {
+        true => Err(none()),
+        false => Ok((chains, modules_of(last))),
+    }
+}
+
+/// Leaves out candidates, and replaces settings.
+fn prepare(
+    definitions: &mut [ChainDefinition],
+    settings: &BTreeMap<String, Json>,
+) -> Result<(), EvaluateError> {
+    let mut rest = settings.clone();
+    for stage in definitions.iter_mut().flat_map(|chain| &mut chain.stages) {
+        stage.candidate = None;
+        for (name, plugin) in named_plugins(stage) {
+            if let Some(settings) = settings.get(&name) {
+                plugin.settings = settings.clone();
+                rest.remove(&name);
+            }
+        }
+    }
+    match rest.into_keys().next() {
+        Some(name) => Err(EvaluateError::NoSuchPlugin(name)),
+        None => Ok(()),
+    }
+}
+
+/// The plugins of a stage, with the name of the stage, and of the member if it is a group.
+fn named_plugins(stage: &mut StageDefinition) -> Vec<(String, &mut PluginDefinition)> {
+    let name = stage.spec.name.to_string();
+    match &mut stage.hook {
+        HookDefinition::Plugin(plugin) => vec![(name, plugin)],
+        HookDefinition::Group(group) => {
+            let members = group.members.iter_mut();
+            let named = members.map(|member| (format!("{name}/{}", member.name), &mut member.plugin));
+            named.collect()
+        }
+        HookDefinition::Webhook(_) | HookDefinition::Cel(_) | HookDefinition::Mutators(_) => Vec::new(),
+    }
+}
+
+impl std::fmt::Debug for Evaluator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Evaluator").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,372 @@
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use admittance_admission::{Decision, FrontEnd, TraceContext, Uid, apart};
+use admittance_dialect::{Class, Dialect, End, Reading, Rejection, StoredState, append_warnings};
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Request, Response,
+    header::{CONTENT_LENGTH, EXPECT, TRAILER, TRANSFER_ENCODING},
+    request::Parts,
+};
+use http_body::Body;
+use tower_layer::Layer;
+use tower_service::Service;
+use tracing::Instrument;
+
+use crate::{
+    Host,
+    requests::body::BodyLimits,
+    requests::stored::settle,
+    requests::trace::{request_span, trace_context},
+};
+
+/// The header with a request's uid, in the request, to the inner service, and in the reply.
+pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Headers that describe the bytes of the body, and are wrong once it is rewritten.
+const ABOUT_THE_BYTES: [HeaderName; 3] = [
+    HeaderName::from_static("digest"),
+    HeaderName::from_static("content-digest"),
+    HeaderName::from_static("content-md5"),
+];
+
+/// Puts a [`Host`] in front of any `tower` service that speaks HTTP. Cheap to clone.
+///
+/// A request that no chain can match is forwarded unchanged, streamed. The body of any other is read, passed
+/// through the chains, and forwarded unchanged or as they changed it; if they refuse it, the dialect writes
+/// the reply and the inner service never sees the request. A body that is read loses its trailers. If the dialect needs the
+/// stored object ([`Dialect::stored`]), the layer fetches it from the inner service before, within the limits of a body.
+///
+/// The value of `X-Request-Id`, if it is at most 128 letters, digits and `.`, `_`, `:`, `-`, becomes the uid
+/// of the request; otherwise a new one is created. It is sent to the inner service and to the client. A
+/// `traceparent` that is not valid does not reach the inner service, nor its `tracestate`. An `Arc<FrontEnd>` among the
+/// extensions of a request becomes part of the decision on it.
+#[derive(Clone, Debug)]
+pub struct AdmissionLayer(Arc<LayerState>);
+
+/// An inner service with a [`Host`] in front of it. Made by [`AdmissionLayer`].
+#[derive(Clone, Debug)]
+pub struct AdmissionService<S> {
+    state: Arc<LayerState>,
+    inner: S,
+}
+
+/// How a request was handled: an extension of every response. One that the inner service has set is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Passage {
+    /// No chain matched.
+    Untouched,
+    /// The chains allowed it unchanged.
+    Allowed,
+    /// The chains changed it.
+    Changed,
+    /// It was ended by this host, with the reason of [`End::as_str`].
+    Ended(&'static str),
+}
+
+impl Passage {
+    /// The word for logs: `untouched`, `allowed`, `changed`, or how it ended.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Untouched => "untouched",
+            Self::Allowed => "allowed",
+            Self::Changed => "changed",
+            Self::Ended(how) => how,
+        }
+    }
+
+    /// Sets it on the response.
+    pub fn mark<B>(self, mut response: Response<B>) -> Response<B> {
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+#[derive(Clone, Debug)]
+struct LayerState {
+    host: Host,
+    dialect: Arc<dyn Dialect>,
+    limits: BodyLimits,
+}
+
+impl Host {
+    /// A layer that passes requests through this host's chains. A request whose body must be read uses the
+    /// table that is live when its body has arrived.
+    pub fn layer(&self, dialect: impl Dialect) -> AdmissionLayer {
+        self.layer_with(Arc::new(dialect))
+    }
+
+    /// Like [`layer`](Self::layer), with a shared dialect.
+    pub fn layer_with(&self, dialect: Arc<dyn Dialect>) -> AdmissionLayer {
+        AdmissionLayer(Arc::new(LayerState {
+            host: self.clone(),
+            dialect,
+            limits: BodyLimits::default(),
+        }))
+    }
+}
+
+impl AdmissionLayer {
+    /// 7 MiB: twice the limit of kube-apiserver, and room for the envelope.
+    pub const DEFAULT_BODY_LIMIT: usize = 7 * 1024 * 1024;
+    /// Bodies that must be read are small; this is for slow connections.
+    pub const DEFAULT_BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+    /// The largest body that is read, in bytes. Default: 7 MiB. A streamed body has no limit.
+    pub fn body_limit(self, bytes: usize) -> Self {
+        let mut state = Arc::unwrap_or_clone(self.0);
+        state.limits.size = bytes;
+        Self(Arc::new(state))
+    }
+
+    /// The timeout for a body that must be read. Default: 30 s.
+    pub fn body_timeout(self, timeout: Duration) -> Self {
+        let mut state = Arc::unwrap_or_clone(self.0);
+        state.limits.time = timeout;
+        Self(Arc::new(state))
+    }
+}
+
+impl<S> Layer<S> for AdmissionLayer {
+    type Service = AdmissionService<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        AdmissionService {
+            state: self.0.clone(),
+            inner,
+        }
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for AdmissionService<S>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
+    S::Future: Send,
+    B: Body<Data = Bytes> + From<Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    R: Body<Data = Bytes> + From<Bytes> + Send,
+    R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Response = Response<R>;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<R>, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        // Call the instance that was polled ready.
+        let waiting = self.inner.clone();
+        let mut inner = std::mem::replace(&mut self.inner, waiting);
+        let state = self.state.clone();
+        let uid = request_uid(request.headers());
+        let trace = trace_context(request.headers_mut());
+        let span = request_span(&uid, trace.as_ref());
+        let handle = async move {
+            let (mut head, body) = request.into_parts();
+            let id = HeaderValue::from_str(uid.as_str()).ok();
+            if let Some(id) = &id {
+                head.headers.insert(REQUEST_ID, id.clone());
+            }
+            let passed = match state.pass(head, body, uid, trace, &mut inner).await {
+                Ok(passed) => Ok(passed),
+                Err(Stop::Reply(reply)) => Err(reply),
+                Err(Stop::Failed(error)) => return Err(error),
+            };
+            let mut response = match passed {
+                Ok(passed) => {
+                    let mut response = inner.call(passed.request).await?;
+                    append_warnings(response.headers_mut(), &passed.warnings);
+                    // The inner service may have said how the request ended.
+                    if response.extensions().get::<Passage>().is_none() {
+                        response.extensions_mut().insert(passed.passage);
+                    }
+                    response
+                }
+                Err(reply) => reply,
+            };
+            if let Some(id) = id {
+                response.headers_mut().insert(REQUEST_ID, id);
+            }
+            Ok(response)
+        };
+        Box::pin(handle.instrument(span))
+    }
+}
+
+/// The end of a request that does not reach the inner service.
+pub(crate) enum Stop<R, E> {
+    Reply(Response<R>),
+    /// The inner service failed when the layer fetched the stored object.
+    Failed(E),
+}
+
+impl<R: From<Bytes>, E> From<Response<Bytes>> for Stop<R, E> {
+    fn from(reply: Response<Bytes>) -> Self {
+        Self::Reply(reply.map(R::from))
+    }
+}
+
+/// A request on its way to the inner service.
+struct Passed<B> {
+    request: Request<B>,
+    passage: Passage,
+    warnings: Vec<String>,
+}
+
+impl LayerState {
+    /// The request for the inner service, or the reply that ends the request here.
+    async fn pass<S, B, R>(
+        &self,
+        mut head: Parts,
+        body: B,
+        uid: Uid,
+        trace: Option<TraceContext>,
+        inner: &mut S,
+    ) -> Result<Passed<B>, Stop<R, S::Error>>
+    where
+        S: Service<Request<B>, Response = Response<R>> + Clone,
+        B: Body<Data = Bytes> + From<Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+        R: Body<Data = Bytes> + From<Bytes>,
+        R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let inspection = match self.dialect.classify(&head) {
+            Class::Refuse(rejection) => return Err(self.end(&End::Rejected(&rejection), &[]).into()),
+            Class::Inspect(inspection) if self.host.table().may_match(&inspection.outline()) => inspection,
+            Class::Inspect(_) | Class::Pass => {
+                return Ok(Passed {
+                    request: Request::from_parts(head, body),
+                    passage: Passage::Untouched,
+                    warnings: Vec::new(),
+                });
+            }
+        };
+        let body = self.collect(&head, body).await?;
+        let rejected = |rejection: &Rejection| self.end(&End::Rejected(rejection), &[]);
+        let query = self.dialect.stored(&head, &inspection, &body);
+        let mut work = 0;
+        if let Some(query) = query.map_err(|rejection| rejected(&rejection))? {
+            settle(query, &mut head, inner.clone(), self.limits, |end| {
+                self.end(end, &[])
+            })
+            .await?;
+            let stored = head.extensions.get::<StoredState>();
+            let stored = stored.and_then(|stored| stored.object.as_ref());
+            work = body.len() + stored.map_or(0, |stored| stored.text().len());
+        }
+        // Applying a patch takes longer than reading a body.
+        let (dialect, original) = (self.dialect.clone(), body.clone());
+        let (head, inspection, reading) = apart(work, move || {
+            let reading = dialect.read(&head, &inspection, &original);
+            (head, inspection, reading)
+        })
+        .await;
+        let (mut request, canonical, fixed) = match reading {
+            Ok(Reading::Admit { request, canonical }) => (*request, canonical, None),
+            Ok(Reading::Fixed { request, rejection }) => (*request, None, Some(rejection)),
+            Ok(Reading::Nothing) => return Ok(Passed::whole(head, body, Passage::Untouched)),
+            Err(rejection) => return Err(rejected(&rejection).into()),
+        };
+        request.uid = uid;
+        request.front = head.extensions.get::<Arc<FrontEnd>>().cloned();
+        request.trace = trace;
+        // Taken after the body has arrived, so that a slow body does not keep an old table alive.
+        let outcome = self.host.admit(request).await;
+        if let Decision::Refused(refusal) = &outcome.decision {
+            return Err(self.end(&End::Refused(refusal), &outcome.warnings).into());
+        }
+        if let Some(rejection) = fixed.filter(|_| outcome.is_changed()) {
+            return Err(self.end(&End::Rejected(&rejection), &outcome.warnings).into());
+        }
+        // No stage has read it, so its spelling does not matter.
+        if outcome.trace.is_empty() {
+            return Ok(Passed::whole(head, body, Passage::Untouched));
+        }
+        let original = canonical.unwrap_or(body);
+        let (head, body, passage) = match outcome.object {
+            Some(object) if !outcome.patch.is_empty() => {
+                let (dialect, patch) = (self.dialect.clone(), outcome.patch);
+                let (head, written) = apart(work, move || {
+                    let written = dialect.write(&head, &inspection, &original, &object, &patch);
+                    (head, written)
+                })
+                .await;
+                let rejected = |rejection| self.end(&End::Rejected(&rejection), &outcome.warnings);
+                (head, written.map_err(rejected)?, Passage::Changed)
+            }
+            _ => (head, original, Passage::Allowed),
+        };
+        let mut passed = Passed::whole(head, body, passage);
+        passed.warnings = outcome.warnings;
+        Ok(passed)
+    }
+
+    /// Reads the whole body of a request.
+    async fn collect<B>(&self, head: &Parts, body: B) -> Result<Bytes, Response<Bytes>>
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        self.limits
+            .collect(head, body)
+            .await
+            .map_err(|error| self.end(&error.end(), &[]))
+    }
+
+    fn end(&self, end: &End<'_>, warnings: &[String]) -> Response<Bytes> {
+        tracing::info!(end = end.as_str(), "the request ends here: {end}");
+        let mut response = self.dialect.reply(end);
+        append_warnings(response.headers_mut(), warnings);
+        Passage::Ended(end.as_str()).mark(response)
+    }
+}
+
+impl<B: From<Bytes>> Passed<B> {
+    /// A request whose body has been read.
+    fn whole(mut head: Parts, body: Bytes, passage: Passage) -> Self {
+        let headers = &mut head.headers;
+        // The body is complete, so neither `Expect` nor `Transfer-Encoding` applies.
+        for name in [EXPECT, TRANSFER_ENCODING, TRAILER] {
+            headers.remove(name);
+        }
+        if !body.is_empty() || headers.contains_key(CONTENT_LENGTH) {
+            headers.insert(CONTENT_LENGTH, body.len().into());
+        }
+        if passage == Passage::Changed {
+            for name in ABOUT_THE_BYTES {
+                headers.remove(name);
+            }
+        }
+        Self {
+            request: Request::from_parts(head, B::from(body)),
+            passage,
+            warnings: Vec::new(),
+        }
+    }
+}
+
+/// The uid of the request with these headers: the value of [`REQUEST_ID`], if it is valid, or else a new one.
+/// For services that should behave like an [`AdmissionLayer`].
+pub fn request_uid(headers: &HeaderMap) -> Uid {
+    headers
+        .get(REQUEST_ID)
+        .and_then(|value| value.to_str().ok())
+        .filter(|text| (1..=128).contains(&text.len()))
+        .filter(|text| {
+            text.bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte))
+        })
+        .map_or_else(Uid::fresh, |text| Uid::from(text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests;

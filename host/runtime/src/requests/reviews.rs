@@ -1,0 +1,343 @@
+use std::{
+    convert::Infallible,
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use admittance_admission::{
+    Decision, Denial, FrontEnd, Object, Operation, Outcome, Phase, Refusal, Selection, TraceContext, Uid,
+    apart,
+};
+use admittance_definitions::DefinitionFile;
+use admittance_dialect::{End, Review, ReviewAddress, read_review, status_reply, write_review};
+use bytes::Bytes;
+use http::{
+    HeaderValue, Method, Request, Response, StatusCode,
+    header::{ALLOW, CONTENT_TYPE},
+    request::Parts,
+};
+use http_body::Body;
+use tokio::time::timeout;
+use tower_service::Service;
+use tracing::Instrument;
+
+use crate::{
+    Checked, Host, Passage, REQUEST_ID, Table,
+    requests::body::BodyLimits,
+    requests::trace::{request_span, trace_context},
+};
+
+/// Answers the AdmissionReviews that kube-apiserver sends to webhooks: a `tower` service that speaks HTTP.
+/// Cheap to clone. Made by [`Host::reviews`].
+///
+/// A POST to `/admit` calls every matching chain, `/mutate` and `/validate` those of a phase, and
+/// `/mutate/{chain}` and `/validate/{chain}` one chain; `-cluster` and `-namespaced` after the first word leave out the
+/// chains of namespaces and all others. The uid of a review is the uid of its request in
+/// logs. The answer is sent a little before the `timeout` in the query expires, so that the failure policy of
+/// a slow stage is applied here, and not that of the whole webhook. An `Arc<FrontEnd>` among the extensions of a call
+/// becomes part of the decision on it.
+#[derive(Clone, Debug)]
+pub struct ReviewService(Arc<ReviewState>);
+
+#[derive(Clone)]
+struct ReviewState {
+    host: Host,
+    limits: BodyLimits,
+    definitions: Option<Arc<DefinitionReader>>,
+}
+
+/// Makes a definition of an object that a store of the host keeps; `None` of other objects.
+type DefinitionReader = dyn Fn(&Object) -> Option<DefinitionFile> + Send + Sync;
+
+impl fmt::Debug for ReviewState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReviewState")
+            .field("host", &self.host)
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Host {
+    /// A service that answers AdmissionReviews with this host's chains. A review uses the table that is live
+    /// when it arrives.
+    pub fn reviews(&self) -> ReviewService {
+        ReviewService(Arc::new(ReviewState {
+            host: self.clone(),
+            limits: BodyLimits::default(),
+            definitions: None,
+        }))
+    }
+}
+
+impl ReviewService {
+    /// The largest review that is read, in bytes. Default: 7 MiB.
+    pub fn body_limit(self, bytes: usize) -> Self {
+        let mut state = Arc::unwrap_or_clone(self.0);
+        state.limits.size = bytes;
+        Self(Arc::new(state))
+    }
+
+    /// The timeout for receiving a review. Default: 30 s.
+    pub fn body_timeout(self, timeout: Duration) -> Self {
+        let mut state = Arc::unwrap_or_clone(self.0);
+        state.limits.time = timeout;
+        Self(Arc::new(state))
+    }
+
+    /// Also answers reviews of definitions that the API server is about to store, at `/definitions`: those with mistakes
+    /// are denied. `read` makes a definition of an object, as the store will read it; `None` of other objects, which are
+    /// allowed.
+    pub fn definitions(
+        self,
+        read: impl Fn(&Object) -> Option<DefinitionFile> + Send + Sync + 'static,
+    ) -> Self {
+        let mut state = Arc::unwrap_or_clone(self.0);
+        state.definitions = Some(Arc::new(read));
+        Self(Arc::new(state))
+    }
+
+    /// The reply to a call that ends without a review.
+    pub fn reply(&self, end: &End<'_>) -> Response<Bytes> {
+        // kube-apiserver retries an overload within its own deadline.
+        let response = end.with_retry_after(status_reply(end.status(), &end.to_string()));
+        Passage::Ended(end.as_str()).mark(response)
+    }
+}
+
+impl<B> Service<Request<B>> for ReviewService
+where
+    B: Body<Data = Bytes> + From<Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Response = Response<B>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<B>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let service = self.clone();
+        Box::pin(async move {
+            let (mut head, body) = request.into_parts();
+            let trace = trace_context(&mut head.headers);
+            let response = service.answer(&head, body, trace).await;
+            Ok(response.unwrap_or_else(|response| *response).map(B::from))
+        })
+    }
+}
+
+impl ReviewService {
+    async fn answer<B>(
+        &self,
+        head: &Parts,
+        body: B,
+        trace: Option<TraceContext>,
+    ) -> Result<Response<Bytes>, Box<Response<Bytes>>>
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let state = &*self.0;
+        let address = ReviewAddress::parse(&head.uri).map_err(|error| {
+            let status = match &error {
+                admittance_dialect::AddressError::Path(_) => StatusCode::NOT_FOUND,
+                admittance_dialect::AddressError::Timeout(_) => StatusCode::BAD_REQUEST,
+            };
+            rejected(status, &error.to_string())
+        })?;
+        if head.method != Method::POST {
+            let message = format!("reviews must be sent with POST, not {}", head.method);
+            let mut response = rejected(StatusCode::METHOD_NOT_ALLOWED, &message);
+            response
+                .headers_mut()
+                .insert(ALLOW, HeaderValue::from_static("POST"));
+            return Err(response);
+        }
+        match (&address.selection, &state.definitions) {
+            (Some(selection), _) => known(&state.host.table(), selection)?,
+            (None, Some(_)) => {}
+            (None, None) => {
+                let message =
+                    "no definitions are resources of the cluster: add `kubernetes: {}` to `definitions`";
+                return Err(rejected(StatusCode::NOT_FOUND, message));
+            }
+        }
+        content_type(head)?;
+        let body = state
+            .limits
+            .collect(head, body)
+            .await
+            .map_err(|error| Box::new(self.reply(&error.end())))?;
+        let mut review =
+            read_review(body).map_err(|error| rejected(StatusCode::BAD_REQUEST, &error.to_string()))?;
+        review.request.front = head.extensions.get::<Arc<FrontEnd>>().cloned();
+        let span = request_span(&review.request.uid, trace.as_ref());
+        review.request.trace = trace;
+        let patience = address.timeout.map_or(Duration::MAX, within);
+        let Some(selection) = address.selection else {
+            return Ok(state.check(review, patience).instrument(span).await);
+        };
+        // Taken after the body has arrived, so that a slow body does not keep an old table alive.
+        let table = state.host.table();
+        known(&table, &selection)?;
+        Ok(judge(&table, review, &selection, patience).instrument(span).await)
+    }
+}
+
+impl ReviewState {
+    /// Checks the definition in a review. What cannot be checked in time is allowed: a mistake in it is found when it is
+    /// read, and a definition must be repairable whatever happens here.
+    async fn check(&self, review: Review, patience: Duration) -> Response<Bytes> {
+        let Review { version, request } = review;
+        let allowed = |warnings| {
+            let mut outcome = Outcome::new(request.uid.clone(), Decision::Allowed);
+            outcome.warnings = warnings;
+            let body = write_review(version, &request.uid, Some(&outcome));
+            reply(&request.uid, body, Passage::Allowed)
+        };
+        let read = |object: &Option<Object>| self.definitions.as_ref()?(object.as_ref()?);
+        let is_write = matches!(request.operation, Operation::Create | Operation::Update);
+        let version_of = read(&request.object).filter(|_| is_write && request.subresource.is_none());
+        let Some(definition) = version_of else {
+            return allowed(Vec::new());
+        };
+        let checked = match timeout(patience, self.host.check(definition)).await {
+            Ok(Ok(checked)) => checked,
+            Ok(Err(error)) => return allowed(vec![format!("it was not checked: {error}")]),
+            Err(_) => return allowed(vec!["it was not checked: there was not enough time".to_owned()]),
+        };
+        // Labels, annotations and finalizers of a bad one can be changed, and it can be deleted.
+        let spec = |object: &Option<Object>| object.as_ref()?.value().get("spec").cloned();
+        let is_same =
+            request.operation == Operation::Update && spec(&request.object) == spec(&request.old_object);
+        let Checked {
+            mistakes,
+            mut warnings,
+        } = checked;
+        if mistakes.is_empty() || is_same {
+            warnings.splice(0..0, mistakes);
+            return allowed(warnings);
+        }
+        let mut denial = Denial::new(422, "Invalid", mistakes.join("\n"));
+        denial.is_whole = true;
+        for mistake in &mistakes {
+            let field = mistake.split_once(": ").filter(|(field, _)| !field.contains(' '));
+            denial.add_cause(
+                field.map(|(field, _)| field),
+                field.map_or(mistake.as_str(), |(_, rest)| rest),
+            );
+        }
+        let refusal = Refusal::Denied {
+            chain: "definitions".into(),
+            stage: "check".into(),
+            denial,
+        };
+        tracing::info!(end = "refused", "the request ends here: {refusal}");
+        let outcome = Outcome::new(request.uid.clone(), Decision::Refused(refusal));
+        let body = write_review(version, &request.uid, Some(&outcome));
+        reply(&request.uid, body, Passage::Ended("refused"))
+    }
+}
+
+/// Evaluates a review with the chains.
+async fn judge(table: &Table, review: Review, selection: &Selection, patience: Duration) -> Response<Bytes> {
+    let uid = review.request.uid.clone();
+    let version = review.version;
+    if review.is_never_hooked() {
+        let body = write_review(version, &uid, None);
+        return reply(&uid, body, Passage::Untouched);
+    }
+    let outcome = table.admit_by(review.request, selection, patience).await;
+    let passage = match &outcome.decision {
+        Decision::Refused(refusal) => {
+            tracing::info!(end = "refused", "the request ends here: {refusal}");
+            Passage::Ended("refused")
+        }
+        Decision::Allowed if outcome.trace.is_empty() => Passage::Untouched,
+        Decision::Allowed if outcome.is_changed() => Passage::Changed,
+        Decision::Allowed => Passage::Allowed,
+    };
+    let (bytes, id) = (outcome.patch.memory(), uid.clone());
+    let body = apart(bytes, move || write_review(version, &id, Some(&outcome))).await;
+    reply(&uid, body, passage)
+}
+
+/// The time limit of the chains for a caller's timeout.
+fn within(timeout: Duration) -> Duration {
+    /// For the network, and because the caller's timeout started before the review was sent.
+    const MARGIN: Duration = Duration::from_millis(250);
+    timeout.saturating_sub(MARGIN.min(timeout / 10))
+}
+
+fn reply(uid: &Uid, body: Bytes, passage: Passage) -> Response<Bytes> {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if let Ok(uid) = HeaderValue::from_str(uid.as_str()) {
+        headers.insert(REQUEST_ID, uid);
+    }
+    passage.mark(response)
+}
+
+fn rejected(status: StatusCode, message: &str) -> Box<Response<Bytes>> {
+    const END: &str = "rejected";
+    tracing::info!(end = END, "the request ends here: {message}");
+    Box::new(Passage::Ended(END).mark(status_reply(status, message)))
+}
+
+/// A chain that is addressed by name must exist.
+fn known(table: &Table, selection: &Selection) -> Result<(), Box<Response<Bytes>>> {
+    let Selection::Chain(phase, name) = selection else {
+        return Ok(());
+    };
+    if table.chain(*phase, name).is_some() {
+        return Ok(());
+    }
+    let other = match phase {
+        Phase::Mutating => Phase::Validating,
+        Phase::Validating => Phase::Mutating,
+    };
+    let message = if table.chain(other, name).is_some() {
+        let path = match other {
+            Phase::Mutating => "mutate",
+            Phase::Validating => "validate",
+        };
+        format!("the chain {name} is of the phase {other}: use /{path}/{name}")
+    } else {
+        let names: Vec<_> = table
+            .chains()
+            .filter(|chain| chain.phase == *phase)
+            .map(|chain| &*chain.name)
+            .collect();
+        let names = match names.as_slice() {
+            [] => "this phase has no chains".to_owned(),
+            names => format!("the chains of this phase: {}", names.join(", ")),
+        };
+        format!("there is no chain {name} of the phase {phase}; {names}")
+    };
+    Err(rejected(StatusCode::NOT_FOUND, &message))
+}
+
+/// Reviews must be JSON; media type parameters are ignored.
+fn content_type(head: &Parts) -> Result<(), Box<Response<Bytes>>> {
+    let value = head
+        .headers
+        .get(CONTENT_TYPE)
+        .map(|value| value.to_str().unwrap_or_default());
+    let essence = value.and_then(|value| value.split(';').next()).map(str::trim);
+    if essence.is_some_and(|essence| essence.eq_ignore_ascii_case("application/json")) {
+        return Ok(());
+    }
+    let message = match value {
+        None => "the review has no Content-Type; send application/json".to_owned(),
+        Some(value) => format!("the review has the Content-Type {value:?}; send application/json"),
+    };
+    Err(rejected(StatusCode::UNSUPPORTED_MEDIA_TYPE, &message))
+}

@@ -1,0 +1,188 @@
+//! Asks the inner service for the object that it has stored, before the chains see a request to change it.
+
+use std::{future::poll_fn, time::Duration};
+
+use admittance_dialect::{End, Rejection, RejectionKind, StoredQuery, StoredState};
+use admittance_net::budget::NoBodyMemory;
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderValue, Request, Response, StatusCode,
+    header::{ETAG, IF_MATCH},
+    request::Parts,
+};
+use http_body::Body;
+use tower_service::Service;
+
+use crate::{
+    Passage,
+    requests::body::{BodyError, BodyLimits},
+    requests::layer::{REQUEST_ID, Stop},
+};
+
+/// The reasons for which the stored object is not known.
+enum Unknown<R, E> {
+    /// The inner service replied for the client.
+    Replied(Response<R>),
+    Failed(E),
+    /// The end of a sentence about the reply.
+    Unusable(String),
+    Late(Duration),
+    NoMemory(NoBodyMemory),
+}
+
+/// The stored object, and its version as the inner service says it.
+type Stored = (StoredState, Option<HeaderValue>);
+
+/// Adds the [`StoredState`] of a request to its head, and limits the request to the version of the object that the chains
+/// will see, if the reply has one. `end` writes the reply to a client.
+pub(crate) async fn settle<S, B, R>(
+    query: StoredQuery,
+    head: &mut Parts,
+    inner: S,
+    limits: BodyLimits,
+    end: impl Fn(&End<'_>) -> Response<Bytes>,
+) -> Result<(), Stop<R, S::Error>>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    B: From<Bytes>,
+    R: Body<Data = Bytes> + From<Bytes>,
+    R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let path = query.request.uri().clone();
+    let asked = tokio::time::timeout(limits.time, ask(query, head, inner, limits)).await;
+    let stop = |end: Response<Bytes>| Stop::Reply(end.map(R::from));
+    let reason = match asked.unwrap_or(Err(Unknown::Late(limits.time))) {
+        Ok((state, version)) => {
+            head.extensions.insert(state);
+            return match version {
+                Some(version) => require(&mut head.headers, version)
+                    .map_err(|rejection| stop(end(&End::Rejected(&rejection)))),
+                None => Ok(()),
+            };
+        }
+        Err(Unknown::Replied(reply)) => return Err(Stop::Reply(reply)),
+        Err(Unknown::Failed(error)) => return Err(Stop::Failed(error)),
+        Err(Unknown::Unusable(reason)) => reason,
+        Err(Unknown::NoMemory(error)) => return Err(stop(end(&BodyError::NoMemory(error).end()))),
+        Err(Unknown::Late(limit)) => format!("did not arrive within {limit:?}"),
+    };
+    let reason = &format!("the upstream's reply to GET {path} {reason}");
+    Err(stop(end(&End::StoredUnknown { reason })))
+}
+
+async fn ask<S, B, R>(
+    query: StoredQuery,
+    head: &Parts,
+    mut inner: S,
+    limits: BodyLimits,
+) -> Result<Stored, Unknown<R, S::Error>>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    B: From<Bytes>,
+    R: Body<Data = Bytes>,
+    R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let mut request = query.request.clone().map(|()| B::from(Bytes::new()));
+    // Among them is the address of the client.
+    *request.extensions_mut() = head.extensions.clone();
+    if let Some(id) = head.headers.get(REQUEST_ID) {
+        request.headers_mut().insert(REQUEST_ID, id.clone());
+    }
+    poll_fn(|cx| inner.poll_ready(cx))
+        .await
+        .map_err(Unknown::Failed)?;
+    let reply = inner.call(request).await.map_err(Unknown::Failed)?;
+    // The inner service has written a reply of its own, such as about an upstream that cannot be reached.
+    if reply.extensions().get::<Passage>().is_some() {
+        return Err(Unknown::Replied(reply));
+    }
+    match reply.status() {
+        StatusCode::OK => {}
+        StatusCode::NOT_FOUND if query.may_be_absent => return Ok(Stored::default()),
+        // It is about the client's request: who it is, and what it may do.
+        status if status.is_client_error() => {
+            return Err(Unknown::Replied(
+                Passage::Ended("refused-by-upstream").mark(reply),
+            ));
+        }
+        status => return Err(Unknown::Unusable(format!("has the status {status}"))),
+    }
+    let (mut reply, body) = reply.into_parts();
+    let body = limits.receive(&head.extensions, &reply.headers, body).await;
+    let body = body.map_err(|error| match error {
+        BodyError::TooLarge { limit } => Unknown::Unusable(format!("has more than {limit} bytes")),
+        BodyError::TooSlow { limit } => Unknown::Late(limit),
+        BodyError::NoMemory(error) => Unknown::NoMemory(error),
+        BodyError::Broken { reason } | BodyError::Stalled { reason } => {
+            Unknown::Unusable(format!("broke off: {reason}"))
+        }
+        BodyError::Encoded { encoding } => {
+            Unknown::Unusable(format!("has the Content-Encoding `{encoding}`"))
+        }
+    })?;
+    let object = query.object(&body);
+    let object = object.map_err(|reason| Unknown::Unusable(format!("has no object: {reason}")))?;
+    let state = StoredState {
+        object: Some(object),
+        patched: None,
+    };
+    // A weak validator does not match anything in `If-Match` (RFC 9110, section 13.1.1).
+    let version = reply.headers.remove(ETAG);
+    let version = version.filter(|version| version.as_bytes().starts_with(b"\""));
+    Ok((state, version))
+}
+
+/// Makes a request fail unless this version is still stored when it arrives. A client may already have asked for that.
+fn require(headers: &mut HeaderMap, version: HeaderValue) -> Result<(), Rejection> {
+    let mut wanted = headers.get_all(IF_MATCH).iter().peekable();
+    let is_any = wanted.peek().is_none();
+    let has_version = |value: &HeaderValue| {
+        let value = value.as_bytes();
+        let mut tags = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+        tags.any(|tag| tag == b"*" || tag == version.as_bytes())
+    };
+    if !is_any && !wanted.any(has_version) {
+        return Err(Rejection::new(
+            RejectionKind::Precondition,
+            "the stored object is another version than the header if-match asks for",
+        ));
+    }
+    headers.insert(IF_MATCH, version);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_limited_to_the_version_that_was_judged() {
+        for (wanted, expected) in [
+            (&[][..], Some("\"a\"")),
+            (&["*"], Some("\"a\"")),
+            (&["\"a\""], Some("\"a\"")),
+            (&["\"b\" , \"a\""], Some("\"a\"")),
+            (&["\"b\"", "\"a\""], Some("\"a\"")),
+            (&["\"b\""], None),
+            (&["W/\"a\""], None),
+        ] {
+            let mut headers = HeaderMap::new();
+            for value in wanted {
+                headers.append(IF_MATCH, HeaderValue::from_static(value));
+            }
+            let required = require(&mut headers, HeaderValue::from_static("\"a\""));
+            match expected {
+                Some(version) => {
+                    assert_eq!(required, Ok(()), "{wanted:?}");
+                    let values: Vec<_> = headers.get_all(IF_MATCH).iter().collect();
+                    assert_eq!(values, [version], "{wanted:?}");
+                }
+                None => assert_eq!(
+                    required.unwrap_err().kind,
+                    RejectionKind::Precondition,
+                    "{wanted:?}"
+                ),
+            }
+        }
+    }
+}

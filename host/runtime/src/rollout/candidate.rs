@@ -1,0 +1,404 @@
+//! A candidate: a new version of a plugin that is called in the background with the same requests, without
+//! any effect on them, or decides a share of them while the plugin is called in the background.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    panic::AssertUnwindSafe,
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use ::metrics::{Counter, counter};
+use admittance_admission::{
+    Deadline, Digest, Effect, Failure, FailureKind, Hook, Patch, Request, Response, apart, async_trait,
+    decided_by_candidate,
+};
+use admittance_definitions::{RolloutDefinition, Share};
+use futures_util::FutureExt;
+use tokio::sync::{Notify, Semaphore};
+use tracing::{Instrument, Span};
+
+use crate::{
+    Moment, Redaction,
+    decisions::recording::redact_patch,
+    requests::trace::request_span,
+    rollout::{Rollout, RolloutProgress},
+    status::metrics,
+    status::{AnswerSample, CandidateReport, CandidateStatus, DifferenceSample, PluginStatus},
+};
+
+/// How many samples are kept for one candidate.
+const SAMPLES: usize = 20;
+
+/// The longest patch in a sample, in bytes.
+const PATCH_SIZE: usize = 16 << 10;
+
+/// The limit of concurrent calls of a candidate, so that a slow one does not take the slots of serving
+/// plugins.
+const AT_ONCE: usize = 8;
+
+/// A plugin and its candidate as one hook: one of them answers, and the other one is called afterwards.
+#[derive(Clone)]
+pub(crate) struct Shadowed {
+    pub(crate) plugin: Arc<dyn Hook>,
+    pub(crate) candidate: Arc<dyn Hook>,
+    /// The timeout of one call in the background.
+    pub(crate) timeout: Duration,
+    pub(crate) trial: Arc<Trial>,
+    /// The share of the requests that the candidate answers.
+    pub(crate) decides: Option<Share>,
+}
+
+/// The statistics of a candidate. Lives as long as a table has the candidate with the same plugin.
+#[derive(Debug)]
+pub(crate) struct Trial {
+    subject: Subject,
+    plugin: PluginStatus,
+    candidate: PluginStatus,
+    share: Share,
+    since: Moment,
+    /// Values to redact in samples.
+    redact: Arc<[Redaction]>,
+    /// The roll-out of the candidate, if it has one.
+    pub(crate) rollout: Option<Arc<Rollout>>,
+    slots: Arc<Semaphore>,
+    calls: AtomicU64,
+    same: AtomicU64,
+    different: AtomicU64,
+    failed: AtomicU64,
+    passed_over: AtomicU64,
+    /// The newest first.
+    samples: Mutex<VecDeque<DifferenceSample>>,
+}
+
+/// The identity of a trial: another plugin, candidate, share or roll-out is another trial.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Subject {
+    /// The stage, in the format of `promote`.
+    pub(crate) stage: String,
+    /// The plugin's module, settings and grants, as text.
+    pub(crate) plugin: String,
+    /// The candidate's module, settings and grants.
+    pub(crate) candidate: String,
+    pub(crate) share: Share,
+    /// The roll-out, with the digest of what it is of.
+    pub(crate) rollout: Option<(RolloutDefinition, Digest)>,
+}
+
+/// The trials of the live tables. Lives as long as the host.
+#[derive(Debug, Default)]
+pub(crate) struct Trials {
+    trials: Mutex<HashMap<Subject, Weak<Trial>>>,
+    /// Values to redact in samples.
+    redact: Arc<[Redaction]>,
+    /// Told when a roll-out reaches a limit.
+    pub(crate) limits: Arc<Notify>,
+}
+
+impl Trials {
+    /// Redacts these values in samples.
+    pub(crate) fn redacting(redact: &[Redaction]) -> Self {
+        Self {
+            redact: redact.into(),
+            ..Self::default()
+        }
+    }
+
+    /// The trial of this subject: the existing one, or a new one.
+    pub(crate) fn of(&self, subject: Subject, plugin: PluginStatus, candidate: PluginStatus) -> Arc<Trial> {
+        let mut trials = self.trials.lock().unwrap_or_else(PoisonError::into_inner);
+        trials.retain(|_, trial| trial.strong_count() > 0);
+        if let Some(trial) = trials.get(&subject).and_then(Weak::upgrade) {
+            return trial;
+        }
+        let rollout = subject.rollout.clone().map(|(definition, digest)| {
+            let limits = self.limits.clone();
+            Arc::new(Rollout::new(&subject.stage, digest, definition, limits))
+        });
+        let trial = Arc::new(Trial {
+            share: subject.share,
+            subject: subject.clone(),
+            plugin,
+            candidate,
+            since: Moment::now(),
+            redact: self.redact.clone(),
+            rollout,
+            slots: Arc::new(Semaphore::new(AT_ONCE)),
+            calls: AtomicU64::new(0),
+            same: AtomicU64::new(0),
+            different: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            passed_over: AtomicU64::new(0),
+            samples: Mutex::new(VecDeque::new()),
+        });
+        trials.insert(subject, Arc::downgrade(&trial));
+        trial
+    }
+}
+
+#[async_trait]
+impl Hook for Shadowed {
+    async fn admit(&self, request: &Request, deadline: Deadline) -> Result<Response, Failure> {
+        let by_candidate = self.is_for_candidate(request);
+        let hook = if by_candidate {
+            decided_by_candidate();
+            &self.candidate
+        } else {
+            &self.plugin
+        };
+        let answer = hook.admit(request, deadline).await;
+        let turn = self.trial.calls.fetch_add(1, Ordering::Relaxed);
+        if self.trial.share.is_due(turn) {
+            self.compare(request, &answer, by_candidate);
+        }
+        answer
+    }
+}
+
+impl Shadowed {
+    /// The same with a candidate that answers this share of the requests.
+    pub(crate) fn deciding(&self, share: Share) -> Self {
+        Self {
+            decides: Some(share),
+            ..self.clone()
+        }
+    }
+
+    /// Whether the candidate answers this request.
+    fn is_for_candidate(&self, request: &Request) -> bool {
+        match (self.decides, &self.trial.rollout) {
+            (Some(share), Some(rollout)) => rollout.includes(request, share),
+            _ => false,
+        }
+    }
+
+    /// Calls the other one with the same request, in the background.
+    fn compare(&self, request: &Request, answer: &Result<Response, Failure>, by_candidate: bool) {
+        let Ok(slot) = self.trial.slots.clone().try_acquire_owned() else {
+            self.trial.passed_over.fetch_add(1, Ordering::Relaxed);
+            self.trial.counter("passed-over").increment(1);
+            return;
+        };
+        let (request, answer) = (request.clone(), answer.clone());
+        let (uid, trace) = (request.uid.clone(), request.trace.clone());
+        let other = if by_candidate {
+            &self.plugin
+        } else {
+            &self.candidate
+        };
+        let (other, trial, timeout) = (other.clone(), self.trial.clone(), self.timeout);
+        let work = async move {
+            let deadline = Deadline::after(timeout);
+            let call = AssertUnwindSafe(other.admit(&request, deadline)).catch_unwind();
+            let other = match tokio::time::timeout_at(deadline.instant(), call).await {
+                Ok(Ok(answer)) => answer,
+                Ok(Err(_)) => Err(Failure::new(FailureKind::Trap, "it panicked")),
+                Err(_) => Err(Failure::new(
+                    FailureKind::Timeout,
+                    format!("no verdict within the stage's timeout of {timeout:?}"),
+                )),
+            };
+            let (ours, theirs) = if by_candidate {
+                (other, answer)
+            } else {
+                (answer, other)
+            };
+            let deadline = Deadline::after(timeout);
+            trial.record(request, ours, theirs, by_candidate, deadline).await;
+            drop(slot);
+        };
+        // Not within the span of the request, which ends before.
+        tokio::spawn(async move {
+            let span = request_span(&uid, trace.as_ref());
+            work.instrument(span).await;
+        });
+    }
+}
+
+/// An answer, with its effect on the request and its notes.
+struct Answer {
+    effect: Result<Effect, Failure>,
+    warnings: Vec<String>,
+    audit_annotations: Vec<(String, String)>,
+}
+
+impl Answer {
+    /// Evaluated with the rules and limits of chain stages.
+    async fn of(request: &Request, answer: Result<Response, Failure>, deadline: Deadline) -> Self {
+        match answer.map(Response::bounded) {
+            Ok(response) => Self {
+                effect: response.verdict.effect(request, deadline).await,
+                warnings: response.warnings,
+                audit_annotations: response.audit_annotations,
+            },
+            Err(failure) => Self {
+                effect: Err(failure),
+                warnings: Vec::new(),
+                audit_annotations: Vec::new(),
+            },
+        }
+    }
+
+    /// Whether the two have the same effect.
+    fn is_same(&self, other: &Self) -> bool {
+        let effects = match (&self.effect, &other.effect) {
+            (Ok(Effect::Change(own, _)), Ok(Effect::Change(other, _))) => own == other,
+            (Ok(own), Ok(other)) => own == other,
+            (Err(own), Err(other)) => own.kind == other.kind,
+            _ => false,
+        };
+        effects && self.warnings == other.warnings && self.audit_annotations == other.audit_annotations
+    }
+
+    /// The size of the object that it leaves, in bytes.
+    fn size(&self) -> usize {
+        match &self.effect {
+            Ok(Effect::Change(after, _)) => after.text().len(),
+            _ => 0,
+        }
+    }
+
+    fn sample(&self, request: &Request, redact: &[Redaction]) -> AnswerSample {
+        let (verdict, message) = match &self.effect {
+            Err(failure) => ("failed", Some(failure.to_string())),
+            Ok(Effect::Deny(denial)) => ("deny", Some(denial.to_string())),
+            Ok(Effect::Change(..)) => ("patch", None),
+            Ok(Effect::None) => ("allow", None),
+        };
+        let mut patch = match (&self.effect, &request.object) {
+            (Ok(Effect::Change(after, _)), Some(before)) => {
+                redact_patch(request, redact, &Patch::between(before, after))
+            }
+            _ => None,
+        };
+        let operations_left_out = patch.as_mut().map_or(0, |patch| patch.shorten_patch(PATCH_SIZE));
+        let annotations = self.audit_annotations.iter();
+        AnswerSample {
+            verdict: verdict.to_owned(),
+            message,
+            patch,
+            operations_left_out,
+            warnings: self.warnings.clone(),
+            audit_annotations: annotations.map(|(key, value)| format!("{key}={value}")).collect(),
+        }
+    }
+}
+
+impl Trial {
+    /// Compares the two answers, on a thread for long work if they are large.
+    async fn record(
+        self: Arc<Self>,
+        request: Request,
+        ours: Result<Response, Failure>,
+        theirs: Result<Response, Failure>,
+        by_candidate: bool,
+        deadline: Deadline,
+    ) {
+        let ours = Answer::of(&request, ours, deadline).await;
+        let theirs = Answer::of(&request, theirs, deadline).await;
+        if let Some(rollout) = self.rollout.as_ref().filter(|_| by_candidate)
+            && let Ok(effect) = &ours.effect
+        {
+            let denies = |effect: &Effect| matches!(effect, Effect::Deny(_));
+            rollout.compared(theirs.effect.as_ref().is_ok_and(denies) && !denies(effect));
+        }
+        let before = request.object.as_ref().map_or(0, |object| object.text().len());
+        let bytes = before + ours.size() + theirs.size();
+        let span = Span::current();
+        apart(bytes, move || {
+            span.in_scope(|| self.compare(&request, &ours, &theirs))
+        })
+        .await;
+    }
+
+    fn compare(&self, request: &Request, ours: &Answer, theirs: &Answer) {
+        if ours.is_same(theirs) {
+            self.same.fetch_add(1, Ordering::Relaxed);
+            self.counter("same").increment(1);
+            return;
+        }
+        self.different.fetch_add(1, Ordering::Relaxed);
+        if theirs.effect.is_err() && ours.effect.is_ok() {
+            self.failed.fetch_add(1, Ordering::Relaxed);
+            self.counter("failed").increment(1);
+        } else {
+            self.counter("different").increment(1);
+        }
+        let sample = DifferenceSample {
+            at: Moment::now(),
+            uid: request.uid.as_str().to_owned(),
+            operation: request.operation.as_str().to_owned(),
+            kind: request.kind.to_string(),
+            namespace: request.namespace.clone(),
+            name: request.name.clone(),
+            plugin: ours.sample(request, &self.redact),
+            candidate: theirs.sample(request, &self.redact),
+        };
+        tracing::info!(
+            target: "admittance::audit",
+            uid = sample.uid,
+            stage = self.subject.stage,
+            plugin = sample.plugin.verdict,
+            candidate = sample.candidate.verdict,
+            message = sample.candidate.message.as_deref(),
+            "the candidate differs from the plugin"
+        );
+        let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        samples.push_front(sample);
+        samples.truncate(SAMPLES);
+    }
+
+    /// Initializes its counters.
+    pub(crate) fn begin_metrics(&self) {
+        for result in ["same", "different", "failed", "passed-over"] {
+            self.counter(result).absolute(0);
+        }
+    }
+
+    fn counter(&self, result: &'static str) -> Counter {
+        counter!(metrics::CANDIDATES, "stage" => self.subject.stage.clone(), "result" => result)
+    }
+
+    /// With how far its roll-out is.
+    pub(crate) fn status(&self, progress: Option<&RolloutProgress>) -> CandidateStatus {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        CandidateStatus {
+            plugin: self.candidate.clone(),
+            share: self.share.to_string(),
+            since: self.since,
+            same: count(&self.same),
+            different: count(&self.different),
+            failed: count(&self.failed),
+            passed_over: count(&self.passed_over),
+            rollout: self
+                .rollout
+                .as_ref()
+                .zip(progress)
+                .map(|(rollout, progress)| progress.status(rollout)),
+        }
+    }
+
+    pub(crate) fn report(&self, progress: Option<&RolloutProgress>) -> CandidateReport {
+        let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        CandidateReport {
+            stage: self.subject.stage.clone(),
+            plugin: self.plugin.clone(),
+            candidate: self.status(progress),
+            samples: samples.iter().cloned().collect(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Shadowed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shadowed")
+            .field("trial", &self.trial)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,303 @@
+//! The metrics of the host, through the `metrics` facade: the embedding program chooses the exporter.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use admittance_admission::{
+    Digest, FailureKind, FailurePolicy, Mode, NamespaceSelector, Outcome, Phase, Stage, StageResult, TraceRow,
+};
+use admittance_definitions::Share;
+use metrics::{
+    Counter, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+};
+
+use crate::{
+    DecisionVerdict, live::assembly::AssembledChain, live::hash, replicas::agreement::ReplicasStatus,
+    status::HookStatus,
+};
+
+const REQUESTS: &str = "admittance_requests_total";
+const REQUEST_DURATION: &str = "admittance_request_duration_seconds";
+const STAGE_DURATION: &str = "admittance_stage_duration_seconds";
+const TABLES: &str = "admittance_tables_total";
+const REVISION: &str = "admittance_table_revision";
+const HASH: &str = "admittance_table_hash";
+const CURRENT: &str = "admittance_table_current";
+const BAD_DEFINITION: &str = "admittance_bad_definition";
+pub(crate) const CANDIDATES: &str = "admittance_candidate_calls_total";
+const ROLLOUT_SHARE: &str = "admittance_rollout_share";
+const ROLLOUT_ABORTED: &str = "admittance_rollout_aborted";
+const ROLLOUT_REQUESTS: &str = "admittance_rollout_requests_total";
+const WRITE_FAILURES: &str = "admittance_write_failures_total";
+const STAGE_FAILURES: &str = "admittance_stage_failures_total";
+const STAGE_DISABLED: &str = "admittance_stage_disabled";
+const EXCEPTIONS: &str = "admittance_exceptions_total";
+const REPLICAS: &str = "admittance_replicas";
+const REPLICAS_WAITING: &str = "admittance_replicas_waiting";
+const REPLICA_READY: &str = "admittance_replica_ready";
+const EXCEPTION_EXPIRY: &str = "admittance_exception_expiry_timestamp_seconds";
+
+/// Buckets for the histograms in seconds, 10 µs to 10 s: a plugin takes tens of microseconds, a remote
+/// webhook milliseconds, a timeout seconds.
+pub const DURATION_BUCKETS: [f64; 19] = [
+    1e-5, 2e-5, 3e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 0.5, 1.0, 2.5,
+    10.0,
+];
+
+/// Describes the host's metrics to the exporter, and initializes its counters. Call it once, after the
+/// exporter is installed.
+pub fn describe_metrics() {
+    describe_counter!(
+        REQUESTS,
+        "Requests that passed through chains, by decision: allowed, changed, denied, failed, deadline, dry-run"
+    );
+    describe_counter!(
+        TABLES,
+        "Tables built from the definitions, at the start and whenever they change, by result: live, failed \
+         (the previous one stays)"
+    );
+    describe_counter!(
+        WRITE_FAILURES,
+        "Entries that could not be written to disk, by directory: history, store"
+    );
+    for directory in ["history", "store"] {
+        counter!(WRITE_FAILURES, "directory" => directory).absolute(0);
+    }
+    describe_gauge!(REVISION, "The revision of the live table");
+    describe_gauge!(
+        HASH,
+        "The first 48 bits of the content hash of the live table: the same number on every replica that serves the same"
+    );
+    describe_gauge!(
+        CURRENT,
+        "1 if the live table matches the definitions, 0 if it cannot be built from them and the previous \
+         one stays, or if some of them are invalid"
+    );
+    describe_gauge!(
+        BAD_DEFINITION,
+        "1 for an invalid definition in a store, by its location (definition); 0 when it is repaired or deleted"
+    );
+    describe_gauge!(
+        STAGE_DISABLED,
+        "1 for a stage that an operator has disabled or audits for a time (stage); 0 when it is enabled again"
+    );
+    describe_counter!(
+        EXCEPTIONS,
+        "Stages that were not called for a request because of an exception, by exception, phase, chain and stage"
+    );
+    describe_gauge!(
+        EXCEPTION_EXPIRY,
+        Unit::Seconds,
+        "When an exception expires, in seconds since 1970 (exception); 0 when it is removed"
+    );
+    describe_counter!(
+        CANDIDATES,
+        "Calls of candidates alongside their plugins, by stage and result: same, different, failed (no verdict where the plugin gave one), passed-over (too many were waiting)"
+    );
+    describe_gauge!(
+        ROLLOUT_SHARE,
+        "The share of a stage's requests that its candidate decides (stage), 0 to 1; 0 after an abort, and when the \
+         roll-out is removed"
+    );
+    describe_gauge!(
+        ROLLOUT_ABORTED,
+        "1 for a roll-out that was aborted (stage), so that the plugin decides all requests; 0 otherwise"
+    );
+    describe_counter!(
+        ROLLOUT_REQUESTS,
+        "Requests that a candidate decided, by stage and result: decided, failed (it gave no verdict), refused (it \
+         denied one that the plugin does not deny; counted in decided too)"
+    );
+    describe_histogram!(
+        REQUEST_DURATION,
+        Unit::Seconds,
+        "Time a request spent in all of its chains"
+    );
+    describe_histogram!(
+        STAGE_DURATION,
+        Unit::Seconds,
+        "Time a stage took for one request, by phase, chain, stage, mode and verdict: allow, patch, deny, failed"
+    );
+    describe_counter!(
+        STAGE_FAILURES,
+        "Calls of a stage without a verdict, by phase, chain, stage, failure and the policy that was applied"
+    );
+    for verdict in DecisionVerdict::ALL {
+        counter!(REQUESTS, "decision" => verdict.as_str()).absolute(0);
+    }
+    for result in ["live", "failed"] {
+        counter!(TABLES, "result" => result).absolute(0);
+    }
+    describe_gauge!(REPLICAS, "Replicas that go live together, as this one sees them");
+    describe_gauge!(
+        REPLICAS_WAITING,
+        "Replicas that have not prepared what another one has, so that no replica goes live with it"
+    );
+    describe_gauge!(
+        REPLICA_READY,
+        "1 if this replica serves the table that the replicas have agreed on, 0 if it does not and /readyz answers 503"
+    );
+}
+
+/// Sets what this replica sees of all.
+pub(crate) fn replicas(status: &ReplicasStatus, is_ready: bool) {
+    let alive = status.replicas.iter().filter(|replica| replica.alive);
+    #[expect(clippy::cast_precision_loss, reason = "metrics are floating point")]
+    let [alive, waiting] = [alive.count(), status.waiting.len()].map(|number| number as f64);
+    gauge!(REPLICAS).set(alive);
+    gauge!(REPLICAS_WAITING).set(waiting);
+    gauge!(REPLICA_READY).set(if is_ready { 1.0 } else { 0.0 });
+}
+
+/// Initializes the failure counters of each stage, so that the first failure is an increase. Only those that
+/// its hook can produce: about twelve series per stage. The `metrics` facade cannot remove series, so those
+/// of a removed stage stay until the program ends.
+pub(crate) fn stages_live(chains: &[AssembledChain]) {
+    for chain in chains {
+        for (stage, known) in chain.chain.stages.iter().zip(&chain.stages) {
+            let policy = match stage.spec.mode {
+                Mode::Enforce => stage.spec.failure_policy,
+                Mode::Audit => FailurePolicy::Ignore,
+            };
+            if known.statistics.lacks_metrics(policy) {
+                for kind in failures_of(stage, &known.hook) {
+                    stage_failures(
+                        chain.chain.phase,
+                        &chain.chain.name,
+                        &stage.spec.name,
+                        kind,
+                        policy,
+                    )
+                    .absolute(0);
+                }
+            }
+            if let Some(trial) = known.trial() {
+                trial.begin_metrics();
+            }
+        }
+    }
+}
+
+/// The kinds of failures of a stage with such a hook.
+fn failures_of(stage: &Stage, hook: &HookStatus) -> impl Iterator<Item = FailureKind> {
+    let has_labels = matches!(&stage.spec.namespace_selector, Some(NamespaceSelector::Labels(_)));
+    let has_conditions = !stage.spec.match_conditions.is_empty();
+    let (is_plugin, is_webhook) = match hook {
+        HookStatus::Plugin(_) | HookStatus::Group { .. } => (true, false),
+        HookStatus::Webhook { .. } => (false, true),
+        HookStatus::Cel { .. } | HookStatus::Mutators { .. } => (false, false),
+        // It may return any failure.
+        HookStatus::Native | HookStatus::Unavailable { .. } => (true, true),
+    };
+    FailureKind::ALL.iter().copied().filter(move |kind| match kind {
+        FailureKind::Trap | FailureKind::Memory | FailureKind::CapabilityDenied => is_plugin,
+        FailureKind::Unreachable | FailureKind::Tls | FailureKind::BadStatus => is_webhook,
+        // Expressions may read the namespace object, and each mutator selects namespaces itself.
+        FailureKind::NamespaceUnknown => {
+            has_labels || matches!(hook, HookStatus::Cel { .. } | HookStatus::Mutators { .. })
+        }
+        FailureKind::Condition => has_conditions,
+        _ => true,
+    })
+}
+
+fn stage_failures(
+    phase: Phase,
+    chain: &Arc<str>,
+    stage: &Arc<str>,
+    kind: FailureKind,
+    policy: FailurePolicy,
+) -> Counter {
+    counter!(
+        STAGE_FAILURES,
+        "phase" => phase.as_str(),
+        "chain" => chain.clone(),
+        "stage" => stage.clone(),
+        "failure" => kind.as_str(),
+        "policy" => policy.as_str(),
+    )
+}
+
+pub(crate) fn table_made(is_live: bool) {
+    let result = if is_live { "live" } else { "failed" };
+    counter!(TABLES, "result" => result).increment(1);
+}
+
+/// Counts an entry of the `history` or of the `store` that could not be written.
+pub(crate) fn write_failed(directory: &'static str) {
+    counter!(WRITE_FAILURES, "directory" => directory).increment(1);
+}
+
+/// Sets the revision of the live table, its content hash, and whether it matches the definitions.
+pub(crate) fn table_live(revision: u64, hash: Digest, is_current: bool) {
+    #[expect(clippy::cast_precision_loss, reason = "metrics are floating point")]
+    gauge!(REVISION).set(revision as f64);
+    gauge!(HASH).set(hash::number(hash));
+    gauge!(CURRENT).set(if is_current { 1.0 } else { 0.0 });
+}
+
+/// Sets whether a definition in a store is invalid.
+pub(crate) fn bad_definition(path: &Path, is_bad: bool) {
+    let definition = path.display().to_string();
+    gauge!(BAD_DEFINITION, "definition" => definition).set(if is_bad { 1.0 } else { 0.0 });
+}
+
+/// Sets whether a stage is disabled.
+pub(crate) fn stage_disabled(stage: &str, is_disabled: bool) {
+    gauge!(STAGE_DISABLED, "stage" => stage.to_owned()).set(if is_disabled { 1.0 } else { 0.0 });
+}
+
+/// Sets the share of a candidate, and whether its roll-out was aborted.
+pub(crate) fn rollout(stage: &str, share: Option<Share>, is_aborted: bool) {
+    let share = share.map_or(0.0, |share| f64::from(share.parts_of_ten_thousand()) / 1e4);
+    gauge!(ROLLOUT_SHARE, "stage" => stage.to_owned()).set(share);
+    gauge!(ROLLOUT_ABORTED, "stage" => stage.to_owned()).set(if is_aborted { 1.0 } else { 0.0 });
+    for result in ["decided", "failed", "refused"] {
+        rollout_requests(stage, result).absolute(0);
+    }
+}
+
+/// Counts a request that a candidate decided.
+pub(crate) fn rollout_request(stage: &str, result: &'static str) {
+    rollout_requests(stage, result).increment(1);
+}
+
+fn rollout_requests(stage: &str, result: &'static str) -> Counter {
+    counter!(ROLLOUT_REQUESTS, "stage" => stage.to_owned(), "result" => result)
+}
+
+/// Sets when an exception expires, after 1970-01-01.
+pub(crate) fn exception_ends(exception: &str, end: Duration) {
+    gauge!(EXCEPTION_EXPIRY, "exception" => exception.to_owned()).set(end.as_secs_f64());
+}
+
+/// The durations of a stage's calls in this mode with this verdict.
+pub(crate) fn stage_durations(row: &TraceRow) -> Histogram {
+    histogram!(
+        STAGE_DURATION,
+        "phase" => row.phase.as_str(),
+        "chain" => row.chain.clone(),
+        "stage" => row.stage.clone(),
+        "mode" => row.mode.as_str(),
+        "verdict" => row.result.as_str(),
+    )
+}
+
+pub(crate) fn record(outcome: &Outcome, duration: Duration) {
+    counter!(REQUESTS, "decision" => DecisionVerdict::of(outcome).as_str()).increment(1);
+    histogram!(REQUEST_DURATION).record(duration);
+    for row in &outcome.trace {
+        if let Some(exception) = &row.exception {
+            counter!(
+                EXCEPTIONS,
+                "exception" => exception.clone(),
+                "phase" => row.phase.as_str(),
+                "chain" => row.chain.clone(),
+                "stage" => row.stage.clone(),
+            )
+            .increment(1);
+        }
+        if let StageResult::Failed { failure, policy } = &row.result {
+            stage_failures(row.phase, &row.chain, &row.stage, failure.kind, *policy).increment(1);
+        }
+    }
+}

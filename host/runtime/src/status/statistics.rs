@@ -1,0 +1,261 @@
+//! Call statistics of stages, kept in memory for `status`.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::{Duration, Instant},
+};
+
+use admittance_admission::{Failure, FailurePolicy, Mode, StageResult, TraceRow};
+use hdrhistogram::Histogram;
+
+use crate::{
+    Moment,
+    status::metrics,
+    status::{CallStatus, FailureStatus, RecentCalls, StageState},
+};
+
+/// Lives as long as a table has the stage with the same hook.
+#[derive(Debug)]
+pub(crate) struct StageStatistics(Mutex<Counts>);
+
+#[derive(Debug)]
+struct Counts {
+    since: Moment,
+    results: Results,
+    state: StageState,
+    last_failure: Option<FailureStatus>,
+    /// After the first call: most stages of a large table are never called.
+    recent: Option<Recent>,
+    /// The policy for which its failure metrics were made.
+    metrics: Option<FailurePolicy>,
+    durations: Durations,
+}
+
+/// The metrics of durations by their results, once there is one. Finding them by their labels takes longer than all
+/// counting.
+#[derive(Debug, Default)]
+struct Durations {
+    enforce: [Option<::metrics::Histogram>; 4],
+    audit: [Option<::metrics::Histogram>; 4],
+}
+
+/// The statistics of the stages of live tables. Lives as long as the host.
+#[derive(Debug, Default)]
+pub(crate) struct Statistics(Mutex<HashMap<(String, String), Weak<StageStatistics>>>);
+
+impl Statistics {
+    /// The statistics of this stage with this hook, which continue while a table has it.
+    pub(crate) fn of(&self, stage: &str, hook: &str) -> Arc<StageStatistics> {
+        let mut statistics = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (stage.to_owned(), hook.to_owned());
+        if let Some(known) = statistics.get(&key).and_then(Weak::upgrade) {
+            return known;
+        }
+        if statistics.len() == statistics.capacity() {
+            statistics.retain(|_, statistics| statistics.strong_count() > 0);
+        }
+        let new = Arc::default();
+        statistics.insert(key, Arc::downgrade(&new));
+        new
+    }
+}
+
+impl Default for StageStatistics {
+    fn default() -> Self {
+        Self(Mutex::new(Counts {
+            since: Moment::now(),
+            results: Results::default(),
+            state: StageState::Idle,
+            last_failure: None,
+            recent: None,
+            metrics: None,
+            durations: Durations::default(),
+        }))
+    }
+}
+
+impl StageStatistics {
+    /// Whether its failure metrics must be initialized for this policy: true the first time that a live table
+    /// has the stage with it.
+    pub(crate) fn lacks_metrics(&self, policy: FailurePolicy) -> bool {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.metrics.replace(policy) != Some(policy)
+    }
+
+    /// Counts the result of one call.
+    pub(crate) fn record(&self, row: &TraceRow) {
+        // It was not called otherwise.
+        let Some(index) = index(&row.result) else { return };
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.results.get_mut(index) {
+            *count += 1;
+        }
+        match &row.result {
+            StageResult::Failed { failure, .. } => {
+                counts.state = StageState::Failing;
+                counts.last_failure = Some(failed(failure));
+            }
+            _ => counts.state = StageState::Healthy,
+        }
+        let now = Instant::now();
+        let recent = counts.recent.get_or_insert_with(|| Recent::new(now));
+        recent.record(index, row.duration, now);
+        let durations = match row.mode {
+            Mode::Enforce => &mut counts.durations.enforce,
+            Mode::Audit => &mut counts.durations.audit,
+        };
+        if let Some(durations) = durations.get_mut(index) {
+            durations
+                .get_or_insert_with(|| metrics::stage_durations(row))
+                .record(row.duration);
+        }
+    }
+
+    /// The statistics so far.
+    pub(crate) fn status(&self) -> (StageState, CallStatus, Option<FailureStatus>) {
+        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let recent = counts.recent.as_ref();
+        let [p50, p99] = recent.map_or([None; 2], |recent| recent.quantiles([0.5, 0.99], now));
+        let [allowed, changed, denied, failed] = counts.results;
+        let calls = CallStatus {
+            since: counts.since,
+            total: counts.results.iter().sum(),
+            allowed,
+            changed,
+            denied,
+            failed,
+            recent: recent.map(|recent| recent.status(now)).unwrap_or_default(),
+            p50_microseconds: p50,
+            p99_microseconds: p99,
+        };
+        (counts.state, calls, counts.last_failure.clone())
+    }
+}
+
+fn failed(failure: &Failure) -> FailureStatus {
+    FailureStatus {
+        at: Moment::now(),
+        kind: failure.kind.as_str().to_owned(),
+        message: failure.message.clone(),
+    }
+}
+
+/// The number of calls by their results: allowed, changed, denied, failed.
+type Results = [u64; 4];
+
+fn index(result: &StageResult) -> Option<usize> {
+    match result {
+        StageResult::Allowed => Some(0),
+        StageResult::Changed(_) => Some(1),
+        StageResult::Denied(_) => Some(2),
+        StageResult::Failed { .. } => Some(3),
+        _ => None,
+    }
+}
+
+/// The calls of the last one to two periods.
+#[derive(Debug)]
+struct Recent {
+    current: Period,
+    previous: Period,
+}
+
+#[derive(Debug)]
+struct Period {
+    begun: Instant,
+    results: Results,
+    durations: Histogram<u32>,
+}
+
+/// Long enough to include rare requests, short enough to forget the last hour.
+const PERIOD: Duration = Duration::from_secs(300);
+
+/// In microseconds, a minute, which is beyond every timeout.
+const LONGEST: u64 = 60_000_000;
+
+impl Recent {
+    fn new(now: Instant) -> Self {
+        Self {
+            current: Period::new(now),
+            previous: Period::new(now),
+        }
+    }
+
+    fn record(&mut self, result: usize, duration: Duration, now: Instant) {
+        if self.current.age(now) >= PERIOD {
+            std::mem::swap(&mut self.current, &mut self.previous);
+            self.current.reset(now);
+        }
+        if let Some(count) = self.current.results.get_mut(result) {
+            *count += 1;
+        }
+        let microseconds = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        // It grows: only a histogram with a fixed range refuses a value.
+        let _ = self.current.durations.record(microseconds.clamp(1, LONGEST));
+    }
+
+    /// The periods that began within the last two.
+    fn periods(&self, now: Instant) -> impl Iterator<Item = &Period> {
+        let both = [&self.current, &self.previous];
+        both.into_iter()
+            .filter(move |period| period.age(now) < 2 * PERIOD)
+    }
+
+    fn status(&self, now: Instant) -> RecentCalls {
+        let seconds = self.periods(now).map(|period| period.age(now).as_secs()).max();
+        let count = |index: usize| {
+            let counts = self.periods(now).filter_map(|period| period.results.get(index));
+            counts.sum()
+        };
+        RecentCalls {
+            seconds: seconds.unwrap_or_default(),
+            allowed: count(0),
+            changed: count(1),
+            denied: count(2),
+            failed: count(3),
+        }
+    }
+
+    /// `None` without durations.
+    fn quantiles<const N: usize>(&self, quantiles: [f64; N], now: Instant) -> [Option<u64>; N] {
+        let mut all = histogram();
+        for period in self.periods(now) {
+            // They have the same bounds.
+            if all.add(&period.durations).is_err() {
+                return [None; N];
+            }
+        }
+        quantiles.map(|quantile| (!all.is_empty()).then(|| all.value_at_quantile(quantile)))
+    }
+}
+
+impl Period {
+    fn new(now: Instant) -> Self {
+        Self {
+            begun: now,
+            results: Results::default(),
+            durations: histogram(),
+        }
+    }
+
+    fn age(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.begun)
+    }
+
+    fn reset(&mut self, now: Instant) {
+        self.begun = now;
+        self.results = Results::default();
+        self.durations.reset();
+    }
+}
+
+/// With a precision of a hundredth. It grows with the longest duration.
+fn histogram() -> Histogram<u32> {
+    #[expect(clippy::expect_used, reason = "two significant digits are possible")]
+    Histogram::new(2).expect("a histogram of two digits")
+}
+
+#[cfg(test)]
+mod tests;
