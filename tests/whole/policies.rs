@@ -36,6 +36,12 @@ async fn policies_of_kubernetes_run_as_they_are() {
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "labels": {"environment": "production"}}},
     ]});
     fs::write(at.join("manifests.json"), manifests.to_string()).unwrap();
+    for environment in ["test", "production"] {
+        let labels = json!({"environment": environment});
+        let namespace =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "labels": labels}});
+        fs::write(at.join(format!("{environment}.json")), namespace.to_string()).unwrap();
+    }
     let checked = admittance(at, &["check", "chains/"]).await;
     assert_eq!(checked.code, Some(0), "{}{}", checked.stdout, checked.stderr);
 
@@ -56,7 +62,7 @@ async fn policies_of_kubernetes_run_as_they_are() {
         (
             6,
             json!({}),
-            &["--namespace-label", "environment=test"][..],
+            &["--cluster", "test.json"][..],
             0,
             false,
             "namespaceSelector does not match",
@@ -64,7 +70,7 @@ async fn policies_of_kubernetes_run_as_they_are() {
         (
             5,
             json!({}),
-            &["--namespace-label", "environment=production"][..],
+            &["--cluster", "production.json"][..],
             1,
             false,
             "failed to configure binding: its parameters (v1/ConfigMap)",

@@ -1,9 +1,13 @@
 //! Arguments of several commands.
 
-use std::path::{Path, PathBuf};
+use std::{
+    io::Read,
+    path::{Path, PathBuf},
+};
 
 use admittance::definitions::{self, ChainDefinition};
 use admittance_admission::{UnknownWord, Word};
+use admittance_definitions::{DefinitionFile, read_files};
 use admittance_driver::Config;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
@@ -34,6 +38,23 @@ pub(crate) fn definitions_or_configured(given: &[PathBuf], config: Option<&Confi
         (Some(config), []) => config.definition_files().map(Path::to_owned).collect(),
         _ => given.to_vec(),
     }
+}
+
+/// Reads the texts of these files and directories; `-` is `input`, the standard input.
+pub(crate) fn read_definitions(
+    paths: &[PathBuf],
+    input: &mut impl Read,
+) -> crate::Result<Vec<DefinitionFile>> {
+    let (inputs, paths): (Vec<_>, Vec<_>) = paths.iter().cloned().partition(|path| path == Path::new("-"));
+    let mut files = read_files(&paths)?;
+    if !inputs.is_empty() {
+        let mut text = String::new();
+        input
+            .read_to_string(&mut text)
+            .map_err(|error| format!("standard input: {error}"))?;
+        files.push(DefinitionFile::file("standard input", text));
+    }
+    Ok(files)
 }
 
 /// Loads the definitions of these files and directories. Finding none is an error.

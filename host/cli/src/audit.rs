@@ -5,7 +5,7 @@ mod report;
 
 use std::{collections::BTreeSet, io::IsTerminal, path::PathBuf, process::ExitCode, sync::Arc, thread};
 
-use admittance::{HostBuilder, Table, definitions::ChainDefinition};
+use admittance::{Table, definitions::ChainDefinition};
 use admittance_admission::{Request, UserInfo};
 use admittance_bcs::zookeeper::Ensembles;
 use admittance_cluster::Cluster;
@@ -53,9 +53,6 @@ pub(crate) struct Arguments {
     /// A group of the user. May be given more than once.
     #[arg(long, value_name = "NAME")]
     group: Vec<String>,
-    /// How many objects are run concurrently [default: the number of processors].
-    #[arg(long, value_name = "NUMBER")]
-    jobs: Option<usize>,
     /// How many requests per second are sent to the API server or the upstream, at most, to read objects.
     #[arg(long, value_name = "NUMBER", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rate: u32,
@@ -84,10 +81,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     logging::start(&arguments.log, LogFormat::Auto)?;
     let report = crate::block_on(audit(arguments))??;
-    let code = match report.is_clean() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
-    };
+    let code = crate::exit_code(report.is_clean());
     report.print(arguments.output)?;
     Ok(code)
 }
@@ -241,24 +235,16 @@ async fn table(
     cluster: Option<&Cluster>,
     definitions: Vec<ChainDefinition>,
 ) -> crate::Result<Arc<Table>> {
-    let store = arguments.store.clone();
-    let builder = match config {
-        Some(config) => host::builder_for_requests(config, store),
-        None => host::builder(None, store),
-    };
-    let builder = match cluster {
-        Some(cluster) => {
-            let mut sandbox = host::sandbox(config);
-            sandbox.cluster = Some(Arc::new(cluster.clone()));
-            builder
-                .sandbox(sandbox)
-                .namespaces(cluster.clone())
-                .authorizer(cluster.clone())
-        }
-        None => builder,
-    };
-    let builder = definitions.into_iter().fold(builder, HostBuilder::definition);
-    Ok(builder.build().await?.table())
+    let mut builder = host::builder_for_requests(config, arguments.store.clone());
+    if let Some(cluster) = cluster {
+        let mut sandbox = host::sandbox(config);
+        sandbox.cluster = Some(Arc::new(cluster.clone()));
+        builder = builder
+            .sandbox(sandbox)
+            .namespaces(cluster.clone())
+            .authorizer(cluster.clone());
+    }
+    Ok(host::table(builder, definitions).await?)
 }
 
 impl Arguments {
@@ -288,8 +274,8 @@ impl Arguments {
         let mut user = UserInfo::default();
         user.username = self.user.clone();
         user.groups = self.group.clone();
-        let processors = || thread::available_parallelism().map_or(1, usize::from);
-        Auditor::new(tables, user, self.jobs.unwrap_or_else(processors))
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        Auditor::new(tables, user, processors)
     }
 
     /// The resources that are audited, of those that a chain is for.

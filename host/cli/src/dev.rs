@@ -116,7 +116,7 @@ async fn test(arguments: &Arguments) -> crate::Result<ExitStatus> {
 /// Starts to serve. The host follows the chain's files and modules.
 async fn serve(arguments: &Arguments, chain: &Path) -> crate::Result<()> {
     let config = Config::of_reviews(arguments.listen)?;
-    let host = host::builder_for_requests(&config, arguments.store.clone())
+    let host = host::builder_for_requests(Some(&config), arguments.store.clone())
         .definitions(chain)
         .build()
         .await?;

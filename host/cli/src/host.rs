@@ -1,8 +1,8 @@
 //! Hosts that are built from a configuration.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
-use admittance::{Host, HostBuilder, SandboxConfig};
+use admittance::{Error, Host, HostBuilder, SandboxConfig, Table, definitions::ChainDefinition};
 use admittance_driver::{Config, NamespacesConfig};
 
 use crate::{directories, progress};
@@ -30,9 +30,13 @@ pub(crate) fn builder(config: Option<&Config>, store: Option<PathBuf>) -> HostBu
     }
 }
 
-/// The same with the configuration of namespaces, webhook addresses and the request timeout.
-pub(crate) fn builder_for_requests(config: &Config, store: Option<PathBuf>) -> HostBuilder {
-    let builder = builder(Some(config), store)
+/// A [`builder`] that also has the configuration of namespaces, webhook addresses and the request timeout.
+pub(crate) fn builder_for_requests(config: Option<&Config>, store: Option<PathBuf>) -> HostBuilder {
+    let builder = builder(config, store);
+    let Some(config) = config else {
+        return builder;
+    };
+    let builder = builder
         .request_timeout(config.limits.request_timeout)
         .reach(config.front.reach());
     let builder = match &config.namespaces {
@@ -41,4 +45,13 @@ pub(crate) fn builder_for_requests(config: &Config, store: Option<PathBuf>) -> H
     };
     let addresses = config.resolve.iter();
     addresses.fold(builder, |builder, (host, address)| builder.resolve(host, address))
+}
+
+/// Builds the table of these definitions.
+pub(crate) async fn table(
+    builder: HostBuilder,
+    definitions: Vec<ChainDefinition>,
+) -> Result<Arc<Table>, Error> {
+    let builder = definitions.into_iter().fold(builder, HostBuilder::definition);
+    Ok(builder.build().await?.table())
 }

@@ -3,18 +3,18 @@
 mod cluster;
 
 use std::{
-    io::{self, Read},
+    io,
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
-use admittance_definitions::{DefinitionFile, DefinitionSet, Import, ImportResult, import, read_files};
+use admittance_definitions::{DefinitionFile, DefinitionSet, Import, ImportResult, import};
 use anstyle::Style;
 use clap::Args;
 use serde_json::{Value as Json, json};
 
 use crate::{
-    arguments::no_definition,
+    arguments::{no_definition, read_definitions},
     cluster::ClusterArguments,
     files::{self, PUBLIC},
     output::{BAD, BOLD, DIM, GOOD, Output, WARN},
@@ -83,31 +83,15 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     arguments
         .output
         .print(&report, |_| text(&imported, written.then_some(to)))?;
-    let is_invalid = |result| result == ImportResult::Invalid;
-    Ok(
-        match imported
-            .definitions
-            .iter()
-            .any(|definition| is_invalid(definition.result))
-        {
-            true => ExitCode::FAILURE,
-            false => ExitCode::SUCCESS,
-        },
-    )
+    let mut results = imported.definitions.iter().map(|definition| definition.result);
+    Ok(crate::exit_code(
+        results.all(|result| result != ImportResult::Invalid),
+    ))
 }
 
 /// The texts of all manifests, and of the cluster.
 fn sources(arguments: &Arguments) -> crate::Result<Vec<DefinitionFile>> {
-    let is_input = |path: &&PathBuf| path.as_path() == Path::new("-");
-    let (inputs, paths): (Vec<_>, Vec<_>) = arguments.files.iter().partition(is_input);
-    let mut sources = read_files(&paths.into_iter().cloned().collect::<Vec<_>>())?;
-    if !inputs.is_empty() {
-        let mut text = String::new();
-        io::stdin()
-            .read_to_string(&mut text)
-            .map_err(|error| format!("standard input: {error}"))?;
-        sources.push(DefinitionFile::file("standard input", text));
-    }
+    let mut sources = read_definitions(&arguments.files, &mut io::stdin())?;
     if arguments.cluster || arguments.source.are_given() {
         sources.extend(crate::block_on(cluster::read(&arguments.source))??);
     }

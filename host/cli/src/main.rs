@@ -14,7 +14,6 @@ mod files;
 mod host;
 mod human;
 mod import;
-mod junit;
 mod kubeconfig;
 mod kubernetes;
 mod logging;
@@ -176,6 +175,11 @@ type Result<T> = std::result::Result<T, Error>;
 /// The timeout for blocking threads at the end.
 const THREADS_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// The exit code of a command that judges something: 0 if nothing is refused, 1 otherwise.
+fn exit_code(is_clean: bool) -> ExitCode {
+    ExitCode::from(u8::from(!is_clean))
+}
+
 /// Runs a future on a runtime, for commands that are not servers.
 fn block_on<F: Future>(future: F) -> Result<F::Output> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -183,4 +187,13 @@ fn block_on<F: Future>(future: F) -> Result<F::Output> {
     // A thread that still reads a file or resolves a name must not keep the program from ending.
     runtime.shutdown_timeout(THREADS_TIMEOUT);
     Ok(output)
+}
+
+/// Asserts which command lines the program accepts.
+#[cfg(test)]
+fn assert_accepted(lines: &[(&str, bool)]) {
+    for (line, is_accepted) in lines {
+        let words = ["admittance"].into_iter().chain(line.split_whitespace());
+        assert_eq!(Arguments::try_parse_from(words).is_ok(), *is_accepted, "{line}");
+    }
 }

@@ -83,64 +83,10 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
 /// The name of the package, which is also the name of the chain.
 fn name(directory: &Path, lang: Lang) -> Result<&str, String> {
     /// Names that Rust and Cargo keep for themselves.
-    const RESERVED: [&str; 56] = [
-        "abstract",
-        "alloc",
-        "as",
-        "async",
-        "await",
-        "become",
-        "box",
-        "break",
-        "build",
-        "const",
-        "continue",
-        "core",
-        "crate",
-        "deps",
-        "do",
-        "dyn",
-        "else",
-        "enum",
-        "examples",
-        "extern",
-        "false",
-        "final",
-        "fn",
-        "for",
-        "if",
-        "impl",
-        "in",
-        "incremental",
-        "let",
-        "loop",
-        "macro",
-        "match",
-        "mod",
-        "move",
-        "mut",
-        "override",
-        "priv",
-        "proc-macro",
-        "pub",
-        "ref",
-        "return",
-        "self",
-        "static",
-        "std",
-        "struct",
-        "super",
-        "test",
-        "trait",
-        "true",
-        "try",
-        "type",
-        "typeof",
-        "unsafe",
-        "use",
-        "where",
-        "while",
-    ];
+    const RESERVED: &str = "abstract alloc as async await become box break build const continue core crate deps do dyn else \
+         enum examples extern false final fn for if impl in incremental let loop macro match mod move mut \
+         override priv proc-macro pub ref return self static std struct super test trait true try type \
+         typeof unsafe use where while";
     let name = directory
         .file_name()
         .and_then(|name| name.to_str())
@@ -156,7 +102,7 @@ fn name(directory: &Path, lang: Lang) -> Result<&str, String> {
             "`{name}` is not a name for a plugin; write lower-case letters, digits and `-`, as in `require-label`"
         ));
     }
-    match lang == Lang::Rust && RESERVED.contains(&name) {
+    match lang == Lang::Rust && RESERVED.split(' ').any(|reserved| reserved == name) {
         true => Err(format!(
             "`{name}` is reserved in Rust; choose another name, as in `require-label`"
         )),

@@ -8,7 +8,7 @@ mod report;
 use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
 use admittance::{
-    HostBuilder, ModuleReference, Table,
+    ModuleReference, Table,
     definitions::{ChainDefinition, StageId},
 };
 use admittance_driver::{Config, LogFormat};
@@ -72,11 +72,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     logging::start(&arguments.log, LogFormat::Auto)?;
     let report = crate::block_on(replay(arguments))??;
     arguments.output.print(&report, Report::text)?;
-    Ok(if report.different == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(crate::exit_code(report.different == 0))
 }
 
 async fn replay(arguments: &Arguments) -> crate::Result<Report> {
@@ -135,14 +131,8 @@ async fn table(
     current: &Current,
     definitions: Vec<ChainDefinition>,
 ) -> Result<Arc<Table>, admittance::Error> {
-    let store = arguments.store.clone();
-    let builder = match config {
-        Some(config) => host::builder_for_requests(config, store),
-        None => host::builder(None, store),
-    };
-    let builder = builder.sandbox(current.sandbox(config));
-    let builder = definitions.into_iter().fold(builder, HostBuilder::definition);
-    Ok(builder.build().await?.table())
+    let builder = host::builder_for_requests(config, arguments.store.clone());
+    host::table(builder.sandbox(current.sandbox(config)), definitions).await
 }
 
 #[cfg(test)]

@@ -10,7 +10,6 @@ use admittance::{
     HostBuilder, ModuleReference, Table,
     admission::{
         Grants, HttpAnswers, HttpGrant, HttpOrigin, InvalidClusterKind, InvalidHttpOrigin, InvalidImageGrant,
-        Labels, NamespaceLookupError, NamespaceSource, async_trait,
     },
     definitions::{self, ChainDefinition},
     sandbox::Meter,
@@ -83,16 +82,10 @@ pub(crate) struct HookArguments {
     /// May be given more than once.
     #[arg(long, value_name = "FILE")]
     http: Vec<PathBuf>,
-    /// A label of the requests' namespaces, for namespace selectors. May be given more than once.
-    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
-    namespace_label: Vec<(String, String)>,
     /// The configuration whose dialect reads an HTTP request [default: the BCS driver's]. Its settings of
     /// modules and signatures are used too.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Connect to ADDRESS for the webhook host HOST. May be given more than once.
-    #[arg(long, value_name = "HOST=ADDRESS", value_parser = key_value)]
-    resolve: Vec<(String, String)>,
     /// Where modules and their compiled forms are kept [default: the user's cache directory].
     #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_STORE")]
     store: Option<PathBuf>,
@@ -157,11 +150,7 @@ async fn once(arguments: &Arguments) -> crate::Result<ExitCode> {
     }
     let reports = Reports(reports);
     arguments.output.print(&reports.json(), |_| reports.text())?;
-    Ok(if reports.are_allowed() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(crate::exit_code(reports.are_allowed()))
 }
 
 impl Arguments {
@@ -235,15 +224,9 @@ impl HookArguments {
         }
         let answers = http_files(&self.http)?.unwrap_or_default();
         sandbox.http = Some(Arc::new(HttpAnswers::from_iter(answers)));
-        let mut builder = host::builder(config, self.store.clone())
+        let builder = host::builder(config, self.store.clone())
             .sandbox(sandbox)
-            .namespaces(Namespaces {
-                manifests,
-                labels: self.namespace_label.iter().cloned().collect(),
-            });
-        for (host, address) in &self.resolve {
-            builder = builder.resolve(host, address);
-        }
+            .namespaces(manifests);
         if files::is_module(hooks) {
             let settings = settings(self.settings.as_deref())?;
             let allow = self.allow.iter().fold(Grants::default(), merged);
@@ -275,21 +258,6 @@ fn merged(mut all: Grants, more: &Grants) -> Grants {
     all.images.extend(images);
     all.environment.extend(environment);
     all
-}
-
-/// The labels of namespaces: those of manifests, and those given for all.
-struct Namespaces {
-    manifests: Manifests,
-    labels: Labels,
-}
-
-#[async_trait]
-impl NamespaceSource for Namespaces {
-    async fn labels(&self, namespace: &str) -> Result<Labels, NamespaceLookupError> {
-        let mut labels = self.manifests.labels(namespace).await?;
-        labels.extend(self.labels.clone());
-        Ok(labels)
-    }
 }
 
 fn settings(text: Option<&str>) -> crate::Result<Value> {

@@ -224,7 +224,7 @@ async fn webhooks(config: &mut Config, connections: &Connections) -> crate::Resu
 }
 
 async fn build(config: &Config, connections: &Connections) -> crate::Result<Host> {
-    let mut builder = host::builder_for_requests(config, None)
+    let mut builder = host::builder_for_requests(Some(config), None)
         .decisions(config.decisions.clone())
         .revisions(config.history.keep)
         .store_limit(config.store.size_limit)

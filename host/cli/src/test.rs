@@ -108,11 +108,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
         tested.push(Tested::native(project, started, are_passed));
     }
     report::print(arguments.output, &tested)?;
-    Ok(if tested.iter().all(Tested::is_passed) {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(crate::exit_code(tested.iter().all(Tested::is_passed)))
 }
 
 /// The default is `tests` beside the file, or in the directory; it may be missing in a project.

@@ -1,6 +1,6 @@
 //! The findings of an audit, for people, for scripts and for CI.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use admittance_definitions::document::to_yaml;
 use admittance_fleet::audit::{FINDINGS, Finding, Judged, ReportApi, Resource, Verdict};
@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 
 use crate::{
     human,
-    junit::{self, Suite},
     output::{BAD, BOLD, DIM, GOOD, WARN, harmless, write},
     table::{Cell, Table},
 };
@@ -25,8 +24,6 @@ pub(super) enum Format {
     Json,
     /// One YAML document.
     Yaml,
-    /// The XML of JUnit, which CI services read: an object that would be refused is a failure.
-    Junit,
     /// SARIF 2.1.0, which code scanning services read.
     Sarif,
     /// Resources of OpenReports, one for each namespace and one for the cluster, for `kubectl apply`.
@@ -105,7 +102,6 @@ impl Report {
             Format::Text => self.text(),
             Format::Json => serde_json::to_string_pretty(&self.json())? + "\n",
             Format::Yaml => to_yaml(&self.json()),
-            Format::Junit => self.junit(),
             Format::Sarif => serde_json::to_string_pretty(&self.sarif())? + "\n",
             Format::Reports => {
                 // A report has no place for it, and counts all objects.
@@ -230,61 +226,6 @@ impl Report {
             "leftOut": self.left_out,
             "notListed": not_listed.collect::<Vec<_>>(),
         })
-    }
-
-    fn junit(&self) -> String {
-        let names: Vec<_> = self.findings.iter().map(Finding::object).collect();
-        let mut suites: Vec<Suite<'_>> = Vec::new();
-        for (finding, name) in self.findings.iter().zip(&names) {
-            let judgement = &finding.judgement;
-            let case = junit::Case {
-                name,
-                time: Duration::ZERO,
-                failure: finding.is_new_refusal().then(|| junit::Failure {
-                    message: format!("{}: {}", judgement.verdict.as_str(), judgement.message),
-                    text: format!(
-                        "{} {name}, {}, stage {}: {}",
-                        finding.kind,
-                        finding.operation,
-                        judgement.stage.as_deref().unwrap_or_default(),
-                        judgement.message
-                    ),
-                }),
-            };
-            match suites.last_mut() {
-                Some(suite) if suite.name == finding.resource => suite.cases.push(case),
-                _ => suites.push(Suite {
-                    name: &finding.resource,
-                    cases: vec![case],
-                }),
-            }
-        }
-        let missing = self.not_listed.iter().map(|(resource, why)| Suite {
-            name: resource,
-            cases: vec![junit::Case {
-                name: "list",
-                time: Duration::ZERO,
-                failure: Some(junit::Failure {
-                    message: why.clone(),
-                    text: why.clone(),
-                }),
-            }],
-        });
-        suites.extend(missing);
-        let left_out = self.left_out();
-        suites.extend(left_out.as_ref().map(|left_out| Suite {
-            name: "findings",
-            cases: vec![junit::Case {
-                name: left_out,
-                time: Duration::ZERO,
-                // One of them may be a refusal.
-                failure: self.refuses.then(|| junit::Failure {
-                    message: left_out.clone(),
-                    text: left_out.clone(),
-                }),
-            }],
-        }));
-        junit::write(&suites)
     }
 
     fn sarif(&self) -> Value {
@@ -419,10 +360,5 @@ mod tests {
         );
         let notification = "/runs/0/invocations/0/toolExecutionNotifications/0/message/text";
         assert_eq!(report.sarif().pointer(notification), Some(&json!(left_out)));
-        assert!(
-            report
-                .junit()
-                .contains(&format!("<failure message=\"{left_out}\">"))
-        );
     }
 }

@@ -1,106 +1,63 @@
 //! The policies of a cluster.
 
+use admittance::admission::GroupVersionKind;
 use admittance_cluster::Cluster;
 use admittance_definitions::DefinitionFile;
 use serde_json::{Value as Json, json};
 
 use crate::cluster::ClusterArguments;
 
-/// A kind of policies: the versions of its API, the newest first, its plural and its name.
-type Kind = (&'static [&'static str], &'static str, &'static str);
-
-const OF_KUBERNETES: &[&str] = &[
-    "admissionregistration.k8s.io/v1",
-    "admissionregistration.k8s.io/v1beta1",
-];
-
-const OF_MUTATION: &[&str] = &[
-    "mutations.gatekeeper.sh/v1",
-    "mutations.gatekeeper.sh/v1beta1",
-    "mutations.gatekeeper.sh/v1alpha1",
-];
-
-const KINDS: [Kind; 20] = [
+/// The kinds of policies, with the versions of their API group, the newest first.
+const GROUPS: [(&[&str], &[&str]); 9] = [
     (
-        OF_KUBERNETES,
-        "mutatingwebhookconfigurations",
-        "MutatingWebhookConfiguration",
-    ),
-    (
-        OF_KUBERNETES,
-        "validatingwebhookconfigurations",
-        "ValidatingWebhookConfiguration",
-    ),
-    (
-        OF_KUBERNETES,
-        "mutatingadmissionpolicies",
-        "MutatingAdmissionPolicy",
-    ),
-    (
-        OF_KUBERNETES,
-        "mutatingadmissionpolicybindings",
-        "MutatingAdmissionPolicyBinding",
-    ),
-    (
-        OF_KUBERNETES,
-        "validatingadmissionpolicies",
-        "ValidatingAdmissionPolicy",
-    ),
-    (
-        OF_KUBERNETES,
-        "validatingadmissionpolicybindings",
-        "ValidatingAdmissionPolicyBinding",
+        &[
+            "admissionregistration.k8s.io/v1",
+            "admissionregistration.k8s.io/v1beta1",
+        ],
+        &[
+            "MutatingWebhookConfiguration",
+            "ValidatingWebhookConfiguration",
+            "MutatingAdmissionPolicy",
+            "MutatingAdmissionPolicyBinding",
+            "ValidatingAdmissionPolicy",
+            "ValidatingAdmissionPolicyBinding",
+        ],
     ),
     (
         &["policies.kubewarden.io/v1"],
-        "clusteradmissionpolicies",
-        "ClusterAdmissionPolicy",
-    ),
-    (
-        &["policies.kubewarden.io/v1"],
-        "admissionpolicies",
-        "AdmissionPolicy",
-    ),
-    (
-        &["policies.kubewarden.io/v1"],
-        "clusteradmissionpolicygroups",
-        "ClusterAdmissionPolicyGroup",
-    ),
-    (
-        &["policies.kubewarden.io/v1"],
-        "admissionpolicygroups",
-        "AdmissionPolicyGroup",
+        &[
+            "ClusterAdmissionPolicy",
+            "AdmissionPolicy",
+            "ClusterAdmissionPolicyGroup",
+            "AdmissionPolicyGroup",
+        ],
     ),
     (
         &["templates.gatekeeper.sh/v1", "templates.gatekeeper.sh/v1beta1"],
-        "constrainttemplates",
-        TEMPLATE,
+        &[TEMPLATE],
     ),
-    (&["config.gatekeeper.sh/v1alpha1"], "configs", "Config"),
-    (&["syncset.gatekeeper.sh/v1alpha1"], "syncsets", "SyncSet"),
+    (&["config.gatekeeper.sh/v1alpha1"], &["Config"]),
+    (&["syncset.gatekeeper.sh/v1alpha1"], &["SyncSet"]),
     (
         &[
             "expansion.gatekeeper.sh/v1beta1",
             "expansion.gatekeeper.sh/v1alpha1",
         ],
-        "expansiontemplate",
-        "ExpansionTemplate",
+        &["ExpansionTemplate"],
     ),
-    // The plurals are those of its CustomResourceDefinitions.
-    (OF_MUTATION, "assign", "Assign"),
-    (OF_MUTATION, "assignimage", "AssignImage"),
-    (OF_MUTATION, "assignmetadata", "AssignMetadata"),
-    (OF_MUTATION, "modifyset", "ModifySet"),
+    (
+        &[
+            "mutations.gatekeeper.sh/v1",
+            "mutations.gatekeeper.sh/v1beta1",
+            "mutations.gatekeeper.sh/v1alpha1",
+        ],
+        &["Assign", "AssignImage", "AssignMetadata", "ModifySet"],
+    ),
     (
         &["apps.kruise.io/v1beta1", "apps.kruise.io/v1alpha1"],
-        "sidecarsets",
-        "SidecarSet",
+        &["SidecarSet"],
     ),
-    (
-        &["bkbcs.tencent.com/v2"],
-        "admissionwebhookconfigurations",
-        "AdmissionWebhookConfiguration",
-    ),
+    (&["bkbcs.tencent.com/v2"], &["AdmissionWebhookConfiguration"]),
 ];
 
 /// A template of Gatekeeper, which defines a kind of constraints.
@@ -109,18 +66,21 @@ const TEMPLATE: &str = "ConstraintTemplate";
 /// The version of the kinds that templates define.
 const CONSTRAINTS: &str = "constraints.gatekeeper.sh/v1beta1";
 
-/// A text for each kind that the cluster has, a list of its objects.
+/// Reads a list of objects for each kind that the cluster has.
 pub(super) async fn read(arguments: &ClusterArguments) -> crate::Result<Vec<DefinitionFile>> {
     let cluster = arguments.connect().await?;
     let mut lists = Vec::new();
-    for (versions, plural, kind) in KINDS {
-        for version in versions {
-            let path = format!("/apis/{version}/{plural}");
+    let kinds = GROUPS
+        .iter()
+        .flat_map(|(versions, kinds)| kinds.iter().map(move |kind| (versions, *kind)));
+    for (versions, kind) in kinds {
+        for version in *versions {
+            let path = format!("/apis/{version}/{}", plural(version, kind));
             if let Some(items) = list(&cluster, &path).await? {
                 if kind == TEMPLATE {
                     lists.extend(constraints(&cluster, &items).await?);
                 }
-                lists.push(as_file(version, kind, &path, items));
+                lists.push(list_file(version, kind, &path, items));
                 break;
             }
         }
@@ -128,7 +88,20 @@ pub(super) async fn read(arguments: &ClusterArguments) -> crate::Result<Vec<Defi
     Ok(lists)
 }
 
-/// The constraints of these templates.
+/// Returns the plural of a kind in paths. The CustomResourceDefinitions of Gatekeeper's mutators and of its expansion
+/// templates have the singular in its place.
+fn plural(version: &str, kind: &str) -> String {
+    match version.split_once('.') {
+        Some(("mutations" | "expansion", _)) => kind.to_lowercase(),
+        _ => {
+            GroupVersionKind::from_api_version(version, kind)
+                .guess_resource()
+                .resource
+        }
+    }
+}
+
+/// Reads the constraints of these templates.
 async fn constraints(cluster: &Cluster, templates: &[Json]) -> crate::Result<Vec<DefinitionFile>> {
     let mut lists = Vec::new();
     for template in templates {
@@ -139,13 +112,13 @@ async fn constraints(cluster: &Cluster, templates: &[Json]) -> crate::Result<Vec
         let path = format!("/apis/{CONSTRAINTS}/{}", kind.to_lowercase());
         // There is no such kind for a template that Gatekeeper refused.
         if let Some(items) = list(cluster, &path).await? {
-            lists.push(as_file(CONSTRAINTS, kind, &path, items));
+            lists.push(list_file(CONSTRAINTS, kind, &path, items));
         }
     }
     Ok(lists)
 }
 
-/// The objects at a path; `None` if the API server has no such kind.
+/// Lists the objects at a path; `None` if the API server has no such kind.
 async fn list(cluster: &Cluster, path: &str) -> crate::Result<Option<Vec<Json>>> {
     let Some(body) = cluster.read(path).await?.found(path)? else {
         return Ok(None);
@@ -157,16 +130,16 @@ async fn list(cluster: &Cluster, path: &str) -> crate::Result<Option<Vec<Json>>>
     }
 }
 
-/// A list whose items say what they are: those of the API server do not.
-fn as_file(version: &str, kind: &str, path: &str, items: Vec<Json>) -> DefinitionFile {
-    let said = |mut item: Json| {
+/// Writes a list whose items have their version and kind, which the API server leaves out.
+fn list_file(version: &str, kind: &str, path: &str, items: Vec<Json>) -> DefinitionFile {
+    let with_kind = |mut item: Json| {
         if let Json::Object(fields) = &mut item {
             fields.insert("apiVersion".to_owned(), version.into());
             fields.insert("kind".to_owned(), kind.into());
         }
         item
     };
-    let items: Vec<Json> = items.into_iter().map(said).collect();
+    let items: Vec<Json> = items.into_iter().map(with_kind).collect();
     let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
     DefinitionFile::file(format!("cluster{path}"), list.to_string())
 }

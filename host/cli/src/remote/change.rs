@@ -1,19 +1,16 @@
 //! `admittance apply`, `delete`, `promote` and `rollback`: changes of what is live.
 
-use std::{
-    io::{self, Read},
-    path::{Path, PathBuf},
-};
+use std::{io, path::PathBuf};
 
 use admittance::{Applied, AppliedEffect, Revision};
 use admittance_admin::api::{PromoteRequest, RollbackRequest};
-use admittance_definitions::{DefinitionFile, DefinitionId, DefinitionSet, StageId, read_files};
+use admittance_definitions::{DefinitionFile, DefinitionId, DefinitionSet, StageId};
 use clap::Args;
 use reqwest::Method;
 
 use super::{JSON, Query, client::Message, definitions::path_of, history::differences, status::made_by};
 use crate::{
-    arguments::no_definition,
+    arguments::{no_definition, read_definitions},
     output::{BAD, BOLD, DIM, GOOD, WARN},
     table::{Cell, Table},
 };
@@ -104,7 +101,7 @@ impl Change {
 
 impl ApplyArguments {
     pub(crate) fn run(&self) -> crate::Result<()> {
-        let files = read(&self.files, &mut io::stdin())?;
+        let files = read_definitions(&self.files, &mut io::stdin())?;
         let (name, text) = joined(files)?;
         let body = Some(("application/yaml", text));
         self.change.make(Method::POST, &["definitions"], Some(name), body)
@@ -139,20 +136,6 @@ impl RollbackArguments {
         self.query
             .post(&["rollback"], &RollbackRequest { revision }, text)
     }
-}
-
-/// The texts of these files and directories; `-` is standard input.
-fn read(paths: &[PathBuf], input: &mut impl Read) -> crate::Result<Vec<DefinitionFile>> {
-    let (inputs, paths): (Vec<_>, Vec<_>) = paths.iter().cloned().partition(|path| path == Path::new("-"));
-    let mut files = read_files(&paths)?;
-    if !inputs.is_empty() {
-        let mut text = String::new();
-        input
-            .read_to_string(&mut text)
-            .map_err(|error| format!("standard input: {error}"))?;
-        files.push(DefinitionFile::file("standard input", text));
-    }
-    Ok(files)
 }
 
 /// The texts of all files as one, and its name in mistakes.
@@ -209,7 +192,6 @@ fn text(applied: &Applied) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
     use serde_json::json;
 
     use super::*;
@@ -227,12 +209,12 @@ mod tests {
         std::fs::write(path("b.yaml"), CHAIN.replace("NAME", "b")).unwrap();
         std::fs::write(path("c.txt"), "no definition").unwrap();
 
-        let (name, text) = joined(read(&[path("a.yaml")], &mut io::empty()).unwrap()).unwrap();
+        let (name, text) = joined(read_definitions(&[path("a.yaml")], &mut io::empty()).unwrap()).unwrap();
         assert_eq!(name, path("a.yaml").display().to_string());
         assert_eq!(text, CHAIN.replace("NAME", "a"));
 
         let given = CHAIN.replace("NAME", "c");
-        let files = read(&[folder.path().to_owned(), "-".into()], &mut given.as_bytes()).unwrap();
+        let files = read_definitions(&[folder.path().to_owned(), "-".into()], &mut given.as_bytes()).unwrap();
         let (name, text) = joined(files).unwrap();
         assert_eq!(name, "3 files");
         let chains = admittance::definitions::load_text("all", &text).unwrap();
@@ -241,11 +223,11 @@ mod tests {
 
         // Each mistake has its own position, though the driver would see one text.
         std::fs::write(path("b.yaml"), CHAIN.replace("rules:", "rulez:")).unwrap();
-        let files = read(&[folder.path().to_owned()], &mut io::empty()).unwrap();
+        let files = read_definitions(&[folder.path().to_owned()], &mut io::empty()).unwrap();
         let error = joined(files).unwrap_err().to_string();
         assert!(error.contains("b.yaml") && error.contains("rulez"), "{error}");
 
-        assert!(read(&[path("none.yaml")], &mut io::empty()).is_err());
+        assert!(read_definitions(&[path("none.yaml")], &mut io::empty()).is_err());
         assert!(
             joined(Vec::new())
                 .unwrap_err()
@@ -298,17 +280,9 @@ live as revision 4
         }
     }
 
-    #[derive(Parser)]
-    enum Commands {
-        Apply(ApplyArguments),
-        Delete(DeleteArguments),
-        Promote(PromoteArguments),
-        Rollback(RollbackArguments),
-    }
-
     #[test]
     fn arguments_are_checked() {
-        for (line, is_right) in [
+        crate::assert_accepted(&[
             ("apply -f a.yaml", true),
             ("apply -f a.yaml b.yaml -f - --dry-run -o json", true),
             ("apply", false),
@@ -321,9 +295,6 @@ live as revision 4
             ("rollback 3", true),
             ("rollback -3", false),
             ("rollback", false),
-        ] {
-            let words = ["admittance"].into_iter().chain(line.split_whitespace());
-            assert_eq!(Commands::try_parse_from(words).is_ok(), is_right, "{line}");
-        }
+        ]);
     }
 }

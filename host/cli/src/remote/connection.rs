@@ -227,21 +227,14 @@ mod tests {
 
     #[test]
     fn arguments_are_checked() {
-        for (line, is_right) in [
-            ("", true),
-            ("--server https://driver:9090 --ca ca.pem", true),
-            ("--server driver:9090", false),
-            ("--certificate a.pem", false),
-            ("--key a.key", false),
-            ("--certificate a.pem --key a.key", true),
-        ] {
-            let line = ["admittance"].into_iter().chain(line.split_whitespace());
-            assert_eq!(
-                Command::try_parse_from(line.clone()).is_ok(),
-                is_right,
-                "{line:?}"
-            );
-        }
+        crate::assert_accepted(&[
+            ("status", true),
+            ("status --server https://driver:9090 --ca ca.pem", true),
+            ("status --server driver:9090", false),
+            ("status --certificate a.pem", false),
+            ("status --key a.key", false),
+            ("status --certificate a.pem --key a.key", true),
+        ]);
     }
 
     #[test]

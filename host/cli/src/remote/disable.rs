@@ -148,7 +148,6 @@ pub(super) fn line(disabled: &DisabledStage, is_missing: bool, now: Moment) -> S
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
     use serde_json::json;
 
     use super::*;
@@ -190,15 +189,9 @@ a restart of the driver forgets this: disk full
         );
     }
 
-    #[derive(Parser)]
-    enum Commands {
-        Disable(DisableArguments),
-        Enable(EnableArguments),
-    }
-
     #[test]
     fn arguments_are_checked() {
-        for (line, is_right) in [
+        crate::assert_accepted(&[
             ("disable pods/images --for 30m --reason x", true),
             (
                 "disable Mutating:pods/images --for 1h --reason x --audit -o json",
@@ -210,9 +203,6 @@ a restart of the driver forgets this: disk full
             ("disable pods/images --for 30m", false),
             ("enable pods/images", true),
             ("enable", false),
-        ] {
-            let words = ["admittance"].into_iter().chain(line.split_whitespace());
-            assert_eq!(Commands::try_parse_from(words).is_ok(), is_right, "{line}");
-        }
+        ]);
     }
 }

@@ -70,11 +70,7 @@ impl ExplainArguments {
         let path = ["decisions", &self.uid, "replay"];
         let replays = self.query.send(Method::POST, &path, message, text)?;
         let is_same = replays.replays.iter().all(|replay| replay.differences.is_empty());
-        Ok(if is_same {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        })
+        Ok(crate::exit_code(is_same))
     }
 }
 

@@ -103,7 +103,6 @@ pub(super) fn line(stage: &str, rollout: &RolloutStatus, now: Moment) -> String 
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
     use serde_json::json;
 
     use super::*;
@@ -154,23 +153,14 @@ mod tests {
         }
     }
 
-    #[derive(Parser)]
-    enum Commands {
-        Rollout(RolloutArguments),
-    }
-
     #[test]
     fn arguments_are_checked() {
-        for (line, is_right) in [
+        crate::assert_accepted(&[
             ("rollout next pods/images", true),
             ("rollout abort Mutating:pods/images -o json", true),
             ("rollout stop pods/images", false),
             ("rollout pause pods", false),
             ("rollout pods/images", false),
-        ] {
-            let words = ["admittance"].into_iter().chain(line.split_whitespace());
-            let parsed = Commands::try_parse_from(words).map(|Commands::Rollout(_)| ());
-            assert_eq!(parsed.is_ok(), is_right, "{line}");
-        }
+        ]);
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 
 use admittance::admission::{Outcome, Patch, Request, ReviewVersion};
+use admittance_admin::api::Difference;
 use admittance_dialect::write_review;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::{Deserialize, Serialize};
@@ -47,16 +48,6 @@ struct Status {
     code: Option<u16>,
 }
 
-/// The parts in which two answers can differ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) enum Part {
-    Verdict,
-    Message,
-    Patch,
-    Warnings,
-}
-
 /// The placeholder for a redacted value in a recording.
 const REDACTED: &str = "[redacted]";
 
@@ -89,19 +80,19 @@ impl Answer {
     }
 
     /// The parts in which the other answer differs. Redacted values of this one match anything.
-    pub(super) fn differences(&self, other: &Self, is_redacted: bool) -> Vec<Part> {
+    pub(super) fn differences(&self, other: &Self, is_redacted: bool) -> Vec<Difference> {
         let objects = match (&self.object, &other.object) {
             (Some(own), Some(other)) => is_same(own, other, is_redacted),
             (own, other) => own == other,
         };
         let parts = [
             (
-                Part::Verdict,
+                Difference::Verdict,
                 (self.allowed, self.code) == (other.allowed, other.code),
             ),
-            (Part::Message, self.message == other.message),
-            (Part::Patch, objects),
-            (Part::Warnings, self.warnings == other.warnings),
+            (Difference::Message, self.message == other.message),
+            (Difference::Patch, objects),
+            (Difference::Warnings, self.warnings == other.warnings),
         ];
         let different = parts.into_iter().filter(|(_, is_same)| !is_same);
         different.map(|(part, _)| part).collect()
@@ -182,10 +173,10 @@ mod tests {
             (
                 json!({"allowed": true}),
                 denied(403, "no"),
-                vec![Part::Verdict, Part::Message],
+                vec![Difference::Verdict, Difference::Message],
             ),
-            (denied(403, "no"), denied(422, "no"), vec![Part::Verdict]),
-            (denied(403, "no"), denied(403, "never"), vec![Part::Message]),
+            (denied(403, "no"), denied(422, "no"), vec![Difference::Verdict]),
+            (denied(403, "no"), denied(403, "never"), vec![Difference::Message]),
             (
                 json!({"allowed": true, "patch": add("x")}),
                 json!({"allowed": true, "patch": add("x")}),
@@ -200,12 +191,12 @@ mod tests {
             (
                 json!({"allowed": true, "patch": add("x")}),
                 json!({"allowed": true, "patch": add("y")}),
-                vec![Part::Patch],
+                vec![Difference::Patch],
             ),
             (
                 json!({"allowed": true, "patch": add("x")}),
                 json!({"allowed": true}),
-                vec![Part::Patch],
+                vec![Difference::Patch],
             ),
             (
                 json!({"allowed": true, "patch": [{"op": "replace", "path": "/spec/a", "value": 1}]}),
@@ -215,7 +206,7 @@ mod tests {
             (
                 json!({"allowed": true, "warnings": ["old"]}),
                 json!({"allowed": true}),
-                vec![Part::Warnings],
+                vec![Difference::Warnings],
             ),
             // The status of an allowed request is ignored.
             (

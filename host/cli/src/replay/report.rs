@@ -1,12 +1,10 @@
 //! The report of differences, for a terminal and for scripts.
 
+use admittance_admin::api::Difference;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{
-    answer::{Answer, Part},
-    recorded::Recorded,
-};
+use super::{answer::Answer, recorded::Recorded};
 use crate::{
     human,
     output::{BAD, BOLD, DIM, GOOD, WARN, diff, harmless},
@@ -35,7 +33,7 @@ pub(super) struct Differing {
     #[serde(skip_serializing_if = "Option::is_none")]
     namespace: Option<String>,
     name: String,
-    different: Vec<Part>,
+    different: Vec<Difference>,
     before: Answer,
     after: Answer,
     /// As it was sent.
@@ -44,7 +42,12 @@ pub(super) struct Differing {
 }
 
 impl Differing {
-    pub(super) fn new(recorded: &Recorded, different: Vec<Part>, before: Answer, after: Answer) -> Self {
+    pub(super) fn new(
+        recorded: &Recorded,
+        different: Vec<Difference>,
+        before: Answer,
+        after: Answer,
+    ) -> Self {
         let request = &recorded.request;
         Self {
             number: recorded.number,
@@ -92,16 +95,16 @@ impl Differing {
         let (before, after) = (&self.before, &self.after);
         for part in &self.different {
             let (name, lines) = match part {
-                Part::Verdict => ("verdict", pair(&before.verdict(), &after.verdict())),
-                Part::Message => {
+                Difference::Verdict => ("verdict", pair(&before.verdict(), &after.verdict())),
+                Difference::Message => {
                     let message = |answer: &Answer| answer.message.clone().unwrap_or_default();
                     ("message", pair(&message(before), &message(after)))
                 }
-                Part::Warnings => {
+                Difference::Warnings => {
                     let lines = pair(&before.warnings.join("; "), &after.warnings.join("; "));
                     ("warnings", lines)
                 }
-                Part::Patch => {
+                Difference::Patch => {
                     let result = |answer: &Answer| answer.object.clone().or_else(|| self.object.clone());
                     let groups = diff(result(before).as_ref(), result(after).as_ref(), 2);
                     ("object", groups.concat())

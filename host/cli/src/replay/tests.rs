@@ -209,16 +209,17 @@ spec:
 
 #[test]
 fn arguments_are_checked() {
-    for (line, is_right) in [
-        ("a.ndjson chains/", true),
-        ("a.ndjson chains/ more/ --against old/ -o json", true),
-        ("a.ndjson --config admittance.yaml", true),
-        ("a.ndjson", false),
-        ("a.ndjson chains/ --module file:a.wasm", false),
-        ("a.ndjson chains/ --stage pods/a", false),
-        ("a.ndjson chains/ --module file:a.wasm --stage pods", false),
-        ("a.ndjson chains/ --module file:a.wasm --stage pods/a", true),
-    ] {
-        assert_eq!(parse(line).is_ok(), is_right, "{line}");
-    }
+    crate::assert_accepted(&[
+        ("replay a.ndjson chains/", true),
+        ("replay a.ndjson chains/ more/ --against old/ -o json", true),
+        ("replay a.ndjson --config admittance.yaml", true),
+        ("replay a.ndjson", false),
+        ("replay a.ndjson chains/ --module file:a.wasm", false),
+        ("replay a.ndjson chains/ --stage pods/a", false),
+        ("replay a.ndjson chains/ --module file:a.wasm --stage pods", false),
+        (
+            "replay a.ndjson chains/ --module file:a.wasm --stage pods/a",
+            true,
+        ),
+    ]);
 }

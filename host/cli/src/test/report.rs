@@ -1,5 +1,7 @@
 //! The results of cases, for people, for scripts and for CI.
 
+mod junit;
+
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
@@ -8,7 +10,6 @@ use serde_json::{Value, json};
 use super::{case::Case, judge::Failure};
 use crate::{
     human,
-    junit::{self, Suite},
     output::{BAD, BOLD, DIM, GOOD, harmless, harmless_lines, write},
     project::Project,
     table::plain,
@@ -24,8 +25,6 @@ pub(super) enum Format {
     Json,
     /// The XML of JUnit, which CI services read.
     Junit,
-    /// The Test Anything Protocol, version 14.
-    Tap,
 }
 
 /// A case that was run, or the native tests of a project.
@@ -65,17 +64,6 @@ impl Tested {
         self.failures.is_empty()
     }
 
-    fn junit(&self) -> junit::Case<'_> {
-        junit::Case {
-            name: &self.name,
-            time: self.time,
-            failure: self.failures.first().map(|first| junit::Failure {
-                message: format!("{}: {}", first.what, first.message),
-                text: self.why(),
-            }),
-        }
-    }
-
     /// What failed, without colours.
     fn why(&self) -> String {
         let whys = self.failures.iter().map(|failure| {
@@ -93,8 +81,7 @@ pub(super) fn print(format: Format, tested: &[Tested]) -> crate::Result<()> {
     let text = match format {
         Format::Text => text(tested),
         Format::Json => serde_json::to_string_pretty(&to_json(tested))? + "\n",
-        Format::Junit => junit(tested),
-        Format::Tap => tap(tested),
+        Format::Junit => junit::document(tested),
     };
     Ok(write(&text)?)
 }
@@ -155,34 +142,6 @@ fn to_json(tested: &[Tested]) -> Value {
     json!({"passed": passed, "failed": failed, "cases": cases.collect::<Vec<_>>()})
 }
 
-fn junit(tested: &[Tested]) -> String {
-    let suites = by_file(tested).map(|(file, cases)| Suite {
-        name: file,
-        cases: cases.iter().map(Tested::junit).collect(),
-    });
-    junit::write(&suites.collect::<Vec<_>>())
-}
-
-fn tap(tested: &[Tested]) -> String {
-    let mut text = format!("TAP version 14\n1..{}\n", tested.len());
-    for (number, case) in (1..).zip(tested) {
-        let word = if case.is_passed() { "ok" } else { "not ok" };
-        // `#` begins a directive.
-        let name = harmless(&format!("{}: {}", case.file, case.name))
-            .replace('\\', "\\\\")
-            .replace('#', "\\#");
-        text += &format!("{word} {number} - {name}\n");
-        if !case.is_passed() {
-            text += "  ---\n  message: |\n";
-            for line in harmless_lines(&case.why()).lines() {
-                text += &format!("    {line}\n");
-            }
-            text += "  ...\n";
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -238,10 +197,6 @@ mod tests {
   </testsuite>
 </testsuites>
 "#;
-        assert_eq!(junit(&tested()), expected);
-        let expected = "TAP version 14\n1..3\nok 1 - tests/a.yaml: first\nnot ok 2 - tests/a.yaml: second \\#2\n  \
-                        ---\n  message: |\n    object: it \"differs\" <here> \n    - 1\n    + 2\n  ...\n\
-                        ok 3 - tests/b.yaml: third\n";
-        assert_eq!(tap(&tested()), expected);
+        assert_eq!(junit::document(&tested()), expected);
     }
 }

@@ -3,7 +3,7 @@
 use std::{io::Write, path::PathBuf, sync::Arc};
 
 use admittance::{
-    HostBuilder, Table,
+    Table,
     admission::{ClusterKind, Matcher, Outcome, ResourcePattern},
     definitions::{self, ChainDefinition, Mistakes},
 };
@@ -117,8 +117,7 @@ impl Stand {
         let builder = host::builder(config, self.store.clone())
             .sandbox(self.surroundings.sandbox(config))
             .namespaces(self.surroundings.clone());
-        let builder = definitions.into_iter().fold(builder, HostBuilder::definition);
-        Ok(builder.build().await?.table())
+        Ok(host::table(builder, definitions).await?)
     }
 }
 
