@@ -146,14 +146,14 @@ fn unreadable(error: SinkError) -> ApiError {
 }
 
 /// The newest decisions of a uid, the oldest of them first.
-struct OfUid {
+struct DecisionsOfUid {
     on_disk: Vec<DecisionDetail>,
     in_memory: Vec<LoggedDecision>,
     /// The number of older decisions with this uid.
     older: usize,
 }
 
-impl OfUid {
+impl DecisionsOfUid {
     /// Finds decisions with smaller ids than `before`. None at all is an error.
     async fn find(api: &Api, uid: &str, before: Option<u64>) -> Result<Self, ApiError> {
         let log = api.sources.host.decisions();
@@ -188,7 +188,7 @@ pub(crate) async fn get(
     uid: &str,
     before: Option<u64>,
 ) -> Result<DecisionDetails, ApiError> {
-    let found = OfUid::find(api, uid, before).await?;
+    let found = DecisionsOfUid::find(api, uid, before).await?;
     let mut decisions = found.on_disk;
     if role < Role::Admin {
         // Without their objects.
@@ -233,9 +233,9 @@ pub(crate) async fn replay(
     options: ReplayRequest,
 ) -> Result<DecisionReplays, ApiError> {
     let host = &api.sources.host;
-    let OfUid {
+    let DecisionsOfUid {
         on_disk, in_memory, ..
-    } = OfUid::find(api, uid, None).await?;
+    } = DecisionsOfUid::find(api, uid, None).await?;
     let on_disk = on_disk.into_iter().map(|detail| (detail.request(), detail));
     let in_memory = in_memory.iter().map(|recent| (recent.request(), recent.detail()));
     let mut replays = Vec::new();

@@ -14,7 +14,7 @@ use admittance_fleet::audit::{Auditor, Discovered, Pages, Reader, Resource};
 use clap::Args;
 use indicatif::ProgressBar;
 
-use self::report::{Format, Report};
+use self::report::{AuditFormat, AuditReport};
 use crate::{arguments, cluster::ClusterArguments, host, logging, progress, replay};
 
 /// Run the objects that a cluster has through chains, and show what they would refuse or change.
@@ -72,7 +72,7 @@ pub(crate) struct Arguments {
     store: Option<PathBuf>,
     /// The output format.
     #[arg(long, short, value_enum, default_value_t)]
-    output: Format,
+    output: AuditFormat,
     /// Show log lines of this level and above, including those of plugins.
     #[arg(long, value_name = "LEVEL", default_value = "warn", env = "ADMITTANCE_LOG")]
     log: String,
@@ -86,7 +86,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     Ok(code)
 }
 
-async fn audit(arguments: &Arguments) -> crate::Result<Report> {
+async fn audit(arguments: &Arguments) -> crate::Result<AuditReport> {
     let config = arguments.config.as_deref().map(Config::read).transpose()?;
     let upstream = config.as_ref().filter(|_| !arguments.cluster.are_given());
     let ensembles = config
@@ -113,7 +113,7 @@ async fn audit_cluster(
     arguments: &Arguments,
     config: Option<&Config>,
     ensembles: &Ensembles,
-) -> crate::Result<Report> {
+) -> crate::Result<AuditReport> {
     let cluster = match config.and_then(|config| config.cluster.as_ref()) {
         Some(cluster) if !arguments.cluster.are_given() => Cluster::connect(cluster).await?,
         _ => arguments.cluster.connect().await?,
@@ -130,7 +130,7 @@ async fn audit_cluster(
     let resources = arguments.selected(resources)?;
 
     let auditor = arguments.auditor(tables);
-    let mut report = Report::new(auditor.compares());
+    let mut report = AuditReport::new(auditor.compares());
     let shown = spinner();
     for resource in resources {
         shown.set_message(resource.name());
@@ -163,14 +163,14 @@ async fn audit_lists(
     config: Option<&Config>,
     ensembles: &Ensembles,
     lists: &Lists,
-) -> crate::Result<Report> {
+) -> crate::Result<AuditReport> {
     let cluster = match config.and_then(|config| config.cluster.as_ref()) {
         Some(config) => Some(Cluster::connect(config).await?),
         None => None,
     };
     let tables = arguments.tables(config, cluster.as_ref(), ensembles).await?;
     let auditor = arguments.auditor(tables);
-    let mut report = Report::new(auditor.compares());
+    let mut report = AuditReport::new(auditor.compares());
     let mut found = BTreeSet::new();
     let mut missing: Vec<&String> = arguments.resource.iter().collect();
     let shown = spinner();

@@ -20,7 +20,7 @@ use serde::Serialize;
 use crate::{
     files, human, logging,
     output::{BAD, DIM, GOOD, Output},
-    request_file::Found,
+    request_file::LocatedRequest,
     run::{HookArguments, RequestArguments},
     table::{Cell, Table as TextTable},
 };
@@ -69,7 +69,7 @@ const PLACEMENT: f64 = 0.02;
 const MEMORY_REQUESTS: usize = 5;
 
 /// A version, and the times of its calls so far.
-struct Version {
+struct BenchedVersion {
     hooks: String,
     table: Arc<Table>,
     /// Of the plugins in the table.
@@ -86,20 +86,20 @@ struct Version {
 /// The measurements of one version. Its JSON form is part of the program's interface: fields are only added.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Measured {
+struct VersionFigures {
     hooks: String,
     requests: usize,
     calls_per_second: f64,
     p50_microseconds: f64,
     p99_microseconds: f64,
     #[serde(flatten)]
-    plugins: Option<Plugins>,
+    plugins: Option<PluginFigures>,
 }
 
 /// The part of the plugins, of those requests for which any was called.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Plugins {
+struct PluginFigures {
     p50_instance_microseconds: f64,
     p50_guest_microseconds: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -109,26 +109,26 @@ struct Plugins {
 /// The result.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Report {
-    measured: Vec<Measured>,
+struct BenchReport {
+    measured: Vec<VersionFigures>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    comparison: Option<Comparison>,
+    comparison: Option<VersionComparison>,
 }
 
 /// The time of the second version relative to that of the first: 0.9 is 10% less.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Comparison {
+struct VersionComparison {
     ratio: f64,
     /// The ratio is between these with a probability of 99%.
     least: f64,
     most: f64,
-    verdict: Verdict,
+    verdict: ComparisonVerdict,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-enum Verdict {
+enum ComparisonVerdict {
     Faster,
     Slower,
     /// No difference beyond noise and [placement](PLACEMENT).
@@ -167,7 +167,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
                 .hooks
                 .builder(hooks, config.as_ref(), Some(&of_memory))?;
             let touched = touched(&builder.build().await?.table(), &of_memory, &requests).await;
-            versions.push(Version {
+            versions.push(BenchedVersion {
                 hooks: hooks.display().to_string(),
                 table,
                 meter,
@@ -179,14 +179,14 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
         }
         let requests: Vec<_> = requests.into_iter().map(|found| found.request).collect();
         measure(&mut versions, &requests, arguments.time).await;
-        Ok::<_, crate::Error>(Report::new(versions))
+        Ok::<_, crate::Error>(BenchReport::new(versions))
     })??;
-    arguments.output.print(&report, Report::text)?;
+    arguments.output.print(&report, BenchReport::text)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// A request that fails, or that no chain matches, is an error: its time would say nothing about the hooks.
-async fn check(table: &Table, found: &Found) -> Result<(), String> {
+async fn check(table: &Table, found: &LocatedRequest) -> Result<(), String> {
     let place = &found.place;
     let outcome = table.admit(found.request.clone()).await;
     if outcome.trace.is_empty() {
@@ -201,7 +201,7 @@ async fn check(table: &Table, found: &Found) -> Result<(), String> {
 }
 
 /// The bytes that plugins write for a request; `None` if no plugin is called, or the kernel does not tell.
-async fn touched(table: &Table, meter: &Meter, requests: &[Found]) -> Option<u64> {
+async fn touched(table: &Table, meter: &Meter, requests: &[LocatedRequest]) -> Option<u64> {
     let mut touched = Vec::new();
     for (number, found) in requests.iter().cycle().take(2 * MEMORY_REQUESTS).enumerate() {
         table.admit(found.request.clone()).await;
@@ -215,7 +215,7 @@ async fn touched(table: &Table, meter: &Meter, requests: &[Found]) -> Option<u64
 }
 
 /// Each version takes its turn in every round, in alternating order. The first rounds only warm up.
-async fn measure(versions: &mut [Version], requests: &[Request], time: Duration) {
+async fn measure(versions: &mut [BenchedVersion], requests: &[Request], time: Duration) {
     const WARM_UP: u32 = 4;
     let rounds = u32::try_from(time.as_nanos() / ROUND.as_nanos())
         .unwrap_or(u32::MAX)
@@ -239,7 +239,7 @@ async fn measure(versions: &mut [Version], requests: &[Request], time: Duration)
 }
 
 /// The times of the requests of one round, and the costs of their plugins.
-async fn turn(version: &Version, requests: &[Request]) -> (Vec<Duration>, Vec<CallCost>) {
+async fn turn(version: &BenchedVersion, requests: &[Request]) -> (Vec<Duration>, Vec<CallCost>) {
     let started = Instant::now();
     let (mut times, mut costs) = (Vec::new(), Vec::new());
     for request in requests.iter().cycle() {
@@ -262,8 +262,8 @@ fn quantile<T: Copy>(sorted: &[T], share: f64) -> Option<T> {
     sorted.get((last as f64 * share).round() as usize).copied()
 }
 
-impl From<Version> for Measured {
-    fn from(version: Version) -> Self {
+impl From<BenchedVersion> for VersionFigures {
+    fn from(version: BenchedVersion) -> Self {
         let mut times = version.times;
         times.sort_unstable();
         let micros = |time: Duration| time.as_nanos() as f64 / 1e3;
@@ -274,7 +274,7 @@ impl From<Version> for Measured {
         };
         let plugins = median(|cost| cost.instance)
             .zip(median(|cost| cost.guest))
-            .map(|(instance, guest)| Plugins {
+            .map(|(instance, guest)| PluginFigures {
                 p50_instance_microseconds: instance,
                 p50_guest_microseconds: guest,
                 touched_bytes: version.touched,
@@ -292,7 +292,7 @@ impl From<Version> for Measured {
     }
 }
 
-impl Comparison {
+impl VersionComparison {
     /// Of the medians of both versions, in pairs of the same round. The bounds are a confidence interval of the median
     /// ratio: the number of ratios below the true median has a binomial distribution, like that of heads in coin tosses.
     fn of(first: &[Duration], second: &[Duration]) -> Option<Self> {
@@ -311,22 +311,22 @@ impl Comparison {
             least,
             most,
             verdict: match (least, most) {
-                (_, most) if most < 1.0 - PLACEMENT => Verdict::Faster,
-                (least, _) if least > 1.0 + PLACEMENT => Verdict::Slower,
-                _ => Verdict::Same,
+                (_, most) if most < 1.0 - PLACEMENT => ComparisonVerdict::Faster,
+                (least, _) if least > 1.0 + PLACEMENT => ComparisonVerdict::Slower,
+                _ => ComparisonVerdict::Same,
             },
         })
     }
 }
 
-impl Report {
-    fn new(versions: Vec<Version>) -> Self {
+impl BenchReport {
+    fn new(versions: Vec<BenchedVersion>) -> Self {
         let comparison = match versions.as_slice() {
-            [first, second] => Comparison::of(&first.medians, &second.medians),
+            [first, second] => VersionComparison::of(&first.medians, &second.medians),
             _ => None,
         };
         Self {
-            measured: versions.into_iter().map(Measured::from).collect(),
+            measured: versions.into_iter().map(VersionFigures::from).collect(),
             comparison,
         }
     }
@@ -346,7 +346,7 @@ impl Report {
         let micros = |micros: f64| human::duration(Duration::from_secs_f64(micros / 1e6));
         for measured in &self.measured {
             let plugins = measured.plugins.as_ref();
-            let of_plugins = |value: &dyn Fn(&Plugins) -> Option<String>| {
+            let of_plugins = |value: &dyn Fn(&PluginFigures) -> Option<String>| {
                 plugins.and_then(value).map(Cell::number).unwrap_or_default()
             };
             table.row([
@@ -364,9 +364,9 @@ impl Report {
         if let (Some(comparison), [_, second]) = (&self.comparison, self.measured.as_slice()) {
             let percent = |ratio: f64| format!("{:+.1}%", (ratio - 1.0) * 100.0);
             let (style, verdict) = match comparison.verdict {
-                Verdict::Faster => (GOOD, "takes less time"),
-                Verdict::Slower => (BAD, "takes more time"),
-                Verdict::Same => (DIM, "the difference is not more than noise"),
+                ComparisonVerdict::Faster => (GOOD, "takes less time"),
+                ComparisonVerdict::Slower => (BAD, "takes more time"),
+                ComparisonVerdict::Same => (DIM, "the difference is not more than noise"),
             };
             text += &format!(
                 "\n{}: {style}{verdict}{style:#}: {} ({} to {} with 99%)\n",
@@ -395,29 +395,33 @@ mod tests {
                 .collect()
         };
         for (first, second, verdict) in [
-            (&[100][..], &[100][..], Verdict::Same),
-            (&[100], &[90], Verdict::Faster),
-            (&[100], &[110], Verdict::Slower),
-            (&[1000], &[1015], Verdict::Same),
-            (&[1000], &[985], Verdict::Same),
+            (&[100][..], &[100][..], ComparisonVerdict::Same),
+            (&[100], &[90], ComparisonVerdict::Faster),
+            (&[100], &[110], ComparisonVerdict::Slower),
+            (&[1000], &[1015], ComparisonVerdict::Same),
+            (&[1000], &[985], ComparisonVerdict::Same),
             // Noise of a tenth hides a hundredth, but not a fifth.
-            (&[95, 105, 100, 110, 90], &[101, 96, 111, 91, 106], Verdict::Same),
+            (
+                &[95, 105, 100, 110, 90],
+                &[101, 96, 111, 91, 106],
+                ComparisonVerdict::Same,
+            ),
             (
                 &[95, 105, 100, 110, 90],
                 &[120, 125, 119, 130, 118],
-                Verdict::Slower,
+                ComparisonVerdict::Slower,
             ),
             // A few disturbed rounds do not matter.
-            (&[100], &[90, 90, 90, 90, 500], Verdict::Faster),
+            (&[100], &[90, 90, 90, 90, 500], ComparisonVerdict::Faster),
         ] {
-            let comparison = Comparison::of(&rounds(first), &rounds(second)).unwrap();
+            let comparison = VersionComparison::of(&rounds(first), &rounds(second)).unwrap();
             assert_eq!(
                 comparison.verdict, verdict,
                 "{first:?} {second:?}: {comparison:?}"
             );
             assert!(comparison.least <= comparison.ratio && comparison.ratio <= comparison.most);
         }
-        assert_eq!(Comparison::of(&[], &[]), None);
+        assert_eq!(VersionComparison::of(&[], &[]), None);
     }
 
     #[test]

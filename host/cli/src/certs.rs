@@ -11,9 +11,9 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use clap::Args;
 use time::{Duration, OffsetDateTime};
 
-use self::report::{Certificate, Entry, Files, Report};
+use self::report::{CertificateEntry, CertificateFiles, CertificateReport, FileEntry};
 use crate::{
-    files::{self, Draft, PUBLIC, SECRET},
+    files::{self, FileDraft, PUBLIC, SECRET},
     output::Output,
 };
 
@@ -88,7 +88,7 @@ impl Arguments {
 /// Makes, writes and prints the certificates.
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
     let report = make(arguments, OffsetDateTime::now_utc())?;
-    arguments.output.print(&report, Report::to_string)
+    arguments.output.print(&report, CertificateReport::to_string)
 }
 
 /// Adds what cannot be made to an error.
@@ -100,13 +100,13 @@ fn not_made(what: impl Display) -> impl FnOnce(rcgen::Error) -> String {
 const LAST_YEAR: Duration = Duration::days(365);
 
 /// Makes and writes everything, or fails without replacing existing files.
-fn make(arguments: &Arguments, now: OffsetDateTime) -> crate::Result<Report> {
+fn make(arguments: &Arguments, now: OffsetDateTime) -> crate::Result<CertificateReport> {
     let ca_files = match &arguments.ca {
-        Some(path) => Files {
+        Some(path) => CertificateFiles {
             certificate: path.clone(),
             key: path.with_extension("key"),
         },
-        None => Files::in_directory(&arguments.out, "ca"),
+        None => CertificateFiles::in_directory(&arguments.out, "ca"),
     };
     let subjects = planned(arguments, &ca_files)?;
     let replace = arguments.force || arguments.renew;
@@ -137,18 +137,18 @@ fn make(arguments: &Arguments, now: OffsetDateTime) -> crate::Result<Report> {
                 issued.not_after
             }
         };
-        certificates.push(Certificate {
+        certificates.push(CertificateEntry {
             kind: subject.kind(),
             names: subject.names(),
-            entry: Entry {
+            entry: FileEntry {
                 files,
                 is_new: kept.is_none(),
                 not_after,
             },
         });
     }
-    Ok(Report {
-        ca: Entry {
+    Ok(CertificateReport {
+        ca: FileEntry {
             files: ca_files,
             is_new,
             not_after: authority.not_after,
@@ -160,11 +160,14 @@ fn make(arguments: &Arguments, now: OffsetDateTime) -> crate::Result<Report> {
 }
 
 /// The certificates to make, with the paths of their files.
-fn planned(arguments: &Arguments, ca_files: &Files) -> Result<Vec<(Subject, Files)>, String> {
+fn planned(
+    arguments: &Arguments,
+    ca_files: &CertificateFiles,
+) -> Result<Vec<(Subject, CertificateFiles)>, String> {
     let mut taken = vec![ca_files.certificate.clone(), arguments.out.join("ca.pem")];
     let mut planned = Vec::new();
     for subject in arguments.subjects() {
-        let files = Files::in_directory(&arguments.out, &subject.file_name());
+        let files = CertificateFiles::in_directory(&arguments.out, &subject.file_name());
         if taken.contains(&files.certificate) {
             return Err(format!(
                 "two certificates would both be written to {}; change one of the names",
@@ -178,7 +181,11 @@ fn planned(arguments: &Arguments, ca_files: &Files) -> Result<Vec<(Subject, File
 }
 
 /// The CA to sign with, and whether it is new.
-fn authority(files: &Files, arguments: &Arguments, now: OffsetDateTime) -> crate::Result<(Authority, bool)> {
+fn authority(
+    files: &CertificateFiles,
+    arguments: &Arguments,
+    now: OffsetDateTime,
+) -> crate::Result<(Authority, bool)> {
     let unusable = |reason| {
         format!(
             "{} cannot sign certificates: {reason}",
@@ -200,8 +207,8 @@ fn authority(files: &Files, arguments: &Arguments, now: OffsetDateTime) -> crate
             }
             let authority = Authority::succeeding(&certificates, &key, now).map_err(unusable)?;
             // The certificates first: they show whether the key is for the old or the new one.
-            let certificates = Draft::new(&files.certificate, authority.pem.as_bytes(), PUBLIC)?;
-            let key = Draft::new(&files.key, authority.key_pem().as_bytes(), SECRET)?;
+            let certificates = FileDraft::new(&files.certificate, authority.pem.as_bytes(), PUBLIC)?;
+            let key = FileDraft::new(&files.key, authority.key_pem().as_bytes(), SECRET)?;
             certificates.publish(true)?;
             key.publish(true)?;
             Ok((authority, true))
@@ -221,16 +228,16 @@ fn authority(files: &Files, arguments: &Arguments, now: OffsetDateTime) -> crate
 
 /// Both are written to temporary files first and then renamed, so that a reader hardly ever sees one old and
 /// one new file. The key is renamed first, because a certificate without its key causes less clear errors.
-fn write(files: &Files, certificate: &str, key: &str, replace: bool) -> Result<(), String> {
+fn write(files: &CertificateFiles, certificate: &str, key: &str, replace: bool) -> Result<(), String> {
     let directory = files::directory(&files.certificate);
     fs::create_dir_all(directory).map_err(files::at(directory))?;
-    let key = Draft::new(&files.key, key.as_bytes(), SECRET)?;
-    let certificate = Draft::new(&files.certificate, certificate.as_bytes(), PUBLIC)?;
+    let key = FileDraft::new(&files.key, key.as_bytes(), SECRET)?;
+    let certificate = FileDraft::new(&files.certificate, certificate.as_bytes(), PUBLIC)?;
     key.publish(replace)?;
     certificate.publish(replace)
 }
 
 /// The certificate and its key.
-fn read(files: &Files) -> Result<[String; 2], String> {
+fn read(files: &CertificateFiles) -> Result<[String; 2], String> {
     Ok([files::read(&files.certificate)?, files::read(&files.key)?])
 }

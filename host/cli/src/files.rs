@@ -26,12 +26,12 @@ pub(crate) const SECRET: u32 = 0o600;
 pub(crate) const PUBLIC: u32 = 0o644;
 
 /// A temporary file with the complete content of the file at a path.
-pub(crate) struct Draft<'a> {
+pub(crate) struct FileDraft<'a> {
     path: &'a Path,
     file: NamedTempFile,
 }
 
-impl<'a> Draft<'a> {
+impl<'a> FileDraft<'a> {
     pub(crate) fn new(path: &'a Path, content: &[u8], mode: u32) -> Result<Self, String> {
         let write = || {
             // Only the owner may read it until its mode is set.
@@ -58,7 +58,7 @@ impl<'a> Draft<'a> {
 
 /// Replaces a file atomically.
 pub(crate) fn replace(path: &Path, content: &[u8], mode: u32) -> Result<(), String> {
-    Draft::new(path, content, mode)?.publish(true)
+    FileDraft::new(path, content, mode)?.publish(true)
 }
 
 /// Replaces a file atomically, and creates its directory if there is none.

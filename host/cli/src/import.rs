@@ -77,7 +77,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     DefinitionSet::of_files(vec![DefinitionFile::file(to, imported.text.clone())]).chains()?;
     let written = writes && !imported.text.is_empty();
     if written {
-        files::Draft::new(to, imported.text.as_bytes(), PUBLIC)?.publish(arguments.force)?;
+        files::FileDraft::new(to, imported.text.as_bytes(), PUBLIC)?.publish(arguments.force)?;
     }
     let report = report(&imported, written.then_some(to));
     arguments

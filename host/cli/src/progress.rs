@@ -15,8 +15,8 @@ use crate::output::harmless;
 /// Shows the progress of loading: bars on a terminal until the first table is loaded, and log lines for each
 /// module.
 pub(crate) fn show() -> impl Fn(Progress) + Send + Sync + 'static {
-    let screen = Mutex::new(Screen::Waiting);
-    let (prepared, loaded) = (Modules::default(), Modules::default());
+    let screen = Mutex::new(LoadingScreen::Waiting);
+    let (prepared, loaded) = (LoggedModules::default(), LoggedModules::default());
     let log = move |plugin: &Loaded| log(plugin, loaded.is_new(&plugin.status.digest));
     move |progress| {
         let mut screen = screen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -26,8 +26,8 @@ pub(crate) fn show() -> impl Fn(Progress) + Send + Sync + 'static {
                 reference,
                 progress: fetch,
             } => match &*screen {
-                Screen::Bars(bars) => bars.transfers.show(&reference.to_string(), *fetch),
-                Screen::Waiting | Screen::Plain => log_fetch(*fetch),
+                LoadingScreen::Bars(bars) => bars.transfers.show(&reference.to_string(), *fetch),
+                LoadingScreen::Waiting | LoadingScreen::Plain => log_fetch(*fetch),
             },
             Progress::Preparing {
                 chain,
@@ -36,19 +36,19 @@ pub(crate) fn show() -> impl Fn(Progress) + Send + Sync + 'static {
                 size,
             } => match &*screen {
                 // The bar shows that something goes on.
-                Screen::Bars(_) => {}
-                Screen::Waiting | Screen::Plain if prepared.is_new(&digest.to_string()) => {
+                LoadingScreen::Bars(_) => {}
+                LoadingScreen::Waiting | LoadingScreen::Plain if prepared.is_new(&digest.to_string()) => {
                     tracing::info!(%chain, %stage, %digest, size, "preparing a plugin");
                 }
-                Screen::Waiting | Screen::Plain => {
+                LoadingScreen::Waiting | LoadingScreen::Plain => {
                     tracing::debug!(%chain, %stage, %digest, "preparing a plugin for another stage");
                 }
             },
             Progress::Loaded(loaded) => {
                 screen.advance();
                 match &*screen {
-                    Screen::Bars(bars) => bars.all.suspend(|| log(&loaded)),
-                    Screen::Waiting | Screen::Plain => log(&loaded),
+                    LoadingScreen::Bars(bars) => bars.all.suspend(|| log(&loaded)),
+                    LoadingScreen::Waiting | LoadingScreen::Plain => log(&loaded),
                 }
             }
             Progress::Kept | Progress::Failed => screen.advance(),
@@ -59,9 +59,9 @@ pub(crate) fn show() -> impl Fn(Progress) + Send + Sync + 'static {
 
 /// The digests of modules that were logged.
 #[derive(Default)]
-struct Modules(Mutex<HashSet<String>>);
+struct LoggedModules(Mutex<HashSet<String>>);
 
-impl Modules {
+impl LoggedModules {
     fn is_new(&self, digest: &str) -> bool {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.insert(digest.to_owned())
@@ -69,7 +69,7 @@ impl Modules {
 }
 
 /// The state of the display.
-enum Screen {
+enum LoadingScreen {
     /// Loading has not started.
     Waiting,
     Bars(Bars),
@@ -83,7 +83,7 @@ struct Bars {
     transfers: Transfers,
 }
 
-impl Screen {
+impl LoadingScreen {
     fn start(&mut self, plugins: usize) {
         let is_visible = plugins > 0 && std::io::stderr().is_terminal();
         *self = match self {
@@ -276,17 +276,20 @@ mod tests {
 
     #[test]
     fn bars_are_shown_until_the_first_table_is_loaded() {
-        let mut screen = Screen::Bars(Bars::new(2));
+        let mut screen = LoadingScreen::Bars(Bars::new(2));
         screen.advance();
-        assert!(matches!(screen, Screen::Bars(_)));
+        assert!(matches!(screen, LoadingScreen::Bars(_)));
         screen.advance();
-        assert!(matches!(screen, Screen::Plain));
+        assert!(matches!(screen, LoadingScreen::Plain));
         // Later tables are made while requests are served, and log lines would break through bars.
         screen.start(2);
-        assert!(matches!(screen, Screen::Plain));
-        let mut screen = Screen::Waiting;
+        assert!(matches!(screen, LoadingScreen::Plain));
+        let mut screen = LoadingScreen::Waiting;
         screen.start(0);
-        assert!(matches!(screen, Screen::Plain), "nothing would ever end it");
+        assert!(
+            matches!(screen, LoadingScreen::Plain),
+            "nothing would ever end it"
+        );
     }
 
     fn started(total: Option<u64>) -> FetchProgress {

@@ -21,9 +21,9 @@ use crate::{
 struct Language {
     /// Files beside the directories `src` and `tests`. A project has at least the first.
     files: &'static [&'static str],
-    setup: &'static [Setup],
+    setup: &'static [SetupStep],
     build: &'static [&'static str],
-    component: Component,
+    component: BuiltComponent,
     test: &'static [&'static str],
     /// The exit code of `test` if the project has no tests.
     no_tests: Option<i32>,
@@ -32,7 +32,7 @@ struct Language {
 
 /// Something that is installed before the first build, and again when a file that names it changes.
 #[derive(Debug)]
-struct Setup {
+struct SetupStep {
     /// What is there afterwards.
     result: &'static str,
     /// The files that name what is installed, and where a copy of them is kept.
@@ -48,7 +48,7 @@ impl Language {
 
 /// Where a build writes the component.
 #[derive(Debug)]
-enum Component {
+enum BuiltComponent {
     /// At the path that Cargo prints.
     OfCargo,
     File(&'static str),
@@ -69,20 +69,20 @@ const LANGUAGES: [Language; 3] = [
             "--message-format",
             "json-render-diagnostics",
         ],
-        component: Component::OfCargo,
+        component: BuiltComponent::OfCargo,
         test: &["cargo", "test"],
         no_tests: None,
         environment: &[],
     },
     Language {
         files: &["package.json"],
-        setup: &[Setup {
+        setup: &[SetupStep {
             result: "node_modules",
             named_in: Some((&["package.json", "package-lock.json"], "node_modules/.admittance")),
             command: &["npm", "install", "--no-audit", "--no-fund"],
         }],
         build: &["npm", "run", "build"],
-        component: Component::File("plugin.wasm"),
+        component: BuiltComponent::File("plugin.wasm"),
         test: &["npm", "test", "--if-present"],
         no_tests: None,
         environment: &[],
@@ -90,13 +90,13 @@ const LANGUAGES: [Language; 3] = [
     Language {
         files: &["pyproject.toml", "requirements.txt"],
         setup: &[
-            Setup {
+            SetupStep {
                 // Without the package for it, `venv` makes the directory, and fails then.
                 result: ".venv/bin/pip",
                 named_in: None,
                 command: &["python3", "-m", "venv", ".venv"],
             },
-            Setup {
+            SetupStep {
                 result: ".venv/bin/componentize-py",
                 named_in: Some((&["requirements.txt"], ".venv/.admittance")),
                 command: &[
@@ -126,7 +126,7 @@ const LANGUAGES: [Language; 3] = [
             "--output",
             "plugin.wasm",
         ],
-        component: Component::File("plugin.wasm"),
+        component: BuiltComponent::File("plugin.wasm"),
         test: &[".venv/bin/python", "-m", "unittest", "discover", "-s", "tests"],
         no_tests: Some(5),
         environment: &[
@@ -158,7 +158,7 @@ pub(crate) struct Project {
 
 /// A line that Cargo prints with `--message-format json`.
 #[derive(Deserialize)]
-struct Message {
+struct CargoMessage {
     reason: String,
     #[serde(default)]
     manifest_path: PathBuf,
@@ -202,8 +202,8 @@ impl Project {
             self.install(setup)?;
         }
         match self.language.component {
-            Component::OfCargo => self.build_with_cargo(),
-            Component::File(file) => {
+            BuiltComponent::OfCargo => self.build_with_cargo(),
+            BuiltComponent::File(file) => {
                 let command = self.language.build.join(" ");
                 if !self.run(self.language.build)?.success() {
                     return Err(does_not_compile(&command).into());
@@ -251,8 +251,8 @@ impl Project {
     }
 
     /// Installs something, unless it is there and the files that name it are as they were then.
-    fn install(&self, setup: &Setup) -> crate::Result<()> {
-        let Setup {
+    fn install(&self, setup: &SetupStep) -> crate::Result<()> {
+        let SetupStep {
             result,
             named_in,
             command,
@@ -326,7 +326,7 @@ impl Project {
 
 /// The component in a message of Cargo, if it is of the project with this manifest and not of a dependency.
 fn component_in(line: &str, manifest: &Path) -> Option<PathBuf> {
-    let message: Message = serde_json::from_str(line).ok()?;
+    let message: CargoMessage = serde_json::from_str(line).ok()?;
     let is_own = message.reason == "compiler-artifact"
         && fs::canonicalize(&message.manifest_path).is_ok_and(|path| path == manifest);
     let mut outputs = message.filenames.into_iter();
@@ -394,13 +394,13 @@ mod tests {
     fn projects_are_built_with_their_commands() {
         const PROJECT: Language = Language {
             files: &["manifest"],
-            setup: &[Setup {
+            setup: &[SetupStep {
                 result: "ready",
                 named_in: Some((&["manifest", "none"], "kept")),
                 command: &["sh", "-c", "echo 1 >> ready"],
             }],
             build: &["sh", "-c", "test -f ready && echo \"$WORD\" > a.wasm"],
-            component: Component::File("a.wasm"),
+            component: BuiltComponent::File("a.wasm"),
             test: &["sh", "-c", "exit 5"],
             no_tests: None,
             environment: &[("WORD", "word")],
@@ -408,7 +408,7 @@ mod tests {
         const OTHERS: [(Language, &str); 4] = [
             (
                 Language {
-                    setup: &[Setup {
+                    setup: &[SetupStep {
                         result: "none",
                         named_in: None,
                         command: &["false"],
@@ -426,7 +426,7 @@ mod tests {
             ),
             (
                 Language {
-                    component: Component::File("b.wasm"),
+                    component: BuiltComponent::File("b.wasm"),
                     ..PROJECT
                 },
                 "writes no b.wasm; let it write the component there",

@@ -16,13 +16,13 @@ use clap::Args;
 
 pub(crate) use self::chains::{load, without_candidates};
 use self::{
-    answer::Answer,
-    recorded::Recorded,
-    report::{Differing, Report},
+    answer::ReplayAnswer,
+    recorded::RecordedAdmission,
+    report::{ReplayDifference, ReplayReport},
 };
 use crate::{
     arguments::definitions_or_configured, files, host, logging, modules, output::Output,
-    surroundings::Current,
+    surroundings::SimulatedSurroundings,
 };
 
 /// Replay recorded requests through other chains or another version of a plugin, and show every difference.
@@ -71,11 +71,11 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     logging::start(&arguments.log, LogFormat::Auto)?;
     let report = crate::block_on(replay(arguments))??;
-    arguments.output.print(&report, Report::text)?;
+    arguments.output.print(&report, ReplayReport::text)?;
     Ok(crate::exit_code(report.different == 0))
 }
 
-async fn replay(arguments: &Arguments) -> crate::Result<Report> {
+async fn replay(arguments: &Arguments) -> crate::Result<ReplayReport> {
     let config = arguments.config.as_deref().map(Config::read).transpose()?;
     let named = definitions_or_configured(&arguments.chains, config.as_ref());
     let webhooks = arguments.call_webhooks;
@@ -83,7 +83,7 @@ async fn replay(arguments: &Arguments) -> crate::Result<Report> {
     if let (Some(module), Some(stage)) = (&arguments.module, &arguments.stage) {
         chains::replace(&mut definitions, stage, module)?;
     }
-    let current = Current::default();
+    let current = SimulatedSurroundings::default();
     let against = match arguments.against.as_slice() {
         [] => None,
         paths => {
@@ -93,7 +93,7 @@ async fn replay(arguments: &Arguments) -> crate::Result<Report> {
     };
     let table = table(arguments, config.as_ref(), &current, definitions).await?;
 
-    let mut report = Report::default();
+    let mut report = ReplayReport::default();
     for recorded in recorded::open(&arguments.requests)? {
         let recorded = recorded?;
         let before = match &against {
@@ -108,7 +108,7 @@ async fn replay(arguments: &Arguments) -> crate::Result<Report> {
             report.same += 1;
         } else {
             report.different += 1;
-            let differing = Differing::new(&recorded, parts, before, after);
+            let differing = ReplayDifference::new(&recorded, parts, before, after);
             report.differences.push(differing);
         }
     }
@@ -119,16 +119,20 @@ async fn replay(arguments: &Arguments) -> crate::Result<Report> {
 }
 
 /// The answer of the chains to a request.
-async fn answer(table: &Table, current: &Current, recorded: &Recorded) -> crate::Result<Answer> {
+async fn answer(
+    table: &Table,
+    current: &SimulatedSurroundings,
+    recorded: &RecordedAdmission,
+) -> crate::Result<ReplayAnswer> {
     current.set(recorded.surroundings.clone());
     let outcome = table.admit(recorded.request.clone()).await;
-    Ok(Answer::of_outcome(&recorded.request, &outcome)?)
+    Ok(ReplayAnswer::from_outcome(&recorded.request, &outcome)?)
 }
 
 async fn table(
     arguments: &Arguments,
     config: Option<&Config>,
-    current: &Current,
+    current: &SimulatedSurroundings,
     definitions: Vec<ChainDefinition>,
 ) -> Result<Arc<Table>, admittance::Error> {
     let builder = host::builder_for_requests(config, arguments.store.clone());

@@ -15,23 +15,23 @@ use crate::{
 };
 
 /// An outcome with its request.
-pub(crate) struct Report {
+pub(crate) struct RunReport {
     /// The file of the request, and the document in it.
     pub(crate) place: String,
     /// Before any stage saw it.
     pub(crate) request: Request,
     pub(crate) outcome: Outcome,
     /// The chains whose rules do not match the request.
-    pub(crate) unmatched: Vec<Unmatched>,
+    pub(crate) unmatched: Vec<MismatchedChain>,
 }
 
 /// A chain whose rules do not match a request.
-pub(crate) struct Unmatched {
+pub(crate) struct MismatchedChain {
     chain: String,
     why: String,
 }
 
-impl Unmatched {
+impl MismatchedChain {
     /// `None` if the chain matches.
     pub(crate) fn new(chain: &Chain, request: &Request) -> Option<Self> {
         Some(Self {
@@ -41,16 +41,16 @@ impl Unmatched {
     }
 }
 
-impl Display for Unmatched {
+impl Display for MismatchedChain {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}: {}", self.chain, self.why)
     }
 }
 
 /// The reports of one or more requests.
-pub(crate) struct Reports(pub(crate) Vec<Report>);
+pub(crate) struct RunReports(pub(crate) Vec<RunReport>);
 
-impl Reports {
+impl RunReports {
     pub(crate) fn are_allowed(&self) -> bool {
         self.0.iter().all(|report| report.outcome.is_allowed())
     }
@@ -96,12 +96,12 @@ impl Reports {
     pub(crate) fn json(&self) -> Value {
         match self.0.as_slice() {
             [report] => report.json(),
-            reports => json!({"requests": reports.iter().map(Report::json).collect::<Vec<_>>()}),
+            reports => json!({"requests": reports.iter().map(RunReport::json).collect::<Vec<_>>()}),
         }
     }
 }
 
-impl Report {
+impl RunReport {
     /// A row per stage, the changes, the warnings, and the decision.
     pub(crate) fn text(&self) -> String {
         let outcome = &self.outcome;
@@ -159,7 +159,7 @@ impl Report {
                 Cell::text(why),
             ]);
         }
-        for Unmatched { chain, why } in &self.unmatched {
+        for MismatchedChain { chain, why } in &self.unmatched {
             table.row([
                 Cell::text(chain),
                 Cell::default(),

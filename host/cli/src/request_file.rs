@@ -39,7 +39,7 @@ pub(crate) struct ObjectArguments {
 
 /// A document of a file.
 #[derive(Debug)]
-struct Input {
+struct RequestDocument {
     /// The file, and the line or number of the document if it is not the only one.
     place: String,
     json: Vec<u8>,
@@ -47,7 +47,7 @@ struct Input {
 
 /// A request, and where it was read.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct LocatedRequest {
     pub(crate) place: String,
     pub(crate) request: Request,
 }
@@ -57,19 +57,19 @@ pub(crate) fn read(
     paths: &[PathBuf],
     arguments: &ObjectArguments,
     dialect: Option<&dyn Dialect>,
-) -> Result<Vec<Found>, String> {
+) -> Result<Vec<LocatedRequest>, String> {
     let mut requests = Vec::new();
     for path in files_of(paths)? {
         let bytes = bytes_of(&path)?;
         if is_http(&bytes) {
             let place = path.display().to_string();
             let request = from_http(&bytes, dialect).map_err(files::at(&path))?;
-            requests.push(Found { place, request });
+            requests.push(LocatedRequest { place, request });
             continue;
         }
         for input in documents(&path, &bytes)? {
             let request = input.request(arguments)?;
-            requests.push(Found {
+            requests.push(LocatedRequest {
                 place: input.place,
                 request,
             });
@@ -85,7 +85,7 @@ pub(crate) fn read(
 pub(crate) fn manifests(paths: &[PathBuf]) -> Result<Vec<serde_json::Value>, String> {
     let mut objects = Vec::new();
     for path in files_of(paths)? {
-        for Input { place, json } in documents(&path, &bytes_of(&path)?)? {
+        for RequestDocument { place, json } in documents(&path, &bytes_of(&path)?)? {
             let value = serde_json::from_slice(&json).map_err(|error| format!("{place}: {error}"))?;
             Manifests::check(&value).map_err(|problem| format!("{place}: {problem}"))?;
             objects.push(value);
@@ -137,7 +137,7 @@ pub(crate) fn is_http(bytes: &[u8]) -> bool {
 
 /// The documents of a text: JSON texts one after the other, or YAML documents. The items of a `List` are documents
 /// of their own.
-fn documents(path: &Path, bytes: &[u8]) -> Result<Vec<Input>, String> {
+fn documents(path: &Path, bytes: &[u8]) -> Result<Vec<RequestDocument>, String> {
     let name = path.display().to_string();
     let inputs = if bytes.trim_ascii_start().starts_with(b"{") {
         // The error of JSON is the helpful one, unless it is a mapping of YAML.
@@ -146,10 +146,10 @@ fn documents(path: &Path, bytes: &[u8]) -> Result<Vec<Input>, String> {
     } else {
         yaml_documents(&name, bytes)
     };
-    Ok(inputs?.into_iter().flat_map(Input::items).collect())
+    Ok(inputs?.into_iter().flat_map(RequestDocument::items).collect())
 }
 
-fn json_documents(name: &str, bytes: &[u8]) -> Result<Vec<Input>, String> {
+fn json_documents(name: &str, bytes: &[u8]) -> Result<Vec<RequestDocument>, String> {
     let texts = serde_json::Deserializer::from_slice(bytes).into_iter::<&RawValue>();
     let texts = texts
         .collect::<Result<Vec<_>, _>>()
@@ -158,14 +158,14 @@ fn json_documents(name: &str, bytes: &[u8]) -> Result<Vec<Input>, String> {
         1 => name.to_owned(),
         _ => format!("{name}: document {number}"),
     };
-    let inputs = (1..).zip(&texts).map(|(number, text)| Input {
+    let inputs = (1..).zip(&texts).map(|(number, text)| RequestDocument {
         place: place(number),
         json: text.get().into(),
     });
     Ok(inputs.collect())
 }
 
-fn yaml_documents(name: &str, bytes: &[u8]) -> Result<Vec<Input>, String> {
+fn yaml_documents(name: &str, bytes: &[u8]) -> Result<Vec<RequestDocument>, String> {
     let text = str::from_utf8(bytes).map_err(|error| format!("{name}: not UTF-8: {error}"))?;
     let mut mistakes = Mistakes::new();
     let documents = document::read_text(name, text, &mut mistakes);
@@ -176,7 +176,7 @@ fn yaml_documents(name: &str, bytes: &[u8]) -> Result<Vec<Input>, String> {
         1 => name.to_owned(),
         _ => format!("{name}:{}", document.location().line),
     };
-    let inputs = documents.iter().map(|document| Input {
+    let inputs = documents.iter().map(|document| RequestDocument {
         place: place(document),
         json: document.root().json().to_string().into(),
     });
@@ -185,17 +185,17 @@ fn yaml_documents(name: &str, bytes: &[u8]) -> Result<Vec<Input>, String> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct List<'a> {
+struct KubernetesList<'a> {
     api_version: &'a str,
     kind: &'a str,
     #[serde(borrow, default)]
     items: Vec<&'a RawValue>,
 }
 
-impl Input {
+impl RequestDocument {
     /// The items of a list as `kubectl get` prints it, or the document itself.
     fn items(self) -> Vec<Self> {
-        let list = serde_json::from_slice::<List<'_>>(&self.json).ok();
+        let list = serde_json::from_slice::<KubernetesList<'_>>(&self.json).ok();
         let list = list.filter(|list| (list.api_version, list.kind) == ("v1", "List"));
         match list {
             None => vec![self],

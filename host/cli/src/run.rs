@@ -26,8 +26,8 @@ use crate::{
     arguments::key_value,
     files, host, logging,
     output::{BAD, DIM, Output},
-    report::{Report, Reports, Unmatched},
-    request_file::{self, Found, ObjectArguments},
+    report::{MismatchedChain, RunReport, RunReports},
+    request_file::{self, LocatedRequest, ObjectArguments},
     surroundings::http_files,
 };
 
@@ -148,7 +148,7 @@ async fn once(arguments: &Arguments) -> crate::Result<ExitCode> {
     for found in requests {
         reports.push(report(&table, found).await);
     }
-    let reports = Reports(reports);
+    let reports = RunReports(reports);
     arguments.output.print(&reports.json(), |_| reports.text())?;
     Ok(crate::exit_code(reports.are_allowed()))
 }
@@ -186,17 +186,19 @@ impl Arguments {
 }
 
 impl RequestArguments {
-    pub(crate) fn read(&self, config: Option<&Config>) -> Result<Vec<Found>, String> {
+    pub(crate) fn read(&self, config: Option<&Config>) -> Result<Vec<LocatedRequest>, String> {
         let dialect = config.and_then(|config| config.front.dialect());
         request_file::read(&self.requests, &self.object, dialect.as_deref())
     }
 }
 
-async fn report(table: &Table, Found { place, request }: Found) -> Report {
-    let unmatched = table.chains().filter_map(|chain| Unmatched::new(chain, &request));
+async fn report(table: &Table, LocatedRequest { place, request }: LocatedRequest) -> RunReport {
+    let unmatched = table
+        .chains()
+        .filter_map(|chain| MismatchedChain::new(chain, &request));
     let unmatched = unmatched.collect();
     let outcome = table.admit(request.clone()).await;
-    Report {
+    RunReport {
         place,
         request,
         outcome,

@@ -24,11 +24,11 @@ const CONFIGURATION: &str = include_str!("../../../docs/configuration.md");
   admittance schema config > schemas/config.json")]
 pub(crate) struct Arguments {
     /// The document.
-    document: Document,
+    document: SchemaKind,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Document {
+enum SchemaKind {
     /// A chain of `admittance.dev/v1alpha1`.
     Chain,
     /// The configuration of `admittance serve`.
@@ -41,10 +41,10 @@ enum Document {
 
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
     let text = match arguments.document {
-        Document::Chain => CHAIN_SCHEMA.to_owned(),
-        Document::Exception => EXCEPTION.to_owned(),
-        Document::Config => format!("{:#}\n", configuration()),
-        Document::Test => TEST.to_owned(),
+        SchemaKind::Chain => CHAIN_SCHEMA.to_owned(),
+        SchemaKind::Exception => EXCEPTION.to_owned(),
+        SchemaKind::Config => format!("{:#}\n", configuration()),
+        SchemaKind::Test => TEST.to_owned(),
     };
     Ok(write(&text)?)
 }

@@ -27,14 +27,14 @@ const CALLS_IN_FLIGHT: u32 = 4;
 
 /// What the plugins of one request find.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Surroundings {
+pub(crate) struct RequestSurroundings {
     /// `None`: there is no cluster.
     pub(crate) cluster: Option<Manifests>,
     /// `None`: nothing is sent.
     pub(crate) http: Option<Vec<HttpAnswer>>,
 }
 
-impl Surroundings {
+impl RequestSurroundings {
     /// These surroundings; what is `None` is taken from `other`.
     pub(crate) fn or(self, other: Self) -> Self {
         Self {
@@ -46,20 +46,20 @@ impl Surroundings {
 
 /// The surroundings of the current request; requests are run one at a time. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Current(Arc<RwLock<Found>>);
+pub(crate) struct SimulatedSurroundings(Arc<RwLock<CurrentSurroundings>>);
 
 #[derive(Clone, Debug, Default)]
-struct Found {
+struct CurrentSurroundings {
     cluster: Option<Manifests>,
     http: Option<Arc<HttpAnswers>>,
 }
 
-impl Current {
+impl SimulatedSurroundings {
     /// From now on, plugins find this.
-    pub(crate) fn set(&self, surroundings: Surroundings) {
-        let Surroundings { cluster, http } = surroundings;
+    pub(crate) fn set(&self, surroundings: RequestSurroundings) {
+        let RequestSurroundings { cluster, http } = surroundings;
         let http = http.map(|answers| Arc::new(answers.into_iter().collect()));
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Found { cluster, http };
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = CurrentSurroundings { cluster, http };
     }
 
     /// The configuration of a sandbox whose plugins find what is here.
@@ -71,7 +71,7 @@ impl Current {
         sandbox
     }
 
-    fn found(&self) -> Found {
+    fn found(&self) -> CurrentSurroundings {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -85,7 +85,7 @@ impl Current {
 }
 
 #[async_trait]
-impl ClusterReader for Current {
+impl ClusterReader for SimulatedSurroundings {
     async fn get(
         &self,
         kind: &ClusterKind,
@@ -116,14 +116,14 @@ impl ClusterReader for Current {
 }
 
 #[async_trait]
-impl NamespaceSource for Current {
+impl NamespaceSource for SimulatedSurroundings {
     async fn labels(&self, namespace: &str) -> Result<Labels, NamespaceLookupError> {
         self.found().cluster.unwrap_or_default().labels(namespace).await
     }
 }
 
 #[async_trait]
-impl HttpSender for Current {
+impl HttpSender for SimulatedSurroundings {
     async fn send(
         &self,
         grant: &HttpGrant,

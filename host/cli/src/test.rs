@@ -19,10 +19,10 @@ use admittance_driver::{Config, LogFormat};
 use clap::Args;
 
 use self::{
-    case::{Case, Subject},
-    pattern::Pattern,
-    report::{Format, Tested},
-    stand::Stand,
+    case::{TestCase, TestSubject},
+    pattern::TextPattern,
+    report::{TestFormat, TestedCase},
+    stand::TestBench,
 };
 use crate::{files, logging, project::Project, request_file};
 
@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
     /// Run only cases whose name contains this text, or matches this regular expression between slashes, and no native
     /// tests.
     #[arg(long, value_name = "PATTERN")]
-    run: Option<Pattern>,
+    run: Option<TextPattern>,
     /// Call the webhooks of chains. Chains with webhooks are refused without it.
     #[arg(long)]
     call_webhooks: bool,
@@ -60,7 +60,7 @@ pub(crate) struct Arguments {
     store: Option<PathBuf>,
     /// The output format.
     #[arg(long, short, value_enum, default_value_t)]
-    output: Format,
+    output: TestFormat,
     /// Show log lines of this level and above, including those of plugins.
     #[arg(long, value_name = "LEVEL", default_value = "error", env = "ADMITTANCE_LOG")]
     log: String,
@@ -80,9 +80,9 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     let config = arguments.config.as_deref().map(Config::read).transpose()?;
     let project = Project::at(&arguments.subject);
     let subject = match &project {
-        Some(project) => Subject::Plugin(project.build()?),
-        None if files::is_module(&arguments.subject) => Subject::Plugin(arguments.subject.clone()),
-        None => Subject::Chains(arguments.subject.clone()),
+        Some(project) => TestSubject::Plugin(project.build()?),
+        None if files::is_module(&arguments.subject) => TestSubject::Plugin(arguments.subject.clone()),
+        None => TestSubject::Chains(arguments.subject.clone()),
     };
     let mut cases = read(&files_of_cases(arguments)?, &subject, config.as_ref())?;
     if let Some(pattern) = &arguments.run {
@@ -91,24 +91,24 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     if cases.is_empty() && (project.is_none() || arguments.run.is_some()) {
         return Err(no_case(arguments).into());
     }
-    let mut stand = Stand::new(config, arguments.store.clone(), arguments.call_webhooks);
+    let mut stand = TestBench::new(config, arguments.store.clone(), arguments.call_webhooks);
     let mut tested = crate::block_on(async {
         let mut tested = Vec::new();
         for case in cases {
             stand.prepare(&case).await;
             let started = Instant::now();
             let failures = stand.judge(&case).await;
-            tested.push(Tested::new(&case, started.elapsed(), failures));
+            tested.push(TestedCase::new(&case, started.elapsed(), failures));
         }
         tested
     })?;
     if let (Some(project), None) = (&project, &arguments.run) {
         let started = Instant::now();
         let are_passed = project.test()?;
-        tested.push(Tested::native(project, started, are_passed));
+        tested.push(TestedCase::native(project, started, are_passed));
     }
     report::print(arguments.output, &tested)?;
-    Ok(crate::exit_code(tested.iter().all(Tested::is_passed)))
+    Ok(crate::exit_code(tested.iter().all(TestedCase::is_passed)))
 }
 
 /// The default is `tests` beside the file, or in the directory; it may be missing in a project.
@@ -152,7 +152,11 @@ fn no_case(arguments: &Arguments) -> String {
 }
 
 /// All mistakes of all files are reported together.
-fn read(paths: &[PathBuf], subject: &Subject, config: Option<&Config>) -> Result<Vec<Case>, Mistakes> {
+fn read(
+    paths: &[PathBuf],
+    subject: &TestSubject,
+    config: Option<&Config>,
+) -> Result<Vec<TestCase>, Mistakes> {
     let dialect = config.and_then(|config| config.front.dialect());
     let mut mistakes = Mistakes::new();
     let cases = paths

@@ -31,7 +31,7 @@ pub(super) fn router() -> Router<Api> {
 /// The request in the address, and in the form.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Question {
+struct AppliesQuery {
     kind: String,
     namespace: String,
     name: String,
@@ -42,7 +42,7 @@ struct Question {
     object: String,
 }
 
-impl Question {
+impl AppliesQuery {
     fn is_empty(&self) -> bool {
         self.kind.is_empty() && self.object.trim().is_empty()
     }
@@ -66,7 +66,7 @@ impl Question {
     }
 }
 
-async fn applies(session: Session, State(api): State<Api>, Query(question): Query<Question>) -> Response {
+async fn applies(session: Session, State(api): State<Api>, Query(question): Query<AppliesQuery>) -> Response {
     let mut status = http::StatusCode::OK;
     let answer = match question.is_empty() {
         true => html! {},
@@ -89,7 +89,7 @@ async fn applies(session: Session, State(api): State<Api>, Query(question): Quer
     (status, page(&session, Section::Applies, "What applies?", content)).into_response()
 }
 
-fn form(question: &Question) -> Markup {
+fn form(question: &AppliesQuery) -> Markup {
     html! {
         form.filters.question method="get" action="/applies" {
             label { "Kind" input name="kind" value=(question.kind) placeholder="apps/v1/Deployment" spellcheck="false"; }

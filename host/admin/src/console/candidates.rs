@@ -17,7 +17,7 @@ use serde::Deserialize;
 
 use super::{
     chains::{self, number, plugin_facts},
-    form::Change,
+    form::ChangeForm,
     history::comparison,
     layout::{Section, form_key, page, refusal},
     parts::{Tone, badge, count, moment},
@@ -220,10 +220,10 @@ fn confirmation(session: &Session, stage: &StageId, applied: &Applied) -> Markup
 
 async fn promote(
     State(api): State<Api>,
-    Change {
+    ChangeForm {
         session,
         fields: Promotion { stage },
-    }: Change<Promotion>,
+    }: ChangeForm<Promotion>,
 ) -> Response {
     let subject = stage.to_string();
     let chain = api.sources.host.status().chains.into_iter().find(|chain| {
@@ -255,7 +255,7 @@ struct Steering {
     action: RolloutAction,
 }
 
-async fn steer(State(api): State<Api>, Change { session, fields }: Change<Steering>) -> Response {
+async fn steer(State(api): State<Api>, ChangeForm { session, fields }: ChangeForm<Steering>) -> Response {
     let by = changes::by(Some(session.caller.clone()));
     match stages::steered(&api, fields.stage, fields.action, by).await {
         Ok(steered) => back(&steered.0.stage),

@@ -42,7 +42,7 @@ async fn decision(
     };
     match found.await {
         Ok((is_older, found)) => {
-            let place = Place::of(&session, &api, &headers);
+            let place = CommandTargets::of(&session, &api, &headers);
             let is_one_of_several = is_older || found.older > 0 || found.decisions.len() > 1;
             let content = html! {
                 (others(&uid, is_older, &found))
@@ -72,7 +72,7 @@ fn others(uid: &str, is_older: bool, found: &DecisionDetails) -> Markup {
 }
 
 /// Where commands send requests to.
-struct Place {
+struct CommandTargets {
     /// The URL of this port, as the browser knows it.
     admin: String,
     /// Whether that requires a token.
@@ -81,7 +81,7 @@ struct Place {
     reviews: Option<String>,
 }
 
-impl Place {
+impl CommandTargets {
     fn of(session: &Session, api: &Api, headers: &HeaderMap) -> Self {
         let status = (api.sources.status)();
         let of = |name: &str| status.listeners.iter().find(|listener| listener.listener == name);
@@ -106,7 +106,12 @@ impl Place {
 }
 
 /// `is_one_of_several`: decisions of the same uid are told apart by a heading.
-fn article(detail: &DecisionDetail, session: &Session, place: &Place, is_one_of_several: bool) -> Markup {
+fn article(
+    detail: &DecisionDetail,
+    session: &Session,
+    place: &CommandTargets,
+    is_one_of_several: bool,
+) -> Markup {
     let decision = &detail.decision;
     html! {
         article id={ "decision-" (decision.id) } {
@@ -266,7 +271,7 @@ fn changes(detail: &DecisionDetail, session: &Session) -> Markup {
 }
 
 /// Texts to copy, each with its button.
-fn copies(detail: &DecisionDetail, place: &Place) -> Markup {
+fn copies(detail: &DecisionDetail, place: &CommandTargets) -> Markup {
     let id = detail.decision.id;
     let mut texts = vec![(
         "Read this decision with curl",
@@ -305,7 +310,7 @@ fn copies(detail: &DecisionDetail, place: &Place) -> Markup {
     }
 }
 
-fn curl(decision: &DecisionRecord, place: &Place) -> String {
+fn curl(decision: &DecisionRecord, place: &CommandTargets) -> String {
     let token = if place.needs_token {
         "--header \"Authorization: Bearer $ADMITTANCE_TOKEN\" "
     } else {

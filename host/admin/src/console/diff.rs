@@ -20,7 +20,7 @@ pub(super) fn side_by_side(titles: [&str; 2], before: &str, after: &str) -> Opti
     let patch = DiffOptions::new()
         .set_context_len(CONTEXT)
         .create_patch(before, after);
-    let groups: Vec<Vec<Row<'_>>> = patch.hunks().iter().map(rows).collect();
+    let groups: Vec<Vec<DiffRow<'_>>> = patch.hunks().iter().map(rows).collect();
     Some(html! {
         @if !groups.is_empty() {
             table.diff {
@@ -38,16 +38,16 @@ pub(super) fn side_by_side(titles: [&str; 2], before: &str, after: &str) -> Opti
 }
 
 /// A line of each text, with its number from 1.
-struct Row<'t> {
+struct DiffRow<'t> {
     before: Option<(usize, &'t str)>,
     after: Option<(usize, &'t str)>,
     is_same: bool,
 }
 
 /// The rows of a part of the texts. Lines that replace others are beside them.
-fn rows<'t>(hunk: &Hunk<'t, str>) -> Vec<Row<'t>> {
+fn rows<'t>(hunk: &Hunk<'t, str>) -> Vec<DiffRow<'t>> {
     let (mut old, mut new) = (hunk.old_range().start(), hunk.new_range().start());
-    let mut rows: Vec<Row<'t>> = Vec::new();
+    let mut rows: Vec<DiffRow<'t>> = Vec::new();
     // The first row of the present change that has no line of the second text.
     let mut free = 0;
     for line in hunk.lines() {
@@ -56,14 +56,14 @@ fn rows<'t>(hunk: &Hunk<'t, str>) -> Vec<Row<'t>> {
         let (before, after) = (Some((old, text)), Some((new, text)));
         match line {
             Line::Context(_) => {
-                rows.push(Row {
+                rows.push(DiffRow {
                     before,
                     after,
                     is_same: true,
                 });
                 free = rows.len();
             }
-            Line::Delete(_) => rows.push(Row {
+            Line::Delete(_) => rows.push(DiffRow {
                 before,
                 after: None,
                 is_same: false,
@@ -71,7 +71,7 @@ fn rows<'t>(hunk: &Hunk<'t, str>) -> Vec<Row<'t>> {
             Line::Insert(_) => {
                 match rows.get_mut(free) {
                     Some(row) => row.after = after,
-                    None => rows.push(Row {
+                    None => rows.push(DiffRow {
                         before: None,
                         after,
                         is_same: false,

@@ -22,19 +22,19 @@ const MEDIA_TYPE: &str = "application/x-www-form-urlencoded";
 
 /// A form of at most this many bytes that changes something; its user has the role Admin.
 #[derive(Debug)]
-pub(super) struct Change<T, const LIMIT: usize = SMALL_BODY> {
+pub(super) struct ChangeForm<T, const LIMIT: usize = SMALL_BODY> {
     pub(super) session: Session,
     pub(super) fields: T,
 }
 
 /// Every form has this field.
 #[derive(Deserialize)]
-struct Key {
+struct FormKey {
     #[serde(default)]
     form_key: String,
 }
 
-impl<T: DeserializeOwned + Send, const LIMIT: usize> FromRequest<Api> for Change<T, LIMIT> {
+impl<T: DeserializeOwned + Send, const LIMIT: usize> FromRequest<Api> for ChangeForm<T, LIMIT> {
     type Rejection = Response;
 
     async fn from_request(request: Request<Body>, api: &Api) -> Result<Self, Response> {
@@ -63,7 +63,7 @@ pub(super) async fn read<T: DeserializeOwned>(
     }
     let _place = route::large_body(api, &session.caller, limit).map_err(refused)?;
     let text = text(&head, body, limit).await.map_err(refused)?;
-    let Key { form_key } = route::parameters("form", &text).map_err(refused)?;
+    let FormKey { form_key } = route::parameters("form", &text).map_err(refused)?;
     let is_known = form_key.as_bytes().ct_eq(session.form_key.as_bytes());
     if session.form_key.is_empty() || !bool::from(is_known) {
         return Err(refused(ApiError::Malformed(

@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::{
     chains::numbered,
-    form::Change,
+    form::ChangeForm,
     layout::{Section, form_key, page, refusal},
     parts::{Tone, badge, count, moment},
     session::Session,
@@ -281,7 +281,7 @@ struct Rollback {
 async fn rollback(
     State(api): State<Api>,
     Path(number): Path<u64>,
-    Change { session, fields }: Change<Rollback>,
+    ChangeForm { session, fields }: ChangeForm<Rollback>,
 ) -> Response {
     let live = api.sources.host.table().revision();
     if live != fields.live {

@@ -319,7 +319,7 @@ async fn events(
         .and_then(|id| id.to_str().ok()?.parse().ok());
     let mut ticks = tokio::time::interval(RATES_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let following = Following {
+    let following = FollowingPage {
         decisions: api.sources.host.decisions().follow(filter, last.or(after)),
         _permit: permit,
         session,
@@ -335,7 +335,7 @@ async fn events(
 }
 
 /// A page that follows decisions. Lives as long as its connection.
-struct Following {
+struct FollowingPage {
     decisions: DecisionStream,
     _permit: Permit<Caller>,
     session: Session,
@@ -347,19 +347,19 @@ struct Following {
 
 /// Decisions that came at about the same time.
 #[derive(Default)]
-struct Group {
+struct DecisionGroup {
     decisions: VecDeque<LoggedDecision>,
     missed: u64,
 }
 
-impl Following {
+impl FollowingPage {
     /// `None` when the session has ended, or the driver stops.
     async fn event(&mut self) -> Option<Event> {
         let next = self.next;
         let decisions = &mut self.decisions;
         let group = async {
             tokio::time::sleep_until(next).await;
-            Group::take(decisions).await
+            DecisionGroup::take(decisions).await
         };
         tokio::select! {
             group = group => {
@@ -377,7 +377,7 @@ impl Following {
     }
 }
 
-impl Group {
+impl DecisionGroup {
     /// Waits for a decision, and takes those that are there too.
     async fn take(decisions: &mut DecisionStream) -> Option<Self> {
         let mut group = Self::default();

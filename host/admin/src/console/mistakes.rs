@@ -30,8 +30,8 @@ pub(super) fn problems(error: &ApiError) -> Markup {
 }
 
 fn with_link(mistake: &str) -> Markup {
-    match Place::of(mistake) {
-        Some(Place { field, line, rest }) => html! {
+    match MistakePosition::of(mistake) {
+        Some(MistakePosition { field, line, rest }) => html! {
             a href={ "#" (field) } data-editor=(field) data-line=(line) title=(rest) { (field_name(field)) ", line " (line) }
             ": " (rest)
         },
@@ -50,13 +50,13 @@ fn field_name(field: &str) -> &'static str {
 
 /// Where a mistake is.
 #[derive(Debug, PartialEq, Eq)]
-struct Place<'a> {
+struct MistakePosition<'a> {
     field: &'static str,
     line: u32,
     rest: &'a str,
 }
 
-impl<'a> Place<'a> {
+impl<'a> MistakePosition<'a> {
     /// Of `chain:9:7: spec.stages: missing`.
     fn of(mistake: &'a str) -> Option<Self> {
         let (place, rest) = mistake.split_once(": ")?;
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn places_of_mistakes() {
-        let place = |field, line, rest| Some(Place { field, line, rest });
+        let place = |field, line, rest| Some(MistakePosition { field, line, rest });
         for (mistake, expected) in [
             (
                 "chain:9:7: spec.a: missing",
@@ -91,7 +91,7 @@ mod tests {
             ("other:9:7: no", None),
             ("no", None),
         ] {
-            assert_eq!(Place::of(mistake), expected, "{mistake}");
+            assert_eq!(MistakePosition::of(mistake), expected, "{mistake}");
         }
     }
 }

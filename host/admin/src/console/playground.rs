@@ -20,7 +20,7 @@ use super::{
     assets,
     decision::{expectation, timeline},
     diff::side_by_side,
-    form::{Change, names},
+    form::{ChangeForm, names},
     layout::{Section, form_key, page, refusal},
     live::tone,
     mistakes::problems,
@@ -78,7 +78,7 @@ spec:
 /// The fields of the page.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Fields {
+struct PlaygroundFields {
     definitions: String,
     /// Settings by stage, in YAML or JSON.
     settings: String,
@@ -95,7 +95,7 @@ struct Fields {
     outcome: bool,
 }
 
-impl Fields {
+impl PlaygroundFields {
     fn request(&self) -> Result<EvaluateRequest, ApiError> {
         let given = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
         let object = |text: &str| given(text).map(|_| Value::from(text));
@@ -134,15 +134,19 @@ impl Fields {
 /// With what the page begins.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Beginning {
+struct PlaygroundQuery {
     /// A live chain: `Mutating:pods`.
     chain: Option<String>,
 }
 
-async fn show(session: Session, State(api): State<Api>, Query(beginning): Query<Beginning>) -> Response {
-    let mut fields = Fields {
+async fn show(
+    session: Session,
+    State(api): State<Api>,
+    Query(beginning): Query<PlaygroundQuery>,
+) -> Response {
+    let mut fields = PlaygroundFields {
         object: EXAMPLE_OBJECT.to_owned(),
-        ..Fields::default()
+        ..PlaygroundFields::default()
     };
     fields.definitions = match &beginning.chain {
         None => EXAMPLE_CHAIN.to_owned(),
@@ -172,7 +176,7 @@ async fn text_of(api: &Api, chain: &str) -> Result<String, ApiError> {
     }
 }
 
-fn content(session: &Session, fields: &Fields, outcome: &Markup) -> Markup {
+fn content(session: &Session, fields: &PlaygroundFields, outcome: &Markup) -> Markup {
     html! {
         p {
             "Runs a request through a chain that you write here, in the real sandbox with its limits. Nothing that is live is \
@@ -217,7 +221,7 @@ fn content(session: &Session, fields: &Fields, outcome: &Markup) -> Markup {
     }
 }
 
-fn has_more(fields: &Fields) -> bool {
+fn has_more(fields: &PlaygroundFields) -> bool {
     let more = [
         &fields.operation,
         &fields.resource,
@@ -241,7 +245,10 @@ fn editor(name: &str, label: &str, text: &str, rows: u8) -> Markup {
     }
 }
 
-async fn run(State(api): State<Api>, Change { session, fields }: Change<Fields, LARGE_BODY>) -> Response {
+async fn run(
+    State(api): State<Api>,
+    ChangeForm { session, fields }: ChangeForm<PlaygroundFields, LARGE_BODY>,
+) -> Response {
     let result = match fields.request() {
         Ok(request) => evaluated(&api, Some(session.caller.clone()), &request).await,
         Err(error) => Err(error),
@@ -296,7 +303,7 @@ fn yaml(object: Option<&Object>) -> String {
 /// The request with its outcome as a case of `admittance test`.
 async fn test_case(
     State(api): State<Api>,
-    Change { session, fields }: Change<Fields, LARGE_BODY>,
+    ChangeForm { session, fields }: ChangeForm<PlaygroundFields, LARGE_BODY>,
 ) -> Response {
     let saved = async {
         let request = fields.request()?;
@@ -323,7 +330,7 @@ async fn test_case(
     }
 }
 
-fn case(fields: &Fields, evaluated: &Evaluated) -> Result<String, ApiError> {
+fn case(fields: &PlaygroundFields, evaluated: &Evaluated) -> Result<String, ApiError> {
     let decision = &evaluated.decision;
     let mut request = json!({});
     let mut set = |name: &str, value: Value| {

@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use super::{
     chains,
-    form::Change,
+    form::ChangeForm,
     layout::{Section, form_key, refusal},
     parts::{Tone, badge, moment},
     session::Session,
@@ -100,7 +100,10 @@ struct EnableForm {
     stage: StageId,
 }
 
-async fn disable(State(api): State<Api>, Change { session, fields }: Change<DisableForm>) -> Response {
+async fn disable(
+    State(api): State<Api>,
+    ChangeForm { session, fields }: ChangeForm<DisableForm>,
+) -> Response {
     let how = Disabling {
         audit: fields.audit,
         duration: Duration::from_secs(fields.minutes.saturating_mul(60)),
@@ -113,7 +116,7 @@ async fn disable(State(api): State<Api>, Change { session, fields }: Change<Disa
     }
 }
 
-async fn enable(State(api): State<Api>, Change { session, fields }: Change<EnableForm>) -> Response {
+async fn enable(State(api): State<Api>, ChangeForm { session, fields }: ChangeForm<EnableForm>) -> Response {
     let by = by(Some(session.caller.clone()));
     match stages::enabled(&api, fields.stage, by).await {
         Ok(switched) => back(&switched.0.disabled.stage),

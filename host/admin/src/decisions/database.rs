@@ -52,7 +52,7 @@ struct Inner {
 
 /// The objects of a request.
 #[derive(Debug, Serialize, Deserialize)]
-struct Objects {
+struct StoredObjects {
     review: Option<RecordedRequest>,
     result: Option<Redacted>,
 }
@@ -98,7 +98,7 @@ impl DecisionDatabase {
         for detail in batch {
             let objects = match (&detail.review, &detail.result) {
                 (None, None) => None,
-                (review, result) => Some(serde_json::to_string(&Objects {
+                (review, result) => Some(serde_json::to_string(&StoredObjects {
                     review: review.clone(),
                     result: result.clone(),
                 })?),
@@ -230,7 +230,7 @@ impl DecisionDatabase {
             let record: DecisionRecord = serde_json::from_str(&record)?;
             let mut detail = DecisionDetail::from(record);
             if let Some(objects) = objects {
-                let Objects { review, result } = serde_json::from_str(&objects)?;
+                let StoredObjects { review, result } = serde_json::from_str(&objects)?;
                 detail.review = review;
                 detail.result = result;
             }

@@ -104,7 +104,7 @@ pub fn describe_metrics() {
 #[derive(Debug)]
 pub struct DecisionSinks {
     sinks: Vec<Sink>,
-    choice: Choice,
+    choice: SinkSelection,
     database: Option<DecisionDatabase>,
     events: Option<Events>,
 }
@@ -118,13 +118,13 @@ enum Sink {
 
 /// What is written of which decisions.
 #[derive(Clone, Copy, Debug)]
-struct Choice {
+struct SinkSelection {
     share: Option<Share>,
     objects: bool,
 }
 
 /// Decisions that wait, with their share of the queue's memory.
-type Waiting = (LoggedDecision, OwnedSemaphorePermit);
+type QueuedDecision = (LoggedDecision, OwnedSemaphorePermit);
 
 impl DecisionSinks {
     /// Opens them. Needs a runtime. Events are written to this cluster.
@@ -143,7 +143,7 @@ impl DecisionSinks {
         }
         Ok(Self {
             sinks,
-            choice: Choice {
+            choice: SinkSelection {
                 share: config.share,
                 objects: config.objects,
             },
@@ -195,7 +195,7 @@ impl RunningSinks {
     }
 }
 
-async fn run(mut sink: Sink, decisions: DecisionStream, choice: Choice, stop: CancellationToken) {
+async fn run(mut sink: Sink, decisions: DecisionStream, choice: SinkSelection, stop: CancellationToken) {
     let (sender, queue) = mpsc::unbounded_channel();
     let dropped = counter!(DROPPED, "sink" => sink.name());
     tokio::join!(
@@ -207,9 +207,9 @@ async fn run(mut sink: Sink, decisions: DecisionStream, choice: Choice, stop: Ca
 /// Puts decisions into the queue, which has room for this many bytes, until the driver stops.
 async fn read(
     mut decisions: DecisionStream,
-    queue: mpsc::UnboundedSender<Waiting>,
+    queue: mpsc::UnboundedSender<QueuedDecision>,
     bytes: usize,
-    choice: Choice,
+    choice: SinkSelection,
     dropped: Counter,
     stop: CancellationToken,
 ) {
@@ -242,7 +242,7 @@ async fn read(
     }
 }
 
-impl Choice {
+impl SinkSelection {
     fn is_due(self, decision: &LoggedDecision, unchanged: &mut u64) -> bool {
         if decision.verdict() != DecisionVerdict::Allowed {
             return true;
@@ -264,8 +264,8 @@ impl Choice {
 /// Writes what is in the queue, until it is closed and empty.
 async fn write(
     sink: &mut Sink,
-    mut queue: mpsc::UnboundedReceiver<Waiting>,
-    choice: Choice,
+    mut queue: mpsc::UnboundedReceiver<QueuedDecision>,
+    choice: SinkSelection,
     dropped: Counter,
 ) {
     let written = counter!(WRITTEN, "sink" => sink.name());

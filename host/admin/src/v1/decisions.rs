@@ -159,7 +159,7 @@ async fn rates(call: Call<Nothing, RatesQuery>) -> Result<Json<RateList>, ApiErr
     Ok(Json(RateList { chains }))
 }
 
-async fn follow(call: Call<Nothing, DecisionQuery>) -> Result<Events, ApiError> {
+async fn follow(call: Call<Nothing, DecisionQuery>) -> Result<DecisionEvents, ApiError> {
     let DecisionQuery {
         before, limit, after, ..
     } = call.query;
@@ -178,7 +178,7 @@ async fn follow(call: Call<Nothing, DecisionQuery>) -> Result<Events, ApiError> 
         None => after,
     };
     let permit = decisions::follower(&call.api, call.caller.unwrap_or(Caller::Loopback))?;
-    Ok(Events {
+    Ok(DecisionEvents {
         decisions: call.api.sources.host.decisions().follow(filter, last),
         client: FollowingClient {
             role: call.role.unwrap_or(Role::Read),
@@ -190,7 +190,7 @@ async fn follow(call: Call<Nothing, DecisionQuery>) -> Result<Events, ApiError> 
 }
 
 /// Decisions as events.
-struct Events {
+struct DecisionEvents {
     decisions: DecisionStream,
     client: FollowingClient,
 }
@@ -231,7 +231,7 @@ impl FollowingClient {
     }
 }
 
-impl Events {
+impl DecisionEvents {
     /// Decisions are read when the client takes them, so a slow client delays nobody else.
     fn stream(self) -> impl Stream<Item = Result<Event, Infallible>> {
         let mut checks = tokio::time::interval(CHECK);
@@ -259,14 +259,14 @@ impl Events {
     }
 }
 
-impl IntoResponse for Events {
+impl IntoResponse for DecisionEvents {
     fn into_response(self) -> Response {
         let heartbeat = KeepAlive::new().interval(HEARTBEAT).text("heartbeat");
         Sse::new(self.stream()).keep_alive(heartbeat).into_response()
     }
 }
 
-impl Reply for Events {
+impl Reply for DecisionEvents {
     fn forms(generator: &mut SchemaGenerator) -> Vec<ReplyForm> {
         vec![ReplyForm {
             status: 200,

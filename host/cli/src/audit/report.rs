@@ -16,7 +16,7 @@ use crate::{
 
 /// The values of `--output`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
+pub(super) enum AuditFormat {
     /// Human-readable, coloured on a terminal.
     #[default]
     Text,
@@ -32,7 +32,7 @@ pub(super) enum Format {
 
 /// What an audit found. Objects that pass as they are, and those of which both chains say the same, are only counted.
 #[derive(Debug)]
-pub(super) struct Report {
+pub(super) struct AuditReport {
     /// Whether chains are compared.
     compares: bool,
     /// How many objects of each resource a chain is for.
@@ -49,7 +49,7 @@ pub(super) struct Report {
     not_listed: Vec<(String, String)>,
 }
 
-impl Report {
+impl AuditReport {
     pub(super) fn new(compares: bool) -> Self {
         Self {
             compares,
@@ -94,16 +94,16 @@ impl Report {
         self.not_listed.is_empty() && !self.refuses
     }
 
-    pub(super) fn print(mut self, format: Format) -> crate::Result<()> {
+    pub(super) fn print(mut self, format: AuditFormat) -> crate::Result<()> {
         // Objects of a page are run concurrently.
         let key = |finding: &Finding| (finding.resource.clone(), finding.object(), finding.operation);
         self.findings.sort_by_cached_key(key);
         let text = match format {
-            Format::Text => self.text(),
-            Format::Json => serde_json::to_string_pretty(&self.json())? + "\n",
-            Format::Yaml => to_yaml(&self.json()),
-            Format::Sarif => serde_json::to_string_pretty(&self.sarif())? + "\n",
-            Format::Reports => {
+            AuditFormat::Text => self.text(),
+            AuditFormat::Json => serde_json::to_string_pretty(&self.json())? + "\n",
+            AuditFormat::Yaml => to_yaml(&self.json()),
+            AuditFormat::Sarif => serde_json::to_string_pretty(&self.sarif())? + "\n",
+            AuditFormat::Reports => {
                 // A report has no place for it, and counts all objects.
                 if let Some(left_out) = self.left_out() {
                     tracing::warn!("{left_out}");
@@ -339,7 +339,7 @@ mod tests {
     #[test]
     fn findings_are_bounded_and_the_others_counted() {
         const MORE: usize = 3;
-        let mut report = Report::new(false);
+        let mut report = AuditReport::new(false);
         let resource = pods();
         for number in 0..FINDINGS + MORE - 1 {
             report.add(&resource, judged(number, Verdict::Changed));

@@ -12,9 +12,9 @@ use time::OffsetDateTime;
 /// The files that were made.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Report {
-    pub(super) ca: Entry,
-    pub(super) certificates: Vec<Certificate>,
+pub(super) struct CertificateReport {
+    pub(super) ca: FileEntry,
+    pub(super) certificates: Vec<CertificateEntry>,
     pub(super) ca_bundle: String,
     #[serde(skip)]
     pub(super) ca_expires_soon: bool,
@@ -22,19 +22,19 @@ pub(super) struct Report {
 
 /// A requested certificate.
 #[derive(Debug, Serialize)]
-pub(super) struct Certificate {
+pub(super) struct CertificateEntry {
     pub(super) kind: &'static str,
     pub(super) names: Vec<String>,
     #[serde(flatten)]
-    pub(super) entry: Entry,
+    pub(super) entry: FileEntry,
 }
 
 /// A certificate or the CA.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Entry {
+pub(super) struct FileEntry {
     #[serde(flatten)]
-    pub(super) files: Files,
+    pub(super) files: CertificateFiles,
     /// Whether it is new; otherwise it existed and is still valid.
     #[serde(rename = "new")]
     pub(super) is_new: bool,
@@ -44,12 +44,12 @@ pub(super) struct Entry {
 
 /// The paths of a certificate and its key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Files {
+pub(super) struct CertificateFiles {
     pub(super) certificate: PathBuf,
     pub(super) key: PathBuf,
 }
 
-impl Files {
+impl CertificateFiles {
     pub(super) fn in_directory(directory: &Path, name: &str) -> Self {
         Self {
             certificate: directory.join(format!("{name}.pem")),
@@ -66,10 +66,10 @@ fn rfc3339<S: Serializer>(time: &OffsetDateTime, serializer: S) -> Result<S::Ok,
     serializer.collect_str(&humantime::format_rfc3339_seconds(SystemTime::from(*time)))
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for CertificateReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verb = if self.ca.is_new { "wrote" } else { "used" };
-        let Files { certificate, key } = &self.ca.files;
+        let CertificateFiles { certificate, key } = &self.ca.files;
         let (certificate, key) = (certificate.display(), key.display());
         let ends = self.ca.not_after.date();
         writeln!(f, "{verb} {certificate}, the CA, valid until {ends}")?;
@@ -80,7 +80,7 @@ impl fmt::Display for Report {
         if self.ca_expires_soon {
             f.write_str("the CA is valid for less than a year: make its successor with --new-ca\n")?;
         }
-        for Certificate { kind, names, entry } in &self.certificates {
+        for CertificateEntry { kind, names, entry } in &self.certificates {
             let verb = if entry.is_new { "wrote" } else { "kept" };
             let (certificate, key) = (entry.files.certificate.display(), entry.files.key.display());
             let (names, ends) = (names.join(", "), entry.not_after.date());

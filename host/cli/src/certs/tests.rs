@@ -37,11 +37,11 @@ fn arguments(directory: &TempDir, line: &str) -> Arguments {
         .arguments
 }
 
-fn certs(directory: &TempDir, line: &str) -> crate::Result<Report> {
+fn certs(directory: &TempDir, line: &str) -> crate::Result<CertificateReport> {
     make(&arguments(directory, line), now())
 }
 
-fn json(report: &Report) -> serde_json::Value {
+fn json(report: &CertificateReport) -> serde_json::Value {
     serde_json::to_value(report).unwrap()
 }
 
@@ -58,7 +58,7 @@ fn roots(ca_bundle: &str) -> Arc<RootCertStore> {
     Arc::new(roots)
 }
 
-fn serves(made: &Report, certificate: &Path, name: &str) -> bool {
+fn serves(made: &CertificateReport, certificate: &Path, name: &str) -> bool {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier = WebPkiServerVerifier::builder_with_provider(roots(&made.ca_bundle), provider)
         .build()
@@ -69,7 +69,7 @@ fn serves(made: &Report, certificate: &Path, name: &str) -> bool {
         .is_ok()
 }
 
-fn is_client(made: &Report, certificate: &Path) -> bool {
+fn is_client(made: &CertificateReport, certificate: &Path) -> bool {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier = WebPkiClientVerifier::builder_with_provider(roots(&made.ca_bundle), provider)
         .build()

@@ -117,11 +117,11 @@ async fn inspect(reference: &ModuleReference, catalog: &Catalog) -> crate::Resul
 
 fn annotations(manifest: &[u8]) -> BTreeMap<String, String> {
     #[derive(serde::Deserialize)]
-    struct Manifest {
+    struct ArtifactManifest {
         #[serde(default)]
         annotations: BTreeMap<String, String>,
     }
-    serde_json::from_slice::<Manifest>(manifest)
+    serde_json::from_slice::<ArtifactManifest>(manifest)
         .map(|manifest| manifest.annotations)
         .unwrap_or_default()
 }

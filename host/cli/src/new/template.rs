@@ -17,7 +17,7 @@ pub(super) enum Lang {
 /// A path and a content. In a text, `{{name}}`, `{{crate}}`, `{{module}}`, `{{setup}}` and `{{sdk}}` are replaced.
 type File = (&'static str, &'static [u8]);
 
-pub(super) struct Template {
+pub(super) struct ProjectTemplate {
     /// The path of the component.
     pub(super) module: &'static str,
     /// The step of CI that installs the language.
@@ -42,7 +42,7 @@ macro_rules! package {
     };
 }
 
-const RUST: Template = Template {
+const RUST: ProjectTemplate = ProjectTemplate {
     module: "target/wasm32-wasip2/release/{{crate}}.wasm",
     setup: "- run: rustup target add wasm32-wasip2",
     own: template!("rust":
@@ -55,7 +55,7 @@ const RUST: Template = Template {
     package: &[],
 };
 
-const JAVASCRIPT: Template = Template {
+const JAVASCRIPT: ProjectTemplate = ProjectTemplate {
     module: "plugin.wasm",
     setup: "- uses: actions/setup-node@v4\n        with: { node-version: 22 }",
     own: template!("javascript":
@@ -75,7 +75,7 @@ const JAVASCRIPT: Template = Template {
     ),
 };
 
-const PYTHON: Template = Template {
+const PYTHON: ProjectTemplate = ProjectTemplate {
     module: "plugin.wasm",
     setup: "- uses: actions/setup-python@v5\n        with: { python-version: \"3.13\" }",
     own: template!("python":
@@ -114,7 +114,7 @@ const COMMON: [File; 5] = [
 ];
 
 impl Lang {
-    pub(super) fn template(self) -> &'static Template {
+    pub(super) fn template(self) -> &'static ProjectTemplate {
         match self {
             Self::Rust => &RUST,
             Self::Python => &PYTHON,
@@ -123,7 +123,7 @@ impl Lang {
     }
 }
 
-impl Template {
+impl ProjectTemplate {
     pub(super) fn files(&self) -> impl Iterator<Item = File> {
         [self.own, self.package, &COMMON].into_iter().flatten().copied()
     }

@@ -29,7 +29,7 @@ pub(crate) struct ApplyArguments {
     #[arg(long = "file", short, value_name = "FILE|DIRECTORY", required = true, num_args = 1..)]
     files: Vec<PathBuf>,
     #[command(flatten)]
-    change: Change,
+    change: ChangeArguments,
 }
 
 /// Remove a definition from the driver's files, and from the live table.
@@ -41,7 +41,7 @@ pub(crate) struct DeleteArguments {
     #[arg(value_name = "KIND/NAME")]
     id: DefinitionId,
     #[command(flatten)]
-    change: Change,
+    change: ChangeArguments,
 }
 
 /// Replace the plugin of a stage with its candidate, in the driver's files and in the live table.
@@ -53,7 +53,7 @@ pub(crate) struct PromoteArguments {
     #[arg(value_name = "CHAIN/STAGE")]
     stage: StageId,
     #[command(flatten)]
-    change: Change,
+    change: ChangeArguments,
 }
 
 /// Make an earlier revision live, with its definitions and exactly its modules.
@@ -72,7 +72,7 @@ pub(crate) struct RollbackArguments {
 
 /// The arguments of every change of definitions.
 #[derive(Debug, Args)]
-struct Change {
+struct ChangeArguments {
     /// Validate it and show what it would change, but change nothing.
     #[arg(long)]
     dry_run: bool,
@@ -80,7 +80,7 @@ struct Change {
     query: Query,
 }
 
-impl Change {
+impl ChangeArguments {
     /// Makes the change, and prints its effect.
     fn make(
         &self,

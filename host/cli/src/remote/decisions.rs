@@ -13,7 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::{
     Query,
     client::{Client, Message},
-    events::{Event, Events},
+    events::{EventReader, ServerEvent},
 };
 use crate::{
     human,
@@ -137,7 +137,7 @@ impl DecisionsArguments {
             .open(Method::GET, &["decisions", "events"], message)
             .await?;
         let mut terminated = signal(SignalKind::terminate())?;
-        let mut events = Events::default();
+        let mut events = EventReader::default();
         loop {
             let chunk = tokio::select! {
                 chunk = response.chunk() => chunk.map_err(|error| client.transport(&error))?,
@@ -156,7 +156,7 @@ impl DecisionsArguments {
         }
     }
 
-    fn event(&self, event: &Event) -> crate::Result<()> {
+    fn event(&self, event: &ServerEvent) -> crate::Result<()> {
         #[derive(Deserialize)]
         struct Missed {
             missed: u64,

@@ -2,21 +2,21 @@
 
 /// An event: its name and its data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Event {
+pub(super) struct ServerEvent {
     pub(super) name: String,
     pub(super) data: String,
 }
 
 /// Finds events in the chunks of a reply. Lives as long as the reply.
 #[derive(Debug, Default)]
-pub(super) struct Events {
+pub(super) struct EventReader {
     line: Vec<u8>,
-    event: Event,
+    event: ServerEvent,
 }
 
-impl Events {
+impl EventReader {
     /// The events that are complete with this chunk.
-    pub(super) fn take(&mut self, chunk: &[u8]) -> Vec<Event> {
+    pub(super) fn take(&mut self, chunk: &[u8]) -> Vec<ServerEvent> {
         let mut complete = Vec::new();
         for part in chunk.split_inclusive(|byte| *byte == b'\n') {
             self.line.extend_from_slice(part);
@@ -28,7 +28,7 @@ impl Events {
         complete
     }
 
-    fn end_of_line(&mut self, line: &str) -> Option<Event> {
+    fn end_of_line(&mut self, line: &str) -> Option<ServerEvent> {
         if line.is_empty() {
             let event = std::mem::take(&mut self.event);
             return Some(event).filter(|event| !event.data.is_empty());
@@ -53,13 +53,13 @@ mod tests {
     fn events_are_read_whatever_the_chunks() {
         let text =
             "event: decision\nid: 7\ndata: {\"a\": 1}\n\n: heartbeat\n\nevent: missed\ndata:{}\n\ndata: cut";
-        let event = |name: &str, data: &str| Event {
+        let event = |name: &str, data: &str| ServerEvent {
             name: name.to_owned(),
             data: data.to_owned(),
         };
         let expected = [event("decision", "{\"a\": 1}"), event("missed", "{}")];
         for size in [1, 3, 7, text.len()] {
-            let mut events = Events::default();
+            let mut events = EventReader::default();
             let chunks = text.as_bytes().chunks(size);
             let found: Vec<_> = chunks.flat_map(|chunk| events.take(chunk)).collect();
             assert_eq!(found, expected, "chunks of {size}");

@@ -106,8 +106,8 @@ async fn record(arguments: &RecordArguments, client: &Client) -> crate::Result<(
         fs::create_dir_all(directory).map_err(files::at(directory))?;
     }
     let mut lines = match &output {
-        Some(path) => Lines::new(create(path)?),
-        None => Lines::new(Box::new(io::stdout())),
+        Some(path) => CompleteLines::new(create(path)?),
+        None => CompleteLines::new(Box::new(io::stdout())),
     };
     let bar = progress(arguments);
     let copied = copy(response, client, &mut lines, &bar).await;
@@ -199,7 +199,7 @@ fn progress(arguments: &RecordArguments) -> ProgressBar {
 async fn copy(
     mut response: Response,
     client: &Client,
-    lines: &mut Lines,
+    lines: &mut CompleteLines,
     bar: &ProgressBar,
 ) -> crate::Result<bool> {
     let mut terminated = signal(SignalKind::terminate())?;
@@ -221,13 +221,13 @@ async fn copy(
 }
 
 /// Writes only complete lines.
-struct Lines {
+struct CompleteLines {
     out: Box<dyn Write + Send>,
     partial: Vec<u8>,
     count: u64,
 }
 
-impl Lines {
+impl CompleteLines {
     fn new(out: Box<dyn Write + Send>) -> Self {
         Self {
             out,
@@ -278,7 +278,7 @@ mod tests {
             (vec!["", "\n"], "\n", 1),
         ] {
             let buffer = Buffer::default();
-            let mut lines = Lines::new(Box::new(buffer.clone()));
+            let mut lines = CompleteLines::new(Box::new(buffer.clone()));
             for chunk in chunks {
                 lines.take(chunk.as_bytes()).unwrap();
             }

@@ -12,7 +12,7 @@ use serde_json::Value;
 /// An answer. Patches are compared by their results.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Answer {
+pub(crate) struct ReplayAnswer {
     pub(crate) allowed: bool,
     /// The code of a refusal.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -30,10 +30,10 @@ pub(crate) struct Answer {
 /// The response of a review.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Response {
+pub(super) struct RecordedResponse {
     allowed: bool,
     #[serde(default)]
-    status: Option<Status>,
+    status: Option<ResponseStatus>,
     #[serde(default)]
     patch: Option<String>,
     #[serde(default)]
@@ -41,7 +41,7 @@ pub(super) struct Response {
 }
 
 #[derive(Clone, Debug, Deserialize)]
-struct Status {
+struct ResponseStatus {
     #[serde(default)]
     message: Option<String>,
     #[serde(default)]
@@ -51,19 +51,19 @@ struct Status {
 /// The placeholder for a redacted value in a recording.
 const REDACTED: &str = "[redacted]";
 
-impl Answer {
+impl ReplayAnswer {
     /// As a driver would have answered.
-    pub(super) fn of_outcome(request: &Request, outcome: &Outcome) -> Result<Self, String> {
+    pub(super) fn from_outcome(request: &Request, outcome: &Outcome) -> Result<Self, String> {
         #[derive(Deserialize)]
         struct Review {
-            response: Response,
+            response: RecordedResponse,
         }
         let text = write_review(ReviewVersion::V1, &request.uid, Some(outcome));
         let review: Review = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
-        Self::of_response(request, &review.response)
+        Self::from_response(request, &review.response)
     }
 
-    pub(super) fn of_response(request: &Request, response: &Response) -> Result<Self, String> {
+    pub(super) fn from_response(request: &Request, response: &RecordedResponse) -> Result<Self, String> {
         let (patch, object) = match &response.patch {
             None => (None, None),
             Some(patch) => changed(request, patch)?,
@@ -157,11 +157,11 @@ mod tests {
         Request::new(Operation::Create, kind.clone(), kind.guess_resource()).with_object(object)
     }
 
-    fn answer(mut response: Value) -> Answer {
+    fn answer(mut response: Value) -> ReplayAnswer {
         if let Some(patch) = response.get_mut("patch") {
             *patch = BASE64_STANDARD.encode(patch.to_string()).into();
         }
-        Answer::of_response(&request(), &serde_json::from_value(response).unwrap()).unwrap()
+        ReplayAnswer::from_response(&request(), &serde_json::from_value(response).unwrap()).unwrap()
     }
 
     #[test]
@@ -247,7 +247,7 @@ mod tests {
             ),
         ] {
             let response = serde_json::from_value(json!({"allowed": true, "patch": patch})).unwrap();
-            let error = Answer::of_response(&request(), &response).unwrap_err();
+            let error = ReplayAnswer::from_response(&request(), &response).unwrap_err();
             assert!(error.contains(expected), "{error}");
         }
     }

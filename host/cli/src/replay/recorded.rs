@@ -8,20 +8,20 @@ use admittance_dialect::read_review;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::answer::{Answer, Response};
-use crate::{files, surroundings::Surroundings};
+use super::answer::{RecordedResponse, ReplayAnswer};
+use crate::{files, surroundings::RequestSurroundings};
 
 /// A recorded request.
 #[derive(Debug)]
-pub(crate) struct Recorded {
+pub(crate) struct RecordedAdmission {
     /// Its number in the file, from 1.
     pub(crate) number: u64,
     pub(crate) request: Request,
     /// What its plugins found then.
-    pub(crate) surroundings: Surroundings,
+    pub(crate) surroundings: RequestSurroundings,
     /// Whether values of it were redacted.
     pub(crate) is_redacted: bool,
-    response: Option<Response>,
+    response: Option<RecordedResponse>,
     /// File and number, for messages.
     place: String,
 }
@@ -30,13 +30,13 @@ pub(crate) struct Recorded {
 #[derive(Deserialize)]
 struct ReviewExtras {
     #[serde(default)]
-    response: Option<Response>,
+    response: Option<RecordedResponse>,
     #[serde(default)]
     recording: Option<RecordingNote>,
 }
 
 /// The requests of a file, one at a time.
-pub(crate) fn open(path: &Path) -> Result<impl Iterator<Item = Result<Recorded, String>>, String> {
+pub(crate) fn open(path: &Path) -> Result<impl Iterator<Item = Result<RecordedAdmission, String>>, String> {
     let file = File::open(path).map_err(files::at(path))?;
     let texts = serde_json::Deserializer::from_reader(BufReader::new(file)).into_iter::<Box<RawValue>>();
     Ok((1..).zip(texts).map(move |(number, text)| {
@@ -47,7 +47,7 @@ pub(crate) fn open(path: &Path) -> Result<impl Iterator<Item = Result<Recorded, 
         let text = text.map_err(|error| invalid(&error))?;
         let review = read_review(text.get().to_owned()).map_err(|error| invalid(&error))?;
         let extras: ReviewExtras = serde_json::from_str(text.get()).map_err(|error| invalid(&error))?;
-        let mut surroundings = Surroundings::default();
+        let mut surroundings = RequestSurroundings::default();
         let mut is_redacted = false;
         if let Some(note) = extras.recording {
             is_redacted = note.redacted > 0;
@@ -58,7 +58,7 @@ pub(crate) fn open(path: &Path) -> Result<impl Iterator<Item = Result<Recorded, 
             let cluster = objects.map(Manifests::new).transpose();
             surroundings.cluster = cluster.map_err(|error| invalid(&error))?;
         }
-        Ok(Recorded {
+        Ok(RecordedAdmission {
             number,
             request: review.request,
             surroundings,
@@ -69,16 +69,16 @@ pub(crate) fn open(path: &Path) -> Result<impl Iterator<Item = Result<Recorded, 
     }))
 }
 
-impl Recorded {
+impl RecordedAdmission {
     /// The recorded answer.
-    pub(crate) fn answer(&self) -> Result<Answer, String> {
+    pub(crate) fn answer(&self) -> Result<ReplayAnswer, String> {
         let place = &self.place;
         let response = self.response.as_ref().ok_or_else(|| {
             format!(
                 "{place} has no response to compare with; name the chains to compare with: --against CHAINS"
             )
         })?;
-        Answer::of_response(&self.request, response)
+        ReplayAnswer::from_response(&self.request, response)
             .map_err(|error| format!("{place}: its response cannot be compared: {error}"))
     }
 }

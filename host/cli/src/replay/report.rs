@@ -4,7 +4,7 @@ use admittance_admin::api::Difference;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{answer::Answer, recorded::Recorded};
+use super::{answer::ReplayAnswer, recorded::RecordedAdmission};
 use crate::{
     human,
     output::{BAD, BOLD, DIM, GOOD, WARN, diff, harmless},
@@ -13,19 +13,19 @@ use crate::{
 /// The result of a replay. Its JSON form is part of the program's interface: fields are only added.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Report {
+pub(super) struct ReplayReport {
     pub(super) requests: u64,
     pub(super) same: u64,
     pub(super) different: u64,
     /// The number of requests with redacted values.
     pub(super) redacted: u64,
-    pub(super) differences: Vec<Differing>,
+    pub(super) differences: Vec<ReplayDifference>,
 }
 
 /// A request with a different answer.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Differing {
+pub(super) struct ReplayDifference {
     number: u64,
     uid: String,
     operation: String,
@@ -34,19 +34,19 @@ pub(super) struct Differing {
     namespace: Option<String>,
     name: String,
     different: Vec<Difference>,
-    before: Answer,
-    after: Answer,
+    before: ReplayAnswer,
+    after: ReplayAnswer,
     /// As it was sent.
     #[serde(skip)]
     object: Option<Value>,
 }
 
-impl Differing {
+impl ReplayDifference {
     pub(super) fn new(
-        recorded: &Recorded,
+        recorded: &RecordedAdmission,
         different: Vec<Difference>,
-        before: Answer,
-        after: Answer,
+        before: ReplayAnswer,
+        after: ReplayAnswer,
     ) -> Self {
         let request = &recorded.request;
         Self {
@@ -64,9 +64,9 @@ impl Differing {
     }
 }
 
-impl Report {
+impl ReplayReport {
     pub(super) fn text(&self) -> String {
-        let mut text: String = self.differences.iter().map(Differing::text).collect();
+        let mut text: String = self.differences.iter().map(ReplayDifference::text).collect();
         let requests = |number| human::count(number, "request");
         if self.redacted > 0 {
             text += &format!(
@@ -81,7 +81,7 @@ impl Report {
     }
 }
 
-impl Differing {
+impl ReplayDifference {
     fn text(&self) -> String {
         let object = human::object(self.namespace.as_deref(), &self.name);
         let mut text = format!(
@@ -97,7 +97,7 @@ impl Differing {
             let (name, lines) = match part {
                 Difference::Verdict => ("verdict", pair(&before.verdict(), &after.verdict())),
                 Difference::Message => {
-                    let message = |answer: &Answer| answer.message.clone().unwrap_or_default();
+                    let message = |answer: &ReplayAnswer| answer.message.clone().unwrap_or_default();
                     ("message", pair(&message(before), &message(after)))
                 }
                 Difference::Warnings => {
@@ -105,7 +105,8 @@ impl Differing {
                     ("warnings", lines)
                 }
                 Difference::Patch => {
-                    let result = |answer: &Answer| answer.object.clone().or_else(|| self.object.clone());
+                    let result =
+                        |answer: &ReplayAnswer| answer.object.clone().or_else(|| self.object.clone());
                     let groups = diff(result(before).as_ref(), result(after).as_ref(), 2);
                     ("object", groups.concat())
                 }

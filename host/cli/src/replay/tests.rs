@@ -69,7 +69,7 @@ fn write(folder: &Path, name: &str, text: &str) -> String {
     path.display().to_string()
 }
 
-fn replayed(line: &str) -> crate::Result<Report> {
+fn replayed(line: &str) -> crate::Result<ReplayReport> {
     crate::block_on(replay(&parse(line).unwrap())).unwrap()
 }
 

@@ -16,31 +16,31 @@ use admittance_dialect::Dialect;
 use serde_json::{Map, Value};
 
 use super::{
-    pattern::Pattern,
+    pattern::TextPattern,
     request,
     suite::{self, Assertion},
 };
 use crate::{
     request_file,
-    surroundings::{Surroundings, http_answers},
+    surroundings::{RequestSurroundings, http_answers},
 };
 
 /// A request, what it meets, and what is expected.
 #[derive(Debug)]
-pub(super) struct Case {
+pub(super) struct TestCase {
     pub(super) name: String,
     pub(super) location: Location,
-    pub(super) hooks: Hooks,
-    pub(super) surroundings: Surroundings,
+    pub(super) hooks: CaseHooks,
+    pub(super) surroundings: RequestSurroundings,
     pub(super) request: Request,
-    pub(super) expected: Expectation,
+    pub(super) expected: CaseExpectation,
 }
 
 /// What is expected of a case.
 #[derive(Debug)]
-pub(super) enum Expectation {
+pub(super) enum CaseExpectation {
     /// Of the outcome.
-    Outcome(Box<Expected>),
+    Outcome(Box<ExpectedOutcome>),
     /// Of a constraint, in a suite of Gatekeeper.
     Violations {
         constraint: String,
@@ -52,7 +52,7 @@ pub(super) enum Expectation {
 
 /// What is tested, unless a case names something else.
 #[derive(Debug)]
-pub(super) enum Subject {
+pub(super) enum TestSubject {
     Plugin(PathBuf),
     /// A file, or a directory.
     Chains(PathBuf),
@@ -60,7 +60,7 @@ pub(super) enum Subject {
 
 /// The hooks of a case.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Hooks {
+pub(super) enum CaseHooks {
     Plugin {
         module: PathBuf,
         settings: Value,
@@ -78,14 +78,14 @@ pub(super) enum Hooks {
 
 /// The expectations of a case. What is `None` is not checked.
 #[derive(Debug)]
-pub(super) struct Expected {
+pub(super) struct ExpectedOutcome {
     pub(super) allowed: bool,
-    pub(super) message: Option<Pattern>,
+    pub(super) message: Option<TextPattern>,
     pub(super) code: Option<u16>,
     /// The failure of a stage.
     pub(super) failure: Option<FailureKind>,
     /// One for each warning.
-    pub(super) warnings: Option<Vec<Pattern>>,
+    pub(super) warnings: Option<Vec<TextPattern>>,
     /// The stages that are called, in order: `stage` or `chain/stage`.
     pub(super) stages: Option<Vec<String>>,
     pub(super) patch: Option<Vec<Value>>,
@@ -98,11 +98,11 @@ pub(super) struct Expected {
 /// Reads the cases of a file.
 pub(super) fn read(
     path: &Path,
-    subject: &Subject,
+    subject: &TestSubject,
     dialect: Option<&dyn Dialect>,
     mistakes: &mut Mistakes,
-) -> Vec<Case> {
-    let mut reader = Reader {
+) -> Vec<TestCase> {
+    let mut reader = CaseReader {
         subject,
         dialect,
         names: BTreeMap::new(),
@@ -117,29 +117,29 @@ pub(super) fn read(
 
 /// The fields that a file sets for all of its cases, and that a case may replace.
 #[derive(Clone, Default)]
-struct Scene {
+struct CaseDefaults {
     plugin: Option<PathBuf>,
     settings: Option<Value>,
     allow: Option<Grants>,
     chains: Option<Vec<PathBuf>>,
-    surroundings: Surroundings,
+    surroundings: RequestSurroundings,
 }
 
-struct Reader<'a> {
-    subject: &'a Subject,
+struct CaseReader<'a> {
+    subject: &'a TestSubject,
     dialect: Option<&'a dyn Dialect>,
     /// The names so far.
     names: BTreeMap<String, Location>,
     mistakes: &'a mut Mistakes,
 }
 
-impl Reader<'_> {
-    fn file(&mut self, root: &Node<'_>) -> Option<Vec<Case>> {
+impl CaseReader<'_> {
+    fn file(&mut self, root: &Node<'_>) -> Option<Vec<TestCase>> {
         if suite::is(root) {
             return suite::read(root, self.mistakes);
         }
         let mut fields = root.object(self.mistakes)?;
-        let scene = self.scene(&mut fields, &Scene::default());
+        let scene = self.scene(&mut fields, &CaseDefaults::default());
         let fix = "list the cases, each with `name`, `request` and `expect`";
         let cases = fields.required("cases", fix, self.mistakes);
         fields.finish(self.mistakes);
@@ -147,7 +147,7 @@ impl Reader<'_> {
         Some(cases.iter().filter_map(|case| self.case(case, &scene)).collect())
     }
 
-    fn case(&mut self, node: &Node<'_>, outer: &Scene) -> Option<Case> {
+    fn case(&mut self, node: &Node<'_>, outer: &CaseDefaults) -> Option<TestCase> {
         let mut fields = node.object(self.mistakes)?;
         let name = fields.required("name", "say what the case shows", self.mistakes);
         let name = name.and_then(|name| self.name(&name));
@@ -161,13 +161,13 @@ impl Reader<'_> {
         let fix = "say what is expected: `expect: { allowed: true }`";
         let expected = fields.get_required("expect", fix, expected, self.mistakes);
         fields.finish(self.mistakes);
-        Some(Case {
+        Some(TestCase {
             name: name?,
             location: node.location(),
             hooks: hooks?,
             surroundings: scene.surroundings.or(recorded),
             request: request?,
-            expected: Expectation::Outcome(Box::new(expected?)),
+            expected: CaseExpectation::Outcome(Box::new(expected?)),
         })
     }
 
@@ -182,7 +182,7 @@ impl Reader<'_> {
         Some(name)
     }
 
-    fn scene(&mut self, fields: &mut Fields<'_>, outer: &Scene) -> Scene {
+    fn scene(&mut self, fields: &mut Fields<'_>, outer: &CaseDefaults) -> CaseDefaults {
         let mistakes = &mut *self.mistakes;
         let plugin = fields.get_optional("plugin", Node::file, mistakes);
         let settings = fields.get_optional("settings", any_object, mistakes);
@@ -191,7 +191,7 @@ impl Reader<'_> {
         let chains = chain
             .as_ref()
             .and_then(|chain| one_or_more_files(chain, mistakes));
-        let surroundings = Surroundings {
+        let surroundings = RequestSurroundings {
             cluster: fields.get_optional("cluster", cluster, mistakes),
             http: fields.get_optional("http", http_answers, mistakes),
         };
@@ -204,7 +204,7 @@ impl Reader<'_> {
                 mistakes,
             );
         }
-        let mut scene = Scene {
+        let mut scene = CaseDefaults {
             surroundings: surroundings.or(outer.surroundings.clone()),
             ..outer.clone()
         };
@@ -219,16 +219,16 @@ impl Reader<'_> {
         scene
     }
 
-    fn hooks(&mut self, scene: &Scene, case: &Node<'_>) -> Option<Hooks> {
+    fn hooks(&mut self, scene: &CaseDefaults, case: &Node<'_>) -> Option<CaseHooks> {
         if let Some(chains) = &scene.chains {
-            return Some(Hooks::Chains(chains.clone()));
+            return Some(CaseHooks::Chains(chains.clone()));
         }
         let module = match (&scene.plugin, self.subject) {
-            (Some(plugin), _) | (None, Subject::Plugin(plugin)) => plugin.clone(),
-            (None, Subject::Chains(path)) if scene.settings.is_none() && scene.allow.is_none() => {
-                return Some(Hooks::Chains(vec![path.clone()]));
+            (Some(plugin), _) | (None, TestSubject::Plugin(plugin)) => plugin.clone(),
+            (None, TestSubject::Chains(path)) if scene.settings.is_none() && scene.allow.is_none() => {
+                return Some(CaseHooks::Chains(vec![path.clone()]));
             }
-            (None, Subject::Chains(path)) => {
+            (None, TestSubject::Chains(path)) => {
                 let message = format!(
                     "`settings` and `allow` are for a plugin, and {} is tested",
                     path.display()
@@ -241,7 +241,7 @@ impl Reader<'_> {
                 return None;
             }
         };
-        Some(Hooks::Plugin {
+        Some(CaseHooks::Plugin {
             module,
             settings: scene.settings.clone().unwrap_or_else(|| Map::new().into()),
             allow: scene.allow.clone().unwrap_or_default(),
@@ -284,7 +284,7 @@ fn cluster(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Manifests> {
     node.accept(Manifests::new(objects), mistakes)
 }
 
-fn expected(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Expected> {
+fn expected(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ExpectedOutcome> {
     let mut fields = node.object(mistakes)?;
     let allowed = fields.get_required("allowed", "write true or false", Node::boolean, mistakes);
     let failure = |node: &Node<'_>, mistakes: &mut Mistakes| {
@@ -311,7 +311,7 @@ fn expected(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Expected> {
             mistakes,
         );
     }
-    let expected = Expected {
+    let expected = ExpectedOutcome {
         allowed: allowed.unwrap_or_default(),
         message: fields.get_optional("message", Node::parse, mistakes),
         code: fields.get_optional("code", readers::integer(400..=599), mistakes),

@@ -4,14 +4,14 @@ use admittance::admission::{Decision, Object, Outcome, StageResult, TraceRow};
 use serde_json::{Map, Value};
 
 use super::{
-    case::{Case, Expectation, Expected},
+    case::{CaseExpectation, ExpectedOutcome, TestCase},
     suite,
 };
 use crate::output::diff;
 
 /// An expectation that is not met.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(super) struct UnmetExpectation {
     /// The field of `expect`.
     pub(super) what: &'static str,
     pub(super) message: String,
@@ -19,7 +19,7 @@ pub(super) struct Failure {
     pub(super) diff: Vec<String>,
 }
 
-impl Failure {
+impl UnmetExpectation {
     pub(super) fn new(what: &'static str, message: impl Into<String>) -> Self {
         Self {
             what,
@@ -38,20 +38,20 @@ impl Failure {
 }
 
 /// The expectations that are not met.
-pub(super) fn judge(case: &Case, outcome: &Outcome) -> Vec<Failure> {
+pub(super) fn judge(case: &TestCase, outcome: &Outcome) -> Vec<UnmetExpectation> {
     match &case.expected {
-        Expectation::Outcome(expected) => of_outcome(expected, outcome),
-        Expectation::Violations {
+        CaseExpectation::Outcome(expected) => of_outcome(expected, outcome),
+        CaseExpectation::Violations {
             constraint,
             assertions,
         } => suite::judge(constraint, assertions, outcome),
         // Only its hooks are loaded.
-        Expectation::Invalid => Vec::new(),
+        CaseExpectation::Invalid => Vec::new(),
     }
 }
 
-fn of_outcome(expected: &Expected, outcome: &Outcome) -> Vec<Failure> {
-    let Expected {
+fn of_outcome(expected: &ExpectedOutcome, outcome: &Outcome) -> Vec<UnmetExpectation> {
+    let ExpectedOutcome {
         allowed,
         message,
         code,
@@ -67,17 +67,17 @@ fn of_outcome(expected: &Expected, outcome: &Outcome) -> Vec<Failure> {
         let text = refusal.to_string();
         if let Some(pattern) = message.as_ref().filter(|pattern| !pattern.is_in(&text)) {
             let message = format!("`{pattern}` is not in the message: {text}");
-            failures.push(Failure::new("message", message));
+            failures.push(UnmetExpectation::new("message", message));
         }
         if let Some(code) = code.filter(|code| *code != refusal.code()) {
             let message = format!("expected {code}, and it is {}", refusal.code());
-            failures.push(Failure::new("code", message));
+            failures.push(UnmetExpectation::new("code", message));
         }
     }
     if let Some(kind) = failure {
         let found: Vec<_> = outcome.trace.iter().filter_map(failure_of).collect();
         if !found.contains(&kind.as_str()) {
-            failures.push(Failure::new(
+            failures.push(UnmetExpectation::new(
                 "failure",
                 format!("expected {kind}, found {}", listed(&found)),
             ));
@@ -94,7 +94,12 @@ fn of_outcome(expected: &Expected, outcome: &Outcome) -> Vec<Failure> {
         if !are_met {
             let expected: Vec<_> = patterns.iter().map(ToString::to_string).collect();
             let (expected, found) = (Value::from(expected), Value::from(found.clone()));
-            failures.push(Failure::of_values("warnings", "they differ", &expected, &found));
+            failures.push(UnmetExpectation::of_values(
+                "warnings",
+                "they differ",
+                &expected,
+                &found,
+            ));
         }
     }
     if *allowed && outcome.is_allowed() {
@@ -108,10 +113,10 @@ fn of_outcome(expected: &Expected, outcome: &Outcome) -> Vec<Failure> {
     failures
 }
 
-fn decision(allowed: bool, outcome: &Outcome) -> Option<Failure> {
+fn decision(allowed: bool, outcome: &Outcome) -> Option<UnmetExpectation> {
     match &outcome.decision {
-        Decision::Allowed if !allowed => Some(Failure::new("allowed", "the request is allowed")),
-        Decision::Refused(refusal) if allowed => Some(Failure::new(
+        Decision::Allowed if !allowed => Some(UnmetExpectation::new("allowed", "the request is allowed")),
+        Decision::Refused(refusal) if allowed => Some(UnmetExpectation::new(
             "allowed",
             format!("the request is refused: {refusal}"),
         )),
@@ -127,7 +132,7 @@ fn failure_of(row: &TraceRow) -> Option<&'static str> {
 }
 
 /// The stages that were called; a case that calls none must expect that.
-fn called(expected: Option<&[String]>, outcome: &Outcome) -> Option<Failure> {
+fn called(expected: Option<&[String]>, outcome: &Outcome) -> Option<UnmetExpectation> {
     let is_called =
         |row: &&TraceRow| !matches!(row.result, StageResult::Skipped(_) | StageResult::NotReached);
     let called: Vec<_> = outcome.trace.iter().filter(is_called).collect();
@@ -144,7 +149,7 @@ fn called(expected: Option<&[String]>, outcome: &Outcome) -> Option<Failure> {
             "no stage is called ({}); if that is right, expect `stages: []`",
             listed(&rows)
         );
-        return Some(Failure::new("stages", message));
+        return Some(UnmetExpectation::new("stages", message));
     };
     let is_it =
         |row: &TraceRow, name: &str| *row.stage == *name || format!("{}/{}", row.chain, row.stage) == name;
@@ -157,7 +162,7 @@ fn called(expected: Option<&[String]>, outcome: &Outcome) -> Option<Failure> {
             listed(expected),
             listed(&called)
         );
-        Failure::new("stages", message)
+        UnmetExpectation::new("stages", message)
     })
 }
 
@@ -174,13 +179,18 @@ fn result(
     object: Option<&Value>,
     fields: Option<&Value>,
     outcome: &Outcome,
-) -> Vec<Failure> {
+) -> Vec<UnmetExpectation> {
     let mut failures = Vec::new();
     if let Some(patch) = patch {
         let expected = Value::from(patch.to_vec());
         let found = serde_json::to_value(&outcome.patch).unwrap_or_default();
         if expected != found {
-            failures.push(Failure::of_values("patch", "it differs", &expected, &found));
+            failures.push(UnmetExpectation::of_values(
+                "patch",
+                "it differs",
+                &expected,
+                &found,
+            ));
         }
     }
     let found = outcome
@@ -189,11 +199,14 @@ fn result(
         .map(Object::value)
         .cloned()
         .unwrap_or_default();
-    for (what, expected, keep) in [("object", object, Keep::All), ("fields", fields, Keep::Expected)] {
+    for (what, expected, keep) in [
+        ("object", object, ComparedFields::All),
+        ("fields", fields, ComparedFields::Expected),
+    ] {
         let Some(expected) = expected else { continue };
         let found = arranged(expected, &found, keep);
         if *expected != found {
-            failures.push(Failure::of_values(
+            failures.push(UnmetExpectation::of_values(
                 what,
                 "the resulting object differs",
                 expected,
@@ -206,7 +219,7 @@ fn result(
 
 /// The fields that are kept when a value is compared.
 #[derive(Clone, Copy, PartialEq)]
-enum Keep {
+enum ComparedFields {
     All,
     /// Those that the expected value names; an absent one is `null`.
     Expected,
@@ -214,14 +227,14 @@ enum Keep {
 
 /// A value with its fields in the order of the expected value, so that the difference of their texts is that of their
 /// values.
-fn arranged(expected: &Value, found: &Value, keep: Keep) -> Value {
+fn arranged(expected: &Value, found: &Value, keep: ComparedFields) -> Value {
     match (expected, found) {
         (Value::Object(expected), Value::Object(found)) => {
             let mut fields = Map::new();
             for (key, expected) in expected {
                 match found.get(key) {
                     Some(found) => drop(fields.insert(key.clone(), arranged(expected, found, keep))),
-                    None if keep == Keep::Expected && expected.is_null() => {
+                    None if keep == ComparedFields::Expected && expected.is_null() => {
                         fields.insert(key.clone(), Value::Null);
                     }
                     None => {}
@@ -229,7 +242,7 @@ fn arranged(expected: &Value, found: &Value, keep: Keep) -> Value {
             }
             let others = found
                 .iter()
-                .filter(|(key, _)| keep == Keep::All && !expected.contains_key(*key));
+                .filter(|(key, _)| keep == ComparedFields::All && !expected.contains_key(*key));
             fields.extend(others.map(|(key, value)| (key.clone(), value.clone())));
             Value::Object(fields)
         }
@@ -269,7 +282,7 @@ mod tests {
             (json!({"b": [1]}), false),
         ] {
             assert_eq!(
-                arranged(&expected, &found, Keep::Expected) == expected,
+                arranged(&expected, &found, ComparedFields::Expected) == expected,
                 matches,
                 "{expected}"
             );
@@ -285,7 +298,7 @@ mod tests {
             (json!([{"a": 1, "b": 2}]), json!([{"b": 2, "a": 1}]), true),
             (json!([1]), json!([1, 2]), false),
         ] {
-            let arranged = arranged(&expected, &found, Keep::All);
+            let arranged = arranged(&expected, &found, ComparedFields::All);
             assert_eq!(arranged == expected, matches, "{expected} {found}");
             if matches {
                 assert_eq!(arranged.to_string(), expected.to_string());

@@ -6,12 +6,12 @@ use regex::Regex;
 
 /// A part of a text, or a regular expression between slashes: `is missing`, `/^spec\..* is missing/`.
 #[derive(Clone, Debug)]
-pub(crate) enum Pattern {
+pub(crate) enum TextPattern {
     Part(String),
     Expression(Regex),
 }
 
-impl Pattern {
+impl TextPattern {
     /// Whether the text contains it.
     pub(crate) fn is_in(&self, text: &str) -> bool {
         match self {
@@ -21,7 +21,7 @@ impl Pattern {
     }
 }
 
-impl FromStr for Pattern {
+impl FromStr for TextPattern {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -45,7 +45,7 @@ impl FromStr for Pattern {
     }
 }
 
-impl fmt::Display for Pattern {
+impl fmt::Display for TextPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Part(part) => f.write_str(part),
@@ -69,11 +69,11 @@ mod tests {
             ("/", "a/b", true),
             ("//", "a//b", true),
         ] {
-            let parsed: Pattern = pattern.parse().unwrap();
+            let parsed: TextPattern = pattern.parse().unwrap();
             assert_eq!(parsed.is_in(text), expected, "{pattern}");
             assert_eq!(parsed.to_string(), pattern);
         }
-        let error = "/a(/".parse::<Pattern>().unwrap_err();
+        let error = "/a(/".parse::<TextPattern>().unwrap_err();
         assert_eq!(error, "`/a(/` is not a valid regular expression: unclosed group");
     }
 }

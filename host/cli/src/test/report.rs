@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use super::{case::Case, judge::Failure};
+use super::{case::TestCase, judge::UnmetExpectation};
 use crate::{
     human,
     output::{BAD, BOLD, DIM, GOOD, harmless, harmless_lines, write},
@@ -17,7 +17,7 @@ use crate::{
 
 /// The values of `--output`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
+pub(super) enum TestFormat {
     /// Human-readable, coloured on a terminal.
     #[default]
     Text,
@@ -29,16 +29,16 @@ pub(super) enum Format {
 
 /// A case that was run, or the native tests of a project.
 #[derive(Debug)]
-pub(super) struct Tested {
+pub(super) struct TestedCase {
     file: String,
     line: u32,
     name: String,
     time: Duration,
-    failures: Vec<Failure>,
+    failures: Vec<UnmetExpectation>,
 }
 
-impl Tested {
-    pub(super) fn new(case: &Case, time: Duration, failures: Vec<Failure>) -> Self {
+impl TestedCase {
+    pub(super) fn new(case: &TestCase, time: Duration, failures: Vec<UnmetExpectation>) -> Self {
         Self {
             file: case.location.file.clone(),
             line: case.location.line,
@@ -50,7 +50,7 @@ impl Tested {
 
     /// The native tests, whose own output is on standard error.
     pub(super) fn native(project: &Project, started: Instant, are_passed: bool) -> Self {
-        let failure = Failure::new("native", "the native tests failed; their output is above");
+        let failure = UnmetExpectation::new("native", "the native tests failed; their output is above");
         Self {
             file: project.manifest().to_owned(),
             line: 0,
@@ -77,21 +77,21 @@ impl Tested {
     }
 }
 
-pub(super) fn print(format: Format, tested: &[Tested]) -> crate::Result<()> {
+pub(super) fn print(format: TestFormat, tested: &[TestedCase]) -> crate::Result<()> {
     let text = match format {
-        Format::Text => text(tested),
-        Format::Json => serde_json::to_string_pretty(&to_json(tested))? + "\n",
-        Format::Junit => junit::document(tested),
+        TestFormat::Text => text(tested),
+        TestFormat::Json => serde_json::to_string_pretty(&to_json(tested))? + "\n",
+        TestFormat::Junit => junit::document(tested),
     };
     Ok(write(&text)?)
 }
 
-fn counts(tested: &[Tested]) -> (usize, usize) {
+fn counts(tested: &[TestedCase]) -> (usize, usize) {
     let passed = tested.iter().filter(|case| case.is_passed()).count();
     (passed, tested.len() - passed)
 }
 
-fn text(tested: &[Tested]) -> String {
+fn text(tested: &[TestedCase]) -> String {
     let mut text = String::new();
     for (file, cases) in by_file(tested) {
         text += &format!("{BOLD}{}{BOLD:#}\n", harmless(file));
@@ -117,13 +117,13 @@ fn text(tested: &[Tested]) -> String {
 }
 
 /// Cases of a file follow one another.
-fn by_file(tested: &[Tested]) -> impl Iterator<Item = (&str, &[Tested])> {
+fn by_file(tested: &[TestedCase]) -> impl Iterator<Item = (&str, &[TestedCase])> {
     let files = tested.chunk_by(|case, next| case.file == next.file);
     files.filter_map(|cases| Some((cases.first()?.file.as_str(), cases)))
 }
 
 /// Its form is part of the program's interface: fields are only added.
-fn to_json(tested: &[Tested]) -> Value {
+fn to_json(tested: &[TestedCase]) -> Value {
     let (passed, failed) = counts(tested);
     let cases = tested.iter().map(|case| {
         let failures = case.failures.iter().map(|failure| {
@@ -146,17 +146,17 @@ fn to_json(tested: &[Tested]) -> Value {
 mod tests {
     use super::*;
 
-    fn tested() -> Vec<Tested> {
-        let case = |file: &str, name: &str, failures| Tested {
+    fn tested() -> Vec<TestedCase> {
+        let case = |file: &str, name: &str, failures| TestedCase {
             file: file.to_owned(),
             line: 3,
             name: name.to_owned(),
             time: Duration::from_micros(1500),
             failures,
         };
-        let differs = Failure {
+        let differs = UnmetExpectation {
             diff: vec![format!("{BAD}- 1{BAD:#}"), format!("{GOOD}+ 2{GOOD:#}")],
-            ..Failure::new("object", "it \"differs\" <here>\u{1b}")
+            ..UnmetExpectation::new("object", "it \"differs\" <here>\u{1b}")
         };
         vec![
             case("tests/a.yaml", "first", vec![]),

@@ -13,7 +13,7 @@ use super::case::value_of;
 use crate::{
     files, replay,
     request_file::{self, NO_KIND},
-    surroundings::Surroundings,
+    surroundings::RequestSurroundings,
 };
 
 /// The field `request` of a case.
@@ -21,7 +21,7 @@ pub(super) fn read(
     node: &Node<'_>,
     dialect: Option<&dyn Dialect>,
     mistakes: &mut Mistakes,
-) -> Option<(Request, Surroundings)> {
+) -> Option<(Request, RequestSurroundings)> {
     let mut fields = node.object(mistakes)?;
     let forms = fields.present(&["review", "http", "recording"]);
     let object = fields.get_optional("object", object, mistakes);
@@ -49,8 +49,8 @@ pub(super) fn read(
 }
 
 /// A request of which it is not known what its plugins found.
-fn alone(request: Request) -> (Request, Surroundings) {
-    (request, Surroundings::default())
+fn alone(request: Request) -> (Request, RequestSurroundings) {
+    (request, RequestSurroundings::default())
 }
 
 /// The properties of a request that an object does not contain.
@@ -153,7 +153,7 @@ fn recording(
     node: &Node<'_>,
     fields: &mut Fields<'_>,
     mistakes: &mut Mistakes,
-) -> Option<(Request, Surroundings)> {
+) -> Option<(Request, RequestSurroundings)> {
     let number = fields.get("number", 1, readers::integer(1..=u32::MAX), mistakes);
     let path = node.file(mistakes)?;
     let mut requests = node.accept(replay::recorded::open(&path), mistakes)?;

@@ -12,44 +12,44 @@ use admittance_net::causes;
 use serde_json::json;
 
 use super::{
-    case::{Case, Expectation, Hooks},
-    judge::{self, Failure},
+    case::{CaseExpectation, CaseHooks, TestCase},
+    judge::{self, UnmetExpectation},
 };
-use crate::{host, replay, report::Unmatched, surroundings::Current};
+use crate::{host, replay, report::MismatchedChain, surroundings::SimulatedSurroundings};
 
 /// The tables of the hooks that were needed so far. Cases run one at a time.
-pub(super) struct Stand {
+pub(super) struct TestBench {
     config: Option<Config>,
     store: Option<PathBuf>,
     may_call_webhooks: bool,
-    surroundings: Current,
-    tables: Vec<(Hooks, Result<Arc<Table>, String>)>,
+    surroundings: SimulatedSurroundings,
+    tables: Vec<(CaseHooks, Result<Arc<Table>, String>)>,
 }
 
-impl Stand {
+impl TestBench {
     pub(super) fn new(config: Option<Config>, store: Option<PathBuf>, may_call_webhooks: bool) -> Self {
         Self {
             config,
             store,
             may_call_webhooks,
-            surroundings: Current::default(),
+            surroundings: SimulatedSurroundings::default(),
             tables: Vec::new(),
         }
     }
 
     /// Compiles and configures the hooks of a case, unless an earlier case has the same; [`admit`](Self::admit) reports
     /// what is wrong with them.
-    pub(super) async fn prepare(&mut self, case: &Case) {
-        if !matches!(case.expected, Expectation::Invalid) {
+    pub(super) async fn prepare(&mut self, case: &TestCase) {
+        if !matches!(case.expected, CaseExpectation::Invalid) {
             let _ = self.table(&case.hooks).await;
         }
     }
 
     /// The expectations of a case that are not met.
-    pub(super) async fn judge(&mut self, case: &Case) -> Vec<Failure> {
+    pub(super) async fn judge(&mut self, case: &TestCase) -> Vec<UnmetExpectation> {
         if let (
-            Expectation::Invalid,
-            Hooks::Constraints {
+            CaseExpectation::Invalid,
+            CaseHooks::Constraints {
                 templates,
                 constraints,
                 kinds,
@@ -65,28 +65,28 @@ impl Stand {
     }
 
     /// The outcome of a case's request.
-    async fn admit(&mut self, case: &Case) -> Result<Outcome, Failure> {
+    async fn admit(&mut self, case: &TestCase) -> Result<Outcome, UnmetExpectation> {
         let table = self.table(&case.hooks).await;
-        let table = table.map_err(|message| Failure::new("hooks", message))?;
+        let table = table.map_err(|message| UnmetExpectation::new("hooks", message))?;
         self.surroundings.set(case.surroundings.clone());
         let is_expected = match &case.expected {
-            Expectation::Outcome(expected) => expected.stages.as_ref().is_some_and(Vec::is_empty),
+            CaseExpectation::Outcome(expected) => expected.stages.as_ref().is_some_and(Vec::is_empty),
             // A constraint that does not match has no violations.
-            Expectation::Violations { .. } | Expectation::Invalid => true,
+            CaseExpectation::Violations { .. } | CaseExpectation::Invalid => true,
         };
         if !is_expected && !table.chains().any(|chain| chain.matches(&case.request)) {
             let whys = table
                 .chains()
-                .filter_map(|chain| Some(Unmatched::new(chain, &case.request)?.to_string()));
+                .filter_map(|chain| Some(MismatchedChain::new(chain, &case.request)?.to_string()));
             let whys = whys.collect::<Vec<_>>().join("; ");
             let message =
                 format!("no chain is for the request ({whys}); if that is right, expect `stages: []`");
-            return Err(Failure::new("stages", message));
+            return Err(UnmetExpectation::new("stages", message));
         }
         Ok(table.admit(case.request.clone()).await)
     }
 
-    async fn table(&mut self, hooks: &Hooks) -> Result<Arc<Table>, String> {
+    async fn table(&mut self, hooks: &CaseHooks) -> Result<Arc<Table>, String> {
         if let Some((_, table)) = self.tables.iter().find(|(known, _)| known == hooks) {
             return table.clone();
         }
@@ -95,9 +95,9 @@ impl Stand {
         table
     }
 
-    async fn build(&self, hooks: &Hooks) -> crate::Result<Arc<Table>> {
+    async fn build(&self, hooks: &CaseHooks) -> crate::Result<Arc<Table>> {
         let definitions = match hooks {
-            Hooks::Plugin {
+            CaseHooks::Plugin {
                 module,
                 settings,
                 allow,
@@ -106,8 +106,8 @@ impl Stand {
                 settings.clone(),
                 allow.clone(),
             )],
-            Hooks::Chains(paths) => replay::load(paths, self.may_call_webhooks)?,
-            Hooks::Constraints {
+            CaseHooks::Chains(paths) => replay::load(paths, self.may_call_webhooks)?,
+            CaseHooks::Constraints {
                 templates,
                 constraints,
                 kinds,
@@ -122,7 +122,11 @@ impl Stand {
 }
 
 /// What is wrong with constraints that must not fit their template: they do, or the mistakes are elsewhere.
-fn accepted(templates: &[PathBuf], constraints: &[PathBuf], kinds: &[ClusterKind]) -> Option<Failure> {
+fn accepted(
+    templates: &[PathBuf],
+    constraints: &[PathBuf],
+    kinds: &[ClusterKind],
+) -> Option<UnmetExpectation> {
     let is_of_constraint = |file: &str| constraints.iter().any(|path| path.display().to_string() == file);
     let message = match load_template(templates, constraints, kinds) {
         Ok(_) => "the constraint fits its template".to_owned(),
@@ -137,7 +141,7 @@ fn accepted(templates: &[PathBuf], constraints: &[PathBuf], kinds: &[ClusterKind
             _ => error.to_string(),
         },
     };
-    Some(Failure::new("invalid", message))
+    Some(UnmetExpectation::new("invalid", message))
 }
 
 /// The chain of a template, which may read these kinds.

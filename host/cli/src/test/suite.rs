@@ -16,10 +16,10 @@ use regex::Regex;
 use serde_json::{Map, Value, json};
 
 use super::{
-    case::{Case, Expectation, Hooks},
-    judge::Failure,
+    case::{CaseExpectation, CaseHooks, TestCase},
+    judge::UnmetExpectation,
 };
-use crate::{files, request_file, surroundings::Surroundings};
+use crate::{files, request_file, surroundings::RequestSurroundings};
 
 /// The kind and the group of suites.
 const KIND: &str = "Suite";
@@ -91,7 +91,7 @@ pub(super) fn is(root: &Node<'_>) -> bool {
 }
 
 /// A test of a suite.
-struct Test {
+struct SuiteTest {
     name: String,
     template: PathBuf,
     constraint: PathBuf,
@@ -114,14 +114,14 @@ struct SuiteCase {
 }
 
 /// The cases of a suite.
-pub(super) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Case>> {
+pub(super) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<TestCase>> {
     let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "kind", "metadata"]);
     let skip = fields.get_or_default("skip", Node::boolean, mistakes);
     let fix = "list the tests, each with `name`, `template`, `constraint` and `cases`";
     let tests = fields.get_required("tests", fix, Node::list, mistakes);
     fields.finish(mistakes);
-    let tests: Vec<Test> = tests?
+    let tests: Vec<SuiteTest> = tests?
         .iter()
         .filter_map(|test| read_test(test, mistakes))
         .collect();
@@ -129,7 +129,7 @@ pub(super) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Case>
         return Some(Vec::new());
     }
     let (invalid, tests): (Vec<_>, Vec<_>) = tests.into_iter().partition(|test| test.is_invalid);
-    let mut cases: Vec<Case> = invalid.iter().map(invalid_case).collect();
+    let mut cases: Vec<TestCase> = invalid.iter().map(invalid_case).collect();
     let groups = grouped(&tests);
     for (test, hooks) in tests.into_iter().zip(groups) {
         for case in test.cases {
@@ -144,16 +144,16 @@ pub(super) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Case>
                     continue;
                 }
             };
-            cases.push(Case {
+            cases.push(TestCase {
                 name: format!("{}: {}", test.name, case.name),
                 location: case.location,
                 hooks: hooks.clone(),
-                surroundings: Surroundings {
+                surroundings: RequestSurroundings {
                     cluster: Some(cluster),
                     http: None,
                 },
                 request: case.request,
-                expected: Expectation::Violations {
+                expected: CaseExpectation::Violations {
                     constraint: test.constrains.clone(),
                     assertions: case.assertions,
                 },
@@ -163,26 +163,27 @@ pub(super) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Case>
     Some(cases)
 }
 
-fn invalid_case(test: &Test) -> Case {
-    Case {
+fn invalid_case(test: &SuiteTest) -> TestCase {
+    TestCase {
         name: test.name.clone(),
         location: test.location.clone(),
         hooks: hooks(&[test]),
-        surroundings: Surroundings::default(),
+        surroundings: RequestSurroundings::default(),
         request: Request::new(Operation::Create, Default::default(), Default::default()),
-        expected: Expectation::Invalid,
+        expected: CaseExpectation::Invalid,
     }
 }
 
 /// The hooks of each test. Tests of one template whose constraints have different names share them, since preparing a
 /// template takes seconds.
-fn grouped(tests: &[Test]) -> Vec<Hooks> {
-    let mut groups: Vec<Vec<&Test>> = Vec::new();
+fn grouped(tests: &[SuiteTest]) -> Vec<CaseHooks> {
+    let mut groups: Vec<Vec<&SuiteTest>> = Vec::new();
     let mut of_tests = Vec::new();
     for test in tests {
-        let fits = |members: &Vec<&Test>| {
-            let is_alike =
-                |member: &&Test| (&member.template, &member.expansion) == (&test.template, &test.expansion);
+        let fits = |members: &Vec<&SuiteTest>| {
+            let is_alike = |member: &&SuiteTest| {
+                (&member.template, &member.expansion) == (&test.template, &test.expansion)
+            };
             members.first().is_some_and(is_alike)
                 && members.iter().all(|member| {
                     member.constrains != test.constrains || member.constraint == test.constraint
@@ -200,7 +201,7 @@ fn grouped(tests: &[Test]) -> Vec<Hooks> {
         }
         of_tests.push(index);
     }
-    let hooks: Vec<Hooks> = groups.iter().map(|members| hooks(members)).collect();
+    let hooks: Vec<CaseHooks> = groups.iter().map(|members| hooks(members)).collect();
     of_tests
         .into_iter()
         .filter_map(|index| hooks.get(index).cloned())
@@ -208,7 +209,7 @@ fn grouped(tests: &[Test]) -> Vec<Hooks> {
 }
 
 /// The hooks of tests with the same templates.
-fn hooks(members: &[&Test]) -> Hooks {
+fn hooks(members: &[&SuiteTest]) -> CaseHooks {
     let files = members
         .iter()
         .flat_map(|test| [Some(&test.template), test.expansion.as_ref()]);
@@ -230,14 +231,14 @@ fn hooks(members: &[&Test]) -> Hooks {
         .collect();
     kinds.sort();
     kinds.dedup();
-    Hooks::Constraints {
+    CaseHooks::Constraints {
         templates,
         constraints,
         kinds,
     }
 }
 
-fn read_test(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Test> {
+fn read_test(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<SuiteTest> {
     let mut fields = node.object(mistakes)?;
     let name = fields.get_required("name", "name the test", readers::text, mistakes);
     let template = fields.get_required("template", "name the file of the template", Node::file, mistakes);
@@ -266,7 +267,7 @@ fn read_test(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Test> {
         let message = format!("{} is no constraint: it has no name", path.display());
         constraint?.wrong(message, "write `metadata: { name: ... }` in it", mistakes);
     }
-    Some(Test {
+    Some(SuiteTest {
         name: name?,
         template: template?,
         constraint: path,
@@ -434,7 +435,7 @@ fn completed(mut review: Value) -> Result<Value, String> {
 }
 
 /// The assertions that are not met.
-pub(super) fn judge(constraint: &str, assertions: &[Assertion], outcome: &Outcome) -> Vec<Failure> {
+pub(super) fn judge(constraint: &str, assertions: &[Assertion], outcome: &Outcome) -> Vec<UnmetExpectation> {
     let mut messages = Vec::new();
     let prefix = format!("[{constraint}] ");
     let mut take = |text: &str| {
@@ -450,7 +451,7 @@ pub(super) fn judge(constraint: &str, assertions: &[Assertion], outcome: &Outcom
         match &row.result {
             StageResult::Denied(denial) => take(&denial.message),
             StageResult::Failed { failure, .. } => {
-                return vec![Failure::new("failure", failure.message.clone())];
+                return vec![UnmetExpectation::new("failure", failure.message.clone())];
             }
             _ => {}
         }
@@ -470,7 +471,7 @@ pub(super) fn judge(constraint: &str, assertions: &[Assertion], outcome: &Outcom
 }
 
 impl Assertion {
-    fn unmet(&self, messages: &[String]) -> Option<Failure> {
+    fn unmet(&self, messages: &[String]) -> Option<UnmetExpectation> {
         let counts = |message: &&String| {
             self.message
                 .as_ref()
@@ -493,7 +494,7 @@ impl Assertion {
             [] => String::new(),
             messages => format!("; the messages are:\n{}", messages.join("\n")),
         };
-        Some(Failure::new(
+        Some(UnmetExpectation::new(
             "violations",
             format!("expected {expected}{of}, and there are {found}{all}"),
         ))

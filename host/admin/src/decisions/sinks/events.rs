@@ -18,12 +18,12 @@ const NAME: &str = "events";
 /// How many events may wait to be written.
 const QUEUE: usize = 256;
 /// Of all objects together.
-const TOTAL: Limit = Limit {
+const TOTAL: EventRate = EventRate {
     burst: 100.0,
     interval: Duration::from_millis(200),
 };
 /// Of one object, such as the Pods of a workload that is denied again and again.
-const OBJECT: Limit = Limit {
+const OBJECT: EventRate = EventRate {
     burst: 5.0,
     interval: Duration::from_secs(60),
 };
@@ -55,7 +55,7 @@ async fn read(
     dropped: Counter,
     stop: CancellationToken,
 ) {
-    let mut limits = Limits::default();
+    let mut limits = EventLimits::default();
     while let Some(Some(followed)) = stop.run_until_cancelled(decisions.next()).await {
         let decision = match followed {
             Followed::Decision(decision) => decision,
@@ -166,20 +166,20 @@ fn namespace_of(name: String) -> EventObject {
 
 /// So many at once, and then one in each interval.
 #[derive(Clone, Copy)]
-struct Limit {
+struct EventRate {
     burst: f64,
     interval: Duration,
 }
 
 /// What is left of a limit.
-struct Rest {
+struct RemainingEvents {
     left: f64,
     at: Instant,
 }
 
-impl Limit {
+impl EventRate {
     /// What is left now, of what was left then.
-    fn left(self, rest: Option<&Rest>, now: Instant) -> f64 {
+    fn left(self, rest: Option<&RemainingEvents>, now: Instant) -> f64 {
         rest.map_or(self.burst, |rest| {
             let intervals = (now - rest.at).as_secs_f64() / self.interval.as_secs_f64();
             (rest.left + intervals).min(self.burst)
@@ -188,12 +188,12 @@ impl Limit {
 }
 
 #[derive(Default)]
-struct Limits {
-    total: Option<Rest>,
-    objects: HashMap<EventObject, Rest>,
+struct EventLimits {
+    total: Option<RemainingEvents>,
+    objects: HashMap<EventObject, RemainingEvents>,
 }
 
-impl Limits {
+impl EventLimits {
     fn allow(&mut self, event: &Event, now: Instant) -> bool {
         let object = event.related.as_ref().unwrap_or(&event.regarding);
         let of_object = OBJECT.left(self.objects.get(object), now);
@@ -205,7 +205,7 @@ impl Limits {
             self.objects
                 .retain(|_, rest| OBJECT.left(Some(rest), now) < OBJECT.burst);
         }
-        let rest = |left: f64| Rest {
+        let rest = |left: f64| RemainingEvents {
             left: left - 1.0,
             at: now,
         };
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn events_are_limited() {
-        let (mut limits, start) = (Limits::default(), Instant::now());
+        let (mut limits, start) = (EventLimits::default(), Instant::now());
         let mut allowed = |name: &str, count: usize, second: u64| {
             let now = start + Duration::from_secs(second);
             (0..count).filter(|_| limits.allow(&event(name), now)).count()

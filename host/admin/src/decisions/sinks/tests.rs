@@ -196,7 +196,7 @@ async fn what_does_not_fit_is_dropped_and_counted() {
     let dropped = Arc::new(AtomicU64::new(0));
     let stop = CancellationToken::new();
     stop.cancel();
-    let choice = Choice {
+    let choice = SinkSelection {
         share: Some(Share::ALL),
         objects: false,
     };

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::{Tested, by_file, counts};
+use super::{TestedCase, by_file, counts};
 
 /// Returns a document with a suite for each file.
-pub(super) fn document(tested: &[Tested]) -> String {
+pub(super) fn document(tested: &[TestedCase]) -> String {
     let mut text = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n".to_owned();
     text += &format!("<testsuites name=\"admittance\" {}>\n", totals(tested));
     for (file, cases) in by_file(tested) {
@@ -28,7 +28,7 @@ pub(super) fn document(tested: &[Tested]) -> String {
     text + "</testsuites>\n"
 }
 
-fn totals(cases: &[Tested]) -> String {
+fn totals(cases: &[TestedCase]) -> String {
     let (_, failed) = counts(cases);
     let time: Duration = cases.iter().map(|case| case.time).sum();
     let (tests, seconds) = (cases.len(), time.as_secs_f64());
