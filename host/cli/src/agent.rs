@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
     /// The API server, as the gateway or, with the tunnel, this agent reaches it. May be given more than once [default:
-    /// that of the Pod's environment].
+    /// from the Pod's environment].
     #[arg(long, value_name = "URL", value_parser = server)]
     api_server: Vec<Uri>,
     /// The directory with `token` and `ca.crt` of the service account.
@@ -52,7 +52,7 @@ pub(crate) struct Arguments {
         default_value = "/var/run/secrets/kubernetes.io/serviceaccount"
     )]
     service_account: PathBuf,
-    /// How often the credentials are read and reported: a duration, or a number of seconds.
+    /// The period in which the credentials are read and reported: a duration, or a number of seconds.
     #[arg(long, visible_alias = "periodsync", value_name = "DURATION", default_value = "60s", value_parser = period)]
     period: Duration,
     /// Open no tunnel: the gateway connects to the addresses of --api-server.
@@ -122,7 +122,7 @@ impl Arguments {
     }
 }
 
-/// The API server of the cluster of this Pod.
+/// Returns the API server that the environment of a Pod names.
 fn of_pod() -> crate::Result<Uri> {
     let variable = |name: &str| {
         env::var(name).map_err(|_| {

@@ -13,7 +13,6 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use crate::files;
 
-/// Parses one of the keywords of a type.
 pub(crate) fn word<W: Word + Send + Sync>() -> impl TypedValueParser<Value = W> {
     PossibleValuesParser::new(W::WORDS.iter().map(|(word, _)| *word)).try_map(|text| {
         // clap has checked the case, unless the argument ignores it.
@@ -32,7 +31,7 @@ pub(crate) fn key_value(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// The files and directories of definitions that a command was given, or else those of its configuration.
+/// Returns the files and directories that a command was given, or else the ones that its configuration names.
 pub(crate) fn definitions_or_configured(given: &[PathBuf], config: Option<&Config>) -> Vec<PathBuf> {
     match (config, given) {
         (Some(config), []) => config.definition_files().map(Path::to_owned).collect(),
@@ -57,7 +56,7 @@ pub(crate) fn read_definitions(
     Ok(files)
 }
 
-/// Loads the definitions of these files and directories. Finding none is an error.
+/// Loads the definitions of these files and directories, of which there must be at least one.
 pub(crate) fn load(paths: &[PathBuf]) -> crate::Result<Vec<ChainDefinition>> {
     let chains = definitions::load(paths)?;
     if chains.is_empty() {

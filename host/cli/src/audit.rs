@@ -53,10 +53,10 @@ pub(crate) struct Arguments {
     /// A group of the user. May be given more than once.
     #[arg(long, value_name = "NAME")]
     group: Vec<String>,
-    /// How many requests per second are sent to the API server or the upstream, at most, to read objects.
+    /// The most requests per second that are sent to the API server or the upstream to read objects.
     #[arg(long, value_name = "NUMBER", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rate: u32,
-    /// How many objects are listed at a time.
+    /// The number of objects in a page of a list.
     #[arg(long, value_name = "NUMBER", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     page: u32,
     /// Call the webhooks of the chains for each object, as live traffic does. Chains with webhooks are refused without
@@ -108,7 +108,7 @@ async fn audit(arguments: &Arguments) -> crate::Result<AuditReport> {
     }
 }
 
-/// Audits what a Kubernetes cluster has.
+/// Audits the objects of a Kubernetes cluster.
 async fn audit_cluster(
     arguments: &Arguments,
     config: Option<&Config>,
@@ -157,7 +157,7 @@ async fn audit_cluster(
     Ok(report)
 }
 
-/// Audits what the upstream of a configuration has.
+/// Audits the objects that the lists of the upstream have.
 async fn audit_lists(
     arguments: &Arguments,
     config: Option<&Config>,
@@ -228,7 +228,7 @@ fn spinner() -> ProgressBar {
     )
 }
 
-/// A table whose look-ups find what the cluster has, if there is one.
+/// Builds a table whose look-ups read the cluster, if there is one.
 async fn table(
     arguments: &Arguments,
     config: Option<&Config>,
@@ -248,7 +248,7 @@ async fn table(
 }
 
 impl Arguments {
-    /// The chains, and those with which they are compared.
+    /// Builds the table that is audited, and with `--against` the one that it is compared with.
     async fn tables(
         &self,
         config: Option<&Config>,
@@ -278,7 +278,7 @@ impl Arguments {
         Auditor::new(tables, user, processors)
     }
 
-    /// The resources that are audited, of those that a chain is for.
+    /// Returns the resources that the arguments select. One that no chain is for is an error.
     fn selected(&self, resources: Vec<Resource>) -> crate::Result<Vec<Resource>> {
         for name in &self.resource {
             if !resources.iter().any(|resource| resource.is_called(name)) {

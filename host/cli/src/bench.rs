@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
     /// Another version to compare with: a plugin that gets the same settings and grants, or another chain.
     #[arg(long, value_name = "CHAIN|PLUGIN")]
     compare: Option<PathBuf>,
-    /// How long each version is measured: 5s, 1m.
+    /// The time for which each version is measured: 5s, 1m.
     #[arg(long = "for", value_name = "DURATION", default_value = "5s", value_parser = humantime::parse_duration)]
     time: Duration,
     /// The output format.
@@ -55,7 +55,8 @@ pub(crate) struct Arguments {
     log: String,
 }
 
-/// Long enough for thousands of calls, and short enough that two versions meet the same disturbances.
+/// The duration of a round: long enough for thousands of calls, and short enough that both versions meet the same
+/// disturbances.
 const ROUND: Duration = Duration::from_millis(50);
 
 /// The fewest rounds of each version; with fewer, a comparison says nothing.
@@ -68,16 +69,16 @@ const PLACEMENT: f64 = 0.02;
 /// The requests that measure memory, of which the median counts, after as many that only warm up.
 const MEMORY_REQUESTS: usize = 5;
 
-/// A version, and the times of its calls so far.
+/// A version of the hooks, with its measurements so far.
 struct BenchedVersion {
     hooks: String,
     table: Arc<Table>,
-    /// Of the plugins in the table.
+    /// Measures the calls of the table's plugins.
     meter: Arc<Meter>,
     times: Vec<Duration>,
-    /// The plugins' part of these times.
+    /// The costs of the plugins' calls.
     costs: Vec<CallCost>,
-    /// The bytes that the plugins of a request write.
+    /// The bytes that the plugins write for a request.
     touched: Option<u64>,
     /// The median of each round.
     medians: Vec<Duration>,
@@ -96,7 +97,7 @@ struct VersionFigures {
     plugins: Option<PluginFigures>,
 }
 
-/// The part of the plugins, of those requests for which any was called.
+/// The medians over the requests for which plugins were called.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct PluginFigures {
@@ -106,7 +107,6 @@ struct PluginFigures {
     touched_bytes: Option<u64>,
 }
 
-/// The result.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct BenchReport {
@@ -115,12 +115,12 @@ struct BenchReport {
     comparison: Option<VersionComparison>,
 }
 
-/// The time of the second version relative to that of the first: 0.9 is 10% less.
+/// The ratio of the second version's time to the first version's: 0.9 is 10% less.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct VersionComparison {
     ratio: f64,
-    /// The ratio is between these with a probability of 99%.
+    /// The bounds of the ratio with a confidence of 99%.
     least: f64,
     most: f64,
     verdict: ComparisonVerdict,
@@ -185,7 +185,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A request that fails, or that no chain matches, is an error: its time would say nothing about the hooks.
+/// Refuses a request that fails or that no chain matches: its time would not measure the hooks.
 async fn check(table: &Table, found: &LocatedRequest) -> Result<(), String> {
     let place = &found.place;
     let outcome = table.admit(found.request.clone()).await;
@@ -200,7 +200,8 @@ async fn check(table: &Table, found: &LocatedRequest) -> Result<(), String> {
     }
 }
 
-/// The bytes that plugins write for a request; `None` if no plugin is called, or the kernel does not tell.
+/// Returns the median of the bytes that plugins write for a request; `None` if no plugin is called, or the kernel does
+/// not report it.
 async fn touched(table: &Table, meter: &Meter, requests: &[LocatedRequest]) -> Option<u64> {
     let mut touched = Vec::new();
     for (number, found) in requests.iter().cycle().take(2 * MEMORY_REQUESTS).enumerate() {
@@ -214,7 +215,7 @@ async fn touched(table: &Table, meter: &Meter, requests: &[LocatedRequest]) -> O
     quantile(&touched, 0.5)
 }
 
-/// Each version takes its turn in every round, in alternating order. The first rounds only warm up.
+/// Measures every version in each round, in alternating order. The first rounds only warm up.
 async fn measure(versions: &mut [BenchedVersion], requests: &[Request], time: Duration) {
     const WARM_UP: u32 = 4;
     let rounds = u32::try_from(time.as_nanos() / ROUND.as_nanos())
@@ -232,13 +233,13 @@ async fn measure(versions: &mut [BenchedVersion], requests: &[Request], time: Du
         }
         versions.reverse();
     }
-    // Back in their order.
+    // Restores the order of the arguments.
     if WARM_UP.saturating_add(rounds) % 2 == 1 {
         versions.reverse();
     }
 }
 
-/// The times of the requests of one round, and the costs of their plugins.
+/// Runs one round, and returns the times of its requests and the costs of their plugins.
 async fn turn(version: &BenchedVersion, requests: &[Request]) -> (Vec<Duration>, Vec<CallCost>) {
     let started = Instant::now();
     let (mut times, mut costs) = (Vec::new(), Vec::new());
@@ -256,7 +257,7 @@ async fn turn(version: &BenchedVersion, requests: &[Request]) -> (Vec<Duration>,
     (times, costs)
 }
 
-/// Of sorted values.
+/// Returns the value below which this share of the sorted values lies.
 fn quantile<T: Copy>(sorted: &[T], share: f64) -> Option<T> {
     let last = sorted.len().checked_sub(1)?;
     sorted.get((last as f64 * share).round() as usize).copied()
@@ -293,15 +294,16 @@ impl From<BenchedVersion> for VersionFigures {
 }
 
 impl VersionComparison {
-    /// Of the medians of both versions, in pairs of the same round. The bounds are a confidence interval of the median
-    /// ratio: the number of ratios below the true median has a binomial distribution, like that of heads in coin tosses.
+    /// Compares the medians of both versions round by round. The bounds are a confidence interval of the median ratio:
+    /// the number of ratios below the true median has a binomial distribution, as the number of heads in coin tosses
+    /// has.
     fn of(first: &[Duration], second: &[Duration]) -> Option<Self> {
         let ratios = first.iter().zip(second);
         let ratios = ratios.map(|(first, second)| second.as_secs_f64() / first.as_secs_f64());
         let mut ratios: Vec<_> = ratios.filter(|ratio| ratio.is_finite()).collect();
         ratios.sort_unstable_by(f64::total_cmp);
         let count = ratios.len() as f64;
-        // 2.576 standard deviations of a binomial distribution with the probability 1/2.
+        // 2.576 standard deviations of a binomial distribution with probability 1/2 are its 99% interval.
         let below = (count / 2.0 - 2.576 * count.sqrt() / 2.0).floor();
         let index = below.max(0.0) as usize;
         let least = *ratios.get(index)?;

@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     /// A client to make a certificate for, for mutual TLS. May be given more than once.
     #[arg(long = "client", value_name = "NAME")]
     clients: Vec<Client>,
-    /// How many days the certificates are valid, but no longer than the CA. A new CA is valid for ten
+    /// The number of days for which the certificates are valid, but no longer than the CA. A new CA is valid for ten
     /// years.
     #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(u16).range(1..=3650))]
     days: u16,
@@ -70,7 +70,6 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// The certificates to make.
     fn subjects(&self) -> Vec<Subject> {
         let of_service = |service: &Service| {
             let own = service.hosts().into_iter();
@@ -85,18 +84,17 @@ impl Arguments {
     }
 }
 
-/// Makes, writes and prints the certificates.
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
     let report = make(arguments, OffsetDateTime::now_utc())?;
     arguments.output.print(&report, CertificateReport::to_string)
 }
 
-/// Adds what cannot be made to an error.
+/// Adds the name of the certificate that cannot be made to an error.
 fn not_made(what: impl Display) -> impl FnOnce(rcgen::Error) -> String {
     move |error| format!("{what} cannot be made: {error}")
 }
 
-/// A CA that expires within this time should be replaced.
+/// A CA that expires within this time is reported, so that it is replaced.
 const LAST_YEAR: Duration = Duration::days(365);
 
 /// Makes and writes everything, or fails without replacing existing files.
@@ -159,7 +157,7 @@ fn make(arguments: &Arguments, now: OffsetDateTime) -> crate::Result<Certificate
     })
 }
 
-/// The certificates to make, with the paths of their files.
+/// Returns the certificates to make, with the paths of their files.
 fn planned(
     arguments: &Arguments,
     ca_files: &CertificateFiles,
@@ -180,7 +178,7 @@ fn planned(
     Ok(planned)
 }
 
-/// The CA to sign with, and whether it is new.
+/// Reads or creates the CA to sign with, and returns whether it is new.
 fn authority(
     files: &CertificateFiles,
     arguments: &Arguments,
@@ -226,7 +224,7 @@ fn authority(
     }
 }
 
-/// Both are written to temporary files first and then renamed, so that a reader hardly ever sees one old and
+/// Writes both to temporary files first and then renames them, so that a reader hardly ever sees one old and
 /// one new file. The key is renamed first, because a certificate without its key causes less clear errors.
 fn write(files: &CertificateFiles, certificate: &str, key: &str, replace: bool) -> Result<(), String> {
     let directory = files::directory(&files.certificate);
@@ -237,7 +235,6 @@ fn write(files: &CertificateFiles, certificate: &str, key: &str, replace: bool) 
     certificate.publish(replace)
 }
 
-/// The certificate and its key.
 fn read(files: &CertificateFiles) -> Result<[String; 2], String> {
     Ok([files::read(&files.certificate)?, files::read(&files.key)?])
 }

@@ -5,10 +5,9 @@ use std::path::PathBuf;
 use admittance_cluster::{Cluster, ClusterConfig, ClusterSource};
 use clap::Args;
 
-/// Which cluster it is.
 #[derive(Debug, Args)]
 pub(crate) struct ClusterArguments {
-    /// The kubeconfig of the cluster [default: that of kubectl].
+    /// The kubeconfig of the cluster [default: the one that kubectl would use].
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// The context in the kubeconfig [default: the current one].
@@ -22,7 +21,7 @@ impl ClusterArguments {
         self.kubeconfig.is_some() || self.context.is_some()
     }
 
-    /// The cluster. Nothing is sent yet.
+    /// Returns the client of the cluster. Nothing is sent yet.
     pub(crate) async fn connect(&self) -> crate::Result<Cluster> {
         let source = if self.are_given() {
             ClusterSource::Kubeconfig {

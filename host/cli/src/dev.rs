@@ -79,7 +79,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
 async fn develop(arguments: &Arguments, project: &Project, chain: &Path) -> crate::Result<()> {
     let mut is_serving = false;
     loop {
-        // Before the files are read, so that changes in the meantime are noticed.
+        // The watch starts before the files are read, so that changes in the meantime are noticed.
         let mut watch = Watch::new(
             watched(&arguments.project, project.files(), chain),
             WatchConfig::default(),
@@ -103,7 +103,7 @@ async fn develop(arguments: &Arguments, project: &Project, chain: &Path) -> crat
     }
 }
 
-/// In a process of its own, since it starts others and may run for long.
+/// Runs `admittance test` as a process of its own, since it starts others and may run for long.
 async fn test(arguments: &Arguments) -> crate::Result<ExitStatus> {
     let mut command = Command::new("/proc/self/exe");
     command.arg("test").arg(&arguments.project).kill_on_drop(true);
@@ -113,7 +113,7 @@ async fn test(arguments: &Arguments) -> crate::Result<ExitStatus> {
     Ok(command.status().await?)
 }
 
-/// Starts to serve. The host follows the chain's files and modules.
+/// Starts to serve the chain, whose files and modules the host follows.
 async fn serve(arguments: &Arguments, chain: &Path) -> crate::Result<()> {
     let config = Config::of_reviews(arguments.listen)?;
     let host = host::builder_for_requests(Some(&config), arguments.store.clone())
@@ -127,7 +127,8 @@ async fn serve(arguments: &Arguments, chain: &Path) -> crate::Result<()> {
     Ok(())
 }
 
-/// The chain, these files, and the directories of code and tests, which may have been added since the last round.
+/// Returns the paths to watch: the chain, the files, and the directories of code and tests, which may have been added
+/// since the last round.
 fn watched(project: &Path, files: impl Iterator<Item = PathBuf>, chain: &Path) -> Vec<PathBuf> {
     let mut paths: Vec<_> = files.chain([chain.to_owned()]).collect();
     let mut directories = vec![project.join("src"), project.join("tests")];

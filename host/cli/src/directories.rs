@@ -11,8 +11,8 @@ use std::{
 
 use admittance::{Digest, catalog::Store};
 
-/// The directory of modules and their compiled forms: the given one, or a default of the user. A default that
-/// cannot be created only causes a warning; a given one causes an error where it is used.
+/// Returns the directory of modules and their compiled forms: the named one, or the user's default. A default that
+/// cannot be created only causes a warning; a named one causes an error where it is used.
 pub(crate) fn store(named: Option<PathBuf>) -> Option<PathBuf> {
     named.or_else(|| {
         usable(default_store(&variable), "store", |directory| {
@@ -23,8 +23,8 @@ pub(crate) fn store(named: Option<PathBuf>) -> Option<PathBuf> {
     })
 }
 
-/// The directory of the history under this configuration: the given one, or a default of the user, in the
-/// same way.
+/// Returns the directory of the history under this configuration: the named one, or the user's default, which may
+/// be missing as in [`store`].
 pub(crate) fn history(named: Option<PathBuf>, configuration: &Path) -> Option<PathBuf> {
     named.or_else(|| {
         usable(
@@ -53,7 +53,7 @@ fn usable(
     None
 }
 
-/// Creates it, for its owner only, and checks that files can be created in it.
+/// Creates a directory for its owner alone, and checks that files can be created in it.
 fn writable(directory: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     tempfile::tempfile_in(directory).map(drop)
@@ -65,7 +65,7 @@ fn variable(name: &str) -> Option<OsString> {
     env::var_os(name)
 }
 
-/// As required by the XDG base directory specification, relative paths are ignored.
+/// Reads a path from a variable. The XDG base directory specification requires that relative ones are ignored.
 fn absolute(variable: Variable<'_>, name: &str) -> Option<PathBuf> {
     variable(name)
         .map(PathBuf::from)

@@ -1,4 +1,4 @@
-//! The exporter of metrics. Labels with names that users choose have a bounded number of values, and the series of a
+//! Exports metrics. Labels with names that users choose have a bounded number of values, and the series of a
 //! cluster that is deleted or unused are forgotten.
 
 use std::{
@@ -16,9 +16,9 @@ use metrics::{
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use metrics_util::MetricKindMask;
 
-/// The label of clusters, which any user of a gateway may create.
+/// The label of clusters, of which users of a gateway may create any number.
 const CLUSTER: &str = "cluster";
-/// The most values of a label. Authors of definitions choose the values of most of these labels. Values of
+/// The most values of each label. Authors of definitions choose the values of most of these labels. Values of
 /// `path` are nodes of ZooKeeper.
 const MOST_VALUES: [(&str, usize); 8] = [
     (CLUSTER, 512),
@@ -116,7 +116,7 @@ impl Exporter {
         )
     }
 
-    /// Whether a label may have this value.
+    /// Whether a label may have this value; notes that the value is used.
     fn is_within(&self, label: &'static str, most: usize, value: &str) -> bool {
         let now = Instant::now();
         let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);

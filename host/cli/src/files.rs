@@ -10,7 +10,6 @@ use std::{
 
 use tempfile::NamedTempFile;
 
-/// Reads a text. The error names the file.
 pub(crate) fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(at(path))
 }
@@ -25,7 +24,7 @@ pub(crate) const SECRET: u32 = 0o600;
 /// The mode of a file that everyone may read.
 pub(crate) const PUBLIC: u32 = 0o644;
 
-/// A temporary file with the complete content of the file at a path.
+/// A temporary file that holds the complete content for a path.
 pub(crate) struct FileDraft<'a> {
     path: &'a Path,
     file: NamedTempFile,
@@ -45,7 +44,7 @@ impl<'a> FileDraft<'a> {
         Ok(Self { path, file })
     }
 
-    /// Renames it to its path. A file that exists there is an error, unless it may be replaced.
+    /// Renames the file to its path. One that exists there is an error, unless it may be replaced.
     pub(crate) fn publish(self, replace: bool) -> Result<(), String> {
         let published = if replace {
             self.file.persist(self.path)
@@ -67,18 +66,17 @@ pub(crate) fn replace_in_tree(path: &Path, content: &[u8], mode: u32) -> Result<
     replace(path, content, mode)
 }
 
-/// The directory of a file.
 pub(crate) fn directory(path: &Path) -> &Path {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     parent.unwrap_or(Path::new("."))
 }
 
-/// Whether it is a WebAssembly module (`*.wasm`), by its name.
+/// Whether the name of a file is that of a WebAssembly module (`*.wasm`).
 pub(crate) fn is_module(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "wasm")
 }
 
-/// Paths in a message: `a.yaml, b.yaml`.
+/// Lists paths for a message: `a.yaml, b.yaml`.
 pub(crate) fn list(paths: &[impl AsRef<Path>]) -> String {
     let names: Vec<_> = paths
         .iter()

@@ -1,4 +1,4 @@
-//! Hosts that are built from a configuration.
+//! Builds hosts from a configuration.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -7,15 +7,15 @@ use admittance_driver::{Config, NamespacesConfig};
 
 use crate::{directories, progress};
 
-/// The sandbox configuration. Plugins are compiled by this very program, even if its file was replaced.
+/// Returns the configuration of the sandbox. This very program compiles plugins, even if its file was replaced.
 pub(crate) fn sandbox(config: Option<&Config>) -> SandboxConfig {
     let mut sandbox = config.map(|config| config.sandbox.clone()).unwrap_or_default();
     sandbox.compiler = Some("/proc/self/exe".into());
     sandbox
 }
 
-/// A builder with the configuration of modules and plugins. The store is the given one, or else that of the
-/// configuration, or else the user's default.
+/// Returns a builder with the configuration of modules and plugins. The store is the given one, else the one of the
+/// configuration, else the user's default.
 pub(crate) fn builder(config: Option<&Config>, store: Option<PathBuf>) -> HostBuilder {
     let mut builder = Host::builder()
         .on_progress(progress::show())
@@ -30,7 +30,8 @@ pub(crate) fn builder(config: Option<&Config>, store: Option<PathBuf>) -> HostBu
     }
 }
 
-/// A [`builder`] that also has the configuration of namespaces, webhook addresses and the request timeout.
+/// Returns a [`builder`] that also has the namespaces, the webhook addresses and the request timeout of the
+/// configuration.
 pub(crate) fn builder_for_requests(config: Option<&Config>, store: Option<PathBuf>) -> HostBuilder {
     let builder = builder(config, store);
     let Some(config) = config else {

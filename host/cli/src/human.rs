@@ -4,7 +4,7 @@ use std::{fmt::Display, time::Duration};
 
 use admittance::Moment;
 
-/// At most three digits, with a suitable unit: `26.4µs`, `1.20ms`.
+/// Writes a duration with a suitable unit: `26.4µs`, `1.20ms`.
 pub(crate) fn duration(duration: Duration) -> String {
     let micros = duration.as_secs_f64() * 1e6;
     match micros {
@@ -14,7 +14,7 @@ pub(crate) fn duration(duration: Duration) -> String {
     }
 }
 
-/// The time between two moments in its two largest units: `42s`, `3h20m`; `0s` if the second is earlier.
+/// Writes the time between two moments in its two largest units: `42s`, `3h20m`; `0s` if the second is earlier.
 pub(crate) fn age(from: Moment, to: Moment) -> String {
     let seconds = to.0.duration_since(from.0).unwrap_or_default().as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
@@ -34,12 +34,12 @@ pub(crate) fn object(namespace: Option<&str>, name: &str) -> String {
     }
 }
 
-/// With seconds, as in logs.
+/// Writes a moment to the second, as in logs.
 pub(crate) fn clock(moment: Moment) -> String {
     humantime::format_rfc3339_seconds(moment.0).to_string()
 }
 
-/// The beginning of a digest, enough to distinguish digests.
+/// Returns the first twelve digits, which are enough to tell digests apart.
 pub(crate) fn short_digest(digest: &str) -> &str {
     let digits = digest.strip_prefix("sha256:").unwrap_or(digest);
     digits.get(..12).unwrap_or(digits)

@@ -24,19 +24,20 @@ use crate::{
 /// Write policies of other systems as native chains, and report what maps exactly and what does not.
 ///
 /// Webhook configurations and policies of Kubernetes, policies of Kubewarden, documents of Gatekeeper, SidecarSets of
-/// OpenKruise and BCS admissionwebhooks are read, from manifests, from a cluster, or both. Each is written as a native chain if one does the
-/// same, and kept as it is otherwise: this program reads it too. Exits with 1 if one of them has mistakes.
+/// OpenKruise and BCS admissionwebhooks are read, from manifests, from a cluster, or both. Each is written as a native
+/// chain if one does the same, and kept as it is otherwise: this program reads it too. Exits with 1 if one of them has
+/// mistakes.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance import policies/ --dry-run
   admittance import --cluster --to chains/imported.yaml
   kubectl get validatingadmissionpolicies,validatingadmissionpolicybindings -o yaml | admittance import - --to chains/imported.yaml")]
 pub(crate) struct Arguments {
-    /// Manifests: files, directories, of which *.yaml, *.yml and *.json are read, or `-` for standard input. Documents
-    /// that are no policies are passed over.
+    /// Manifests: files, directories, of which *.yaml, *.yml and *.json are read, or `-` for standard input. Other
+    /// documents than policies are passed over.
     #[arg(value_name = "FILE", required_unless_present_any = ["cluster", "kubeconfig", "context"])]
     files: Vec<PathBuf>,
-    /// Read the policies of a cluster: that of the kubeconfig that kubectl would use, unless one is named.
+    /// Read the policies of a cluster: the one that kubectl would use, unless --kubeconfig or --context names another.
     #[arg(long)]
     cluster: bool,
     #[command(flatten)]
@@ -55,13 +56,13 @@ pub(crate) struct Arguments {
     output: Output,
 }
 
-/// Stands for the file if none is written.
+/// The name of the file in mistakes if none is written.
 const NO_FILE: &str = "imported.yaml";
 
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     let to = arguments.to.as_deref().unwrap_or(Path::new(NO_FILE));
     let writes = !arguments.dry_run;
-    // Before anything is read, and again when it is written.
+    // Checked before anything is read, and again when the file is written.
     if writes && !arguments.force && to.exists() {
         return Err(format!(
             "{} already exists; give --force to replace it, or another --to",
@@ -73,7 +74,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     if imported.definitions.is_empty() {
         return Err(no_definition(&arguments.files).into());
     }
-    // What is written can be loaded.
+    // The text must be valid before it is written.
     DefinitionSet::of_files(vec![DefinitionFile::file(to, imported.text.clone())]).chains()?;
     let written = writes && !imported.text.is_empty();
     if written {
@@ -89,7 +90,6 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     ))
 }
 
-/// The texts of all manifests, and of the cluster.
 fn sources(arguments: &Arguments) -> crate::Result<Vec<DefinitionFile>> {
     let mut sources = read_definitions(&arguments.files, &mut io::stdin())?;
     if arguments.cluster || arguments.source.are_given() {
@@ -117,7 +117,7 @@ fn text(imported: &Import, written: Option<&Path>) -> String {
         ]);
     }
     let mut text = table.text();
-    // Policy and bindings have the notes of their chain.
+    // A policy and its bindings have the same notes, which are shown once.
     let mut noted = Vec::new();
     for definition in &imported.definitions {
         let of_chain = (&definition.chain, &definition.notes);

@@ -11,7 +11,7 @@ use crate::{files, output, remote::Server};
 
 /// Print a kubeconfig for a cluster behind a gateway.
 ///
-/// The identifier of the cluster is that of `admittance clusters`. Nothing is sent.
+/// `admittance clusters` lists the identifiers of clusters. Nothing is sent.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance kubeconfig plain-dev --gateway https://gateway.example.com --token-file token")]

@@ -1,4 +1,4 @@
-//! Setup of log output.
+//! Sets up the log.
 
 mod format;
 
@@ -12,14 +12,14 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
-/// Sends log lines to standard error. `filter` is a level or a filter in the syntax of
+/// Sends log lines to standard error. `filter` is a level, or a filter in the syntax of
 /// `tracing_subscriber::EnvFilter`. A level applies to this program's own lines: libraries log at `info` at
 /// most, unless the filter names them, because at `trace` the compiler alone writes gigabytes.
 pub(crate) fn start(filter: &str, format: LogFormat) -> crate::Result<()> {
     start_with(filter, format, None)
 }
 
-/// The same, and collects the spans that are exported.
+/// Does the same as [`start`], and collects the spans that are exported.
 pub(crate) fn start_with(filter: &str, format: LogFormat, traces: Option<&Traces>) -> crate::Result<()> {
     let filter = parse(filter)
         .map_err(|error| format!("log level `{filter}`: {error}; write error, warn, info, debug or trace"))?;
@@ -35,7 +35,6 @@ pub(crate) fn start_with(filter: &str, format: LogFormat, traces: Option<&Traces
     Ok(())
 }
 
-/// Writes lines to standard error.
 fn lines<S>(format: LogFormat) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
@@ -68,7 +67,7 @@ fn parse(filter: &str) -> Result<EnvFilter, String> {
     EnvFilter::try_new(directives.join(",")).map_err(|error| error.to_string())
 }
 
-/// A part of a filter; a level above `info` that names no target is that of this program's crates alone.
+/// Translates a part of a filter: a level above `info` without a target is for this program's crates alone.
 fn directive(part: &str) -> Cow<'_, str> {
     match part.trim().parse::<LevelFilter>() {
         Ok(level) if level > LevelFilter::INFO => format!("info,admittance={level}").into(),

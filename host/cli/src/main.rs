@@ -172,7 +172,7 @@ type Error = Box<dyn std::error::Error + Send + Sync>;
 
 type Result<T> = std::result::Result<T, Error>;
 
-/// The timeout for blocking threads at the end.
+/// The time for which the end of a command waits for threads that still read a file or resolve a name.
 const THREADS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The exit code of a command that judges something: 0 if nothing is refused, 1 otherwise.
@@ -184,7 +184,6 @@ fn exit_code(is_clean: bool) -> ExitCode {
 fn block_on<F: Future>(future: F) -> Result<F::Output> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let output = runtime.block_on(future);
-    // A thread that still reads a file or resolves a name must not keep the program from ending.
     runtime.shutdown_timeout(THREADS_TIMEOUT);
     Ok(output)
 }

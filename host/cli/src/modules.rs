@@ -19,14 +19,14 @@ use url::Url;
 pub(crate) use self::{inspect::InspectArguments, pull::PullArguments, push::PushArguments};
 use crate::{directories, host};
 
-/// How modules are fetched from servers and registries. Each argument overrides the configuration.
+/// The arguments for fetching modules from servers and registries. Each overrides the configuration.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Modules")]
 pub(crate) struct ModuleArguments {
     /// A configuration of `serve`, for its sections `modules`, `signatures` and `store`.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where modules are kept [default: the user's cache directory].
+    /// The directory of modules [default: the user's cache directory].
     #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_STORE")]
     store: Option<PathBuf>,
     /// Trust the CAs in this PEM file, in addition to the system's.
@@ -41,7 +41,7 @@ pub(crate) struct ModuleArguments {
 }
 
 impl ModuleArguments {
-    /// The catalog configuration. `keys`, if given, replace the signature rules of the configuration.
+    /// Opens the catalog. `keys`, if given, replace the signature rules of the configuration.
     fn catalog(&self, keys: &[PathBuf]) -> crate::Result<Catalog> {
         let (mut config, named) = self.config(keys)?;
         let directory = directories::store(self.store.clone().or(named));
@@ -49,7 +49,7 @@ impl ModuleArguments {
         Ok(Catalog::new(config)?)
     }
 
-    /// The same with a store in this directory: inspecting a module must not change the recorded resolution
+    /// Opens the catalog with a store in this directory: inspecting a module must not change the recorded resolution
     /// of a tag.
     fn catalog_in(&self, keys: &[PathBuf], directory: &Path) -> crate::Result<Catalog> {
         let (mut config, _) = self.config(keys)?;
@@ -57,7 +57,7 @@ impl ModuleArguments {
         Ok(Catalog::new(config)?)
     }
 
-    /// Everything except the store, whose directory the configuration may name.
+    /// Returns the configuration without its store, whose directory it may name.
     fn config(&self, keys: &[PathBuf]) -> crate::Result<(CatalogConfig, Option<PathBuf>)> {
         let config = self.config.as_deref().map(Config::read).transpose()?;
         let (mut config, store) = config
@@ -75,7 +75,7 @@ impl ModuleArguments {
     }
 }
 
-/// Requires every module to be signed by one of these keys.
+/// Returns rules that require every module to be signed by one of these keys.
 fn signed_by(keys: &[PathBuf]) -> crate::Result<SignaturePolicy> {
     let keys: Result<Vec<_>, _> = keys.iter().map(|path| PublicKey::read(path)).collect();
     Ok(SignaturePolicy::new(vec![SignatureRule {
@@ -84,14 +84,14 @@ fn signed_by(keys: &[PathBuf]) -> crate::Result<SignaturePolicy> {
     }]))
 }
 
-/// What a plugin says about itself.
+/// Runs `describe` of a plugin.
 async fn inspected(module: &Module) -> crate::Result<Inspection> {
     let sandbox = Sandbox::new(host::sandbox(None))?;
     let inspection = sandbox.inspect(module.bytes().clone()).await;
     Ok(inspection.map_err(|error| format!("{}: {error}", module.reference()))?)
 }
 
-/// A reference, or the path of a file.
+/// Parses a reference, or the path of a file.
 pub(crate) fn module_or_file(text: &str) -> Result<ModuleReference, String> {
     match text.parse() {
         Ok(reference) => Ok(reference),

@@ -26,13 +26,13 @@ use crate::{
   admittance new plugins/require-label --sdk ../admittance
   admittance new require-label --sdk https://git.example.com/admittance.git")]
 pub(crate) struct Arguments {
-    /// The directory to create. Its name is that of the package.
+    /// The directory to create. The package gets its name.
     #[arg(value_name = "NAME")]
     directory: PathBuf,
     /// The language of the plugin.
     #[arg(long, value_enum, default_value_t)]
     lang: Lang,
-    /// Where the SDK for Rust is: a clone of Admittance's repository, or its URL [default: the clone that this program
+    /// The SDK for Rust: a clone of Admittance's repository, or its URL [default: the clone that this program
     /// was built in, or that contains the directory]. Projects in other languages contain their package.
     #[arg(long, value_name = "DIRECTORY|URL")]
     sdk: Option<Sdk>,
@@ -80,7 +80,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
     ))?)
 }
 
-/// The name of the package, which is also the name of the chain.
+/// Returns the name of the package and of the chain.
 fn name(directory: &Path, lang: Lang) -> Result<&str, String> {
     /// Names that Rust and Cargo keep for themselves.
     const RESERVED: &str = "abstract alloc as async await become box break build const continue core crate deps do dyn else \
@@ -146,7 +146,7 @@ mod tests {
             for (path, _) in lang.template().files() {
                 let bytes = std::fs::read(arguments.directory.join(path)).unwrap();
                 let text = String::from_utf8_lossy(&bytes);
-                // GitHub's own.
+                // GitHub has placeholders of its own.
                 assert!(!text.replace("${{", "").contains("{{"), "{path}");
             }
             let error = run(&arguments).unwrap_err();

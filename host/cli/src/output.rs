@@ -1,4 +1,4 @@
-//! Output functions shared by all commands.
+//! Prints the results of commands.
 
 use std::io::{self, Write};
 
@@ -23,7 +23,7 @@ pub(crate) enum Output {
 }
 
 impl Output {
-    /// Prints a value in this format. The text may contain ANSI colours; they are removed where they are not
+    /// Prints a value in this format. The text may contain ANSI colours, which are removed where they are not
     /// supported.
     pub(crate) fn print<T: Serialize + ?Sized>(
         self,
@@ -39,14 +39,14 @@ impl Output {
     }
 }
 
-/// Writes to standard output.
+/// Writes to standard output. A closed pipe is an error.
 pub(crate) fn write_all(text: &str) -> io::Result<()> {
     let mut out = anstream::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
 }
 
-/// The same. A closed pipe is not an error.
+/// Writes to standard output. A closed pipe is not an error.
 pub(crate) fn write(text: &str) -> io::Result<()> {
     match write_all(text) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -54,17 +54,18 @@ pub(crate) fn write(text: &str) -> io::Result<()> {
     }
 }
 
-/// An untrusted text, made safe for a terminal: control characters could move the cursor or change colours.
+/// Replaces the control characters of an untrusted text, which could move the cursor or change colours.
 pub(crate) fn harmless(text: &str) -> String {
     text.replace(char::is_control, " ")
 }
 
-/// The same with its line breaks.
+/// Replaces control characters as [`harmless`] does, except line breaks and tabs.
 pub(crate) fn harmless_lines(text: &str) -> String {
     text.replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), " ")
 }
 
-/// The coloured lines of the difference between two objects: a group for each change, with `context` lines around it.
+/// Returns the coloured lines of the difference between two objects: a group for each change, with `context` lines
+/// around.
 pub(crate) fn diff(before: Option<&Json>, after: Option<&Json>, context: usize) -> Vec<Vec<String>> {
     let lines = |object: Option<&Json>| {
         let text = object.map(|object| format!("{object:#}")).unwrap_or_default();

@@ -27,7 +27,7 @@ pub(crate) fn describe() {
     describe_gauge!(THREADS, Unit::Count, "Threads.");
 }
 
-/// Updates them. A value that cannot be read stays unchanged.
+/// Updates the metrics. A value that cannot be read stays unchanged.
 pub(crate) fn collect() {
     if let Ok(stat) = fs::read_to_string("/proc/self/stat") {
         let stat = Stat::parse(&stat);
@@ -78,7 +78,7 @@ impl Stat {
     }
 }
 
-/// When the machine started, in seconds since 1970.
+/// Returns when the machine started, in seconds since 1970.
 fn boot_time() -> Option<u64> {
     number_after(&fs::read_to_string("/proc/stat").ok()?, "btime ")
 }

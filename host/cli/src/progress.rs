@@ -12,7 +12,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::output::harmless;
 
-/// Shows the progress of loading: bars on a terminal until the first table is loaded, and log lines for each
+/// Shows the progress of loading: bars on a terminal until the first table is loaded, then log lines for each
 /// module.
 pub(crate) fn show() -> impl Fn(Progress) + Send + Sync + 'static {
     let screen = Mutex::new(LoadingScreen::Waiting);
@@ -35,7 +35,6 @@ pub(crate) fn show() -> impl Fn(Progress) + Send + Sync + 'static {
                 digest,
                 size,
             } => match &*screen {
-                // The bar shows that something goes on.
                 LoadingScreen::Bars(_) => {}
                 LoadingScreen::Waiting | LoadingScreen::Plain if prepared.is_new(&digest.to_string()) => {
                     tracing::info!(%chain, %stage, %digest, size, "preparing a plugin");
@@ -68,12 +67,11 @@ impl LoggedModules {
     }
 }
 
-/// The state of the display.
 enum LoadingScreen {
     /// Loading has not started.
     Waiting,
     Bars(Bars),
-    /// Only log lines: requests are served, or there is no terminal.
+    /// Log lines alone: requests are served, or there is no terminal.
     Plain,
 }
 
@@ -116,7 +114,7 @@ impl Bars {
     }
 }
 
-/// One line at `info` for each module; further stages with it are logged at `debug`.
+/// Logs each module once at `info`, and further stages with it at `debug`.
 fn log(loaded: &Loaded, is_new: bool) {
     let status = &loaded.status;
     let configured = match &status.configured_per_call {
@@ -161,7 +159,7 @@ fn log_fetch(progress: FetchProgress) {
     }
 }
 
-/// A bar with this template, which is redrawn regularly.
+/// Gives a bar this template, and redraws it regularly.
 pub(crate) fn styled(bar: ProgressBar, template: &str) -> ProgressBar {
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);
@@ -170,14 +168,13 @@ pub(crate) fn styled(bar: ProgressBar, template: &str) -> ProgressBar {
     bar
 }
 
-/// Shows the progress of a single download or upload.
 pub(crate) fn transfer(verb: &'static str) -> impl Fn(FetchProgress) + Send + Sync {
     let bars = std::io::stderr().is_terminal().then(MultiProgress::new);
     let transfers = Transfers::new(verb, bars);
     move |progress| transfers.show("", progress)
 }
 
-/// Bars on a terminal, a line for each event otherwise. Lives as long as the transfers.
+/// Shows transfers as bars on a terminal, and as lines elsewhere. Lives as long as the transfers.
 #[derive(Debug)]
 struct Transfers {
     /// `None` without a terminal.
@@ -189,7 +186,6 @@ struct Transfers {
 }
 
 impl Transfers {
-    /// Alongside other bars, if there are any.
     fn new(verb: &'static str, bars: Option<MultiProgress>) -> Self {
         Self {
             bars,
@@ -198,7 +194,7 @@ impl Transfers {
         }
     }
 
-    /// Shows the progress of a transfer; a single one is shown without its name.
+    /// Shows the progress of a transfer, by the name that tells it apart from others.
     fn show(&self, which: &str, progress: FetchProgress) {
         match &self.bars {
             Some(bars) => self.draw(bars, which, progress),
@@ -210,7 +206,7 @@ impl Transfers {
         }
     }
 
-    /// The line for an event without a terminal.
+    /// Returns the line for an event where there is no terminal.
     fn line(&self, progress: FetchProgress) -> Option<String> {
         let verb = self.verb;
         match progress {

@@ -1,4 +1,4 @@
-//! The project of a plugin, in any language.
+//! Builds and tests the project of a plugin, in any language.
 
 use std::{
     env,
@@ -16,10 +16,10 @@ use crate::{
     output::{BOLD, harmless},
 };
 
-/// How projects in a language are recognized, built and tested. Commands run in the project's directory.
+/// Recognizes, builds and tests the projects of a language. Commands run in the project's directory.
 #[derive(Debug)]
 struct Language {
-    /// Files beside the directories `src` and `tests`. A project has at least the first.
+    /// The files of a project outside of `src` and `tests`. The first is its manifest, which every project has.
     files: &'static [&'static str],
     setup: &'static [SetupStep],
     build: &'static [&'static str],
@@ -30,12 +30,12 @@ struct Language {
     environment: &'static [(&'static str, &'static str)],
 }
 
-/// Something that is installed before the first build, and again when a file that names it changes.
+/// Dependencies that are installed before the first build, and again when a file that names them changes.
 #[derive(Debug)]
 struct SetupStep {
-    /// What is there afterwards.
+    /// The path that exists once they are installed.
     result: &'static str,
-    /// The files that name what is installed, and where a copy of them is kept.
+    /// The files that name the dependencies, and the path of a copy of them as they were installed.
     named_in: Option<(&'static [&'static str], &'static str)>,
     command: &'static [&'static str],
 }
@@ -46,10 +46,10 @@ impl Language {
     }
 }
 
-/// Where a build writes the component.
+/// The path to which a build writes the component.
 #[derive(Debug)]
 enum BuiltComponent {
-    /// At the path that Cargo prints.
+    /// Cargo prints the path.
     OfCargo,
     File(&'static str),
 }
@@ -91,7 +91,7 @@ const LANGUAGES: [Language; 3] = [
         files: &["pyproject.toml", "requirements.txt"],
         setup: &[
             SetupStep {
-                // Without the package for it, `venv` makes the directory, and fails then.
+                // Where pip is not packaged, `venv` makes the directory before it fails.
                 result: ".venv/bin/pip",
                 named_in: None,
                 command: &["python3", "-m", "venv", ".venv"],
@@ -132,13 +132,13 @@ const LANGUAGES: [Language; 3] = [
         environment: &[
             ("PYTHONPATH", "src:vendor"),
             ("PYTHONDONTWRITEBYTECODE", "1"),
-            // There componentize-py finds what is installed.
+            // componentize-py looks for installed packages here.
             ("VIRTUAL_ENV", ".venv"),
         ],
     },
 ];
 
-/// Programs that must be installed, the variables that may name others, and what to do if they are missing.
+/// The programs that users install, the variables that may name other paths, and the fix if they are missing.
 const TOOLS: [(&str, &str, &str); 3] = [
     ("cargo", "CARGO", "install Rust with rustup (https://rustup.rs)"),
     ("npm", "NPM", "install Node.js 20 or newer (https://nodejs.org)"),
@@ -149,7 +149,6 @@ const TOOLS: [(&str, &str, &str); 3] = [
     ),
 ];
 
-/// A directory with the manifest of a language.
 #[derive(Debug)]
 pub(crate) struct Project {
     directory: PathBuf,
@@ -167,7 +166,7 @@ struct CargoMessage {
 }
 
 impl Project {
-    /// The project in this directory, if it is one.
+    /// Finds the project in a directory.
     pub(crate) fn at(directory: &Path) -> Option<Self> {
         let is_own = |language: &&Language| directory.join(language.manifest()).is_file();
         Some(Self {
@@ -176,27 +175,26 @@ impl Project {
         })
     }
 
-    /// The manifests of all languages, for messages.
+    /// Lists the manifests of all languages for a message.
     pub(crate) fn manifests() -> String {
         LANGUAGES.each_ref().map(Language::manifest).join(", ")
     }
 
-    /// The file that shows its language.
+    /// Returns the file by which the language was recognized.
     pub(crate) fn manifest(&self) -> &'static str {
         self.language.manifest()
     }
 
-    /// The files beside the directories `src` and `tests` that its plugin depends on.
+    /// Returns the files outside of `src` and `tests` that the plugin depends on.
     pub(crate) fn files(&self) -> impl Iterator<Item = PathBuf> {
         self.language.files.iter().map(|file| self.directory.join(file))
     }
 
-    /// The command of the native tests.
     pub(crate) fn test_command(&self) -> String {
         self.language.test.join(" ")
     }
 
-    /// Installs what it needs, and compiles it. Returns the path of the component.
+    /// Installs dependencies, compiles the plugin, and returns the path of the component.
     pub(crate) fn build(&self) -> crate::Result<PathBuf> {
         for setup in self.language.setup {
             self.install(setup)?;
@@ -250,7 +248,7 @@ impl Project {
         })?)
     }
 
-    /// Installs something, unless it is there and the files that name it are as they were then.
+    /// Installs dependencies, unless they exist and the files that name them have not changed since.
     fn install(&self, setup: &SetupStep) -> crate::Result<()> {
         let SetupStep {
             result,
@@ -269,7 +267,7 @@ impl Project {
             let command = command.join(" ");
             return Err(format!("`{command}` failed; its output is above").into());
         }
-        // Read again: `npm install` writes package-lock.json.
+        // The files are read again, since `npm install` writes package-lock.json.
         if let Some((text, kept)) = named() {
             let kept = self.directory.join(kept);
             fs::write(&kept, text).map_err(files::at(&kept))?;
@@ -277,28 +275,28 @@ impl Project {
         Ok(())
     }
 
-    /// Runs its native tests; what they print goes to standard error. Returns whether they pass.
+    /// Runs the native tests, which print to standard error, and returns whether they pass.
     pub(crate) fn test(&self) -> crate::Result<bool> {
         let status = self.run(self.language.test)?;
         let has_none = status.code().is_some() && status.code() == self.language.no_tests;
         Ok(status.success() || has_none)
     }
 
-    /// Runs a command; what it prints goes to standard error.
+    /// Runs a command, which prints to standard error.
     fn run(&self, words: &[&str]) -> Result<ExitStatus, String> {
         let mut command = self.command(words);
         let status = command.stdout(io::stderr()).status();
         status.map_err(|error| not_started(words, &error))
     }
 
-    /// A command, which is also announced on standard error.
+    /// Returns a command after announcing it on standard error.
     fn command(&self, words: &[&str]) -> Command {
         anstream::eprintln!("{BOLD}{}{BOLD:#}", harmless(&words.join(" ")));
         let (name, rest) = words.split_first().unwrap_or((&"", &[]));
         let variable = TOOLS.iter().find(|(tool, ..)| tool == name);
         let mut command = Command::new(match variable {
             Some((_, variable, _)) => program(variable, name),
-            // Relative to the project; a relative program would be looked up in the directory of this process.
+            // A relative program would be looked up in the directory of this process.
             None if name.contains('/') => std::path::absolute(self.directory.join(name))
                 .unwrap_or_else(|_| self.directory.join(name))
                 .into(),
@@ -324,7 +322,7 @@ impl Project {
     }
 }
 
-/// The component in a message of Cargo, if it is of the project with this manifest and not of a dependency.
+/// Returns the component in a message of Cargo, unless a dependency built it.
 fn component_in(line: &str, manifest: &Path) -> Option<PathBuf> {
     let message: CargoMessage = serde_json::from_str(line).ok()?;
     let is_own = message.reason == "compiler-artifact"

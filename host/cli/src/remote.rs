@@ -56,7 +56,7 @@ struct Query {
 }
 
 impl Query {
-    /// Gets the resource at a path below `/v1`, and prints it.
+    /// Gets the resource at a path below `/v1`, prints and returns it.
     fn show<T: Serialize + DeserializeOwned>(
         &self,
         path: &[&str],
@@ -70,7 +70,7 @@ impl Query {
         self.send(Method::GET, path, message, text)
     }
 
-    /// Posts a body as JSON, and prints the reply. `()` is no body.
+    /// Posts a body as JSON, and prints the reply. `()` sends none.
     fn post<T: Serialize + DeserializeOwned>(
         &self,
         path: &[&str],
@@ -85,7 +85,7 @@ impl Query {
         self.send(Method::POST, path, message, text).map(drop)
     }
 
-    /// Sends a request, and prints the reply.
+    /// Sends a request, prints and returns the reply.
     fn send<T: Serialize + DeserializeOwned>(
         &self,
         method: Method,

@@ -118,7 +118,6 @@ async fn replay(arguments: &Arguments) -> crate::Result<ReplayReport> {
     Ok(report)
 }
 
-/// The answer of the chains to a request.
 async fn answer(
     table: &Table,
     current: &SimulatedSurroundings,

@@ -1,4 +1,4 @@
-//! An outcome, for a terminal and as JSON.
+//! Reports outcomes, on a terminal and as JSON.
 
 use std::fmt::Display;
 
@@ -18,7 +18,7 @@ use crate::{
 pub(crate) struct RunReport {
     /// The file of the request, and the document in it.
     pub(crate) place: String,
-    /// Before any stage saw it.
+    /// The request before any stage changed it.
     pub(crate) request: Request,
     pub(crate) outcome: Outcome,
     /// The chains whose rules do not match the request.
@@ -55,7 +55,7 @@ impl RunReports {
         self.0.iter().all(|report| report.outcome.is_allowed())
     }
 
-    /// The whole report of a single request, or a line for each.
+    /// Returns the whole report of a single request, or a line for each of several.
     pub(crate) fn text(&self) -> String {
         if let [report] = self.0.as_slice() {
             return report.text();
@@ -91,7 +91,7 @@ impl RunReports {
         format!("{}\n{summary}\n", table.text())
     }
 
-    /// The report of a single request, or all of them. Their JSON form is part of the program's interface: fields
+    /// Returns the report of a single request, or a list of reports. The form is part of the program's interface: fields
     /// are only added.
     pub(crate) fn json(&self) -> Value {
         match self.0.as_slice() {
@@ -102,7 +102,7 @@ impl RunReports {
 }
 
 impl RunReport {
-    /// A row per stage, the changes, the warnings, and the decision.
+    /// Returns a row per stage, the changes, the warnings, and the decision.
     pub(crate) fn text(&self) -> String {
         let outcome = &self.outcome;
         let mut text = self.stages();
@@ -217,7 +217,7 @@ fn describe(row: &TraceRow) -> (Style, String) {
     }
 }
 
-/// The causes of a denial, each with the field that it is about.
+/// Lists the causes of a denial, each with its field.
 fn causes(result: &StageResult) -> Vec<String> {
     let StageResult::Denied(denial) = result else {
         return Vec::new();
@@ -258,7 +258,7 @@ fn stage(row: &TraceRow) -> Value {
         "stage": &*row.stage,
         "mode": row.mode.as_str(),
         "verdict": row.result.as_str(),
-        // At most three decimals, because whole nanoseconds are divided.
+        // Whole nanoseconds give at most three decimals.
         "microseconds": row.duration.as_nanos() as f64 / 1e3,
     });
     let more = match &row.result {

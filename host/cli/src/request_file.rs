@@ -1,4 +1,4 @@
-//! Requests and objects in files: AdmissionReviews, bare objects, or an HTTP request.
+//! Reads requests and objects from files: AdmissionReviews, bare objects, or an HTTP request.
 
 use std::{
     fmt::Display,
@@ -45,14 +45,14 @@ struct RequestDocument {
     json: Vec<u8>,
 }
 
-/// A request, and where it was read.
+/// A request with the place where it was read.
 #[derive(Debug)]
 pub(crate) struct LocatedRequest {
     pub(crate) place: String,
     pub(crate) request: Request,
 }
 
-/// Reads the requests in these files and directories; `-` is standard input. Finding none is an error.
+/// Reads the requests in files and directories, at least one; `-` is standard input.
 pub(crate) fn read(
     paths: &[PathBuf],
     arguments: &ObjectArguments,
@@ -81,7 +81,6 @@ pub(crate) fn read(
     }
 }
 
-/// Reads the objects in these files and directories.
 pub(crate) fn manifests(paths: &[PathBuf]) -> Result<Vec<serde_json::Value>, String> {
     let mut objects = Vec::new();
     for path in files_of(paths)? {
@@ -94,7 +93,7 @@ pub(crate) fn manifests(paths: &[PathBuf]) -> Result<Vec<serde_json::Value>, Str
     Ok(objects)
 }
 
-/// The paths themselves, and the files `*.yaml`, `*.yml` and `*.json` of those that are directories, by name.
+/// Lists these files, and in place of a directory its `*.yaml`, `*.yml` and `*.json`, by name.
 pub(crate) fn files_of(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     let mut files = Vec::new();
     for path in paths {
@@ -128,19 +127,19 @@ fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
     bytes.map_err(files::at(path))
 }
 
-/// `METHOD target HTTP/...` in the first line.
+/// Whether the first line is `METHOD target HTTP/...`.
 pub(crate) fn is_http(bytes: &[u8]) -> bool {
     let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line);
     matches!(line.split_whitespace().collect::<Vec<_>>()[..], [_, _, version] if version.starts_with("HTTP/"))
 }
 
-/// The documents of a text: JSON texts one after the other, or YAML documents. The items of a `List` are documents
+/// Reads the documents of a text: JSON texts one after the other, or YAML documents. The items of a `List` are documents
 /// of their own.
 fn documents(path: &Path, bytes: &[u8]) -> Result<Vec<RequestDocument>, String> {
     let name = path.display().to_string();
     let inputs = if bytes.trim_ascii_start().starts_with(b"{") {
-        // The error of JSON is the helpful one, unless it is a mapping of YAML.
+        // The error of JSON is the helpful one, unless the text is a mapping of YAML.
         let in_json = json_documents(&name, bytes);
         in_json.or_else(|error| yaml_documents(&name, bytes).map_err(|_| error))
     } else {
@@ -193,7 +192,7 @@ struct KubernetesList<'a> {
 }
 
 impl RequestDocument {
-    /// The items of a list as `kubectl get` prints it, or the document itself.
+    /// Returns the items of a list, as `kubectl get` prints it, or the document itself.
     fn items(self) -> Vec<Self> {
         let list = serde_json::from_slice::<KubernetesList<'_>>(&self.json).ok();
         let list = list.filter(|list| (list.api_version, list.kind) == ("v1", "List"));
@@ -237,7 +236,7 @@ const FORMS: &str = "write an AdmissionReview, an object (JSON or YAML), or an H
 pub(crate) const NO_KIND: &str =
     "the object has no `kind`; write its `apiVersion` and `kind`, which rules and plugins need";
 
-/// The request in the text of an HTTP request.
+/// Reads the request in the text of an HTTP request.
 pub(crate) fn from_http(bytes: &[u8], dialect: Option<&dyn Dialect>) -> Result<Request, String> {
     let (head, body) = parse_http(bytes).map_err(|error| format!("not an HTTP request: {error}"))?;
     if let Ok(review) = read_review(body.clone()) {
@@ -276,7 +275,7 @@ fn rejected(reason: impl Display) -> String {
     format!("the driver would reject the request: {reason}")
 }
 
-/// The BCS dialect for the cluster that the request names.
+/// Returns the BCS dialect for the cluster that the request names.
 fn bcs_for(head: &Parts) -> Result<Bcs, String> {
     let cluster = head.headers.get("BCS-ClusterID");
     let cluster = cluster.ok_or("the header BCS-ClusterID is missing")?;
@@ -287,7 +286,7 @@ fn bcs_for(head: &Parts) -> Result<Bcs, String> {
     Ok(Bcs::new(cluster))
 }
 
-/// Head and body of an HTTP/1.1 request as text. The body is all that follows the empty line: an edited file
+/// Parses the text of an HTTP/1.1 request. The body is all that follows the empty line: an edited file
 /// rarely has a correct Content-Length.
 fn parse_http(bytes: &[u8]) -> Result<(Parts, Bytes), String> {
     let mut headers = [httparse::EMPTY_HEADER; 100];

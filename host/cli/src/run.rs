@@ -61,7 +61,7 @@ pub(crate) struct Arguments {
     log: String,
 }
 
-/// The hooks that requests are run through, and what they meet.
+/// The hooks that requests are run through, and their surroundings.
 #[derive(Debug, Args)]
 pub(crate) struct HookArguments {
     /// A chain file, a directory of them, or a plugin (.wasm).
@@ -127,7 +127,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
 
 async fn again_and_again(arguments: &Arguments) -> crate::Result<ExitCode> {
     loop {
-        // Before the files are read, so that changes in the meantime are noticed.
+        // The watch starts before the files are read, so that changes in the meantime are noticed.
         let mut watch = Watch::new(arguments.watched(), WatchConfig::default()).await;
         if let Err(error) = once(arguments).await {
             anstream::eprintln!("{BAD}error:{BAD:#} {}", causes::chain(&*error));
@@ -154,7 +154,7 @@ async fn once(arguments: &Arguments) -> crate::Result<ExitCode> {
 }
 
 impl Arguments {
-    /// The files that a run depends on, and the directories of files.
+    /// Returns the files that a run depends on, and the directories of files.
     fn watched(&self) -> Vec<PathBuf> {
         let HookArguments {
             hooks,
@@ -211,7 +211,7 @@ impl HookArguments {
         Ok(self.config.as_deref().map(Config::read).transpose()?)
     }
 
-    /// A host with these hooks: a chain file, a directory of them, or a plugin.
+    /// Returns a builder with these hooks: a chain file, a directory of them, or a plugin.
     pub(crate) fn builder(
         &self,
         hooks: &Path,
@@ -278,7 +278,7 @@ fn settings(text: Option<&str>) -> crate::Result<Value> {
     }
 }
 
-/// The grants for a capability in an argument.
+/// Parses a capability of `--allow`.
 fn capability(text: &str) -> Result<Grants, String> {
     let wrong = || {
         format!(

@@ -9,7 +9,7 @@ use crate::output::write;
 pub(crate) const EXCEPTION: &str = include_str!("schema/exception.json");
 pub(crate) const TEST: &str = include_str!("schema/test.json");
 
-/// Lists the keys of the configuration with their meaning. A test compares it with the keys that are read.
+/// The page lists the keys of the configuration with their meaning; a test compares it with the keys that are read.
 const CONFIGURATION: &str = include_str!("../../../docs/configuration.md");
 
 /// Print the JSON Schema of a document, with which editors complete and check it.
@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
     Ok(write(&text)?)
 }
 
-/// The schema of the configuration: its keys and what they mean. Their values are checked by `check`.
+/// Returns the schema of the configuration: its keys and their meaning. `check` validates the values.
 fn configuration() -> Value {
     let mut schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -80,7 +80,7 @@ fn configuration() -> Value {
     schema
 }
 
-/// The schema of a key, which is created together with those that contain it: `a.b`, `list[].c`, `map.<name>`.
+/// Returns the schema of a key, and creates it together with the keys that contain it: `a.b`, `list[].c`, `map.<name>`.
 fn field<'s>(schema: &'s mut Value, key: &str) -> &'s mut Value {
     let mut place = schema;
     for part in key.split('.') {
@@ -90,7 +90,7 @@ fn field<'s>(schema: &'s mut Value, key: &str) -> &'s mut Value {
             place = member(place, "additionalProperties");
             continue;
         }
-        // It applies only to objects, so a key may also have values of other types.
+        // The keyword applies only to objects, so a key may also have values of other types.
         if place.get("properties").is_none() && place.get("additionalProperties").is_none() {
             *member(place, "additionalProperties") = false.into();
         }
@@ -102,19 +102,19 @@ fn field<'s>(schema: &'s mut Value, key: &str) -> &'s mut Value {
     place
 }
 
-/// A member of an object; both are created if they are missing.
+/// Returns a member of an object, and creates both if they are missing.
 fn member<'v>(value: &'v mut Value, name: &str) -> &'v mut Value {
     if !value.is_object() {
         *value = Map::new().into();
     }
     match value {
         Value::Object(members) => members.entry(name).or_insert_with(|| Map::new().into()),
-        // It is an object now.
+        // The value is an object now.
         other => other,
     }
 }
 
-/// Markdown without its links and marks.
+/// Removes links and marks from Markdown.
 fn plain(markdown: &str) -> String {
     let mut text = String::new();
     let mut rest = markdown;

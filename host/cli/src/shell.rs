@@ -46,7 +46,7 @@ impl ManArguments {
         self.write(&program, PROGRAM.to_owned())
     }
 
-    /// The page of a command, and those of its commands.
+    /// Writes the page of a command, and the pages of its subcommands.
     fn write(&self, command: &clap::Command, name: String) -> crate::Result<()> {
         let mut page = Vec::new();
         let man = clap_mangen::Man::new(command.clone()).title(name.clone());
@@ -67,7 +67,7 @@ mod tests {
 
     use super::*;
 
-    /// The commands that people use, with their full names.
+    /// Lists the visible commands with their full names.
     fn commands(of: &clap::Command, name: &str) -> Vec<(String, clap::Command)> {
         let own = of.get_subcommands().filter(|command| !command.is_hide_set());
         own.flat_map(|command| {

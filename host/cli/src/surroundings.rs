@@ -1,4 +1,4 @@
-//! What plugins find outside of the sandbox when no server runs: objects of a cluster, and answers to HTTP requests.
+//! Simulates the world outside of the sandbox when no server runs: objects of a cluster, and answers to HTTP requests.
 
 use std::{
     path::{Path, PathBuf},
@@ -22,20 +22,20 @@ use admittance_driver::Config;
 
 use crate::host;
 
-/// Enough for requests that are run one at a time.
+/// The calls in flight for requests that are run one at a time.
 const CALLS_IN_FLIGHT: u32 = 4;
 
-/// What the plugins of one request find.
+/// The cluster and the servers that the plugins of one request reach.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RequestSurroundings {
-    /// `None`: there is no cluster.
+    /// The objects of the cluster; `None` without one.
     pub(crate) cluster: Option<Manifests>,
-    /// `None`: nothing is sent.
+    /// The answers of servers; `None` if requests fail as unavailable.
     pub(crate) http: Option<Vec<HttpAnswer>>,
 }
 
 impl RequestSurroundings {
-    /// These surroundings; what is `None` is taken from `other`.
+    /// Fills what is `None` from `other`.
     pub(crate) fn or(self, other: Self) -> Self {
         Self {
             cluster: self.cluster.or(other.cluster),
@@ -55,14 +55,14 @@ struct CurrentSurroundings {
 }
 
 impl SimulatedSurroundings {
-    /// From now on, plugins find this.
+    /// Sets the surroundings of the next request.
     pub(crate) fn set(&self, surroundings: RequestSurroundings) {
         let RequestSurroundings { cluster, http } = surroundings;
         let http = http.map(|answers| Arc::new(answers.into_iter().collect()));
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = CurrentSurroundings { cluster, http };
     }
 
-    /// The configuration of a sandbox whose plugins find what is here.
+    /// Returns the configuration of a sandbox whose plugins reach these surroundings.
     pub(crate) fn sandbox(&self, config: Option<&Config>) -> SandboxConfig {
         let mut sandbox = host::sandbox(config);
         sandbox.calls_in_flight = CALLS_IN_FLIGHT;
@@ -186,7 +186,7 @@ fn answer(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<HttpAnswer> {
     })
 }
 
-/// The answers in files; `None` without files.
+/// Reads the answers in files; `None` without files.
 pub(crate) fn http_files(paths: &[PathBuf]) -> Result<Option<Vec<HttpAnswer>>, Mistakes> {
     let mut mistakes = Mistakes::new();
     let mut answers = Vec::new();

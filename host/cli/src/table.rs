@@ -1,4 +1,4 @@
-//! Tables in plain text.
+//! Prints tables as plain text.
 
 use std::fmt::Write as _;
 
@@ -6,14 +6,13 @@ use anstyle::Style;
 
 use crate::output::{BOLD, DIM, harmless};
 
-/// Rows under headings. Lives until it is printed.
 #[derive(Debug)]
 pub(crate) struct Table<const COLUMNS: usize> {
     headings: [&'static str; COLUMNS],
     rows: Vec<[Cell; COLUMNS]>,
 }
 
-/// A cell. An empty one is shown as a dash.
+/// A cell of a table. An empty one is shown as a dash.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cell {
     text: String,
@@ -22,7 +21,7 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// A text, on one line.
+    /// Returns a cell with a text, on one line.
     pub(crate) fn text(text: impl AsRef<str>) -> Self {
         Self {
             text: harmless(text.as_ref()),
@@ -30,7 +29,7 @@ impl Cell {
         }
     }
 
-    /// A number, aligned right.
+    /// Returns a cell with a number, which is aligned right.
     pub(crate) fn number(number: impl ToString) -> Self {
         Self {
             text: number.to_string(),
@@ -39,12 +38,11 @@ impl Cell {
         }
     }
 
-    /// A number in this colour, unless it is 0.
+    /// Returns a cell with a number, in this colour unless it is 0.
     pub(crate) fn count(number: u64, style: Style) -> Self {
         Self::number(number).styled(if number > 0 { style } else { Style::new() })
     }
 
-    /// In this colour.
     pub(crate) fn styled(mut self, style: Style) -> Self {
         self.style = style;
         self
@@ -63,7 +61,7 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
         self.rows.push(cells);
     }
 
-    /// The lines, with ANSI colours.
+    /// Returns the lines with ANSI colours.
     pub(crate) fn text(&self) -> String {
         let headings = self.headings.map(|heading| Cell::text(heading).styled(BOLD));
         let dashed = self.rows.iter().map(|row| row.clone().map(Cell::or_dash));
@@ -117,7 +115,7 @@ impl Cell {
     }
 }
 
-/// The text without its colours.
+/// Removes the colours of a text.
 pub(crate) fn plain(text: &str) -> String {
     anstream::adapter::strip_str(text).to_string()
 }

@@ -38,7 +38,8 @@ use crate::{files, logging, project::Project, request_file};
   admittance test chains/pods.yaml
   admittance test images.wasm --cases cases/ --run 'latest' --output junit")]
 pub(crate) struct Arguments {
-    /// The directory of a plugin's project, a plugin (.wasm), a chain file, a suite of Gatekeeper, or a directory of them.
+    /// The directory of a plugin's project, a plugin (.wasm), a chain file, a suite of Gatekeeper, or a directory of
+    /// them.
     #[arg(value_name = "PROJECT|PLUGIN|CHAIN", default_value = ".", value_parser = subject)]
     subject: PathBuf,
     /// A file of cases, or a directory of them [default: the directory `tests` beside the plugin or chain, or in the
@@ -66,7 +67,7 @@ pub(crate) struct Arguments {
     log: String,
 }
 
-/// What is tested. `library/...`, as `gator` has it, is the directory.
+/// Parses the path to test. `library/...`, as `gator` writes it, is the directory.
 fn subject(text: &str) -> Result<PathBuf, &'static str> {
     let path = Path::new(text.strip_suffix("/...").unwrap_or(text));
     match path.exists() {
@@ -111,7 +112,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     Ok(crate::exit_code(tested.iter().all(TestedCase::is_passed)))
 }
 
-/// The default is `tests` beside the file, or in the directory; it may be missing in a project.
+/// Lists the files of cases. The default is `tests` next to the file, or in the directory; a project may have none.
 fn files_of_cases(arguments: &Arguments) -> Result<Vec<PathBuf>, String> {
     if !arguments.cases.is_empty() {
         return request_file::files_of(&arguments.cases);
@@ -134,7 +135,7 @@ fn default_cases(subject: &Path) -> PathBuf {
         files::directory(subject)
     };
     let path = beside.join("tests");
-    // Without the `.` of the default.
+    // The `.` of the default is left out.
     path.components()
         .filter(|part| *part != Component::CurDir)
         .collect()
@@ -151,7 +152,7 @@ fn no_case(arguments: &Arguments) -> String {
     }
 }
 
-/// All mistakes of all files are reported together.
+/// Reads all cases, and reports the mistakes of all files together.
 fn read(
     paths: &[PathBuf],
     subject: &TestSubject,

@@ -1,4 +1,4 @@
-//! The chains of a configuration, as its stores have them now.
+//! Reads the chains of a configuration from its stores, once.
 
 use std::{
     path::{Path, PathBuf},
@@ -20,11 +20,11 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::arguments::no_definition;
 
-/// How long a store is waited for whose first connection is not there yet.
+/// How long to wait for the first connection of a store.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Reads all definitions once. An entry of a store that cannot be used is left out, with a warning, as by a program that
-/// starts.
+/// Reads all definitions. An entry of a store that cannot be used is left out, with a warning, as at the start of
+/// `serve`.
 pub(super) async fn chains(
     config: &Config,
     cluster: Option<&Cluster>,
@@ -56,7 +56,7 @@ pub(super) async fn chains(
     }
 }
 
-/// The stores of a place that is no file.
+/// Opens the stores of a place; files are read apart.
 fn stores(
     place: &DefinitionPlace,
     cluster: Option<&Cluster>,

@@ -30,18 +30,18 @@ pub(super) enum AuditFormat {
     Reports,
 }
 
-/// What an audit found. Objects that pass as they are, and those of which both chains say the same, are only counted.
+/// The findings of an audit. Objects that pass unchanged, and objects that both tables judge alike, are only counted.
 #[derive(Debug)]
 pub(super) struct AuditReport {
-    /// Whether chains are compared.
+    /// Whether there is a second table to compare with.
     compares: bool,
-    /// How many objects of each resource a chain is for.
+    /// The number of audited objects of each resource.
     objects: BTreeMap<String, u64>,
-    /// How many objects of each namespace have each verdict; those without a namespace are at `None`.
+    /// The number of objects with each verdict, by namespace; `None` for objects without one.
     verdicts: BTreeMap<Option<String>, BTreeMap<Verdict, u64>>,
-    /// At most [`FINDINGS`].
+    /// Bounded by [`FINDINGS`].
     findings: Vec<Finding>,
-    /// How many there are beyond that.
+    /// The number of findings beyond that limit.
     left_out: u64,
     /// Whether an object would be refused that is not refused already.
     refuses: bool,
@@ -62,7 +62,7 @@ impl AuditReport {
         }
     }
 
-    /// Adds what was found of one object.
+    /// Counts an object, and keeps its findings.
     pub(super) fn add(&mut self, resource: &Resource, judged: Judged) {
         let found = judged.findings;
         let Some(worst) = found.iter().min_by_key(|finding| finding.judgement.verdict) else {
@@ -84,7 +84,6 @@ impl AuditReport {
         }
     }
 
-    /// Notes a resource that could not be listed.
     pub(super) fn not_listed(&mut self, resource: String, why: &str) {
         self.not_listed.push((resource, why.to_owned()));
     }
@@ -114,7 +113,7 @@ impl AuditReport {
         Ok(write(&text)?)
     }
 
-    /// Says that there are more findings than are shown, if there are.
+    /// Returns a sentence about the findings that are not shown, if there are any.
     fn left_out(&self) -> Option<String> {
         let more = human::count(self.left_out, "more finding");
         (self.left_out > 0).then(|| format!("{more} not shown: at most {FINDINGS} are kept"))
@@ -130,7 +129,7 @@ impl AuditReport {
         documents.map(|document| to_yaml(&document)).collect()
     }
 
-    /// How many objects have this verdict.
+    /// Returns the number of objects with this verdict.
     fn count(&self, verdict: Verdict) -> u64 {
         let of_namespaces = self.verdicts.values();
         of_namespaces.filter_map(|verdicts| verdicts.get(&verdict)).sum()
@@ -239,7 +238,7 @@ impl AuditReport {
         let rules: Vec<_> = rules.into_iter().map(|stage| json!({"id": stage})).collect();
         let results = self.findings.iter().map(|finding| {
             let judgement = &finding.judgement;
-            // SARIF: what is no failure has the level `none`.
+            // SARIF requires the level `none` for results that are not failures.
             let (level, kind) = match judgement.verdict {
                 verdict if verdict.is_refusal() => ("error", "fail"),
                 Verdict::WouldBeDenied | Verdict::FailureIgnored => ("warning", "fail"),

@@ -1,4 +1,4 @@
-//! The files that were made, as they are printed.
+//! Prints the files of certificates.
 
 use std::{
     fmt,
@@ -9,7 +9,7 @@ use std::{
 use serde::{Serialize, Serializer};
 use time::OffsetDateTime;
 
-/// The files that were made.
+/// The CA and the certificates, whether they were made or kept.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct CertificateReport {
@@ -42,7 +42,6 @@ pub(super) struct FileEntry {
     pub(super) not_after: OffsetDateTime,
 }
 
-/// The paths of a certificate and its key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct CertificateFiles {
     pub(super) certificate: PathBuf,

@@ -1,4 +1,4 @@
-//! The policies of a cluster.
+//! Reads the policies of a cluster.
 
 use admittance::admission::GroupVersionKind;
 use admittance_cluster::Cluster;
@@ -110,7 +110,7 @@ async fn constraints(cluster: &Cluster, templates: &[Json]) -> crate::Result<Vec
             continue;
         };
         let path = format!("/apis/{CONSTRAINTS}/{}", kind.to_lowercase());
-        // There is no such kind for a template that Gatekeeper refused.
+        // Gatekeeper defines no kind for a template that it refused.
         if let Some(items) = list(cluster, &path).await? {
             lists.push(list_file(CONSTRAINTS, kind, &path, items));
         }

@@ -35,7 +35,6 @@ where
         .with_target(false)
 }
 
-/// A JSON object a line.
 pub(super) fn json<S, W>(writer: W) -> impl Layer<S>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -121,9 +120,9 @@ impl Visit for PrettyVisitor<'_> {
 /// Escapes control characters, and those that change the direction of text.
 struct Escaped<'a, 'w> {
     out: &'a mut Writer<'w>,
-    /// How many bytes it still accepts.
+    /// The number of bytes that are still accepted.
     left: usize,
-    /// How many bytes were cut off.
+    /// The number of bytes that were cut off.
     cut: usize,
 }
 

@@ -44,19 +44,19 @@ pub(crate) struct InspectArguments {
     modules: ModuleArguments,
 }
 
-/// Information about a module. Its JSON form is part of the program's interface: fields are only added.
+/// The description of a module. Its JSON form is part of the program's interface: fields are only added.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Inspected {
     reference: String,
     #[serde(flatten)]
     description: Description,
-    /// The contract between plugin and host.
+    /// The name of the contract between plugin and host.
     interface: String,
-    /// Its version.
+    /// The version of that contract.
     contract: Option<String>,
     imports: Vec<Import>,
-    /// In place of the text in the description.
+    /// Replaces the text in the description.
     settings_schema: Option<Value>,
     size: u64,
     digest: String,
@@ -200,7 +200,7 @@ fn hint(resource: &ResourceHint) -> String {
     )
 }
 
-/// The requested capability, as a stage would grant it.
+/// Writes a requested capability as a stage would grant it.
 fn wanted(capability: &Capability) -> String {
     match capability {
         Capability::Cluster(kind) => format!("allow.cluster: [{kind}]"),

@@ -49,7 +49,7 @@ impl PullArguments {
     }
 }
 
-/// The manifest that this reference last resolved to, and its digest.
+/// Returns the manifest that a reference last resolved to, and its digest.
 pub(super) fn manifest(catalog: &Catalog, reference: &ModuleReference) -> Option<(Digest, Vec<u8>)> {
     let (digest, bytes) = catalog.store()?.resolution(reference)?.manifest?;
     Some((digest, bytes.to_vec()))
@@ -80,10 +80,10 @@ fn report(catalog: &Catalog, module: &Module, file: Option<&Path>) -> String {
     text + &pin(reference, digest, manifest)
 }
 
-/// The lines for a definition that pin this module.
+/// Returns the lines that pin a module in a definition.
 pub(super) fn pin(reference: &ModuleReference, digest: Digest, manifest: Option<Digest>) -> String {
     let source = match (reference, manifest) {
-        // The name with the tag, for readers, and with the digest of the manifest, which takes precedence.
+        // The tag is for readers; the digest of the manifest takes precedence.
         (ModuleReference::Oci(artifact), Some(manifest)) => {
             let tag = artifact.tag().map(|tag| format!(":{tag}")).unwrap_or_default();
             let (registry, repository) = (artifact.registry(), artifact.repository());

@@ -76,7 +76,7 @@ impl PushArguments {
     }
 }
 
-/// Annotations with the names of the OCI image specification.
+/// Returns the annotations that the OCI image specification names.
 fn described(inspection: &Inspection) -> BTreeMap<String, String> {
     let description = &inspection.description;
     let known = [

@@ -1,4 +1,4 @@
-//! Where the SDK for Rust is, which is in no registry yet.
+//! Finds the SDK for Rust, which is in no registry yet.
 
 use std::{
     env, fs,
@@ -8,14 +8,13 @@ use std::{
 
 use crate::files;
 
-/// The dependency on the SDK.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Sdk {
     Directory(PathBuf),
     Git(String),
 }
 
-/// The directory of the SDK's package: this one, or `sdk` in it.
+/// Returns the directory of the SDK's package: this one, or `sdk` in it.
 fn sdk_in(directory: &Path) -> Option<PathBuf> {
     let is_sdk = |directory: &PathBuf| {
         let manifest = fs::read_to_string(directory.join("Cargo.toml")).unwrap_or_default();
@@ -44,7 +43,7 @@ impl FromStr for Sdk {
 }
 
 impl Sdk {
-    /// The clone that contains the directory, or this program.
+    /// Finds the clone that contains the directory, or this program.
     pub(super) fn found(directory: &Path) -> Result<Self, String> {
         let beginnings = [std::path::absolute(directory).ok(), env::current_exe().ok()];
         let mut ancestors = beginnings.iter().flatten().flat_map(|path| path.ancestors());
@@ -56,7 +55,7 @@ impl Sdk {
         })
     }
 
-    /// The fields of the dependency in Cargo.toml.
+    /// Returns the fields of the dependency in Cargo.toml.
     pub(super) fn dependency(&self) -> Result<String, String> {
         let (key, value) = match self {
             Self::Git(url) => ("git", url.clone()),
@@ -68,7 +67,7 @@ impl Sdk {
                 ("path", text.to_owned())
             }
         };
-        // Strings of JSON are strings of TOML.
+        // A string of JSON is a string of TOML too.
         Ok(format!("{key} = {}", serde_json::Value::from(value)))
     }
 }

@@ -5,7 +5,6 @@ use clap::ValueEnum;
 
 use crate::schema;
 
-/// The language of a plugin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, ValueEnum)]
 pub(super) enum Lang {
     #[default]
@@ -95,7 +94,7 @@ const PYTHON: ProjectTemplate = ProjectTemplate {
     ),
 };
 
-/// The same in all languages.
+/// The files that projects in all languages have.
 const COMMON: [File; 5] = [
     (
         "tests/cases.yaml",

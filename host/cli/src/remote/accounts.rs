@@ -132,7 +132,7 @@ enum ClustersCommand {
         /// The project, if the platform manages the cluster.
         #[arg(long)]
         project: Option<String>,
-        /// What the cluster is: k8s, mesos or tke [default: k8s].
+        /// The type of the cluster: k8s, mesos or tke [default: k8s].
         #[arg(long = "type", value_name = "TYPE", requires = "project")]
         kind: Option<String>,
         #[command(flatten)]
@@ -353,7 +353,7 @@ impl PermissionsArguments {
 }
 
 impl Query {
-    /// Gets the clusters, and prints what `table` makes of them.
+    /// Gets the clusters, and prints them with `table`.
     fn list_clusters(&self, table: fn(&[ClusterEntry]) -> String) -> crate::Result<()> {
         let text = |list: &ClusterList| table(&list.clusters);
         self.show(&["clusters"], &[], text).map(drop)

@@ -43,7 +43,7 @@ fn text(list: &CandidateList) -> String {
     text
 }
 
-/// A row for each candidate, with its stage.
+/// Returns a table of candidates with their stages.
 pub(super) fn table<'a, S: AsRef<str>>(candidates: impl Iterator<Item = (S, &'a CandidateStatus)>) -> String {
     let mut table = Table::new([
         "CANDIDATE OF",

@@ -70,7 +70,6 @@ pub(crate) struct RollbackArguments {
     query: Query,
 }
 
-/// The arguments of every change of definitions.
 #[derive(Debug, Args)]
 struct ChangeArguments {
     /// Validate it and show what it would change, but change nothing.
@@ -81,7 +80,6 @@ struct ChangeArguments {
 }
 
 impl ChangeArguments {
-    /// Makes the change, and prints its effect.
     fn make(
         &self,
         method: Method,
@@ -138,13 +136,13 @@ impl RollbackArguments {
     }
 }
 
-/// The texts of all files as one, and its name in mistakes.
+/// Joins the texts of all files, and returns a name for the result in mistakes, and the result.
 fn joined(mut files: Vec<DefinitionFile>) -> crate::Result<(String, String)> {
     match files.as_mut_slice() {
         [] => Err(no_definition(&[]).into()),
         [file] => Ok((file.path.display().to_string(), std::mem::take(&mut file.text))),
         files => {
-            // In the text that the driver sees, lines have other numbers: mistakes are reported here.
+            // The joined text has other line numbers, so mistakes are reported before it is sent.
             DefinitionSet::of_files(files.to_vec()).chains()?;
             let texts = files.iter().map(|file| file.text.trim_start_matches('\u{feff}'));
             let texts: Vec<_> = texts

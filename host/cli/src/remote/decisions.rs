@@ -176,7 +176,7 @@ impl DecisionsArguments {
         }
     }
 
-    /// As one of many: a line, a JSON document on a line, or a YAML document of a stream.
+    /// Prints one decision of many: a line, a JSON document on a line, or a YAML document of a stream.
     fn print(&self, decision: &DecisionRecord) -> crate::Result<()> {
         let text = match self.query.output {
             Output::Text => line(decision),
@@ -187,13 +187,12 @@ impl DecisionsArguments {
     }
 }
 
-/// Whether whoever read the output has gone.
+/// Whether the reader of the output has gone.
 fn is_closed(error: &(dyn std::error::Error + 'static)) -> bool {
     let error = error.downcast_ref::<io::Error>();
     error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// The style of a verdict.
 pub(super) fn style(verdict: DecisionVerdict) -> Style {
     match verdict {
         DecisionVerdict::Allowed => Style::new(),
@@ -202,7 +201,7 @@ pub(super) fn style(verdict: DecisionVerdict) -> Style {
     }
 }
 
-/// A decision on a line.
+/// Writes a decision on a line.
 fn line(decision: &DecisionRecord) -> String {
     let style = style(decision.verdict);
     let object = human::object(decision.namespace.as_deref(), &decision.name);
@@ -227,7 +226,7 @@ fn line(decision: &DecisionRecord) -> String {
     )
 }
 
-/// The stages that did more than allow the request.
+/// Lists the stages that did more than allow the request.
 fn stages(decision: &DecisionRecord) -> String {
     let notable = decision.stages.iter().filter_map(|row| {
         let what = match (row.result.as_str(), row.mode) {

@@ -15,7 +15,7 @@ use crate::{
 
 /// Disable a stage for a time: requests pass it without calling it. It is enabled again by itself.
 ///
-/// It takes effect at once, whatever the state of definitions, registries and stores is, and only in this driver: each
+/// It takes effect at once, even if definitions, registries or stores have problems, and only in this driver: each
 /// replica is disabled by itself.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -25,10 +25,10 @@ pub(crate) struct DisableArguments {
     /// The stage: pods/images, or Mutating:pods/images if both phases have a chain of that name.
     #[arg(value_name = "CHAIN/STAGE")]
     stage: StageId,
-    /// For how long: 1s to 24h.
+    /// The time until the stage is enabled again: 1s to 24h.
     #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
     duration: Duration,
-    /// Why, for others: it is shown by `status` and in the log.
+    /// The reason, which others see in `status` and in the log.
     #[arg(long, value_name = "TEXT")]
     reason: String,
     /// Calls the stage as in mode Audit: its answers are recorded and not enforced.
@@ -129,7 +129,7 @@ fn by_and_why(disabled: &DisabledStage) -> String {
     format!("by {}: {}", harmless(by), harmless(&disabled.reason))
 }
 
-/// A line of `status`.
+/// Returns the line of a disabled stage in `status`.
 pub(super) fn line(disabled: &DisabledStage, is_missing: bool, now: Moment) -> String {
     let missing = if is_missing {
         " (the live table does not have it)"

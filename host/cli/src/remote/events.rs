@@ -1,13 +1,12 @@
 //! Reads server-sent events.
 
-/// An event: its name and its data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ServerEvent {
     pub(super) name: String,
     pub(super) data: String,
 }
 
-/// Finds events in the chunks of a reply. Lives as long as the reply.
+/// Finds server-sent events in the chunks of a reply. Lives as long as the reply.
 #[derive(Debug, Default)]
 pub(super) struct EventReader {
     line: Vec<u8>,
@@ -15,7 +14,7 @@ pub(super) struct EventReader {
 }
 
 impl EventReader {
-    /// The events that are complete with this chunk.
+    /// Returns the events that this chunk completes.
     pub(super) fn take(&mut self, chunk: &[u8]) -> Vec<ServerEvent> {
         let mut complete = Vec::new();
         for part in chunk.split_inclusive(|byte| *byte == b'\n') {

@@ -74,7 +74,7 @@ impl ExplainArguments {
     }
 }
 
-/// A note about older decisions that are not shown, with the flag that shows them.
+/// Returns a note about older decisions that are not shown, with the flag that shows them.
 fn older(details: &DecisionDetails) -> Option<String> {
     let next = details.next?;
     let count = human::count(details.older, "older decision");
@@ -97,7 +97,7 @@ fn text(detail: &DecisionDetail) -> String {
     text
 }
 
-/// Who asked for what, and what was said.
+/// Returns the request, its user and the verdict.
 fn heading(decision: &DecisionRecord) -> String {
     let object = human::object(decision.namespace.as_deref(), &decision.name);
     let style = style(decision.verdict);
@@ -134,7 +134,6 @@ fn heading(decision: &DecisionRecord) -> String {
     )
 }
 
-/// The width of the timeline, in characters.
 const WIDTH: usize = 24;
 
 fn timeline(text: &mut String, decision: &DecisionRecord) {
@@ -177,7 +176,7 @@ fn name(row: &StageRecord) -> String {
     format!("{}/{}{round}", row.chain, row.stage)
 }
 
-/// When the stage was called, as a part of the whole time.
+/// Draws when the stage was called, within the whole time.
 fn bar(row: &StageRecord, whole: u64) -> String {
     if !row.was_called() {
         return " ".repeat(WIDTH);
@@ -224,7 +223,7 @@ fn result(row: &StageRecord) -> (anstyle::Style, String) {
     (style, what + by + audit + &exception)
 }
 
-/// The difference between the object before and after the chains.
+/// Returns the difference between the object before and after the chains.
 fn difference(detail: &DecisionDetail) -> String {
     let Some(patch) = &detail.decision.patch else {
         return String::new();

@@ -72,7 +72,7 @@ fn revisions(list: &RevisionList, now: Moment) -> String {
     table.text()
 }
 
-/// The modules that changed.
+/// Lists the modules that changed.
 fn changed(older: &Revision, revision: &Revision) -> String {
     let is_same = |a: &RevisionModule, b: &RevisionModule| {
         (&a.stage, a.candidate, &a.digest) == (&b.stage, b.candidate, &b.digest)
@@ -98,7 +98,7 @@ fn name(stage: &str, is_candidate: bool) -> String {
     }
 }
 
-/// Empty if there are none.
+/// Writes the differences between two revisions; empty if there are none.
 pub(super) fn differences(comparison: &Comparison) -> String {
     let mut text = String::new();
     for line in harmless_lines(&comparison.text).lines() {

@@ -72,7 +72,7 @@ fn whole_seconds(text: &str) -> Result<Duration, String> {
 }
 
 impl RecordArguments {
-    /// The file of the requests; `None` for standard output.
+    /// Returns the file of the requests; `None` for standard output.
     fn output(&self) -> Option<PathBuf> {
         let of_tests = self
             .as_tests
@@ -100,7 +100,7 @@ async fn record(arguments: &RecordArguments, client: &Client) -> crate::Result<(
         body: None,
     };
     let response = client.open(Method::GET, &["requests"], message).await?;
-    // Only now, so that a driver that does not reply leaves no empty file.
+    // The file is created only now: a driver that does not reply leaves no empty one.
     let output = arguments.output();
     if let Some(directory) = &arguments.as_tests {
         fs::create_dir_all(directory).map_err(files::at(directory))?;
@@ -132,7 +132,7 @@ async fn record(arguments: &RecordArguments, client: &Client) -> crate::Result<(
     Ok(())
 }
 
-/// Cases that expect the recorded answers to these requests. A patch or message may depend on redacted values, so with
+/// Returns cases that expect the recorded answers. A patch or message may depend on redacted values, so with
 /// them only the verdict and the warnings are expected.
 fn cases_of(path: &Path) -> Result<String, String> {
     let file = path.file_name().unwrap_or_default().to_string_lossy();
@@ -165,7 +165,7 @@ fn cases_of(path: &Path) -> Result<String, String> {
     Ok(to_yaml(&json!({"cases": cases})))
 }
 
-/// Requests may contain secrets, so the file is readable only by its owner.
+/// Creates a file that only its owner can read, since requests may contain secrets.
 fn create(path: &Path) -> Result<Box<dyn Write + Send>, String> {
     let file = OpenOptions::new()
         .write(true)
@@ -220,7 +220,7 @@ async fn copy(
     }
 }
 
-/// Writes only complete lines.
+/// Writes the complete lines of a reply.
 struct CompleteLines {
     out: Box<dyn Write + Send>,
     partial: Vec<u8>,
@@ -344,7 +344,7 @@ mod tests {
                     "b",
                     json!({"allowed": false, "warnings": ["old"], "message": "no", "code": 403})
                 ),
-                // What was left out of the request may matter for the patch.
+                // The patch may depend on the redacted values.
                 case(3, "c", json!({"allowed": true, "warnings": []})),
             ])
         );

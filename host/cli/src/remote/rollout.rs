@@ -15,7 +15,7 @@ use crate::{
 
 /// Steer the roll-out of a candidate: begin its next step now, pause, resume or abort it.
 ///
-/// It takes effect at once, whatever the state of definitions, registries and stores is. Replicas that go live together
+/// It takes effect at once, even if definitions, registries or stores have problems. Replicas that go live together
 /// follow one another: give it to any of them. Other replicas are steered one by one.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -62,7 +62,7 @@ fn text(steered: &Steered, now: Moment) -> String {
     text
 }
 
-/// A line of `status`.
+/// Returns the line of a roll-out in `status`.
 pub(super) fn line(stage: &str, rollout: &RolloutStatus, now: Moment) -> String {
     let style = match rollout.state {
         RolloutState::Progressing => BOLD,

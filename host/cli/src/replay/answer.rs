@@ -1,4 +1,4 @@
-//! Answers to requests, in a form that can be compared.
+//! Compares answers to requests.
 
 use std::fmt::Display;
 
@@ -9,7 +9,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// An answer. Patches are compared by their results.
+/// An answer to a request. Patches are compared by their results.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ReplayAnswer {
@@ -27,7 +27,7 @@ pub(crate) struct ReplayAnswer {
     pub(super) object: Option<Value>,
 }
 
-/// The response of a review.
+/// The response of an AdmissionReview.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RecordedResponse {
@@ -52,7 +52,7 @@ struct ResponseStatus {
 const REDACTED: &str = "[redacted]";
 
 impl ReplayAnswer {
-    /// As a driver would have answered.
+    /// Returns the answer that a driver would have given.
     pub(super) fn from_outcome(request: &Request, outcome: &Outcome) -> Result<Self, String> {
         #[derive(Deserialize)]
         struct Review {
@@ -79,7 +79,7 @@ impl ReplayAnswer {
         })
     }
 
-    /// The parts in which the other answer differs. Redacted values of this one match anything.
+    /// Returns the parts in which the other answer differs. Redacted values of this one match anything.
     pub(super) fn differences(&self, other: &Self, is_redacted: bool) -> Vec<Difference> {
         let objects = match (&self.object, &other.object) {
             (Some(own), Some(other)) => is_same(own, other, is_redacted),
@@ -107,7 +107,7 @@ impl ReplayAnswer {
     }
 }
 
-/// A patch and its result; `None` if it changes nothing.
+/// Returns a patch and its result; `None` if it changes nothing.
 fn changed(request: &Request, patch: &str) -> Result<(Option<Value>, Option<Value>), String> {
     let invalid = |error: &dyn Display| format!("its patch is not a valid JSON Patch: {error}");
     let text = BASE64_STANDARD.decode(patch);
@@ -208,7 +208,7 @@ mod tests {
                 json!({"allowed": true}),
                 vec![Difference::Warnings],
             ),
-            // The status of an allowed request is ignored.
+            // The status of an allowed request does not count.
             (
                 json!({"allowed": true, "status": {"message": "fine"}}),
                 json!({"allowed": true}),

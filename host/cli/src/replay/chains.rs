@@ -1,4 +1,4 @@
-//! The chains that requests are replayed through.
+//! Prepares the chains that requests are replayed through.
 
 use std::path::PathBuf;
 
@@ -9,12 +9,12 @@ use admittance::{
 
 use crate::arguments;
 
-/// The chains of these files and directories, as [`without_candidates`] returns them.
+/// Loads chains, as [`without_candidates`] returns them.
 pub(crate) fn load(paths: &[PathBuf], may_call_webhooks: bool) -> crate::Result<Vec<ChainDefinition>> {
     without_candidates(arguments::load(paths)?, may_call_webhooks)
 }
 
-/// These chains without candidates, which are not compared here. Webhooks are an error if they may not be called.
+/// Removes candidates, which are not compared here. Webhooks are an error if they may not be called.
 pub(crate) fn without_candidates(
     mut chains: Vec<ChainDefinition>,
     may_call_webhooks: bool,
@@ -64,7 +64,7 @@ pub(super) fn replace(
     let HookDefinition::Plugin(plugin) = &mut stage.hook else {
         return Err(format!("--stage: {id} calls no plugin and has no module").into());
     };
-    // Its settings and grants stay; the digest was that of the other module.
+    // The settings and grants stay; the digest was for the other module.
     plugin.source = module.clone();
     plugin.digest = None;
     plugin.refresh = None;

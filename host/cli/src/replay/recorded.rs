@@ -1,4 +1,4 @@
-//! Recorded requests in a file, with their responses.
+//! Reads recorded requests from a file, with their responses.
 
 use std::{fmt::Display, fs::File, io::BufReader, path::Path};
 
@@ -17,7 +17,7 @@ pub(crate) struct RecordedAdmission {
     /// Its number in the file, from 1.
     pub(crate) number: u64,
     pub(crate) request: Request,
-    /// What its plugins found then.
+    /// The look-ups and answers that its plugins got.
     pub(crate) surroundings: RequestSurroundings,
     /// Whether values of it were redacted.
     pub(crate) is_redacted: bool,
@@ -35,7 +35,7 @@ struct ReviewExtras {
     recording: Option<RecordingNote>,
 }
 
-/// The requests of a file, one at a time.
+/// Reads the requests of a file one at a time.
 pub(crate) fn open(path: &Path) -> Result<impl Iterator<Item = Result<RecordedAdmission, String>>, String> {
     let file = File::open(path).map_err(files::at(path))?;
     let texts = serde_json::Deserializer::from_reader(BufReader::new(file)).into_iter::<Box<RawValue>>();
@@ -70,7 +70,6 @@ pub(crate) fn open(path: &Path) -> Result<impl Iterator<Item = Result<RecordedAd
 }
 
 impl RecordedAdmission {
-    /// The recorded answer.
     pub(crate) fn answer(&self) -> Result<ReplayAnswer, String> {
         let place = &self.place;
         let response = self.response.as_ref().ok_or_else(|| {

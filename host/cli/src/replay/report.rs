@@ -1,4 +1,4 @@
-//! The report of differences, for a terminal and for scripts.
+//! Reports differences, on a terminal and to scripts.
 
 use admittance_admin::api::Difference;
 use serde::Serialize;
@@ -36,7 +36,7 @@ pub(super) struct ReplayDifference {
     different: Vec<Difference>,
     before: ReplayAnswer,
     after: ReplayAnswer,
-    /// As it was sent.
+    /// The object of the request.
     #[serde(skip)]
     object: Option<Value>,
 }

@@ -1,4 +1,4 @@
-//! Cases in files.
+//! Reads cases from files.
 
 use std::{
     collections::BTreeMap,
@@ -25,7 +25,7 @@ use crate::{
     surroundings::{RequestSurroundings, http_answers},
 };
 
-/// A request, what it meets, and what is expected.
+/// A request with its hooks and surroundings, and the expected result.
 #[derive(Debug)]
 pub(super) struct TestCase {
     pub(super) name: String,
@@ -36,21 +36,21 @@ pub(super) struct TestCase {
     pub(super) expected: CaseExpectation,
 }
 
-/// What is expected of a case.
+/// The expected result of a case.
 #[derive(Debug)]
 pub(super) enum CaseExpectation {
-    /// Of the outcome.
+    /// The expected outcome of the request.
     Outcome(Box<ExpectedOutcome>),
-    /// Of a constraint, in a suite of Gatekeeper.
+    /// The expected violations of a constraint, in a suite of Gatekeeper.
     Violations {
         constraint: String,
         assertions: Vec<Assertion>,
     },
-    /// That a constraint does not fit its template, in a suite of Gatekeeper. Its request is not sent.
+    /// A constraint that does not fit its template, in a suite of Gatekeeper. The request is not sent.
     Invalid,
 }
 
-/// What is tested, unless a case names something else.
+/// The hooks that the command names, for cases without hooks of their own.
 #[derive(Debug)]
 pub(super) enum TestSubject {
     Plugin(PathBuf),
@@ -76,7 +76,7 @@ pub(super) enum CaseHooks {
     },
 }
 
-/// The expectations of a case. What is `None` is not checked.
+/// The expected properties of an outcome. A property that is `None` is not checked.
 #[derive(Debug)]
 pub(super) struct ExpectedOutcome {
     pub(super) allowed: bool,
@@ -115,7 +115,7 @@ pub(super) fn read(
     cases.flatten().collect()
 }
 
-/// The fields that a file sets for all of its cases, and that a case may replace.
+/// The fields that a file sets for all of its cases, each of which may replace them.
 #[derive(Clone, Default)]
 struct CaseDefaults {
     plugin: Option<PathBuf>,
@@ -249,12 +249,11 @@ impl CaseReader<'_> {
     }
 }
 
-/// An object with any fields.
 fn any_object(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Value> {
     node.object(mistakes).map(|_| node.json())
 }
 
-/// The value itself, or the content of the file that it names.
+/// Returns the value itself, or the content of the file that it names.
 pub(super) fn value_of(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Value> {
     if !node.json().is_string() {
         return Some(node.json());
@@ -270,7 +269,7 @@ fn one_or_more_files(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Pat
     }
 }
 
-/// Objects, and files and directories of them.
+/// Reads objects, and files and directories of objects.
 fn cluster(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Manifests> {
     let mut objects = Vec::new();
     for entry in node.list(mistakes)? {

@@ -9,7 +9,6 @@ use super::{
 };
 use crate::output::diff;
 
-/// An expectation that is not met.
 #[derive(Debug)]
 pub(super) struct UnmetExpectation {
     /// The field of `expect`.
@@ -28,7 +27,7 @@ impl UnmetExpectation {
         }
     }
 
-    /// Of a JSON value.
+    /// Reports the difference between two JSON values.
     fn of_values(what: &'static str, message: &str, expected: &Value, found: &Value) -> Self {
         Self {
             diff: diff(Some(expected), Some(found), 3).concat(),
@@ -37,7 +36,7 @@ impl UnmetExpectation {
     }
 }
 
-/// The expectations that are not met.
+/// Returns the expectations of a case that are not met.
 pub(super) fn judge(case: &TestCase, outcome: &Outcome) -> Vec<UnmetExpectation> {
     match &case.expected {
         CaseExpectation::Outcome(expected) => of_outcome(expected, outcome),
@@ -45,7 +44,7 @@ pub(super) fn judge(case: &TestCase, outcome: &Outcome) -> Vec<UnmetExpectation>
             constraint,
             assertions,
         } => suite::judge(constraint, assertions, outcome),
-        // Only its hooks are loaded.
+        // The test bench loads its hooks, and sends no request.
         CaseExpectation::Invalid => Vec::new(),
     }
 }
@@ -131,7 +130,7 @@ fn failure_of(row: &TraceRow) -> Option<&'static str> {
     }
 }
 
-/// The stages that were called; a case that calls none must expect that.
+/// Compares the stages that were called. A case must expect it if none is.
 fn called(expected: Option<&[String]>, outcome: &Outcome) -> Option<UnmetExpectation> {
     let is_called =
         |row: &&TraceRow| !matches!(row.result, StageResult::Skipped(_) | StageResult::NotReached);
@@ -173,7 +172,7 @@ fn listed<T: AsRef<str>>(names: &[T]) -> String {
     }
 }
 
-/// The expectations of the patch and of the resulting object that are not met.
+/// Compares the patch and the resulting object.
 fn result(
     patch: Option<&[Value]>,
     object: Option<&Value>,
@@ -217,16 +216,15 @@ fn result(
     failures
 }
 
-/// The fields that are kept when a value is compared.
+/// The fields of a value that are compared.
 #[derive(Clone, Copy, PartialEq)]
 enum ComparedFields {
     All,
-    /// Those that the expected value names; an absent one is `null`.
+    /// The fields that the expected value names; an absent one is `null`.
     Expected,
 }
 
-/// A value with its fields in the order of the expected value, so that the difference of their texts is that of their
-/// values.
+/// Orders the fields of a value as in the expected value, so that their texts differ only where the values do.
 fn arranged(expected: &Value, found: &Value, keep: ComparedFields) -> Value {
     match (expected, found) {
         (Value::Object(expected), Value::Object(found)) => {

@@ -1,4 +1,4 @@
-//! Patterns for names, messages and warnings.
+//! Matches names, messages and warnings.
 
 use std::{fmt, str::FromStr};
 
@@ -12,7 +12,7 @@ pub(crate) enum TextPattern {
 }
 
 impl TextPattern {
-    /// Whether the text contains it.
+    /// Whether the text contains the pattern.
     pub(crate) fn is_in(&self, text: &str) -> bool {
         match self {
             Self::Part(part) => text.contains(part.as_str()),
@@ -34,7 +34,7 @@ impl FromStr for TextPattern {
             Some(expression) => match Regex::new(expression) {
                 Ok(expression) => Ok(Self::Expression(expression)),
                 Err(regex::Error::Syntax(error)) => {
-                    // The library shows the place below the expression, on lines of its own.
+                    // The library marks the place on lines of its own, and explains it on the last one.
                     let why = error.lines().last().unwrap_or_default();
                     let why = why.trim_start_matches("error: ");
                     Err(format!("`{text}` is not a valid regular expression: {why}"))

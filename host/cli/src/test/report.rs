@@ -1,4 +1,4 @@
-//! The results of cases, for people, for scripts and for CI.
+//! Reports the results of cases, to people, to scripts and to CI.
 
 mod junit;
 
@@ -48,7 +48,7 @@ impl TestedCase {
         }
     }
 
-    /// The native tests, whose own output is on standard error.
+    /// Returns the result of the native tests, which print to standard error.
     pub(super) fn native(project: &Project, started: Instant, are_passed: bool) -> Self {
         let failure = UnmetExpectation::new("native", "the native tests failed; their output is above");
         Self {
@@ -64,7 +64,7 @@ impl TestedCase {
         self.failures.is_empty()
     }
 
-    /// What failed, without colours.
+    /// Returns the unmet expectations without colours.
     fn why(&self) -> String {
         let whys = self.failures.iter().map(|failure| {
             let mut text = format!("{}: {}", failure.what, failure.message);
@@ -116,13 +116,13 @@ fn text(tested: &[TestedCase]) -> String {
     text + &format!("\n{passed} passed, {failed} failed\n")
 }
 
-/// Cases of a file follow one another.
+/// Groups cases by file: those of a file follow one another.
 fn by_file(tested: &[TestedCase]) -> impl Iterator<Item = (&str, &[TestedCase])> {
     let files = tested.chunk_by(|case, next| case.file == next.file);
     files.filter_map(|cases| Some((cases.first()?.file.as_str(), cases)))
 }
 
-/// Its form is part of the program's interface: fields are only added.
+/// Returns the results as JSON. The form is part of the program's interface: fields are only added.
 fn to_json(tested: &[TestedCase]) -> Value {
     let (passed, failed) = counts(tested);
     let cases = tested.iter().map(|case| {

@@ -1,4 +1,4 @@
-//! The requests of cases.
+//! Reads the requests of cases.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ use crate::{
     surroundings::RequestSurroundings,
 };
 
-/// The field `request` of a case.
+/// Reads the field `request` of a case.
 pub(super) fn read(
     node: &Node<'_>,
     dialect: Option<&dyn Dialect>,
@@ -48,7 +48,7 @@ pub(super) fn read(
     request
 }
 
-/// A request of which it is not known what its plugins found.
+/// Returns a request without recorded surroundings.
 fn alone(request: Request) -> (Request, RequestSurroundings) {
     (request, RequestSurroundings::default())
 }
@@ -107,7 +107,7 @@ fn user(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<UserInfo> {
     Some(user)
 }
 
-/// An object with its kind, or the path of its file.
+/// Reads an object with its kind, or the file that it names.
 fn object(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Object> {
     let object = object_of(node, mistakes)?;
     if object.head().kind.as_deref().unwrap_or_default().is_empty() {
@@ -117,7 +117,7 @@ fn object(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Object> {
     Some(object)
 }
 
-/// An object, or the path of its file.
+/// Reads an object, or the file that it names.
 fn object_of(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Object> {
     let value = value_of(node, mistakes)?;
     let object = Object::from_value(value);
@@ -136,7 +136,7 @@ fn review(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Request> {
     Some(node.accept(review, mistakes)?.request)
 }
 
-/// The text of a request, or the path of a file with it.
+/// Reads the text of an HTTP request, or the file that it names.
 fn http(node: &Node<'_>, dialect: Option<&dyn Dialect>, mistakes: &mut Mistakes) -> Option<Request> {
     let text = node.text(mistakes)?;
     let bytes = if request_file::is_http(text.as_bytes()) {
@@ -148,7 +148,7 @@ fn http(node: &Node<'_>, dialect: Option<&dyn Dialect>, mistakes: &mut Mistakes)
     node.accept(request_file::from_http(&bytes, dialect), mistakes)
 }
 
-/// A request in a file of `record`.
+/// Reads a request from a file of `record`.
 fn recording(
     node: &Node<'_>,
     fields: &mut Fields<'_>,

@@ -1,4 +1,4 @@
-//! The environment of cases: the tables of their hooks, and what the plugins of the current case find.
+//! Runs cases: builds the tables of their hooks, and simulates the surroundings of their plugins.
 
 use std::{io::Write, path::PathBuf, sync::Arc};
 
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{host, replay, report::MismatchedChain, surroundings::SimulatedSurroundings};
 
-/// The tables of the hooks that were needed so far. Cases run one at a time.
+/// The tables that cases have needed so far. Cases run one at a time.
 pub(super) struct TestBench {
     config: Option<Config>,
     store: Option<PathBuf>,
@@ -37,15 +37,15 @@ impl TestBench {
         }
     }
 
-    /// Compiles and configures the hooks of a case, unless an earlier case has the same; [`admit`](Self::admit) reports
-    /// what is wrong with them.
+    /// Compiles and configures the hooks of a case, unless an earlier case has the same ones. [`admit`](Self::admit)
+    /// reports their mistakes.
     pub(super) async fn prepare(&mut self, case: &TestCase) {
         if !matches!(case.expected, CaseExpectation::Invalid) {
             let _ = self.table(&case.hooks).await;
         }
     }
 
-    /// The expectations of a case that are not met.
+    /// Returns the expectations of a case that are not met.
     pub(super) async fn judge(&mut self, case: &TestCase) -> Vec<UnmetExpectation> {
         if let (
             CaseExpectation::Invalid,
@@ -64,7 +64,7 @@ impl TestBench {
         }
     }
 
-    /// The outcome of a case's request.
+    /// Returns the outcome of a case's request.
     async fn admit(&mut self, case: &TestCase) -> Result<Outcome, UnmetExpectation> {
         let table = self.table(&case.hooks).await;
         let table = table.map_err(|message| UnmetExpectation::new("hooks", message))?;
@@ -121,7 +121,7 @@ impl TestBench {
     }
 }
 
-/// What is wrong with constraints that must not fit their template: they do, or the mistakes are elsewhere.
+/// Returns the mistake of constraints that must not fit their template: they do, or the mistakes are elsewhere.
 fn accepted(
     templates: &[PathBuf],
     constraints: &[PathBuf],
@@ -144,7 +144,7 @@ fn accepted(
     Some(UnmetExpectation::new("invalid", message))
 }
 
-/// The chain of a template, which may read these kinds.
+/// Loads the chain of a template, which may read these kinds.
 fn load_template(
     templates: &[PathBuf],
     constraints: &[PathBuf],
@@ -171,7 +171,7 @@ fn load_template(
     Ok(definitions::load(&paths)?)
 }
 
-/// The chain of a template for every operation: in a suite, no webhook is registered for some of them.
+/// Loads the chain of a template for every operation, since a suite has no webhook that is registered for some of them.
 fn of_template(
     templates: &[PathBuf],
     constraints: &[PathBuf],

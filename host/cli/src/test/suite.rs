@@ -1,4 +1,4 @@
-//! Suites of Gatekeeper, as its program `gator` runs them: cases of templates with their constraints.
+//! Reads suites of Gatekeeper, as its program `gator` runs them: cases of templates with their constraints.
 
 use std::{
     fs,
@@ -25,7 +25,7 @@ use crate::{files, request_file, surroundings::RequestSurroundings};
 const KIND: &str = "Suite";
 const GROUP: &str = "test.gatekeeper.sh/";
 
-/// What is expected of the violations of a constraint.
+/// The expected violations of a constraint.
 #[derive(Debug)]
 pub(super) struct Assertion {
     violations: Violations,
@@ -40,7 +40,7 @@ enum Violations {
     Number(usize),
 }
 
-/// The suites at this path: the file itself, or those in the directory and the directories in it.
+/// Finds the suites at a path: the file itself, or the files in the directory and the directories in it.
 pub(super) fn find(path: &Path) -> Result<Vec<PathBuf>, String> {
     if !path.is_dir() {
         return Ok(if is_suite(path) {
@@ -71,7 +71,7 @@ pub(super) fn find(path: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(suites)
 }
 
-/// Whether a file is likely a suite; a mistake in it is found when it is read.
+/// Whether a file is likely a suite. Reading it finds mistakes.
 fn is_suite(path: &Path) -> bool {
     let is_yaml = path
         .extension()
@@ -100,7 +100,7 @@ struct SuiteTest {
     /// The name of the constraint.
     constrains: String,
     cases: Vec<SuiteCase>,
-    /// The constraint must not fit its template. Then there are no cases.
+    /// Whether the constraint must not fit its template. Then there are no cases.
     is_invalid: bool,
     location: Location,
 }
@@ -113,7 +113,7 @@ struct SuiteCase {
     assertions: Vec<Assertion>,
 }
 
-/// The cases of a suite.
+/// Reads the cases of a suite.
 pub(super) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<TestCase>> {
     let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "kind", "metadata"]);
@@ -174,8 +174,8 @@ fn invalid_case(test: &SuiteTest) -> TestCase {
     }
 }
 
-/// The hooks of each test. Tests of one template whose constraints have different names share them, since preparing a
-/// template takes seconds.
+/// Returns the hooks of each test. Tests of one template whose constraints have different names share them, since
+/// preparing a template takes seconds.
 fn grouped(tests: &[SuiteTest]) -> Vec<CaseHooks> {
     let mut groups: Vec<Vec<&SuiteTest>> = Vec::new();
     let mut of_tests = Vec::new();
@@ -208,7 +208,7 @@ fn grouped(tests: &[SuiteTest]) -> Vec<CaseHooks> {
         .collect()
 }
 
-/// The hooks of tests with the same templates.
+/// Returns the hooks of tests with the same templates.
 fn hooks(members: &[&SuiteTest]) -> CaseHooks {
     let files = members
         .iter()
@@ -326,7 +326,7 @@ fn assertions(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Vec<Assertion
     assertions
 }
 
-/// A pattern of Go, in which a `{` that begins no repetition is that character.
+/// Compiles a Go regexp, in which a `{` that starts no repetition is literal.
 fn pattern(text: &str) -> Result<Regex, String> {
     let mut escaped = String::with_capacity(text.len());
     let mut rest = text;
@@ -380,7 +380,7 @@ fn read_violations(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Violation
     None
 }
 
-/// The request for an object, or that of an AdmissionReview of which only some fields are written.
+/// Returns the request for an object, or the one in an AdmissionReview of which only some fields are written.
 fn request(object: Value) -> Result<Request, String> {
     if object.get("kind").and_then(Value::as_str) == Some("AdmissionReview") {
         let review = completed(object)?;
@@ -392,7 +392,7 @@ fn request(object: Value) -> Result<Request, String> {
         .ok_or_else(|| "the file holds no object".to_owned())
 }
 
-/// The review with what an API server always sends.
+/// Adds the fields that an API server always sends to a review.
 fn completed(mut review: Value) -> Result<Value, String> {
     let request = review.get_mut("request").and_then(Value::as_object_mut);
     let request = request.ok_or("the AdmissionReview has no request")?;
@@ -434,7 +434,7 @@ fn completed(mut review: Value) -> Result<Value, String> {
     Ok(review)
 }
 
-/// The assertions that are not met.
+/// Returns the assertions that are not met.
 pub(super) fn judge(constraint: &str, assertions: &[Assertion], outcome: &Outcome) -> Vec<UnmetExpectation> {
     let mut messages = Vec::new();
     let prefix = format!("[{constraint}] ");
@@ -442,7 +442,7 @@ pub(super) fn judge(constraint: &str, assertions: &[Assertion], outcome: &Outcom
         let text = text.strip_prefix(&prefix).unwrap_or(text);
         messages.extend(text.split(&format!("\n{prefix}")).map(str::to_owned));
     };
-    // Those for generated objects have the names of their expansion templates behind the constraint's.
+    // A stage for generated objects appends the names of their expansion templates to the constraint's.
     let is_of_constraint = |row: &&TraceRow| match row.stage.strip_prefix(constraint) {
         Some(rest) => rest.is_empty() || rest.starts_with('/'),
         None => false,
@@ -456,7 +456,7 @@ pub(super) fn judge(constraint: &str, assertions: &[Assertion], outcome: &Outcom
             _ => {}
         }
     }
-    // Those of a constraint that only warns.
+    // A constraint that only warns has its messages in the warnings.
     if messages.is_empty() {
         let warnings = outcome
             .warnings

@@ -1,4 +1,4 @@
-//! Users, clusters and what belongs to them as text.
+//! Writes users, clusters and their credentials as text.
 
 use admittance_admin::api::accounts::{
     ClusterEntry, Imported, IssuedToken, Reencrypted, TokenEntry, UserEntry,
@@ -37,7 +37,7 @@ pub(super) fn tokens(tokens: &[TokenEntry]) -> String {
     table.text()
 }
 
-/// Only the token, so that it can be redirected to a file.
+/// Writes the token alone, so that it can be redirected to a file.
 pub(super) fn issued(token: &IssuedToken) -> String {
     format!("{}\n", harmless(&token.token))
 }
